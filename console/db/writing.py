@@ -125,6 +125,10 @@ def write(connection: Connection, changes: Changes, number: int, *, now: float) 
         tables.preparation,
         [rows.preparation_row(each, number) for each in changes.preparations.values()],
     )
+    for vm_id, stream in changes.past_streams:
+        for table in (tables.stream, tables.gap):
+            same = (table.c.vm_id == vm_id, table.c.stream == stream)
+            connection.execute(delete(table).where(*same))
     for (vm_id, stream), gaps in changes.gaps.items():
         connection.execute(
             delete(tables.gap).where(tables.gap.c.vm_id == vm_id, tables.gap.c.stream == stream)

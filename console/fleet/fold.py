@@ -9,6 +9,7 @@ from typing import Final
 
 from console.fleet import gaps, vms
 from console.fleet.contact import Listening
+from console.fleet.gaps import Counted
 from console.fleet.reports import ended_unseen, of_pending, of_record, supersedes
 from console.fleet.values import (
     EventKey,
@@ -44,6 +45,10 @@ MAX_PREPARATIONS: Final = 1000
 """Events of which is kept how far one VM had prepared for them."""
 MAX_RECEIPTS: Final = 1000
 """Receipts of one VM about one event."""
+MAX_GAPS: Final = 1000
+"""Gaps of one stream that may still be filled: those before them stay counted."""
+MAX_STREAMS: Final = 20
+"""Streams of one VM; a bridge begins a new one only with a new store."""
 EXCESSES: Final[Mapping[str, str]] = {
     "too_many_events": f"it reports {MAX_OPEN_EVENTS:,} open events already",
     "too_many_names": f"its open events name more than {MAX_OPEN_NAMES:,} VMs",
@@ -91,6 +96,8 @@ class Changes:
     streams: dict[Pair, Stream] = field(default_factory=dict)
     gaps: dict[Pair, list[SequenceGap]] = field(default_factory=dict)
     """All that are left of a stream's gaps, where they changed."""
+    past_streams: set[Pair] = field(default_factory=set)
+    """Those that are forgotten, with their gaps: their VMs have begun too many."""
     reports: dict[Pair, LatestReport] = field(default_factory=dict)
     touched: set[EventKey] = field(default_factory=set)
     """Events about which a reporter says something else than before."""
@@ -136,12 +143,7 @@ def _record(loaded: Loaded, changes: Changes, record: IncomingRecord) -> None:
     if seen and not counted.fresh:
         _count_again(loaded, changes, record)
         return
-    if counted.stream is not stream:
-        loaded.streams[key] = counted.stream
-        changes.streams[key] = counted.stream
-    if counted.gaps != missing:
-        loaded.gaps[key] = counted.gaps
-        changes.gaps[key] = counted.gaps
+    _keep_counted(loaded, changes, counted)
     heard = vms.with_record(vm, record)
     if counted.gaps or missing:
         growth = sum(gap.size for gap in counted.gaps) - sum(gap.size for gap in missing)
@@ -180,6 +182,30 @@ def _record(loaded: Loaded, changes: Changes, record: IncomingRecord) -> None:
                     scope=heard.scope,
                 )
             )
+
+
+def _keep_counted(loaded: Loaded, changes: Changes, counted: Counted) -> None:
+    """Keep how far a stream has come in, and its newest gaps."""
+    key = (counted.stream.vm_id, counted.stream.stream)
+    if key not in loaded.streams:
+        changes.past_streams.discard(key)
+        _forget_streams(loaded, changes, key)
+    if counted.stream is not loaded.streams.get(key):
+        loaded.streams[key] = changes.streams[key] = counted.stream
+    if counted.gaps != loaded.gaps.get(key, []):
+        loaded.gaps[key] = changes.gaps[key] = counted.gaps[-MAX_GAPS:]
+
+
+def _forget_streams(loaded: Loaded, changes: Changes, new: Pair) -> None:
+    """Forget the oldest streams of a VM beyond as many as it may have; not the new one."""
+    known = [each for each in loaded.streams if each[0] == new[0]]
+    known.sort(key=lambda each: loaded.streams[each].high_time)
+    for each in known[: max(0, len(known) + 1 - MAX_STREAMS)]:
+        del loaded.streams[each]
+        loaded.gaps.pop(each, None)
+        changes.streams.pop(each, None)
+        changes.gaps.pop(each, None)
+        changes.past_streams.add(each)
 
 
 def _excess(loaded: Loaded, record: IncomingRecord) -> str | None:

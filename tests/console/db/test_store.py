@@ -23,6 +23,7 @@ from console.db.snapshot import Snapshot, Snapshots
 from console.db.transactions import write_to
 from console.db.vms import WantedVms
 from console.db.writing import newest_number, write_polls
+from console.fleet.fold import MAX_STREAMS
 from console.ingest.delivery import Checkpoint, Delivery, Refused
 from console.ingest.writer import Writer
 from console.records.incoming import Incoming
@@ -66,6 +67,32 @@ def taking(database: Database) -> Iterator[Taking]:
 def taken(record: Record, at: float = AT) -> Incoming:
     """A record as it comes in."""
     return parse_record(record.body, source="s", received_at=at)
+
+
+def test_a_vm_has_a_bounded_number_of_streams(taking: Taking, database: Database) -> None:
+    """One that begins a stream with each record keeps the newest; another VM keeps its own."""
+    vm, other = FakeVm(name="a"), FakeVm(name="b")
+    taking.take(taken(other.started()))
+    for number in range(0, 3 * MAX_STREAMS, 5):
+        some = []
+        for each in range(number, number + 5):
+            vm.stream = f"stream-{each}"
+            vm.sequence += 2  # so that there is a gap to be forgotten with it
+            some += [taken(vm.started(now=moment(each))), taken(vm.started(now=moment(each)))]
+            vm.sequence += 2
+            some.append(taken(vm.started(now=moment(each))))
+        taking.take(*some)
+    with database.reading.begin() as connection:
+        streams = set(connection.execute(select(tables.stream.c.stream)).scalars())
+        gaps = set(connection.execute(select(tables.gap.c.stream)).scalars())
+    newest = {f"stream-{each}" for each in range(2 * MAX_STREAMS, 3 * MAX_STREAMS)}
+    assert streams == newest | {other.stream}
+    assert gaps == newest
+
+
+def moment(second: int) -> datetime:
+    """A time by the clock of a VM."""
+    return datetime.fromtimestamp(AT - 1000 + second, UTC)
 
 
 def counted(database: Database, table: str) -> int:

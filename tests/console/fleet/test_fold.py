@@ -10,7 +10,7 @@ from random import Random
 import pytest
 from support.console.records import FakeVm
 
-from console.fleet.fold import Loaded, fold
+from console.fleet.fold import MAX_GAPS, Loaded, fold
 from console.records.incoming import Incoming, IncomingRecord
 from console.records.parse import parse_record, parse_state, parse_status
 from wire.record import Record
@@ -51,6 +51,17 @@ def test_a_hole_in_the_sequence_is_counted_and_filled() -> None:
     assert missing(known, vm) == 1
     take(known, records[1])
     assert missing(known, vm) == 0
+
+
+def test_gaps_that_may_be_filled_are_bounded_and_all_are_counted() -> None:
+    """A VM that leaves a gap after each record costs no more than one that left some."""
+    known, vm = Loaded(), FakeVm()
+    records = [vm.event(f"E{n % 10}", now=NOW) for n in range(2 * MAX_GAPS + 101)]
+    take(known, *records[::2])
+    assert known.vms[vm.vm_id].missing == MAX_GAPS + 50
+    assert len(known.gaps[(vm.vm_id, vm.stream)]) == MAX_GAPS
+    take(known, records[-2])
+    assert known.vms[vm.vm_id].missing == MAX_GAPS + 49
 
 
 def test_records_before_the_first_are_taken_too() -> None:
