@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
@@ -131,6 +132,19 @@ def newest_decisions(connection: Connection, event_ids: Iterable[str]) -> dict[E
         wanted = select(decision).where(decision.c.event_id.in_(few)).order_by(decision.c.at)
         for row in connection.execute(wanted):
             found[(row.event_id, row.scope)] = rows.decision_of(row)
+    return found
+
+
+def approval_counts(
+    connection: Connection, event_ids: Iterable[str]
+) -> Counter[tuple[str, str, str]]:
+    """How often each state of some events was approved, by event id, scope and fingerprint."""
+    found: Counter[tuple[str, str, str]] = Counter()
+    c = decision.c
+    for few in portions(event_ids):
+        wanted = select(c.event_id, c.scope, c.fingerprint)
+        wanted = wanted.where(c.event_id.in_(few), c.kind == "approve")
+        found.update((row[0], row[1], row[2]) for row in connection.execute(wanted))
     return found
 
 

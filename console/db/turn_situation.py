@@ -10,6 +10,7 @@ from sqlalchemy import ColumnElement, Connection, Row, or_, select
 
 from console.db import turns
 from console.db.contact import contact_of
+from console.db.decisions import approval_counts
 from console.db.events import WantedEvents
 from console.db.grouping import columns_of, groups_now, keys_of
 from console.db.snapshot import Snapshot
@@ -18,7 +19,7 @@ from console.db.upsert import AT_ONCE, portions
 from console.fleet.candidates import channel_of
 from console.fleet.commands import working
 from console.fleet.contact import Contact
-from console.fleet.values import KnownEvent, Vm, folded
+from console.fleet.values import EventKey, KnownEvent, Vm, folded
 from console.turns.away import STARTED
 from console.turns.groups import Group, Grouping, Member
 from console.turns.replay import PastEvent
@@ -47,6 +48,19 @@ _FACTS: Final = (
 _AHEAD_SECONDS: Final = 30.0
 """More than the clocks of consoles on one database differ."""
 _RECOVERED: Final = "recovered"
+_FIRST_PAUSE_SECONDS: Final = 60.0
+"""Before an event is approved again."""
+_MOST_DOUBLINGS: Final = 5
+_MAY_PASS: Final = (
+    "no_answer",
+    "expired",
+    "not_yet_valid",
+    "rate_limited",
+    "unknown_event",
+    "event_changed",
+    "changed",
+)
+"""Reasons for which an approval has failed, after which no VM acts on it, and another may work."""
 _BY_CONSOLE: Final = ("changed", "decided")
 """Why the console itself gave up an approval: no VM acts on it."""
 
@@ -61,7 +75,12 @@ def read_situation(
     every = {each.event_key: each for each in turns.read_turns(connection, of_open_events=True)}
     found = {key: each for key, each in every.items() if each.state != turns.OVER}
     said = _preparations(connection, {each.event_id for each in found.values()})
-    events = [_event(each, every, four_eyes=four_eyes) for each in snapshot.events.pending()]
+    pending = snapshot.events.pending()
+    again = _again_at(connection, pending)
+    events = [
+        replace(_event(each, every, four_eyes=four_eyes), again_at=again.get(each.event.key))
+        for each in pending
+    ]
     wanted = {vm_id for each in events for vm_id in each.named} | said.keys()
     wanted |= {one.vm_id for each in found.values() for one in each.holders}
     wanted |= {each.shown_by for each in events if each.shown_by is not None}
@@ -209,6 +228,25 @@ def _approval(known: KnownEvent) -> Literal["open", "confirmed", "failed"] | Non
         has_failed = others and all(each.facts.state != "confirmed" for each in others)
         return "failed" if has_failed else "confirmed"
     return "confirmed" if decision.outcome == "confirmed" else "failed"
+
+
+def _again_at(connection: Connection, pending: Iterable[KnownEvent]) -> dict[EventKey, float]:
+    """When events may be approved again whose approval failed for a reason that may pass, by their
+    key: after a pause that doubles.
+    """
+    failed = {
+        each.event.key: decision
+        for each in pending
+        if (decision := each.decided.decision) is not None
+        and decision.over_at is not None
+        and decision.outcome_reason in _MAY_PASS
+    }
+    tries = approval_counts(connection, (key[0] for key in failed))
+    return {
+        key: (each.over_at or 0.0)
+        + _FIRST_PAUSE_SECONDS * 2 ** min(tries[(*key, each.fingerprint)] - 1, _MOST_DOUBLINGS)
+        for key, each in failed.items()
+    }
 
 
 def _preparations(

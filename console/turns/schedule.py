@@ -393,13 +393,14 @@ def _moves(turn: Turn, situation: TurnSituation, now: float, backs: list[Back]) 
         yield Move(event_key=turn.event_key, happening="not_prepared", reason=reason)
     elif turn.state == "preparing":
         yield from _while_preparing(turn, event, situation, now)
+    elif turn.state == "prepared":
+        yield from _while_prepared(turn, event, situation, now)
     elif turn.state == "approving" and event.approval in (None, "failed"):
         reason = _kept_for_people(event) or "its approval failed"
         yield Move(event_key=turn.event_key, happening="not_approved", reason=reason)
-    elif turn.state == "prepared" and not _all_prepared(turn, event, situation):
-        yield Move(event_key=turn.event_key, happening="unprepared")
-    elif turn.state == "prepared" and _is_too_late(event, now) and turn.is_by_group:
-        yield Move(event_key=turn.event_key, happening="not_prepared", reason="no time was left")
+    elif turn.state == "failed" and _may_go_on_again(turn, event, situation, now):
+        actor = _take(event, situation, groups_touched(event, situation)).actor
+        yield Move(event_key=turn.event_key, happening="taken", actor=actor)
 
 
 def _changed(
@@ -420,6 +421,18 @@ def _changed(
     if is_by_person:
         reason = f"it changed since {turn.by} approved it"
     return Move(event_key=key, happening="outdated", reason=reason)
+
+
+def _may_go_on_again(turn: Turn, event: EventFacts, situation: TurnSituation, now: float) -> bool:
+    """Whether the cause for which a turn of a group failed has passed: its window is open again, or
+    no VM has followed the approval, and none can any more. What a VM gave up is left to people.
+    """
+    if not turn.is_by_group or _is_too_late(event, now):
+        return False
+    if event.approval is not None and (event.again_at is None or now < event.again_at):
+        return False
+    has_failed = any(_has_failed(vm, event) for vm in _preparing(turn, event, situation))
+    return not has_failed and _not_by_itself(event, situation, now) is None
 
 
 def _goes_on_no_more(
@@ -472,6 +485,15 @@ def _while_preparing(
         late = sorted(vm.name for vm in _named(event, situation) if not _is_ready(vm, turn, event))
         reason = f"{', '.join(late)} did not prepare in time"
         yield Move(event_key=turn.event_key, happening="not_prepared", reason=reason)
+
+
+def _while_prepared(
+    turn: Turn, event: EventFacts, situation: TurnSituation, now: float
+) -> Iterator[Move]:
+    if not _all_prepared(turn, event, situation):
+        yield Move(event_key=turn.event_key, happening="unprepared")
+    elif _is_too_late(event, now) and turn.is_by_group:
+        yield Move(event_key=turn.event_key, happening="not_prepared", reason="no time was left")
 
 
 def _preparing(turn: Turn, event: EventFacts, situation: TurnSituation) -> list[VmFacts]:

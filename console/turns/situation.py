@@ -110,6 +110,8 @@ class EventFacts:
     """The person who has ended the turn of this state of the event."""
     approval: Literal["open", "confirmed", "failed"] | None = None
     """How far the newest approval of this state of the event is."""
+    again_at: float | None = None
+    """When it may be approved again, if the approval failed for a reason that may pass."""
     scope: str = ""
 
     def is_word_on(self, vm: VmFacts, vms: Mapping[str, VmFacts]) -> bool:

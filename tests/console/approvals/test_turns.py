@@ -855,3 +855,51 @@ def test_a_vm_that_has_accepted_a_command_counts_after_the_end_of_its_turn(
     assert cluster.step() == []
     cluster.wait(61)
     assert cluster.step() == ["prepare db-1"]
+
+
+def test_a_group_approves_again_what_no_vm_has_followed(cluster: Cluster) -> None:
+    """The VM was cut off for a minute; it is asked again after pauses that double."""
+    soon = _moment(cluster.now + timedelta(hours=10))
+    cluster.tell(cluster.vms[0].event("E-0", now=cluster.now, not_before=soon))
+    cluster.step()
+    cluster.says(0, "prepared")
+    sent = cluster.step()
+    cluster.deliver()
+    for _ in range(70):
+        cluster.wait(10)
+        sent += cluster.decide() + cluster.step()
+        cluster.deliver()
+    assert sent == ["approve db-0"] * 4
+
+
+def test_a_group_approves_nothing_again_that_a_vm_has_refused(cluster: Cluster) -> None:
+    """Another command would be refused as well."""
+    cluster.announce(0)
+    cluster.step()
+    cluster.says(0, "prepared")
+    cluster.step()
+    cluster.deliver()
+    (command,) = seen(cluster, 0).decided.commands
+    more = {"jti": command.jti, "actor": "group:db", "now": cluster.now}
+    cluster.tell(cluster.vms[0].receipt("E-0", "rejected", reason="unknown_key", **more))
+    for _ in range(20):
+        cluster.wait(20)
+        assert cluster.decide() + cluster.step() == []
+    assert cluster.state(0) == "failed"
+
+
+def test_a_turn_goes_on_in_the_next_window(database: Database) -> None:
+    """The window closed while the VM prepared, and Azure has given three days."""
+    window = {"days": ["Sun", "Mon"], "from": "12:00", "to": "12:30", "zone": "UTC"}
+    cluster = Cluster(database, window=[window])
+    soon = _moment(cluster.now + timedelta(days=3))
+    cluster.tell(cluster.vms[0].event("E-0", now=cluster.now, not_before=soon))
+    assert cluster.step() == ["prepare db-0"]
+    cluster.wait(2400)
+    cluster.says(0, "prepared")
+    assert cluster.step() == []
+    assert cluster.state(0) == "failed"
+    cluster.now = START + timedelta(days=1)
+    cluster.wait(1)
+    assert cluster.step() == ["approve db-0"]
+    cluster.decisions.stop()
