@@ -224,12 +224,13 @@ class Events:
         return found
 
     def words_of(self, name: str) -> list[str]:
-        """The values that events have in a column, in order: `event_type` or `status`. Azure has a
-        few; a VM may make up others.
+        """The values that most events have in a column, in order: `event_type` or `status`. Azure
+        has a few; a VM may make up others.
         """
         column = event.c[name]
-        query = select(column).distinct().order_by(column).limit(_MAX_WORDS)
-        return [value for value in self._connection.execute(query).scalars() if value]
+        query = select(column).group_by(column).order_by(func.count().desc(), column)
+        found = self._connection.execute(query.limit(_MAX_WORDS)).scalars()
+        return sorted(value for value in found if value)
 
     def askable(self) -> list[KnownEvent]:
         """Scheduled events about which a VM may be asked: a heard one that the event names, that

@@ -315,6 +315,20 @@ def test_a_vm_that_adds_itself_or_is_not_named_dates_no_event(
         assert (event.started_at, event.notice, event.downtime) == (None, 900, None)
 
 
+def test_a_filter_offers_the_words_that_most_events_have(intake: Intake) -> None:
+    """A VM that says another type with each event neither fills it nor pushes others out."""
+    vm, liar = FakeVm(name="a"), FakeVm(name="liar")
+    intake.take(*(vm.event(f"E{number}", now=NOW) for number in range(2)))
+    intake.take(
+        *(liar.event(f"X{number}", event_type=f"A{number}", now=NOW) for number in range(400))
+    )
+    with intake.snapshots.take() as snapshot:
+        types = snapshot.events.words_of("event_type")
+    assert "Reboot" in types
+    assert len(types) < 100
+    assert types == sorted(types)
+
+
 def test_one_vm_does_not_fill_the_timeline_of_an_event(intake: Intake) -> None:
     """However many records it sends of it, at whatever time, those of the others are there."""
     named, liar = FakeVm(name="a"), FakeVm(name="liar")
