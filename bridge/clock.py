@@ -10,7 +10,7 @@ from bridge import system
 
 
 class Clock(Protocol):
-    """What tells the time; tests give one that they move by hand."""
+    """The clocks of this machine; tests give one that they move by hand."""
 
     def now(self) -> datetime:
         """The wall clock, in UTC. It may jump in either direction."""
@@ -36,7 +36,9 @@ class SystemClock:
         return time.monotonic()
 
     def suspended(self) -> float:
-        """What Linux counts; 0.0 elsewhere, as on Windows, where `monotonic` goes on."""
+        """Suspended seconds as Linux counts them; 0.0 elsewhere, as on Windows, where `monotonic`
+        goes on.
+        """
         return system.suspended()
 
 

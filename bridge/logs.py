@@ -85,7 +85,7 @@ class _Formatter(logging.Formatter):
         self._redact = redact
 
     def fields(self, record: logging.LogRecord) -> dict[str, Any]:
-        """What the line says; every text is without secrets."""
+        """The fields of the line; every text is without secrets."""
         moment = datetime.fromtimestamp(record.created, UTC)
         fields: dict[str, Any] = {
             "time": moment.isoformat(timespec="milliseconds").replace("+00:00", "Z"),

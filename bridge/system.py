@@ -1,4 +1,4 @@
-"""What differs between operating systems: boot id, paths, private files, signals, systemd."""
+"""Differences between operating systems: boot id, paths, private files, signals, systemd."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def is_windows() -> bool:
 
 
 def boot_id() -> str | None:
-    """What is the same until the machine boots again; None if the system does not provide it."""
+    """The boot id, the same until the next boot; None if the system does not provide it."""
     if is_windows():
         return _windows_boot_id()
     try:

@@ -1,1 +1,1 @@
-"""What a destination of records is; this package knows nothing of Azure's IMDS."""
+"""Sinks, the destinations of records; this package knows nothing of Azure's IMDS."""

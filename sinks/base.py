@@ -36,7 +36,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkContext:
-    """What a sink may know of the bridge around it."""
+    """The bridge around a sink, as far as the sink may know it."""
 
     identity: Callable[[], VmIdentity]
     """The identity of this VM, as IMDS gave it last; may be called from any thread."""

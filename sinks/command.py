@@ -41,7 +41,7 @@ class CommandSender(ABC):
 
     @abstractmethod
     def state(self, seconds: float) -> bytes | None:
-        """What is pending at the VM, as its state topic has it; None if nothing came in time."""
+        """The events that are pending at the VM, by its state topic; None if none came in time."""
 
     @abstractmethod
     def send(self, token: bytes, *, lifetime: int) -> bool:

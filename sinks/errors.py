@@ -1,4 +1,4 @@
-"""What can go wrong with a delivery: errors of the contract, what they say, and their causes."""
+"""The errors of a delivery: those of the contract, their texts, and their causes."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def certificate_remedy(error: ssl.SSLCertVerificationError, otherwise: str) -> str:
-    """What to do about a certificate that was refused; `otherwise` if its authority is unknown.
+    """The remedy for a certificate that was refused; `otherwise` if its authority is unknown.
 
     Python 3.13 and later refuse an authority without keyUsage, however it is trusted.
     """

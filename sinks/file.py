@@ -46,7 +46,7 @@ _REMEDIES: Final = {
 
 
 class FileSettings(SinkSettings):
-    """Where the lines go."""
+    """The file that the lines go to."""
 
     path: Path = Field(description="File that gets a JSON line per record; rotate it as you like")
 
@@ -141,7 +141,7 @@ def _try(path: Path) -> None:
 
 
 def _line_end(descriptor: int, size: int) -> bytes:
-    """What ends a line that a power cut tore; its record comes again, as it was not synced."""
+    """The end for a line that a power cut tore; its record comes again, as it was not synced."""
     if size == 0:
         return b""
     os.lseek(descriptor, size - 1, os.SEEK_SET)

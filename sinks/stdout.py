@@ -24,7 +24,7 @@ _PATIENCE: Final = 15.0
 
 
 class StdoutSettings(SinkSettings):
-    """How records look on standard output."""
+    """The form of records on standard output."""
 
     format: Literal["auto", "json", "text"] = Field(
         default="auto", description="json, text, or auto: text on a terminal, JSON lines otherwise"

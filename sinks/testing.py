@@ -69,7 +69,7 @@ class SinkContract:
         return self.sink_class("under-test", settings, sample_context())
 
     def failure(self, sink: Sink[Any], record: Record) -> SinkError:
-        """What opening the sink and delivering the record raises."""
+        """The error that opening the sink or delivering the record raises."""
         with pytest.raises(SinkError) as caught:
             sink.open()
             sink.deliver([record])

@@ -1,4 +1,4 @@
-"""What goes over the wire, each thing defined once. It knows neither the bridge nor the console.
+"""The messages on the wire, each defined once. It knows neither the bridge nor the console.
 
 To read what somebody sent: `record.check_record` gives a record and its data as values
 (`EventData`, `ReceiptData`, `HeartbeatData` and so on, each an `Observer` with `vm`, `node` and

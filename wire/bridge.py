@@ -1,4 +1,4 @@
-"""What the bridge tells about itself: the data of its heartbeat, start, stop and troubles."""
+"""Records about the bridge itself: the data of its heartbeat, start, stop and troubles."""
 
 from __future__ import annotations
 

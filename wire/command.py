@@ -24,7 +24,7 @@ TYPE: Final = "seb-command+jwt"
 ABOUT_AN_EVENT: Final = ("approve", "prepare")
 ACTS: Final = (*ABOUT_AN_EVENT, "ping")
 HEADERS: Final = frozenset({"alg", "kid", "typ"})
-"""What a header has: no crit, no b64, no key of its own."""
+"""The fields of a header: no crit, no b64, no key of its own."""
 TEXT_CLAIMS: Final = ("iss", "sub", "jti", "act")
 TIME_CLAIMS: Final = ("iat", "nbf", "exp")
 _MAX_TEXT: Final = 512
@@ -42,10 +42,10 @@ class SignatureInvalidError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """What a VM is asked for: an approval, a preparation, or a ping, which is about no event."""
+    """A command to a VM: an approval, a preparation, or a ping, which is about no event."""
 
     subject: str
-    """Who asks."""
+    """The person or program that asks."""
     act: str
     """One of `ACTS`."""
     event_id: str | None = None
@@ -69,8 +69,8 @@ def sign(command: Command, key: SigningKey, *, vm_id: str, now: datetime, lifeti
 def signing_input(
     command: Command, key: SigningKey, *, vm_id: str, now: datetime, lifetime: int
 ) -> bytes:
-    """What a service signs that alone has the private key; a dot and the signature make it the
-    token. Raises as `sign`.
+    """The bytes to sign, for a service that alone has the private key; a dot and the signature make
+    it the token. Raises as `sign`.
     """
     header = json.dumps({"alg": key.alg, "kid": key.kid, "typ": TYPE}).encode()
     parts = (header, _claims(command, key, vm_id, now, lifetime))

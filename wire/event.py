@@ -49,7 +49,7 @@ IMPACTS: Final = {
     # Azure: a recommendation; it has no effect on the VM, and neither has its acknowledgement.
     "spotrebalancerecommendation": "none",
 }
-"""What an event of a type, in small letters, does to a VM that it names."""
+"""The impact of each type of event, in small letters, on a VM that it names."""
 _DURATION: Final = FieldType(whole_number(least=0).schema, whole_number(least=-1).read)
 """A reader also takes -1, by which Azure says that the duration is not known."""
 _RAW: Final = FieldType(
@@ -125,12 +125,12 @@ class Event:
 
     @property
     def key(self) -> str:
-        """What identifies the event: its case differs between IMDS and ARM."""
+        """The key of the event: the case of its id differs between IMDS and ARM."""
         return self.event_id.casefold()
 
     @property
     def impact(self) -> str | None:
-        """What type and duration mean for a VM that is named; None for an unknown type."""
+        """The impact on a VM that is named, from type and duration; None for an unknown type."""
         impact = IMPACTS.get((self.event_type or "").casefold())
         # Azure: a duration of 0 says that there is no interruption. Only a pause can be that
         # short; a restart or a deletion is felt whatever the announced duration.

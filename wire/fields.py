@@ -1,4 +1,4 @@
-"""How objects on the wire are defined: frozen dataclasses whose fields say their type and meaning.
+"""Definitions of objects on the wire: frozen dataclasses whose fields say their type and meaning.
 
 A field is defined once, as `name: Annotated[<type in Python>, Field(<type>, <meaning>)]`. Writing,
 strict reading and the JSON Schema follow from that. Names on the wire are in camelCase: `event_id`
@@ -65,7 +65,7 @@ class Field:
 
     type: FieldType
     doc: str = ""
-    """What it means: the description in the JSON Schema and in the documentation. An object with a
+    """Its meaning: the description in the JSON Schema and in the documentation. An object with a
     definition of its own is described there.
     """
     is_optional: bool = False
@@ -328,7 +328,7 @@ ID: Final = FieldType({**_STRING, "minLength": 1}, WORD.read)
 """As `WORD`; the JSON Schema says that it is not empty."""
 VM_ID: Final = FieldType(_STRING, _vm_id)
 CLAIM: Final = _text(least=1, most=600)
-"""What a token says: a bridge takes texts of up to 512 characters, and puts a word before some."""
+"""A claim of a token: a bridge takes texts of up to 512 characters, and puts a word before some."""
 TIME: Final = _moment(rfc3339)
 """A moment in UTC, written with milliseconds."""
 MOMENT: Final = _moment(moment_text)

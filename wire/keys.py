@@ -17,7 +17,7 @@ _MAX_TEXT: Final = 200
 
 
 ALGORITHMS: Final = {"EdDSA": ("OKP", "Ed25519"), "ES256": ("EC", "P-256")}
-"""What a key may be used for, and the key type and curve that go with it."""
+"""The uses of a key, and the key type and curve that go with each."""
 MAX_FILE_BYTES: Final = 1 << 20
 
 

@@ -1,4 +1,4 @@
-"""How a moment is written on the wire: RFC 3339, in UTC, with a Z."""
+"""Moments on the wire: RFC 3339, in UTC, with a Z."""
 
 from __future__ import annotations
 

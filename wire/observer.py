@@ -1,4 +1,4 @@
-"""Who tells something: the VM, its place in a cluster, and the run of the bridge on it."""
+"""The observer of a record: the VM, its place in a cluster, and the run of the bridge on it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ BRIDGE: Final = object_of(BridgeRun, ref="bridge")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observer:
-    """What `data` of every record has: who observed."""
+    """The part that the `data` of every record has: the observer."""
 
     vm: Annotated[VmIdentity, Field(VM)]
     node: Annotated[Node | None, Field(NODE)]

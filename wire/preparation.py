@@ -11,7 +11,7 @@ from wire.observer import Observer
 State = Literal["preparing", "prepared", "failed", "recovered"]
 STATES: Final[tuple[State, ...]] = get_args(State)
 NONE: Final = "none"
-"""What `…/state` shows of an event for which this VM was not asked to prepare."""
+"""The value in `…/state` for an event for which this VM was not asked to prepare."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -264,7 +264,7 @@ def check_record(body: bytes) -> tuple[Record, Observer]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Envelope:
-    """What is checked of a record's envelope."""
+    """The fields of a record's envelope that are checked."""
 
     specversion: Annotated[str, Field(one_of(SPECVERSION))]
     id: Annotated[str, Field(WORD)]

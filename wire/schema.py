@@ -84,7 +84,7 @@ def schema() -> dict[str, Any]:
 
 
 def _rule(record_type: str, data: type) -> dict[str, Any]:
-    """What the data of a type of record looks like."""
+    """The schema of the data of one type of record."""
     reference: dict[str, Any] = {"$ref": f"#/$defs/{_name(data)}"}
     if data is EventData:
         transition = next(word for word in TRANSITIONS if record_type == f"seb.event.{word}.v1")
@@ -96,7 +96,7 @@ def _rule(record_type: str, data: type) -> dict[str, Any]:
 
 
 def _of_transition(transition: str) -> dict[str, Any]:
-    """What only the records of a transition have."""
+    """The properties that only records of a transition have."""
     properties: dict[str, Any] = {"transition": {"const": transition}}
     if transition in ("started", "ended"):
         properties["observation"] = {"required": list(MEASURED)}

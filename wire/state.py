@@ -1,4 +1,4 @@
-"""What a broker retains of each VM: its pending events, and whether its bridge is online."""
+"""The messages that a broker retains of each VM: its pending events, and its bridge's status."""
 
 from __future__ import annotations
 

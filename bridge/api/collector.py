@@ -1,4 +1,4 @@
-"""What metrics say of this moment: read from the status at each scrape, kept nowhere."""
+"""The gauges of this moment: read from the status at each scrape, kept nowhere."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from typing import Final
 from bridge.clock import Clock
 
 SLACK_SECONDS: Final = 10.0
-"""What a round may take on top of its wait and of its request: a slow disk, a busy machine."""
+"""Seconds that a poll may take on top of its wait and its request: a slow disk, a busy machine."""
 
 
 class Liveness:

@@ -1,4 +1,4 @@
-"""What a bridge is doing, as one JSON object. It only reads, and holds no secret."""
+"""The status of a bridge, as one JSON object. It only reads, and holds no secret."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ class Status:
         )
 
     def backlogs(self) -> Mapping[str, Backlog]:
-        """What is not delivered to each sink yet, at most a second old. Raises `StoreError`."""
+        """The backlog of each sink, at most a second old. Raises `StoreError`."""
         running = self.running
         if running is None:
             return {}

@@ -1,4 +1,4 @@
-"""What the HTTP server answers, path by path. It is read-only."""
+"""The answers of the HTTP server, path by path. It is read-only."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ class OpenApproval:
     refused: bool = False
     """Whether IMDS refused a request after one that may have worked."""
     fact: Fact | None = None
-    """What was last seen of it."""
+    """The newest fact that was seen of it."""
     is_past: bool = False
     """Whether the event has left the approved state since, even if it came back to it."""
 

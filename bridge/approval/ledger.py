@@ -64,7 +64,7 @@ def cause_of(command: SignedCommand) -> str:
 
 
 def approval_of_command(command: SignedCommand, tracked: TrackedEvent | None) -> Approval:
-    """What a command asks for, of an event as far as it is known."""
+    """The approval that a command asks for, with its event as far as that is known."""
     return Approval(
         cause=cause_of(command),
         jti=command.jti,

@@ -40,7 +40,7 @@ def covers(rule: Rule, other: Rule) -> bool:
 
 
 def sentence(rule: Rule) -> str:
-    """What the rule will do, for `seb check`."""
+    """The effect of a rule, as `seb check` describes it."""
     text = f"rule {rule.name} {'approves' if rule.max_resources else 'refuses'} every "
     text += f"{' or '.join(rule.event_type)} event" if rule.event_type else "event"
     if rule.event_source:
@@ -90,7 +90,7 @@ def objection(tracked: TrackedEvent | None, fingerprint: str | None) -> str | No
 
 
 Answer = Literal["approve", "wait", "refuse"]
-"""What a rule says of an event now."""
+"""The answer of a rule for an event now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +112,7 @@ def decide(
     now: datetime,
     acknowledged: Callable[[str], bool],
 ) -> RuleDecision | None:
-    """What the first matching rule says of a pending event now; None without such a rule."""
+    """The decision of the first rule that matches a pending event; None without such a rule."""
     if not tracked.pending or tracked.event.event_status != "Scheduled":
         return None
     rule = next((rule for rule in rules if matches(rule, tracked)), None)

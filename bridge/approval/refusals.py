@@ -1,4 +1,4 @@
-"""What becomes of refused commands: counted, and within limits logged and answered."""
+"""Refused commands: all are counted, and within limits logged and answered."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the owner's rules say of each pending event, each thing once, also after a restart."""
+"""The decisions of the owner's rules about pending events, each made once, also over restarts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Acknowledged = Callable[[str, str], bool]
 
 @dataclass(slots=True, kw_only=True)
 class _Pending:
-    """What this run keeps of a pending event, as long as it is the same one."""
+    """The values that this run keeps for a pending event, as long as it is the same one."""
 
     first_seen: datetime
     since: float
@@ -95,7 +95,7 @@ class RuleDecisions:
         return cause
 
     def answer(self, approval: Approval, tracked: TrackedEvent) -> Answer:
-        """What the rule of an approval says of the event now. Raises `StoreError`."""
+        """The answer of an approval's rule for the event now. Raises `StoreError`."""
         decision = self._decide(tracked)
         if decision is None or approval.actor != _actor(decision.rule):
             return "refuse"
@@ -112,9 +112,9 @@ class RuleDecisions:
         )
 
     def _kept(self, tracked: TrackedEvent) -> _Pending:
-        """What this run keeps of an event. Its time counts from this run's first sight of it, by
-        the monotonic clock: a wall clock that was wrong before this run, or is wrong now, must not
-        give the next VM its turn early.
+        """The values that this run keeps for an event. Its time counts from this run's first sight
+        of it, by the monotonic clock: a wall clock that was wrong before this run, or is wrong now,
+        must not give the next VM its turn early.
         """
         kept = self._pending.get(tracked.event.key)
         if kept is None or kept.first_seen != tracked.first_seen:

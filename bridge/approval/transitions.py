@@ -2,7 +2,7 @@
 
 An approval begins as `accepted`: a command was verified, a rule has decided, or a person has asked.
 At each step, the first fact that holds, in the order of `Fact`, and the stage of the approval name
-the transition. `Approvals` carries it out. docs/control-plane.md shows the table.
+the transition. `Approvals` carries it out. docs/reference.md shows the table.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ OBJECTIONS: Final = ("event_changed", "not_approvable", "not_allowed")
 
 
 class Stage(Enum):
-    """Where an open approval stands: its state, and what its requests to IMDS may have caused."""
+    """The stage of an open approval: its state, and what its requests to IMDS may have caused."""
 
     UNTRIED = ("accepted", "none", "accepted, no request sent")
     UNREACHED = ("accepted", "in vain", "accepted, no request reached IMDS")
@@ -39,7 +39,7 @@ class Stage(Enum):
 
 
 class Fact(Enum):
-    """What decides about the next step: what is true now, or what IMDS answered."""
+    """A fact that decides about the next step: true now, or answered by IMDS."""
 
     BEGUN = "the event has begun"
     OVER = "the event is over, or it ended and returned"
@@ -63,7 +63,7 @@ class Fact(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transition:
-    """What becomes of an approval: it stays as it is unless a field says otherwise."""
+    """The next step of an approval: it stays as it is unless a field says otherwise."""
 
     post: bool = False
     """Ask IMDS to start the event; its answer is the next fact."""
@@ -210,7 +210,7 @@ def stage_of(approval: Approval) -> Stage:
 
 
 def answer_of(error: ImdsError | None, *, refused_before: bool) -> Fact:
-    """What IMDS answered to a request; None is a 200."""
+    """The fact that follows from IMDS's answer to a request; None is a 200."""
     if error is None:
         return Fact.TAKEN
     if error.reason in _REFUSALS:

@@ -17,7 +17,7 @@ from wire.strictjson import JsonError, canonical_json, load_json
 _LOG: Final = logging.getLogger(__name__)
 
 _MEMBERS: Final = ("kid", "alg", "iss", "kty", "crv", "x", "y")
-"""What makes a key in the file one and the same."""
+"""The members of a key in the file by which it is one and the same."""
 
 
 class TrustError(ValueError):

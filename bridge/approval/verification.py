@@ -53,7 +53,7 @@ class SignedCommand(Command):
     """A command in a good signature; what cannot be read of it is empty or None."""
 
     issuer: str
-    """Whose key it is: never what the token says, which may be another's name."""
+    """The owner of the key: never what the token says, which may be another's name."""
     issued: int
     """Seconds since 1970."""
     expires: int
@@ -64,7 +64,7 @@ class SignedCommand(Command):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalState:
-    """What a command is checked against."""
+    """The values that a command is checked against."""
 
     vm_id: str
     now: datetime
@@ -123,7 +123,7 @@ def verify(
 
 
 def _checked(payload: bytes, key: TrustedKey, local: LocalState) -> SignedCommand:
-    """What was asked, if it is asked rightly and of this VM, now, within local policy."""
+    """The command, if it is valid, is meant for this VM, now, and within local policy."""
     try:
         claims = read_object(payload)
     except ValueError:

@@ -1,4 +1,4 @@
-"""What a person is shown before an approval, and the question; it approves nothing itself."""
+"""The summary that a person sees before an approval, and the question; it approves nothing."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def agree(event: Mapping[str, Any], vm: str | None, *, mark: str, yes: bool) -> 
 
 
 def _question(count: int, mark: str, *, is_there: bool) -> str:
-    """What is asked after the list: how many VMs, and whether the one that is meant is there."""
+    """The question after the list: how many VMs, and whether the one that is meant is there."""
     if not count:
         return "Approve?"
     if count == 1:

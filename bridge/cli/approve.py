@@ -224,12 +224,12 @@ def show_step(data: Mapping[str, Any], *, as_json: bool) -> None:
 
 
 def subject() -> str:
-    """Who asks, as a command names it to another VM."""
+    """The user, as a command names it to another VM."""
     return f"{_user()}@{platform.node() or 'unknown'}"
 
 
 def _user() -> str:
-    """Who is at the keyboard, as far as the system tells: behind sudo, who called it."""
+    """The user at the keyboard, as far as the system tells; with sudo, the one who called it."""
     try:
         name = os.environ.get("SUDO_USER") or getpass.getuser()
     except (OSError, KeyError, ImportError):  # an account without a name, on POSIX or on Windows

@@ -38,7 +38,7 @@ UNDER_WAY: Final = {
     "accepted": "the bridge has accepted it, and keeps trying to reach Azure",
     "posted": "Azure has taken it, and the event has not started yet; the bridge follows it",
 }
-"""What is left to say at the end of the wait, by the last state of the approval."""
+"""The last line at the end of the wait, by the last state of the approval."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""What several commands share: reading the settings, starting the log, listening for a stop."""
+"""Functions for several commands: read the settings, start the log, listen for a stop."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def read_configuration(overrides: tuple[str, ...]) -> Configuration:
 
 
 def context_for(config: Configuration, vm: VmIdentity = NOBODY) -> SinkContext:
-    """What a sink may know without a running bridge."""
+    """The context of a sink without a running bridge."""
     return SinkContext(
         identity=lambda: vm,
         now=lambda: datetime.now(UTC),

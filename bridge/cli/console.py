@@ -12,7 +12,7 @@ _EXTRA = ("alembic", "psycopg", "sqlalchemy", "starlette", "uvicorn")
 
 
 class _Missing(click.Group):
-    """What stands in for the console where its libraries are not installed."""
+    """The stand-in for the console if its libraries are not installed."""
 
     def resolve_command(
         self, _ctx: click.Context, _args: list[str]

@@ -1,4 +1,4 @@
-"""What a remote VM shows: its pending events, and the receipts that answer a command."""
+"""A remote VM over its broker: its pending events, and the receipts that answer a command."""
 
 from __future__ import annotations
 

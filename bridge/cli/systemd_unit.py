@@ -20,7 +20,7 @@ from sinks.shared.errors import ConfigurationError
 _SEB: Final = "/opt/seb/bin/seb"
 """The path of seb in the package's unit, seb.service."""
 _HIDDEN: Final = ("/home", "/root", "/run/user", "/tmp", "/var/tmp", "/dev")  # noqa: S108
-"""What ProtectHome=, PrivateTmp= and PrivateDevices= hide from a service."""
+"""The directories that ProtectHome=, PrivateTmp= and PrivateDevices= hide from a service."""
 _PLAIN: Final = frozenset("/._-+@:,=~")
 
 

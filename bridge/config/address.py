@@ -23,7 +23,7 @@ def written(host: str, port: int) -> str:
 
 
 def reachable(host: str) -> str:
-    """Where a client reaches a server on this address; loopback if it listens on every one."""
+    """The address at which a client reaches this server; loopback if it listens on every one."""
     address = ip_address(host)
     if address.is_unspecified:
         return "127.0.0.1" if address.version == 4 else "::1"  # noqa: PLR2004

@@ -72,7 +72,7 @@ class Rule(_Section):
 
 
 class ApprovalSettings(_Section):
-    """Who may approve."""
+    """The ways to approve events."""
 
     rules: tuple[Rule, ...] = Field(
         (), description="JSON list of the owner's rules; the first that matches an event decides"
@@ -101,7 +101,7 @@ class ApprovalSettings(_Section):
 
 
 class CommandsSettings(_Section):
-    """Where commands are fetched from, for networks that allow only outgoing HTTPS."""
+    """The server that commands are fetched from, for networks that allow only outgoing HTTPS."""
 
     pull_url: SecretStr | None = Field(None, description="URL of the long poll for commands")
     pull_token: SecretStr | None = Field(None, description="Bearer token for it")

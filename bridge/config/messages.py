@@ -1,4 +1,4 @@
-"""What is wrong with a setting, in a person's words, never with a secret."""
+"""Messages about wrong settings, for people, never with a secret."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def model_in(annotation: object) -> type[BaseModel] | None:
 
 
 def not_json(error: SettingsError, sources: Iterable[Mapping[str, str]]) -> str:
-    """Which variable should have held JSON; pydantic-settings names the field alone."""
+    """The variable that should have held JSON; pydantic-settings names the field alone."""
     field = re.search(r'field "(\w+)"', str(error))
     prefix = f"{PREFIX}{field[1]}".upper() if field else PREFIX
     given = [name.upper() for each in sources for name in each if name.upper().startswith(prefix)]
@@ -44,7 +44,7 @@ def not_json(error: SettingsError, sources: Iterable[Mapping[str, str]]) -> str:
 
 
 def problems(error: ValidationError, prefix: str, model: type[BaseModel]) -> str:
-    """What pydantic found, in the environment's names, without any value."""
+    """The problems that pydantic found, with the names of the environment, without any value."""
     lines = []
     for problem in error.errors(include_url=False, include_context=False):
         place = "__".join(str(part).upper() for part in problem["loc"])
@@ -66,7 +66,7 @@ def problems(error: ValidationError, prefix: str, model: type[BaseModel]) -> str
 
 
 def stray(value: str) -> str | None:
-    """What an environment file has put into a value by mistake; None if nothing."""
+    """The stray part that an environment file has put into a value; None if there is none."""
     if value.lstrip()[:1] in ("[", "{"):
         return None
     if re.search(r"\s#", value):

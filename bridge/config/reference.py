@@ -66,7 +66,7 @@ def assignment(name: str, value: str) -> str:
 
 
 def effective(config: Configuration) -> Iterator[tuple[str, str]]:
-    """What is in force, by variable, in the environment's spelling; secrets are masked."""
+    """The settings in force, by variable, in the environment's spelling; secrets are masked."""
     for name, value in _values(PREFIX, config.settings):
         if not name.startswith(f"{PREFIX}SINK"):
             yield name, value
@@ -129,7 +129,7 @@ def _text(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """What JSON has no word for: an object of a list, or a secret."""
+    """A value that JSON has no type for: an object of a list, or a secret."""
     if isinstance(value, BaseModel):  # defaults left out: an empty list of words is refused
         return value.model_dump(mode="json", exclude_defaults=True)
     return _text(value)

@@ -68,7 +68,7 @@ class _Section(BaseModel):
 
 
 class ImdsSettings(_Section):
-    """How to reach the metadata service."""
+    """The connection to the metadata service."""
 
     url: Url = Field(DEFAULT_IMDS_URL, description="Base URL of the metadata service")
     api_version: str = Field(
@@ -88,7 +88,7 @@ class ImdsSettings(_Section):
 
 
 class IdentitySettings(_Section):
-    """What a record says of the VM."""
+    """Additions to what a record says of the VM."""
 
     tags: JsonList = Field(
         (), description="JSON list of the names of the VM's tags that records carry"
@@ -96,7 +96,7 @@ class IdentitySettings(_Section):
 
 
 class NodeSettings(_Section):
-    """Where in a cluster the bridge runs, for `data.node`."""
+    """The place of the bridge in a cluster, for `data.node`."""
 
     cluster: str | None = Field(None, description="Name of the cluster")
     node: str | None = Field(None, description="Name of the node")
@@ -119,7 +119,7 @@ class HttpSettings(_Section):
 
 
 class LogSettings(_Section):
-    """What is logged, and how."""
+    """The log: its level and format."""
 
     format: Literal["auto", "logfmt", "json"] = Field(
         "auto", description="logfmt or json; auto is logfmt on a terminal, json elsewhere"

@@ -57,7 +57,7 @@ def make_sink(spec: SinkSpec, context: SinkContext) -> Sink[Any]:
 
 
 def recipients(sinks: Iterable[Sink[Any]]) -> dict[str, Recipient]:
-    """What the outbox knows of configured sinks."""
+    """The configured sinks, as the outbox knows them."""
     return {
         sink.name: Recipient(
             kind=sink.settings.kind, prepares=_prepares(sink.settings), accepts=sink.accepts

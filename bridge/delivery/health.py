@@ -1,4 +1,4 @@
-"""How a sink is doing: the values that the worker keeps, and that the API and metrics show."""
+"""The health of a sink: values that its worker keeps, and that the API and metrics show."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ State = Literal["starting", "idle", "ok", "failing", "paused"]
 
 @dataclass(slots=True, kw_only=True)
 class Health:
-    """How a sink is doing; it outlives the worker that a stuck call costs."""
+    """The health of a sink; it outlives the worker that a stuck call costs."""
 
     state: State = "starting"
     reason: str | None = None
@@ -77,7 +77,7 @@ class Health:
 
 
 def reason_of(error: Exception, redact: Callable[[str], str]) -> str:
-    """What an exception says, without secrets, as one line that fits a record and a log."""
+    """The text of an exception, without secrets, as one line that fits a record and a log."""
     try:
         text = str(error)
     except Exception:  # noqa: BLE001  # other people's exceptions; the reason must not be lost

@@ -1,4 +1,4 @@
-"""What changed between what is known and a new document; it never does anything about it."""
+"""The transitions between the tracked events and a new document. Pure functions."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ def _changed(before: ScheduledEvent, after: ScheduledEvent) -> tuple[str, ...]:
 
 
 def _unread(event: ScheduledEvent, azure: str, value: object) -> object:
-    """What IMDS says in a field that we could not read: `raw` tells people what our null hides."""
+    """The text of a field that we could not read: `raw` shows people what our null hides."""
     raw = event.raw.get(azure)
     if azure == "Resources":
         return None if event.names_its_vms else raw or None

@@ -30,7 +30,7 @@ _LOG: Final = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PollResult:
-    """How one poll ended."""
+    """The result of one poll."""
 
     was_sent: bool = True
     """Whether a request was sent: after a Retry-After there is none for a while."""
@@ -144,7 +144,7 @@ class Poller:
         return within(document, self._state.observer.vm.name) if self._scope_self else document
 
     def _measured(self, gap: PollGap) -> dict[str, TrackedEvent]:
-        """What is known, with what happened to this VM since the last poll."""
+        """The tracked events, with what happened to this VM since the last poll."""
         after = measure(
             self._state.events.values(),
             pause_seconds=gap.pause_seconds,
@@ -248,7 +248,7 @@ def _report(record: Record) -> None:
 def _recorded(
     transitions: Sequence[Transition], drafts: Sequence[RecordDraft]
 ) -> dict[str, TrackedEvent]:
-    """What the transitions leave known, each with the id of its record."""
+    """The tracked events after the transitions, each with the id of its record."""
     return {
         each.tracked.event.key: replace(each.tracked, record_id=draft.id or "")
         for each, draft in zip(transitions, drafts, strict=True)

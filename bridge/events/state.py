@@ -1,4 +1,4 @@
-"""What this run knows of its VM and events: the poller and the identity job write it."""
+"""The current state of the VM and its events: the poller and the identity job write it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class CurrentState:
     api_version: str
     """The api-version that IMDS is asked with."""
     trouble: PollTrouble | None = None
-    """What was wrong with the last poll; None where it went well."""
+    """The trouble of the last poll; None if it went well."""
     preparation: Callable[[TrackedEvent], str | None] = lambda _: None
     """How far this VM has prepared for an event; None if it prepares nothing."""
     prepares: bool = False
@@ -109,7 +109,7 @@ class CurrentState:
 
     @property
     def store_trouble(self) -> str | None:
-        """What keeps the bridge from committing, in a sentence; None for nothing."""
+        """The trouble that keeps the bridge from committing, in a sentence; None for none."""
         trouble = self.trouble
         return trouble.message if trouble is not None and trouble.reason == "store" else None
 

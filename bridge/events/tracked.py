@@ -1,4 +1,4 @@
-"""What is known of an event from poll to poll, and its form in the store; no input, no output."""
+"""Tracked events: their values from poll to poll, and their form in the store. Pure functions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ KEEP_ENDED: Final = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """What happened to this VM since an event was first seen, whichever VMs it names."""
+    """The measurements of this VM since an event was first seen, whichever VMs it names."""
 
     pause_seconds: float | None = None
     restarted: bool | None = None
@@ -70,8 +70,8 @@ class TrackedEvent:
 def remembered(
     before: Mapping[str, TrackedEvent], newer: Mapping[str, TrackedEvent]
 ) -> tuple[dict[str, TrackedEvent], dict[str, int]]:
-    """What is known, the newest last, with the last of the events that ended; and the
-    last revision of those that are forgotten.
+    """The tracked events, the newest last, with the last of those that ended; and the last
+    revision of those that are forgotten.
     """
     merged = dict(before)
     for key, each in newer.items():
@@ -83,7 +83,7 @@ def remembered(
 
 
 def as_shown(tracked: Mapping[str, TrackedEvent], document: Document) -> dict[str, TrackedEvent]:
-    """What is known, with each event as the newest document has it, also where that is no change:
+    """The tracked events as the newest document has them, also where that is no change:
     the order of `resources`, for example, says which VM leads. The EventId stays as its record
     spells it: the case may differ from document to document, and the fingerprint covers the id.
     """

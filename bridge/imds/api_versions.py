@@ -1,4 +1,4 @@
-"""Which api-version to ask IMDS with, and which to try if it is refused."""
+"""The api-version of requests to IMDS, and the ones to try if it is refused."""
 
 from __future__ import annotations
 

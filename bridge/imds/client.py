@@ -33,7 +33,7 @@ _NAMED: Final = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImdsAnswer:
-    """What IMDS answered, and how long that took."""
+    """An answer of IMDS, and how long it took."""
 
     body: bytes
     latency_ms: float

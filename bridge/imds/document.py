@@ -29,7 +29,7 @@ _INT_64: Final = range(-(1 << 63), 1 << 63)
 
 
 class DocumentError(ValueError):
-    """What IMDS sent is no Scheduled Events document; nothing can be concluded from it."""
+    """The answer of IMDS is no Scheduled Events document; nothing can be concluded from it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Who this VM is, from IMDS's instance document; it never guesses from host names."""
+"""The VM's identity, from IMDS's instance document; it never guesses from host names."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""How this VM prepares for an event before it may start, once, and when it was asked to."""
+"""The preparation of this VM for an event before it may start: once, and when it is asked to."""

@@ -1,4 +1,4 @@
-"""What this VM was asked to prepare for, and how far that is; each state once, also after a crash.
+"""The preparations of this VM, and how far they are; each state once, also after a crash.
 
 A preparation is asked for by a record in the outbox, so that the sink gets it in order with all
 else, and again after a restart. What came of it is on disk before that record counts as delivered.
@@ -31,7 +31,7 @@ DEADLINE: Final = "deadline"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparingSpec:
-    """Which sink prepares, and how long before an event it does so unasked."""
+    """The sink that prepares, and how long before an event it does so unasked."""
 
     sink: str
     kind: str

@@ -35,7 +35,7 @@ class PreparingSink(Sink[Any]):
         return self._inner.deadline
 
     def accepts(self, record_type: str, affects_this_vm: bool | None) -> bool:  # noqa: FBT001
-        """What asks for a preparation, and what is told of an event, whatever `types` says."""
+        """Accept requests for a preparation and the records of events, whatever `types` says."""
         if record_type == PREPARATION:
             return True
         return affects_this_vm is True and record_type in (
@@ -82,7 +82,7 @@ class PreparingSink(Sink[Any]):
         self._inner.maintain()
 
     def check(self) -> Sequence[Check]:
-        """What the inner sink says."""
+        """The checks of the inner sink."""
         return self._inner.check()
 
     def abort(self) -> None:

@@ -16,7 +16,7 @@ from wire.preparation import State
 
 
 class Happening(Enum):
-    """What happened to a preparation since the last `Preparations.follow`."""
+    """A change of a preparation since the last `Preparations.follow`."""
 
     OVER = "the event is over, or does not name this VM any more"
     CHANGED = "the event has changed"
@@ -26,7 +26,7 @@ class Happening(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparationStep:
-    """What becomes of a preparation."""
+    """The next state of a preparation, and what is recorded."""
 
     state: State
     reason: str | None = None
@@ -51,7 +51,7 @@ TABLE: Final[Mapping[State, Mapping[Happening, PreparationStep]]] = {
 
 
 def after(state: State, happening: Happening) -> PreparationStep | None:
-    """What follows; None if the state stays."""
+    """The step that follows; None if the state stays."""
     return TABLE[state].get(happening)
 
 

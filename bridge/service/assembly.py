@@ -37,7 +37,7 @@ from wire.vm import VmIdentity
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """What works together while the bridge runs."""
+    """The parts that work together while the bridge runs."""
 
     outbox: Outbox
     store: Store
@@ -49,7 +49,7 @@ class Parts:
 
     @property
     def running(self) -> Running:
-        """What the outside is shown of them."""
+        """The parts that the API and the metrics show."""
         return Running(
             state=self.state,
             store=self.store,
@@ -213,7 +213,7 @@ def _approvals(
 def _preparations(
     sinks: Sequence[SinkSpec], store: Store, state: CurrentState, clock: Clock
 ) -> Preparations | None:
-    """What is prepared by the sink that prepares this VM; None if no sink does."""
+    """The preparations of the sink that prepares this VM; None if no sink does."""
     found = preparing_sink(sinks)
     if found is None:
         return None

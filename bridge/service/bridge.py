@@ -41,7 +41,7 @@ CONFIRM_SECONDS: Final = 2.0
 
 
 class RunEnd(Enum):
-    """How a run ended."""
+    """The way in which a run ended."""
 
     STOPPED = "stopped"
     ANOTHER_VM = "another vm"

@@ -1,4 +1,4 @@
-"""What the outside sees of a run; delivery never depends on it."""
+"""Health, status and metrics of a run; delivery never depends on them."""
 
 from __future__ import annotations
 

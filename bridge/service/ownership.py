@@ -1,4 +1,4 @@
-"""Whose VM this run speaks for. Until IMDS confirms a kept identity nothing is approved, and
+"""The VM that this run speaks for. Until IMDS confirms a kept identity nothing is approved, and
 nothing delivered after a boot: the disk may have moved.
 """
 

@@ -98,7 +98,7 @@ class Scheduler:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tick:
-    """What happened between two looks at the clocks, each in seconds, 0.0 for nothing."""
+    """The jump, the pause and the suspension between two ticks, each in seconds, 0.0 for none."""
 
     jump: float = 0.0
     """By how much the wall clock was set."""
@@ -120,7 +120,7 @@ class Watch:
         self._suspended = clock.suspended()
 
     def tick(self) -> Tick:
-        """What the clocks say since the last tick."""
+        """The jump, the pause and the suspension since the last tick."""
         wall = self._clock.now()
         monotonic = self._clock.monotonic()
         suspended = self._clock.suspended()

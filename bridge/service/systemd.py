@@ -1,4 +1,4 @@
-"""What the service manager is told. The polls feed the watchdog, never a timer."""
+"""Messages to the service manager. The polls feed the watchdog, never a timer."""
 
 from __future__ import annotations
 

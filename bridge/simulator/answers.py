@@ -1,4 +1,4 @@
-"""What a healthy IMDS answers, its refusals included: a request in, an answer out."""
+"""The answers of a healthy IMDS, its refusals included: a request in, an answer out."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class SimulatedRequest:
 
     @property
     def endpoint(self) -> Target | None:
-        """Which of the endpoints it is for; None if IMDS has nothing."""
+        """The endpoint that it is for; None if IMDS has no such path."""
         if self.path == EVENTS_PATH:
             return {"GET": "events", "POST": "start"}.get(self.method)  # type: ignore[return-value]
         if self.path in (INSTANCE_PATH, COMPUTE_PATH) and self.method == "GET":
@@ -143,7 +143,7 @@ class SimulatedImds:
         self._limiter = _Limiter(rate_limit, clock.monotonic)
 
     def answer(self, request: SimulatedRequest, post: Post | None = None) -> SimulatedAnswer:
-        """What IMDS says. `post` is the request's own entry among the approvals."""
+        """The answer of IMDS. `post` is the request's own entry among the approvals."""
         refused = self._refuse(request)
         if refused is not None:
             return refused

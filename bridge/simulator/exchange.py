@@ -32,7 +32,7 @@ class SimulatedExchange:
         post: Post | None,
     ) -> None:
         self.answer = answer
-        """What the healthy service says, with all that follows from it."""
+        """The answer of the healthy service, with all that follows from it."""
         self.closing = False
         """Whether the connection ends with this request."""
         self._connection = connection

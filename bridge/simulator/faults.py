@@ -18,7 +18,7 @@ _MEBIBYTE = 1024 * 1024
 
 
 class Fault(ABC):
-    """What happens to a request instead of its answer."""
+    """A fault that a request meets instead of its answer."""
 
     @abstractmethod
     def apply(self, exchange: SimulatedExchange) -> None:

@@ -1,4 +1,4 @@
-"""What can happen to a VM, as tables. Times are seconds since the start, at speed 1."""
+"""Scenarios of a VM, as tables. Times are seconds since the start, at speed 1."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class UnknownScenarioError(LookupError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventKind:
-    """What sort of event it is, in Azure's words. `duration` is seconds, -1 unknown."""
+    """The sort of an event, in Azure's words. `duration` is seconds, -1 unknown."""
 
     event_type: str
     source: str = "Platform"

@@ -1,4 +1,4 @@
-"""What the simulated IMDS serves: its document, and every one before it, for tests."""
+"""The documents of the simulated IMDS: the one it serves, and every one before it, for tests."""
 
 from __future__ import annotations
 
@@ -232,7 +232,7 @@ def _same(one: str, other: str) -> bool:
 
 
 def _statuses(body: bytes) -> dict[str, str]:
-    """What a hand-written document says of its events, as far as it can be read."""
+    """The events of a hand-written document, as far as it can be read."""
     try:
         entries = json.loads(body)["Events"]
         return {str(e["EventId"]).lower(): str(e.get("EventStatus")) for e in entries}

@@ -1,4 +1,4 @@
-"""Which records a sink gets of the time in which it was not configured, or had another role.
+"""The records that a sink gets of the time in which it was not configured, or had another role.
 
 That time is an *absence*. Of its records the sink gets only the *catch-up* records: the newest one
 of each pending event, and the ends that it is *owed*, of events that it may have been told of. It

@@ -1,4 +1,4 @@
-"""What each sink has acknowledged of the known events; a cursor proves nothing."""
+"""The records of known events that each sink has acknowledged; a cursor proves nothing."""
 
 from __future__ import annotations
 

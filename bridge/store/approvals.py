@@ -25,8 +25,9 @@ OPEN_STATES: Final = ("accepted", "posted")
 
 State = Literal["rejected", "accepted", "posted", "failed", "confirmed"]
 Effect = Literal["none", "in vain", "error", "maybe"]
-"""What the requests to IMDS may have caused: none was sent; IMDS could not be reached, or said no;
-IMDS answered with an error of its own; it is not known."""
+"""The possible effect of the requests to IMDS: none was sent; IMDS could not be reached, or said
+no; IMDS answered with an error of its own; it is not known.
+"""
 
 
 Act = Literal["approve", "prepare"]
@@ -37,7 +38,7 @@ class Approval:
     """One cause (a command, a rule's decision or a person's word), and how far it has come."""
 
     cause: str
-    """What makes it one and the same: issuer and jti, or rule and state of the event."""
+    """The identity of the approval: issuer and jti, or rule and state of the event."""
     jti: str
     event_id: str | None
     fingerprint: str | None
@@ -54,7 +55,7 @@ class Approval:
     expires: int | None = None
     """When the command expires, seconds since 1970; None as for `key`."""
     act: Act = "approve"
-    """What was asked for: that IMDS starts the event, or that this VM prepares for it."""
+    """The act that was asked for: that IMDS starts the event, or that this VM prepares for it."""
 
     @property
     def by_rule(self) -> bool:

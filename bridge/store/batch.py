@@ -1,4 +1,4 @@
-"""What a sink gets in one delivery. A corrupt record is never delivered."""
+"""The records that a sink gets in one delivery. A corrupt record is never delivered."""
 
 from __future__ import annotations
 

@@ -45,11 +45,11 @@ class StoreError(TryLaterError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastSeen:
-    """What the store remembers of IMDS."""
+    """The state of IMDS as the run before left it: events, incarnation and last good poll."""
 
     incarnation: int | None
     events: Mapping[str, str]
-    """What was kept of each event, by its key."""
+    """The tracked events, by their keys."""
     polled_at: datetime | None
     boot_id: str | None
 
@@ -127,7 +127,9 @@ class Store:
         return self._meta.get(key)
 
     def seen(self) -> LastSeen:
-        """What is remembered of IMDS. Raises `StoreError`, or `ValueError` if that is damaged."""
+        """The state of IMDS as the store has it. Raises `StoreError`, or `ValueError` if it is
+        damaged.
+        """
         events = self.read("SELECT key, value FROM events ORDER BY seen")
         return LastSeen(
             incarnation=json.loads(self._meta.get("incarnation", "null")),

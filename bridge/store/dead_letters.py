@@ -27,7 +27,7 @@ _NEWER_AGAIN: Final = (
     "JOIN records AS newer ON newer.sequence = acknowledged.sequence "
     "WHERE dead.sink = ?1 AND dead.again AND newer.sequence > older.sequence"
 )
-"""What a sink (parameter 1) has had of an event comes again behind an older record of it."""
+"""Newer records of an event that a sink (parameter 1) has had come again behind an older one."""
 
 Write = Callable[[Callable[[sqlite3.Connection], object]], bool]
 """Makes a change, not synced; returns whether it is written."""

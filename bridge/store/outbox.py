@@ -33,12 +33,12 @@ Accepts = Callable[[str, bool | None], bool]
 
 
 _WHOLE: Final = f"SELECT {COLUMNS} FROM records WHERE sequence > ? ORDER BY sequence LIMIT ?"  # noqa: S608  # our columns
-"""What is read first: nearly always the sink wants it."""
+"""The first query: nearly always the sink wants the records."""
 _AHEAD: Final = (
     "SELECT sequence, type, affects FROM records INDEXED BY waiting "
     "WHERE sequence > ? ORDER BY sequence LIMIT ?"
 )
-"""What is read from then on: the columns by which a sink chooses."""
+"""The next queries: only the columns by which a sink chooses."""
 _LOOK_AHEAD: Final = 1_000
 """How many records one read looks at after a sink did not want those before."""
 _WRITE_EVERY: Final = 256
@@ -55,13 +55,13 @@ class Recipient:
 
     @property
     def role(self) -> str:
-        """What a sink of this name got in another role does not count for it."""
+        """Its role: records that a sink of this name got in another role do not count for it."""
         return role_of(self.kind, prepares=self.prepares)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backlog:
-    """What a sink still has to get."""
+    """The records that a sink has not acknowledged yet."""
 
     sink: str
     records: int
@@ -225,7 +225,7 @@ class Outbox:
             self._cursors[sink] = max(self._cursors[sink], sequence)
 
     def backlog(self, sink: str) -> Backlog:
-        """How much the sink still has to get."""
+        """The sink's backlog."""
         with self._lock:
             cursor = self._cursors.get(sink)
         if cursor is None:

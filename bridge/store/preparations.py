@@ -14,7 +14,7 @@ from wire.record import Record, RecordDraft, RecordError, read_record
 
 @dataclass(frozen=True, slots=True)
 class Preparation:
-    """How far the preparation for one event has come."""
+    """A preparation for one event, and how far it has come."""
 
     event: str
     """The key of the event."""

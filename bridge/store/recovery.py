@@ -1,4 +1,4 @@
-"""What is done with a lost or damaged store: renamed, and the reset is reported."""
+"""Recovery from a lost or damaged store: it is renamed, and the reset is reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the store writes and reads, table by table, within a transaction of the caller's."""
+"""Rows of the store's tables, written and read within a transaction of the caller's."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from wire.record import BRIDGE_HEARTBEAT, Record
 
 
 class EventRow(NamedTuple):
-    """What the store keeps of an event."""
+    """The row of an event."""
 
     key: str
     pending: bool

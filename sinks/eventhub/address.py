@@ -1,4 +1,4 @@
-"""Where a hub is and how to authenticate. No error shows a part of the connection string."""
+"""The address of a hub and how to authenticate. No error shows a part of the connection string."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class HubAddress:
     signature: str | None = field(default=None, repr=False)
 
     def __str__(self) -> str:
-        """What errors show: the hub and its host, no secret."""
+        """Its name in errors: the hub and its host, no secret."""
         usual = WEBSOCKET_PORT if self.websocket else AMQPS_PORT
         return f"hub {self.hub} at {self.host}:{self.port or usual}"
 

@@ -1,4 +1,4 @@
-"""What an error of azure-eventhub means. The SDK's own text is never shown: it can hold a token."""
+"""Errors of azure-eventhub, explained. The SDK's own text is never shown: it can hold a token."""
 
 from __future__ import annotations
 
@@ -145,7 +145,9 @@ _FIREWALL: Final = (
 
 
 def diagnose(error: BaseException, *, link_condition: str | None = None) -> HubTrouble:
-    """What an exception of the SDK means; a detach's condition may be in `link_condition` alone."""
+    """The trouble behind an exception of the SDK; a detach's condition may be in `link_condition`
+    alone.
+    """
     chain = list(causes(error))
     conditions = [symbol(getattr(cause, "condition", None)) for cause in chain]
     condition = link_condition or _first(conditions)

@@ -19,7 +19,7 @@ from sinks.shared.proxy import Proxy, proxy_for, read_proxy
 
 
 class EventHubSettings(SinkSettings):
-    """Where the hub is, and exactly one way to authenticate."""
+    """The address of the hub, and exactly one way to authenticate."""
 
     connection_string: SecretStr | None = Field(
         default=None, description="Connection string with a SAS key or a SAS signature"

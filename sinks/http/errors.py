@@ -1,4 +1,4 @@
-"""What went wrong with a request. It never passes on a library's text, which has the address."""
+"""Errors of requests, explained. It never passes on a library's text, which has the address."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ def status_words(status: int) -> str:
 
 
 def pointing_to(location: str | None) -> str:
-    """Where a redirect points, as far as it may be shown."""
+    """The target of a redirect, as far as it may be shown."""
     try:
         target = origin(urlsplit(location or ""))
     except ValueError:

@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 COMPONENT: Final = "scheduled-events-bridge"
 _NAMESPACE: Final = "default"
-"""Where Kubernetes keeps the events of nodes, which are in no namespace themselves."""
+"""The namespace of the Events of nodes, which are in no namespace themselves."""
 _MAX_BYTES: Final = 200 * 1024
 """Bytes of a record in an annotation; Kubernetes takes 256 KiB of annotations on an object."""
 _ABOUT_ALL: Final = (HTTPStatus.UNAUTHORIZED, HTTPStatus.TOO_MANY_REQUESTS)

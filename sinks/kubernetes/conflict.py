@@ -1,4 +1,4 @@
-"""What the API server says if two change one object at the same time.
+"""The conflict that the API server reports if two change one object at the same time.
 
 It stands apart from the requests: these need the extra's library, and the sink is known without it.
 """

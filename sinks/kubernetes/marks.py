@@ -1,4 +1,4 @@
-"""What the sink leaves on its node, and how it is taken back; values in, values out.
+"""The marks of the sink on its node, and how they are taken back; values in, values out.
 
 One annotation says what is ours: which events, and whether it was this sink that cordoned. It is
 written in the same request as the taint and the cordon, so that no crash can separate them, and
@@ -160,7 +160,7 @@ def condition_patch(node: Mapping[str, Any], marks: Marks, *, now: str) -> dict[
 
 
 def message_of(marks: Marks) -> str:
-    """What is coming and until when, for people; one clause for each event."""
+    """The coming events with their times, for people; one clause for each event."""
     return "; ".join(
         f"{each.event_type} {key}: "
         + (

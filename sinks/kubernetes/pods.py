@@ -1,4 +1,4 @@
-"""Which pods of a node are evicted; values in, values out."""
+"""The pods of a node that are evicted; values in, values out."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final
 from sinks.errors import Problem
 
 HELD: Final = Problem("held by a disruption budget")
-"""What keeps a pod whose disruption budget does not allow its eviction now."""
+"""The reason of a pod whose disruption budget does not allow its eviction now."""
 _MIRROR: Final = "kubernetes.io/config.mirror"
 _ENDED: Final = ("Succeeded", "Failed")
 

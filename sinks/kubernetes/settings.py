@@ -1,4 +1,4 @@
-"""Which node the sink looks after, and what it may do to it."""
+"""The node of the sink, and what it may do to it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _known_impacts(words: tuple[str, ...]) -> tuple[str, ...]:
 
 
 class KubernetesSettings(PreparingSettings):
-    """What the sink does on its own node. Showing an event is always done, the rest if asked."""
+    """The sink's actions on its own node. It always shows events, and does the rest if asked."""
 
     node: str | None = Field(
         default=None, description="Name of the node; the pod's own (`SEB_NODE__NODE`) unless given"

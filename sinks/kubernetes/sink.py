@@ -63,7 +63,7 @@ class KubernetesSink(Sink[KubernetesSettings]):
         self._made_at = 0.0
         self._reconciled_at = 0.0
         self._marks: Marks | None = None
-        """What stood on the node when it was last looked at; None before that."""
+        """The marks that the node had at the last reconciliation; None before the first."""
         self._uid = ""
         self._written: set[str] = set()
         """The ids of records that are Kubernetes Events and not acknowledged yet."""

@@ -35,7 +35,7 @@ _MAX_PACKET_BYTES: Final = 1024 * 1024 + 64 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectPlan:
-    """How to connect."""
+    """The settings of a connection."""
 
     host: str
     port: int
@@ -58,7 +58,7 @@ class ConnectPlan:
 
     @property
     def address(self) -> str:
-        """Where to, as errors name it."""
+        """The broker's address, as errors name it."""
         return f"{self.host}:{self.port}"
 
 

@@ -1,4 +1,4 @@
-"""What goes out over a session: messages in order, each with the broker's answer."""
+"""Publishing over a session: messages in order, each with the broker's answer."""
 
 from __future__ import annotations
 

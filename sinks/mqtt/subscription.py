@@ -1,4 +1,4 @@
-"""What comes in over a session: subscriptions, messages, acknowledgements."""
+"""Receiving over a session: subscriptions, messages, acknowledgements."""
 
 from __future__ import annotations
 

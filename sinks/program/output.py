@@ -83,7 +83,7 @@ class _Tail:
             self._found = None
 
     def before(self, mark: bytes, seconds: float) -> bytes:
-        """What came before the mark, or all there is if the mark does not come in time."""
+        """The output before the mark, or all there is if the mark does not come in time."""
         with self._changed:
             self._changed.wait_for(lambda: self._found is not None, seconds)
             found = self._kept if self._found is None else self._found

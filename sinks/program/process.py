@@ -86,7 +86,7 @@ class Run:
 
 
 def signal_name(number: int) -> str:
-    """What a person calls a signal."""
+    """The name of a signal, for people."""
     try:
         return signal.Signals(number).name
     except ValueError:

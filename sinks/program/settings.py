@@ -1,4 +1,4 @@
-"""Which program to run, and for how long; it may be installed later."""
+"""The program to run, and for how long; it may be installed later."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ Command = Annotated[tuple[str, ...], BeforeValidator(_words), AfterValidator(_ca
 
 
 class ProgramSettings(PreparingSettings):
-    """What to run for each record."""
+    """The program to run for each record."""
 
     command: Command = Field(
         description=(

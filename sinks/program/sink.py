@@ -18,7 +18,7 @@ from wire.record import Record
 REFUSED: Final = 65
 """EX_DATAERR of sysexits.h: the program will never take this record."""
 _MARGIN_SECONDS: Final = 5.0
-"""What ending a program that takes too long may take on top."""
+"""Seconds that ending a program may take, after its time is up."""
 
 
 class ProgramSink(Sink[ProgramSettings]):

@@ -1,4 +1,4 @@
-"""What a program finds in its environment: no secret, and each value one safe word."""
+"""The environment variables of a program: no secret, and each value one safe word."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from sinks.http.address import checked_address, is_loopback, origin
 TOKEN_HINT: Final = "see that SEB_COMMANDS__PULL_TOKEN or its file is what the server asks for"  # noqa: S105
 URL_HINT: Final = "see that SEB_COMMANDS__PULL_URL is right"
 HINTS: Final = {401: TOKEN_HINT, 403: TOKEN_HINT, 404: URL_HINT, 405: URL_HINT}
-"""What to do about a status."""
+"""The remedy, by status."""
 
 
 class PullSettings(SinkSettings):

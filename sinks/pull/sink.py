@@ -23,7 +23,7 @@ from sinks.pull.settings import HINTS, PullSettings
 from wire.record import APPROVAL, CONTENT_TYPE, Record
 
 _SPARE_SECONDS: Final = 5.0
-"""What is left of the deadline after the last answer that could come in."""
+"""The rest of the deadline after the last answer that could come in."""
 
 
 class PullSink(Sink[PullSettings]):

@@ -1,4 +1,4 @@
-"""Where settings come from, for bridge and console: command line, environment and files.
+"""The sources of settings, for bridge and console: command line, environment and files.
 
 No message shows a value.
 """
@@ -17,7 +17,7 @@ from dotenv import dotenv_values
 CONFIG_VARIABLE: Final = "SEB_CONFIG"
 SECRETS_VARIABLE: Final = "SEB_SECRETS_DIR"
 SYSTEMD_VARIABLE: Final = "CREDENTIALS_DIRECTORY"
-"""Where systemd puts what LoadCredential= names."""
+"""The directory in which systemd puts the files of LoadCredential=."""
 ENV_FILE: Final = Path(".env")
 _ENCODING: Final = "utf-8-sig"  # editors on Windows put a byte order mark in front
 
@@ -28,7 +28,7 @@ class ConfigSourceError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigSources:
-    """What each source holds, in the order of precedence."""
+    """The values of each source, in the order of precedence."""
 
     overrides: Mapping[str, str]
     environ: Mapping[str, str]

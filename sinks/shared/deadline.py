@@ -45,7 +45,7 @@ class Deadline:
 
     @property
     def why(self) -> str:
-        """What ended the exchange, for people; empty if the deadline did not."""
+        """The sentence for people if the deadline ended the exchange; empty if it did not."""
         if self.cut_off or self.left():
             return self.cut_off
         return f"no answer within {self._seconds:g} s"

@@ -11,7 +11,7 @@ from pydantic import SecretStr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proxy:
-    """Where a proxy listens, and who it lets through."""
+    """The address of a proxy, and the login for it."""
 
     host: str
     port: int
@@ -19,7 +19,7 @@ class Proxy:
     password: str | None = field(default=None, repr=False)
 
     def __str__(self) -> str:
-        """What errors show."""
+        """Its name in errors."""
         return f"{self.host}:{self.port}"
 
 

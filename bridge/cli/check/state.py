@@ -113,7 +113,7 @@ def _outbox(answer: dict[str, object]) -> Iterator[Check]:
 
 
 def ask_sinks(config: Configuration) -> dict[str, Check]:
-    """What the running bridge says of its sinks, by name; nothing without one."""
+    """The sinks as the running bridge reports them, by name; empty if no bridge runs."""
     try:
         running = control.ask(config.settings.state_dir, {"ask": "outbox.list"})
     except (control.ControlError, SebError, OSError):
