@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
-from sqlalchemy import Connection, and_, delete, func, literal, select, tuple_, update
+from sqlalchemy import Connection, and_, delete, func, literal, or_, select, tuple_, update
 
 from console.db import rows, tables
 from console.db.contact import contact_of
@@ -16,7 +16,6 @@ from console.fleet.showing import (
     NamedReport,
     Support,
     as_shown,
-    chosen,
     dated,
     is_contested,
     reporter_of,
@@ -56,7 +55,6 @@ def show(
         key: reporter_of(
             events.get(key), named.get(key, ()), support.get(key, ()), fresh_of.get(key, ())
         )
-        or _newest(connection, key)
         for key in keys
     }
     shown = _shown_reports(connection, reporters, fresh)
@@ -88,48 +86,59 @@ def _shown_reports(
     reporters: Mapping[EventKey, str | None],
     fresh: Mapping[tuple[str, str], LatestReport],
 ) -> dict[EventKey, LatestReport]:
-    """The report that each event is shown by; without those that nobody reports any more."""
+    """The report that each event is shown by: that of its reporter, or the newest of all where it
+    has none, or one that is in another scope now; without those that nobody reports any more.
+    """
     wanted = {key: vm_id for key, vm_id in reporters.items() if vm_id is not None}
     shown = _reports_by(connection, wanted, fresh)
-    for key in wanted.keys() - shown.keys():  # its reporter is in another scope now
-        vm_id = _newest(connection, key)
-        if vm_id is not None:
-            shown |= _reports_by(connection, {key: vm_id}, fresh)
-    return shown
+    others = reporters.keys() - shown.keys()
+    return shown | _reports_by(connection, _newest(connection, others), fresh)
 
 
 def show_again(connection: Connection, *, now: float, listening: Listening, number: int) -> int:
-    """Show those open events by another reporter whose own has fallen silent; how many."""
+    """Show those open events by another reporter whose own has fallen silent; how many.
+
+    One question for all of them: when a fleet falls silent together, they are thousands, and what
+    comes in waits for this transaction.
+    """
     heard = contact_of(tables.vm, now, listening) == "heard"
     shown = and_(_O.event_id == _E.event_id, _O.vm_id == _E.shown_by, _O.scope == _E.scope)
+    other = tables.report.alias("other")
+    same = and_(other.c.event_id == _E.event_id, other.c.scope == _E.scope)
+    speaker = tables.vm.alias("speaker")
+    is_reported = (
+        select(literal(1))
+        .select_from(other)
+        .join(speaker, speaker.c.vm_id == other.c.vm_id)
+        .where(same, other.c.is_own == 1, contact_of(speaker, now, listening) == "heard")
+        .correlate(tables.event)
+        .exists()
+    )
+    newest = (
+        select(other.c.vm_id)
+        .where(same)
+        .order_by(other.c.is_weak, other.c.time.desc(), other.c.vm_id)
+        .limit(1)
+        .correlate(tables.event)
+        .scalar_subquery()
+    )
     query = (
         select(_E.event_id, _E.scope)
         .join(tables.report, shown)
         .join(tables.vm, _V.vm_id == _E.shown_by)
         .where(_E.state.in_(("scheduled", "started")), ~and_(heard, _O.is_own == 1))
+        .where(or_(is_reported, and_(_O.is_own == 1, newest != _E.shown_by)))
     )
-    keys = [(row.event_id, row.scope) for row in connection.execute(query)]
-    moved = [key for key in keys if _is_behind(connection, key, now, listening)]
+    moved = [(row.event_id, row.scope) for row in connection.execute(query)]
     show(connection, moved, {}, now=now, listening=listening, number=number)
     return len(moved)
 
 
-def _is_behind(connection: Connection, key: EventKey, now: float, listening: Listening) -> bool:
-    """Whether another reporter is to show an event than the one that does."""
-    shown_by = connection.execute(
-        select(_E.shown_by).where(_E.event_id == key[0], _E.scope == key[1])
-    ).scalar()
-    named_reports = _named_reports(connection, [key], now, listening).get(key, [])
-    support = _support(connection, [key], now, listening) if is_contested(named_reports) else {}
-    best = chosen(named_reports, support.get(key, ())) or _newest(connection, key)
-    return best != shown_by
-
-
 def end_forgotten(connection: Connection, *, now: float, listening: Listening, number: int) -> int:
     """End those events, as Unknown, that no heard VM has reported as pending for an hour after
-    their time; how many.
+    their time; how many. A VM that may have spoken while nobody listened may report it still.
     """
-    heard = contact_of(tables.vm, now, listening).in_(("heard", "late"))
+    heard = contact_of(tables.vm, now, listening).in_(("heard", "late", "learning"))
     is_pending = and_(_O.event_id == _E.event_id, _O.scope == _E.scope, _O.over == 0)
     reported = (
         select(literal(1))
@@ -227,11 +236,19 @@ def _support(
     return found
 
 
-def _newest(connection: Connection, key: EventKey) -> str | None:
-    """The reporter that said the newest of an event; None if it has none."""
-    newest = select(_O.vm_id).where(_O.event_id == key[0], _O.scope == key[1])
-    newest = newest.order_by(_O.is_weak, _O.time.desc(), _O.vm_id).limit(1)
-    found: str | None = connection.execute(newest).scalar()
+def _newest(connection: Connection, keys: Iterable[EventKey]) -> dict[EventKey, str]:
+    """The reporter that said the newest of each of some events, those that have one."""
+    place = func.row_number().over(
+        partition_by=(_O.event_id, _O.scope), order_by=(_O.is_weak, _O.time.desc(), _O.vm_id)
+    )
+    found: dict[EventKey, str] = {}
+    for some in portions(keys, _PAIRS):
+        said = select(_O.event_id, _O.scope, _O.vm_id, place.label("place"))
+        said = said.where(tuple_(_O.event_id, _O.scope).in_(some))
+        each = said.subquery().c
+        newest = select(each.event_id, each.scope, each.vm_id).where(each.place == 1)
+        for row in connection.execute(newest):
+            found[(row.event_id, row.scope)] = row.vm_id
     return found
 
 

@@ -24,6 +24,7 @@ from sqlalchemy import (
 
 from console.db import rows, tables
 from console.db.enrolment import read_enrolled
+from console.db.listening import read_listening
 from console.db.showing import end_forgotten, pending_of, show, show_again
 from console.db.upsert import insert_new, insert_of, portions, upsert
 from console.db.vms import retire_deleted
@@ -228,7 +229,7 @@ def settle(
     """What changes because time has passed; whether anything has. `silent_after` in seconds, if it
     is the same for every VM.
     """
-    listening = Listening(silent_after=silent_after)
+    listening = read_listening(connection, now, silent_after)
     moved = show_again(connection, now=now, listening=listening, number=number)
     retired = retire_deleted(connection, now=now, listening=listening, number=number)
     ended = end_forgotten(connection, now=now, listening=listening, number=number)

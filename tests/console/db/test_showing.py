@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
+from sqlalchemy import event
 from support.console.intake import NOW, Intake
 from support.console.records import FakeVm
 
@@ -423,3 +424,49 @@ def test_an_event_whose_only_reporter_is_gone_is_over_an_hour_after_its_time(
     assert intake.event().event.state == "ended"
     intake.take(web.event("E", transition="ended", now=intake.now))
     assert intake.event().shown.report.event.event_status == "Completed"
+
+
+def test_an_event_is_not_over_because_the_console_was_away(intake: Intake) -> None:
+    """Its VM may have spoken while nobody listened: it is over once somebody has listened in vain
+    for the silent time.
+    """
+    web = FakeVm()
+    intake.take(web.event("E", transition="started", now=NOW))
+    intake.now += timedelta(hours=2)
+    intake.listen_since(intake.now)
+    intake.let_pass(10)
+    assert intake.vm(web).contact == "learning"
+    assert intake.event().event.state == "started"
+    intake.let_pass(180)
+    assert intake.vm(web).contact == "silent"
+    assert intake.event().event.state == "ended"
+
+
+def test_a_fleet_that_falls_silent_together_is_looked_at_with_few_questions(
+    intake: Intake,
+) -> None:
+    """What comes in waits for this transaction: it asks for all events at once, also for those that
+    others show from now on.
+    """
+    vms = [FakeVm(name=f"web-{number}") for number in range(40)]
+    peer = FakeVm(name="peer")
+    intake.take(*(vm.event(f"E-{vm.name}", now=NOW) for vm in vms))
+    intake.let_pass(1)
+    intake.take(*(peer.event(f"E-{vm.name}", resources=[vm.name], now=intake.now) for vm in vms))
+    intake.take(*(vm.heartbeat(now=intake.now) for vm in vms))
+    intake.now += timedelta(seconds=400)
+    asked: list[str] = []
+
+    def note(*given: object) -> None:
+        asked.append(str(given[2]))
+
+    event.listen(intake.database.writing, "before_cursor_execute", note)
+    intake.let_pass(1)
+    moving = len(asked)
+    asked.clear()
+    intake.let_pass(1)
+    alone = len(asked)
+    event.remove(intake.database.writing, "before_cursor_execute", note)
+    assert {intake.event(f"E-{vm.name}").event.shown_by for vm in vms} == {peer.vm_id}
+    assert moving < 30
+    assert alone < 15

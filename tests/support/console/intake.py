@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+from sqlalchemy import delete
 from support.console.records import FakeVm
 
 from console.db import writing
 from console.db.listening import Listened, write_listening
 from console.db.opening import Database
 from console.db.snapshot import Snapshots
+from console.db.tables import listening
 from console.db.transactions import write_to
 from console.fleet.fold import fold
 from console.fleet.values import HeardVm, KnownEvent
@@ -18,6 +20,7 @@ from console.records.parse import parse_record
 from wire.record import Record
 
 NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
+_ALWAYS = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Intake:
@@ -26,10 +29,23 @@ class Intake:
     def __init__(self, database: Database) -> None:
         self.database = database
         self.now = NOW
+        self._since = _ALWAYS
         self.snapshots = Snapshots(database, clock=self._seconds)
         with database.writing.begin() as connection:
             heard = Listened(source="web", since=0.0, until=NOW.timestamp() + 86_400)
             write_listening(connection, "test", [heard], seen_at=NOW.timestamp() + 86_400)
+
+    def listen_since(self, moment: datetime) -> None:
+        """Nobody has listened before that moment; from it on, until `let_pass` ends."""
+        self._since = moment
+        self._listen()
+
+    def _listen(self) -> None:
+        now = self.now.timestamp()
+        with self.database.writing.begin() as connection:
+            connection.execute(delete(listening))
+            heard = Listened(source="web", since=self._since.timestamp(), until=now)
+            write_listening(connection, "test", [heard], seen_at=now)
 
     def _seconds(self) -> float:
         return self.now.timestamp()
@@ -63,5 +79,7 @@ class Intake:
     def let_pass(self, seconds: float) -> None:
         """Time passes, and the writer looks at what that changes."""
         self.now += timedelta(seconds=seconds)
+        if self._since != _ALWAYS:
+            self._listen()
         with write_to(self.database) as (connection, number):
             writing.settle(connection, number, now=self.now.timestamp())
