@@ -144,7 +144,9 @@ def _record(loaded: Loaded, changes: Changes, record: IncomingRecord) -> None:
         _count_again(loaded, changes, record)
         return
     _keep_counted(loaded, changes, counted)
-    heard = vms.with_record(vm, record)
+    # Another record at a place that had come in: the store was put back to an earlier copy.
+    put_back = not counted.fresh
+    heard = vms.with_record(vm, record, put_back=put_back)
     if counted.gaps or missing:
         growth = sum(gap.size for gap in counted.gaps) - sum(gap.size for gap in missing)
         heard = replace(heard, missing=max(0, heard.missing + growth))
@@ -155,8 +157,6 @@ def _record(loaded: Loaded, changes: Changes, record: IncomingRecord) -> None:
         changes.refused.append((excess, record))
         return
     if record.event is not None:
-        # Another record at a place that had come in: the store was put back to an earlier copy.
-        put_back = not counted.fresh
         _observe(loaded, changes, of_record(record, record.event, heard), put_back=put_back)
     if record.preparation is not None:
         said = ReportedPreparation(
@@ -264,13 +264,13 @@ def _with_own_id(loaded: Loaded, record: IncomingRecord) -> IncomingRecord:
 
 def _count_again(loaded: Loaded, changes: Changes, record: IncomingRecord) -> None:
     """A copy; or the heartbeat of a VM whose disk was put back to an earlier copy, which counts
-    again what it had counted: that proves contact.
+    again what it had counted: that is contact, also if it had stopped before.
     """
     vm = loaded.vms.get(record.vm.vm_id)
-    if vm is None or record.kind != "heartbeat" or record.time <= vm.record_time:
+    if vm is None or record.kind != "heartbeat" or not vms.is_later(vm, record):
         changes.duplicates += 1
         return
-    _put(loaded, changes, vms.with_contact(vm, record), record.received_at)
+    _put(loaded, changes, vms.with_record(vm, record, put_back=True), record.received_at)
 
 
 def accept(loaded: Loaded, changes: Changes, vm_id: str, at: float) -> None:

@@ -30,11 +30,14 @@ _SHOWN: Final = tuple(each.name for each in fields(Vm) if each.name not in _NOT_
 _CONTACT: Final = ("heard_at", "heard_by", "lost_at", "retired_at", "retired_by")
 
 
-def with_record(vm: Vm | None, record: IncomingRecord) -> Vm:
-    """The row after a record that is not a duplicate; an older one only proves contact."""
+def with_record(vm: Vm | None, record: IncomingRecord, *, put_back: bool = False) -> Vm:
+    """The row after a record that is not a duplicate; an older one only proves contact. `put_back`:
+    its place in the stream had come in before, from the disk that the VM had then.
+    """
     if vm is None:
         vm = _new(record.vm.vm_id, record.vm.name, "", None, record.source)
-    if vm.stream is not None and not _is_newer(vm, record):
+    counts_again = put_back and is_later(vm, record)
+    if vm.stream is not None and not counts_again and not _is_newer(vm, record):
         return _heard(vm, record.sent_at, record.source)
     identity = record.vm
     known, said = _identified(vm, record)
@@ -136,12 +139,6 @@ def says_the_same(vm: Vm, heard: Incoming) -> bool:
         and vm.scale_set == said.scale_set
         and heard.site in (None, vm.site)
     )
-
-
-def with_contact(vm: Vm, record: IncomingRecord) -> Vm:
-    """The row after a heartbeat that says nothing new but that the VM is there."""
-    heard = _heard(vm, record.sent_at, record.source)
-    return replace(heard, record_time=record.time)
 
 
 def with_status(vm: Vm | None, status: IncomingStatus) -> Vm:
@@ -265,6 +262,11 @@ def _contact(vm: Vm, at: float, source: str) -> Contact:
         None if is_back else vm.retired_at,
         None if is_back else vm.retired_by,
     )
+
+
+def is_later(vm: Vm, record: IncomingRecord) -> bool:
+    """Whether a record was made after the newest one, by the VM's clock, whatever its place."""
+    return record.time > vm.record_time
 
 
 def _is_newer(vm: Vm, record: IncomingRecord) -> bool:

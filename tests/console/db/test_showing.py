@@ -393,6 +393,32 @@ def test_a_vm_on_a_restored_disk_is_heard(intake: Intake) -> None:
     assert found.contact == "silent"
 
 
+@pytest.mark.parametrize("begins_with", ["started", "heartbeat", "event"])
+def test_a_vm_that_had_stopped_is_heard_on_a_restored_disk(
+    intake: Intake, begins_with: str
+) -> None:
+    """The first word of the copy takes the farewell back, and what it says last counts: a copy that
+    stops has stopped.
+    """
+    web = FakeVm()
+    intake.take(web.heartbeat(now=NOW), web.heartbeat(now=NOW))
+    copy = FakeVm(sequence=1)
+    intake.let_pass(5)
+    again = [web.heartbeat(now=intake.now) for _ in range(9)]
+    farewell = web.stopped(now=intake.now)
+    intake.take(*again, farewell)
+    assert intake.vm(web).contact == "stopped"
+    intake.let_pass(60)
+    words = {"event": copy.event("E", now=intake.now), "started": copy.started(now=intake.now)}
+    intake.take(words.get(begins_with) or copy.heartbeat(now=intake.now))
+    assert intake.vm(web).contact == "heard"
+    intake.take(again[-1], farewell)  # copies of before say nothing
+    assert intake.vm(web).contact == "heard"
+    intake.let_pass(5)
+    intake.take(copy.stopped(now=intake.now))
+    assert intake.vm(web).contact == "stopped"
+
+
 def condition(intake: Intake, vm: FakeVm) -> str:
     """What a VM expects."""
     with intake.snapshots.take() as snapshot:
