@@ -39,7 +39,8 @@ def read_listening(connection: Connection, now: float, silent_after: float | Non
     for row in connection.execute(newest):
         runs = row.seen_at >= now - GRACE_SECONDS
         is_connected = runs and row.until >= row.seen_at
-        until = max(now, row.until) if is_connected else row.until
+        # What is still to come was written before the clock was set back.
+        until = now if is_connected else min(now, row.until)
         if until > row.since:
             interval = Interval(since=row.since, until=until)
             intervals.setdefault(row.source, []).append(interval)

@@ -56,6 +56,10 @@ _WORST_CONTACT: Final = ("silent", "late", "learning", "stopped", "heard", "reti
 _DELETING: Final = tuple(word for word, impact in IMPACTS.items() if impact == "delete")
 """Types of events that delete a VM, in small letters."""
 _DAY: Final = 86_400.0
+_AHEAD_SECONDS: Final = 30.0
+"""More than the clocks of consoles on one database differ."""
+_HEARD_AT: Final = ("heard_at", "pulled_at", "lost_at", "retired_at")
+"""Moments of VMs with which the time is compared."""
 _CELL: Final = ("vm_id", "name", "site", "location", "zone", "scale_set")
 _SHOWN: Final = vm.alias("shown")
 BEARER: Final = vm.alias("bearer")
@@ -455,6 +459,20 @@ def retire_deleted(
             at = float(row.shown_at)
             retired += len(retire_rows(connection, [row.vm_id], by=by, at=at, number=number))
     return retired
+
+
+def bring_back(connection: Connection, *, now: float, number: int) -> int:
+    """Correct moments of VMs that are still to come, for the console's clock was set back since: how
+    long ago they were is not known, so they count as now; of how many VMs. Without that a VM that
+    died would be heard until the clock is there again.
+    """
+    c = vm.c
+    ahead = {name: c[name] > now + _AHEAD_SECONDS for name in _HEARD_AT}
+    corrected = {name: case((ahead[name], now), else_=c[name]) for name in _HEARD_AT}
+    done = connection.execute(
+        update(vm).where(or_(*ahead.values())).values(**corrected, changed=number)
+    )
+    return done.rowcount
 
 
 def retire_rows(

@@ -27,7 +27,7 @@ from console.db.enrolment import read_enrolled
 from console.db.listening import read_listening
 from console.db.showing import end_forgotten, pending_of, show, show_again
 from console.db.upsert import insert_new, insert_of, portions, upsert
-from console.db.vms import retire_deleted
+from console.db.vms import bring_back, retire_deleted
 from console.fleet import vms
 from console.fleet.candidates import PULL_SECONDS
 from console.fleet.contact import Listening
@@ -230,10 +230,11 @@ def settle(
     is the same for every VM.
     """
     listening = read_listening(connection, now, silent_after)
+    corrected = bring_back(connection, now=now, number=number)
     moved = show_again(connection, now=now, listening=listening, number=number)
     retired = retire_deleted(connection, now=now, listening=listening, number=number)
     ended = end_forgotten(connection, now=now, listening=listening, number=number)
-    return bool(moved or retired or ended)
+    return bool(corrected or moved or retired or ended)
 
 
 def quarantine(

@@ -47,7 +47,8 @@ class ListeningLog:
 
     def write(self, connection: Connection, now: float) -> None:
         """Write how it is now. Raises SQLAlchemy's errors; then it is still to be written."""
-        was_away = self._written_at is None or now - self._written_at > GRACE_SECONDS
+        # Also if the clock was set back: of what it says now, nothing is known from before.
+        was_away = self._written_at is None or abs(now - self._written_at) > GRACE_SECONDS
         listened = {}
         known = {each.name: each.since for each in self._states}
         for name, since in known.items():

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 from sqlalchemy import Connection, select
+from support.console.intake import Intake
+from support.console.records import FakeVm
 
 from console.db import rows, tables
 from console.db.clock import CommonClock
@@ -22,7 +25,9 @@ from console.db.opening import Database
 from console.db.transactions import write_to
 from console.db.upsert import upsert
 from console.fleet.contact import Contact, Interval, Listening, merged
-from console.fleet.values import Vm
+from console.fleet.values import HeardVm, Vm
+from console.ingest.listening import ListeningLog
+from console.ingest.state import SourceState
 
 START = 1_000_000.0
 LISTENING = Listening(
@@ -108,6 +113,42 @@ def test_a_retired_one_is_retired(database: Database) -> None:
     """Whatever else is known of it."""
     retired = replace(VM, retired_at=START, stopped_at=START, lost_at=START)
     assert judged(database, retired, START + 1, LISTENING) == "retired"
+
+
+def test_after_a_clock_that_was_ahead_each_vm_has_its_silent_time(database: Database) -> None:
+    """How long ago it was heard is not known: one that died is silent after that time, and one that
+    takes commands has to say so again.
+    """
+    intake, vm = Intake(database), FakeVm(interval=60.0)
+    intake.let_pass(3600)
+    intake.take(vm.heartbeat(now=intake.now))
+    intake.now -= timedelta(seconds=3500)
+    intake.listen_since(intake.now)
+    intake.let_pass(4)
+    assert intake.vm(vm).contact == "heard"
+    assert intake.vm(vm).vm.heard_at == intake.now.timestamp()
+    heard = [passed(intake, vm, 30).contact for _ in range(7)]
+    assert heard == ["heard"] * 3 + ["late"] * 3 + ["silent"]
+    intake.take(vm.heartbeat(now=intake.now))
+    assert intake.vm(vm).contact == "heard"
+
+
+def passed(intake: Intake, vm: FakeVm, seconds: float) -> HeardVm:
+    """A VM after some time without a word."""
+    intake.let_pass(seconds)
+    return intake.vm(vm)
+
+
+def test_a_console_whose_clock_is_set_back_listens_from_then_on(database: Database) -> None:
+    """What it wrote of the time that is still to come says nothing."""
+    state = SourceState(name="mqtt", kind="mqtt")
+    state.up(START)
+    log = ListeningLog("a", [state])
+    with database.writing.begin() as connection:
+        for now in (START, START + 4, START - 3600, START - 3590):
+            log.write(connection, now)
+        found = read_listening(connection, START - 3590, None)
+    assert found.intervals == {"mqtt": [Interval(since=START - 3600, until=START - 3590)]}
 
 
 def test_a_clock_that_goes_back_silences_nobody(database: Database) -> None:
