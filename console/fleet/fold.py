@@ -392,7 +392,7 @@ def _state(loaded: Loaded, changes: Changes, state: IncomingState) -> None:
         event_id = event.event.event_id
         pending.add(event_id)
         before = loaded.reports.get((event_id, state.vm_id))
-        if before is not None and not _is_newer(before, state, event):
+        if before is not None and not _is_newer(before, state, event, vm):
             continue
         if _excess_of_event(loaded, state.vm_id, event) is None:
             _observe(loaded, changes, of_pending(state, vm, record_id, event))
@@ -470,8 +470,12 @@ def _is_same(one: PreparationFacts, other: PreparationFacts) -> bool:
     return (one.fingerprint, one.state) == (other.fingerprint, other.state)
 
 
-def _is_newer(before: LatestReport, state: IncomingState, event: EventReport) -> bool:
+def _is_newer(
+    before: LatestReport, state: IncomingState, event: EventReport, vm: Vm
+) -> bool:
     """Whether a state document knows more of an event than what was observed before."""
+    if vm.stream not in (None, before.stream) and before.time < state.time:
+        return True  # from a store that counts revisions from the beginning
     if before.report.revision != event.revision:
         return before.report.revision < event.revision
     return before.report.state == "ended" and before.time < state.time  # it was not over

@@ -71,6 +71,8 @@ def supersedes(one: LatestReport, other: LatestReport) -> bool:
             one.sequence == other.sequence and one.report != other.report
         )
     # One of them, or both, is from a state document.
+    if one.stream != other.stream and one.time > other.time:
+        return True  # a VM that has lost its store counts revisions from the beginning
     if one.report.revision != other.report.revision:
         return one.report.revision > other.report.revision
     if "ended" in (one.report.state, other.report.state):

@@ -257,3 +257,23 @@ def test_a_store_that_was_put_back_is_believed() -> None:
         take(known, first, vm.event("E0", now=NOW + timedelta(minutes=minute)))
     take(known, copy.event("E0", transition="ended", now=NOW + timedelta(minutes=9)), at=AT + 540)
     assert known.reports[("E0", vm.vm_id)].report.state == "ended"
+
+
+@pytest.mark.parametrize("learned", ["from a state", "from records"])
+def test_a_new_store_counts_revisions_from_the_beginning(learned: str) -> None:
+    """What the VM says after the loss of its store counts, by a record and by a state document."""
+    known, vm = Loaded(), FakeVm()
+    records = [vm.event("E", transition="updated", now=NOW) for _ in range(5)]
+    if learned == "from a state":
+        fold(known, [states(vm, records[-1:], after=1)])
+    else:
+        take(known, *records, at=AT + 1)
+    new = FakeVm(stream="another")
+    later = NOW + timedelta(seconds=10)
+    take(known, new.started(now=later), at=AT + 10)
+    moved = new.event("E", not_before="2031-01-01T00:00:00.000Z", now=later)
+    fold(known, [states(new, [moved], after=11)])
+    assert known.reports[("E", vm.vm_id)].report.fingerprint == moved.data["fingerprint"]
+    started = new.event("E", transition="started", now=NOW + timedelta(seconds=20))
+    take(known, started, at=AT + 20)
+    assert known.reports[("E", vm.vm_id)].report.state == "started"
