@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from sqlalchemy import (
@@ -167,7 +167,7 @@ class Events:
         names = self._named([is_open])
         decided = decisions.newest_decisions(self._connection, [row.event_id for row in found])
         overtaken = [key[0] for key, each in decided.items() if each.outcome == "overtaken"]
-        receipts = self._receipts(overtaken)
+        receipts, _ = self._receipts(overtaken)
         return [
             KnownEvent(
                 event=rows.event_of(row),
@@ -300,7 +300,7 @@ class Events:
             self._counts(ids),
             self._named(resource.c.event_id.in_(few) for few in portions(ids)),
         )
-        scopes, receipts = self._scopes(ids), self._receipts(ids)
+        scopes, (receipts, past) = self._scopes(ids), self._receipts(ids)
         disputed = self._disputed(ids)
         decided = decisions.decision_histories(self._connection, ids)
         turns = shown_turns(self._connection, ids)
@@ -308,7 +308,7 @@ class Events:
         for row in found:
             key = (row.event_id, row.scope)
             seen_by, said = counts.get(key, (0, 0))
-            decision = decided.get(key, UNDECIDED)
+            decision = _of_now(decided.get(key, UNDECIDED), past)
             bearers = names.get(key, {})
             known.append(
                 KnownEvent(
@@ -399,22 +399,58 @@ class Events:
                 )
         return found
 
-    def _receipts(self, event_ids: Sequence[str]) -> dict[EventKey, list[Receipt]]:
-        """Receipts of the VMs that each event names by their own records, the oldest first."""
+    def _receipts(
+        self, event_ids: Sequence[str]
+    ) -> tuple[dict[EventKey, list[Receipt]], set[tuple[str, str]]]:
+        """Receipts of the VMs that each event names by their own records, the oldest first; and of
+        which approvals, by vmId and jti, they are none: the event has come back as Scheduled since
+        that VM saw it begin or go.
+        """
         own = and_(
             report.c.event_id == receipt.c.event_id,
             report.c.vm_id == receipt.c.vm_id,
             report.c.is_own == 1,
         )
+        same = and_(event.c.event_id == report.c.event_id, event.c.scope == report.c.scope)
+        is_past = and_(
+            receipt.c.state == "confirmed",
+            event.c.state == "scheduled",
+            report.c.over == 0,
+            report.c.time > receipt.c.time,
+        )
         found: dict[EventKey, list[Receipt]] = {}
+        past: dict[tuple[str, str], float] = {}
         for few in portions(event_ids):
-            query = select(receipt, report.c.scope.label("of_event")).join(report, own)
+            columns = report.c.scope.label("of_event"), is_past.label("is_past")
+            query = select(receipt, *columns).join(report, own).join(event, same)
             # What became of a prepare command says nothing of an approval.
             is_approval = func.coalesce(receipt.c.act, "") != "prepare"
             query = query.where(receipt.c.event_id.in_(few), is_approval).order_by(receipt.c.at)
             for row in self._connection.execute(query):
-                found.setdefault((row.event_id, row.of_event), []).append(rows.receipt_of(row))
-        return found
+                said = rows.receipt_of(row)
+                found.setdefault((row.event_id, row.of_event), []).append(said)
+                if row.is_past:
+                    past[(said.vm_id, said.facts.jti)] = said.time
+        if past:
+            found = {key: _without_past(several, past) for key, several in found.items()}
+        return found, set(past)
+
+
+def _without_past(
+    receipts: Iterable[Receipt], past: Mapping[tuple[str, str], float]
+) -> list[Receipt]:
+    """Receipts without those of approvals until they were confirmed, by vmId and jti."""
+    return [each for each in receipts if each.time > past.get((each.vm_id, each.facts.jti), -1.0)]
+
+
+def _of_now(decided: DecisionHistory, past: Collection[tuple[str, str]]) -> DecisionHistory:
+    """What was decided, without a decision that was confirmed before the event came back."""
+    last = decided.decision
+    if last is None or last.outcome != "confirmed":
+        return decided
+    own = (each for each in decided.commands if each.decision_id == last.id)
+    is_past = any((each.vm_id, each.jti) in past for each in own)
+    return replace(decided, decision=None) if is_past else decided
 
 
 def time_left(known: KnownEvent) -> float:

@@ -33,6 +33,10 @@ from wire.record import Record, read_record
 
 _LEASE_SECONDS: Final = 60.0
 _WATCH: Final = "*"
+OVER: Final = "event-over"
+_DUE: Final = ("decision-due", "undecided")
+_LATELY_SECONDS: Final = 8 * 86_400.0
+"""More than the longest notice that Azure gives."""
 _MAX_ENDS: Final = 500
 """Ends that are told at once; the others are told at the next look."""
 
@@ -155,19 +159,50 @@ def not_stored(connection: Connection, ids: Iterable[str]) -> set[str]:
 
 
 def ended_without_notice(connection: Connection, since: float, settled: float) -> list[EventKey]:
-    """The events that ended after `since` and of whose end no notice tells. Where two scopes share
-    an id, the notice may be the other's, so both are named. One that ended after `settled` counts
-    only once every VM that it names has seen the end.
+    """The events that ended after `since` and of whose end no notice tells, and those that ended
+    ever and of which people were told that a decision is due, and not that they are over. Where two
+    scopes share an id, the notice may be the other's, so both are named. One that ended after
+    `settled` counts only once every VM that it names has seen the end.
     """
     e, o, other = event.c, report.c, event.alias("other")
     is_double = exists().where(other.c.event_id == e.event_id, other.c.scope != e.scope)
-    has_notice = exists().where(notice.c.subject == e.event_id, notice.c.kind == "event-over")
+    has_notice = exists().where(notice.c.subject == e.event_id, notice.c.kind == OVER)
     is_same = and_(o.event_id == e.event_id, o.scope == e.scope)
     is_open = exists().where(is_same, o.is_own == 1, o.over == 0)
-    wanted = select(e.event_id, e.scope).where(e.state == "ended", e.shown_at > since)
-    wanted = wanted.where(or_(~has_notice, is_double), or_(e.shown_at < settled, ~is_open))
-    found = connection.execute(wanted.order_by(e.shown_at).limit(_MAX_ENDS))
-    return [(row.event_id, row.scope) for row in found]
+    ended = select(e.event_id, e.scope).where(e.state == "ended")
+    ended = ended.where(or_(e.shown_at < settled, ~is_open)).order_by(e.shown_at).limit(_MAX_ENDS)
+    lately = ended.where(e.shown_at > since, or_(~has_notice, is_double))
+    found = {(row.event_id, row.scope): None for row in connection.execute(lately)}
+    for few in portions(_open_subjects(connection, settled)):
+        awaited = connection.execute(ended.where(e.event_id.in_(few)))
+        found |= {(row.event_id, row.scope): None for row in awaited}
+    return list(found)
+
+
+def _open_subjects(connection: Connection, now: float) -> list[str]:
+    """The events of which people were told lately that a decision is due, and not since then that
+    they are over.
+    """
+    later, n = notice.alias("later"), notice.c
+    is_over = exists().where(
+        later.c.subject == n.subject, later.c.kind == OVER, later.c.number > n.number
+    )
+    wanted = select(n.subject).distinct().where(n.at > now - _LATELY_SECONDS, n.kind.in_(_DUE))
+    return list(connection.execute(wanted.where(~is_over)).scalars())
+
+
+def lives_told(connection: Connection, event_ids: Iterable[str]) -> dict[str, tuple[int, int]]:
+    """How often people were told of each of some events that it is over; and how often before they
+    were told the last time that a decision is due: it may come back after its end.
+    """
+    n = notice.c
+    found: dict[str, tuple[int, int]] = {}
+    for few in portions(event_ids):
+        told = select(n.subject, n.kind).where(n.subject.in_(few), n.kind.in_((*_DUE, OVER)))
+        for row in connection.execute(told.order_by(n.number)):
+            ends, before = found.get(row.subject, (0, 0))
+            found[row.subject] = (ends + 1, before) if row.kind == OVER else (ends, ends)
+    return found
 
 
 def add_sinks(connection: Connection, sinks: Iterable[str]) -> None:

@@ -18,15 +18,17 @@ from wire.moment import moment_text
 
 ESCALATE_SECONDS: Final = 300.0
 """Before notBefore: then an event without a decision is told once more."""
+DUE: Final = ("due", "second")
+"""States of a decision that people are told of."""
 _NAMED: Final = 5
 FAILURES: Final = ("failed", "rejected", "unanswered")
 
 
-def of_open(known: KnownEvent, state: str, now: float) -> list[Notice]:
+def of_open(known: KnownEvent, state: str, now: float, *, life: int = 0) -> list[Notice]:
     """A decision that is due, and one that nothing was decided about shortly before its time;
-    `state` is the decision's.
+    `state` is the decision's, and `life` says how often people were told that the event is over.
     """
-    if state not in ("due", "second"):
+    if state not in DUE:
         return []
     event, start = known.shown.report.event, known.event.not_before
     found = []
@@ -40,7 +42,7 @@ def of_open(known: KnownEvent, state: str, now: float) -> list[Notice]:
         _about(
             "decision-due",
             known,
-            key=(fingerprint, state, *_double(known)),
+            key=(fingerprint, state, *_double(known), *_again(life)),
             at=now,
             title=f"{_what(event)}: {who}",
             text=f"{_whom(event)}{by}",
@@ -51,7 +53,7 @@ def of_open(known: KnownEvent, state: str, now: float) -> list[Notice]:
             _about(
                 "undecided",
                 known,
-                key=(fingerprint, moment_text(event.not_before), *_double(known)),
+                key=(fingerprint, moment_text(event.not_before), *_double(known), *_again(life)),
                 at=now,
                 title=f"{_what(event)}: not decided, and it starts soon",
                 text=f"{_whom(event)} It may start at {moment(start)}.",
@@ -83,15 +85,17 @@ def of_turn(known: KnownEvent, at: float) -> Notice | None:
     )
 
 
-def over(known: KnownEvent, said: Iterable[LatestReport]) -> Notice:
-    """An event that has ended, with what it cost, as the VMs say that it names."""
+def over(known: KnownEvent, said: Iterable[LatestReport], *, life: int = 0) -> Notice:
+    """An event that has ended, with what it cost, as the VMs say that it names; `life` says how
+    often it had ended before, as people were told.
+    """
     event = known.shown.report.event
     costs = sorted(filter(None, map(_cost, said)), reverse=True)
     cost = f" The longest interruption measured: {costs[0]:.1f} s." if costs else ""
     return _about(
         "event-over",
         known,
-        key=_double(known),
+        key=(*_double(known), *_again(life)),
         at=known.event.shown_at,
         title=f"{_what(event)}: {event.event_status.lower()}",
         text=f"{_whom(event)}{cost}",
@@ -149,6 +153,11 @@ def _about(kind: Any, subject: KnownEvent | Event, **given: Any) -> Notice:
 def _double(known: KnownEvent) -> tuple[object, ...]:
     """What tells an event from another scope's that has the same id, if there is one."""
     return (known.event.scope,) if known.other_scopes else ()
+
+
+def _again(life: int) -> tuple[object, ...]:
+    """What tells an event that has come back from what it was before."""
+    return (f"life {life + 1}",) if life else ()
 
 
 def _first_named(known: KnownEvent, names: Sequence[str]) -> Named | None:

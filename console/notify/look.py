@@ -54,9 +54,7 @@ def look(snapshot: Snapshot, *, begun: float) -> NoticeCandidates:
     """
     since = max(begun, snapshot.now - _WINDOW_SECONDS)
     found: list[Notice] = []
-    for known in snapshot.events.open():
-        state = decision_on(known, snapshot.now, snapshot.listening).state
-        found += events.of_open(known, state, snapshot.now)
+    found += _due(snapshot)
     found += _turns(snapshot)
     found += _over(snapshot, since)
     found += _failed(snapshot, since)
@@ -74,14 +72,32 @@ def look(snapshot: Snapshot, *, begun: float) -> NoticeCandidates:
     )
 
 
+def _due(snapshot: Snapshot) -> list[Notice]:
+    """The decisions that are due; of an event that has come back after its end, once more."""
+    opened = [
+        (known, decision_on(known, snapshot.now, snapshot.listening).state)
+        for known in snapshot.events.open()
+    ]
+    due = [(known, state) for known, state in opened if state in events.DUE]
+    lives = store.lives_told(snapshot.connection, {known.event.event_id for known, _ in due})
+    found: list[Notice] = []
+    for known, state in due:
+        life, _ = lives.get(known.event.event_id, (0, 0))
+        found += events.of_open(known, state, snapshot.now, life=life)
+    return found
+
+
 def _over(snapshot: Snapshot, since: float) -> list[Notice]:
     """The ends that were not told yet, once the VMs that the event names have said what it cost."""
     settled = snapshot.now - _SETTLE_SECONDS
     ended = store.ended_without_notice(snapshot.connection, since, settled)
-    return [
-        events.over(known, _of_its_vms(known, snapshot.events.reports(known.event.key, own=True)))
-        for known in snapshot.events.of(ended).values()
-    ]
+    lives = store.lives_told(snapshot.connection, {event_id for event_id, _ in ended})
+    told = []
+    for known in snapshot.events.of(ended).values():
+        _, life = lives.get(known.event.event_id, (0, 0))
+        said = snapshot.events.reports(known.event.key, own=True)
+        told.append(events.over(known, _of_its_vms(known, said), life=life))
+    return told
 
 
 def _of_its_vms(known: KnownEvent, said: Iterable[LatestReport]) -> list[LatestReport]:

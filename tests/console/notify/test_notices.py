@@ -479,6 +479,50 @@ def test_an_end_is_told_once_and_costs_nothing_afterwards(fleet: Fleet) -> None:
     assert fleet.tell(NOW + 2) == []
 
 
+def takes_commands(fleet: Fleet, vm: FakeVm) -> None:
+    """A VM says that it takes commands, and is heard."""
+    body = vm.status(commands=True, time=rfc3339(fleet.moment()))
+    fleet.take(
+        parse_status(body, source="web", vm_id=vm.vm_id, site="default", received_at=fleet.now)
+    )
+
+
+def test_an_end_is_told_however_late_if_a_decision_was_due(fleet: Fleet) -> None:
+    """The console was away, or the VM's clock is behind: what was opened is ended."""
+    vm = FakeVm()
+    fleet.say(vm.event("E", now=fleet.moment()))
+    takes_commands(fleet, vm)
+    assert kinds(fleet.tell(NOW + 1)) == [("decision-due", "E")]
+    fleet.now = NOW + 7200
+    ended = datetime.fromtimestamp(NOW + 300, UTC)
+    fleet.say(vm.event("E", transition="ended", now=ended))
+    assert kinds(fleet.tell(NOW + 7201)) == [("event-over", "E")]
+    assert fleet.tell(NOW + 7300) == []
+
+
+def test_an_event_that_comes_back_is_told_again_and_so_is_its_end(fleet: Fleet) -> None:
+    """Its first end has ended the incident. What approved it before it went counts no more."""
+    vm = FakeVm()
+    fleet.say(vm.event("E", now=fleet.moment()))
+    takes_commands(fleet, vm)
+    due, ended = [("decision-due", "E")], [("event-over", "E")]
+    assert kinds(fleet.tell(NOW + 1)) == due
+    for again in range(3):
+        at = NOW + 10 + 10 * again
+        fleet.now = at
+        fleet.say(
+            vm.receipt("E", "posted", jti=f"jti-{again}", now=fleet.moment()),
+            vm.event("E", transition="ended", status="Unknown", now=fleet.moment()),
+            vm.receipt("E", "confirmed", jti=f"jti-{again}", now=fleet.moment()),
+        )
+        assert kinds(fleet.tell(at + 1)) == ended
+        assert fleet.tell(at + 2) == []
+        fleet.now = at + 3
+        fleet.say(vm.event("E", now=fleet.moment()))
+        assert kinds(fleet.tell(at + 4)) == due
+        assert fleet.tell(at + 5) == []
+
+
 def notice(**given: Any) -> Notice:
     """Something to tell."""
     return replace(over(known(transition="ended", event_status="Completed"), []), **given)
