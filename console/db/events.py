@@ -27,7 +27,7 @@ from console.db.contact import contact_of
 from console.db.decision_tables import command, decision, turn
 from console.db.grouping import columns_of, keys_of
 from console.db.search import ESCAPE, has_tag, is_pattern, pattern_of, tag_of
-from console.db.tables import event, preparation, receipt, report, resource, taken, vm
+from console.db.tables import event, event_place, preparation, receipt, report, resource, taken, vm
 from console.db.taken import EVENT as TAKEN_EVENT
 from console.db.taken import taken_among
 from console.db.turns import shown_turns
@@ -75,9 +75,7 @@ SORTS: Final[Mapping[str, ColumnElement[Any]]] = {
 """The columns by which past events can be sorted."""
 _MAX_WORDS: Final = 50
 _ALWAYS_KNOWN: Final = ("at", "status", "site", "vms")
-_SHOWN: Final = vm.alias("shown_vm")
 _BEARER: Final = vm.alias("named_vm")
-_NAMED: Final = event.alias("naming")
 Place = tuple[float, str, str]
 """The place where a listing goes on: what it is sorted by, then id and scope."""
 
@@ -575,13 +573,12 @@ def _in_names(q: str) -> ColumnElement[bool]:
 
 def _naming(wanted: Callable[[Any], ColumnElement[bool]]) -> Select[Any]:
     """The events that name a VM of which something is so; `wanted` says what, of a table of VMs."""
-    e, r = _NAMED.c, resource.c
+    p, r = event_place.c, resource.c
     bearer = (
         select(literal(1))
-        .select_from(_NAMED)
-        .join(_SHOWN, _SHOWN.c.vm_id == e.shown_by)
-        .join(_BEARER, and_(_BEARER.c.place == _SHOWN.c.place, _BEARER.c.folded == r.folded))
-        .where(e.event_id == r.event_id, e.scope == r.scope, wanted(_BEARER))
+        .select_from(event_place)
+        .join(_BEARER, and_(_BEARER.c.place == p.place, _BEARER.c.folded == r.folded))
+        .where(p.event_id == r.event_id, p.scope == r.scope, wanted(_BEARER))
         .correlate(resource)
     )
     # Names first: they are few, and found by an index, where the events are many.

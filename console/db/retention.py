@@ -20,7 +20,8 @@ def delete_before(connection: Connection, moment: float, limit: int) -> bool:
     is_recent = exists().where(r.event_id == e.event_id, r.received_at >= moment)
     over = select(e.event_id, e.scope).where(e.state == "ended", e.shown_at < moment, ~is_recent)
     gone = [(row.event_id, row.scope) for row in connection.execute(over.limit(limit))]
-    for table in (tables.report, tables.resource, tables.preparation, turn, tables.event):
+    of_events = (tables.report, tables.resource, tables.event_place, tables.preparation)
+    for table in (*of_events, turn, tables.event):
         same = tuple_(table.c.event_id, table.c.scope).in_(gone)
         connection.execute(delete(table).where(same))
     c = command.c

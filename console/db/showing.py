@@ -78,6 +78,8 @@ def show(
         if each.key not in events or events[each.key].words != each.words
     }
     _write_names(connection, renamed, shown, number)
+    _write_places(connection, {each.key: shown[each.key] for each in new})
+    _add_places(connection, {key: each.says for key, each in shown.items()}, fresh)
     _drop(connection, [key for key in keys if key not in shown])
 
 
@@ -326,17 +328,55 @@ def _write_names(
         _note_dropped(connection, event, name, number)
 
 
+def _write_places(connection: Connection, shown: Mapping[EventKey, LatestReport]) -> None:
+    """Where the names of some events are unique, as they are shown now."""
+    p = tables.event_place.c
+    places: list[dict[str, str]] = []
+    for some in portions(shown, _PAIRS):
+        same = tuple_(p.event_id, p.scope).in_(some)
+        connection.execute(delete(tables.event_place).where(same))
+        query = (
+            select(_O.event_id, _O.scope, _O.says, _V.place)
+            .join(tables.vm, _V.vm_id == _O.vm_id)
+            .where(tuple_(_O.event_id, _O.scope).in_(some))
+            .distinct()
+        )
+        for row in connection.execute(query):
+            key = (row.event_id, row.scope)
+            if row.says == shown[key].says:
+                places.append({"event_id": key[0], "scope": key[1], "place": row.place})
+    insert_new(connection, tables.event_place, places)
+
+
+def _add_places(
+    connection: Connection,
+    says: Mapping[EventKey, str],
+    fresh: Mapping[tuple[str, str], LatestReport],
+) -> None:
+    """The places of reporters that now say what is shown; `says`: what that is, by event. Of those
+    alone: an event may have thousands of others.
+    """
+    agreeing = [each for each in fresh.values() if says.get(each.key) == each.says]
+    place: dict[str, str] = {}
+    for few in portions({each.vm_id for each in agreeing}):
+        query = select(_V.vm_id, _V.place).where(_V.vm_id.in_(few))
+        place |= {row.vm_id: row.place for row in connection.execute(query)}
+    found = {(*each.key, place[each.vm_id]) for each in agreeing if each.vm_id in place}
+    rows_of = [{"event_id": e, "scope": s, "place": p} for e, s, p in sorted(found)]
+    insert_new(connection, tables.event_place, rows_of)
+
+
 def _note_dropped(connection: Connection, event: FleetEvent, name: str, number: int) -> None:
     """Mark VMs as changed that the event named before and names no more."""
-    v = tables.vm
-    place = select(v.c.place).where(v.c.vm_id == event.shown_by).scalar_subquery()
-    dropped = update(v).where(v.c.place == place, v.c.folded == name)
+    v, p = tables.vm, tables.event_place.c
+    places = select(p.place).where(p.event_id == event.event_id, p.scope == event.scope)
+    dropped = update(v).where(v.c.place.in_(places), v.c.folded == name)
     connection.execute(dropped.values(changed=number))
 
 
 def _drop(connection: Connection, keys: Iterable[EventKey]) -> None:
     """Events that have no reporter any more: what was said of them is another event's."""
     for key in keys:
-        for table in (tables.resource, tables.event):
+        for table in (tables.resource, tables.event_place, tables.event):
             same = and_(table.c.event_id == key[0], table.c.scope == key[1])
             connection.execute(delete(table).where(same))

@@ -168,6 +168,15 @@ resource: Final = Table(
     Index("resource_folded", "folded"),
 )
 
+# Where the names of an event are unique: the places of the reporters that say what is shown.
+event_place: Final = Table(
+    "event_place",
+    metadata,
+    Column("event_id", Text, primary_key=True),
+    Column("scope", Text, primary_key=True),
+    Column("place", Text, primary_key=True),
+)
+
 # What one reporter says of one event: its newest record about it.
 report: Final = Table(
     "report",

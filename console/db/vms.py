@@ -23,7 +23,7 @@ from sqlalchemy import (
 from console.db import rows
 from console.db.contact import contact_of
 from console.db.search import ESCAPE, has_tag, is_pattern, pattern_of, tag_of
-from console.db.tables import event, report, resource, taken, vm
+from console.db.tables import event, event_place, report, resource, taken, vm
 from console.db.upsert import portions
 from console.fleet.candidates import PULL_SECONDS
 from console.fleet.contact import Contact, Listening
@@ -358,18 +358,19 @@ def place_of(known: Vm) -> tuple[str, str]:
 
 def named(*columns: ColumnElement[Any], heard: ColumnElement[bool] | None = None) -> Select[Any]:
     """Which VM each name of each event is, as far as it is known: a bearer of the name in the place
-    of the reporter that shows the event. Of several, `rank` 1 has the one that counts: the reporter
-    itself, or one that says that the event names it too, or the one that was heard last; if `heard`
-    says who is heard, of those the one that has borne the name longest. `columns` are further ones,
-    of `BEARER` or of `event`.
+    of the reporter that shows the event, or else in that of another one that says the same. Of
+    several, `rank` 1 has the one that counts: the reporter itself, or one that says that the event
+    names it too, or the one that was heard last; if `heard` says who is heard, of those the one
+    that has borne the name longest. `columns` are further ones, of `BEARER` or of `event`.
     """
+    is_elsewhere = case((BEARER.c.place == _SHOWN.c.place, 0), else_=1)
     best = case((BEARER.c.vm_id == event.c.shown_by, 0), (report.c.vm_id.is_not(None), 1), else_=2)
     order: list[ColumnElement[Any]] = [BEARER.c.heard_at.desc()]
     if heard is not None:
         order = [case((heard, 0), else_=1), BEARER.c.first_at, *order]
     rank = func.row_number().over(
         partition_by=(resource.c.event_id, resource.c.scope, resource.c.folded),
-        order_by=(best, *order, BEARER.c.vm_id),
+        order_by=(is_elsewhere, best, *order, BEARER.c.vm_id),
     )
     both = and_(
         report.c.event_id == resource.c.event_id,
@@ -378,6 +379,10 @@ def named(*columns: ColumnElement[Any], heard: ColumnElement[bool] | None = None
         report.c.is_own == 1,
     )
     same_event = and_(event.c.event_id == resource.c.event_id, event.c.scope == resource.c.scope)
+    its_place = and_(
+        event_place.c.event_id == event.c.event_id, event_place.c.scope == event.c.scope
+    )
+    bears = and_(BEARER.c.place == event_place.c.place, BEARER.c.folded == resource.c.folded)
     return (
         select(
             resource.c.event_id,
@@ -395,7 +400,8 @@ def named(*columns: ColumnElement[Any], heard: ColumnElement[bool] | None = None
         .select_from(event)
         .join(resource, same_event)
         .join(_SHOWN, _SHOWN.c.vm_id == event.c.shown_by)
-        .join(BEARER, and_(BEARER.c.place == _SHOWN.c.place, BEARER.c.folded == resource.c.folded))
+        .join(event_place, its_place)
+        .join(BEARER, bears)
         .outerjoin(report, both)
     )
 
@@ -462,9 +468,9 @@ def retire_deleted(
 
 
 def bring_back(connection: Connection, *, now: float, number: int) -> int:
-    """Correct moments of VMs that are still to come, for the console's clock was set back since: how
-    long ago they were is not known, so they count as now; of how many VMs. Without that a VM that
-    died would be heard until the clock is there again.
+    """Correct moments of VMs that are still to come, for the console's clock was set back since:
+    how long ago they were is not known, so they count as now; of how many VMs. Without that a VM
+    that died would be heard until the clock is there again.
     """
     c = vm.c
     ahead = {name: c[name] > now + _AHEAD_SECONDS for name in _HEARD_AT}

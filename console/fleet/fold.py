@@ -470,9 +470,7 @@ def _is_same(one: PreparationFacts, other: PreparationFacts) -> bool:
     return (one.fingerprint, one.state) == (other.fingerprint, other.state)
 
 
-def _is_newer(
-    before: LatestReport, state: IncomingState, event: EventReport, vm: Vm
-) -> bool:
+def _is_newer(before: LatestReport, state: IncomingState, event: EventReport, vm: Vm) -> bool:
     """Whether a state document knows more of an event than what was observed before."""
     if vm.stream not in (None, before.stream) and before.time < state.time:
         return True  # from a store that counts revisions from the beginning

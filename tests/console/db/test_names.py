@@ -13,6 +13,7 @@ from console.access.enrolment import enroll
 from console.access.retirement import retire
 from console.audit import log
 from console.config.groups import GroupSettings
+from console.db.events import WantedEvents
 from console.db.grouping import groups_now
 from console.db.opening import Database
 from console.errors import RefusedError
@@ -254,3 +255,42 @@ def test_a_retired_vm_keeps_no_name_from_others(intake: Intake) -> None:
     retire(intake.database, [old.vm_id], actor="a", reason="r", now=NOW.timestamp())
     intake.take(new.heartbeat(now=NOW))
     assert not intake.vm(new).vm.withheld
+
+
+def test_names_are_looked_for_where_any_agreeing_reporter_is(intake: Intake) -> None:
+    """An event may name VMs of two scale sets, and be shown by a VM that is in neither."""
+    one, two = FakeVm(name="a-1", scale_set="set-a"), FakeVm(name="b-1", scale_set="set-b")
+    silent, mate = FakeVm(name="c-1", scale_set="set-c"), FakeVm(name="c-2", scale_set="set-c")
+    plain = FakeVm(name="plain")
+    every = (one, two, silent, mate, plain)
+    intake.take(*(vm.heartbeat(now=NOW) for vm in every))
+    names = ["a-1", "b-1", "c-1"]
+    for vm in (one, two, mate, plain):
+        intake.take(vm.event("E", resources=names, now=intake.now))
+        intake.let_pass(1)
+    found = {name: each.vm_id for name, each in intake.event().named.items()}
+    assert found == {vm.name: vm.vm_id for vm in (one, two, silent)}
+    with intake.snapshots.take() as snapshot:
+        expected = snapshot.vms.expectations([vm.vm_id for vm in every])
+        assert set(expected) == {vm.vm_id for vm in (one, two, silent)}
+        found_by_id = snapshot.events.open(WantedEvents(vm=silent.vm_id))
+        assert [each.event.event_id for each in found_by_id] == ["E"]
+    # Where the reporter is that shows it counts before elsewhere.
+    shown_by = intake.event().event.shown_by
+    shown_in = next(vm.scale_set for vm in every if vm.vm_id == shown_by)
+    other = FakeVm(name="c-1", scale_set=shown_in)
+    intake.take(other.heartbeat(now=intake.now))
+    assert intake.event().named["c-1"].vm_id == other.vm_id
+
+
+def test_names_are_not_looked_for_where_a_reporter_says_something_else(intake: Intake) -> None:
+    """It may be wrong in this, too."""
+    web, far = FakeVm(), FakeVm(name="far", scale_set="set")
+    intake.take(web.event("E", resources=["web-1", "far"], now=NOW), far.heartbeat(now=NOW))
+    intake.let_pass(1)
+    intake.take(far.event("E", resources=["web-1", "far", "x"], now=intake.now))
+    assert set(intake.event().named) == {"web-1"}
+    intake.let_pass(1)
+    again = FakeVm(name="far", scale_set="set", sequence=far.sequence, revisions={"E": 1})
+    intake.take(again.event("E", resources=["web-1", "far"], now=intake.now))
+    assert set(intake.event().named) == {"web-1", "far"}

@@ -118,7 +118,7 @@ def test_a_restart_changes_no_word(tmp_path: Path) -> None:
         address = f"{stage.url}/api/v1/events/E/leave"
         assert stage.http.post(address, json=left, timeout=20).status_code == 200
         stage.put(vm.event("E", transition="updated", not_before=stage.moment(99), now=stage.now))
-        stage.put(vm.receipt("E", "posted", actor="rule:patching"))
+        stage.put(vm.receipt("E", "posted", actor="rule:patching", now=stage.now))
         stage.settle()
         before = everything(stage)
         moment = stage.now
