@@ -71,15 +71,15 @@ class TurnWorker:
 
     def _run(self) -> None:
         while not self._stopping.is_set():
-            begun = time.monotonic()
+            begun, rest = time.monotonic(), _GATHER_SECONDS
             try:
                 self._work()
+                # After a large fleet was read it rests for half as long: others get their turn.
+                rest = max(rest, (time.monotonic() - begun) / 2)
             except SebError as error:
                 _LOG.warning("%s", error, extra={"action": "turns_wait"})
             except Exception:  # noqa: BLE001  # logged with its trace
                 _LOG.exception("this is a bug in the console", extra={"action": "turns_bug"})
-            # After a large fleet was read it rests for half as long, so that others get their turn.
-            rest = max(_GATHER_SECONDS, (time.monotonic() - begun) / 2)
             self._wanted.wait(_LOOK_SECONDS)
             self._stopping.wait(rest)
             self._wanted.clear()

@@ -47,7 +47,7 @@ _MAX_BYTES: Final = 4 * 1024 * 1024
 _GATHER_SECONDS: Final = 0.05
 _GATHER_ITEMS: Final = 16
 """A broker may send 20 unacknowledged messages at most: never wait for more than that."""
-_MAX_WAIT: Final = 3.0
+_MAX_WAIT: Final = 1.0
 _RETENTION_ROWS: Final = 500
 """Rows of a table that retention deletes in one transaction."""
 _ABOUT_THE_DATABASE: Final = (OperationalError, InterfaceError, InternalError)

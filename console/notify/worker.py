@@ -21,7 +21,7 @@ from wire.record import Record
 
 _LOG: Final = logging.getLogger("console")
 _MAX_WAIT: Final = 60.0
-_DATABASE_WAIT: Final = 3.0
+_DATABASE_WAIT: Final = 1.0
 """The longest wait while it is the database that does not answer."""
 _IDLE_SECONDS: Final = 5.0
 

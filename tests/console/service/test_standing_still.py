@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
@@ -60,6 +62,19 @@ def test_connections_that_vanish_without_a_word_are_given_up(url: str, line: Fau
     for _ in range(2):
         eventually(lambda: _vanishes(database, line), what="the end of the patience", timeout=30)
         eventually(lambda: _writes(database), what="a write", timeout=30)
+    database.close()
+
+
+def test_whoever_needs_a_connection_does_not_wait_long_for_those_that_vanished(
+    url: str, line: FaultyLine
+) -> None:
+    """A connection of the pool is asked before it is used, and has less time than a statement."""
+    database = opened(url, line=line, patience=replace(SHORT, answer=60.0, ping=0.5))
+    assert _writes(database)
+    line.forget()
+    begun = time.monotonic()
+    assert _writes(database)
+    assert time.monotonic() - begun < 30
     database.close()
 
 
