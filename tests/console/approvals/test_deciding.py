@@ -208,6 +208,22 @@ def test_a_vm_that_the_event_does_not_name_confirms_nothing(bench: DecisionBench
     assert bench.state() == "approving"
 
 
+def test_an_event_that_comes_back_is_not_approved_by_what_was_before(
+    bench: DecisionBench,
+) -> None:
+    """It was confirmed because the event had gone; now that it is Scheduled again it is due."""
+    jti, vm = bench.decide().json()["jti"], bench.vms[0]
+    for state in ("accepted", "posted"):
+        bench.stage.put(vm.receipt("E", state, jti=jti, actor="ada", now=bench.stage.now))
+    bench.announce(transition="ended", status="Unknown")
+    bench.stage.put(vm.receipt("E", "confirmed", jti=jti, actor="ada", now=bench.stage.now))
+    eventually(lambda: bench.state() == "approved", what="the confirmation")
+    bench.stage.now += timedelta(seconds=20)
+    bench.announce()
+    assert bench.state() == "due"
+    assert bench.decide(BOB).status_code == 202
+
+
 def test_a_receipt_that_a_broker_lost_leaves_nothing_open(bench: DecisionBench) -> None:
     """Azure took the request and the event has started: it counts as approved, by its person."""
     jti, vm = bench.decide().json()["jti"], bench.vms[0]
