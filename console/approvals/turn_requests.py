@@ -91,7 +91,7 @@ class PersonsTurn:
         self, asked: DecisionRequest, turn: Turn | None, event: EventFacts, situation: TurnSituation
     ) -> Turn:
         now = self._snapshot.now
-        away = away_by_group(situation, with_unsure=True)
+        away = away_by_group(situation, unsure_at=now)
         why = refusal(event, situation, away, now)
         named = [situation.vms[vm_id] for vm_id in sorted(event.named & situation.vms.keys())]
         if why is not None and not asked.force:
@@ -118,7 +118,7 @@ class PersonsTurn:
 
     def _refused(self, turn: Turn | None, event: EventFacts, situation: TurnSituation) -> Turn:
         """The turn as it waits, so that the answer can say for whom."""
-        away = away_by_group(situation, with_unsure=True)
+        away = away_by_group(situation, unsure_at=self._snapshot.now)
         away_now = holders(event, situation, away)
         base = turn or waiting(event, self._snapshot.now)
         return replace(

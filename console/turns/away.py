@@ -7,15 +7,16 @@ from collections.abc import Mapping
 from console.turns.situation import Away, EventFacts, TurnSituation, VmFacts, Why
 
 STARTED = "Started"
+SCHEDULED = "Scheduled"
 
 
 def away_by_group(
-    situation: TurnSituation, *, with_unsure: bool = False
+    situation: TurnSituation, *, unsure_at: float | None = None
 ) -> dict[str, dict[str, Away]]:
     """For each group, the VMs that are away, by vmId, with the first reason that holds.
 
-    `with_unsure` counts a VM as silent if the console cannot know yet whether it is: for a budget
-    what may be away is away.
+    With the time in `unsure_at` a VM counts also if the console cannot know yet whether it is away:
+    for a budget what may be away is away.
     """
     found: dict[str, dict[str, Away]] = {key: {} for key in situation.groups}
     for turn in situation.turns.values():
@@ -28,9 +29,10 @@ def away_by_group(
             # Where it was when the turn was taken, and where it is now.
             for key in holder.groups | (vm.groups if vm else frozenset()):
                 found.setdefault(key, {}).setdefault(holder.vm_id, reason)
-    started = _started(situation)
+    started = _started(situation, unsure_at)
+    is_unsure = unsure_at is not None
     for vm in situation.vms.values():
-        reason_now = _reason(vm, started, with_unsure=with_unsure)
+        reason_now = _reason(vm, started, with_unsure=is_unsure)
         if reason_now is not None:
             for key in vm.groups:
                 found.setdefault(key, {}).setdefault(vm.vm_id, reason_now)
@@ -64,12 +66,25 @@ def _reason(vm: VmFacts, started: Mapping[str, EventFacts], *, with_unsure: bool
     return None
 
 
-def _started(situation: TurnSituation) -> dict[str, EventFacts]:
-    """For each VM the started event that names it; the earliest of several."""
+def _started(situation: TurnSituation, unsure_at: float | None) -> dict[str, EventFacts]:
+    """For each VM the started event that names it; the earliest of several. Azure may have started
+    an event, at its time, of a VM that was not heard since.
+    """
     found: dict[str, EventFacts] = {}
     vms = situation.vms
     for event in sorted(situation.events.values(), key=lambda each: each.order, reverse=True):
-        if event.status == STARTED:
-            named = (vms[vm_id] for vm_id in event.named if vm_id in vms)
-            found |= {vm.vm_id: event for vm in named if event.is_word_on(vm, vms)}
+        for vm in (vms[vm_id] for vm_id in event.named if vm_id in vms):
+            begun = event.status == STARTED or _may_have_begun(event, vm, unsure_at)
+            if begun and event.is_word_on(vm, vms):
+                found[vm.vm_id] = event
     return found
+
+
+def _may_have_begun(event: EventFacts, vm: VmFacts, unsure_at: float | None) -> bool:
+    not_before = event.not_before
+    return (
+        unsure_at is not None
+        and not_before is not None
+        and event.status == SCHEDULED
+        and vm.heard_at < not_before <= unsure_at
+    )

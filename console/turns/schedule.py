@@ -111,7 +111,7 @@ class Plan:
 
 def plan(situation: TurnSituation, now: float) -> Plan:
     """What is to be done now."""
-    away = away_by_group(situation, with_unsure=True)
+    away = away_by_group(situation, unsure_at=now)
     joins: list[Join] = []
     moves: list[Move] = []
     backs: list[Back] = []
@@ -227,7 +227,7 @@ def goes_on(event_key: str, situation: TurnSituation, now: float) -> Literal["ye
         is_forced = turn.is_forced
         if not is_forced and not _all_prepared(turn, event, situation):
             return "no"
-    away = away_by_group(situation, with_unsure=True)
+    away = away_by_group(situation, unsure_at=now)
     return "yes" if is_forced or not over_budget(event, situation, away) else "later"
 
 

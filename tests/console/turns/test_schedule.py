@@ -323,6 +323,16 @@ def test_a_vm_that_prepares_at_its_own_deadline_is_away() -> None:
     assert away_by_group(reading)["etcd"]["v2"].why == "preparing"
 
 
+def test_a_vm_that_was_not_heard_since_its_event_was_due_may_be_gone() -> None:
+    """Azure starts an event that was left to it; the VM may have had no time to report that."""
+    due = event("a", "v1", is_left=True, not_before=NOW)
+    reading = situation([due, event("b", "v2")], [vm("v1", heard_at=NOW - 10)])
+    assert plan(reading, NOW - 1).takes != ()
+    assert plan(reading, NOW).takes == ()
+    heard = {**reading.vms, "v1": vm("v1", heard_at=NOW + 5)}
+    assert plan(replace(reading, vms=heard), NOW + 6).takes != ()
+
+
 def test_while_the_console_learns_it_releases_nothing_beside_a_vm_that_may_be_gone() -> None:
     """A member that was not heard yet may be away; it is not shown as away."""
     reading = situation([event("a", "v1")], [vm("v2", contact="learning")])
