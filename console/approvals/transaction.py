@@ -92,7 +92,7 @@ class DecisionTransaction:
 
     def approve_in_turn(self, asked: DecisionRequest, scope: str) -> DecisionResult:
         """Approve an event whose turn has come; nothing is done, and nothing audited, if that is
-        not possible now.
+        not possible now: `refused` says why.
         """
         known = self._snapshot.events.one(asked.event_id, asked.scope)
         if known is None or known.event.scope != scope:
@@ -103,7 +103,10 @@ class DecisionTransaction:
             standing=self._standing(known),
             candidates=self._candidates(known),
         )
-        return self._send(case, known) if outcome_of(case) == "send" else DecisionResult()
+        outcome = outcome_of(case)
+        if outcome in ACTIONS:
+            return self._send(case, known) if outcome == "send" else DecisionResult()
+        return DecisionResult(refused=DecisionRefusedError(cast("Why", outcome)))
 
     def _send_in_turn(self, case: RequestSituation, known: KnownEvent) -> DecisionResult:
         """Send at once if the VMs of the event are prepared and belong to no group that is full."""

@@ -75,6 +75,9 @@ def step(
     for key in todo.approvals:
         turn = changed.get(key, situation.turns[key])
         made = _approve(decide, turn)
+        if made.refused is not None and turn.reason != str(made.refused):
+            written.has_changed = True
+            changed[key] = replace(turn, reason=str(made.refused))
         if made.decisions:
             written.has_changed = True
             event = situation.events[key]

@@ -903,3 +903,19 @@ def test_a_turn_goes_on_in_the_next_window(database: Database) -> None:
     cluster.wait(1)
     assert cluster.step() == ["approve db-0"]
     cluster.decisions.stop()
+
+
+def test_a_turn_that_cannot_be_approved_says_why(cluster: Cluster) -> None:
+    """A person on the VM is approving the event, and that stands still."""
+    cluster.announce(0)
+    cluster.step()
+    more = {"jti": "local-1", "actor": "local:root", "now": cluster.now}
+    cluster.tell(cluster.vms[0].receipt("E-0", "accepted", **more))
+    cluster.says(0, "prepared")
+    assert cluster.step() == []
+    turn = seen(cluster, 0).turn
+    assert turn is not None
+    assert (turn.state, turn.reason) == (
+        "prepared",
+        "the event is being approved already; nothing more was sent",
+    )
