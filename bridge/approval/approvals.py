@@ -19,9 +19,9 @@ from bridge.approval.rule_decisions import RuleDecisions
 from bridge.approval.transitions import (
     TABLE,
     ApprovalSituation,
+    ApprovalStep,
     Fact,
     Stage,
-    Transition,
     answer_of,
     stage_of,
 )
@@ -257,8 +257,8 @@ class Approvals:
                 return True
         return False
 
-    def _advance(self, opened: OpenApproval) -> Transition:
-        """Follow an approval by what is known now; the transition, which may ask for a request."""
+    def _advance(self, opened: OpenApproval) -> ApprovalStep:
+        """Follow an approval by what is known now; the step, which may ask for a request."""
         if opened.approval.state != opened.stage.state:
             # IMDS took the request, and the disk did not take that.
             self._write(replace(opened.approval, state=opened.stage.state))
@@ -267,9 +267,9 @@ class Approvals:
         opened.is_past = opened.is_past or opened.fact is Fact.CHANGED
         if opened.fact is Fact.UNPREPARED:
             self._ask_to_prepare(seen)
-        transition = TABLE[opened.fact][opened.stage]
-        self._end(opened, transition, seen.objection)
-        return transition
+        step = TABLE[opened.fact][opened.stage]
+        self._end(opened, step, seen.objection)
+        return step
 
     def _ask_to_prepare(self, seen: ApprovalSituation) -> None:
         """Have the sink prepare for the event, unless it was asked to already."""
@@ -299,9 +299,9 @@ class Approvals:
 
     def _answered(self, opened: OpenApproval, error: ImdsError | None) -> None:
         answer = answer_of(error, refused_before=opened.refused)
-        transition = TABLE[answer][opened.stage]
+        step = TABLE[answer][opened.stage]
         opened.refused = opened.refused or answer is Fact.REFUSED
-        opened.stage = transition.stage or opened.stage
+        opened.stage = step.stage or opened.stage
         opened.pause = min(2 * opened.pause or RETRY_SECONDS, MAX_RETRY_SECONDS)
         longest = max(opened.pause, (error and error.retry_after) or 0.0)
         opened.due = self._clock.monotonic() + longest
@@ -316,9 +316,9 @@ class Approvals:
             )
         if opened.stage is Stage.POSTED:
             self._write(replace(opened.approval, state="posted"))
-        elif transition.end is None:
+        elif step.end is None:
             self._put_effect(opened, opened.stage.effect)
-        self._end(opened, transition, None)
+        self._end(opened, step, None)
 
     def _observe(self, opened: OpenApproval) -> ApprovalSituation:
         tracked = self._current.events.get(opened.key)
@@ -374,10 +374,10 @@ class Approvals:
 
     # What is kept
 
-    def _end(self, opened: OpenApproval, transition: Transition, found: str | None) -> None:
-        if transition.end is not None:
-            reason = transition.reason or (found if transition.end == "failed" else None)
-            self._write(replace(opened.approval, state=transition.end, reason=reason))
+    def _end(self, opened: OpenApproval, step: ApprovalStep, found: str | None) -> None:
+        if step.end is not None:
+            reason = step.reason or (found if step.end == "failed" else None)
+            self._write(replace(opened.approval, state=step.end, reason=reason))
 
     def _put_effect(self, opened: OpenApproval, effect: Effect) -> None:
         if opened.approval.effect != effect:

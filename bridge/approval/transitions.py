@@ -2,7 +2,7 @@
 
 An approval begins as `accepted`: a command was verified, a rule has decided, or a person has asked.
 At each step, the first fact that holds, in the order of `Fact`, and the stage of the approval name
-the transition. `Approvals` carries it out. docs/reference.md shows the table.
+the next step. `Approvals` carries it out. docs/reference.md shows the table.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Fact(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Transition:
+class ApprovalStep:
     """The next step of an approval: it stays as it is unless a field says otherwise."""
 
     post: bool = False
@@ -85,22 +85,22 @@ class Transition:
         return f"`failed`: `{self.reason or '`, `'.join(OBJECTIONS)}`"
 
 
-def _failed(reason: str | None) -> Transition:
-    return Transition(end="failed", reason=reason)
+def _failed(reason: str | None) -> ApprovalStep:
+    return ApprovalStep(end="failed", reason=reason)
 
 
-def _row(*cells: Transition) -> Mapping[Stage, Transition]:
-    """One transition for each stage, in the order of `Stage`."""
+def _row(*cells: ApprovalStep) -> Mapping[Stage, ApprovalStep]:
+    """One step for each stage, in the order of `Stage`."""
     return dict(zip(Stage, cells, strict=True))
 
 
-_STAY: Final = Transition()
-_POST: Final = Transition(post=True)
-_CONFIRM: Final = Transition(end="confirmed")
-_POSTED: Final = Transition(stage=Stage.POSTED)
-_UNREACHED: Final = Transition(stage=Stage.UNREACHED)
-_ERROR: Final = Transition(stage=Stage.ERROR)
-_UNSURE: Final = Transition(stage=Stage.UNSURE)
+_STAY: Final = ApprovalStep()
+_POST: Final = ApprovalStep(post=True)
+_CONFIRM: Final = ApprovalStep(end="confirmed")
+_POSTED: Final = ApprovalStep(stage=Stage.POSTED)
+_UNREACHED: Final = ApprovalStep(stage=Stage.UNREACHED)
+_ERROR: Final = ApprovalStep(stage=Stage.ERROR)
+_UNSURE: Final = ApprovalStep(stage=Stage.UNSURE)
 _AS_FOUND: Final = _failed(None)
 _BEGUN: Final = _failed("already_started")
 _GONE: Final = _failed("unknown_event")
@@ -114,7 +114,7 @@ _NO_PREP: Final = _failed("not_prepared")
 # whether it did, and no reason of ours can. An error of a server may have had its effect too, but
 # that an event is over does not show it.
 # fmt: off
-TABLE: Final[Mapping[Fact, Mapping[Stage, Transition]]] = {
+TABLE: Final[Mapping[Fact, Mapping[Stage, ApprovalStep]]] = {
     #                        UNTRIED     UNREACHED   ERROR       UNSURE      POSTED      PREPARING
     Fact.BEGUN:         _row(_BEGUN,     _NO_IMDS,   _CONFIRM,   _CONFIRM,   _CONFIRM,   _BEGUN),
     Fact.OVER:          _row(_GONE,      _NO_IMDS,   _NO,        _CONFIRM,   _CONFIRM,   _GONE),
@@ -223,5 +223,5 @@ def answer_of(error: ImdsError | None, *, refused_before: bool) -> Fact:
 
 
 def printed() -> list[Sequence[str]]:
-    """The table as rows of text: the fact, then the transition of each stage."""
+    """The table as rows of text: the fact, then the step of each stage."""
     return [(fact.value, *(str(each) for each in row.values())) for fact, row in TABLE.items()]

@@ -15,7 +15,7 @@ from typing import Final
 from bridge.clock import Clock
 from bridge.events.state import CurrentState
 from bridge.events.tracked import TrackedEvent
-from bridge.preparation.transitions import Happening, after
+from bridge.preparation.transitions import Trigger, after
 from bridge.store.database import PREPARATIONS_LOST_KEY, Store
 from bridge.store.outbox import Outbox
 from bridge.store.preparations import Preparation, PreparationRows
@@ -216,14 +216,14 @@ class Preparations(PreparationRows):
         with self._lock:
             each = self._asked_by(record)
             if each is not None:
-                self._step(each, Happening.DONE)
+                self._step(each, Trigger.DONE)
 
     def gave_up(self, record: Record, reason: str) -> None:
         """The sink will never do what `record` asked for. Raises `StoreError`."""
         with self._lock:
             each = self._asked_by(record)
             if each is not None:
-                self._step(each, Happening.GIVEN_UP, reason)
+                self._step(each, Trigger.GIVEN_UP, reason)
 
     def recovered(self, record: Record, reason: str | None = None) -> None:
         """The sink was told that the event is over; `reason`: why it could not recover. Raises
@@ -306,9 +306,9 @@ class Preparations(PreparationRows):
         if preparation.is_over and preparation.state != "preparing":
             return
         if tracked is None or not tracked.affects_this_vm or self._has_passed(preparation):
-            preparation = self._step(preparation, Happening.OVER)
+            preparation = self._step(preparation, Trigger.OVER)
         elif tracked.fingerprint != preparation.fingerprint and preparation.state != "prepared":
-            preparation = self._step(preparation, Happening.CHANGED)
+            preparation = self._step(preparation, Trigger.CHANGED)
         else:
             return  # prepared for another state: this counts again if the event changes back
         preparation = replace(preparation, is_over=True)
@@ -316,9 +316,9 @@ class Preparations(PreparationRows):
         self._keep(preparation)
 
     def _step(
-        self, preparation: Preparation, happening: Happening, reason: str | None = None
+        self, preparation: Preparation, trigger: Trigger, reason: str | None = None
     ) -> Preparation:
-        step = after(preparation.state, happening)
+        step = after(preparation.state, trigger)
         if step is None:
             return preparation
         moved = replace(preparation, state=step.state)

@@ -15,7 +15,7 @@ from typing import Final
 from wire.preparation import State
 
 
-class Happening(Enum):
+class Trigger(Enum):
     """A change of a preparation since the last `Preparations.follow`."""
 
     OVER = "the event is over, or does not name this VM any more"
@@ -34,31 +34,31 @@ class PreparationStep:
 
 
 # fmt: off
-TABLE: Final[Mapping[State, Mapping[Happening, PreparationStep]]] = {
+TABLE: Final[Mapping[State, Mapping[Trigger, PreparationStep]]] = {
     "preparing": {
-        Happening.DONE: PreparationStep(state="prepared"),
-        Happening.GIVEN_UP: PreparationStep(state="failed"),
-        Happening.CHANGED: PreparationStep(state="failed", reason="event_changed"),
-        Happening.OVER: PreparationStep(state="failed", reason="unknown_event"),
+        Trigger.DONE: PreparationStep(state="prepared"),
+        Trigger.GIVEN_UP: PreparationStep(state="failed"),
+        Trigger.CHANGED: PreparationStep(state="failed", reason="event_changed"),
+        Trigger.OVER: PreparationStep(state="failed", reason="unknown_event"),
     },
     # The row goes once the program has been told that the event is over: that is `recovered`.
     "prepared": {},
     # The program gave up, and a person has had it tried again.
-    "failed": {Happening.DONE: PreparationStep(state="prepared")},
+    "failed": {Trigger.DONE: PreparationStep(state="prepared")},
     "recovered": {},
 }
 # fmt: on
 
 
-def after(state: State, happening: Happening) -> PreparationStep | None:
+def after(state: State, trigger: Trigger) -> PreparationStep | None:
     """The step that follows; None if the state stays."""
-    return TABLE[state].get(happening)
+    return TABLE[state].get(trigger)
 
 
 def printed() -> list[Sequence[str]]:
     """The table as rows of text."""
     return [
-        (state, happening.value, f"{step.state}{f': {step.reason}' if step.reason else ''}")
+        (state, trigger.value, f"{step.state}{f': {step.reason}' if step.reason else ''}")
         for state, row in TABLE.items()
-        for happening, step in row.items()
+        for trigger, step in row.items()
     ]

@@ -12,7 +12,7 @@ from typing import assert_never
 
 from bridge.clock import Clock
 from bridge.simulator.events import SimulatedEvent
-from bridge.simulator.scenarios import Announce, End, Move, Reset, Scenario, Skip, Start, Step
+from bridge.simulator.scenarios import Announce, End, Reschedule, Reset, Scenario, Skip, Start, Step
 from bridge.simulator.timeline import Timeline, UnknownEventError
 from bridge.simulator.vm import neighbour
 
@@ -116,7 +116,7 @@ class Player:
                 self._edit(step.event, lambda event: self._timeline.start_event(event.event_id))
             case End():
                 self._edit(step.event, lambda event: self._timeline.end_event(event.event_id))
-            case Move():
+            case Reschedule():
                 moved = self._cast[step.event][1] + timedelta(seconds=step.notice / self._speed)
                 self._edit(step.event, lambda event: self._timeline.move(event.event_id, moved))
             case Skip():

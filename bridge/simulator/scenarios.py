@@ -53,7 +53,7 @@ class End:
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class Reschedule:
     """NotBefore becomes so many seconds after the event was announced."""
 
     at: float
@@ -76,7 +76,7 @@ class Reset:
     incarnation: int
 
 
-Step = Announce | Start | End | Move | Skip | Reset
+Step = Announce | Start | End | Reschedule | Skip | Reset
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,8 +188,8 @@ _TABLE: Final[dict[str, Scenario]] = {
         "Freeze whose NotBefore is put off by 10 minutes, and back again",
         (
             Announce(10, _A, HOST_UPDATE, 900),
-            Move(130, _A, 1500),
-            Move(250, _A, 900),
+            Reschedule(130, _A, 1500),
+            Reschedule(250, _A, 900),
             Start(910, _A),
             End(1210, _A),
         ),

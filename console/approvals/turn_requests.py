@@ -19,7 +19,7 @@ from console.fleet.values import KnownEvent
 from console.turns.away import away_by_group
 from console.turns.changes import changed_turns, moved, taken, waiting
 from console.turns.groups import Grouping
-from console.turns.machine import Happening
+from console.turns.machine import Trigger
 from console.turns.schedule import Move, Take, groups_touched, holders, plan, refusal
 from console.turns.situation import EventFacts, Turn, TurnSituation, key_of
 
@@ -66,8 +66,8 @@ class PersonsTurn:
 
     def sent(self, turn: Turn) -> None:
         """The approval of the event has been written."""
-        happening: Happening = "approve_sent" if turn.state == "prepared" else "approved_by_person"
-        move = Move(event_key=turn.event_key, happening=happening)
+        trigger: Trigger = "approve_sent" if turn.state == "prepared" else "approved_by_person"
+        move = Move(event_key=turn.event_key, trigger=trigger)
         self._put(moved(turn, move, None, self._snapshot.now))
 
     def _held(
@@ -184,7 +184,7 @@ def end_turn(
         vm_ids=[each.vm_id for each in turn.still_away],
     )
     turns.give_up_prepare_commands(snapshot.connection, (event_id, scope), snapshot.now, number)
-    move = Move(event_key=turn.event_key, happening="ended_by_person")
+    move = Move(event_key=turn.event_key, trigger="ended_by_person")
     ended = replace(moved(turn, move, event, snapshot.now), ended_by=person.name)
     turns.put_turns(snapshot.connection, [ended], number)
     if event is None:

@@ -81,7 +81,7 @@ def step(
         if made.decisions:
             written.has_changed = True
             event = situation.events[key]
-            sent = Move(event_key=key, happening="approve_sent")
+            sent = Move(event_key=key, trigger="approve_sent")
             changed[key] = moved(turn, sent, event, snapshot.now)
             if made.outgoing is not None:
                 written.outgoing.append(made.outgoing)

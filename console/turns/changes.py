@@ -70,17 +70,17 @@ def taken(before: Turn | None, take: Take, event: EventFacts, now: float) -> Tur
 
 def moved(turn: Turn, move: Move, event: EventFacts | None, now: float) -> Turn:
     """The turn after something happened to it."""
-    state = after(turn.state, move.happening)
+    state = after(turn.state, move.trigger)
     fingerprint = turn.fingerprint
-    if move.happening in ("changed", "returned", "outdated") and event is not None:
+    if move.trigger in ("changed", "returned", "outdated") and event is not None:
         fingerprint = event.fingerprint
         turn = replace(turn, ended_by=None, is_forced=False)
     if move.actor is not None:
         turn = replace(turn, by=move.actor, asked=None)
     over_at = turn.over_at
-    if move.happening in ("gone", "unrecovered") and over_at is None:
+    if move.trigger in ("gone", "unrecovered") and over_at is None:
         over_at = now
-    elif move.happening in ("returned", "outdated"):
+    elif move.trigger in ("returned", "outdated"):
         over_at = None
     # A VM is asked to prepare for each state anew, also for one that was there before.
     is_same = state == turn.state and fingerprint == turn.fingerprint

@@ -19,7 +19,7 @@ State = Literal[
     "failed",
     "stuck",
 ]
-Happening = Literal[
+Trigger = Literal[
     "taken",
     "all_prepared",
     "not_prepared",
@@ -45,7 +45,7 @@ HOLDING: Final[frozenset[State]] = frozenset(
 )
 """The states in which the VMs of the event hold a turn: they count as away."""
 
-TABLE: Final[dict[State, dict[Happening, State]]] = {
+TABLE: Final[dict[State, dict[Trigger, State]]] = {
     "waiting": {
         "taken": "preparing",
         "never_fits": "forced",
@@ -120,14 +120,14 @@ TABLE: Final[dict[State, dict[Happening, State]]] = {
 """For each state, what can happen in it and where that leads. What is not here changes nothing."""
 
 
-def after(state: State, happening: Happening) -> State:
+def after(state: State, trigger: Trigger) -> State:
     """The state after something happened; the same state if the table has no entry for it."""
-    return TABLE[state].get(happening, state)
+    return TABLE[state].get(trigger, state)
 
 
 def printed() -> str:
     """The table as lines of Markdown, for people."""
     lines = ["| state | what happens | next state |", "| --- | --- | --- |"]
     for state, ways in TABLE.items():
-        lines += [f"| `{state}` | `{happening}` | `{then}` |" for happening, then in ways.items()]
+        lines += [f"| `{state}` | `{trigger}` | `{then}` |" for trigger, then in ways.items()]
     return "\n".join(lines)

@@ -149,7 +149,7 @@ class _Run:
         changed = changed_turns(situation, todo, now)
         self._note(todo)
         for key in todo.approvals:
-            sent = Move(event_key=key, happening="approve_sent")
+            sent = Move(event_key=key, trigger="approve_sent")
             changed[key] = moved(changed.get(key, self._turns[key]), sent, None, now)
             self.fates[key].approved_at = now
             self._start(key, now)

@@ -13,7 +13,7 @@ from typing import Final, Literal
 
 from console.turns.away import away_by_group
 from console.turns.groups import approves, is_open
-from console.turns.machine import Happening
+from console.turns.machine import Trigger
 from console.turns.situation import (
     GROUP_ACTOR,
     Away,
@@ -75,7 +75,7 @@ class Move:
     """Something happened to a turn."""
 
     event_key: str
-    happening: Happening
+    trigger: Trigger
     reason: str | None = None
     actor: str | None = None
     """Who approves it from now on, if that is another one."""
@@ -382,29 +382,29 @@ def _moves(turn: Turn, situation: TurnSituation, now: float, backs: list[Back]) 
     if turn.state in ("away", "stuck"):
         yield from _while_away(turn, event, situation, now, backs)
     elif event is None:
-        yield Move(event_key=turn.event_key, happening="gone")
+        yield Move(event_key=turn.event_key, trigger="gone")
     elif event.status != "Scheduled":
-        yield Move(event_key=turn.event_key, happening="started")
+        yield Move(event_key=turn.event_key, trigger="started")
     elif event.fingerprint != turn.fingerprint:
         yield _changed(turn, event, situation, now, "changed")
     elif turn.state in ("preparing", "prepared") and (
         reason := _goes_on_no_more(turn, event, situation, now)
     ):
-        yield Move(event_key=turn.event_key, happening="not_prepared", reason=reason)
+        yield Move(event_key=turn.event_key, trigger="not_prepared", reason=reason)
     elif turn.state == "preparing":
         yield from _while_preparing(turn, event, situation, now)
     elif turn.state == "prepared":
         yield from _while_prepared(turn, event, situation, now)
     elif turn.state == "approving" and event.approval in (None, "failed"):
         reason = _kept_for_people(event) or "its approval failed"
-        yield Move(event_key=turn.event_key, happening="not_approved", reason=reason)
+        yield Move(event_key=turn.event_key, trigger="not_approved", reason=reason)
     elif turn.state == "failed" and _may_go_on_again(turn, event, situation, now):
         actor = _take(event, situation, groups_touched(event, situation)).actor
-        yield Move(event_key=turn.event_key, happening="taken", actor=actor)
+        yield Move(event_key=turn.event_key, trigger="taken", actor=actor)
 
 
 def _changed(
-    turn: Turn, event: EventFacts, situation: TurnSituation, now: float, happening: Happening
+    turn: Turn, event: EventFacts, situation: TurnSituation, now: float, trigger: Trigger
 ) -> Move:
     """What a new state of the event makes of its turn. What a person has approved is one state: the
     turn goes on to another one only if its groups approve that by themselves. So does a turn that
@@ -413,14 +413,14 @@ def _changed(
     key = turn.event_key
     is_by_person = turn.by is not None and not turn.is_by_group
     if event.fingerprint == turn.fingerprint and is_by_person:
-        return Move(event_key=key, happening=happening)
+        return Move(event_key=key, trigger=trigger)
     reason = _not_by_itself(event, situation, now)
     if reason is None:
         actor = _take(event, situation, groups_touched(event, situation)).actor
-        return Move(event_key=key, happening=happening, actor=actor)
+        return Move(event_key=key, trigger=trigger, actor=actor)
     if is_by_person:
         reason = f"it changed since {turn.by} approved it"
-    return Move(event_key=key, happening="outdated", reason=reason)
+    return Move(event_key=key, trigger="outdated", reason=reason)
 
 
 def _may_go_on_again(turn: Turn, event: EventFacts, situation: TurnSituation, now: float) -> bool:
@@ -464,11 +464,11 @@ def _while_away(
         if event.status == "Scheduled":
             yield _changed(turn, event, situation, now, "returned")
     elif turn.over_at is None:
-        yield Move(event_key=turn.event_key, happening="gone")
+        yield Move(event_key=turn.event_key, trigger="gone")
     elif all(each.vm_id in came for each in turn.still_away):
-        yield Move(event_key=turn.event_key, happening="all_back")
+        yield Move(event_key=turn.event_key, trigger="all_back")
     elif now - turn.over_at >= STUCK_SECONDS:
-        yield Move(event_key=turn.event_key, happening="hour_passed")
+        yield Move(event_key=turn.event_key, trigger="hour_passed")
 
 
 def _while_preparing(
@@ -478,22 +478,22 @@ def _while_preparing(
     failed = sorted(vm.name for vm in preparing if _has_failed(vm, event))
     if failed:
         reason = f"{', '.join(failed)} could not prepare"
-        yield Move(event_key=turn.event_key, happening="not_prepared", reason=reason)
+        yield Move(event_key=turn.event_key, trigger="not_prepared", reason=reason)
     elif _all_prepared(turn, event, situation):
-        yield Move(event_key=turn.event_key, happening="all_prepared")
+        yield Move(event_key=turn.event_key, trigger="all_prepared")
     elif _is_too_late(event, now):
         late = sorted(vm.name for vm in _named(event, situation) if not _is_ready(vm, turn, event))
         reason = f"{', '.join(late)} did not prepare in time"
-        yield Move(event_key=turn.event_key, happening="not_prepared", reason=reason)
+        yield Move(event_key=turn.event_key, trigger="not_prepared", reason=reason)
 
 
 def _while_prepared(
     turn: Turn, event: EventFacts, situation: TurnSituation, now: float
 ) -> Iterator[Move]:
     if not _all_prepared(turn, event, situation):
-        yield Move(event_key=turn.event_key, happening="unprepared")
+        yield Move(event_key=turn.event_key, trigger="unprepared")
     elif _is_too_late(event, now) and turn.is_by_group:
-        yield Move(event_key=turn.event_key, happening="not_prepared", reason="no time was left")
+        yield Move(event_key=turn.event_key, trigger="not_prepared", reason="no time was left")
 
 
 def _preparing(turn: Turn, event: EventFacts, situation: TurnSituation) -> list[VmFacts]:
@@ -528,17 +528,17 @@ def _moves_without_turn(turn: Turn, situation: TurnSituation, *, is_left: bool) 
     """
     event = situation.events.get(turn.event_key)
     if event is None:
-        yield Move(event_key=turn.event_key, happening="unrecovered" if is_left else "gone")
+        yield Move(event_key=turn.event_key, trigger="unrecovered" if is_left else "gone")
     elif not groups_touched(event, situation):
-        yield Move(event_key=turn.event_key, happening="ungrouped")
+        yield Move(event_key=turn.event_key, trigger="ungrouped")
     elif event.fingerprint != turn.fingerprint:
-        yield Move(event_key=turn.event_key, happening="changed")
+        yield Move(event_key=turn.event_key, trigger="changed")
     elif turn.state == "waiting" and event.status != "Scheduled":
         reason = "Azure started it before its turn"
-        yield Move(event_key=turn.event_key, happening="started", reason=reason)
+        yield Move(event_key=turn.event_key, trigger="started", reason=reason)
     elif turn.state == "waiting" and (key := never_fits(event, situation)) is not None:
         reason = f"it names more VMs of {key} than may be away"
-        yield Move(event_key=turn.event_key, happening="never_fits", reason=reason)
+        yield Move(event_key=turn.event_key, trigger="never_fits", reason=reason)
 
 
 def _prepares(turn: Turn, situation: TurnSituation) -> Iterator[tuple[str, str]]:

@@ -22,7 +22,7 @@ def test_a_person_can_end_every_turn_that_is_held() -> None:
 
 
 def test_what_does_not_fit_the_state_changes_nothing() -> None:
-    """A repeated or late happening is harmless."""
+    """A trigger that is repeated or late is harmless."""
     assert after("over", "started") == "over"
     assert after("waiting", "all_back") == "waiting"
 
@@ -30,9 +30,9 @@ def test_what_does_not_fit_the_state_changes_nothing() -> None:
 def test_only_prepared_turns_are_approved() -> None:
     """There is one way to `approving`, and it begins at `prepared`."""
     ways = [
-        (state, happening)
+        (state, trigger)
         for state, row in TABLE.items()
-        for happening, then in row.items()
+        for trigger, then in row.items()
         if then == "approving"
     ]
     assert ways == [("prepared", "approve_sent"), ("failed", "approved_by_person")]

@@ -284,7 +284,7 @@ class TurnsModel(RuleBasedStateMachine):
         for key in todo.approvals:
             self._may_be_approved(situation, key)
             # The decision is committed together with the turn; the command is sent after that.
-            move = Move(event_key=key, happening="approve_sent")
+            move = Move(event_key=key, trigger="approve_sent")
             turns[key] = moved(turns[key], move, situation.events[key], now)
         self.turns = {key: turn for key, turn in turns.items() if turn.state != "over"}
         if not dies:
