@@ -13,11 +13,11 @@ MAX_RETRY_SECONDS: Final = 60.0
 URGENT_RETRY_SECONDS: Final = 5.0
 """The longest wait while an event that names this VM is near."""
 URGENT_NOTICE_SECONDS: Final = 120.0
-"""How near that is."""
+"""An event is near if it may start within so many seconds."""
 MAX_RETRY_AFTER_SECONDS: Final = 300.0
 """A destination that asks for a longer wait than this is asked again after this."""
 MAX_STUCK_THREADS: Final = 8
-"""From this many on, hurry makes no more of them."""
+"""With this many, an event that is near does not hurry the next try: each may cost a thread."""
 
 
 def seconds_to_next_try(

@@ -112,7 +112,7 @@ class Dispatcher:
             worker.start()
 
     def wake(self) -> None:
-        """Something was committed."""
+        """Have every sink look for records to deliver."""
         for worker in self._workers.values():
             worker.wake()
 

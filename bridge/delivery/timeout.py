@@ -31,7 +31,7 @@ class CallTimeout:
 
     @property
     def is_abandoned(self) -> bool:
-        """Whether the calls count no more."""
+        """Whether the results of calls are ignored."""
         return self._abandoned.is_set()
 
     def call(self, work: Callable[[], None], *, limit: float) -> None:

@@ -1,4 +1,4 @@
-"""One sink's worker: records in order, for ever. It knows nothing of other sinks."""
+"""One sink's worker: it delivers records in order, and knows nothing of other sinks."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ MarkDead = Callable[[Record, str, int], None]
 """Marks a record as dead in the store: the record, the reason, and how often it was tried."""
 
 Delivered = Callable[[str, Sequence[float]], None]
-"""Is told of acknowledged records: the sink's name, and for each the seconds since its commit."""
+"""Called with acknowledged records: the sink's name, and for each the seconds since its commit."""
 
 
 class Worker:
@@ -81,7 +81,7 @@ class Worker:
         self._thread.start()
 
     def wake(self) -> None:
-        """There may be something to deliver."""
+        """Look for records to deliver: some may have been committed."""
         self._wake.set()
 
     def finish(self) -> None:
@@ -310,7 +310,7 @@ class Worker:
             self._close_after(error)
 
     def _wait(self, seconds: float | None) -> None:
-        """Wait so long, or for a person, or until there is a reason not to."""
+        """Wait so many seconds, or until a person resumes the sink, or it is to finish."""
         at = self._clock.monotonic() + (inf if seconds is None else seconds)
         while not (self._finishing.is_set() or self.timeout.is_abandoned or self._resumed.is_set()):
             self.health.next_try_at = at

@@ -53,7 +53,7 @@ class Transition:
     goes_on: bool = False
     """Whether what ended for this VM goes on without it."""
     leaves_this_vm: bool = False
-    """Whether it names this VM no more."""
+    """Whether the event no longer names this VM."""
 
     @property
     def concerns_this_vm(self) -> bool:

@@ -41,7 +41,7 @@ class HubTrouble:
     what: str
     remedy: str
     link_lost: bool = True
-    """Whether the link is of no more use."""
+    """Whether the link cannot be used again."""
 
     def text(self, where: object) -> str:
         """One line for people: where, what, and what to do."""

@@ -181,7 +181,7 @@ class EventHubSink(Sink[EventHubSettings]):
             first = False
 
     def _lost(self, error: Exception) -> HubTrouble:
-        """Diagnose, and throw the link away if it is of no more use."""
+        """Diagnose, and close the link if it cannot be used again."""
         trouble = self._diagnose(error)
         if trouble.link_lost:
             self._discard()

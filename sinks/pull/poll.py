@@ -113,7 +113,7 @@ class Poll:
             raise self._trouble
 
     def stop(self, *, seconds: float) -> None:
-        """Ask no more, and hand nothing in from now on; waits so long for the thread's end."""
+        """Stop polling and handing in commands; wait so many seconds for the thread's end."""
         self.cut()
         if self._thread is not None:
             self._thread.join(seconds)

@@ -1,7 +1,7 @@
 """Thousands of VMs that wait for commands over HTTPS at one console.
 
-One console on SQLite, and VMs in another process, each with a poll of 25 s over a connection of its
-own.
+One console on SQLite, and VMs in another process, each with a long poll of 25 s over its own
+connection.
 """
 
 import base64
