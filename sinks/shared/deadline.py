@@ -1,4 +1,4 @@
-"""HTTP connections that end by a deadline: urllib3's own timeout is per read, so a dripping body
+"""HTTP connections that end by a deadline: the timeout of urllib3 is per read, so a dripping body
 held a call of one second for ten (requests 2.34.2).
 """
 
