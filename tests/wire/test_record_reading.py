@@ -4,7 +4,7 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sinks.samples import SAMPLE_TIME, sample_records
@@ -34,6 +34,7 @@ def made(data: Any) -> bytes:
     return seal(draft, sequence=1, stream="stream").body
 
 
+@settings(deadline=None)
 @given(data=st.dictionaries(TEXT, VALUES, max_size=4))
 def test_any_data_is_read_as_python_reads_it(data: dict[str, Any]) -> None:
     """Numbers, texts and nesting come back as `json` gives them, and of the same types."""

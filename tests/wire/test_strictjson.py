@@ -1,7 +1,7 @@
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wire.strictjson import JsonError, load_json, same_json
@@ -32,6 +32,7 @@ def test_odd_text_is_kept_or_made_whole(document: bytes, expected: str) -> None:
     assert {"EventId": expected} == load_json(document)
 
 
+@settings(deadline=None)
 @given(JSON)
 def test_what_everybody_writes_is_read_as_it_is(value: object) -> None:
     """Strictness costs nobody anything who writes plain JSON."""

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.documents.documents import NOW, entry
 
@@ -172,6 +172,7 @@ def test_only_a_vm_that_is_listed_leads() -> None:
     assert answer(rule, about=event(resources=("web_4",)), now=NOW + timedelta(days=9)) is WAIT
 
 
+@settings(deadline=None)
 @given(st.permutations(["web_1", "web_2", "web_3"]), st.floats(0, 400))
 def test_at_any_moment_the_vms_agree_who_may_act(names: list[str], seconds: float) -> None:
     """Those who may act are always the first ones of the list, the leader among them."""
@@ -239,6 +240,7 @@ def test_the_readme_lists_every_key_of_a_rule() -> None:
     assert Rule.model_fields.keys() - words == set()
 
 
+@settings(deadline=None)
 @given(RULES, RULES, EVENTS)
 def test_a_rule_that_covers_another_matches_whatever_it_matches(
     one: Rule, other: Rule, about: TrackedEvent

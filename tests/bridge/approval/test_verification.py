@@ -3,7 +3,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support.commands.approving import ApprovalBench, populate, scene
 from support.commands.control_plane import Signer, joined, split
@@ -227,6 +227,7 @@ def test_what_cannot_be_read_is_not_in_a_refusal(bench: ApprovalBench) -> None:
     assert (command.event_id, command.issued) == (None, 0)
 
 
+@settings(deadline=None)
 @given(place=st.integers(min_value=0), bit=st.integers(min_value=0, max_value=7))
 @example(place=-1, bit=0)
 @example(place=-1, bit=1)
@@ -237,6 +238,7 @@ def test_no_bit_of_a_token_can_be_flipped(bench: ApprovalBench, place: int, bit:
     assert refusal(bench, bytes(token)).reason in ("malformed", "unknown_key", "bad_signature")
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=300))
 def test_whatever_comes_is_refused_with_a_reason(bench: ApprovalBench, noise: bytes) -> None:
     """No bytes make the verifier fail in another way than by refusing."""

@@ -3,7 +3,7 @@ from datetime import UTC
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.documents.documents import NOW, body, entry
 
@@ -38,6 +38,7 @@ def known(raw: dict[str, Any] | None = None, *, pending: bool = True) -> Tracked
     )
 
 
+@settings(deadline=None)
 @given(
     st.builds(
         TrackedEvent,

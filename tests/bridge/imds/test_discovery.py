@@ -5,7 +5,7 @@ from ipaddress import IPv4Address
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridge.imds.discovery import endpoints, parse_windows_options
@@ -56,6 +56,7 @@ def test_windows_may_have_no_such_option(blob: bytes) -> None:
     assert parse_windows_options(blob) is None
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=100))
 def test_any_registry_value_is_survived(blob: bytes) -> None:
     """It ends, and it raises nothing."""

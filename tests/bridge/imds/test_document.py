@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.documents.documents import EVENT_ID, body, entry, started, without
 
@@ -356,6 +356,7 @@ def test_a_large_document_is_read() -> None:
     assert len(event.description or "") == 10_000_000
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=200) | st.text(max_size=200).map(str.encode))
 def test_parse_raises_nothing_else_on_bytes(document: bytes) -> None:
     """Whatever comes is a document or a DocumentError."""
@@ -363,6 +364,7 @@ def test_parse_raises_nothing_else_on_bytes(document: bytes) -> None:
         parse_document(document)
 
 
+@settings(deadline=None)
 @given(JSON | st.lists(JSON | st.dictionaries(st.sampled_from(FIELDS), JSON), max_size=4), JSON)
 def test_parse_raises_nothing_else_on_json(events: Any, incarnation: Any) -> None:
     """What could be read can be written, hashed and compared."""
@@ -379,6 +381,7 @@ def test_parse_raises_nothing_else_on_json(events: Any, incarnation: Any) -> Non
         assert fingerprint(wire).startswith("sha256:")
 
 
+@settings(deadline=None)
 @given(st.dictionaries(st.sampled_from(FIELDS), JSON), st.text(min_size=1).filter(str.strip))
 def test_an_entry_with_an_id_is_never_lost(fields: dict[str, Any], event_id: str) -> None:
     """Wrong types in any other field cost that field only."""
@@ -386,6 +389,7 @@ def test_an_entry_with_an_id_is_never_lost(fields: dict[str, Any], event_id: str
     assert event_id.encode("utf-16", "replace") == event.event_id.encode("utf-16", "replace")
 
 
+@settings(deadline=None)
 @given(st.permutations([f"vm-{n}" for n in range(6)]))
 def test_a_fingerprint_ignores_the_order_of_resources(resources: list[str]) -> None:
     """Two VMs that see the names in another order see the same event."""
