@@ -159,8 +159,10 @@ class Pacemaker(Cluster):
         """The cluster as a node sees it."""
         vm = self.machines[number]
         command = [f"{vm.tools}/crm_mon", "-1", "--inactive", "--output-as=xml"]
-        said = subprocess.check_output(command, env=vm.environment, timeout=20)
-        return ET.fromstring(said)
+        done = subprocess.run(
+            command, env=vm.environment, check=True, capture_output=True, timeout=20
+        )
+        return ET.fromstring(done.stdout)
 
     def leader(self) -> int:
         up = next(number for number, vm in enumerate(self.machines) if vm.is_up)
