@@ -16,6 +16,7 @@ from bridge.clock import Clock
 from bridge.events.state import CurrentState
 from bridge.events.tracked import TrackedEvent
 from bridge.preparation.transitions import Trigger, after
+from bridge.store.absences import role_of
 from bridge.store.database import PREPARATIONS_LOST_KEY, Store
 from bridge.store.outbox import Outbox
 from bridge.store.preparations import Preparation, PreparationRows
@@ -38,6 +39,11 @@ class PreparingSpec:
     lead: float
     """Seconds."""
 
+    @property
+    def role(self) -> str:
+        """The role in which it prepares."""
+        return role_of(self.kind, prepares=True)
+
 
 class Preparations(PreparationRows):
     """All methods may be called from any thread: people, polls and the sink do."""
@@ -55,13 +61,17 @@ class Preparations(PreparationRows):
         self._current = current
         self._clock = clock
         self._lock = threading.RLock()
-        if any(each.sink != spec.sink for each in self.all()):
-            self.hand_over(spec.sink, spec.kind)
+        if any(
+            each.sink != spec.sink if each.role == spec.role else each.state == "preparing"
+            for each in self.all()
+        ):
+            self.hand_over(spec.sink, spec.role)
         # What was asked for and not done before this run is asked for again, see `_unfinished`: the
         # sink may have another name now, or may have been out of the settings meanwhile.
         self._kept: Mapping[str, Preparation] = {
             each.event: replace(each, is_over=each.is_over or each.state == "preparing")
             for each in self.all()
+            if each.role == spec.role
         }
 
     def state_of(self, tracked: TrackedEvent) -> str | None:
@@ -93,6 +103,7 @@ class Preparations(PreparationRows):
             event_id=tracked.event.event_id,
             fingerprint=tracked.fingerprint,
             sink=self.spec.sink,
+            role=self.spec.role,
             cause=cause,
             state="preparing",
             asked=0,
@@ -172,6 +183,7 @@ class Preparations(PreparationRows):
             event_id=event_id,
             fingerprint=fingerprint,
             sink=self.spec.sink,
+            role=self.spec.role,
             cause=DEADLINE,
             state="prepared",
             asked=0,

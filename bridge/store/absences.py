@@ -97,10 +97,8 @@ def carry_over_ends(
     that it was told of in its former one. Raises `sqlite3.Error`.
     """
     former, now = role_of(kind, prepares=not prepares), role_of(kind, prepares=prepares)
-    told = "preparations USING (sink, event)"
-    if prepares:
-        told = "acknowledged USING (sink, role, event)"
-    events = f"FROM ends_owed JOIN {told} WHERE sink = ?1 AND role = ?2"
+    told = "acknowledged" if prepares else "preparations"
+    events = f"FROM ends_owed JOIN {told} USING (sink, role, event) WHERE sink = ?1 AND role = ?2"
     for change in (
         "INSERT OR IGNORE INTO acknowledged (event, sink, role, sequence) SELECT event, ?1, ?3, 0",
         "INSERT OR IGNORE INTO ends_owed (sink, role, event) SELECT ?1, ?3, event",

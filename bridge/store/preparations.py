@@ -1,4 +1,6 @@
-"""The preparations in the store, one row for each event that this VM was asked to prepare for."""
+"""The preparations in the store, one row for each event that a sink of some role was asked to
+prepare for.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,6 @@ import sqlite3
 from dataclasses import astuple, dataclass, replace
 from typing import Final
 
-from bridge.store.absences import role_of
 from bridge.store.database import Store
 from wire.preparation import State
 from wire.record import Record, RecordDraft, RecordError, read_record
@@ -22,6 +23,8 @@ class Preparation:
     fingerprint: str
     """Of the state of the event that it is for."""
     sink: str
+    role: str
+    """Of the sink: what a sink of another kind has prepared does not count for this one."""
     cause: str
     state: State
     asked: int
@@ -34,7 +37,9 @@ class Preparation:
     """
 
 
-_COLUMNS: Final = "event, event_id, fingerprint, sink, cause, state, asked, first_seen, is_over"
+_COLUMNS: Final = (
+    "event, event_id, fingerprint, sink, role, cause, state, asked, first_seen, is_over"
+)
 
 
 class PreparationRows:
@@ -48,18 +53,31 @@ class PreparationRows:
         rows = self._store.read(f"SELECT {_COLUMNS} FROM preparations")  # noqa: S608  # ours
         return [replace(Preparation(*row), is_over=bool(row[-1])) for row in rows]
 
-    def hand_over(self, sink: str, kind: str) -> None:
-        """The preparations of other sinks belong to this one, of that kind, from now on: once it
-        is configured, it also gets the ends that came before. Raises `StoreError`.
+    def hand_over(self, sink: str, role: str) -> None:
+        """The preparations of other sinks of this role belong to this one from now on: once it is
+        configured, it also gets the ends that came before. What another role was asked for and has
+        not done is this one's to do; its own are kept for their ends, until that role is back.
+        Raises `StoreError`.
         """
 
         def write(connection: sqlite3.Connection) -> None:
             connection.execute(
                 "INSERT OR IGNORE INTO ends_owed (sink, role, event) "
-                "SELECT ?1, ?2, event FROM preparations WHERE sink != ?1",
-                (sink, role_of(kind, prepares=True)),
+                "SELECT ?1, ?2, event FROM preparations WHERE role = ?2 AND sink != ?1",
+                (sink, role),
             )
-            connection.execute("UPDATE preparations SET sink = ?", (sink,))
+            connection.execute("UPDATE preparations SET sink = ? WHERE role = ?", (sink, role))
+            connection.execute(
+                f"INSERT OR IGNORE INTO preparations ({_COLUMNS}) "  # noqa: S608  # our own words
+                "SELECT event, event_id, fingerprint, ?1, ?2, cause, state, asked, first_seen, "
+                "is_over FROM preparations WHERE role != ?2 AND state = 'preparing'",
+                (sink, role),
+            )
+            connection.execute(
+                "UPDATE preparations SET state = 'failed', is_over = 1 "
+                "WHERE role != ? AND state = 'preparing'",
+                (role,),
+            )
 
         self._store.commit(also=write)
 
@@ -88,7 +106,10 @@ class PreparationRows:
         """Delete a row, with a record that says so, synced. Raises `StoreError`."""
 
         def write(connection: sqlite3.Connection) -> None:
-            connection.execute("DELETE FROM preparations WHERE event = ?", (preparation.event,))
+            connection.execute(
+                "DELETE FROM preparations WHERE event = ? AND role = ?",
+                (preparation.event, preparation.role),
+            )
 
         self._store.commit([] if record is None else [record], also=write)
 

@@ -39,10 +39,11 @@ CREATE TABLE acknowledged (event TEXT NOT NULL, sink TEXT NOT NULL, role TEXT NO
                            sequence INTEGER NOT NULL,
                            PRIMARY KEY (event, sink, role)) WITHOUT ROWID""",
     "preparations": """
-CREATE TABLE preparations (event TEXT PRIMARY KEY, event_id TEXT NOT NULL,
-                           fingerprint TEXT NOT NULL, sink TEXT NOT NULL, cause TEXT NOT NULL,
-                           state TEXT NOT NULL, asked INTEGER NOT NULL,
-                           first_seen TEXT NOT NULL, is_over INTEGER NOT NULL) WITHOUT ROWID""",
+CREATE TABLE preparations (event TEXT NOT NULL, event_id TEXT NOT NULL,
+                           fingerprint TEXT NOT NULL, sink TEXT NOT NULL, role TEXT NOT NULL,
+                           cause TEXT NOT NULL, state TEXT NOT NULL, asked INTEGER NOT NULL,
+                           first_seen TEXT NOT NULL, is_over INTEGER NOT NULL,
+                           PRIMARY KEY (event, role)) WITHOUT ROWID""",
     "forgotten": """
 CREATE TABLE forgotten (key TEXT PRIMARY KEY, revision INTEGER NOT NULL,
                         place INTEGER NOT NULL) WITHOUT ROWID""",

@@ -35,21 +35,26 @@ class Preparing:
         self.imds = ScriptedImds(body(entry(not_before=NOT_BEFORE)))
         self.begin()
 
-    def begin(self) -> None:
-        """A run."""
+    def begin(self, kind: str = "program") -> None:
+        """A run with a sink of that kind."""
         self.store, _ = open_store(self._directory, self.clock.now())
         self.current, self._poller = state_and_poller(self.store, self.imds, self.clock)
-        outbox = Outbox(self.store)
-        outbox.register({"drain": Recipient(kind="program", prepares=True)})
-        spec = PreparingSpec(sink="drain", kind="program", lead=LEAD)
+        self.outbox = Outbox(self.store)
+        self.outbox.register({"drain": Recipient(kind=kind, prepares=True)})
+        spec = PreparingSpec(sink="drain", kind=kind, lead=LEAD)
         self.preparations = Preparations(spec, self.store, self.current, self.clock)
-        self.preparations.adopt(outbox)
+        self.preparations.adopt(self.outbox)
 
     def lose(self, directory: Path) -> None:
         """The store is gone, and a run begins."""
         self.store.close()
         (directory / FILE_NAME).unlink()
         self.begin()
+
+    def change_kind(self, kind: str) -> None:
+        """Another run, with a sink of another kind under the same name."""
+        self.store.close()
+        self.begin(kind)
 
     def records(self) -> list[Record]:
         """All records of the store."""
@@ -203,6 +208,43 @@ def test_a_state_that_comes_back_after_the_event_left_this_vm_alone_is_not_prepa
     preparing.preparations.prepared(asked)
     assert preparing.poll(body(entry(resources=("web_9",)), incarnation=2)) == [None]
     assert preparing.poll(body(entry(), incarnation=3)) == ["none"]
+
+
+def test_what_another_kind_has_prepared_does_not_count(preparing: Preparing) -> None:
+    """The sink that prepares now was asked nothing, and hears nothing of the end; the one that was
+    asked gets the end when it is back.
+    """
+    (known,) = preparing.current.events.values()
+    preparing.preparations.ask(known, "command:1")
+    preparing.preparations.prepared(preparing.records()[-1])
+    assert preparing.states() == ["prepared"]
+    preparing.change_kind("kubernetes")
+    assert preparing.poll(body(entry())) == ["none"]
+    preparing.poll(body(incarnation=2))
+    ended = preparing.records()[-1]
+    assert not preparing.preparations.wants(ended)
+    preparing.change_kind("program")
+    batch = preparing.outbox.next("drain", 10)
+    assert batch is not None
+    assert [each.id for each in batch.records if preparing.preparations.wants(each)] == [ended.id]
+    preparing.preparations.recovered(ended)
+    assert preparing.records()[-1].data["state"] == "recovered"
+    assert preparing.preparations.all() == []
+
+
+def test_what_another_kind_has_not_done_is_taken_up(preparing: Preparing) -> None:
+    """For the same cause, in the run in which the kind has changed."""
+    (known,) = preparing.current.events.values()
+    preparing.preparations.ask(known, "command:1")
+    preparing.change_kind("kubernetes")
+    assert preparing.poll(body(entry())) == ["preparing"]
+    told = [each.data for each in preparing.records() if each.type == PREPARATION]
+    assert [(each["state"], each["cause"]) for each in told] == [("preparing", "command:1")] * 2
+    preparing.preparations.prepared(preparing.records()[-1])
+    preparing.change_kind("program")
+    assert preparing.poll(body(entry())) == ["none"]
+    preparing.poll(body(incarnation=2))
+    assert preparing.preparations.wants(preparing.records()[-1])
 
 
 def test_what_a_lost_store_may_have_prepared_gets_its_end(
