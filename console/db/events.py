@@ -414,6 +414,7 @@ class Events:
             receipt.c.state == "confirmed",
             event.c.state == "scheduled",
             report.c.over == 0,
+            report.c.first_at <= receipt.c.time,
             report.c.time > receipt.c.time,
         )
         found: dict[EventKey, list[Receipt]] = {}
