@@ -179,6 +179,7 @@ def with_state(vm: Vm | None, state: IncomingState) -> Vm:
 
 def _new(vm_id: str, name: str | None, site: str, resource_id: str | None, source: str) -> Vm:
     subscription, group = _of_resource(resource_id)
+    scale_set = _kinds_of(resource_id).get("virtualmachinescalesets")
     return Vm(
         vm_id=vm_id,
         name=name or vm_id,
@@ -186,19 +187,18 @@ def _new(vm_id: str, name: str | None, site: str, resource_id: str | None, sourc
         resource_id=resource_id,
         subscription_id=subscription,
         resource_group=group,
+        scale_set=scale_set,
         heard_by=source,
     )
 
 
 def enrolled(vm_id: str, resource_id: str | None, site: str | None, *, at: float) -> Vm:
     """The row of a VM that has not been heard, by what an admin said of it at a moment."""
-    parts = (resource_id or "").split("/")
-    kinds = {kind.lower(): name for kind, name in zip(parts[1::2], parts[2::2], strict=False)}
-    scale_set = kinds.get("virtualmachinescalesets")
+    kinds = _kinds_of(resource_id)
     # An instance of a scale set has a number there, and its name elsewhere.
-    name = None if scale_set else kinds.get("virtualmachines")
+    name = None if "virtualmachinescalesets" in kinds else kinds.get("virtualmachines")
     vm = _new(vm_id, name, site or "", resource_id, "")
-    return replace(vm, scale_set=scale_set, accepted_at=at if name else 0.0)
+    return replace(vm, accepted_at=at if name else 0.0)
 
 
 def bound(vm: Vm, *, resource_id: str | None, site: str | None) -> Vm:
@@ -231,6 +231,12 @@ def is_resource_id(text: str) -> bool:
     is_whole = text.isprintable() and len(parts) % 2 == 1 and all(parts[1:]) and not parts[0]
     kinds = {each.lower() for each in parts[1::2]}
     return is_whole and None not in _of_resource(text) and "virtualmachines" in kinds
+
+
+def _kinds_of(resource_id: str | None) -> dict[str, str]:
+    """The names in an ARM id, by their kinds in small letters."""
+    parts = (resource_id or "").split("/")
+    return {kind.lower(): name for kind, name in zip(parts[1::2], parts[2::2], strict=False)}
 
 
 def _of_resource(resource_id: str | None) -> tuple[str | None, str | None]:

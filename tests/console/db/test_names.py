@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -17,7 +18,7 @@ from console.db.events import WantedEvents
 from console.db.grouping import groups_now
 from console.db.opening import Database
 from console.errors import RefusedError
-from console.records.parse import parse_status
+from console.records.parse import parse_state, parse_status
 from console.turns.groups import Grouping
 
 _ARM = "/subscriptions/sub-1/resourceGroups/group-1/providers/Microsoft.Compute"
@@ -106,6 +107,25 @@ def test_a_status_before_the_first_record_settles_nothing_that_it_does_not_say(
     intake.take(vm.heartbeat(now=NOW))
     known = intake.vm(vm).vm
     assert (known.conflict_at, known.scale_set, known.site) == (None, "set", "zurich")
+
+
+def test_the_scale_set_of_an_instance_is_known_from_its_status(intake: Intake) -> None:
+    """Its retained status has the ARM id: peers of its set are found before its first record."""
+    mate, vm = FakeVm(name="set_1", scale_set="set"), FakeVm(name="set_2", scale_set="set")
+    intake.take(mate.heartbeat(now=NOW))
+    body = json.loads(vm.state(vm.event("E", resources=["set_1", "set_2"], now=NOW), now=NOW))
+    body["vm"]["resourceId"] = f"{_ARM}/virtualMachineScaleSets/SET/virtualMachines/2"
+    state = parse_state(
+        json.dumps(body).encode(),
+        source="web",
+        received_at=NOW.timestamp(),
+        vm_id=vm.vm_id,
+        site="default",
+    )
+    intake.hear(state)
+    assert set(intake.event().named) == {"set_1", "set_2"}
+    intake.take(vm.heartbeat(now=NOW))
+    assert (intake.vm(vm).vm.scale_set, intake.vm(vm).vm.conflict_at) == ("set", None)
 
 
 def test_a_newcomer_with_the_name_of_a_heard_vm_is_withheld_it(intake: Intake) -> None:
