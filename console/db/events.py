@@ -16,6 +16,7 @@ from sqlalchemy import (
     case,
     func,
     literal,
+    null,
     or_,
     select,
     tuple_,
@@ -197,9 +198,10 @@ class Events:
 
     def past(
         self, wanted: WantedEvents, *, sort: str, descending: bool, limit: int, skip: int = 0
-    ) -> list[KnownEvent]:
-        """Events, open or over, by one of `SORTS`; those of which it is not known come last. By
-        time, those whose names hold what is searched for come before those whose id does.
+    ) -> tuple[list[KnownEvent], int]:
+        """Events, open or over, by one of `SORTS`, and how many there are in all; those of which it
+        is not known come last. By time, those whose names hold what is searched for come before
+        those whose id does. Behind the last one the number is zero.
         """
         column = SORTS[sort]
         ordered = [column.desc() if descending else column]
@@ -209,11 +211,16 @@ class Events:
             ordered.insert(0, case((_in_names(wanted.q), 0), else_=1))
         # Sorted without what the reporters say: that is read of those that are shown alone.
         c = event.c
-        query = _filtered(select(c.event_id, c.scope), wanted).order_by(*ordered, c.event_id)
-        found = self._connection.execute(query.limit(limit).offset(skip))
+        # What is filtered is counted in the same go; all there is has a quicker way.
+        is_filtered = wanted != WantedEvents()
+        counted = func.count().over() if is_filtered else null()
+        columns = (c.event_id, c.scope, counted.label("total"))
+        query = _filtered(select(*columns), wanted).order_by(*ordered, c.event_id)
+        found = self._connection.execute(query.limit(limit).offset(skip)).all()
+        total = (found[0].total if found else 0) if is_filtered else self.count(wanted)
         keys = [(row.event_id, row.scope) for row in found]
         known = self.of(keys)
-        return [known[key] for key in keys if key in known]
+        return [known[key] for key in keys if key in known], total
 
     def count(self, wanted: WantedEvents) -> int:
         """How many events are wanted, open or over."""

@@ -67,6 +67,20 @@ BEARER: Final = vm.alias("bearer")
 _CONTACT_COLUMNS: Final = ("commands", "pulled_at", "heard_at", "first_at", "site", "prepares")
 
 
+@dataclass(slots=True, kw_only=True)  # not frozen: 10,000 are made at each look
+class VmCell:
+    """A VM with no more than a map shows."""
+
+    vm_id: str
+    name: str
+    site: str
+    location: str | None
+    zone: str | None
+    scale_set: str | None
+    contact: str
+    condition: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WantedVms:
     """Which VMs a listing shows; an empty text does not ask."""
@@ -117,20 +131,29 @@ class Vms:
         query = query.order_by(*self._order(wanted))
         return self._heard(query.limit(limit).offset(skip))
 
-    def cells(self, wanted: WantedVms) -> list[tuple[HeardVm, str]]:
-        """Every VM that is wanted, in order, with its condition and no more than a map shows."""
+    def cells(self, wanted: WantedVms) -> list[VmCell]:
+        """Every VM that is wanted, in order, as a map shows it."""
         columns = [vm.c[name] for name in _CELL]
         query = self._matching(select(*columns, self._contact), wanted)
         query = query.order_by(*self._order(wanted))
         names = _conditions().subquery()
         rows_of_names = self._connection.execute(select(names.c.vm_id, names.c.condition))
-        condition = {row.vm_id: row.condition for row in rows_of_names}
-        found = []
-        for row in self._connection.execute(query):
-            cell = Vm(**dict(zip(_CELL, row, strict=False)))
-            heard = HeardVm(vm=cell, contact=row.contact)
-            found.append((heard, condition.get(cell.vm_id, CLEAR)))
-        return found
+        conditions = {row.vm_id: row.condition for row in rows_of_names}
+        return [
+            VmCell(
+                vm_id=vm_id,
+                name=name,
+                site=site,
+                location=location,
+                zone=zone,
+                scale_set=scale_set,
+                contact=contact,
+                condition=conditions.get(vm_id, CLEAR),
+            )
+            for vm_id, name, site, location, zone, scale_set, contact in self._connection.execute(
+                query
+            ).all()
+        ]
 
     def counted(self, wanted: WantedVms | None = None) -> dict[str, int]:
         """How many VMs there are of each contact."""

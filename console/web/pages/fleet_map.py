@@ -9,12 +9,9 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from console.fleet.values import Vm
-
-if TYPE_CHECKING:
-    from console.web.pages.fleet_page import Line
+from console.db.vms import VmCell
 
 GROUPS: Final[Mapping[str, str]] = MappingProxyType(
     {"site": "Site", "location": "Location", "zone": "Zone", "scale_set": "Scale set"}
@@ -47,7 +44,7 @@ _QUIET: Final = ("heard", "retired")
 class Link:
     """A cell that is a link."""
 
-    vm: Vm
+    vm: VmCell
     words: str
     x: int
     y: int
@@ -73,19 +70,19 @@ class Group:
     links: Sequence[Link]
 
 
-def mark(line: Line) -> str:
+def mark(cell: VmCell) -> str:
     """The shape of a cell: what is coming outweighs how the bridge is heard. A silent VM that an
     event names has a frame besides.
     """
-    return line.contact if line.condition == "clear" else line.condition
+    return cell.contact if cell.condition == "clear" else cell.condition
 
 
-def draw(lines: Sequence[Line], by: str) -> list[Group]:
+def draw(cells: Sequence[VmCell], by: str) -> list[Group]:
     """The groups in the order of their names."""
     key_of = _KEYS[by]
-    members: dict[tuple[str, ...], list[Line]] = defaultdict(list)
-    for line in lines:
-        members[key_of(line.vm)].append(line)
+    members: dict[tuple[str, ...], list[VmCell]] = defaultdict(list)
+    for cell in cells:
+        members[key_of(cell)].append(cell)
     left = LINKS
     groups = []
     for key in sorted(members):
@@ -95,31 +92,31 @@ def draw(lines: Sequence[Line], by: str) -> list[Group]:
     return groups
 
 
-def _group(key: tuple[str, ...], lines: Sequence[Line], by: str, most_links: int) -> Group:
-    wide = len(lines) > _NARROW_UP_TO
+def _group(key: tuple[str, ...], cells: Sequence[VmCell], by: str, most_links: int) -> Group:
+    wide = len(cells) > _NARROW_UP_TO
     columns = _WIDE if wide else _NARROW
     shapes: dict[str, list[str]] = defaultdict(list)
     links: list[Link] = []
     counted: Counter[str] = Counter()
     frames = []
-    for number, line in enumerate(lines):
+    for number, cell in enumerate(cells):
         y, x = divmod(number, columns)
         x, y = x * CELL + 1, y * CELL + 1
-        name = mark(line)
+        name = mark(cell)
         counted[name] += 1
         shapes[name].append(f"M{x} {y}{SHAPES[name]}")
-        if name != line.contact == "silent":
+        if name != cell.contact == "silent":
             counted["silent"] += 1
             frames.append(f"M{x} {y}{SILENT_TOO}")
         if name not in _QUIET and len(links) < most_links:
-            words = line.contact if line.condition == "clear" else f"{name}, {line.contact}"
-            links.append(Link(vm=line.vm, words=words, x=x - 1, y=y - 1))
-    rows = -(-len(lines) // columns)
+            words = cell.contact if cell.condition == "clear" else f"{name}, {cell.contact}"
+            links.append(Link(vm=cell, words=words, x=x - 1, y=y - 1))
+    rows = -(-len(cells) // columns)
     name, filters = _named(key, by)
     return Group(
         name=name,
         filters=filters,
-        count=len(lines),
+        count=len(cells),
         marks=[(each, counted[each]) for each in reversed(list(SHAPES)) if counted[each]],
         wide=wide,
         width=columns * CELL,
@@ -130,7 +127,7 @@ def _group(key: tuple[str, ...], lines: Sequence[Line], by: str, most_links: int
     )
 
 
-_KEYS: Final[Mapping[str, Callable[[Vm], tuple[str, ...]]]] = MappingProxyType(
+_KEYS: Final[Mapping[str, Callable[[VmCell], tuple[str, ...]]]] = MappingProxyType(
     {
         "site": lambda vm: (vm.site,),
         "location": lambda vm: (vm.location or "",),

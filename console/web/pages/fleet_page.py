@@ -99,7 +99,7 @@ PARAMETERS: Final = frozenset(_IN_URL.get(each, each) for each in Choice.__slots
 """The parameters of this page's address."""
 
 
-@dataclass(slots=True, kw_only=True)  # not frozen: 10,000 are made at each look
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
     """One VM as the table shows it."""
 
@@ -126,7 +126,7 @@ def values(snapshot: Snapshot, choice: Choice) -> dict[str, Any]:
         "selects": _selects(snapshot, choice),
         "total": snapshot.vms.count(),
         "count": count,
-        "groups": fleet_map.draw(_lines(snapshot, wanted), choice.by) if is_map else [],
+        "groups": fleet_map.draw(snapshot.vms.cells(wanted), choice.by) if is_map else [],
         "shapes": fleet_map.SHAPES,
         "silent_too": fleet_map.SILENT_TOO,
         "group_words": fleet_map.GROUPS,
@@ -155,14 +155,6 @@ def _conditions(snapshot: Snapshot, wanted: WantedVms) -> list[tuple[str, int]]:
     contacts = snapshot.vms.counted(any_condition)
     clear = sum(contacts.values()) - sum(counted.values())
     return [(name, counted.get(name, 0) if name != CLEAR else clear) for name in CONDITIONS]
-
-
-def _lines(snapshot: Snapshot, wanted: WantedVms) -> list[Line]:
-    """Every chosen VM, for the map."""
-    return [
-        Line(vm=each.vm, contact=each.contact, condition=condition, events=())
-        for each, condition in snapshot.vms.cells(wanted)
-    ]
 
 
 def _expecting(snapshot: Snapshot, several: Sequence[HeardVm]) -> list[Line]:

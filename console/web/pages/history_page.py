@@ -8,9 +8,10 @@ from typing import Any, Final
 from urllib.parse import urlencode
 
 from console.access.people import Person
-from console.db.events import SORTS
+from console.db.events import SORTS, WantedEvents
 from console.db.snapshot import Snapshot
 from console.fleet.moments import seconds_of
+from console.fleet.values import KnownEvent
 from console.web.events import event_item, wanted_of
 from console.web.models import EventsQuery
 from console.web.pages import words
@@ -80,13 +81,12 @@ def values(
 ) -> dict[str, Any]:
     """What the template shows. Raises pydantic's `ValidationError` if a time is none."""
     wanted = wanted_of(EventsQuery.model_validate(choice.filters), person.site)
-    count = snapshot.events.count(wanted)
-    last = max(1, -(-count // PAGE))
-    page = min(choice.page, last)
+    page, (found, count) = choice.page, _past(snapshot, wanted, choice, choice.page)
+    if not found and page > 1:  # behind the last page
+        page = _pages(snapshot.events.count(wanted))
+        found, count = _past(snapshot, wanted, choice, page)
+    last = _pages(count)
     first = (page - 1) * PAGE
-    found = snapshot.events.past(
-        wanted, sort=choice.sort, descending=choice.descending, limit=PAGE, skip=first
-    )
     exported = urlencode(choice.filters)
     return {
         "choice": choice,
@@ -104,6 +104,23 @@ def values(
         "json_url": f"/api/v1/events?{urlencode({**choice.filters, 'limit': 1000})}",
         "csv_url": f"/api/v1/events?{f'{exported}&' if exported else ''}format=csv",
     }
+
+
+def _past(
+    snapshot: Snapshot, wanted: WantedEvents, choice: Choice, page: int
+) -> tuple[list[KnownEvent], int]:
+    """The events of a page, and how many are wanted in all."""
+    return snapshot.events.past(
+        wanted,
+        sort=choice.sort,
+        descending=choice.descending,
+        limit=PAGE,
+        skip=(page - 1) * PAGE,
+    )
+
+
+def _pages(count: int) -> int:
+    return max(1, -(-count // PAGE))
 
 
 def _row(item: Mapping[str, Any], sites: tuple[str, ...]) -> dict[str, Any]:

@@ -10,9 +10,9 @@ from playwright.sync_api import Page, expect
 from support.console.records import FakeVm
 from support.console.stage import ConsoleStage, fleet_of_all_states
 
-from console.fleet.values import Vm
+from console.db.vms import VmCell
 from console.web.pages import fleet_map
-from console.web.pages.fleet_page import Choice, Line
+from console.web.pages.fleet_page import Choice
 
 
 def test_the_filters_stand_in_the_url(stage: ConsoleStage, page: Page) -> None:
@@ -103,22 +103,26 @@ def test_a_cell_that_needs_attention_is_a_link(stage: ConsoleStage, page: Page) 
     expect(page.locator("tbody th")).to_have_text(["alone-1", "coming-1", "heard-1", "late-1"])
 
 
-def _lines(count: int, contact: str = "heard") -> list[Line]:
+def _cells(count: int, contact: str) -> list[VmCell]:
     return [
-        Line(
-            vm=Vm(vm_id=f"{n:036}", name=f"vm-{n}", site=f"site-{n % 3}"),
+        VmCell(
+            vm_id=f"id-{number}",
+            name=f"web-{number}",
+            site=f"site-{number % 3}",
+            location=None,
+            zone=None,
+            scale_set=None,
             contact=contact,
             condition="clear",
-            events=[],
         )
-        for n in range(count)
+        for number in range(count)
     ]
 
 
 @pytest.mark.parametrize("contact", ["heard", "silent"])
 def test_the_map_draws_each_of_ten_thousand_vms_once(contact: str) -> None:
     """However bad the day, it stays below half a megabyte."""
-    groups = fleet_map.draw(_lines(10_000, contact), "site")
+    groups = fleet_map.draw(_cells(10_000, contact), "site")
     drawn = [path for group in groups for path in group.paths.values()]
     assert sum(len(re.findall("M", path)) for path in drawn) == 10_000
     assert [group.count for group in groups] == [3334, 3333, 3333]

@@ -65,6 +65,7 @@ def test_events_are_counted_filtered_and_decided_at_once(stage: ConsoleStage, pa
     page.get_by_role("button", name="Go on with 2 events").click()
     expect(page.locator("h1")).to_have_text("Decide 2 events at once")
     expect(page.locator(".title")).to_contain_text("They name 2 VMs")
+    expect(page.locator(".chosen h2 > span").first).to_have_text("Freeze of dublin-0: short pause")
     items = stage.http.get(f"{stage.url}/api/v1/events?site=dublin").json()["items"]
     shown = page.locator(".chosen .mono", has_text="sha256:")
     expect(shown).to_have_text([item["fingerprint"] for item in items[:2]])
