@@ -154,7 +154,7 @@ def test_a_drain_waits_for_the_budget(make: MakeBench) -> None:
             assert bench.is_closed()
             bench.end(event)
             bench.await_clean()
-        assert bench.backlog() == 0
+            soon(lambda: bench.backlog() == 0, what="a delivered record")
         soon(lambda: len(bench.pods()) == 3, what="pods that come back")
 
 
