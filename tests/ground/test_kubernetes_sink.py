@@ -349,7 +349,8 @@ def test_a_pod_that_came_back_under_its_name(make: MakeBench) -> None:
     with make() as bench:
         spec = {"nodeName": bench.name, "containers": [{"name": "app", "image": "x.example/a:1"}]}
         bench.create("v1", "Pod", "db-0", spec=spec)
-        api = Api(bench.name, kubeconfig=bench.home / "kubeconfig", timeout=10)
+        # The API server itself tries for 10 s whether a conflict passes.
+        api = Api(bench.name, kubeconfig=bench.home / "kubeconfig", timeout=60)
         try:
             (seen,) = (pod for pod in api.pods() if pod["metadata"]["name"] == "db-0")
             words = ("delete", "pod", "db-0", "-n", "default", "--force")
