@@ -142,7 +142,7 @@ def test_a_forged_id_token_logs_nobody_in(
     assert "seb-session" not in attempt.http.cookies
     assert attempt.status() == 401
     assert reason in answer.text
-    assert f'"reason": "{reason}' in console.log
+    eventually(lambda: f'"reason": "{reason}' in console.log, what="the log's line")
     assert "eyJ" not in console.log, "a token must not stand in the log"
 
 
