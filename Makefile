@@ -37,10 +37,10 @@ survive: $(VENV)/dev.stamp postgresql survive-tools ## Show on real services wha
 	  wait $$other && exit $$code
 
 faults: $(VENV)/dev.stamp mosquitto strace postgresql ## Break everything that can break, for ten minutes
-	$(BIN)/pytest -n 3 -m 'not slow' tests/faults
+	$(BIN)/pytest -n 3 --hypothesis-profile=default -m 'not slow' tests/faults tests/console/turns/test_turns_model.py
 
 faults-long: $(VENV)/dev.stamp mosquitto strace postgresql ## The same at length: 500 kills, long soaks
-	$(BIN)/pytest -n 2 tests/faults -m 'slow or faults or not slow'
+	$(BIN)/pytest -n 2 --hypothesis-profile=default tests/faults tests/console/turns/test_turns_model.py -m 'slow or faults or not slow'
 
 lint: $(VENV)/dev.stamp ## Check style, types, layers and generated documentation
 	$(BIN)/ruff check .

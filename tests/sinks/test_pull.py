@@ -215,7 +215,8 @@ def test_a_copy_counts_only_after_a_while(server: HttpServer) -> None:
     source.wait_for(2)
     assert time.monotonic() - began > 2.0
     sink.close()
-    tell(server, "d.e.f", "g.h.i")
+    for _ in range(3):  # the server may give the first to the connection that was just cut
+        tell(server, "d.e.f", "g.h.i")
     sink.open()
     source.wait_for(3)
     sink.close()

@@ -372,6 +372,4 @@ class TurnsModel(RuleBasedStateMachine):
 
 
 TestTurns = TurnsModel.TestCase
-TestTurns.settings = settings(
-    max_examples=100, stateful_step_count=60, deadline=None, derandomize=True
-)
+TestTurns.settings = settings(max_examples=100, stateful_step_count=60, deadline=None)

@@ -44,4 +44,4 @@ const provider = new Provider(`http://127.0.0.1:${port}`, {
     };
   },
 });
-createServer(provider.callback()).listen(port, '127.0.0.1', () => console.log('ready'));
+createServer(provider.callback()).listen(port, '127.0.0.1');

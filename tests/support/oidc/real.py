@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import subprocess
+import tempfile
 from html import unescape
 from pathlib import Path
 from typing import Self
@@ -13,6 +14,7 @@ from urllib.parse import urljoin
 
 import pytest
 import requests
+from support.eventually import eventually
 from support.ports import free_port
 
 HERE = Path(__file__).parent
@@ -48,26 +50,37 @@ class OidcProvider:
             "groups": groups or {},
             "claim": claim,
         }
-        self.process: subprocess.Popen[str] | None = None
+        self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> Self:
         """Start, with new keys; returns once it answers."""
+        self._said = tempfile.TemporaryFile("w+")  # noqa: SIM115  # until it is stopped
         self.process = subprocess.Popen(
             [self.node, str(HERE / "provider.mjs"), str(MODULES), json.dumps(self.settings)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
+            stdout=self._said,
+            stderr=subprocess.STDOUT,
         )
-        assert self.process.stdout is not None
-        assert self.process.stdout.readline() == "ready\n"
+        eventually(self._answers, what="the provider", timeout=60)
         return self
+
+    def _answers(self) -> bool:
+        assert self.process is not None
+        if self.process.poll() is not None:
+            self._said.seek(0)
+            raise AssertionError(f"the provider has ended: {self._said.read()[-2000:]}")
+        try:
+            address = f"http://127.0.0.1:{self.port}/.well-known/openid-configuration"
+            return requests.get(address, timeout=5).status_code == 200
+        except requests.RequestException:
+            return False
 
     def stop(self) -> None:
         """End it."""
         if self.process is not None:
             self.process.kill()
-            self.process.communicate()
+            self.process.wait()
             self.process = None
+            self._said.close()
 
     def __enter__(self) -> Self:
         return self.start()
