@@ -129,18 +129,17 @@ class Outbox:
         """
         head = self._store.head
         rows = connection.execute("SELECT name, cursor, active, role FROM sinks").fetchall()
-        before = {
+        was: dict[str, tuple[bool, str]] = {}  # whether a sink was there, and its role
+        for name, cursor, active, kept_role in rows:
             # 0.2.0 did not keep the role; no sink of 0.2.0 prepared.
-            name: (cursor, bool(active), role or sinks.get(name, _UNKNOWN).kind)
-            for name, cursor, active, role in rows
-        }
-        for name, (cursor, active, role) in before.items():
+            role = kept_role or sinks.get(name, _UNKNOWN).kind
+            was[name] = (bool(active), role)
             if active and (name not in sinks or sinks[name].role != role):
                 note_ends_owed(connection, name, role, cursor)
             if active and name not in sinks:
                 mark_removed(connection, name, head)
         for name, recipient in sinks.items():
-            _, active, role = before.get(name, (0, False, recipient.role))
+            active, role = was.get(name, (False, recipient.role))
             connection.execute(
                 # A sink that was removed from a store of 0.2.0 has no role there.
                 "UPDATE OR IGNORE ends_owed SET role = ? WHERE sink = ? AND role = ''",
@@ -150,7 +149,7 @@ class Outbox:
                 carry_over_ends(connection, name, recipient.kind, prepares=recipient.prepares)
                 restart_in_role(connection, name, recipient.role)
             if not active:
-                add_sink(connection, name, recipient.role, head, is_new=name not in before)
+                add_sink(connection, name, recipient.role, head, is_new=name not in was)
                 connection.execute(
                     "INSERT INTO sinks (name, cursor, active) VALUES (?, ?, 1) "
                     "ON CONFLICT (name) DO UPDATE SET active = 1",

@@ -169,15 +169,17 @@ class DecisionTransaction:
         return made
 
     def _send(self, case: RequestSituation, now: KnownEvent) -> DecisionResult:
-        asked, found, waiting = case.request, case.candidates, case.first_of_two
-        made, candidate = DecisionResult(state="approving"), found[0]
+        asked = case.request
+        waiting = case.first_of_two
+        candidate = case.candidates[0]
+        made = DecisionResult(state="approving")
         if waiting is None:
             self._replace(case.standing, made)
             decision = self._decision(asked, now, kind="approve", state="open")
         else:
             decision = replace(waiting, state="open", second_actor=asked.person.name)
         decision = claimed(decision, self._console, self._now)
-        others = first(found, {candidate.vm_id}) is not None
+        others = first(case.candidates, {candidate.vm_id}) is not None
         command = Command(
             jti=str(uuid4()),
             decision_id=decision.id,

@@ -432,19 +432,24 @@ def _load_bearers(
     connection: Connection, loaded: Loaded, names: Iterable[vms.Bearing], vm_ids: Iterable[str]
 ) -> None:
     """The VMs that bear some names, and what they and some others say of events that are open."""
-    v, o, e = tables.vm.c, tables.report.c, tables.event.c
+    reported = tables.report.c
+    event = tables.event.c
     judged = set(vm_ids)
     for some in portions(names, _PAIRS):
-        query = select(tables.vm).where(tuple_(v.place, v.folded).in_(some))
+        query = select(tables.vm).where(tuple_(tables.vm.c.place, tables.vm.c.folded).in_(some))
         for row in connection.execute(query):
             vm = loaded.vms.setdefault(row.vm_id, rows.vm_of(row))
             loaded.bearers.setdefault(vms.bearing(vm), set()).add(vm.vm_id)
             judged.add(vm.vm_id)
     is_open = exists().where(
-        e.event_id == o.event_id, e.scope == o.scope, e.state.in_(("scheduled", "started"))
+        event.event_id == reported.event_id,
+        event.scope == reported.scope,
+        event.state.in_(("scheduled", "started")),
     )
     for few in portions(judged):
-        query = select(tables.report).where(o.vm_id.in_(few), or_(o.over == 0, is_open))
+        query = select(tables.report).where(
+            reported.vm_id.in_(few), or_(reported.over == 0, is_open)
+        )
         for row in connection.execute(query):
             key = (row.event_id, row.vm_id)
             loaded.reports.setdefault(key, rows.report_of(row))
