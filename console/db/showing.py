@@ -279,17 +279,50 @@ def _sites(
     shown: Mapping[EventKey, LatestReport],
     named_reports: Mapping[EventKey, Iterable[NamedReport]],
 ) -> dict[EventKey, tuple[str, ...]]:
-    """The sites of the VMs that each event names, as far as they report it; or its reporter's."""
-    found: dict[EventKey, set[str]] = {}
+    """The sites of the VMs that each event names, as far as they report it; or its reporter's. Who
+    bears one of the names elsewhere than that reporter counts only if no VM bears it there.
+    """
+    reporters = _places(connection, {each.vm_id for each in shown.values()})
+    own: dict[EventKey, list[NamedReport]] = {}
     for key, latest in shown.items():
         names = {folded(name) for name in latest.report.event.resources}
-        found[key] = {each.site for each in named_reports.get(key, ()) if each.folded in names}
-    reporters = {shown[key].vm_id for key, sites in found.items() if not sites}
-    own: dict[str, str] = {}
-    for few in portions(reporters):
-        query = select(_V.vm_id, _V.site).where(_V.vm_id.in_(few))
-        own |= {row.vm_id: row.site for row in connection.execute(query)}
-    return {key: tuple(sorted(sites or {own[shown[key].vm_id]})) for key, sites in found.items()}
+        own[key] = [each for each in named_reports.get(key, ()) if each.folded in names]
+    wanted = {
+        (reporters[shown[key].vm_id][1], each.folded)
+        for key, several in own.items()
+        for each in several
+        if each.place != reporters[shown[key].vm_id][1]
+    }
+    taken = _borne(connection, wanted)
+    found = {}
+    for key, several in own.items():
+        site, place = reporters[shown[key].vm_id]
+        sites = {
+            each.site
+            for each in several
+            if each.place == place or (place, each.folded) not in taken
+        }
+        found[key] = tuple(sorted(sites or {site}))
+    return found
+
+
+def _places(connection: Connection, vm_ids: Iterable[str]) -> dict[str, tuple[str, str]]:
+    """The site of each of some VMs, and where its name is unique."""
+    found = {}
+    for few in portions(vm_ids):
+        query = select(_V.vm_id, _V.site, _V.place).where(_V.vm_id.in_(few))
+        for row in connection.execute(query):
+            found[row.vm_id] = (row.site, row.place)
+    return found
+
+
+def _borne(connection: Connection, names: Iterable[tuple[str, str]]) -> set[tuple[str, str]]:
+    """Those of some names, each with its place, that a VM bears."""
+    found = set()
+    for some in portions(names, _PAIRS):
+        query = select(_V.place, _V.folded).where(tuple_(_V.place, _V.folded).in_(some))
+        found |= {(row.place, row.folded) for row in connection.execute(query)}
+    return found
 
 
 def _touch(connection: Connection, keys: Iterable[EventKey], number: int) -> None:
@@ -314,18 +347,17 @@ def _write_names(
         query = select(tables.resource).where(tuple_(r.event_id, r.scope).in_(some))
         for row in connection.execute(query):
             before.setdefault((row.event_id, row.scope), set()).add(row.folded)
-    new, dropped = [], []
+    new = []
     for key, event in events.items():
         names = {folded(name) for name in shown[key].report.event.resources}
         had = before.get(key, set())
         values = {"event_id": event.event_id, "scope": event.scope}
         new += [{**values, "folded": name} for name in sorted(names - had)]
-        dropped += [(event, name) for name in sorted(had - names)]
+        for dropped in portions(sorted(had - names)):
+            same = (r.event_id == event.event_id, r.scope == event.scope, r.folded.in_(dropped))
+            connection.execute(delete(tables.resource).where(*same))
+            _note_dropped(connection, event, dropped, number)
     insert_new(connection, tables.resource, new)
-    for event, name in dropped:
-        same = (r.event_id == event.event_id, r.scope == event.scope, r.folded == name)
-        connection.execute(delete(tables.resource).where(*same))
-        _note_dropped(connection, event, name, number)
 
 
 def _write_places(connection: Connection, shown: Mapping[EventKey, LatestReport]) -> None:
@@ -357,20 +389,19 @@ def _add_places(
     alone: an event may have thousands of others.
     """
     agreeing = [each for each in fresh.values() if says.get(each.key) == each.says]
-    place: dict[str, str] = {}
-    for few in portions({each.vm_id for each in agreeing}):
-        query = select(_V.vm_id, _V.place).where(_V.vm_id.in_(few))
-        place |= {row.vm_id: row.place for row in connection.execute(query)}
-    found = {(*each.key, place[each.vm_id]) for each in agreeing if each.vm_id in place}
+    places = _places(connection, {each.vm_id for each in agreeing})
+    found = {(*each.key, places[each.vm_id][1]) for each in agreeing if each.vm_id in places}
     rows_of = [{"event_id": e, "scope": s, "place": p} for e, s, p in sorted(found)]
     insert_new(connection, tables.event_place, rows_of)
 
 
-def _note_dropped(connection: Connection, event: FleetEvent, name: str, number: int) -> None:
+def _note_dropped(
+    connection: Connection, event: FleetEvent, names: Collection[str], number: int
+) -> None:
     """Mark VMs as changed that the event named before and names no more."""
     v, p = tables.vm, tables.event_place.c
     places = select(p.place).where(p.event_id == event.event_id, p.scope == event.scope)
-    dropped = update(v).where(v.c.place.in_(places), v.c.folded == name)
+    dropped = update(v).where(v.c.place.in_(places), v.c.folded.in_(names))
     connection.execute(dropped.values(changed=number))
 
 

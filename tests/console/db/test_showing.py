@@ -132,6 +132,28 @@ def test_another_scope_has_an_event_of_its_own_under_the_same_id(intake: Intake)
     assert (known.seen_by, other.seen_by) == (1, 1)
 
 
+@pytest.mark.parametrize("is_heard_of_it", [True, False])
+def test_the_namesake_of_a_named_vm_brings_its_own_site_into_no_event(
+    intake: Intake, *, is_heard_of_it: bool
+) -> None:
+    """In another scale set of the same resource group it may bear the name, and report the event
+    too: whose site that is may neither see the event nor take it from those that it concerns. It is
+    the named one only where no VM has that name.
+    """
+    web, peer = FakeVm(), FakeVm(name="web-2")
+    namesake = FakeVm(name="web-1", scale_set="other", site="zurich")
+    intake.take(web.heartbeat(now=NOW), peer.heartbeat(now=NOW))
+    first = web if is_heard_of_it else peer
+    intake.take(first.event("E", resources=["web-1", "web-2"], now=NOW))
+    intake.now += timedelta(seconds=5)
+    intake.take(namesake.event("E", resources=["web-1", "web-2"], now=intake.now))
+    assert intake.event().event.sites == ("default",)
+    intake.take(peer.event("E-2", resources=["web-3", "web-2"], now=intake.now))
+    other = FakeVm(name="web-3", scale_set="other", site="zurich")
+    intake.take(other.event("E-2", resources=["web-3", "web-2"], now=intake.now))
+    assert intake.event("E-2").event.sites == ("default", "zurich")
+
+
 def test_other_words_for_the_same_event_are_shown_as_differing(intake: Intake) -> None:
     """Description and impact are no part of the fingerprint; the named VM's are shown."""
     web, liar = FakeVm(), FakeVm(name="liar")
@@ -466,6 +488,30 @@ def test_an_event_is_not_over_because_the_console_was_away(intake: Intake) -> No
     intake.let_pass(180)
     assert intake.vm(web).contact == "silent"
     assert intake.event().event.state == "ended"
+
+
+def test_an_event_that_names_others_each_time_is_written_with_few_questions(
+    intake: Intake,
+) -> None:
+    """What others send waits for this transaction, whatever number of names one VM reports; a VM
+    that is named no more has changed.
+    """
+    web, liar = FakeVm(), FakeVm(name="liar")
+    intake.take(web.heartbeat(now=NOW), liar.heartbeat(now=NOW))
+    names = [[f"{letter}-{number}" for number in range(2000)] for letter in "ab"]
+    intake.take(liar.event("E", resources=[*names[0], "web-1", "liar"], now=NOW))
+    before = intake.vm(web).vm.changed
+    asked: list[str] = []
+
+    def note(*given: object) -> None:
+        asked.append(str(given[2]))
+
+    event.listen(intake.database.writing, "before_cursor_execute", note)
+    intake.take(liar.event("E", resources=[*names[1], "liar"], now=NOW))
+    event.remove(intake.database.writing, "before_cursor_execute", note)
+    assert len(asked) < 40
+    assert intake.vm(web).vm.changed > before
+    assert set(intake.event().named) == {"liar"}
 
 
 def test_a_fleet_that_falls_silent_together_is_looked_at_with_few_questions(
