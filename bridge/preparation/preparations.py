@@ -126,7 +126,7 @@ class Preparations(PreparationRows):
                 self.ask(tracked, self._unfinished(tracked) or DEADLINE)
 
     def seconds_to_deadline(self) -> float | None:
-        """Seconds until the next `follow` that comes without a poll; None if there is none."""
+        """Seconds until `follow` is due without a poll; None if no event has a deadline."""
         waits = (
             self._seconds_left(tracked)
             for tracked in self._current.events.values()

@@ -31,8 +31,8 @@ class Patience:
     answer: float = 8.0
     """From a statement to its answer, as the console sees it."""
     ping: float = 2.0
-    """The same for the question whether a connection that was not in use still works: after a
-    silence none of them does, and whoever needs one waits for that.
+    """The same for the question whether an unused connection still works. After a silence of the
+    server no connection works, and each request for one waits this long.
     """
     statement: float = 7.0
     """The same as the server sees it."""

@@ -88,8 +88,9 @@ def _shown_reports(
     reporters: Mapping[EventKey, str | None],
     fresh: Mapping[tuple[str, str], LatestReport],
 ) -> dict[EventKey, LatestReport]:
-    """The report that each event is shown by: that of its reporter, or the newest of all where it
-    has none, or one that is in another scope now; without those that nobody reports any more.
+    """The report that each event is shown by: that of its reporter. An event without a reporter, or
+    whose reporter is in another scope now, is shown by its newest report. Events that no VM reports
+    any more are left out.
     """
     wanted = {key: vm_id for key, vm_id in reporters.items() if vm_id is not None}
     shown = _reports_by(connection, wanted, fresh)

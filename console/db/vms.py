@@ -477,7 +477,7 @@ def retire_deleted(
         names.c.contact.not_in(("heard", "late", "retired")),
         names.c.heard_at <= names.c.shown_at,
         names.c.vm_id != names.c.shown_by,
-        # Nobody else says that a VM is deleted which has heard nothing of that itself.
+        # Only the VM's own report counts: another VM may not say that it is deleted.
         names.c.over == 0,
     )
     retired = 0

@@ -14,8 +14,8 @@ _IN_VAIN: Final = ("failed", "rejected", "unanswered")
 
 
 def takes_away(event_type: str | None) -> bool:
-    """Whether approving only takes the VM away sooner: to leave the event is the usual, and nobody
-    has to hurry to decide.
+    """Whether approving only takes the VM away sooner. Such an event is usually left, and the
+    decision is not urgent.
     """
     return (event_type or "").lower() in ("preempt", "terminate")
 

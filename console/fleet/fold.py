@@ -447,7 +447,7 @@ def _keep_prepared(loaded: Loaded, changes: Changes, said: ReportedPreparation) 
 
 
 def _begin_unprepared(loaded: Loaded, changes: Changes, *, before: Vm | None, vm: Vm) -> None:
-    """A VM with a new store has prepared nothing: it was made anew, or its disk was lost."""
+    """A VM with a new store has prepared nothing: it was made again, or its disk was lost."""
     if before is None or before.stream in (None, vm.stream):
         return
     for (_, vm_id), said in list(loaded.preparations.items()):

@@ -74,7 +74,7 @@ class Enrolments:
         return webhook_secret(self._known_key(), vm_id, self._generation(vm_id))
 
     def opens(self, vm_id: str, token: str) -> bool:
-        """Whether a bearer token is this VM's own. It takes as long for one that is not."""
+        """Whether a bearer token is this VM's own. A wrong token takes as long to check."""
         if self._key is None:
             return False
         own = pull_token(self._key, vm_id, self._generation(vm_id))

@@ -31,8 +31,8 @@ def read_sinks(
 
     Raises `ConfigurationError`.
     """
-    # A broker ends the connection of whoever had a client id before: each console has its own, also
-    # beside others on one host, and it stays over a restart.
+    # A broker ends an older connection with the same client id. So each console has its own id,
+    # also beside others on one host, and keeps it over a restart.
     own = f"{OWN_VM}{socket.gethostname()}-{port}"
     context = SinkContext(
         identity=lambda: VmIdentity(vm_id=own, name="console"),

@@ -131,7 +131,7 @@ class Admission:
         return None if path in self._open else _without_right(identity, scope) or identity
 
     def _misled(self, scope: Scope, headers: Headers) -> _Refusal | None:
-        """Why a request has no business on this way to the console, whoever makes it."""
+        """Why a request may not come this way, whatever its person may do; None if it may."""
         if self._serves_this_machine_only and scope["path"].startswith(_OF_MACHINES):
             return None  # VMs may come through a proxy: each has a secret of its own
         if not self._is_own(headers.get("host", ""), scope.get("server")):
