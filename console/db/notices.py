@@ -6,6 +6,7 @@ Numbers are never used again: retention keeps the newest notice.
 from __future__ import annotations
 
 import uuid
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Final, Protocol
@@ -34,9 +35,15 @@ from wire.record import Record, read_record
 _LEASE_SECONDS: Final = 60.0
 _WATCH: Final = "*"
 OVER: Final = "event-over"
+_FAILED: Final = "approval-failed"
+_AWAY: Final = ("vm-silent", "vm-not-back")
 _DUE: Final = ("decision-due", "undecided")
 _LATELY_SECONDS: Final = 8 * 86_400.0
 """More than the longest notice that Azure gives."""
+MAX_OF_ONE: Final = 100
+"""Notices about the events that one VM shows, within some minutes."""
+MAX_AWAY: Final = 3
+"""Notices that one VM is away, within some minutes."""
 _MAX_ENDS: Final = 500
 """Ends that are told at once; the others are told at the next look."""
 
@@ -79,10 +86,12 @@ class Incident:
     """When they were, in seconds since 1970."""
 
 
-def tell(connection: Connection, notices: Iterable[Tellable], *, base: str, site: str) -> int:
+def tell(
+    connection: Connection, notices: Iterable[Tellable], *, base: str, site: str, now: float
+) -> int:
     """Store those that were not told before, each with the next number; how many were new.
 
-    In a transaction that has taken its number: other consoles wait.
+    In a transaction that has taken its number: other consoles wait. `now` in seconds since 1970.
     """
     wanted = {each.id: each for each in notices}
     known = set(
@@ -103,7 +112,7 @@ def tell(connection: Connection, notices: Iterable[Tellable], *, base: str, site
                 id=each.id,
                 kind=each.kind,
                 subject=each.subject,
-                at=each.at,
+                at=now,
                 stream=stream,
                 body=record.body,
             )
@@ -158,6 +167,24 @@ def not_stored(connection: Connection, ids: Iterable[str]) -> set[str]:
     return wanted - known
 
 
+def told_lately(connection: Connection, since: float) -> Counter[str]:
+    """By the vmId of the VM that shows it, how many notices about events were told since a moment,
+    without those about an id that two scopes share: these may be the other's.
+    """
+    e, n, other = event.c, notice.c, event.alias("other")
+    is_double = exists().where(other.c.event_id == e.event_id, other.c.scope != e.scope)
+    query = select(e.shown_by, func.count()).join(notice, n.subject == e.event_id)
+    query = query.where(n.at > since, n.kind != _FAILED, ~is_double).group_by(e.shown_by)
+    return Counter({row[0]: row[1] for row in connection.execute(query)})
+
+
+def told_away(connection: Connection, since: float) -> set[str]:
+    """The VMs of which was told since a moment as often as it may be that they are away."""
+    n = notice.c
+    query = select(n.subject).where(n.at > since, n.kind.in_(_AWAY)).group_by(n.subject)
+    return set(connection.execute(query.having(func.count() >= MAX_AWAY)).scalars())
+
+
 def ended_without_notice(connection: Connection, since: float, settled: float) -> list[EventKey]:
     """The events that ended after `since` and of whose end no notice tells, and those that ended
     ever and of which people were told that a decision is due, and not that they are over. Where two
@@ -169,14 +196,26 @@ def ended_without_notice(connection: Connection, since: float, settled: float) -
     has_notice = exists().where(notice.c.subject == e.event_id, notice.c.kind == OVER)
     is_same = and_(o.event_id == e.event_id, o.scope == e.scope)
     is_open = exists().where(is_same, o.is_own == 1, o.over == 0)
-    ended = select(e.event_id, e.scope).where(e.state == "ended")
-    ended = ended.where(or_(e.shown_at < settled, ~is_open)).order_by(e.shown_at).limit(_MAX_ENDS)
-    lately = ended.where(e.shown_at > since, or_(~has_notice, is_double))
-    found = {(row.event_id, row.scope): None for row in connection.execute(lately)}
+    is_settled = or_(e.shown_at < settled, ~is_open)
+    ended = and_(e.state == "ended", is_settled)
+    found = _first_of_each(connection, ended, e.shown_at > since, or_(~has_notice, is_double))
     for few in portions(_open_subjects(connection, settled)):
-        awaited = connection.execute(ended.where(e.event_id.in_(few)))
-        found |= {(row.event_id, row.scope): None for row in awaited}
+        found |= _first_of_each(connection, ended, e.event_id.in_(few))
     return list(found)
+
+
+def _first_of_each(
+    connection: Connection, *conditions: ColumnElement[bool]
+) -> dict[EventKey, None]:
+    """Some of the events for which conditions hold: the oldest of each VM that shows them, so that
+    many of one VM do not stand before those of others.
+    """
+    e = event.c
+    place = func.row_number().over(partition_by=e.shown_by, order_by=e.shown_at).label("place")
+    ranked = select(e.event_id, e.scope, e.shown_at, place).where(*conditions).subquery()
+    some = select(ranked.c.event_id, ranked.c.scope).where(ranked.c.place <= MAX_OF_ONE)
+    some = some.order_by(ranked.c.place, ranked.c.shown_at).limit(_MAX_ENDS)
+    return {(row.event_id, row.scope): None for row in connection.execute(some)}
 
 
 def _open_subjects(connection: Connection, now: float) -> list[str]:

@@ -9,9 +9,8 @@ from urllib.parse import quote
 
 from console.db.notices import Incident
 from console.fleet.values import FleetName, Vm
-from console.notify.notice import Notice
+from console.notify.notice import Notice, short
 from console.notify.vms import GATHER, MANY, VmNotices
-from sinks.shared.text import visible
 
 _TAKEN_SECONDS: Final = 300.0
 """A VM that was made again under its name waits so long for the other one to fall silent."""
@@ -59,7 +58,7 @@ def _tell(result: VmNotices, vms: Sequence[Vm], now: float) -> None:
         return
     facts = " ".join(f"{vm.vm_id} {vm.conflict_at}" for vm in ordered)
     key = f"conflicts-{uuid.uuid5(_NAMESPACE, facts).hex[:16]}"
-    names = ", ".join(visible(vm.name) for vm in ordered[:_LISTED])
+    names = ", ".join(short(vm.name) for vm in ordered[:_LISTED])
     more = f" and {len(ordered) - _LISTED} more" if len(ordered) > _LISTED else ""
     result.notices.append(
         Notice(
@@ -80,7 +79,7 @@ def _tell(result: VmNotices, vms: Sequence[Vm], now: float) -> None:
 
 
 def _of_one(vm: Vm, now: float) -> Notice:
-    name = visible(vm.name)
+    name = short(vm.name)
     if vm.said is None:
         title = f"another VM bears the name of {name}"
         text = "Events name the other one, until it is silent or an admin accepts this one."
@@ -102,8 +101,8 @@ def _of_one(vm: Vm, now: float) -> Notice:
 
 def _words(name: FleetName) -> str:
     place = (name.subscription_id, name.resource_group, name.scale_set)
-    words = "/".join(visible(each) for each in place if each)
-    return f"{visible(name.name)} in {words or 'no scope'}, site {visible(name.site)}"
+    words = "/".join(short(each) for each in place if each)
+    return f"{short(name.name)} in {words or 'no scope'}, site {short(name.site)}"
 
 
 def _end(incident: Incident, now: float) -> Notice:

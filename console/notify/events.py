@@ -10,8 +10,7 @@ from console.fleet.decisions import takes_away
 from console.fleet.moments import moment
 from console.fleet.outcomes import outcome_words
 from console.fleet.values import Decision, KnownEvent, LatestReport, Named, folded
-from console.notify.notice import Notice
-from sinks.shared.text import visible
+from console.notify.notice import MAX_REASON, Notice, short
 from wire.event import UNKNOWN_STATUS, Event
 from wire.fields import read_object
 from wire.moment import moment_text
@@ -67,14 +66,15 @@ def of_turn(known: KnownEvent, at: float) -> Notice | None:
     turn = known.turn
     if turn is None or turn.state not in ("forced", "stuck"):
         return None
-    groups = visible(", ".join(turn.groups))
-    names = _listed(visible(each.name) for each in turn.held_by)
+    groups = _listed(short(each) for each in turn.groups)
+    names = _listed(short(each.name) for each in turn.held_by)
     if turn.state == "stuck":
         title = f"the turn of {names or 'no VM'} has not ended an hour after it"
         words = f"In {groups} others wait for it. A person can end it on the event's page."
     else:
         title = f"no turn in {groups}"
-        words = f"{visible(turn.reason or '')[:1].upper()}{visible(turn.reason or '')[1:]}."
+        reason = short(turn.reason or "", most=MAX_REASON)
+        words = f"{reason[:1].upper()}{reason[1:]}."
     return _about(
         "turn-stuck" if turn.state == "stuck" else "turn-forced",
         known,
@@ -97,7 +97,7 @@ def over(known: KnownEvent, said: Iterable[LatestReport], *, life: int = 0) -> N
         known,
         key=(*_double(known), *_again(life)),
         at=known.event.shown_at,
-        title=f"{_what(event)}: {event.event_status.lower()}",
+        title=f"{_what(event)}: {short(event.event_status.lower())}",
         text=f"{_whom(event)}{cost}",
         more={"interruptionSeconds": costs[0] if costs else None},
     )
@@ -107,13 +107,13 @@ def approval_failed(decision: Decision, known: KnownEvent | None) -> Notice:
     """An approval that did not get through; `known` is what is known of its event now."""
     event = _unknown(decision.event_id) if known is None else known.shown.report.event
     outcome = decision.outcome or ""
-    words = visible(outcome_words(outcome, decision.outcome_reason))
+    words = short(outcome_words(outcome, decision.outcome_reason), most=MAX_REASON)
     return _about(
         "approval-failed",
         known or event,
         key=(decision.id,),
         at=decision.over_at or decision.at,
-        title=f"{_what(event)}: the approval of {visible(decision.actor)} {_ended(outcome)}",
+        title=f"{_what(event)}: the approval of {short(decision.actor)} {_ended(outcome)}",
         text=f"{_whom(event)} {words}",
         more={"outcome": outcome},
     )
@@ -145,7 +145,7 @@ def _about(kind: Any, subject: KnownEvent | Event, **given: Any) -> Notice:
         event=event.to_wire(),
         transition=state,
         impact=impact,
-        vm={"vmId": "" if named is None else named.vm_id, "name": visible(name or "no VM")},
+        vm={"vmId": "" if named is None else named.vm_id, "name": short(name or "no VM")},
         **given,
     )
 
@@ -165,8 +165,8 @@ def _first_named(known: KnownEvent, names: Sequence[str]) -> Named | None:
 
 
 def _what(event: Event) -> str:
-    names = [visible(name) for name in event.resources]
-    kind = visible(event.event_type or "Event")
+    names = [short(name) for name in event.resources]
+    kind = short(event.event_type or "Event")
     return f"{kind} of {_listed(names)}" if names else kind
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -21,8 +22,12 @@ from console.notify.vms import SeenVm
 
 _WINDOW_SECONDS: Final = 3600.0
 """Seconds: an end that is older is not told any more."""
+_BOUND_SECONDS: Final = 600.0
+"""Within so many, not more than some notices are about one VM, and the events that it shows."""
 _SETTLE_SECONDS: Final = 60.0
 """An event's end waits so long for the VMs that it names to say what it cost."""
+
+AboutEvent = tuple[KnownEvent, Notice]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,18 +58,17 @@ def look(snapshot: Snapshot, *, begun: float) -> NoticeCandidates:
     1970.
     """
     since = max(begun, snapshot.now - _WINDOW_SECONDS)
-    found: list[Notice] = []
-    found += _due(snapshot)
-    found += _turns(snapshot)
-    found += _over(snapshot, since)
-    found += _failed(snapshot, since)
+    about = [*_due(snapshot), *_turns(snapshot), *_over(snapshot, since)]
+    others = _failed(snapshot, since)
     head = log.head(snapshot.connection)
     if head.number:
-        found.append(_of_head(head, snapshot.now))
-    new = store.not_stored(snapshot.connection, [each.id for each in found])
+        others.append(_of_head(head, snapshot.now))
+    ids = [each.id for each in (*others, *(notice for _, notice in about))]
+    new = store.not_stored(snapshot.connection, ids)
     incidents = store.incidents(snapshot.connection)
+    told = _within_bounds(snapshot, [each for each in about if each[1].id in new])
     return NoticeCandidates(
-        notices=[each for each in found if each.id in new],
+        notices=[*(each for each in others if each.id in new), *told],
         seen=_seen(snapshot, since, incidents),
         incidents=incidents,
         conflicts=snapshot.vms.in_conflict(),
@@ -72,7 +76,27 @@ def look(snapshot: Snapshot, *, begun: float) -> NoticeCandidates:
     )
 
 
-def _due(snapshot: Snapshot) -> list[Notice]:
+def _within_bounds(snapshot: Snapshot, about: Sequence[AboutEvent]) -> list[Notice]:
+    """What of the new notices about events is told now: of those that one VM shows not more than
+    some, and first those of VMs that were told of least, so that nothing waits behind a thousand.
+    The rest is told later, if it is still so.
+    """
+    if not about:
+        return []
+    told = store.told_lately(snapshot.connection, snapshot.now - _BOUND_SECONDS)
+    doubles: Counter[str] = Counter()
+    found = []
+    for known, notice in about:
+        vm_id = known.event.shown_by
+        # Of an id that two scopes share it is not known of whose event was told before.
+        counted, most = (doubles, 1) if known.other_scopes else (told, store.MAX_OF_ONE)
+        if counted[vm_id] < most:
+            counted[vm_id] += 1
+            found.append((counted[vm_id], notice))
+    return [notice for _, notice in sorted(found, key=lambda each: each[0])]
+
+
+def _due(snapshot: Snapshot) -> list[AboutEvent]:
     """The decisions that are due; of an event that has come back after its end, once more."""
     opened = [
         (known, decision_on(known, snapshot.now, snapshot.listening).state)
@@ -80,23 +104,24 @@ def _due(snapshot: Snapshot) -> list[Notice]:
     ]
     due = [(known, state) for known, state in opened if state in events.DUE]
     lives = store.lives_told(snapshot.connection, {known.event.event_id for known, _ in due})
-    found: list[Notice] = []
+    found: list[AboutEvent] = []
     for known, state in due:
         life, _ = lives.get(known.event.event_id, (0, 0))
-        found += events.of_open(known, state, snapshot.now, life=life)
+        notices = events.of_open(known, state, snapshot.now, life=life)
+        found += [(known, notice) for notice in notices]
     return found
 
 
-def _over(snapshot: Snapshot, since: float) -> list[Notice]:
+def _over(snapshot: Snapshot, since: float) -> list[AboutEvent]:
     """The ends that were not told yet, once the VMs that the event names have said what it cost."""
     settled = snapshot.now - _SETTLE_SECONDS
     ended = store.ended_without_notice(snapshot.connection, since, settled)
     lives = store.lives_told(snapshot.connection, {event_id for event_id, _ in ended})
-    told = []
+    told: list[AboutEvent] = []
     for known in snapshot.events.of(ended).values():
         _, life = lives.get(known.event.event_id, (0, 0))
         said = snapshot.events.reports(known.event.key, own=True)
-        told.append(events.over(known, _of_its_vms(known, said), life=life))
+        told.append((known, events.over(known, _of_its_vms(known, said), life=life)))
     return told
 
 
@@ -105,15 +130,15 @@ def _of_its_vms(known: KnownEvent, said: Iterable[LatestReport]) -> list[LatestR
     return [each for each in said if each.named == known.shown.named]
 
 
-def _turns(snapshot: Snapshot) -> list[Notice]:
+def _turns(snapshot: Snapshot) -> list[AboutEvent]:
     """Turns that are stuck, and events that have none where their group should wait."""
     troubled = [
         each.event_id
         for each in turns.read_turns(snapshot.connection)
         if each.state in ("forced", "stuck")
     ]
-    told = (events.of_turn(each, snapshot.now) for each in snapshot.events.some(troubled))
-    return [each for each in told if each is not None]
+    told = ((each, events.of_turn(each, snapshot.now)) for each in snapshot.events.some(troubled))
+    return [(known, notice) for known, notice in told if notice is not None]
 
 
 def _failed(snapshot: Snapshot, since: float) -> list[Notice]:
@@ -128,8 +153,12 @@ def _seen(snapshot: Snapshot, since: float, incidents: Mapping[str, Incident]) -
     known = snapshot.events.of(cases.values())
     silent = {each.vm.vm_id: each for each in snapshot.vms.with_contact(["silent"])}
     others = [vm_id for vm_id in {*incidents, *cases} if vm_id not in silent]
+    # One that comes and goes: what opens with the next look is told later, if it is still so.
+    waiting = store.told_away(snapshot.connection, snapshot.now - _BOUND_SECONDS) - {*incidents}
     found = []
     for each in [*silent.values(), *snapshot.vms.some(others)]:
+        if each.vm.vm_id in waiting:
+            continue
         silent_since = _silent_since(each, snapshot)
         event = known.get(cases.get(each.vm.vm_id, ("", "")))
         case = None if event is None else vms.case_of(event, each.vm.vm_id, silent_since)

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, Literal
 from uuid import UUID, uuid5
 
+from sinks.shared.text import visible
 from wire.record import Record, RecordDraft, seal
 
 NoticeKind = Literal[
@@ -28,8 +29,19 @@ NoticeKind = Literal[
 ]
 TYPE: Final = "seb.console.{kind}.v1"
 _NAMESPACE: Final = UUID("0f0c3f6c-2b6a-5f52-9d3e-6f2a7a3f3c11")
+_MAX_CHARACTERS: Final = 100
+"""Of a word from outside: Azure's names have 64 at most, and a chat takes some thousand in all."""
+MAX_REASON: Final = 300
 _ENDS: Final = ("vm-heard", "vm-retired", "vm-conflict-over", "event-over")
 """Kinds that say that something is over: a pager resolves its incident."""
+
+
+def short(text: str, *, most: int = _MAX_CHARACTERS) -> str:
+    """A text from outside as a notice shows it: in one line, without signs that cannot be seen, and
+    no longer than `most` signs.
+    """
+    written = visible(text[: most + 1])
+    return written if len(written) <= most else f"{written[: most - 1]}…"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -115,7 +115,7 @@ class Notices:
             store.end_incidents(connection, conflicts.ended, conflict_notice)
             store.open_incidents(connection, conflicts.opened, now, conflict_notice)
             every = [*found.notices, *about_vms.notices, *conflicts.notices]
-            store.tell(connection, every, base=self._base, site=self._site)
+            store.tell(connection, every, base=self._base, site=self._site, now=now)
         for worker in self.workers:
             worker.wake()
 

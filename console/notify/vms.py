@@ -16,8 +16,7 @@ from console.db.notices import Incident
 from console.fleet.contact import Contact
 from console.fleet.moments import moment
 from console.fleet.values import KnownEvent, Vm
-from console.notify.notice import Notice, NoticeKind
-from sinks.shared.text import visible
+from console.notify.notice import Notice, NoticeKind, short
 
 PATIENCE: Final = 30.0
 """Seconds for which a VM stays silent before people are told: connections come and go."""
@@ -87,7 +86,7 @@ def _tell_not_back(
         incident = incidents.get(vm.vm_id)
         if incident is not None and incident.kind == "vm-not-back":
             continue
-        name = visible(vm.name)
+        name = short(vm.name)
         text = f"Its bridge was last heard at {moment(vm.heard_at)}, before its {case.kind} event."
         result.notices.append(
             _about(
@@ -126,7 +125,7 @@ def _tell_silent(result: VmNotices, seen: Iterable[SeenVm], now: float) -> None:
                 "vm-silent",
                 key=(vm.heard_at,),
                 at=now,
-                title=f"{visible(vm.name)} is silent",
+                title=f"{short(vm.name)} is silent",
                 text=f"Its bridge was last heard at {moment(vm.heard_at)}. Look at the VM, at "
                 "its bridge (systemctl status seb), and at its network.",
             )
@@ -138,7 +137,7 @@ def _tell_group(result: VmNotices, vms: list[Vm], now: float) -> None:
     ordered = sorted(vms, key=lambda vm: (vm.name.lower(), vm.vm_id))
     facts = [f"{vm.vm_id} {vm.heard_at}" for vm in ordered]
     key = f"vms-{uuid.uuid5(_NAMESPACE, ' '.join(facts)).hex[:16]}"
-    names = ", ".join(visible(vm.name) for vm in ordered[:_LISTED])
+    names = ", ".join(short(vm.name) for vm in ordered[:_LISTED])
     more = f" and {len(vms) - _LISTED} more" if len(vms) > _LISTED else ""
     result.notices.append(
         _about_group(
@@ -198,7 +197,7 @@ def _end(incident: Incident, seen: SeenVm | None, now: float) -> Notice:
             count=incident.size,
         )
     if seen is None or seen.contact == "retired":
-        name = incident.vm_id if seen is None else visible(seen.vm.name)
+        name = incident.vm_id if seen is None else short(seen.vm.name)
         return Notice(
             kind="vm-retired",
             subject=incident.vm_id,
@@ -215,7 +214,7 @@ def _end(incident: Incident, seen: SeenVm | None, now: float) -> Notice:
         "vm-heard",
         key=(incident.kind, round(vm.heard_at)),
         at=now,
-        title=f"{visible(vm.name)} is heard again",
+        title=f"{short(vm.name)} is heard again",
         text=f"Its bridge was last heard at {moment(vm.heard_at)}.",
     )
 
@@ -235,7 +234,7 @@ def case_of(known: KnownEvent, vm_id: str, silent_since: float) -> AwaitedReturn
     due = begun + max(0, report.event.duration_in_seconds or 0) + RETURN_SECONDS
     return AwaitedReturn(
         event_id=event.event_id,
-        kind=visible(report.event.event_type or "event"),
+        kind=short(report.event.event_type or "event"),
         due=min(due, latest),
     )
 
@@ -246,7 +245,7 @@ def _about(vm: Vm, kind: NoticeKind, **given: object) -> Notice:
         "path": _path(vm.vm_id),
         "vm": {
             "vmId": vm.vm_id,
-            "name": visible(vm.name),
+            "name": short(vm.name),
             "resourceId": vm.resource_id,
             "location": vm.location,
         },

@@ -28,7 +28,7 @@ from console.db import writing
 from console.db.decision_tables import notice as notice_table
 from console.db.errors import StoreError
 from console.db.listening import Listened, write_listening
-from console.db.notices import Incident
+from console.db.notices import MAX_AWAY, MAX_OF_ONE, Incident
 from console.db.opening import Database, database_url
 from console.db.retention import delete_before
 from console.db.snapshot import Snapshots
@@ -38,6 +38,7 @@ from console.fleet.contact import Contact
 from console.fleet.fold import fold
 from console.fleet.showing import as_shown
 from console.fleet.values import UNDECIDED, Decision, KnownEvent, LatestReport, Vm
+from console.notify.conflicts import conflict_notices
 from console.notify.events import approval_failed, of_open, over
 from console.notify.look import look
 from console.notify.notice import Notice
@@ -170,7 +171,7 @@ class Fleet:
         with write_to(self.database) as (connection, _):
             store.end_incidents(connection, told.ended)
             store.open_incidents(connection, told.opened, at)
-            store.tell(connection, every, base="http://c", site="console")
+            store.tell(connection, every, base="http://c", site="console", now=at)
         return every
 
 
@@ -465,6 +466,72 @@ def test_a_deleted_vm_is_not_awaited(fleet: Fleet, kind: str) -> None:
     assert kinds(fleet.tell(NOW + PATIENCE)) == [("vm-silent", vm.vm_id)]
 
 
+@pytest.mark.parametrize("is_double", [False, True])
+def test_what_one_vm_reports_delays_no_notice_of_others(fleet: Fleet, *, is_double: bool) -> None:
+    """However many ends it reports, with whatever times, also under ids that another scope has: the
+    end of another VM's event is told in the same look and before most of them, and the rest later.
+    """
+    honest, liar = FakeVm(name="web-1"), FakeVm(name="liar", group="group-8")
+    liars = [liar, FakeVm(name="liar-2", group="group-9")] if is_double else [liar]
+    fleet.tell(NOW)
+    for number in range(6):
+        early = datetime.fromtimestamp(NOW - 1800 + number, UTC)
+        ids = [f"X-{number}-{each}" for each in range(100)]
+        for each in liars:
+            fleet.say(*(each.event(event_id, transition="ended", now=early) for event_id in ids))
+    fleet.say(honest.event("E", transition="ended", now=fleet.moment()))
+    found = kinds(fleet.tell(NOW + 61))
+    assert ("event-over", "E") in found[:3]
+    assert len(found) <= MAX_OF_ONE + 1
+    assert len(fleet.tell(NOW + 62)) <= len(liars)
+    fleet.now = NOW + 700
+    ends = [subject for kind, subject in kinds(fleet.tell(fleet.now)) if kind == "event-over"]
+    assert 0 < len(ends) <= MAX_OF_ONE
+
+
+def test_a_vm_that_comes_and_goes_is_told_of_some_times(fleet: Fleet) -> None:
+    """It says of its event that it began long ago, and stops and is heard in turn: people are told
+    a few times within ten minutes, each time of both, and later if it stays away.
+    """
+    vm = FakeVm()
+    early = datetime.fromtimestamp(NOW - 7200, UTC)
+    fleet.say(vm.event("E", transition="started", now=early))
+    found: list[str] = []
+    for second in range(1, 41):
+        fleet.now = NOW + second
+        now = fleet.moment()
+        fleet.say(vm.stopped(now=now) if second % 2 else vm.heartbeat(now=now))
+        found += [kind for kind, _ in kinds(fleet.tell(fleet.now))]
+    assert found == ["vm-not-back", "vm-heard"] * MAX_AWAY
+    fleet.now = NOW + 41
+    fleet.say(vm.stopped(now=fleet.moment()))
+    assert fleet.tell(NOW + 42) == []
+    assert kinds(fleet.tell(NOW + 700)) == [("vm-not-back", vm.vm_id)]
+
+
+@pytest.mark.parametrize("sign", ["x", "\ue000", "\U000e0041", "\n"])
+def test_no_notice_is_longer_than_a_chat_takes(fleet: Fleet, sign: str) -> None:
+    """Whatever a VM says of itself and its event: a chat that refuses a notice five times would
+    hold up those behind it.
+    """
+    fleet.tell(NOW)
+    vm = FakeVm(name=sign * 299 + "1", scale_set=sign * 20_000, site=sign * 300)
+    resources = [vm.name, *(f"{sign * 298}{number}" for number in range(9))]
+    words = {"event_type": sign * 20_000, "status": sign * 300, "resources": resources}
+    fleet.say(vm.event("E", transition="ended", now=fleet.moment(), **words))  # type: ignore[arg-type]
+    vm.name = sign * 299 + "2"
+    fleet.say(vm.heartbeat(now=fleet.moment()))
+    with fleet.snapshots.take() as snapshot:
+        conflicts = snapshot.vms.in_conflict()
+    about = conflict_notices(conflicts, {}, NOW + 700).notices
+    fleet.lose(vm)
+    found = [*fleet.tell(NOW + 200), *about]
+    assert {each.kind for each in found} == {"event-over", "vm-silent", "vm-conflict"}
+    for each in found:
+        assert each.title.isprintable()
+        assert len(each.title) + len(each.text) < 2000
+
+
 def test_an_end_is_told_once_and_costs_nothing_afterwards(fleet: Fleet) -> None:
     """Of five hundred ended events that many VMs saw, a look reads those that were not told."""
     vms = [FakeVm(name=f"web-{number}") for number in range(3)]
@@ -532,7 +599,7 @@ def tell(database: Database, *found: Notice) -> int:
     """Store notices; how many were new."""
     with database.writing.begin() as connection:
         next_number(connection)
-        return store.tell(connection, found, base="http://c", site="console")
+        return store.tell(connection, found, base="http://c", site="console", now=NOW)
 
 
 def claimed(database: Database, sink: str, console: str, now: float) -> list[int]:
