@@ -197,6 +197,22 @@ def test_a_vm_whose_scope_is_learned_later_takes_its_event_along(intake: Intake)
         assert snapshot.events.count_open() == 1
 
 
+def test_a_vm_whose_scope_is_learned_later_shows_no_event_that_is_another_vms(
+    intake: Intake,
+) -> None:
+    """It reported the same id while its own scope was not known; then it moves beside that VM."""
+    web = FakeVm()
+    liar = FakeVm(name="liar", group=None)
+    forged = {"resources": ["web-1"], "event_type": "Terminate", "impact": "delete"}
+    intake.take(web.event("E", now=NOW))
+    intake.take(liar.event("E", now=NOW, **forged))  # type: ignore[arg-type]
+    liar.group = web.group
+    intake.take(liar.heartbeat(now=NOW))
+    known = intake.event()
+    assert known.shown.vm_id == known.event.shown_by == web.vm_id
+    assert [each.vm_id for each in known.named.values()] == [web.vm_id]
+
+
 def retired(intake: Intake, vm: FakeVm) -> bool:
     """Whether a VM is retired."""
     with intake.snapshots.take() as snapshot:
