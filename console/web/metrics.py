@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from contextlib import suppress
 
@@ -32,10 +33,33 @@ class Metrics(Collector):
         self._state = state
         self._registry = CollectorRegistry()
         self._registry.register(self)
+        self._reading = asyncio.Lock()
+        self._next: asyncio.Task[bytes] | None = None
+        """The reading that has not begun: whoever asks until it does gets it."""
+        self._rests_until = 0.0
+        """On the loop's clock."""
 
-    def scraped(self, _request: Request) -> Response:
-        """The text that Prometheus reads; without the fleet if the database does not answer."""
-        return Response(generate_latest(self._registry), media_type=CONTENT_TYPE_LATEST)
+    async def scraped(self, _request: Request) -> Response:
+        """The text that Prometheus reads; without the fleet if the database does not answer.
+
+        Strangers may ask, and it looks at every VM: there is one reading at a time, for all who
+        asked before it began, and a pause of the same length after it.
+        """
+        if self._next is None:
+            self._next = asyncio.create_task(self._read())
+        text = await asyncio.shield(self._next)
+        return Response(text, media_type=CONTENT_TYPE_LATEST)
+
+    async def _read(self) -> bytes:
+        loop = asyncio.get_running_loop()
+        async with self._reading:
+            await asyncio.sleep(self._rests_until - loop.time())
+            self._next = None
+            began = loop.time()
+            try:
+                return await asyncio.to_thread(generate_latest, self._registry)
+            finally:
+                self._rests_until = 2 * loop.time() - began
 
     def describe(self) -> Iterator[Metric]:
         """Nothing: what there is depends on the sources."""

@@ -1,4 +1,4 @@
-"""Nothing holds the console's event loop for long, however large the fleet is."""
+"""Nothing holds the console's event loop or its threads for long, however large the fleet is."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+import requests
 from support.console.records import FakeVm
 from support.console.stage import ConsoleStage
 
+from console.web import metrics
 from console.web.pages import fleet_page
 
 
@@ -33,3 +35,36 @@ def test_the_fleet_page_is_drawn_beside_the_event_loop(
         assert stage.http.get(f"{stage.url}/healthz", timeout=20).status_code == 200
         goes_on.set()
         assert "web-1" in page.result(20)
+
+
+def test_strangers_who_ask_for_the_numbers_hold_up_no_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They need no login, and the numbers are counted over the whole fleet: once for all who ask
+    meanwhile.
+    """
+    goes_on, reading = threading.Event(), threading.Event()
+    counted: list[int] = []
+    overview = metrics.overview
+
+    def slow(*arguments: object) -> object:
+        counted.append(1)
+        reading.set()
+        assert goes_on.wait(60)
+        return overview(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(metrics, "overview", slow)
+    with ConsoleStage(tmp_path) as stage, ThreadPoolExecutor(60) as pool:
+        stage.put(FakeVm(name="web-1").heartbeat(now=stage.now))
+
+        def scraped(_number: int) -> str:
+            return requests.get(f"{stage.url}/metrics", timeout=60).text
+
+        asked = [pool.submit(scraped, number) for number in range(60)]
+        try:
+            assert reading.wait(20)
+            assert "web-1" in stage.page("/fleet")
+        finally:
+            goes_on.set()
+        assert all('seb_console_vms{contact="heard"} 1.0' in each.result(60) for each in asked)
+    assert len(counted) < 10
