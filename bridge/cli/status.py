@@ -115,7 +115,9 @@ def _events(events: list[dict[str, Any]], now: datetime) -> list[str]:
 
 
 def _preparation(event: dict[str, Any]) -> str:
-    """How far this VM has prepared for an event; empty if it prepares nothing."""
+    """How far this VM has prepared for an event that is to come; empty if it prepares nothing."""
     words = {"none": "not prepared", "preparing": "preparing", "failed": "preparation failed"}
     state = event.get("preparation")
-    return "" if state is None else f", {words.get(state, state)}"
+    if state is None or event["eventStatus"] == "Started":
+        return ""
+    return f", {words.get(state, state)}"

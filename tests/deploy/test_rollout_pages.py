@@ -59,6 +59,14 @@ def test_every_file_of_a_recipe_has_its_place_in_its_page(recipe: Path) -> None:
 
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: path.name)
+def test_a_recipe_starts_with_the_settings_of_its_vm(recipe: Path) -> None:
+    """The bridge reads its settings when it starts: the page has them changed before that."""
+    install = next(each for each in blocks(recipe / "README.md") if "/seb.env" in each)
+    lines = install.splitlines()
+    assert lines.index("sudoedit /etc/seb/seb.env") < lines.index("sudo systemctl restart seb")
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: path.name)
 def test_the_settings_of_a_recipe_are_valid(recipe: Path, tmp_path: Path) -> None:
     """They are accepted as they stand, and the recipe is the preparation of its VM."""
     lines = [line for line in text_of(recipe / "seb.env").splitlines() if line.startswith("SEB_")]

@@ -133,9 +133,12 @@ def test_an_event_reaches_the_program_only_once_it_is_asked(
     (shown,) = json.loads(cli(launch, "status", "--json", **listen).out)["events"]
     assert shown["preparation"] == "prepared"
     assert simulator.approvals == []
+    simulator.start_event(event.event_id)
+    preparing.bridge.wait_for_records(1, types="seb.event.started")
+    assert "prepared" not in cli(launch, "status", **listen).out  # what has begun needs no word
     simulator.end_event(event.event_id)
     preparing.bridge.wait_for_records(3, types="seb.preparation")
-    assert preparing.runs() == ["scheduled", "ended"]
+    assert preparing.runs() == ["scheduled", "started", "ended"]
     assert preparing.states()[-1] == ("recovered", "command", None)
 
 

@@ -57,6 +57,7 @@ def test_a_service_is_stopped(machine: Machine, page: Pages) -> None:
         for each in {settings}; do echo "SEB_SINK__STOP__$each" >> /etc/seb/seb.env; done
         systemctl daemon-reload; systemctl start haproxy other
     """)
+    machine.run(page.take("A permanent account"))
     machine.run(page.take("A program that starts or stops another service"))
     eventually(
         lambda: machine.run("systemctl is-active haproxy || :").strip() == "inactive",
