@@ -75,6 +75,8 @@ SORTS: Final[Mapping[str, ColumnElement[Any]]] = {
 }
 """The columns by which past events can be sorted."""
 _MAX_WORDS: Final = 50
+_MAX_SIGNS: Final = 1_000_000
+"""Of the names of past events in one answer, which says fifty times as much of a short name."""
 _ALWAYS_KNOWN: Final = ("at", "status", "site", "vms")
 _BEARER: Final = vm.alias("named_vm")
 Place = tuple[float, str, str]
@@ -188,13 +190,19 @@ class Events:
         after: Place | None = None,
     ) -> list[KnownEvent]:
         """Events that are over, the newest first, after a place in that order."""
-        c = event.c
-        query = _filtered(_events().where(c.state == ENDED), wanted)
-        if after is not None:
-            order = tuple_(c.shown_at, c.event_id, c.scope)
-            query = query.where(order < tuple_(*map(literal, after)))
-        query = query.order_by(c.shown_at.desc(), c.event_id.desc(), c.scope.desc())
-        return self._known(query.limit(limit))
+        return self._known(_over(_events(), wanted, after).limit(limit))
+
+    def fitting(self, wanted: WantedEvents, *, limit: int, after: Place | None = None) -> int:
+        """How many of the events that `over` finds one answer can hold, if they name thousands of
+        VMs each; one at least.
+        """
+        sizes = _over(select(func.length(event.c.words)), wanted, after).limit(limit)
+        total = 0
+        for number, size in enumerate(self._connection.execute(sizes).scalars()):
+            total += size
+            if total > _MAX_SIGNS:
+                return max(1, number)
+        return limit
 
     def past(
         self, wanted: WantedEvents, *, sort: str, descending: bool, limit: int, skip: int = 0
@@ -497,6 +505,16 @@ def _events() -> Select[Any]:
 
 def _shown_of(row: Any) -> LatestReport:
     return rows.report_of(row, prefix="shown_")
+
+
+def _over(query: Select[Any], wanted: WantedEvents | None, after: Place | None) -> Select[Any]:
+    """A query of events that are over, the newest first, after a place in that order."""
+    c = event.c
+    query = _filtered(query.where(c.state == ENDED), wanted)
+    if after is not None:
+        order = tuple_(c.shown_at, c.event_id, c.scope)
+        query = query.where(order < tuple_(*map(literal, after)))
+    return query.order_by(c.shown_at.desc(), c.event_id.desc(), c.scope.desc())
 
 
 def _filtered(query: Select[Any], wanted: WantedEvents | None) -> Select[Any]:

@@ -7,11 +7,16 @@ import threading
 from dataclasses import dataclass
 from typing import Final
 
+from console.ingest.delivery import Refused
+from console.records.incoming import Incoming, IncomingRecord, IncomingState
+
 BURST_MINUTES: Final = 10
 """What a VM did not send is not lost to it: it may send so many minutes' worth at once, which is
 more than a bridge keeps of a day without a console. Heartbeats replace each other there.
 """
 TOO_MUCH: Final = "too_much"
+_NAME_BYTES: Final = 150
+"""What a name in an event takes in the database, besides the record: rows and their indexes."""
 _MAX_KNOWN: Final = 20_000
 """VMs that are counted; those that have not sent for the longest are dropped beyond that."""
 
@@ -51,6 +56,15 @@ class Bounds:
                 minutes = max(minutes, (size - left.size) / self._size)
             return max(1.0, 60 * minutes)
 
+    def charge(self, vm_id: str, item: Incoming | Refused | None, *, now: float) -> None:
+        """Count what a record that was taken brings besides its bytes: the names in its events.
+        What comes next may have to wait for that.
+        """
+        names = _names_in(item)
+        if names:
+            with self._lock:
+                self._refilled(vm_id, now).size -= names * _NAME_BYTES
+
     def tells(self, vm_id: str, *, now: float) -> bool:
         """Whether a VM that sends too much is to be told of now: once a minute, so that what it
         sends costs no writing.
@@ -76,3 +90,12 @@ class Bounds:
         if len(self._left) > _MAX_KNOWN:
             del self._left[next(iter(self._left))]
         return left
+
+
+def _names_in(item: Incoming | Refused | None) -> int:
+    """How many names the events have that it tells of."""
+    if isinstance(item, IncomingRecord):
+        return 0 if item.event is None else len(item.event.event.resources)
+    if isinstance(item, IncomingState):
+        return sum(len(report.event.resources) for _, report in item.events)
+    return 0

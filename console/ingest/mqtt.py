@@ -302,7 +302,10 @@ class MqttReader:
         """
         vm_id, now = vm_of_topic(message.topic), time.monotonic()
         if not vm_id or not self._bounds.wait(vm_id, len(message.payload), now=now):
-            return self._read(message)
+            item = self._read(message)
+            if vm_id:
+                self._bounds.charge(vm_id, item, now=now)
+            return item
         if self._bounds.tells(vm_id, now=now):
             return Refused(
                 reason=TOO_MUCH,

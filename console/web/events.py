@@ -138,6 +138,7 @@ def events_page(
     rest = limit - len(found)
     if not rest:
         return items(found), cursor("over", NEVER, "", "")
+    rest = snapshot.events.fitting(wanted, limit=rest, after=place)
     over = snapshot.events.over(wanted, limit=rest + 1, after=place)
     following = None
     if len(over) > rest:

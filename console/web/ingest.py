@@ -60,4 +60,5 @@ class Ingest:
         except ForeignError as error:
             self._commits.set_aside(self._source, error, body, vm_id=vm_id, at=now)
             raise NotTakenError(400, f"not a record: {error}") from None
+        self._state.bounds.charge(vm_id, record, now=time.monotonic())
         await self._commits.commit(record)

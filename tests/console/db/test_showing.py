@@ -9,10 +9,13 @@ from sqlalchemy import event
 from support.console.intake import NOW, Intake
 from support.console.records import FakeVm
 
+from console.db.events import WantedEvents
 from console.db.history import past_of_vm, records_of_event
 from console.db.opening import Database
 from console.db.transactions import read_from
 from console.fleet.values import Expectation
+from console.web.answers import place_in
+from console.web.events import events_page
 
 
 @pytest.fixture
@@ -382,6 +385,27 @@ def test_one_vm_does_not_fill_the_timeline_of_an_event(intake: Intake) -> None:
         found = records_of_event(connection, ("E", "sub-1/group-1"))
     assert named.vm_id in {each.vm_id for each in found}
     assert len(found) < len(many)
+
+
+def test_past_events_that_name_thousands_are_listed_some_at_a_time(intake: Intake) -> None:
+    """Of one VM they would be hundreds of megabytes in an answer; all of them are found in turn."""
+    vm = FakeVm(name="web-1")
+    names = [f"{number:0300}" for number in range(400)]
+    for number in range(10):
+        now = intake.now + timedelta(seconds=number)
+        intake.take(vm.event(f"E-{number}", transition="ended", resources=names, now=now))
+    found: list[str] = []
+    after = None
+    for _ in range(3):
+        with intake.snapshots.take() as snapshot:
+            page = {"state": "over", "limit": 1000, "after": after}
+            items, following = events_page(snapshot, WantedEvents(), **page)  # type: ignore[arg-type]
+        assert 0 < len(items) < 9
+        found += [item["eventId"] for item in items]
+        if following is None:
+            break
+        after = place_in(following, str, (int, float), str, str)  # type: ignore[arg-type]
+    assert sorted(found) == [f"E-{number}" for number in range(10)]
 
 
 def test_an_id_that_another_vm_has_used_removes_no_record(intake: Intake) -> None:

@@ -59,6 +59,18 @@ def test_a_backlog_over_https_comes_through_within_its_bounds(tmp_path: Path) ->
         )
 
 
+def test_names_of_events_count_among_what_a_vm_sends(tmp_path: Path) -> None:
+    """Each is a row, also of an event that is over: few bytes on the wire would fill the disk."""
+    with ConsoleProcess(tmp_path, INTAKE__KIB="200") as console:
+        vm, other = FakeVm(), FakeVm(name="other")
+        names = [f"v{number:04}" for number in range(4999)]
+        ended = {"resources": [*names, "web-1"], "transition": "ended"}
+        answers = [console.post(vm.event(f"E-{number}", **ended)) for number in range(4)]  # type: ignore[arg-type]
+        assert [each.status_code for each in answers] == [204, 204, 204, 429]
+        assert int(answers[-1].headers["Retry-After"]) > 60
+        assert console.post(other.event("E")).status_code == 204
+
+
 def test_a_flood_over_mqtt_holds_up_no_other_vm(tmp_path: Path) -> None:
     """What is beyond the bounds is acknowledged and counted; what others send is stored."""
     with Mosquitto(tmp_path / "broker") as broker, Fleet(broker) as fleet:
