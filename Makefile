@@ -26,15 +26,16 @@ coverage: $(VENV)/dev.stamp mosquitto ## Run the tests of bridge, sinks and wire
 ground: $(VENV)/dev.stamp helm ground-tools survive-etcd deploy-tools ## Run it on Windows (Wine), systemd, a container engine, a Kubernetes API
 	$(BIN)/pytest -q -m ground tests/ground
 
-# Services wait most of their time: two at a time take half an hour in place of one.
-OWN_PORTS := PYTEST_XDIST_WORKER=gw9
+# Services wait most of their time: the recipes' tests three at a time, and two where it is measured.
 survive: $(VENV)/dev.stamp postgresql survive-tools ## Show on real services what users notice of an event; REPEAT=3 for docs/survival.md
-	@$(BIN)/pytest -q -m survive tests/survive -k 'patroni or rabbitmq' & slow=$$!; \
-	  $(OWN_PORTS) $(BIN)/pytest -q -m survive tests/survive -k 'not patroni and not rabbitmq'; code=$$?; \
-	  wait $$slow && exit $$code
-	@$(BIN)/python -m tests.survive --service etcd --service patroni --service rabbitmq --service haproxy & other=$$!; \
-	  $(OWN_PORTS) $(BIN)/python -m tests.survive --service redis --service slurm --service pacemaker; code=$$?; \
-	  wait $$other && exit $$code
+	@lane() { PYTEST_XDIST_WORKER=$$1 $(BIN)/pytest -q -m survive -o faulthandler_timeout=0 tests/survive -k "$$2"; }; \
+	  lane gw9 rabbitmq & one=$$!; lane gw8 'patroni or etcd' & two=$$!; \
+	  lane gw0 'not rabbitmq and not patroni and not etcd'; code=$$?; wait $$one && wait $$two && exit $$code
+	@lane() { PYTEST_XDIST_WORKER=$$1 $(BIN)/python -m tests.survive $$2; }; \
+	  lane gw9 '--service etcd --service patroni --service rabbitmq' & one=$$!; \
+	  lane gw0 '--service redis --service haproxy --service slurm --service pacemaker'; code=$$?; \
+	  wait $$one && exit $$code
+	@awk '/^## Run it/ {exit} /^## / {on = 1} on && /^[#|]/' docs/survival.md
 
 faults: $(VENV)/dev.stamp mosquitto strace postgresql ## Break everything that can break, for ten minutes
 	$(BIN)/pytest -n 3 --hypothesis-profile=default -m 'not slow' tests/faults tests/console/turns/test_turns_model.py

@@ -22,6 +22,8 @@ from tests.survive.machine import Machine, Unit
 ROOT = Path(__file__).resolve().parents[2]
 RECIPES = ROOT / "deploy" / "recipes"
 MEMBERS = 3
+SETTLE_SECONDS = 300.0
+"""How long a service may take on a busy machine until it is what it should be."""
 
 
 class Cluster(ABC):
@@ -182,7 +184,7 @@ class Cluster(ABC):
                 for name, unit in self.units(number).items():
                     machine.define(name, unit)
                 machine.boot()
-            wait_for(self.is_whole, what=f"{self.NAME}: a whole cluster", seconds=120)
+            wait_for(self.is_whole, what=f"{self.NAME}: a whole cluster")
             self.prepare_once()
         except BaseException:
             self.end()
@@ -210,7 +212,7 @@ def holds(done: Callable[[], bool]) -> bool:
         return False
 
 
-def wait_for(done: Callable[[], bool], *, what: str, seconds: float) -> float:
+def wait_for(done: Callable[[], bool], *, what: str, seconds: float = SETTLE_SECONDS) -> float:
     """Wait until it holds, and look five times a second; returns the seconds that it took.
 
     Raises `TimeoutError`.

@@ -6,6 +6,7 @@ found, as JSON. It is a process of its own, so that nothing which plays Azure de
 """
 
 import base64
+import contextlib
 import itertools
 import json
 import os
@@ -22,6 +23,9 @@ REQUEST_SECONDS = 2.0
 """How long a client waits for an answer before it calls the request failed."""
 JOB_SECONDS = 20
 """The same for a job, which may have to wait for a free node."""
+
+BEGIN_SECONDS = 30
+"""How long the first write may take."""
 
 
 class Client(Protocol):
@@ -167,6 +171,7 @@ class RabbitMqClient:
         self._pika = pika
         # Each try another node first, as its users' connection strings have it.
         self._ports = itertools.cycle(ports)
+        self._count = len(ports)
         self._channel: Any = None
 
     def _connected(self) -> Any:
@@ -180,6 +185,12 @@ class RabbitMqClient:
             self._channel = self._pika.BlockingConnection(place).channel()
             self._channel.confirm_delivery()
         return self._channel
+
+    def _connected_anywhere(self) -> Any:
+        for _ in range(self._count - 1):
+            with contextlib.suppress(self._pika.exceptions.AMQPError):
+                return self._connected()
+        return self._connected()
 
     def _declare(self, *, passive: bool) -> Any:
         arguments = {"x-queue-type": "quorum"}
@@ -213,7 +224,8 @@ class RabbitMqClient:
 
     def everything(self) -> set[int]:
         found = set()
-        for method, _, body in self._connected().consume("n", auto_ack=True, inactivity_timeout=3):
+        channel = self._connected_anywhere()
+        for method, _, body in channel.consume("n", auto_ack=True, inactivity_timeout=3):
             if method is None:
                 break
             found.add(int(body))
@@ -267,6 +279,18 @@ def connect(settings: dict[str, Any]) -> Client:
     return KINDS[given.pop("kind")](**given)
 
 
+def begin(settings: dict[str, Any]) -> None:
+    """The first write, which a user repeats as well: the member that is asked may be away."""
+    client, deadline = connect(settings), time.monotonic() + BEGIN_SECONDS
+    while True:
+        try:
+            return client.write(0)
+        except Exception:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(PAUSE_SECONDS)
+
+
 class Work:
     """One thread that repeats one request, and what became of it."""
 
@@ -314,7 +338,7 @@ class Work:
 def main() -> None:
     """Work until standard input says that it is enough, then count."""
     settings = json.loads(sys.stdin.readline())
-    connect(settings).write(0)
+    begin(settings)
     works = [Work(settings, name) for name in ("write", "read")]
     for work in works:
         work.start()

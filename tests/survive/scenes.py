@@ -12,7 +12,6 @@ from tests.survive.cluster import MEMBERS, Cluster, wait_for
 
 FREEZE_SECONDS = 9.0
 AWAY_SECONDS = 15.0
-SETTLE_SECONDS = 300.0
 UNTOUCHED_NOTICE = 4.0
 """Nobody uses it: short, so that the whole takes half an hour."""
 NOTICE = 600.0
@@ -115,12 +114,12 @@ def measure(cluster: Cluster, scene: Scene, *, with_seb: bool, **limits: float) 
     further settings of the clients.
     """
     cluster.use_bridges(wanted=with_seb, by_group=scene.by_group and with_seb)
-    wait_for(cluster.is_whole, what="a whole cluster", seconds=SETTLE_SECONDS)
+    wait_for(cluster.is_whole, what="a whole cluster")
     play = Play(cluster, with_seb=with_seb)
     with load({**cluster.client(), **limits}) as found:
         time.sleep(2)
         scene.play(play)
-        settled = wait_for(cluster.is_whole, what="a whole cluster", seconds=SETTLE_SECONDS)
+        settled = wait_for(cluster.is_whole, what="a whole cluster")
         time.sleep(1)
     seen = {
         "most_away": play.most_away,

@@ -22,7 +22,7 @@ def slurm() -> Iterator[Slurm]:
 @pytest.fixture
 def node(slurm: Slurm, tmp_path: Path) -> Iterator[Vm]:
     """A node of a whole cluster; it is whole afterwards too, and no job is left."""
-    wait_for(slurm.is_whole, what="a whole cluster", seconds=60)
+    wait_for(slurm.is_whole, what="a whole cluster")
     vm = Vm(slurm, slurm.leader(), tmp_path)
     yield vm
     slurm.ask("scancel", "--state=RUNNING")
@@ -39,7 +39,7 @@ def submit(node: Vm, seconds: float, *options: str) -> str:
     log = f"--output={slurm.directory}/job.log"
     command = ["sbatch", "--parsable", "-w", name, log, *options, str(slurm.directory / "job.sh")]
     found = slurm.ask(*command).strip()
-    wait_for(lambda: state_of(slurm, found) == "RUNNING", what="a job that runs", seconds=60)
+    wait_for(lambda: state_of(slurm, found) == "RUNNING", what="a job that runs")
     return found
 
 

@@ -17,10 +17,28 @@ tool() { # SECONDS TOOL COMMAND...
 
 # Sets `status`, as this node sees the cluster.
 look() { status=$(tool 20 rabbitmqctl cluster_status --formatter json); }
-missing() { # the other nodes that do not run, or are in maintenance
+missing() { # the other nodes that do not run, are in maintenance, or do not say that they are not
     echo "$status" | jq -r --arg me "$RABBITMQ_NODE" '. as $all | .disk_nodes - [$me] |
         map(select(. as $node | ($all.running_nodes | index($node) | not) or
-            ($all.maintenance_status[$node] // "") == "marked for maintenance")) | join(", ")'
+            $all.maintenance_status[$node] != "not under maintenance")) | join(", ")'
+}
+
+# One node at a time: each one that goes writes the time into a global parameter of its own, and
+# steps back before it drains anything if another one has done so. It counts for an hour. Two that
+# drain at once leave the queues without a leader, and `revive` does not bring one back.
+take_turn() {
+    put_turn "$(date +%s)" || later "the turn cannot be taken"
+    turns=$(tool 20 rabbitmqctl list_global_parameters --formatter json) ||
+        later "the turn cannot be read"
+    holder=$(echo "$turns" | jq -r --arg me "seb-turn-$RABBITMQ_NODE" '[.[] |
+        select((.name | startswith("seb-turn-")) and .name != $me) |
+        select((.value | tonumber) > now - 3600) | .name[9:]] | join(", ")')
+    [ -z "$holder" ] || give_way "it is the turn of $holder"
+}
+put_turn() { tool 20 rabbitmqctl set_global_parameter "seb-turn-$RABBITMQ_NODE" "$1" >/dev/null; }
+give_way() {
+    put_turn 0
+    later "$1"
 }
 
 prepare() {
@@ -31,12 +49,12 @@ prepare() {
     tool 20 rabbitmq-queues check_if_node_is_quorum_critical >/dev/null ||
         later "the cluster is short already: a queue would lose its quorum without this node"
     mark
+    take_turn
     tool 40 rabbitmq-upgrade drain >/dev/null || later "this node cannot be drained"
-    # One node at a time: if another one went at the same moment, both step back and come again.
     look || later "this node does not answer"
-    [ -z "$(missing)" ] || {
+    [ -z "$(missing)" ] || { # another one went meanwhile, and not because of a recipe
         tool 30 rabbitmq-upgrade revive >/dev/null
-        later "the cluster is one short already: $(missing)"
+        give_way "the cluster is one short already: $(missing)"
     }
 }
 
@@ -45,6 +63,7 @@ recover() {
     tool 30 rabbitmq-upgrade revive >/dev/null || again "this node cannot be revived"
     tool 40 rabbitmq-upgrade await_online_quorum_plus_one -t 35 >/dev/null ||
         again "a queue has no spare member"
+    put_turn 0 || again "the turn cannot be given back"
 }
 
 . "${0%/*}/recipe.sh"

@@ -1,6 +1,5 @@
 """RabbitMQ: three nodes and a quorum queue."""
 
-import json
 import os
 import subprocess
 from collections.abc import Mapping
@@ -13,6 +12,17 @@ from tests.survive.cluster import MEMBERS, Cluster, wait_for
 from tests.survive.machine import Unit
 
 TOOLS = "/usr/lib/rabbitmq/bin"  # those in /usr/sbin insist on an account
+
+LEADER = "rabbit_amqqueue:info(hd(rabbit_amqqueue:list()), [leader])."
+IS_WHOLE = f"""
+    Running = lists:filter(fun rabbit:is_running/1, [node() | nodes()]),
+    States = [rabbit_maintenance:status_consistent_read(Node) || Node <- Running],
+    Members = [rabbit_amqqueue:info(Queue, [online]) || Queue <- rabbit_amqqueue:list()],
+    Turns = [proplists:get_value(value, Each) || Each <- rabbit_runtime_parameters:list_global(),
+        string:prefix(atom_to_list(proplists:get_value(name, Each)), "seb-turn-") =/= nomatch],
+    States =:= lists:duplicate({MEMBERS}, regular) andalso lists:sum(Turns) =:= 0 andalso
+        lists:all(fun([{{online, Online}}]) -> length(Online) =:= {MEMBERS} end, Members).
+"""
 
 
 class RabbitMq(Cluster):
@@ -84,32 +94,33 @@ class RabbitMq(Cluster):
         kept = {name: env[name] for name in ("HOME", "ERL_EPMD_PORT")}
         return {**kept, "RABBITMQ_NODE": self.nodes[number]}
 
-    def _ctl(self, number: int, *words: str) -> str:
-        command = [f"{TOOLS}/rabbitmqctl", "-q", "-n", self.nodes[number], *words]
+    def _eval(self, number: int, expression: str) -> str:
+        """What a node answers. It is asked all the time, and `rabbitmqctl eval` costs a second."""
+        command = ["erl_call", "-c", self._secret, "-n", self.nodes[number], "-e"]
         env = {**self.machines[number].environment, **self._env(number)}
         done = subprocess.run(
-            command, capture_output=True, text=True, check=True, timeout=60, env=env
+            command,
+            input=f"{expression}\n",
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=20,
+            env=env,
         )
         return done.stdout
 
     def leader(self) -> int:
         up = next(number for number, vm in enumerate(self.machines) if vm.is_up)
-        said = self._ctl(up, "list_queues", "leader", "--no-table-headers").strip()
-        return self.nodes.index(said)
+        said = self._eval(up, LEADER)
+        return next(number for number, node in enumerate(self.nodes) if node in said)
 
     def is_whole(self) -> bool:
-        # Each question costs a second of the machine's time, and this is asked all the time.
-        members = self._ctl(0, "list_queues", "online", "--no-table-headers")
-        if members and members.count("@localhost") < MEMBERS:
-            return False
-        status = json.loads(self._ctl(0, "cluster_status", "--formatter", "json"))
-        states = [status["maintenance_status"][node] for node in status["running_nodes"]]
-        return states == MEMBERS * ["not under maintenance"]
+        return self._eval(0, IS_WHOLE) == "{ok, true}"
 
     def prepare_once(self) -> None:
         with load(self.client()):  # the first client declares the queue
             pass
-        wait_for(self.is_whole, what="a whole queue", seconds=60)
+        wait_for(self.is_whole, what="a whole queue")
 
     def client(self) -> Mapping[str, Any]:
         return {"kind": "rabbitmq", "ports": self._ports}
