@@ -139,13 +139,22 @@ class Bugs(logging.Handler):
 
 class Interrupted:
     """A store whose calls let the rest of the world go on before them, and after a commit. Not
-    after a read: between the last look at the store and the POST nothing waits.
+    after a read: between the last look at the store and the POST nothing waits. `done` is told of
+    each call that was good.
     """
 
-    def __init__(self, of: Any, pause: Callable[[], None], *, only: str = "") -> None:
+    def __init__(
+        self,
+        of: Any,
+        pause: Callable[[], None],
+        *,
+        only: str = "",
+        done: Callable[[], None] = lambda: None,
+    ) -> None:
         self._of = of
         self._pause = pause
         self._only = only
+        self._done = done
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._of, name)
@@ -155,6 +164,7 @@ class Interrupted:
         def call(*args: Any, **more: Any) -> Any:
             self._pause()
             answer = found(*args, **more)
+            self._done()
             if name != "read":
                 self._pause()
             return answer
@@ -220,7 +230,13 @@ class ModelBench:
         self.store, _ = open_store(self.directory, self.clock.now())
         self.store.read("PRAGMA synchronous=OFF")
         self._write_trust()
-        committing = Interrupted(self.store, self._committing, only="commit")
+        committing = Interrupted(
+            self.store,
+            self._committing,
+            only="commit",
+            # What is committed is what the bridge goes by, also while the poll goes on.
+            done=lambda: self._shows(self.imds.served),
+        )
         self.current, self.poller = state_and_poller(
             self.store, self.imds, self.clock, committing=committing
         )
