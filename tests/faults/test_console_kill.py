@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import pytest
 from support.console import killing
 from support.console.killing import Death, HttpsScene, Scene, Step
-from support.console.ledger import NOT_ASKED, WAITS, Ledger
+from support.console.ledger import NOT_ASKED, Ledger
 from support.console.process import ConsoleProcess
 from support.faults import strace
 from support.faults.sizes import sizes
@@ -127,13 +127,13 @@ def test_the_bridge(tmp_path: Path, tell: Tell, rounds: int) -> None:
 def test_the_broker(tmp_path: Path, tell: Tell, rounds: int) -> None:
     """It may lose what it has taken; another VM is asked then, or it is said."""
     with Scene(tmp_path, vms=2, seed=rounds) as scene, scene.console() as console:
-        ledger = Ledger(scene=scene, may_wait=True)
+        ledger = Ledger(scene=scene)
         beside(ledger, console, scene.broker, in_turn(killing.BROKER, rounds))
         tell(
             ledger.judge(
                 console,
                 "kill -9 of the broker",
-                may_end={"confirmed", "unanswered", "overtaken", WAITS},
+                may_end={"confirmed", "unanswered", "overtaken"},
             )
         )
 

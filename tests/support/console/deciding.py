@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Self
@@ -19,6 +19,7 @@ from bridge.cli.key_files import write_private
 from bridge.simulator.approvals import Post
 from bridge.simulator.events import SimulatedEvent
 from bridge.simulator.simulator import Simulator
+from bridge.simulator.timeline import UnknownEventError
 from bridge.simulator.vm import SimulatedVm
 from wire import keys
 
@@ -120,6 +121,13 @@ class DecisionBench:
         for simulator in self.simulators:
             simulator.announce(event)
         return event.event_id
+
+    def spread(self, event_id: str) -> None:
+        """Let an event start at every VM once it has started at one: Azure shows all the same."""
+        with suppress(UnknownEventError):
+            if any(each.find(event_id).status == "Started" for each in self.simulators):
+                for simulator in self.simulators:
+                    simulator.start_event(event_id)
 
     @property
     def effective(self) -> list[str]:

@@ -14,8 +14,7 @@ from support.console.killing import HttpsScene, Scene
 from support.console.process import ConsoleProcess
 from support.eventually import eventually
 
-NOT_ASKED, WAITS = "not asked", "waits for a lost receipt"
-_NO_END = (NOT_ASKED, WAITS)
+NOT_ASKED = "not asked"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -27,8 +26,6 @@ class Ledger:
     """By event id, how it ended."""
     steps: dict[str, str] = field(default_factory=dict)
     """By event id, where something was killed."""
-    may_wait: bool = False
-    """Whether the last receipt can be lost: it is waited for until long after notBefore."""
 
     def enter(self, console: ConsoleProcess, event_id: str, step: str) -> None:
         """Wait for the end of a round. Raises `AssertionError` if there is none."""
@@ -36,14 +33,15 @@ class Ledger:
         if not any(row["eventId"] == event_id for row in audit(console)):
             self.ends[event_id] = NOT_ASKED
             return
-        timeout = 30 if self.may_wait else 100
+
+        def has_ended() -> bool:
+            self.scene.spread(event_id)
+            return _outcomes(console, event_id) != []
+
         try:
-            eventually(lambda: _outcomes(console, event_id) != [], what="an end", timeout=timeout)
+            eventually(has_ended, what="an end", timeout=100)
         except AssertionError as error:
-            if not self.may_wait or not _waits(console, event_id):
-                raise AssertionError(f"{step}: {error}\n{_told(console, event_id)}") from None
-            self.ends[event_id] = WAITS
-            return
+            raise AssertionError(f"{step}: {error}\n{_told(console, event_id)}") from None
         (self.ends[event_id],) = _outcomes(console, event_id)
 
     def judge(self, console: ConsoleProcess, case: str, *, may_end: set[str]) -> str:
@@ -78,9 +76,9 @@ class Ledger:
             yield f"{len(approved)} rows of the decision"
         if len(rows) != len(approved) + len(taken_over) or not set(taken_over) <= set(approved):
             yield f"rows that belong to no decision: {rows}"
-        if _outcomes(console, event_id) != ([] if end in _NO_END else [end]):
+        if _outcomes(console, event_id) != ([] if end == NOT_ASKED else [end]):
             yield f"its end was {end}, and is {_outcomes(console, event_id)}"
-        if posts > 1 or (end == NOT_ASKED and posts) or (end in ("confirmed", WAITS) and not posts):
+        if posts > 1 or (end == NOT_ASKED and posts) or (end == "confirmed" and not posts):
             yield f"{posts} effective POSTs, and its end is {end}"
 
     def _wrong_commands(self, rows: list[dict[str, Any]]) -> Iterator[str]:
@@ -97,13 +95,6 @@ def _outcomes(console: ConsoleProcess, event_id: str) -> list[str]:
     """The ends of the decisions on an event."""
     items = console.get(f"events/{event_id}")["timeline"]
     return [item["outcome"] for item in items if item["kind"] == "decision" and item["outcome"]]
-
-
-def _waits(console: ConsoleProcess, event_id: str) -> bool:
-    """Whether a VM has taken the command, and the event has started since."""
-    event = console.get(f"events/{event_id}")
-    states = {item["state"] for item in event["timeline"] if item["kind"] == "receipt"}
-    return event["state"] != "scheduled" and bool(states) and "confirmed" not in states
 
 
 def _told(console: ConsoleProcess, event_id: str) -> str:

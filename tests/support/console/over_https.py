@@ -70,6 +70,9 @@ class HttpsBench:
         eventually(is_due, what=f"a due decision\n{console.log}", timeout=60)
         return dict(console.events()[event.event_id])
 
+    def spread(self, event_id: str) -> None:
+        """See `DecisionBench`: there is one VM."""
+
     @property
     def effective(self) -> list[str]:
         """The events that POSTs have started."""
