@@ -26,16 +26,17 @@ coverage: $(VENV)/dev.stamp mosquitto ## Run the tests of bridge, sinks and wire
 ground: $(VENV)/dev.stamp helm ground-tools survive-etcd deploy-tools ## Run it on Windows (Wine), systemd, a container engine, a Kubernetes API
 	$(BIN)/pytest -q -m ground tests/ground
 
-# Services wait most of their time: the recipes' tests three at a time, and two where it is measured.
+# Services wait most of their time: the recipes' tests run three at a time, the scenes two at a time.
 survive: $(VENV)/dev.stamp postgresql survive-tools ## Show on real services what users notice of an event; REPEAT=3 for docs/survival.md
-	@lane() { PYTEST_XDIST_WORKER=$$1 $(BIN)/pytest -q -m survive -o faulthandler_timeout=0 tests/survive -k "$$2"; }; \
-	  lane gw9 rabbitmq & one=$$!; lane gw8 'patroni or etcd' & two=$$!; \
-	  lane gw0 'not rabbitmq and not patroni and not etcd'; code=$$?; wait $$one && wait $$two && exit $$code
-	@lane() { PYTEST_XDIST_WORKER=$$1 $(BIN)/python -m tests.survive $$2; }; \
-	  lane gw9 '--service etcd --service patroni --service rabbitmq' & one=$$!; \
-	  lane gw0 '--service redis --service haproxy --service slurm --service pacemaker'; code=$$?; \
-	  wait $$one && exit $$code
-	@awk '/^## Run it/ {exit} /^## / {on = 1} on && /^[#|]/' docs/survival.md
+	@recipes() { PYTEST_XDIST_WORKER=$$1 $(BIN)/pytest -q -m survive -o faulthandler_timeout=0 tests/survive -k "$$2"; }; \
+	  scenes() { PYTEST_XDIST_WORKER=$$1 $(BIN)/python -m tests.survive $$2; }; code=0; \
+	  recipes gw9 rabbitmq & one=$$!; recipes gw8 'patroni or etcd' & two=$$!; \
+	  recipes gw0 'not rabbitmq and not patroni and not etcd' || code=$$?; \
+	  wait $$one || code=$$?; wait $$two || code=$$?; \
+	  scenes gw9 '--service etcd --service patroni --service rabbitmq' & one=$$!; \
+	  scenes gw0 '--service redis --service haproxy --service slurm --service pacemaker' || code=$$?; \
+	  wait $$one || code=$$?; \
+	  awk '/^## Run it/ {exit} /^## / {on = 1} on && /^[#|]/' docs/survival.md; exit $$code
 
 faults: $(VENV)/dev.stamp mosquitto strace postgresql ## Break everything that can break, for ten minutes
 	$(BIN)/pytest -n 3 --hypothesis-profile=default -m 'not slow' tests/faults tests/console/turns/test_turns_model.py

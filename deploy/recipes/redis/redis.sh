@@ -31,14 +31,18 @@ prepare() {
     all=$(($(echo "$REDIS_OTHERS" | wc -w) + 1))
     quorum=$(at "$REDIS_SENTINEL" sentinel ckquorum "$REDIS_MASTER")
     [ "${quorum#"OK $all usable"}" != "$quorum" ] || later "Sentinels are one short already: $quorum"
-    for other in $REDIS_OTHERS; do
-        [ "$other" = "$master" ] || [ "$(fact "$other" master_link_status)" = up ] ||
-            later "the servers are one short already: $other is no replica that is in touch with its master"
-    done
+    in_touch ||
+        later "the servers are one short already: $lost is no replica that is in touch with its master"
     mark
     take_turn
     [ "$master" != "$REDIS_SELF" ] || hand_over
+    within 15 in_touch || later "$lost does not follow the new master"
     service stop || later "$REDIS_UNIT cannot be stopped"
+}
+in_touch() { # with their master: all others; sets `lost`
+    for lost in $REDIS_OTHERS; do
+        [ "$lost" = "$master" ] || [ "$(fact "$lost" master_link_status)" = up ] || return 1
+    done
 }
 
 # One server at a time: a key at the master keeps whose turn it is, and ends after an hour.
