@@ -28,7 +28,11 @@ from bridge.cli import COMMANDS, module_of
 from bridge.cli.config import env_file
 from bridge.config import reference
 from bridge.config.reference import Variable
+from bridge.preparation import transitions as preparation_transitions
 from bridge.simulator.scenarios import SCENARIOS
+from console.approvals import machine as decision_machine
+from console.approvals import requests as decision_requests
+from console.turns import machine as turn_machine
 from sinks import registry
 from sinks.program.variables import VARIABLES
 from sinks.shared import errors
@@ -129,6 +133,13 @@ def generated() -> Iterator[tuple[str, str]]:
     yield "record", table(("field", "type", "meaning"), record_rows())
     stages = (each.meaning for each in transitions.Stage)
     yield "approval", table(("the first that holds", *stages), transitions.printed())
+    head = ("state", "what happens", "next state")
+    yield "preparation", table(head, preparation_transitions.printed())
+    yield "console-turns", table(head, quoted(turn_machine.printed()))
+    head = ("request", "the first that holds", "what becomes of it")
+    yield "console-requests", table(head, decision_requests.printed())
+    head = ("state", "the first that holds", "what the console does")
+    yield "console-decisions", table(head, decision_machine.printed())
     commands_of_console = (
         (f"`seb console {before}{usage(each)}`", words)
         for before, each, words in console_parts.command_rows()
@@ -137,6 +148,11 @@ def generated() -> Iterator[tuple[str, str]]:
     head = ("variable", "default", "meaning")
     yield "console-variables", table(head, console_parts.variable_rows())
     yield "console-sources", table(head, console_parts.source_rows())
+
+
+def quoted(rows: Iterable[Iterable[str]]) -> Iterator[Iterable[str]]:
+    """The same rows, each text as code."""
+    return ((f"`{text}`" for text in row) for row in rows)
 
 
 def figures() -> str:

@@ -8,11 +8,11 @@ has expired, the event is Scheduled with the same fingerprint, and no VM has rep
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from console.approvals.printing import table_text, words_of
+from console.approvals.printing import words_of
 from console.approvals.situation import (
     GRACE_SECONDS,
     SHORT_SECONDS,
@@ -365,10 +365,6 @@ TABLE: Final = tuple(
 )
 
 
-def printed() -> str:
-    """The table as text: state, condition and action, a row each."""
-    return table_text([(row.state, words_of(row.when), words_of(row.then)) for row in TABLE])
-
-
-if __name__ == "__main__":
-    print(printed())  # noqa: T201  # what it was started for
+def printed() -> list[Sequence[str]]:
+    """The table as rows of text: state, condition and action."""
+    return [(row.state, words_of(row.when), words_of(row.then)) for row in TABLE]

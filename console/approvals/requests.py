@@ -12,7 +12,7 @@ from typing import Final, Literal
 
 from console.access.people import Person, is_same_person
 from console.access.scope import decides_event
-from console.approvals.printing import table_text, words_of
+from console.approvals.printing import words_of
 from console.approvals.refused import REASONS, Why
 from console.fleet.candidates import Candidate
 from console.fleet.commands import working
@@ -230,11 +230,9 @@ TABLE: Final = (
 )
 
 
-def printed() -> str:
-    """The table as text: request, condition and outcome, a row each."""
-    return table_text(
-        [(" or ".join(row.what), words_of(row.when), _outcome_words(row.then)) for row in TABLE]
-    )
+def printed() -> list[Sequence[str]]:
+    """The table as rows of text: request, condition and outcome."""
+    return [(" or ".join(row.what), words_of(row.when), _outcome_words(row.then)) for row in TABLE]
 
 
 def _outcome_words(outcome: Why | Action) -> str:
@@ -242,7 +240,3 @@ def _outcome_words(outcome: Why | Action) -> str:
         if action == outcome:
             return words
     return f"Refuse ({outcome}): {REASONS[outcome].sentence}"  # type: ignore[index]  # no action
-
-
-if __name__ == "__main__":
-    print(printed())  # noqa: T201  # what it was started for

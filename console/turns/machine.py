@@ -6,6 +6,7 @@ This file decides nothing and does nothing. `schedule` finds out what happened, 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, Literal
 
 State = Literal[
@@ -125,9 +126,8 @@ def after(state: State, trigger: Trigger) -> State:
     return TABLE[state].get(trigger, state)
 
 
-def printed() -> str:
-    """The table as lines of Markdown, for people."""
-    lines = ["| state | what happens | next state |", "| --- | --- | --- |"]
-    for state, ways in TABLE.items():
-        lines += [f"| `{state}` | `{trigger}` | `{then}` |" for trigger, then in ways.items()]
-    return "\n".join(lines)
+def printed() -> list[Sequence[str]]:
+    """The table as rows of text: state, trigger and next state."""
+    return [
+        (state, trigger, then) for state, ways in TABLE.items() for trigger, then in ways.items()
+    ]

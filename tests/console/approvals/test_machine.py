@@ -244,8 +244,8 @@ def test_the_table_has_an_answer_for_every_state() -> None:
 
 
 def test_the_table_can_be_read() -> None:
-    """A line for each row, in words."""
-    lines = printed().splitlines()
-    assert len(lines) == len(TABLE)
-    assert lines[0].split("  ")[0] == "second"
-    assert all(line.rstrip().endswith(".") for line in lines)
+    """Each row in words: a state, a condition and an action."""
+    rows = printed()
+    assert len(rows) == len(TABLE)
+    assert [state for state, _, _ in rows] == [row.state for row in TABLE]
+    assert all(words.endswith(".") for _, *columns in rows for words in columns)
