@@ -1,4 +1,4 @@
-"""A bound for refused attempts in the audit: each kind at once, then at most once a minute."""
+"""A bound for refused attempts, in the audit and the log: each kind at once, then once a minute."""
 
 from __future__ import annotations
 

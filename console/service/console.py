@@ -44,6 +44,7 @@ from console.service.connections import limits, protocol
 from console.service.server import ended_by_signals, listener
 from console.turns.groups import Grouping
 from console.web.app import application
+from console.web.bodies import Bodies
 from console.web.polls import Polls
 from console.web.pull_queue import PullQueue
 from console.web.state import AppState
@@ -139,6 +140,7 @@ class Console:
             grouping=self.grouping,
             enrolments=self.enrolments,
             bounds=bounds,
+            bodies=Bodies(),
             pull_queue=self.pull_queue,
             polls=Polls(self.database),
             sink_workers=self.notices.workers,

@@ -14,8 +14,8 @@ from console.access import enrolment
 from console.errors import RefusedError
 from console.ingest.enrolment import KEY_IS_MISSING, read_key
 from console.web.answers import answer, refuse
+from console.web.bodies import Bodies, NotTakenError
 from console.web.models import MAX_VMS, EnrolledList, EnrolmentBody
-from console.web.receiving import NotTakenError, read_body
 from console.web.security import person_of
 from console.web.state import AppState
 
@@ -33,7 +33,7 @@ class EnrolmentRoutes:
             raise refuse(403, "this needs the role admin")
         if person.site is not None:
             raise refuse(403, f"a token for the site {person.site} alone cannot enroll VMs")
-        body = await _body(request)
+        body = await _body(request, self._state.bodies)
         state = self._state
         file = state.settings.enroll_key_file
         if file is None:
@@ -57,10 +57,10 @@ class EnrolmentRoutes:
         return answer(EnrolledList.model_validate({"items": items}))
 
 
-async def _body(request: Request) -> EnrolmentBody:
+async def _body(request: Request, bodies: Bodies) -> EnrolmentBody:
     """The VMs of the body. Raises an HTTP refusal."""
     try:
-        body: Any = json.loads(await read_body(request.headers, request.receive))
+        body: Any = json.loads(await bodies.read(request.headers, request.receive))
     except NotTakenError as why:
         raise refuse(why.status, str(why)) from None
     except (ValueError, RecursionError):

@@ -11,7 +11,8 @@ from starlette.types import Receive, Scope, Send
 from console.ingest.enrolment import KEY_IS_MISSING
 from console.ingest.signature import UnsignedError, verify
 from console.records.parse import ForeignError, parse_record, vm_of
-from console.web.receiving import Commits, NotTakenError, read_body, refused, require_ready
+from console.web.bodies import NotTakenError
+from console.web.receiving import Commits, refused, require_ready
 from console.web.state import AppState
 
 
@@ -37,7 +38,7 @@ class Ingest:
 
     async def _take(self, headers: Headers, receive: Receive) -> None:
         require_ready(self._state)
-        body = await read_body(headers, receive)
+        body = await self._state.bodies.read(headers, receive)
         now = self._state.now()
         vm_id = vm_of(body)
         if vm_id is None:

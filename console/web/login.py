@@ -13,6 +13,7 @@ from console.access.identity import CALLBACK, Access
 from console.access.login import Login, LoginError
 from console.access.refusals import attempt_at
 from console.access.sessions import UsedLoginError
+from console.audit.flood import Flood
 from console.db.errors import StoreError
 from console.web.pages.login_pages import LoginPages
 from console.web.state import AppState
@@ -34,6 +35,8 @@ class LoginRoutes:
         self._access: Access = state.access
         self._login = login
         self._pages = pages
+        self._logged = Flood()
+        """Strangers may begin logins that come to nothing."""
 
     def routes(self) -> list[Route]:
         """Their paths."""
@@ -98,8 +101,10 @@ class LoginRoutes:
         return self._pages.answer(200, words, title="Logged out", login=True)
 
     async def _refused(self, request: Request, error: LoginError) -> Response:
-        fields = {"action": "login_refused", "reason": error.reason}
-        _LOG.warning("%s", error, extra=fields)
+        unwritten = self._logged.passes(error.reason)
+        if unwritten is not None:
+            fields = {"action": "login_refused", "reason": error.reason}
+            _LOG.warning("%s", error, extra={**fields, "unwritten": unwritten or None})
         if error.status < 500:  # noqa: PLR2004  # what the provider or the console cannot do now
             attempt = attempt_at(request.scope, reason=f"login_{error.reason}")
             await self._access.refusals.note(attempt)

@@ -10,8 +10,9 @@ from starlette.types import Receive, Scope, Send
 
 from console.fleet.candidates import PULL
 from console.records.parse import ForeignError, parse_record, vm_of
+from console.web.bodies import NotTakenError
 from console.web.pull import bearer, not_its_token
-from console.web.receiving import Commits, NotTakenError, read_body, refused, require_ready
+from console.web.receiving import Commits, refused, require_ready
 from console.web.state import AppState
 from wire.record import APPROVAL
 
@@ -38,7 +39,7 @@ class Receipts:
         if not token:
             return not_its_token()
         require_ready(self._state)
-        body = await read_body(Headers(scope=scope), receive)
+        body = await self._state.bodies.read(Headers(scope=scope), receive)
         vm_id, now = vm_of(body), self._state.now()
         if vm_id is None:
             raise NotTakenError(400, "not a record: partitionkey is missing")

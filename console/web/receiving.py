@@ -12,17 +12,15 @@ from contextlib import suppress
 from math import ceil
 from typing import Final
 
-from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse, Response
-from starlette.types import Receive
 
 from console.ingest.delivery import Delivery, Refused
 from console.ingest.writer import Writer
 from console.records.incoming import IncomingRecord
-from console.records.parse import MAX_BYTES, ForeignError
+from console.records.parse import ForeignError
+from console.web.bodies import NotTakenError
 from console.web.state import AppState
 
-BODY_SECONDS: Final = 20.0
 _COMMIT_SECONDS: Final = 15.0
 _RETRY_SECONDS: Final = 5
 _SAMPLE: Final = 2000
@@ -31,41 +29,10 @@ _MAX_WAITING: Final = 100
 """Deliveries before the writer: beyond that, records alone are added."""
 
 
-class NotTakenError(Exception):
-    """The request ends with this answer."""
-
-    def __init__(self, status: int, words: str, *, retry_after: float | None = None) -> None:
-        """`retry_after`: the seconds after which another try may help."""
-        super().__init__(words)
-        self.status = status
-        self.retry_after = retry_after
-
-
 def require_ready(state: AppState) -> None:
     """Raise `NotTakenError` until the console knows whose secrets were revoked."""
     if not state.is_ready():
         raise NotTakenError(503, "the console is reading its database")
-
-
-async def read_body(headers: Headers, receive: Receive) -> bytes:
-    """The whole body. Raises `NotTakenError` if it is too large, too slow, or never ends."""
-    length = headers.get("content-length", "")
-    if length.isdecimal() and int(length[:20]) > MAX_BYTES:
-        raise _too_large()
-    body, more = bytearray(), True
-    try:
-        async with asyncio.timeout(BODY_SECONDS):
-            while more:
-                message = await receive()
-                if message["type"] == "http.disconnect":
-                    raise NotTakenError(400, "the client has gone")
-                body += message.get("body", b"")
-                more = message.get("more_body", False)
-                if len(body) > MAX_BYTES:
-                    raise _too_large()
-    except TimeoutError:
-        raise NotTakenError(408, f"the body did not come within {BODY_SECONDS:g} s") from None
-    return bytes(body)
 
 
 class Commits:
@@ -139,7 +106,3 @@ def refused(why: NotTakenError) -> Response:
 
 def _nothing(_stored: bool) -> None:  # noqa: FBT001  # as Delivery.done
     pass
-
-
-def _too_large() -> NotTakenError:
-    return NotTakenError(413, f"a record has at most {MAX_BYTES} bytes")

@@ -18,6 +18,7 @@ from console.ingest.state import SourceState
 from console.ingest.writer import Writer
 from console.notify.worker import SinkWorker
 from console.turns.groups import Grouping
+from console.web.bodies import Bodies
 from console.web.polls import Polls
 from console.web.pull_queue import PullQueue
 
@@ -38,6 +39,7 @@ class AppState:
     enrolments: Enrolments
     bounds: Bounds
     """How much each VM may send."""
+    bodies: Bodies
     pull_queue: PullQueue
     polls: Polls
     sink_workers: Sequence[SinkWorker]

@@ -191,6 +191,17 @@ def test_a_strangers_words_are_not_in_the_audit(
     assert "login_refused_by_provider" in {row["reason"] for row in refused}
 
 
+def test_strangers_who_come_back_from_nowhere_leave_few_lines_in_the_log(
+    console: ConsoleProcess,
+) -> None:
+    """They have begun no login: each kind is a line, and then one a minute that counts the rest."""
+    before = console.log.count("login_refused")
+    for _ in range(100):
+        answer = console.http.get(f"{console.url}/login/callback?state=x", timeout=20)
+        assert answer.status_code == 403
+    assert console.log.count("login_refused") - before <= 5
+
+
 def test_logins_that_are_begun_are_one_cookie(
     console: ConsoleProcess, provider: HostileProvider
 ) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import select
 import socket
 import threading
 import time
@@ -14,9 +16,11 @@ from typing import Any
 import pytest
 import uvicorn
 from support.console.process import ConsoleProcess
+from support.console.records import FakeVm
 from support.eventually import eventually
 
 from console.service.connections import ConnectionLimits, LimitedConnection, limits, protocol
+from wire.strictjson import canonical_json
 
 HEAD = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n"
 LARGE = 20_000_000
@@ -208,3 +212,26 @@ def test_a_console_answers_while_hundreds_hold_half_a_request(tmp_path: Path) ->
         assert console.get("overview")["vms"]["total"] == 0
         assert is_ended(slow[1])
         assert console.http.get(console.url + "/healthz", timeout=5).status_code == 200
+
+
+def test_large_bodies_of_strangers_take_no_more_than_some_memory(tmp_path: Path) -> None:
+    """Whose a body is is known once it is whole. Beyond some together they are refused; what is
+    small comes in, and a large one does once they are gone.
+    """
+    size = 250_000
+    head = f"POST /ingest/v1/records HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {size}\r\n\r\n"
+    vm = FakeVm()
+    large = json.loads(vm.event("E").body)
+    large["data"]["raw"] = "x" * 200_000
+    with ConsoleProcess(tmp_path / "console") as console:
+        with ExitStack() as stack:
+            part = b"x" * (size - 1)
+            slow = [
+                stack.enter_context(client(console.port, head.encode(), part)) for _ in range(150)
+            ]
+            readable, _, _ = select.select(slow, [], [], 20)
+            assert readable
+            assert readable[0].recv(100).startswith(b"HTTP/1.1 503 ")
+            assert console.post(vm.heartbeat()).status_code == 204
+        posted = lambda: console.post_body(canonical_json(large), vm_id=vm.vm_id)  # noqa: E731
+        eventually(lambda: posted().status_code == 204, what="a large record", timeout=60)

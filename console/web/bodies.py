@@ -1,0 +1,69 @@
+"""The bodies of requests: whole, in time, and not too many large ones at once."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from starlette.datastructures import Headers
+from starlette.types import Receive
+
+from console.records.parse import MAX_BYTES
+
+BODY_SECONDS: Final = 20.0
+_SMALL_BYTES: Final = 8 * 1024
+"""More than most records have."""
+_MAX_LARGE_BYTES: Final = 32 * 1024 * 1024
+
+
+class NotTakenError(Exception):
+    """The request ends with this answer."""
+
+    def __init__(self, status: int, words: str, *, retry_after: float | None = None) -> None:
+        """`retry_after`: the seconds after which another try may help."""
+        super().__init__(words)
+        self.status = status
+        self.retry_after = retry_after
+
+
+class Bodies:
+    """The bodies that come in; used on the event loop. Whose they are is known once they are whole,
+    so that strangers send some too: the large ones have a bound together.
+    """
+
+    def __init__(self) -> None:
+        self._large = 0
+        """Bytes of those that are not whole, beyond what each may have in any case."""
+
+    async def read(self, headers: Headers, receive: Receive) -> bytes:
+        """The whole body. Raises `NotTakenError` if it is too large, too slow, one of too many, or
+        never ends.
+        """
+        length = headers.get("content-length", "")
+        if length.isdecimal() and int(length[:20]) > MAX_BYTES:
+            raise _too_large()
+        body, more, counted = bytearray(), True, 0
+        try:
+            async with asyncio.timeout(BODY_SECONDS):
+                while more:
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        raise NotTakenError(400, "the client has gone")
+                    body += message.get("body", b"")
+                    more = message.get("more_body", False)
+                    if len(body) > MAX_BYTES:
+                        raise _too_large()
+                    large = max(0, len(body) - _SMALL_BYTES)
+                    self._large += large - counted
+                    counted = large
+                    if counted and self._large > _MAX_LARGE_BYTES:
+                        raise NotTakenError(503, "too many large bodies come in at once")
+        except TimeoutError:
+            raise NotTakenError(408, f"the body did not come within {BODY_SECONDS:g} s") from None
+        finally:
+            self._large -= counted
+        return bytes(body)
+
+
+def _too_large() -> NotTakenError:
+    return NotTakenError(413, f"a record has at most {MAX_BYTES} bytes")
