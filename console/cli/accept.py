@@ -9,9 +9,6 @@ import click
 from console.access.acceptance import accept
 from console.access.people import local_person
 from console.cli import common
-from console.db.opening import existing_database
-from console.errors import RefusedError
-from sinks.shared.errors import NO, OK
 
 
 @click.command("accept")
@@ -26,9 +23,7 @@ def command(*, vm_ids: tuple[str, ...], overrides: tuple[str, ...]) -> int:
     conflict, or the console does not know it.
     """
     settings = common.read_settings(overrides)
-    database = existing_database(settings)
-    try:
-        database.join()
+    with common.joined_database(settings) as database:
         done = accept(
             database,
             vm_ids,
@@ -36,14 +31,8 @@ def command(*, vm_ids: tuple[str, ...], overrides: tuple[str, ...]) -> int:
             now=time.time(),
             silent_after=settings.silent_seconds,
         )
-    except RefusedError as error:
-        raise click.UsageError(str(error)) from None
-    finally:
-        database.close()
     for vm_id, vm in done.items():
         place = "/".join(filter(None, (vm.subscription_id, vm.resource_group, vm.scale_set)))
         click.echo(f"{vm_id} is {vm.name} of {place or 'no scope'}, site {vm.site}", err=True)
-    left = [each for each in vm_ids if each not in done]
-    for vm_id in left:
-        click.echo(f"{vm_id}: the console knows no such VM, or it is in no conflict", err=True)
-    return NO if left else OK
+    unknown = "the console knows no such VM, or it is in no conflict"
+    return common.code_after(vm_ids, done, otherwise=unknown)

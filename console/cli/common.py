@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final, TextIO
 from urllib.parse import urlsplit
 
@@ -10,6 +11,9 @@ import click
 
 from console.config.load import load
 from console.config.settings import Settings
+from console.db.opening import Database, existing_database
+from console.errors import RefusedError
+from sinks.shared.errors import NO, OK
 
 _SECRETS: Final = ("password", "connection_string")
 
@@ -31,6 +35,29 @@ def read_settings(overrides: tuple[str, ...]) -> Settings:
             raise click.UsageError("--set takes SEB_CONSOLE_NAME=VALUE")
         pairs[name.upper()] = value
     return load(pairs)
+
+
+@contextmanager
+def joined_database(settings: Settings) -> Iterator[Database]:
+    """The database of the settings, for a change beside a running console. What the change refuses
+    is an error of the command line. Raises `ConfigurationError`.
+    """
+    database = existing_database(settings)
+    try:
+        database.join()
+        yield database
+    except RefusedError as error:
+        raise click.UsageError(str(error)) from None
+    finally:
+        database.close()
+
+
+def code_after(wanted: Sequence[str], done: Container[str], *, otherwise: str) -> int:
+    """The exit code of a change to VMs; tells of each that was not changed, and why."""
+    left = [vm_id for vm_id in wanted if vm_id not in done]
+    for vm_id in left:
+        click.echo(f"{vm_id}: {otherwise}", err=True)
+    return NO if left else OK
 
 
 def secrets_of(settings: Settings) -> list[str]:

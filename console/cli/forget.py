@@ -9,9 +9,6 @@ import click
 from console.access.people import local_person
 from console.access.retirement import forget
 from console.cli import common
-from console.db.opening import existing_database
-from console.errors import RefusedError
-from sinks.shared.errors import NO, OK
 
 
 @click.command("forget")
@@ -27,9 +24,7 @@ def command(*, vm_ids: tuple[str, ...], reason: str, overrides: tuple[str, ...])
     running console. Exit codes: 0 each of them is removed, 1 the console does not know one.
     """
     settings = common.read_settings(overrides)
-    database = existing_database(settings)
-    try:
-        database.join()
+    with common.joined_database(settings) as database:
         done = forget(
             database,
             vm_ids,
@@ -38,13 +33,6 @@ def command(*, vm_ids: tuple[str, ...], reason: str, overrides: tuple[str, ...])
             now=time.time(),
             silent_after=settings.silent_seconds,
         )
-    except RefusedError as error:
-        raise click.UsageError(str(error)) from None
-    finally:
-        database.close()
     for vm_id, count in done.items():
         click.echo(f"{vm_id} is removed, with {count:,} records", err=True)
-    left = [each for each in vm_ids if each not in done]
-    for vm_id in left:
-        click.echo(f"{vm_id}: the console knows no such VM", err=True)
-    return NO if left else OK
+    return common.code_after(vm_ids, done, otherwise="the console knows no such VM")

@@ -10,9 +10,6 @@ import click
 from console.access.people import local_person
 from console.access.retirement import retire
 from console.cli import common
-from console.db.opening import existing_database
-from console.errors import RefusedError
-from sinks.shared.errors import NO, OK
 
 
 @click.command("retire")
@@ -32,18 +29,9 @@ def command(
     does not know it.
     """
     wanted = [*vm_ids, *(vm_id for vm_id, _ in common.listed_vms(listed))]
-    settings = common.read_settings(overrides)
-    database = existing_database(settings)
-    try:
-        database.join()
+    with common.joined_database(common.read_settings(overrides)) as database:
         done = retire(database, wanted, actor=local_person().name, reason=reason, now=time.time())
-    except RefusedError as error:
-        raise click.UsageError(str(error)) from None
-    finally:
-        database.close()
     for vm_id in done:
         click.echo(f"{vm_id} is retired", err=True)
-    left = [each for each in wanted if each not in done]
-    for vm_id in left:
-        click.echo(f"{vm_id}: the console knows no such VM, or it is retired already", err=True)
-    return NO if left else OK
+    unknown = "the console knows no such VM, or it is retired already"
+    return common.code_after(wanted, done, otherwise=unknown)
