@@ -38,12 +38,17 @@ def show(
     now: float,
     listening: Listening,
     number: int,
+    older: Iterable[LatestReport] = (),
 ) -> None:
     """Write the rows of some events after what their reporters say has changed; `fresh` are the
-    reports that this transaction has written, by event id and vmId.
+    reports that this transaction has written, by event id and vmId, and `older` those that came in
+    with them and are not the newest of their reporters.
     """
     if not keys:
         return
+    older_of: dict[EventKey, list[LatestReport]] = {}
+    for each in older:
+        older_of.setdefault(each.key, []).append(each)
     events = _events(connection, keys)
     named = _named_reports(connection, keys, now, listening)
     contested = [key for key in keys if is_contested(named.get(key, ()))]
@@ -63,7 +68,7 @@ def show(
         as_shown(
             dated(events.get(key), report, named.get(key, ())),
             report,
-            fresh_of.get(key, ()),
+            [*fresh_of.get(key, ()), *older_of.get(key, ())],
             sites=sites[key],
         )
         for key, report in shown.items()

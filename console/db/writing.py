@@ -116,6 +116,7 @@ def write(connection: Connection, changes: Changes, number: int, *, now: float) 
         now=now,
         listening=changes.listening,
         number=number,
+        older=changes.older_reports,
     )
     gone = {each.key for each in changes.reports.values() if is_deletion(each.report)}
     if gone:

@@ -99,6 +99,9 @@ class Changes:
     past_streams: set[Pair] = field(default_factory=set)
     """Those that are forgotten, with their gaps: their VMs have begun too many."""
     reports: dict[Pair, LatestReport] = field(default_factory=dict)
+    older_reports: list[LatestReport] = field(default_factory=list)
+    """What came in too, and is not the newest that its reporter says: it was measured all the same.
+    """
     touched: set[EventKey] = field(default_factory=set)
     """Events about which a reporter says something else than before."""
     turned: set[str] = field(default_factory=set)
@@ -367,7 +370,10 @@ def _observe(
     if before is not None:
         later = put_back and latest.time >= before.time
         if not later and not supersedes(latest, before):
+            _observe_late(loaded, changes, latest, before)
             return
+        if key in changes.reports:
+            changes.older_reports.append(before)
         if before.first_at < latest.first_at:
             latest = replace(latest, first_at=before.first_at)
         if before.scope != latest.scope:  # until now, Azure's word for it was not known
@@ -381,6 +387,19 @@ def _observe(
     prepared = loaded.preparations.get(key)
     if prepared is not None:
         _keep_prepared(loaded, changes, prepared)
+
+
+def _observe_late(
+    loaded: Loaded, changes: Changes, late: LatestReport, newest: LatestReport
+) -> None:
+    """What a reporter said before its newest report, and which comes in after that."""
+    if late.scope != newest.scope:
+        return
+    changes.older_reports.append(late)
+    changes.touched.add(newest.key)
+    if late.first_at < newest.first_at:
+        key = (newest.event_id, newest.vm_id)
+        loaded.reports[key] = changes.reports[key] = replace(newest, first_at=late.first_at)
 
 
 def _state(loaded: Loaded, changes: Changes, state: IncomingState) -> None:

@@ -131,10 +131,20 @@ def as_shown(
 ) -> FleetEvent:
     """The event's row as one of its reporters shows it; `fresh` is what came in now. Of others than
     that reporter those say when it was seen, and what it cost, that it names as it is shown.
+
+    Several reports of one reporter may have come in together, and late: what they measured counts,
+    in whatever order and however many at once they came.
     """
     report = shown.report
     starts = report.event.not_before
-    told = [shown, *(each for each in fresh if each.is_own and each.named == shown.named)]
+    told = [
+        shown,
+        *(
+            each
+            for each in fresh
+            if each.named == shown.named and (each.is_own or each.vm_id == shown.vm_id)
+        ),
+    ]
     first_at = min(each.first_at for each in told)
     after = FleetEvent(
         event_id=shown.event_id,

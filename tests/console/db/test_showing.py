@@ -313,6 +313,31 @@ def test_an_event_keeps_what_was_measured_of_it(intake: Intake) -> None:
     assert (event.notice, event.downtime) == (890, 30)
 
 
+@pytest.mark.parametrize(
+    "batches", [[[0], [1], [2]], [[0, 1, 2]], [[0, 2], [1]], [[2, 1, 0]], [[2], [1], [0]]]
+)
+@pytest.mark.parametrize("is_named", [True, False])
+def test_what_was_measured_is_known_in_whatever_batches_it_came(
+    intake: Intake, batches: list[list[int]], *, is_named: bool
+) -> None:
+    """After an outage all that a VM has to say of an event comes in at once; some of it may come
+    late.
+    """
+    vm = FakeVm(name="a")
+    resources = ["a" if is_named else "b"]
+    times = [NOW - timedelta(minutes=20), NOW - timedelta(minutes=5), NOW - timedelta(minutes=1)]
+    records = [
+        vm.event("E", transition=transition, now=time, resources=resources)
+        for transition, time in zip(("scheduled", "started", "ended"), times, strict=True)
+    ]
+    for batch in batches:
+        intake.take(*(records[number] for number in batch))
+    found = intake.event().event
+    moments = (found.first_at, found.started_at, found.shown_at)
+    assert moments == tuple(time.timestamp() for time in times)
+    assert found.state == "ended"
+
+
 def test_names_of_any_length_are_written_when_another_reporter_shows_them(intake: Intake) -> None:
     """What one VM says comes into the index only once the other has fallen silent: it fits."""
     signs = "".join(chr(0x20000 + 37 * number) for number in range(300))
