@@ -17,7 +17,7 @@ from console.db.snapshot import Snapshot
 from console.db.turn_situation import read_situation
 from console.fleet.values import KnownEvent
 from console.turns.away import away_by_group
-from console.turns.changes import changed_turns, moved, taken, waiting
+from console.turns.changes import changed_turns, moved, taken, waiting, with_holders
 from console.turns.groups import Grouping
 from console.turns.machine import Trigger
 from console.turns.schedule import Move, Take, groups_touched, holders, plan, refusal
@@ -78,6 +78,8 @@ class PersonsTurn:
             if not asked.force:
                 return self._new(asked, replace(turn, state="failed"), event, situation)
             forced = replace(turn, is_forced=True, by=asked.person.name, asked=asked.reason)
+            back = (event.named - turn.vm_ids) & situation.vms.keys()
+            forced = with_holders(forced, {each: situation.vms[each].groups for each in back})
             self._audit(asked, forced, event)
             return forced
         if not asked.force or turn.state not in ("preparing", "prepared") or turn.is_forced:

@@ -187,6 +187,7 @@ def _event(known: KnownEvent, before: Mapping[str, Turn], *, four_eyes: int) -> 
     says = {each.says for each in named if each.says is not None and each.contact == "heard"}
     decision = known.decided.decision
     is_left = decision is not None and decision.kind == "leave" and decision.state == "open"
+    told = {(each.facts.state, each.facts.reason) for each in known.receipts}
     return EventFacts(
         key=key,
         event_id=event.event_id,
@@ -207,7 +208,14 @@ def _event(known: KnownEvent, before: Mapping[str, Turn], *, four_eyes: int) -> 
         needs_two=0 < four_eyes <= len(said.resources),
         ended_by=turn.ended_by if turn is not None and is_ended else None,
         approval=_approval(known),
+        may_begin=bool(working(known.receipts)) or any(_may_begin(*each) for each in told),
     )
+
+
+def _may_begin(state: str, reason: str | None) -> bool:
+    """Whether a receipt says that Azure may have taken the approval."""
+    is_unsure = state == "failed" and reason in ("imds_unreachable", "expired")
+    return state in ("posted", "confirmed") or is_unsure
 
 
 def _approval(known: KnownEvent) -> Literal["open", "confirmed", "failed"] | None:

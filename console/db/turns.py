@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, cast
 
 from pydantic_core import from_json
-from sqlalchemy import ColumnElement, Connection, Row, delete, func, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Row, case, delete, func, or_, select, update
 
 from console.db import rows
 from console.db.decision_tables import command, turn
@@ -24,6 +24,8 @@ OVER: Final = "over"
 _IS_OPEN: Final = event.c.state.in_(("scheduled", "started"))
 ON_ITS_WAY_SECONDS: Final = 10.0
 """How long the first word of a VM that follows a command may be on its way."""
+WORD_SECONDS: Final = 3600.0
+"""How long a VM that has accepted a command to prepare, and says nothing of it, counts as away."""
 Key = tuple[str, str]
 """An event's id and scope."""
 Asked = tuple[str, str, str, str]
@@ -129,16 +131,20 @@ def asked_to_prepare(connection: Connection, now: float) -> dict[str, HeldBy]:
 
 def followed_until(connection: Connection, now: float) -> dict[str, float]:
     """Until when a VM may still follow a command that it has not answered, and its first word of
-    that be on its way, by the key of the event.
+    that be on its way, by the key of the event. That it has accepted a command to prepare is no
+    such word: it is away from then on, and says so in a moment, unless its records do not come.
     """
-    c, p = command.c, preparation.c
+    c, p, r = command.c, preparation.c, receipt.c
+    has_answered = _has_receipt(or_(c.act != PREPARE, r.state != "accepted"))
+    until = case((_has_receipt(), c.expires_at + WORD_SECONDS), else_=c.expires_at)
     has_prepared = select(p.event_id).where(
         p.event_id == c.event_id, p.vm_id == c.vm_id, p.time >= c.made_at, c.act == PREPARE
     )
-    wanted = select(c.event_id, c.scope, func.max(c.expires_at)).where(
-        c.expires_at > now - ON_ITS_WAY_SECONDS,
+    wanted = select(c.event_id, c.scope, func.max(until)).where(
+        c.expires_at > now - ON_ITS_WAY_SECONDS - WORD_SECONDS,
+        until > now - ON_ITS_WAY_SECONDS,
         or_(c.unanswered_at.is_(None), c.sent_at.is_not(None), c.channel != PULL),
-        ~_has_receipt(),
+        ~has_answered,
         ~has_prepared.exists(),
     )
     found = connection.execute(wanted.group_by(c.event_id, c.scope))
@@ -205,6 +211,7 @@ def turn_of(row: Row[Any]) -> Turn:
                 groups=frozenset(groups),
                 back_at=back_at,
                 ready_at=more[0] if more else None,
+                asked_at=more[1] if len(more) > 1 else None,
             )
             for vm_id, groups, back_at, *more in from_json(row.holders)
         ),
@@ -214,7 +221,7 @@ def turn_of(row: Row[Any]) -> Turn:
 
 
 def _row(each: Turn, number: int) -> Values:
-    holders = [(h.vm_id, sorted(h.groups), h.back_at, h.ready_at) for h in each.holders]
+    holders = [(h.vm_id, sorted(h.groups), h.back_at, h.ready_at, h.asked_at) for h in each.holders]
     return {
         "event_id": each.event_id,
         "scope": each.scope,

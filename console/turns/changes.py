@@ -17,8 +17,12 @@ def changed_turns(situation: TurnSituation, plan: Plan, now: float) -> dict[str,
         turns[rest.event_key] = _with_rest(turns[rest.event_key], rest, now)
     for back in plan.backs:
         turns[back.event_key] = _with_back(turns[back.event_key], back, now)
+    ends = {move.event_key for move in plan.moves}
+    for key, turn in situation.turns.items():
+        if turn.state == "preparing" and key not in ends:
+            turns[key] = _with_silences(turns[key], plan, now)
     for join in plan.joins:
-        turns[join.event_key] = _with_holders(turns[join.event_key], join.groups)
+        turns[join.event_key] = with_holders(turns[join.event_key], join.groups)
     for move in plan.moves:
         event = situation.events.get(move.event_key)
         turns[move.event_key] = moved(turns[move.event_key], move, event, now)
@@ -65,7 +69,7 @@ def taken(before: Turn | None, take: Take, event: EventFacts, now: float) -> Tur
         is_free=False,
         groups=tuple(sorted({key for keys in take.groups.values() for key in keys})),
     )
-    return _with_holders(begun, take.groups)
+    return with_holders(begun, take.groups)
 
 
 def moved(turn: Turn, move: Move, event: EventFacts | None, now: float) -> Turn:
@@ -84,6 +88,15 @@ def moved(turn: Turn, move: Move, event: EventFacts | None, now: float) -> Turn:
         over_at = None
     # A VM is asked to prepare for each state anew, also for one that was there before.
     is_same = state == turn.state and fingerprint == turn.fingerprint
+    holders = () if state == "waiting" else turn.holders
+    if over_at is None:
+        holders = tuple(replace(each, ready_at=None) for each in holders)
+    if state != "failed" and not is_same:
+        holders = tuple(replace(each, asked_at=None) for each in holders)
+    if move.trigger == "started" and event is not None:
+        # Whoever was not away while the turn had failed is so now.
+        gone = event.named
+        holders = tuple(replace(h, back_at=None) if h.vm_id in gone else h for h in holders)
     return replace(
         turn,
         state=state,
@@ -91,7 +104,7 @@ def moved(turn: Turn, move: Move, event: EventFacts | None, now: float) -> Turn:
         fingerprint=fingerprint,
         reason=move.reason if move.reason or not is_same else turn.reason,
         over_at=over_at,
-        holders=turn.holders if over_at else tuple(replace(h, ready_at=None) for h in turn.holders),
+        holders=holders,
     )
 
 
@@ -106,9 +119,23 @@ def _with_reason(turn: Turn, why: Waiting) -> Turn:
     )
 
 
-def _with_holders(turn: Turn, groups: Mapping[str, frozenset[str]]) -> Turn:
+def with_holders(turn: Turn, groups: Mapping[str, frozenset[str]]) -> Turn:
+    """The turn as these VMs hold it besides; for each the keys of its groups."""
     new = tuple(Holder(vm_id=vm_id, groups=groups[vm_id]) for vm_id in sorted(groups))
-    return replace(turn, holders=(*turn.holders, *new))
+    before = tuple(each for each in turn.holders if each.vm_id not in groups)
+    return replace(turn, holders=(*before, *new))
+
+
+def _with_silences(turn: Turn, plan: Plan, now: float) -> Turn:
+    """With the time since which each VM is asked and says nothing."""
+    silent = {vm_id for key, vm_id in plan.silences if key == turn.event_key}
+    if all((each.asked_at is None) == (each.vm_id not in silent) for each in turn.holders):
+        return turn
+    holders = []
+    for each in turn.holders:
+        since = each.asked_at or now
+        holders.append(replace(each, asked_at=since if each.vm_id in silent else None))
+    return replace(turn, holders=tuple(holders))
 
 
 def _with_rest(turn: Turn, rest: Back, now: float) -> Turn:

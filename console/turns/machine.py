@@ -33,6 +33,7 @@ Trigger = Literal[
     "started",
     "gone",
     "returned",
+    "returned_untaken",
     "never_fits",
     "ungrouped",
     "all_back",
@@ -94,9 +95,11 @@ TABLE: Final[dict[State, dict[Trigger, State]]] = {
         "gone": "away",
         "ended_by_person": "over",
     },
-    # An event that was over and is announced again has to be prepared again.
+    # An event that was over and is announced again has to be prepared again. One that never had a
+    # turn, because its VMs had prepared by themselves, waits for it.
     "away": {
         "returned": "preparing",
+        "returned_untaken": "waiting",
         "outdated": "failed",
         "all_back": "over",
         "hour_passed": "stuck",
@@ -104,6 +107,7 @@ TABLE: Final[dict[State, dict[Trigger, State]]] = {
     },
     "stuck": {
         "returned": "preparing",
+        "returned_untaken": "waiting",
         "outdated": "failed",
         "all_back": "over",
         "ended_by_person": "over",

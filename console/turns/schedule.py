@@ -19,6 +19,7 @@ from console.turns.situation import (
     Away,
     EventFacts,
     HeldBy,
+    Holder,
     Turn,
     TurnSituation,
     VmFacts,
@@ -29,6 +30,9 @@ TOO_LATE_SECONDS: Final = 30.0
 """Before notBefore: what is not prepared by then is not approved any more."""
 ANSWER_SECONDS: Final = 120.0
 """A command to prepare that was not followed by then is not followed any more."""
+UNANSWERED_SECONDS: Final = 300.0
+"""A turn is not held for a VM that says nothing of a preparation for so long; after as long again
+it is tried again."""
 STUCK_SECONDS: Final = 3600.0
 """After the end of its event a turn that has not ended is stuck."""
 
@@ -101,6 +105,8 @@ class Plan:
     """VMs that are heard again and have recovered: they rest from now on."""
     prepares: tuple[tuple[str, str], ...] = ()
     """Event key and vmId of each VM that is to prepare, and has not said that it has."""
+    silences: frozenset[tuple[str, str]] = frozenset()
+    """Those of them that say nothing of a preparation."""
     approvals: tuple[str, ...] = ()
     """Keys of the events that are prepared, and within the budget now."""
     waiting: Mapping[str, Waiting] = field(default_factory=dict)
@@ -123,11 +129,12 @@ def plan(situation: TurnSituation, now: float) -> Plan:
     for turn in situation.turns.values():
         if turn.is_held:
             joins += _joins(turn, situation, away)
-            for each, is_over in _back(turn, situation, now):
+            for each, is_over in (*_back(turn, situation, now), *_freed(turn, situation, now)):
                 (backs if is_over else rests).append(each)
             backs += _unnamed(turn, situation, now)
-            happened = list(_moves(turn, situation, now, backs))
-            prepares += _prepares(turn, situation)
+            happened = list(_moves(turn, situation, away, now, backs))
+            if not happened:
+                prepares += _prepares(turn, situation, away)
             if turn.state == "failed" and not happened:
                 event = situation.events[turn.event_key]
                 free[turn.event_key] = refusal(event, situation, away, now) is None
@@ -152,6 +159,7 @@ def plan(situation: TurnSituation, now: float) -> Plan:
         backs=tuple(backs),
         rests=tuple(rests),
         prepares=tuple(prepares),
+        silences=frozenset(each for each in prepares if _says_nothing(each, situation)),
         approvals=tuple(approvals),
         waiting={**stalled, **waiting},
         free=free,
@@ -376,7 +384,13 @@ def _take(event: EventFacts, situation: TurnSituation, keys: tuple[str, ...]) ->
     )
 
 
-def _moves(turn: Turn, situation: TurnSituation, now: float, backs: list[Back]) -> Iterator[Move]:
+def _moves(
+    turn: Turn,
+    situation: TurnSituation,
+    away: dict[str, dict[str, Away]],
+    now: float,
+    backs: list[Back],
+) -> Iterator[Move]:
     """What happened to a turn that is held."""
     event = situation.events.get(turn.event_key)
     if turn.state in ("away", "stuck"):
@@ -398,7 +412,8 @@ def _moves(turn: Turn, situation: TurnSituation, now: float, backs: list[Back]) 
     elif turn.state == "approving" and event.approval in (None, "failed"):
         reason = _kept_for_people(event) or "its approval failed"
         yield Move(event_key=turn.event_key, trigger="not_approved", reason=reason)
-    elif turn.state == "failed" and _may_go_on_again(turn, event, situation, now):
+    elif turn.state == "failed" and _may_go_on_again(turn, event, situation, away, now):
+        _mark_away(event, _named(event, situation), away, now)
         actor = _take(event, situation, groups_touched(event, situation)).actor
         yield Move(event_key=turn.event_key, trigger="taken", actor=actor)
 
@@ -407,8 +422,7 @@ def _changed(
     turn: Turn, event: EventFacts, situation: TurnSituation, now: float, trigger: Trigger
 ) -> Move:
     """What a new state of the event makes of its turn. What a person has approved is one state: the
-    turn goes on to another one only if its groups approve that by themselves. So does a turn that
-    a VM has by preparing at its own deadline: nobody has approved that event.
+    turn goes on to another one only if its groups approve that by themselves.
     """
     key = turn.event_key
     is_by_person = turn.by is not None and not turn.is_by_group
@@ -423,11 +437,21 @@ def _changed(
     return Move(event_key=key, trigger="outdated", reason=reason)
 
 
-def _may_go_on_again(turn: Turn, event: EventFacts, situation: TurnSituation, now: float) -> bool:
-    """Whether the cause for which a turn of a group failed has passed: its window is open again, or
-    no VM has followed the approval, and none can any more. What a VM gave up is left to people.
+def _may_go_on_again(
+    turn: Turn,
+    event: EventFacts,
+    situation: TurnSituation,
+    away: Mapping[str, Mapping[str, Away]],
+    now: float,
+) -> bool:
+    """Whether the cause for which a turn of a group failed has passed: its window is open again, no
+    VM has followed the approval, and none can any more, or a VM that said nothing may answer now.
+    What a VM gave up is left to people.
     """
-    if not turn.is_by_group or _is_too_late(event, now):
+    if not turn.is_by_group or _is_too_late(event, now) or over_budget(event, situation, away):
+        return False
+    was_unanswered = any(each.asked_at is not None for each in turn.holders)
+    if was_unanswered and now - turn.since < UNANSWERED_SECONDS:
         return False
     if event.approval is not None and (event.again_at is None or now < event.again_at):
         return False
@@ -461,7 +485,9 @@ def _while_away(
 ) -> Iterator[Move]:
     came = {each.vm_id for each in backs if each.event_key == turn.event_key}
     if event is not None:
-        if event.status == "Scheduled":
+        if event.status == "Scheduled" and turn.by is None:
+            yield Move(event_key=turn.event_key, trigger="returned_untaken")
+        elif event.status == "Scheduled":
             yield _changed(turn, event, situation, now, "returned")
     elif turn.over_at is None:
         yield Move(event_key=turn.event_key, trigger="gone")
@@ -481,6 +507,9 @@ def _while_preparing(
         yield Move(event_key=turn.event_key, trigger="not_prepared", reason=reason)
     elif _all_prepared(turn, event, situation):
         yield Move(event_key=turn.event_key, trigger="all_prepared")
+    elif unanswered := _unanswered(turn, event, situation, now):
+        reason = f"{', '.join(unanswered)} did not answer"
+        yield Move(event_key=turn.event_key, trigger="not_prepared", reason=reason)
     elif _is_too_late(event, now):
         late = sorted(vm.name for vm in _named(event, situation) if not _is_ready(vm, turn, event))
         reason = f"{', '.join(late)} did not prepare in time"
@@ -507,7 +536,28 @@ def _preparing(turn: Turn, event: EventFacts, situation: TurnSituation) -> list[
 def _all_prepared(turn: Turn, event: EventFacts, situation: TurnSituation) -> bool:
     """Whether every VM that the event names holds the turn, and is prepared for it now."""
     is_whole = event.named <= turn.vm_ids
-    return is_whole and all(_is_prepared(vm, event) for vm in _preparing(turn, event, situation))
+    is_known = all(vm.has_said for vm in _named(event, situation) if vm.is_heard)
+    ready = all(_is_prepared(vm, event) for vm in _preparing(turn, event, situation))
+    return is_whole and is_known and ready
+
+
+def _unanswered(turn: Turn, event: EventFacts, situation: TurnSituation, now: float) -> list[str]:
+    """The names of the VMs that say nothing of a preparation, though they are asked for long."""
+    names = []
+    for each in turn.still_away:
+        vm = situation.vms.get(each.vm_id)
+        if vm is None or each.asked_at is None or now - each.asked_at < UNANSWERED_SECONDS:
+            continue
+        if each.vm_id in event.named and _says_nothing((turn.event_key, each.vm_id), situation):
+            names.append(vm.name)
+    return sorted(names)
+
+
+def _says_nothing(asked: tuple[str, str], situation: TurnSituation) -> bool:
+    """Whether a VM that is asked to prepare has not said that it does so, or has."""
+    event, vm = situation.events[asked[0]], situation.vms[asked[1]]
+    said = vm.preparation(event.key)
+    return said is None or said.fingerprint != event.fingerprint or said.state == "recovered"
 
 
 def _unrecovered(turn: Turn, situation: TurnSituation) -> list[Join]:
@@ -541,9 +591,16 @@ def _moves_without_turn(turn: Turn, situation: TurnSituation, *, is_left: bool) 
         yield Move(event_key=turn.event_key, trigger="never_fits", reason=reason)
 
 
-def _prepares(turn: Turn, situation: TurnSituation) -> Iterator[tuple[str, str]]:
+def _prepares(
+    turn: Turn, situation: TurnSituation, away: Mapping[str, Mapping[str, Away]]
+) -> Iterator[tuple[str, str]]:
+    """The VMs that are to prepare: while others are away that were not when the turn was taken, no
+    VM is sent after them.
+    """
     event = situation.events.get(turn.event_key)
     if turn.state != "preparing" or event is None or event.fingerprint != turn.fingerprint:
+        return
+    if not turn.is_forced and over_budget(event, situation, away):
         return
     for vm in _named(event, situation):
         if vm.vm_id in turn.vm_ids and vm.prepares and vm.is_heard and not _is_prepared(vm, event):
@@ -574,7 +631,8 @@ def _mark_away(
 
 
 def _is_ready(vm: VmFacts, turn: Turn, event: EventFacts) -> bool:
-    return vm.vm_id in turn.vm_ids and (not vm.prepares or _is_prepared(vm, event))
+    is_prepared = _prepares_nothing(vm) or not vm.is_heard
+    return vm.vm_id in turn.vm_ids and (_is_prepared(vm, event) if vm.prepares else is_prepared)
 
 
 def _is_prepared(vm: VmFacts, event: EventFacts) -> bool:
@@ -615,8 +673,11 @@ def _still_prepares(
     event = situation.events[turn.event_key]
     unprepared = [vm for vm in _named(event, situation) if not _is_ready(vm, turn, event)]
     deaf = sorted(vm.name for vm in unprepared if vm.prepares and not vm.takes_commands)
+    mute = sorted(vm.name for vm in unprepared if vm.is_heard and not vm.has_said)
     reason = f"{', '.join(deaf)} takes no commands" if deaf else None
-    if not event.named <= turn.vm_ids and over_budget(event, situation, away):
+    if mute:
+        reason = f"{', '.join(mute)} has not said yet whether it prepares"
+    if not turn.is_forced and over_budget(event, situation, away):
         reason = _waits_for(event, situation, away, [])
     return Waiting(event_key=turn.event_key, groups=turn.groups, reason=reason)
 
@@ -637,6 +698,28 @@ def _unnamed(turn: Turn, situation: TurnSituation, now: float) -> Iterator[Back]
             yield Back(event_key=turn.event_key, vm_id=holder.vm_id)
 
 
+def _freed(turn: Turn, situation: TurnSituation, now: float) -> Iterator[tuple[Back, bool]]:
+    """The VMs of a turn that has failed that are not away: they have recovered and rested, or have
+    prepared nothing, and follow no command any more; and whether they have rested.
+    """
+    event = situation.events.get(turn.event_key)
+    if turn.state != "failed" or event is None or event.status != "Scheduled":
+        return
+    if event.may_begin or event.approval in ("open", "confirmed"):
+        return
+    if now < situation.followed_until.get(turn.event_key, 0.0):
+        return
+    for holder in turn.still_away:
+        vm = situation.vms.get(holder.vm_id)
+        if vm is None or not vm.is_heard or not _has_recovered(vm, turn):
+            continue
+        if vm.preparation(turn.event_key) is None:
+            if _prepares_nothing(vm) or vm.heard_at >= turn.since + ANSWER_SECONDS:
+                yield Back(event_key=turn.event_key, vm_id=holder.vm_id), True
+        else:
+            yield from _rested(holder, turn, situation, now)
+
+
 def _back(turn: Turn, situation: TurnSituation, now: float) -> Iterator[tuple[Back, bool]]:
     """The VMs whose event is over, that were heard since and have recovered; and whether they are
     back: they have rested. While a command is on its way, an event that comes back may be followed.
@@ -647,15 +730,27 @@ def _back(turn: Turn, situation: TurnSituation, now: float) -> Iterator[tuple[Ba
         return
     for holder in turn.still_away:
         vm = situation.vms.get(holder.vm_id)
-        back = Back(event_key=turn.event_key, vm_id=holder.vm_id)
         if vm is None:  # retired: it is no member any more
-            yield back, True
+            yield Back(event_key=turn.event_key, vm_id=holder.vm_id), True
         elif vm.is_heard and vm.heard_at >= turn.over_at and _has_recovered(vm, turn):
-            since = now if holder.ready_at is None else holder.ready_at
-            if now - since >= _rest(holder.groups, situation):
-                yield back, True
-            elif holder.ready_at is None:
-                yield back, False
+            yield from _rested(holder, turn, situation, now)
+
+
+def _rested(
+    holder: Holder, turn: Turn, situation: TurnSituation, now: float
+) -> Iterator[tuple[Back, bool]]:
+    """A VM that has recovered: whether it has rested, or rests from now on."""
+    back = Back(event_key=turn.event_key, vm_id=holder.vm_id)
+    since = now if holder.ready_at is None else holder.ready_at
+    if now - since >= _rest(holder.groups, situation):
+        yield back, True
+    elif holder.ready_at is None:
+        yield back, False
+
+
+def _prepares_nothing(vm: VmFacts) -> bool:
+    """Whether it has said so."""
+    return vm.has_said and not vm.prepares
 
 
 def _has_recovered(vm: VmFacts, turn: Turn) -> bool:

@@ -112,6 +112,8 @@ class EventFacts:
     """How far the newest approval of this state of the event is."""
     again_at: float | None = None
     """When it may be approved again, if the approval failed for a reason that may pass."""
+    may_begin: bool = False
+    """Whether a VM may have told Azure, or may still tell it, to start the event."""
     scope: str = ""
 
     def is_word_on(self, vm: VmFacts, vms: Mapping[str, VmFacts]) -> bool:
@@ -139,6 +141,8 @@ class Holder:
     ready_at: float | None = None
     """Since when it is heard again and has recovered; then it rests."""
     back_at: float | None = None
+    asked_at: float | None = None
+    """Since when it is asked to prepare and says nothing of that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

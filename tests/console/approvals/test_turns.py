@@ -501,7 +501,7 @@ def test_force_is_for_the_vms_that_the_event_named(database: Database) -> None:
     assert cluster.step() == ["prepare db-0"]
     change(cluster, 0, resources=[vm.name for vm in cluster.vms])
     cluster.wait(11)
-    assert cluster.step() == ["prepare db-1"]  # again, for its own event
+    assert cluster.step() == []  # nor is db-1 asked again: it would be gone beside db-0
     assert cluster.state(0) == "failed"
     cluster.decisions.stop()
 
@@ -658,6 +658,74 @@ def test_a_vm_that_refuses_again_and_again_is_asked_less_and_less(cluster: Clust
             answer(cluster, "rejected", reason="not_yet_valid")
         cluster.wait(60)
     assert cluster.actions().count("prepare") < 20
+
+
+def test_the_group_does_not_wait_for_a_vm_that_does_not_answer(cluster: Cluster) -> None:
+    """It is heard, and its trust file does not have the key: the next event goes."""
+    for number, hours in ((0, 10), (1, 11)):
+        soon = _moment(cluster.now + timedelta(hours=hours))
+        vm = cluster.vms[number]
+        cluster.tell(vm.event(f"E-{number}", now=cluster.now, not_before=soon))
+    sent = set()
+    for _ in range(9):
+        sent.update(cluster.step())
+        cluster.wait(60)
+    assert sent == {"prepare db-0", "prepare db-1"}
+    assert (cluster.state(0), cluster.state(1)) == ("failed", "preparing")
+    cluster.says(1, "prepared")
+    assert cluster.step() == ["approve db-1"]
+
+
+def test_a_vm_that_has_accepted_may_follow_until_its_word_comes(cluster: Cluster) -> None:
+    """Its receipt may come by another way than its records do."""
+    cluster.announce(0)
+    cluster.announce(1)
+    assert cluster.step() == ["prepare db-0"]
+    answer(cluster, "accepted")
+    cluster.end(0)
+    cluster.wait(71)
+    assert cluster.step() == []
+    answer(cluster, "failed", reason="unknown_event")
+    assert cluster.step() == ["prepare db-1"]
+
+
+def test_a_vm_that_is_approved_by_force_after_it_was_free_is_away_again(
+    database: Database,
+) -> None:
+    """Its turn had failed and it did not answer; what is sent to it now counts for the others."""
+    cluster = Cluster(database, approve=None)
+    cluster.announce(0)
+    cluster.step()
+    approve(cluster, 0)
+    for _ in range(9):
+        cluster.step()
+        cluster.wait(60)
+    assert cluster.state(0) == "failed"
+    approve(cluster, 0, force=True)
+    assert cluster.state(0) == "approving"
+    cluster.announce(1)
+    with pytest.raises(DecisionRefusedError) as refused:
+        approve(cluster, 1)
+    assert refused.value.why == "not_its_turn"
+
+
+def test_a_person_approves_nothing_before_each_vm_has_said_whether_it_prepares(
+    database: Database,
+) -> None:
+    """Of one the console has had nothing but the event; its heartbeat says it."""
+    cluster = Cluster(database, at_most=2, approve=None)
+    fresh = FakeVm(name="db-9")
+    both = [cluster.vms[0].name, fresh.name]
+    soon = _moment(cluster.now + timedelta(minutes=15))
+    for vm in (cluster.vms[0], fresh):
+        cluster.tell(vm.event("E-0", now=cluster.now, not_before=soon, resources=both))
+    cluster.vms.append(fresh)
+    approve(cluster, 0)
+    assert cluster.step() == ["prepare db-0"]
+    cluster.says(0, "prepared")
+    assert cluster.step() == []
+    cluster.hear()
+    assert cluster.step() == ["prepare db-9"]
 
 
 def test_a_vm_that_prepares_no_more_is_back_once_it_is_heard(cluster: Cluster) -> None:

@@ -9,7 +9,13 @@ from console.config.groups import GroupSettings
 from console.turns.away import away_by_group
 from console.turns.changes import changed_turns
 from console.turns.groups import Group, Member, groups_of
-from console.turns.schedule import STUCK_SECONDS, Plan, plan
+from console.turns.schedule import (
+    ANSWER_SECONDS,
+    STUCK_SECONDS,
+    UNANSWERED_SECONDS,
+    Plan,
+    plan,
+)
 from console.turns.situation import EventFacts, Turn, TurnSituation, VmFacts, VmPreparation
 
 NOW = 1_000_000.0
@@ -132,17 +138,132 @@ def test_an_approval_that_is_not_there_is_no_approval_under_way() -> None:
     assert after.turns["a"].reason == "a person left it until Azure starts it"
 
 
-def test_what_returns_after_a_deadline_of_its_own_is_approved_by_no_other_than_its_group() -> None:
-    """The VM prepared unasked, so it is away; that the event came back is nobody's approval."""
-    ready = vm("v1", preparations=[said("a", "prepared")])
-    for approve, state in (({}, "preparing"), (None, "failed")):
+def test_what_returns_after_a_deadline_of_its_own_waits_for_its_turn() -> None:
+    """The VM prepared unasked, so it is away; that the event came back is nobody's approval, and
+    no room for it: it goes on as any event that has had no turn.
+    """
+    gone = vm("v1", preparations=[replace(said("a", "prepared"), fingerprint="")])
+    for others, approve, state in (
+        ([], {}, "preparing"),
+        ([vm("v2", contact="silent")], {}, "waiting"),
+        ([], None, "waiting"),
+    ):
         rules = rule(approve=approve)
-        waiting, _ = done(situation([event("a", "v1", not_before=NOW + 20)], [ready], (), rules))
+        vms = [gone, *others]
+        waiting, _ = done(situation([event("a", "v1", not_before=NOW + 20)], vms, (), rules))
         away, _ = done(replace(waiting, events={}))
         assert away.turns["a"].state == "away"
-        after, _ = done(replace(away, events={"a": event("a", "v1")}))
+        back, todo = done(replace(away, events={"a": event("a", "v1")}))
+        assert (back.turns["a"].state, back.turns["a"].holders) == ("waiting", ())
+        assert todo.prepares == ()
+        after, _ = done(back)
         assert after.turns["a"].state == state
         assert after.turns["a"].by == ("group:etcd" if state == "preparing" else None)
+
+
+def test_no_vm_is_asked_to_prepare_beside_one_that_has_gone_since() -> None:
+    """It may not have got the first command. By force it is asked all the same."""
+    preparing, _ = done(situation([event("a", "v1")]))
+    gone = replace(preparing, vms={**preparing.vms, "v2": vm("v2", contact="silent")})
+    assert plan(preparing, NOW).prepares == (("a", "v1"),)
+    after, todo = done(gone)
+    assert (todo.prepares, after.turns["a"].reason) == ((), "2 of etcd away, and 1 may be")
+    forced = {"a": replace(gone.turns["a"], is_forced=True)}
+    assert plan(replace(gone, turns=forced), NOW).prepares == (("a", "v1"),)
+
+
+def test_in_the_step_in_which_a_turn_fails_no_vm_is_asked() -> None:
+    """A person has left the event."""
+    preparing, _ = done(situation([event("a", "v1")]))
+    left = replace(preparing, events={"a": event("a", "v1", is_left=True)})
+    after, todo = done(left)
+    assert (after.turns["a"].state, todo.prepares) == ("failed", ())
+
+
+def test_a_turn_is_not_held_for_a_vm_that_does_not_answer() -> None:
+    """After some minutes the next event goes, and this one is tried again once there is room."""
+    far = NOW + 36_000
+    reading = situation([event("a", "v1", not_before=far), event("b", "v2", not_before=far + 1)])
+    for _ in range(3):
+        reading, _ = done(reading)
+    failed, todo = done(reading, NOW + UNANSWERED_SECONDS)
+    assert (failed.turns["a"].state, failed.turns["a"].reason) == ("failed", "db-1 did not answer")
+    assert todo.prepares == ()
+    later = NOW + UNANSWERED_SECONDS + ANSWER_SECONDS
+    assert done(failed, later)[0].turns["b"].state == "waiting"
+    heard = replace(failed, vms={**failed.vms, "v1": vm("v1", heard_at=later)})
+    next_one, _ = done(done(heard, later)[0], later)
+    assert (next_one.turns["b"].state, next_one.turns["a"].state) == ("preparing", "failed")
+    again = later + UNANSWERED_SECONDS
+    assert done(next_one, again)[0].turns["a"].state == "failed"
+    alone = replace(next_one, events={"a": next_one.events["a"]})
+    alone = replace(alone, turns={"a": next_one.turns["a"]})
+    tried, _ = done(alone, again)
+    assert tried.turns["a"].state == "preparing"
+    joined, _ = done(tried, again)
+    assert joined.turns["a"].vm_ids == {"v1"}
+    assert plan(joined, again).prepares == (("a", "v1"),)
+
+
+def test_a_vm_that_is_not_to_be_asked_yet_is_not_one_that_does_not_answer() -> None:
+    """While another VM is away the time for its answer does not run; nor while its program runs."""
+    reading = done(done(situation([event("a", "v1", not_before=NOW + 36_000)]))[0])[0]
+    assert reading.turns["a"].holders[0].asked_at == NOW
+    full = replace(reading, vms={**reading.vms, "v2": vm("v2", contact="silent")})
+    full, _ = done(full, NOW + 10)
+    assert full.turns["a"].holders[0].asked_at is None
+    room, _ = done(replace(full, vms=reading.vms), NOW + 500)
+    assert room.turns["a"].state == "preparing"
+    running = vm("v1", preparations=[said("a", "preparing")])
+    busy, _ = done(replace(reading, vms={**reading.vms, "v1": running}), NOW + 9_000)
+    assert busy.turns["a"].state == "preparing"
+
+
+def test_a_turn_that_failed_goes_on_again_only_within_the_budget() -> None:
+    """Its window is open again, and another member has crashed meanwhile."""
+    preparing, _ = done(situation([event("a", "v1")]))
+    failed = replace(preparing.turns["a"], state="failed")
+    reading = replace(preparing, turns={"a": failed})
+    full = replace(reading, vms={**reading.vms, "v2": vm("v2", contact="silent")})
+    assert done(full)[0].turns["a"].state == "failed"
+    assert done(reading)[0].turns["a"].state == "preparing"
+
+
+def test_a_vm_of_a_turn_that_failed_is_back_once_it_has_recovered_and_rested() -> None:
+    """What it prepared for was missing from one document, and its group approves it no more."""
+    turn = replace(taken("a", "v1"), state="failed")
+    half = vm("v1", preparations=[said("a", "failed")])
+    back = vm("v1", preparations=[said("a", "recovered")])
+    rules = rule(approve=None, rest=60)
+    assert done(situation([event("a", "v1")], [half], [turn], rules))[0].turns["a"].vm_ids == {"v1"}
+    resting, _ = done(situation([event("a", "v1")], [back], [turn], rules))
+    assert done(resting, NOW + 59)[0].turns["a"].vm_ids == {"v1"}
+    freed, _ = done(resting, NOW + 60)
+    assert freed.turns["a"].vm_ids == set()
+    started = replace(freed, events={"a": event("a", "v1", status="Started")})
+    assert done(started, NOW + 90)[0].turns["a"].vm_ids == {"v1"}
+
+
+def test_a_vm_that_may_have_told_azure_to_begin_is_held() -> None:
+    """Its approval has failed, and the answer of Azure was lost; or a command is on its way."""
+    turn = replace(taken("a", "v1"), state="failed", by="alice")
+    nothing = vm("v1", prepares=False)
+    free = situation([event("a", "v1", approval="failed")], [nothing], [turn])
+    assert done(free)[0].turns["a"].vm_ids == set()
+    unsure = event("a", "v1", approval="failed", may_begin=True)
+    assert done(replace(free, events={"a": unsure}))[0].turns["a"].vm_ids == {"v1"}
+    assert done(replace(free, followed_until={"a": NOW + 1}))[0].turns["a"].vm_ids == {"v1"}
+
+
+def test_a_turn_waits_for_a_vm_that_has_not_said_whether_it_prepares() -> None:
+    """A person has approved the event; it is not approved before the heartbeat that tells."""
+    turn = replace(done(situation([event("a", "v1")]))[0].turns["a"], by="alice")
+    mute = situation([event("a", "v1")], [vm("v1", prepares=False, has_said=False)], [turn])
+    after, _ = done(mute)
+    assert after.turns["a"].state == "preparing"
+    assert after.turns["a"].reason == "db-1 has not said yet whether it prepares"
+    told = replace(after, vms={**after.vms, "v1": vm("v1", prepares=False)})
+    assert done(told)[0].turns["a"].state == "prepared"
 
 
 def test_a_failed_preparation_approves_nothing() -> None:

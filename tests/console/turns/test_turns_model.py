@@ -229,9 +229,7 @@ class TurnsModel(RuleBasedStateMachine):
             for each in event.named:
                 self.vms[each].by_us.add(key)
             return
-        before = vm.preparations.get(key)
-        if before is None or before.state == "recovered":
-            vm.by_us.add(key)  # one that has prepared by itself is away already
+        vm.by_us.add(key)
         state = "prepared" if works else "failed"
         said = VmPreparation(event_key=key, fingerprint=fingerprint, state=state, at=self.now)  # type: ignore[arg-type]
         vm.preparations[key] = said
@@ -294,21 +292,32 @@ class TurnsModel(RuleBasedStateMachine):
 
     def _may_be_approved(self, situation: TurnSituation, key: str) -> None:
         """Each VM that the event names has said so of this state, and nothing newer; and there is
-        room, also beside VMs that Azure has taken and those that have crashed.
+        room.
+        """
+        self._has_room(situation, key)
+        event = situation.events[key]
+        for vm_id in event.named:
+            said = self.known[vm_id].get(key)
+            assert said is not None
+            assert (said.state, said.fingerprint) == ("prepared", event.fingerprint)
+
+    def _has_room(self, situation: TurnSituation, key: str) -> None:
+        """Beside VMs that Azure has taken, those that have crashed, and those that said that they
+        have prepared for another event, there is room for those of this one.
         """
         event = situation.events[key]
         gone = {vm_id for vm_id in MEMBERS if self.now - self.heard_at[vm_id] > SILENT_AFTER + 5}
         for other in self.shown.values():
             if other.status == "Started":
                 gone |= other.named
+        for vm_id, said in self.known.items():
+            if any(each.state != "recovered" for each in said.values()):
+                gone.add(vm_id)
         for group, each in situation.groups.items():
             members = {vm_id for vm_id in MEMBERS if group in keys_of(RULES, MEMBERS[vm_id])}
             if members & event.named:
-                assert len(members & (gone | event.named)) <= each.at_most
-        for vm_id in event.named:
-            said = self.known[vm_id].get(key)
-            assert said is not None
-            assert (said.state, said.fingerprint) == ("prepared", event.fingerprint)
+                away = sorted(members & (gone | event.named))
+                assert len(away) <= each.at_most, f"{away} of {group} are away"
 
     def _send(
         self,
@@ -317,6 +326,7 @@ class TurnsModel(RuleBasedStateMachine):
         approvals: tuple[str, ...],
     ) -> None:
         for key, vm_id in prepares:
+            self._has_room(situation, key)
             self._command("prepare", vm_id, situation.events[key])
         for key in approvals:
             event = situation.events[key]
