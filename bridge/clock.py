@@ -42,22 +42,37 @@ class SystemClock:
         return system.suspended()
 
 
+def uptime(clock: Clock) -> float:
+    """Seconds that the machine has been up, suspended ones included; every process has the same."""
+    return clock.monotonic() + clock.suspended()
+
+
 class SteadyTime:
     """The wall clock from one moment on, as far as it is not set back: what has passed since then
-    has passed.
+    has passed, also before this run.
     """
 
-    def __init__(self, clock: Clock, *, least: datetime | None = None) -> None:
-        """`least`: it was this time already, by the wall clock of an earlier run."""
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        since: datetime | None = None,
+        uptime_then: float | None = None,
+        least: datetime | None = None,
+    ) -> None:
+        """`since`: that moment by the wall clock, and `uptime_then` by the machine's uptime, if it
+        was kept. `least`: it was this time already, by the wall clock of an earlier run.
+        """
         self._clock = clock
-        now = clock.now()
-        self._begun = max(now, least or now)
-        self._begun_at = self._elapsed()
+        self._begun_at = uptime(clock)
+        begun = clock.now()
+        if since is not None:
+            # After a boot the uptime is less, or tells less than has passed.
+            passed = self._begun_at - (self._begun_at if uptime_then is None else uptime_then)
+            begun = max(begun, since + timedelta(seconds=max(0.0, passed)))
+        self._begun = max(begun, least or begun)
 
     def now(self) -> datetime:
         """The time; later than the wall clock where that was set back."""
-        passed = timedelta(seconds=self._elapsed() - self._begun_at)
+        passed = timedelta(seconds=uptime(self._clock) - self._begun_at)
         return max(self._clock.now(), self._begun + passed)
-
-    def _elapsed(self) -> float:
-        return self._clock.monotonic() + self._clock.suspended()

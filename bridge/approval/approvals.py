@@ -34,7 +34,7 @@ from bridge.approval.verification import (
     SignedCommand,
     verify,
 )
-from bridge.clock import Clock, SteadyTime
+from bridge.clock import Clock, SteadyTime, uptime
 from bridge.events.state import CurrentState
 from bridge.events.tracked import TrackedEvent
 from bridge.imds.client import Imds, ImdsError
@@ -132,7 +132,8 @@ class Approvals:
             return
         tracked = events.get((command.event_id or "").casefold())
         try:
-            self._write(approval_of_command(command, tracked))
+            accepted = approval_of_command(command, tracked)
+            self._write(replace(accepted, uptime=uptime(self._clock)))
         except StoreError:
             self._rate.take_back()
             raise
@@ -415,5 +416,9 @@ class Approvals:
                 stage=stage_of(approval),
                 first_seen=tracked.first_seen if tracked else None,
                 due=self._clock.monotonic(),
-                time=SteadyTime(self._clock, least=self._ledger.accepted_at(approval.cause)),
+                time=SteadyTime(
+                    self._clock,
+                    since=self._ledger.accepted_at(approval.cause),
+                    uptime_then=approval.uptime,
+                ),
             )

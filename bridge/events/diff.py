@@ -24,6 +24,8 @@ class PollContext:
 
     now: datetime
     vm_name: str
+    uptime: float | None = None
+    """The machine's uptime, in seconds."""
     gap_seconds: float | None = None
     """Seconds since the last good poll; None for the very first."""
     is_continuous: bool = False
@@ -141,6 +143,7 @@ def _appearance(
         again = replace(
             before,
             first_seen=poll.now,
+            uptime=poll.uptime,
             not_before=None,
             affects_this_vm=False,
             named_before=False,
@@ -152,6 +155,7 @@ def _appearance(
         status=event.event_status,
         revision=poll.revisions.get(event.key, 0) + 1,
         first_seen=poll.now,
+        uptime=poll.uptime,
         not_before=event.not_before,
         affects_this_vm=event.affects(poll.vm_name),
         measured=Measured(restarted=False if poll.boot_known else None),

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from bridge.clock import Clock
+from bridge.clock import Clock, uptime
 from bridge.events import bridge_records
 from bridge.events.diff import PollContext, Transition, diff, within
 from bridge.events.gaps import PollGap
@@ -160,6 +160,7 @@ class Poller:
         ending = any(tracked[key].pending for key in tracked.keys() - document.events.keys())
         return PollContext(
             now=now,
+            uptime=uptime(self._clock),
             vm_name=self._state.observer.vm.name,
             gap_seconds=gap.seconds,
             is_continuous=gap.is_continuous,

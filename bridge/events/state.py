@@ -93,7 +93,9 @@ class CurrentState:
         """
         self._times = {
             (key, each.first_seen): self._times.get((key, each.first_seen))
-            or SteadyTime(self.clock, least=max(each.first_seen, polled_at or each.first_seen))
+            or SteadyTime(
+                self.clock, since=each.first_seen, uptime_then=each.uptime, least=polled_at
+            )
             for key, each in events.items()
             if each.pending
         }

@@ -42,6 +42,8 @@ class TrackedEvent:
     pending: bool = True
     record_id: str = ""
     measured: Measured = Measured()
+    uptime: float | None = None
+    """The machine's uptime when it was first seen, in seconds; None before 0.3."""
     shown: bool = False
     """Whether the newest document of this run shows it: not before the first poll, and not while
     an entry that cannot be read might be this event. Not kept in the store.
@@ -143,6 +145,7 @@ def dump_tracked(tracked: TrackedEvent) -> str:
             "namedBefore": tracked.named_before,
             "pending": tracked.pending,
             "recordId": tracked.record_id,
+            "uptime": tracked.uptime,
             "measured": {name: getattr(tracked.measured, name) for name in Measured.__slots__},
         }
     )
@@ -163,6 +166,7 @@ def load_tracked(text: str) -> TrackedEvent:
         named_before=kept.get("namedBefore", False),  # 0.2.0 did not keep it
         pending=kept["pending"],
         record_id=kept["recordId"],
+        uptime=kept.get("uptime"),
         measured=Measured(
             pause_seconds=measured["pause_seconds"],
             restarted=measured["restarted"],

@@ -56,6 +56,8 @@ class Approval:
     """When the command expires, seconds since 1970; None as for `key`."""
     act: Act = "approve"
     """The act that was asked for: that IMDS starts the event, or that this VM prepares for it."""
+    uptime: float | None = None
+    """The machine's uptime when the command was accepted, in seconds; None as for `key`."""
 
     @property
     def by_rule(self) -> bool:
@@ -65,7 +67,7 @@ class Approval:
 
 _COLUMNS: Final = (
     "cause, jti, event, fingerprint, actor, issuer, resources, state, reason, asked, why, "
-    "key, expires, act"
+    "key, expires, act, uptime"
 )
 
 

@@ -29,7 +29,8 @@ CREATE TABLE approvals (cause TEXT PRIMARY KEY, time TEXT NOT NULL, jti TEXT NOT
                         fingerprint TEXT, actor TEXT NOT NULL, issuer TEXT,
                         resources TEXT NOT NULL, state TEXT NOT NULL, reason TEXT,
                         asked TEXT NOT NULL, why TEXT, key TEXT, expires INTEGER,
-                        act TEXT NOT NULL DEFAULT 'approve') WITHOUT ROWID""",
+                        act TEXT NOT NULL DEFAULT 'approve',
+                        uptime REAL) WITHOUT ROWID""",
     "dead": """
 CREATE TABLE dead (sink TEXT NOT NULL, sequence INTEGER NOT NULL, time TEXT NOT NULL,
                    reason TEXT NOT NULL, attempts INTEGER NOT NULL, again INTEGER NOT NULL,

@@ -30,8 +30,8 @@ def fill(store: Store, number: int, *, state: str = "confirmed", days: float = -
     with store.transaction() as connection:
         connection.executemany(
             "INSERT INTO approvals "
-            "VALUES (?, ?, 'j', 'e', 'f', 'a', 'i', '[]', ?, NULL, 'maybe', NULL, NULL, NULL, "
-            "'approve')",
+            "(cause, time, jti, event, fingerprint, actor, issuer, resources, state, asked) "
+            "VALUES (?, ?, 'j', 'e', 'f', 'a', 'i', '[]', ?, 'maybe')",
             [(f"{state} {days} {place}", time, state) for place in range(number)],
         )
 

@@ -51,6 +51,7 @@ def known(raw: dict[str, Any] | None = None, *, pending: bool = True) -> Tracked
         named_before=st.booleans(),
         pending=st.booleans(),
         record_id=st.text(),
+        uptime=SECONDS,
         measured=st.builds(
             Measured,
             pause_seconds=SECONDS,
