@@ -70,13 +70,22 @@ class OpenApproval:
     """Whether IMDS refused a request after one that may have worked."""
     fact: Fact | None = None
     """The newest fact that was seen of it."""
-    is_past: bool = False
-    """Whether the event has left the approved state since, even if it came back to it."""
 
     @property
     def key(self) -> str:
         """The key of its event."""
         return (self.approval.event_id or "").casefold()
+
+    def is_under_way(self, tracked: TrackedEvent) -> bool:
+        """Whether it is about the event as it is now. What IMDS took for a state that the event has
+        left since, even if it came back to it, may have started nothing.
+        """
+        approval = self.approval
+        return (
+            self.fact is not Fact.EXPIRED
+            and (self.key, approval.fingerprint) == (tracked.event.key, tracked.fingerprint)
+            and (approval.revision is None or approval.revision >= tracked.state_since)
+        )
 
 
 class Approvals:
@@ -230,18 +239,12 @@ class Approvals:
 
     def _ask_rules(self) -> bool:
         """Accept or reject what a rule decides about the next event; whether one decided."""
-        # What IMDS took for an earlier state may have started nothing: rules decide about this one.
-        under_way = {
-            (each.key, each.approval.fingerprint)
-            for each in self._open.values()
-            if each.fact is not Fact.EXPIRED and not each.is_past
-        }
         while self._unasked:
             # Each on the newest state: the request before it may have taken long.
             tracked = self._current.events.get(self._unasked.popleft())
             if tracked is None or not tracked.shown or not self._current.is_current():
                 continue
-            if (tracked.event.key, tracked.fingerprint) in under_way:
+            if any(each.is_under_way(tracked) for each in self._open.values()):
                 continue
             approval = self._rules.approval(tracked)
             if approval is not None:
@@ -265,7 +268,6 @@ class Approvals:
             self._write(replace(opened.approval, state=opened.stage.state))
         seen = self._observe(opened)
         opened.fact = seen.fact
-        opened.is_past = opened.is_past or opened.fact is Fact.CHANGED
         if opened.fact is Fact.UNPREPARED:
             self._ask_to_prepare(seen)
         step = TABLE[opened.fact][opened.stage]

@@ -32,8 +32,10 @@ class PollContext:
     """Whether the last good poll is recent enough to tell how an event ended."""
     boot_known: bool = False
     """Whether a restart of this VM would have been noticed."""
-    approved: frozenset[str] = frozenset()
-    """Keys of events that IMDS may have been asked to start here; looked up for an ending only."""
+    approved: Mapping[str, int] = field(default_factory=dict)
+    """The newest revision in which IMDS may have been asked here to start an event, by key; looked
+    up for an ending only.
+    """
     due: frozenset[str] = frozenset()
     """Keys of events whose time has come, also by a clock that was set back since; looked up for an
     ending only.
@@ -118,7 +120,8 @@ def _how_it_ended(before: TrackedEvent, poll: PollContext) -> str:
     measured = before.measured if before.affects_this_vm else Measured()
     is_due = before.event.key in poll.due
     early = before.not_before is not None and poll.now < before.not_before and not is_due
-    approved = before.event.key in poll.approved
+    # What was approved before the event returned says nothing about how it ends this time.
+    approved = poll.approved.get(before.event.key, 0) >= before.appeared
     match before.event.event_status:
         case "Started":
             return "Completed"
@@ -142,6 +145,7 @@ def _appearance(
         # What was measured before it ended says nothing about how it ends this time.
         again = replace(
             before,
+            appeared=before.revision + 1,
             first_seen=poll.now,
             uptime=poll.uptime,
             not_before=None,
@@ -150,10 +154,13 @@ def _appearance(
             measured=Measured(restarted=False if poll.boot_known else None),
         )
         return Transition(kind=kind, tracked=_seen_again(again, event, poll))
+    revision = poll.revisions.get(event.key, 0) + 1
     first = TrackedEvent(
         event=event,
         status=event.event_status,
-        revision=poll.revisions.get(event.key, 0) + 1,
+        revision=revision,
+        appeared=revision,
+        state_since=revision,
         first_seen=poll.now,
         uptime=poll.uptime,
         not_before=event.not_before,
@@ -164,7 +171,7 @@ def _appearance(
 
 
 def _seen_again(before: TrackedEvent, event: ScheduledEvent, poll: PollContext) -> TrackedEvent:
-    return replace(
+    after = replace(
         before,
         event=event,
         status=event.event_status,
@@ -174,6 +181,8 @@ def _seen_again(before: TrackedEvent, event: ScheduledEvent, poll: PollContext) 
         named_before=before.affects_this_vm or before.named_before,
         pending=True,
     )
+    is_same = before.pending and before.fingerprint == after.fingerprint
+    return after if is_same else replace(after, state_since=after.revision)
 
 
 def _changed(before: ScheduledEvent, after: ScheduledEvent) -> tuple[str, ...]:

@@ -56,7 +56,7 @@ class Poller:
         *,
         scope_self: bool,
         boot_id: str | None,
-        approved: Callable[[], frozenset[str]],
+        approved: Callable[[], Mapping[str, int]],
         polled: Callable[[PollResult], None] = lambda _: None,
     ) -> None:
         self._state = state
@@ -165,7 +165,7 @@ class Poller:
             gap_seconds=gap.seconds,
             is_continuous=gap.is_continuous,
             boot_known=self._boot_id is not None,
-            approved=self._approved() if ending else frozenset(),
+            approved=self._approved() if ending else {},
             due=self._due() if ending else frozenset(),
             revisions=self._store.last_revisions(document.events.keys() - tracked.keys()),
             latency_ms=answer.latency_ms,

@@ -44,6 +44,10 @@ class TrackedEvent:
     measured: Measured = Measured()
     uptime: float | None = None
     """The machine's uptime when it was first seen, in seconds; None before 0.3."""
+    appeared: int = 1
+    """Revision at which it appeared, or returned."""
+    state_since: int = 1
+    """Revision since which its fingerprint has been the same."""
     shown: bool = False
     """Whether the newest document of this run shows it: not before the first poll, and not while
     an entry that cannot be read might be this event. Not kept in the store.
@@ -146,6 +150,8 @@ def dump_tracked(tracked: TrackedEvent) -> str:
             "pending": tracked.pending,
             "recordId": tracked.record_id,
             "uptime": tracked.uptime,
+            "appeared": tracked.appeared,
+            "stateSince": tracked.state_since,
             "measured": {name: getattr(tracked.measured, name) for name in Measured.__slots__},
         }
     )
@@ -167,6 +173,8 @@ def load_tracked(text: str) -> TrackedEvent:
         pending=kept["pending"],
         record_id=kept["recordId"],
         uptime=kept.get("uptime"),
+        appeared=kept.get("appeared", 1),
+        state_since=kept.get("stateSince", 1),
         measured=Measured(
             pause_seconds=measured["pause_seconds"],
             restarted=measured["restarted"],

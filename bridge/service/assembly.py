@@ -25,7 +25,7 @@ from bridge.imds.client import Imds
 from bridge.logs import Redactor
 from bridge.preparation.preparations import Preparations, PreparingSpec
 from bridge.preparation.sink import PreparingSink
-from bridge.store.approvals import approved_events
+from bridge.store.approvals import approved_revisions
 from bridge.store.database import Store
 from bridge.store.outbox import Outbox
 from bridge.version import __version__
@@ -93,7 +93,7 @@ def assemble(
         clock,
         scope_self=settings.scope == "self",
         boot_id=boot_id,
-        approved=lambda: approved_events(store),
+        approved=lambda: approved_revisions(store),
         polled=_then(polled, approval_worker),
     )
     dispatcher = Dispatcher(

@@ -21,6 +21,8 @@ KEEP_TIME: Final = timedelta(days=1)
 PRUNE_EVERY: Final = 100
 """How many receipts are written between two prunings."""
 OPEN_STATES: Final = ("accepted", "posted")
+_ANY_REVISION: Final = 1 << 62
+"""Stands for a revision that was not kept: it may be the newest."""
 
 
 State = Literal["rejected", "accepted", "posted", "failed", "confirmed"]
@@ -56,6 +58,8 @@ class Approval:
     """When the command expires, seconds since 1970; None as for `key`."""
     act: Act = "approve"
     """The act that was asked for: that IMDS starts the event, or that this VM prepares for it."""
+    revision: int | None = None
+    """Of the event, when it was approved; None where it is not known, and before 0.3."""
     uptime: float | None = None
     """The machine's uptime when the command was accepted, in seconds; None as for `key`."""
 
@@ -67,7 +71,7 @@ class Approval:
 
 _COLUMNS: Final = (
     "cause, jti, event, fingerprint, actor, issuer, resources, state, reason, asked, why, "
-    "key, expires, act, uptime"
+    "key, expires, act, revision, uptime"
 )
 
 
@@ -126,14 +130,18 @@ class ApprovalRows:
         return [Approval(*(*row[:6], tuple(json.loads(row[6])), *row[7:])) for row in rows]
 
 
-def approved_events(store: Store) -> frozenset[str]:
-    """The keys of events that IMDS may have been asked to start here. Raises `StoreError`."""
+def approved_revisions(store: Store) -> dict[str, int]:
+    """The newest revision in which IMDS may have been asked here to start an event, by the event's
+    key. Raises `StoreError`.
+    """
     rows = store.read(
-        "SELECT DISTINCT event FROM approvals WHERE event IS NOT NULL AND act = 'approve' "
+        "SELECT event, ifnull(revision, ?) AS approved FROM approvals "
+        "WHERE event IS NOT NULL AND act = 'approve' "
         "AND (state IN ('posted', 'confirmed') OR asked NOT IN ('none', 'in vain')) "
-        "AND (reason IS NULL OR reason != 'imds_refused')"
+        "AND (reason IS NULL OR reason != 'imds_refused') ORDER BY approved",
+        (_ANY_REVISION,),
     )
-    return frozenset(event_id.casefold() for (event_id,) in rows)
+    return {event_id.casefold(): revision for event_id, revision in rows}
 
 
 def _put(connection: sqlite3.Connection, approval: Approval, now: datetime) -> None:

@@ -30,7 +30,7 @@ CREATE TABLE approvals (cause TEXT PRIMARY KEY, time TEXT NOT NULL, jti TEXT NOT
                         resources TEXT NOT NULL, state TEXT NOT NULL, reason TEXT,
                         asked TEXT NOT NULL, why TEXT, key TEXT, expires INTEGER,
                         act TEXT NOT NULL DEFAULT 'approve',
-                        uptime REAL) WITHOUT ROWID""",
+                        revision INTEGER, uptime REAL) WITHOUT ROWID""",
     "dead": """
 CREATE TABLE dead (sink TEXT NOT NULL, sequence INTEGER NOT NULL, time TEXT NOT NULL,
                    reason TEXT NOT NULL, attempts INTEGER NOT NULL, again INTEGER NOT NULL,

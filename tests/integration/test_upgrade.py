@@ -134,7 +134,7 @@ def test_a_store_without_reasons_gets_them(tmp_path: Path) -> None:
     with opened(tmp_path / "state") as store:
         Ledger(store, NOW).write(replace(AN_APPROVAL, why="a", state="posted"), observer(), NOW)
     with closing(sqlite3.connect(path)) as connection, connection:
-        for column in ("why", "key", "expires", "act", "uptime"):
+        for column in ("why", "key", "expires", "act", "revision", "uptime"):
             connection.execute(f"ALTER TABLE approvals DROP COLUMN {column}")
         for table in ("preparations", "forgotten", "absences", "ends_owed", "catch_up"):
             connection.execute(f"DROP TABLE {table}")
@@ -157,7 +157,7 @@ def test_a_store_without_keys_gets_them(tmp_path: Path) -> None:
         approval = replace(AN_APPROVAL, why="a", key="k", expires=7)
         Ledger(store, NOW).write(approval, observer(), NOW)
     with closing(sqlite3.connect(path)) as connection, connection:
-        for column in ("key", "expires", "act", "uptime"):
+        for column in ("key", "expires", "act", "revision", "uptime"):
             connection.execute(f"ALTER TABLE approvals DROP COLUMN {column}")
         for table in ("preparations", "forgotten", "absences", "ends_owed", "catch_up"):
             connection.execute(f"DROP TABLE {table}")

@@ -376,6 +376,41 @@ def test_a_rule_decides_about_what_is_planned_again_after_its_post(
     assert bench.story()[4:] == [("confirmed", None)] * 2
 
 
+@pytest.mark.parametrize("restarts", ["never", "while it is changed", "before approval looks"])
+def test_a_rule_decides_about_a_state_that_comes_back(
+    bench: ApprovalBench, *, restarts: str
+) -> None:
+    """IMDS takes a POST that starts nothing; the event changes, and changes back."""
+    bench.decide_by(Rule(name="any"))
+    bench.imds.starts = False
+    before = bench.announce()["data"]["event"]["durationInSeconds"]
+    bench.change(DurationInSeconds=before + 1)
+    bench.poll()
+    if restarts == "while it is changed":
+        bench.restart()
+    bench.change(DurationInSeconds=before)
+    if restarts == "before approval looks":
+        bench.clock.advance(1)
+        assert bench.poller.run()
+        bench.restart()
+    bench.poll()
+    bench.poll()
+    assert len(bench.imds.posts) == 3
+
+
+def test_an_approval_says_nothing_about_the_end_of_what_returned(bench: ApprovalBench) -> None:
+    """An event that was approved, and is back after its end, is cancelled by Azure."""
+    bench.announce()
+    bench.send(bench.approve())
+    bench.poll()
+    bench.vanish()
+    bench.poll()
+    bench.announce()
+    bench.vanish()
+    bench.poll()
+    assert bench.record()["data"]["event"]["eventStatus"] == "Canceled"
+
+
 def test_a_rule_decides_again_about_a_state_that_comes_back(bench: ApprovalBench) -> None:
     """What IMDS took for it the first time started nothing."""
     bench.decide_by(Rule(name="any"))

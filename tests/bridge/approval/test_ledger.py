@@ -9,7 +9,7 @@ from support.store_helpers import AN_APPROVAL, NOW, observer, opened
 
 from bridge.approval.ledger import Ledger
 from bridge.approval.verification import SKEW_SECONDS
-from bridge.store.approvals import KEEP, KEEP_TIME, Effect, State, approved_events
+from bridge.store.approvals import KEEP, KEEP_TIME, Effect, State, approved_revisions
 from bridge.store.database import RESET_KEY, Store
 
 
@@ -144,4 +144,4 @@ def test_which_events_may_have_been_started_from_here(store: Store, ledger: Ledg
         changes: dict[str, Any] = {"cause": event_id, "event_id": event_id, "reason": reason}
         approval = replace(AN_APPROVAL, **changes, state=state, effect=effect)
         ledger.write(approval, observer(), NOW)
-    assert approved_events(store) == {"e-a", "e-e", "e-p", "e-c", "e-w"}
+    assert approved_revisions(store).keys() == {"e-a", "e-e", "e-p", "e-c", "e-w"}

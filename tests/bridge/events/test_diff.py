@@ -146,10 +146,10 @@ ENDINGS = [
     (started(), replace(CONTINUOUS, is_continuous=False), Measured(), "Completed"),
     (entry(), CONTINUOUS, Measured(), "Canceled"),
     (entry(), CONTINUOUS, Measured(restarted=False), "Canceled"),
-    (entry(), replace(CONTINUOUS, approved=frozenset({"somebody-elses"})), Measured(), "Canceled"),
+    (entry(), replace(CONTINUOUS, approved={"somebody-elses": 1}), Measured(), "Canceled"),
     (
         entry(),
-        replace(CONTINUOUS, approved=frozenset({EVENT_ID.casefold()})),
+        replace(CONTINUOUS, approved={EVENT_ID.casefold(): 1}),
         Measured(),
         "Unknown",
     ),

@@ -52,6 +52,8 @@ def known(raw: dict[str, Any] | None = None, *, pending: bool = True) -> Tracked
         pending=st.booleans(),
         record_id=st.text(),
         uptime=SECONDS,
+        appeared=st.integers(1),
+        state_since=st.integers(1),
         measured=st.builds(
             Measured,
             pause_seconds=SECONDS,

@@ -6,7 +6,7 @@ from support.documents.documents import VM, FakeClock, ScriptedImds, StandInImds
 
 from bridge.events.poller import Poller
 from bridge.events.state import CurrentState
-from bridge.store.approvals import approved_events
+from bridge.store.approvals import approved_revisions
 from bridge.store.database import Store
 from bridge.store.opening import open_store
 from wire.observer import BridgeRun, Observer
@@ -46,7 +46,7 @@ def state_and_poller(
         state,
         clock,
         scope_self=scope_self,
-        approved=lambda: approved_events(store),
+        approved=lambda: approved_revisions(store),
         boot_id=boot_id,
     )
     return state, poller

@@ -26,7 +26,7 @@ from bridge.events import bridge_records
 from bridge.events.poller import Poller
 from bridge.events.state import CurrentState
 from bridge.service.ownership import Ownership, open_readable
-from bridge.store.approvals import approved_events
+from bridge.store.approvals import approved_revisions
 from bridge.store.opening import FILE_NAME
 from bridge.store.outbox import Outbox
 from sinks.base import Sink, SinkSettings
@@ -165,7 +165,7 @@ class RecordBench:
             self.clock,
             scope_self=self.scope_self,
             boot_id="boot-1",
-            approved=lambda: approved_events(self.store),
+            approved=lambda: approved_revisions(self.store),
         )
         self._name_sinks(names)
         now = self.clock.now()
