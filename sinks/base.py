@@ -50,6 +50,10 @@ class SinkContext:
     has_polled: Callable[[], bool] = lambda: True
     """Whether IMDS has given a document in this run; before that, an event may be pending that a
     new store does not know."""
+    time_of: Callable[[str], datetime | None] = lambda _: None
+    """The time by which a pending event, by its key, is near: later than `now` where the clock was
+    set back since the event appeared. None: it is not known, and `now` counts. Any thread may ask.
+    """
     prepares: bool = False
     """Whether a sink of this bridge prepares its VM."""
     command: CommandSource = no_commands

@@ -109,6 +109,11 @@ class CurrentState:
         time = self._times.get((tracked.event.key, tracked.first_seen))
         return self.clock.now() if time is None else time.now()
 
+    def time_of_key(self, key: str) -> datetime | None:
+        """The same of an event by its key; None if it is not known."""
+        tracked = self.events.get(key)
+        return None if tracked is None else self.time_of(tracked)
+
     @property
     def store_trouble(self) -> str | None:
         """The trouble that keeps the bridge from committing, in a sentence; None for none."""

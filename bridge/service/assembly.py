@@ -149,6 +149,7 @@ def _context(
         instance_id=state.observer.bridge.instance_id,
         pending=state.pending,
         has_polled=state.gaps.has_polled,
+        time_of=state.time_of_key,
         command=approval_worker.command,
         verifies=lambda: approval_worker.verifies,
         prepares=prepares,

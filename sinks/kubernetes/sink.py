@@ -308,10 +308,11 @@ class KubernetesSink(Sink[KubernetesSettings]):
             if not pods:
                 return
             # Another event may be nearer than the one for which budgets hold the pods.
-            acting = [each for each in marks.events.values() if each.acts]
-            by_force = self.settings.force and any(map(self._is_late, acting))
+            by_force = self.settings.force and any(
+                self._is_late(key, mark) for key, mark in marks.events.items() if mark.acts
+            )
             held = self._remove(pods, by_force=by_force)
-            if held and not self.settings.force and self._is_late(marks.events[key]):
+            if held and not self.settings.force and self._is_late(key, marks.events[key]):
                 raise SinkRejected(
                     f"{len(held)} pods are still on the node, and FORCE is not set: {_few(held)}"
                 )
@@ -335,11 +336,12 @@ class KubernetesSink(Sink[KubernetesSettings]):
                 break
         return held
 
-    def _is_late(self, mark: Mark) -> bool:
-        """Whether disruption budgets are not honoured any more."""
+    def _is_late(self, key: str, mark: Mark) -> bool:
+        """Whether disruption budgets are not honoured any more for the event of that key."""
         if mark.not_before is None:
             return True
-        left = datetime.fromisoformat(mark.not_before) - self.context.now()
+        now = self.context.time_of(key) or self.context.now()
+        left = datetime.fromisoformat(mark.not_before) - now
         return left <= timedelta(seconds=self.settings.budgets_until)
 
     def _connect(self) -> Api:

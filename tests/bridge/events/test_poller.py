@@ -2,12 +2,14 @@ import json
 import logging
 import shutil
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
 from support.documents.documents import (
+    EVENT_ID,
     LATER,
     OTHER_ID,
     body,
@@ -282,6 +284,8 @@ def test_what_is_near_stays_near_when_the_clock_is_set_back(bench: Bench) -> Non
     assert not bench.state.urgent(120.0)
     bench.clock.advance(780.0)
     assert bench.state.urgent(120.0)
+    assert bench.state.time_of_key(EVENT_ID.casefold()) == bench.clock.now() + timedelta(hours=1)
+    assert bench.state.time_of_key("another") is None
 
 
 @pytest.mark.parametrize(
