@@ -17,6 +17,7 @@ from bridge.store.outbox import Outbox, Recipient
 from sinks.base import Sink, SinkContext, SinkSettings
 from sinks.settings import PreparingSettings
 from wire.record import BRIDGE_DEAD_LETTER, Record, RecordDraft
+from wire.strictjson import canonical_json
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -60,10 +61,18 @@ def recipients(sinks: Iterable[Sink[Any]]) -> dict[str, Recipient]:
     """The configured sinks, as the outbox knows them."""
     return {
         sink.name: Recipient(
-            kind=sink.settings.kind, prepares=_prepares(sink.settings), accepts=sink.accepts
+            kind=sink.settings.kind,
+            prepares=_prepares(sink.settings),
+            accepts=sink.accepts,
+            choice=_choice(sink.settings),
         )
         for sink in sinks
     }
+
+
+def _choice(settings: SinkSettings) -> str:
+    chosen = {"types": settings.types, "affects": settings.affects_this_vm_only}
+    return canonical_json(chosen).decode()
 
 
 def _prepares(settings: SinkSettings) -> bool:

@@ -8,7 +8,7 @@ does not get events that came and went in between. `Outbox._reconcile` has the c
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -136,8 +136,7 @@ def restart_in_role(connection: sqlite3.Connection, sink: str, role: str) -> Non
     so the sink gets the catch-up records among them, and its cursor moves back to before the first
     of these. Raises `sqlite3.Error`.
     """
-    ((cursor,),) = connection.execute("SELECT cursor FROM sinks WHERE name = ?", (sink,))
-    connection.execute("DELETE FROM catch_up WHERE sink = ? AND sequence <= ?", (sink, cursor))
+    cursor = _forget_passed(connection, sink)
     connection.execute(
         "INSERT OR IGNORE INTO catch_up (sink, sequence) "  # noqa: S608  # our own words
         f"SELECT ?1, sequence FROM ({NEWEST_RECORDS}) JOIN records USING (sequence) "
@@ -145,6 +144,47 @@ def restart_in_role(connection: sqlite3.Connection, sink: str, role: str) -> Non
         f"WHERE {CATCH_UP_CONDITION}",
         (sink, role),
     )
+    _move_back(connection, sink, cursor)
+
+
+def return_to_left_out(
+    connection: sqlite3.Connection,
+    sink: str,
+    role: str,
+    wants: Callable[[int, str, int | None], bool],
+) -> None:
+    """The sink accepts other records than before: `wants`, by sequence, type, and whether they
+    concern this VM. Of those that it left out and wants now it gets the newest one of each event
+    that is pending, or of which it was told. Raises `sqlite3.Error`.
+    """
+    cursor = _forget_passed(connection, sink)
+    rows = connection.execute(
+        "SELECT sequence, type, affects FROM records WHERE sequence <= ?3 AND sequence IN ("
+        "SELECT max(sequence) FROM records WHERE event IS NOT NULL GROUP BY event "
+        "UNION SELECT max(sequence) FROM records WHERE affects GROUP BY event) "
+        "AND (event IN (SELECT key FROM events WHERE pending) "
+        "OR event IN (SELECT event FROM acknowledged WHERE sink = ?1 AND role = ?2)) "
+        "AND NOT EXISTS (SELECT 1 FROM acknowledged WHERE sink = ?1 AND role = ?2 "
+        "AND acknowledged.event = records.event AND acknowledged.sequence >= records.sequence) "
+        "AND NOT EXISTS (SELECT 1 FROM dead WHERE sink = ?1 AND dead.sequence = records.sequence)",
+        (sink, role, cursor),
+    ).fetchall()
+    connection.executemany(
+        "INSERT OR IGNORE INTO catch_up (sink, sequence) VALUES (?, ?)",
+        [(sink, row[0]) for row in rows if wants(*row)],
+    )
+    _move_back(connection, sink, cursor)
+
+
+def _forget_passed(connection: sqlite3.Connection, sink: str) -> int:
+    """Delete the catch-up records up to the sink's cursor, and return that."""
+    ((cursor,),) = connection.execute("SELECT cursor FROM sinks WHERE name = ?", (sink,))
+    connection.execute("DELETE FROM catch_up WHERE sink = ? AND sequence <= ?", (sink, cursor))
+    return int(cursor)
+
+
+def _move_back(connection: sqlite3.Connection, sink: str, cursor: int) -> None:
+    """Move the sink's cursor back to before its first catch-up record."""
     first = cursor_before_catch_up(connection, sink, cursor)
     if first < cursor:
         connection.execute(

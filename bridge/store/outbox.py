@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any, Final
 
 from bridge.store.absences import (
@@ -20,6 +21,7 @@ from bridge.store.absences import (
     mark_removed,
     note_ends_owed,
     restart_in_role,
+    return_to_left_out,
     role_of,
 )
 from bridge.store.acknowledged import Acknowledged
@@ -52,6 +54,8 @@ class Recipient:
     kind: str
     prepares: bool = False
     accepts: Accepts = lambda *_: True
+    choice: str = ""
+    """The settings by which it accepts records, as text; empty if they are not known."""
 
     @property
     def role(self) -> str:
@@ -92,6 +96,7 @@ class Outbox:
         before, gets the pending events, and the ends of the events that it knows. Returns the
         cursors.
         """
+        self.recipients = sinks
         with self._store.transaction() as connection:
             self._reconcile(connection, sinks)
             kept = {
@@ -103,7 +108,6 @@ class Outbox:
         with self._lock:
             self._cursors = dict(kept)
             self._written = dict(kept)
-            self.recipients = sinks
             self._absences = absences
         self.dead.reload()
         return kept
@@ -126,9 +130,12 @@ class Outbox:
         |                 | records                |                    | for this once           |
         | begins or stops | as for another kind    | as for another     | as for another kind; of |
         | to prepare      |                        | kind               | its former role as well |
+        | accepts other   | as for another kind    | newest, of those   | those of its role       |
+        | records         |                        | that it left out   |                         |
         """
         head = self._store.head
         rows = connection.execute("SELECT name, cursor, active, role FROM sinks").fetchall()
+        choices = dict(connection.execute("SELECT name, choice FROM sinks WHERE choice != ''"))
         was: dict[str, tuple[bool, str]] = {}  # whether a sink was there, and its role
         for name, cursor, active, kept_role in rows:
             # 0.2.0 did not keep the role; no sink of 0.2.0 prepared.
@@ -148,6 +155,9 @@ class Outbox:
             if role != recipient.role:
                 carry_over_ends(connection, name, recipient.kind, prepares=recipient.prepares)
                 restart_in_role(connection, name, recipient.role)
+            elif choices.get(name, recipient.choice) != recipient.choice:
+                wants = partial(self._wants, name)
+                return_to_left_out(connection, name, recipient.role, wants)
             if not active:
                 add_sink(connection, name, recipient.role, head, is_new=name not in was)
                 connection.execute(
@@ -158,7 +168,10 @@ class Outbox:
             connection.execute(
                 "DELETE FROM ends_owed WHERE sink = ? AND role = ?", (name, recipient.role)
             )
-            connection.execute("UPDATE sinks SET role = ? WHERE name = ?", (recipient.role, name))
+            connection.execute(
+                "UPDATE sinks SET role = ?, choice = ? WHERE name = ?",
+                (recipient.role, recipient.choice, name),
+            )
         delete_passed(connection)
 
     def next(self, sink: str, limit: int) -> Batch | None:

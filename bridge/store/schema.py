@@ -23,7 +23,8 @@ CREATE TABLE records (sequence INTEGER PRIMARY KEY, id TEXT NOT NULL, type TEXT 
                       body BLOB NOT NULL)""",
     "sinks": """
 CREATE TABLE sinks (name TEXT PRIMARY KEY, cursor INTEGER NOT NULL,
-                    active INTEGER NOT NULL, role TEXT NOT NULL DEFAULT '') WITHOUT ROWID""",
+                    active INTEGER NOT NULL, role TEXT NOT NULL DEFAULT '',
+                    choice TEXT NOT NULL DEFAULT '') WITHOUT ROWID""",
     "approvals": """
 CREATE TABLE approvals (cause TEXT PRIMARY KEY, time TEXT NOT NULL, jti TEXT NOT NULL, event TEXT,
                         fingerprint TEXT, actor TEXT NOT NULL, issuer TEXT,

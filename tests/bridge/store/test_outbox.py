@@ -179,6 +179,48 @@ def test_unwanted_records_are_passed_over(store: Store, outbox: Outbox) -> None:
     assert wanted == [500, 1000, 1500, 2000]
 
 
+EVENTS: Accepts = lambda kind, _: kind.startswith("seb.event.")  # noqa: E731
+NO_EVENTS: Accepts = lambda kind, _: not kind.startswith("seb.event.")  # noqa: E731
+
+
+def choose(outbox: Outbox, accepts: Accepts, choice: str) -> None:
+    """A run in which `ops` has other settings of what it gets."""
+    outbox.register({"ops": Recipient(kind="test", accepts=accepts, choice=choice)})
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_a_sink_that_chooses_otherwise_gets_what_it_left_out(
+    store: Store, outbox: Outbox, *, ended: bool
+) -> None:
+    """The newest record of what is pending, and the end of what it was told of; each once."""
+    choose(outbox, EVENTS if ended else NO_EVENTS, "then")
+    (shown,) = store.commit([draft(1, event_id="event-1")], events=[event_row("event-1")])
+    assert drain(outbox) == ([shown] if ended else [])
+    if ended:
+        choose(outbox, NO_EVENTS, "meanwhile")
+        newest = draft(2, event_id="event-1", record_type=EVENT_ENDED)
+        (shown,) = store.commit([newest], events=[event_row("event-1", pending=False)])
+    # Of what came and went it gets nothing.
+    store.commit([draft(3, event_id="event-3")], events=[event_row("event-3", pending=False)])
+    (last,) = store.commit([bridge_draft(BRIDGE_STARTED)])
+    assert drain(outbox) == [last]
+    choose(outbox, EVENTS, "now")
+    assert drain(outbox) == [shown]
+    choose(outbox, lambda *_: True, "later")
+    assert drain(outbox) == []
+
+
+def test_a_sink_that_chooses_otherwise_gets_no_dead_record_again(
+    store: Store, outbox: Outbox
+) -> None:
+    """Only a person has what was refused tried again."""
+    choose(outbox, EVENTS, "then")
+    (shown,) = store.commit([draft(1, event_id="event-1")], events=[event_row("event-1")])
+    outbox.mark_dead("ops", shown.sequence, reason="no", attempts=1, now=NOW)
+    choose(outbox, lambda *_: True, "now")
+    assert drain(outbox) == []
+
+
 def test_a_sink_that_wants_nothing_holds_nothing_back(store: Store, outbox: Outbox) -> None:
     """Its progress is written down from time to time, so that records can be forgotten."""
     commit(store, *range(1, 1001))
