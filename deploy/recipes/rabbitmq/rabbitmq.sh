@@ -9,14 +9,15 @@ set -eu
 : "${RABBITMQ_NODE:?}"
 PATH=${RABBITMQ_BIN:+$RABBITMQ_BIN:}$PATH
 
-tool() { # SECONDS TOOL COMMAND...
-    seconds=$1 name=$2
-    shift 2
-    timeout --foreground "$seconds" "$name" -q -n "$RABBITMQ_NODE" "$@"
+# Each tool is an Erlang VM of its own: a very busy machine needs half a minute to start one.
+tool() { # TOOL COMMAND...
+    name=$1
+    shift
+    timeout --foreground 40 "$name" -q -n "$RABBITMQ_NODE" "$@"
 }
 
 # Sets `status`, as this node sees the cluster.
-look() { status=$(tool 20 rabbitmqctl cluster_status --formatter json); }
+look() { status=$(tool rabbitmqctl cluster_status --formatter json); }
 missing() { # the other nodes that do not run, are in maintenance, or do not say that they are not
     echo "$status" | jq -r --arg me "$RABBITMQ_NODE" '. as $all | .disk_nodes - [$me] |
         map(select(. as $node | ($all.running_nodes | index($node) | not) or
@@ -28,14 +29,14 @@ missing() { # the other nodes that do not run, are in maintenance, or do not say
 # drain at once leave the queues without a leader, and `revive` does not bring one back.
 take_turn() {
     put_turn "$(date +%s)" || later "the turn cannot be taken"
-    turns=$(tool 20 rabbitmqctl list_global_parameters --formatter json) ||
+    turns=$(tool rabbitmqctl list_global_parameters --formatter json) ||
         later "the turn cannot be read"
     holder=$(echo "$turns" | jq -r --arg me "seb-turn-$RABBITMQ_NODE" '[.[] |
         select((.name | startswith("seb-turn-")) and .name != $me) |
         select((.value | tonumber) > now - 3600) | .name[9:]] | join(", ")')
     [ -z "$holder" ] || give_way "it is the turn of $holder"
 }
-put_turn() { tool 20 rabbitmqctl set_global_parameter "seb-turn-$RABBITMQ_NODE" "$1" >/dev/null; }
+put_turn() { tool rabbitmqctl set_global_parameter "seb-turn-$RABBITMQ_NODE" "$1" >/dev/null; }
 give_way() {
     put_turn 0
     later "$1"
@@ -46,22 +47,22 @@ prepare() {
     [ -z "$(missing)" ] || later "the cluster is one short already: $(missing)"
     [ "$(echo "$status" | jq '.disk_nodes | length')" -gt 2 ] ||
         refuse "a cluster of fewer than three can spare no node"
-    tool 20 rabbitmq-queues check_if_node_is_quorum_critical >/dev/null ||
+    tool rabbitmq-queues check_if_node_is_quorum_critical >/dev/null ||
         later "the cluster is short already: a queue would lose its quorum without this node"
     mark
     take_turn
-    tool 40 rabbitmq-upgrade drain >/dev/null || later "this node cannot be drained"
+    tool rabbitmq-upgrade drain >/dev/null || later "this node cannot be drained"
     look || later "this node does not answer"
     [ -z "$(missing)" ] || { # another one went meanwhile, and not because of a recipe
-        tool 30 rabbitmq-upgrade revive >/dev/null
+        tool rabbitmq-upgrade revive >/dev/null
         give_way "the cluster is one short already: $(missing)"
     }
 }
 
 recover() {
-    tool 40 rabbitmqctl await_startup --timeout 35 >/dev/null || again "this node does not start"
-    tool 30 rabbitmq-upgrade revive >/dev/null || again "this node cannot be revived"
-    tool 40 rabbitmq-upgrade await_online_quorum_plus_one -t 35 >/dev/null ||
+    tool rabbitmqctl await_startup --timeout 35 >/dev/null || again "this node does not start"
+    tool rabbitmq-upgrade revive >/dev/null || again "this node cannot be revived"
+    tool rabbitmq-upgrade await_online_quorum_plus_one -t 35 >/dev/null ||
         again "a queue has no spare member"
     put_turn 0 || again "the turn cannot be given back"
 }
