@@ -27,7 +27,7 @@ ground: $(VENV)/dev.stamp helm ground-tools survive-etcd deploy-tools ## Run it 
 	$(BIN)/pytest -q -m ground tests/ground
 
 # Services wait most of their time: the recipes' tests run three at a time, the scenes two at a time.
-survive: $(VENV)/dev.stamp postgresql survive-tools ## Show on real services what users notice of an event; REPEAT=3 for docs/survival.md
+survive: $(VENV)/dev.stamp postgresql survive-tools ## Show on real services what users notice of an event (docs/survival.md); REPEAT=3 for each scene three times
 	@recipes() { PYTEST_XDIST_WORKER=$$1 $(BIN)/pytest -q -m survive -o faulthandler_timeout=0 tests/survive -k "$$2"; }; \
 	  scenes() { PYTEST_XDIST_WORKER=$$1 $(BIN)/python -m tests.survive $$2; }; code=0; \
 	  recipes gw9 rabbitmq & one=$$!; recipes gw8 'patroni or etcd' & two=$$!; \

@@ -54,8 +54,8 @@ TAIL = """
 
 <!-- not run: it takes half an hour and installs seven services -->
 ```sh
-make survive             # everything once, at most half an hour; installs what it needs
-REPEAT=3 make survive    # what this page shows: each scene three times
+make survive             # everything once, about half an hour; installs what it needs
+REPEAT=3 make survive    # each scene three times: medians, and the worst
 .venv/bin/python -m tests.survive --service etcd --scene freeze
 ```
 
@@ -63,7 +63,7 @@ It needs Debian or Ubuntu, and root or `sudo` to install packages. It listens on
 ends only the processes that it started. Pacemaker's nodes are kept apart by mount namespaces: where \
 these are not allowed, and for an account other than root, it is left out, and a line says so. The tests of the recipes (killed at each step, repeated, \
 in a cluster that is one short, with tools that do not answer) are \
-[tests/survive/test_recipes.py](../tests/survive/test_recipes.py); `make survive` runs them first.
+[tests/survive/test_recipes.py](../tests/survive/test_recipes.py); `make survive` runs them first. A machine that has other work as well needs longer.
 
 ## What this does not show
 
