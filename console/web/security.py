@@ -160,7 +160,7 @@ class Admission:
             address = f"{LOGIN}?leads_to={quote(place, safe='')}"
             return RedirectResponse(address, 302, {"Cache-Control": "no-store"})
         if "text/html" in headers.get("accept", "") and not scope["path"].startswith(_API):
-            return self._pages.answer(found.status, found.words)
+            return self._pages.answer(found.status, found.words, login=is_stranger)
         refused = answer({"error": found.words}, found.status)
         if found.challenge is not None:
             refused.headers["WWW-Authenticate"] = found.challenge

@@ -55,11 +55,40 @@
     tick();
     setTimeout(tickOnTheSecond, 1000 - (now() % 1000));
   }
-  function clocks() { document.querySelectorAll("time.clock").forEach(clock); }
+  /* Fields for times: the address and the form are UTC, what somebody reads and types is what they chose. */
+  const FIELDS = "input[type=datetime-local]", shownIn = new WeakMap();
+  const toLocal = (utc) => {
+    const at = new Date(`${utc}Z`);
+    return `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())}T${two(at.getHours())}:${two(at.getMinutes())}`;
+  };
+  const toUtc = (local) => new Date(local).toISOString().slice(0, 16);
+  function field(node) {
+    const isChanged = (shownIn.get(node) ?? false) !== isLocal, words = node.closest("label").querySelector("span");
+    if (isChanged && node.value) node.value = isLocal ? toLocal(node.value) : toUtc(node.value);
+    shownIn.set(node, isLocal);
+    put(words, words.textContent.replace(/\(.*\)/, isLocal ? "(local time)" : "(UTC)"));
+  }
+  /* Last night is that of whoever asks: from 20:00 of their clock to 08:00, or until now. */
+  function night(link) {
+    const evening = new Date(now()), morning = new Date(now()), url = new URL(link.href);
+    evening.setHours(20 - 24, 0, 0, 0);
+    morning.setHours(8, 0, 0, 0);
+    url.searchParams.set("since", evening.toISOString().slice(0, 16));
+    if (morning.getTime() <= now()) url.searchParams.set("until", morning.toISOString().slice(0, 16));
+    else url.searchParams.delete("until");
+    link.href = url;
+    link.title = "20:00 to 08:00, local time";
+  }
+  function clocks() {
+    document.querySelectorAll("time.clock").forEach(clock);
+    document.querySelectorAll(FIELDS).forEach(field);
+    document.querySelectorAll("a[data-night]").forEach(night);
+  }
 
   /* Contact with the console, and since when there is none. */
-  const LOST = "No contact · ";
-  let heardAt = Date.now(), isLive = false, failed = null, failedAt = 0;
+  const LOST = "No contact · ", LOGGED_OUT = "Login ended · ", UNAUTHORIZED = 401;
+  let heardAt = Date.now(), isLive = false, failed = null, failedAt = 0, isLoggedOut = false;
+  const plainTitle = (title) => title.replace(LOST, "").replace(LOGGED_OUT, "");
   // A stream that beats does not excuse a page that cannot be drawn: what failed first counts.
   function fail(words) {
     if (!failed) failedAt = Date.now();
@@ -74,18 +103,17 @@
       later(0);
     }
     const until = failed ? Math.min(heardAt, failedAt) : heardAt, since = until + offset;
-    const lost = failed && Date.now() - until > STALE_AFTER, isFresh = isLive && !failed;
+    const lost = failed && (isLoggedOut || Date.now() - until > STALE_AFTER), isFresh = isLive && !failed;
     document.body.classList.toggle("stale", Boolean(lost));
     $("live").dataset.state = lost ? "lost" : isFresh ? "live" : "off";
-    put($("live-word"), lost ? "no contact" : isFresh ? "live" : failed ? "connecting" : `updated ${ago(since)}`);
+    put($("live-word"), lost ? (isLoggedOut ? "login ended" : "no contact") : isFresh ? "live" : failed ? "connecting" : `updated ${ago(since)}`);
     if ($("stale").hidden !== !lost) $("stale").hidden = !lost;
-    if (!lost) {
-      if (document.title.startsWith(LOST)) document.title = document.title.slice(LOST.length);
-      return;
-    }
-    if (!document.title.startsWith(LOST)) document.title = LOST + document.title;
-    const at = new Date(since).toISOString();
-    put($("stale"), `No contact with the console since ${at.slice(11, 19)} UTC (${ago(since)}): ${failed}. What is below is what was known then.`);
+    const title = (lost ? (isLoggedOut ? LOGGED_OUT : LOST) : "") + plainTitle(document.title);
+    if (document.title !== title) document.title = title;
+    if (!lost) return;
+    const at = `${new Date(since).toISOString().slice(11, 19)} UTC (${ago(since)})`;
+    put($("stale-words"), isLoggedOut ? `Your login has ended. What is below was known at ${at}; once you are logged in again, this page goes on, and what you typed is still here.` : `No contact with the console since ${at}: ${failed}. What is below is what was known then.`);
+    $("log-in")?.toggleAttribute("hidden", !isLoggedOut);
   }
 
   /* Changes: the server draws the page again, and idiomorph brings what differs into this one; rows
@@ -158,7 +186,7 @@
     const list = isWhole ? null : holdUnderPointer(drawn);
     withheld = list ? { list, text } : null;
     for (const region of document.querySelectorAll("[data-live]")) Idiomorph.morph(region, drawn.getElementById(region.id), MORPH);
-    document.title = document.querySelector("main[data-live]") ? drawn.title : document.title.replace(LOST, "");
+    document.title = document.querySelector("main[data-live]") ? drawn.title : plainTitle(document.title);
     // What somebody is about to decide stays what they saw: the form keeps its fingerprint.
     for (const form of document.querySelectorAll("form[data-fingerprint]")) form.querySelector("[data-changed]").hidden = form.elements.fingerprint.value === form.dataset.fingerprint;
     clocks();
@@ -176,6 +204,7 @@
     const abort = (asking = new AbortController()), patience = setTimeout(() => abort.abort("timeout"), TIMEOUT);
     try {
       const response = await fetch(location.href, { signal: abort.signal, cache: "no-store", headers: { Accept: "text/html" } });
+      if (asking === abort) isLoggedOut = response.status === UNAUTHORIZED;
       if (!response.ok && response.status !== 404) throw new Error(`it answered with status ${response.status}`);
       const text = await response.text();
       if (asking !== abort) return;
@@ -245,8 +274,12 @@
     document.body.classList.add("live-filters");
     let typing;
     const apply = () => {
-      const query = new URLSearchParams([...new FormData(filters)].filter(([, value]) => value));
+      const times = new Set([...filters.querySelectorAll(FIELDS)].map(({ name }) => name));
+      const given = [...new FormData(filters)].filter(([, value]) => value);
+      const query = new URLSearchParams(given.map(([name, value]) => [name, isLocal && times.has(name) ? toUtc(value) : value]));
       history.replaceState(null, "", query.size ? `?${query}` : location.pathname);
+      // What is shown is not what was asked for, until the answer is there.
+      for (const list of document.querySelectorAll("[data-found]")) list.setAttribute("aria-busy", "true");
       return refresh(true);
     };
     // Enter goes on to the first row that was found.
@@ -307,8 +340,9 @@
     const abort = new AbortController(), patience = setTimeout(() => abort.abort(), CHECK);
     let why = null;
     try {
-      if (!(await fetch("/healthz", { signal: abort.signal, cache: "no-store" })).ok) why = "it does not work now";
-    } catch { why = abort.signal.aborted ? "it does not answer" : "it cannot be reached"; }
+      const { ok, status } = await fetch("/api/v1/events?state=open&limit=1", { signal: abort.signal, cache: "no-store" });
+      if (!ok) why = status === UNAUTHORIZED ? "your login has ended" : "the console does not work now";
+    } catch { why = abort.signal.aborted ? "the console does not answer" : "the console cannot be reached"; }
     clearTimeout(patience);
     delete form.dataset.sending;
     if (!why) {
@@ -317,7 +351,7 @@
       checked = null;
       return;
     }
-    const note = Object.assign(document.createElement("p"), { className: "notice", role: "alert", textContent: `Nothing was sent: the console has no contact, ${why}. What you typed stays here; press again once it is back.` });
+    const note = Object.assign(document.createElement("p"), { className: "notice", role: "alert", textContent: `Nothing was sent: ${why}. What you typed stays here; press again ${why.startsWith("your") ? "once you are logged in again, in another tab" : "once it is back"}.` });
     note.dataset.unsent = "";
     (form.querySelector(".buttons") ?? form.lastElementChild).before(note);
   });

@@ -129,7 +129,7 @@ def test_a_form_keeps_its_text_where_the_console_is_away(stage: ConsoleStage, pa
     stage.stop()
     page.get_by_role("button", name="Leave it").click()
     expect(page.locator("[data-unsent]")).to_contain_text("Nothing was sent")
-    expect(page.locator("[data-unsent]")).to_contain_text("it cannot be reached")
+    expect(page.locator("[data-unsent]")).to_contain_text("the console cannot be reached")
     expect(page.get_by_label("Reason")).to_have_value("window of tonight")
 
 
