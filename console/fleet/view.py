@@ -183,6 +183,7 @@ def _try(command: Command, receipts: Sequence[Receipt]) -> Json:
     return {
         "jti": command.jti,
         "vmId": command.vm_id,
+        "by": command.subject,
         "state": now.state,
         "reason": now.reason,
         "sentAt": moment(command.sent_at or command.made_at),

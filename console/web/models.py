@@ -147,6 +147,7 @@ class Try(Model):
 
     jti: str
     vm_id: str
+    by: str
     state: CommandState
     reason: str | None
     sent_at: Moment | None

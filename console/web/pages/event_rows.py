@@ -92,8 +92,12 @@ def trying(item: Mapping[str, Any], now: float) -> EventRow | None:
         return None if late is None else {"words": None, "late": late}
     last = tries[-1]
     sent, until = seconds_of(last["sentAt"]), seconds_of(last["until"])
+    # Who approves stands in the row already, as long as it is being approved.
+    is_said = waits and decision["by"] == last["by"]
     return {
-        "words": f"{_ordinal(len(tries))} try: {words.COMMAND_STATES[last['state']]}",
+        "ordinal": _ordinal(len(tries)),
+        "by": None if is_said else last["by"],
+        "words": words.COMMAND_STATES[last["state"]],
         "at": seconds_of(last["at"]),
         "reason": reason_words(last["reason"]),
         "waits": last["state"] == "sent",

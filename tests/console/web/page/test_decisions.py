@@ -83,7 +83,7 @@ def test_four_lines_say_what_is_decided(stage: ConsoleStage, page: Page) -> None
     expect(lines.nth(3)).to_contain_text("releases every VM that the event lists: all 40 of them")
     expect(page.get_by_role("button", name="Leave it until 02:29:00 UTC")).to_be_visible()
     expect(page.get_by_role("button", name="reject")).to_have_count(0)
-    check_views(page, "console-decision")
+    check_views(page, "console-decision", every=True)
 
 
 def test_an_approval_goes_its_way_on_an_open_page(stage: ConsoleStage, page: Page) -> None:
@@ -104,7 +104,7 @@ def test_an_approval_goes_its_way_on_an_open_page(stage: ConsoleStage, page: Pag
         words = ("accepted by the VM", "given to Azure", "confirmed")[number]
         expect(page.locator(".steps .step-now, .steps .step-done").last).to_contain_text(words)
     expect(page.locator("#decision h2")).to_contain_text("Approved")
-    check_views(page, "console-approved")
+    check_views(page, "console-approved", every=True)
 
 
 def announced_names(stage: ConsoleStage) -> list[FakeVm]:
@@ -159,7 +159,7 @@ def test_an_event_that_has_changed_is_not_signed(stage: ConsoleStage, page: Page
     )
     assert [row["action"] for row in audit(stage)] == ["refused"]
     expect(page.get_by_label("Reason")).to_have_value("window of tonight")
-    check_views(page, "console-changed")
+    check_views(page, "console-changed", every=True)
     page.get_by_role("button", name="Approve now").click()
     expect(page.locator("#decision h2")).to_contain_text("Being approved")
     assert [row["action"] for row in audit(stage)] == ["refused", "approve"]
@@ -253,7 +253,7 @@ def test_without_a_key_the_page_says_what_to_set(tmp_path: Path, browser: Browse
         page.goto(f"{stage.url}/events/E")
         expect(page.locator("form .notice").last).to_contain_text("Set SEB_CONSOLE_KEY")
         expect(page.get_by_role("button", name="Approve now")).to_have_count(0)
-        check_views(page, "console-no-key")
+        check_views(page, "console-no-key", every=True)
         page.get_by_label("Reason").fill("no key")
         page.get_by_role("button", name="Leave it").click()
         expect(page.locator("#decision")).to_contain_text("Left until its time")
@@ -287,7 +287,7 @@ def test_four_eyes_show_who_was_first(tmp_path: Path, browser: Browser) -> None:
         log_in(page, "bob")
         page.goto(f"{stage.url}/events/E")
         expect(page.locator(".lines")).to_contain_text("You are the second person")
-        check_views(page, "console-second")
+        check_views(page, "console-second", every=True)
         approve(page, "I agree")
         expect(page.locator("#decision h2")).to_contain_text("Being approved")
         expect(page.locator("#decision")).to_contain_text("by ann, bob")
@@ -307,7 +307,7 @@ def test_a_rejected_approval_says_why_and_can_be_repeated(stage: ConsoleStage, p
     expect(page.locator(".bad")).to_contain_text("The VM does not know the key")
     expect(page.locator(".bad")).to_contain_text("seb console trust")
     expect(page.locator("#decision h2")).to_contain_text("Decision due")
-    check_views(page, "console-rejected")
+    check_views(page, "console-rejected", every=True)
 
 
 @pytest.mark.parametrize(
@@ -509,7 +509,9 @@ def test_reporters_that_differ_are_compared_field_by_field(stage: ConsoleStage, 
 
 
 def test_a_row_says_how_far_its_approval_is(stage: ConsoleStage, page: Page) -> None:
-    """That it was asked for, was rejected, asked for again, and is not confirmed for long."""
+    """That it was asked for, by whom, was rejected, asked for again, and is not confirmed for
+    long.
+    """
     vms = {vm.vm_id: vm for vm in announced(stage)}
     page.goto(f"{stage.url}/events/E")
     approve(page)
@@ -527,7 +529,7 @@ def test_a_row_says_how_far_its_approval_is(stage: ConsoleStage, page: Page) -> 
             "E", "rejected", jti=first["jti"], reason="unknown_key", actor="ann", now=stage.now
         )
     )
-    expect(row).to_contain_text("try: rejected by the VM")
+    expect(row).to_contain_text("1st try by ann: rejected by the VM")
     expect(row).to_contain_text("The VM does not know the key that signed the command.")
     page.goto(f"{stage.url}/events/E")
     approve(page, "once more")
@@ -545,9 +547,9 @@ def test_a_row_says_how_far_its_approval_is(stage: ConsoleStage, page: Page) -> 
     expect(page.locator("#late")).to_contain_text("not confirmed for 1 min 30 s")
     expect(page.locator("#waits")).to_have_count(0)
     found = stage.http.get(f"{stage.url}/api/v1/events/E", timeout=20).json()["tries"]
-    assert [(each["vmId"], each["state"]) for each in found] == [
-        (first["vmId"], "rejected"),
-        (second["vmId"], "posted"),
+    assert [(each["vmId"], each["state"], each["by"]) for each in found] == [
+        (first["vmId"], "rejected", "ann"),
+        (second["vmId"], "posted", "ann"),
     ]
 
 
