@@ -27,7 +27,7 @@ from console.db import decisions, rows
 from console.db.contact import contact_of
 from console.db.decision_tables import command, decision, turn
 from console.db.grouping import columns_of, keys_of
-from console.db.search import ESCAPE, has_tag, is_pattern, pattern_of, tag_of
+from console.db.search import ESCAPE, has_tag, is_pattern, is_text, pattern_of, tag_of
 from console.db.tables import event, event_place, preparation, receipt, report, resource, taken, vm
 from console.db.taken import EVENT as TAKEN_EVENT
 from console.db.taken import taken_among
@@ -79,6 +79,10 @@ _MAX_SIGNS: Final = 1_000_000
 """Of the names of past events in one answer, which says fifty times as much of a short name."""
 _ALWAYS_KNOWN: Final = ("at", "status", "site", "vms")
 _BEARER: Final = vm.alias("named_vm")
+_COMMON: Final = 0.2
+"""The share of the VMs from which on it is quicker to look at one event after the other."""
+COUNTED: Final = 2000
+"""Of events that are found one after the other, no more than these are counted, or those shown."""
 Place = tuple[float, str, str]
 """The place where a listing goes on: what it is sorted by, then id and scope."""
 
@@ -105,6 +109,14 @@ class WantedEvents:
     until: float | None = None
     group: str | None = None
     """Key of a group, or its name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Total:
+    """How many events there are; with `has_more`, there are more."""
+
+    number: int
+    has_more: bool = False
 
 
 class Events:
@@ -154,7 +166,8 @@ class Events:
         order, as `time_left`, the id and the scope give it.
         """
         left = _time_left()
-        query = _filtered(_events().where(event.c.state.in_(OPEN)), wanted)
+        query = _events().where(event.c.state.in_(OPEN))
+        query = _filtered(query, wanted, by_event=True)  # they are few
         if after is not None:
             order = tuple_(left, event.c.event_id, event.c.scope)
             query = query.where(order > tuple_(*map(literal, after)))
@@ -190,13 +203,13 @@ class Events:
         after: Place | None = None,
     ) -> list[KnownEvent]:
         """Events that are over, the newest first, after a place in that order."""
-        return self._known(_over(_events(), wanted, after).limit(limit))
+        return self._known(self._over(_events(), wanted, after).limit(limit))
 
     def fitting(self, wanted: WantedEvents, *, limit: int, after: Place | None = None) -> int:
         """How many of the events that `over` finds one answer can hold, if they name thousands of
         VMs each; one at least.
         """
-        sizes = _over(select(func.length(event.c.words)), wanted, after).limit(limit)
+        sizes = self._over(select(func.length(event.c.words)), wanted, after).limit(limit)
         total = 0
         for number, size in enumerate(self._connection.execute(sizes).scalars()):
             total += size
@@ -204,9 +217,21 @@ class Events:
                 return max(1, number)
         return limit
 
+    def _over(
+        self, query: Select[Any], wanted: WantedEvents | None, after: Place | None
+    ) -> Select[Any]:
+        """A query of events that are over, the newest first, after a place in that order."""
+        c = event.c
+        is_common = wanted is not None and self._is_common(wanted)
+        query = _filtered(query.where(c.state == ENDED), wanted, by_event=is_common)
+        if after is not None:
+            order = tuple_(c.shown_at, c.event_id, c.scope)
+            query = query.where(order < tuple_(*map(literal, after)))
+        return query.order_by(c.shown_at.desc(), c.event_id.desc(), c.scope.desc())
+
     def past(
         self, wanted: WantedEvents, *, sort: str, descending: bool, limit: int, skip: int = 0
-    ) -> tuple[list[KnownEvent], int]:
+    ) -> tuple[list[KnownEvent], Total]:
         """Events, open or over, by one of `SORTS`, and how many there are in all; those of which it
         is not known come last. By time, those whose names hold what is searched for come before
         those whose id does. Behind the last one the number is zero.
@@ -215,17 +240,25 @@ class Events:
         ordered = [column.desc() if descending else column]
         if sort not in _ALWAYS_KNOWN:
             ordered.insert(0, column.is_(None))
-        if wanted.q is not None and sort == "at":
+        if wanted.q is not None and sort == "at" and is_text(wanted.q):
             ordered.insert(0, case((_in_names(wanted.q), 0), else_=1))
         # Sorted without what the reporters say: that is read of those that are shown alone.
         c = event.c
+        # An index has them by time: then the first ones of many are found without the others.
+        is_common = sort == "at" and self._is_common(wanted)
         # What is filtered is counted in the same go; all there is has a quicker way.
-        is_filtered = wanted != WantedEvents()
-        counted = func.count().over() if is_filtered else null()
+        in_one_go = wanted != WantedEvents() and not is_common
+        counted = func.count().over() if in_one_go else null()
         columns = (c.event_id, c.scope, counted.label("total"))
-        query = _filtered(select(*columns), wanted).order_by(*ordered, c.event_id)
-        found = self._connection.execute(query.limit(limit).offset(skip)).all()
-        total = (found[0].total if found else 0) if is_filtered else self.count(wanted)
+        query = _filtered(select(*columns), wanted, by_event=is_common)
+        query = query.order_by(*ordered, c.event_id).limit(limit).offset(skip)
+        found = self._connection.execute(query).all()
+        if is_common:
+            total = self._counted(wanted, most=max(COUNTED, skip + limit))
+        elif in_one_go:
+            total = Total(number=found[0].total if found else 0)
+        else:
+            total = Total(number=self.count(wanted))
         keys = [(row.event_id, row.scope) for row in found]
         known = self.of(keys)
         return [known[key] for key in keys if key in known], total
@@ -235,6 +268,26 @@ class Events:
         query = _filtered(select(func.count()).select_from(event), wanted)
         found: int = self._connection.execute(query).scalar_one()
         return found
+
+    def _counted(self, wanted: WantedEvents, *, most: int) -> Total:
+        """How many events are wanted, as far as they are worth counting."""
+        some = _filtered(select(event.c.event_id), wanted, by_event=True).limit(most + 1)
+        query = select(func.count()).select_from(some.subquery())
+        number: int = self._connection.execute(query).scalar_one()
+        return Total(number=min(number, most), has_more=number > most)
+
+    def _is_common(self, wanted: WantedEvents) -> bool:
+        """Whether so many VMs have the tag or the name that is wanted that a look at one event
+        after the other finds enough of theirs before all of theirs are looked up.
+        """
+        those = [has_tag(vm, tag) for tag in (wanted.tag, tag_of(wanted.q or "")) if tag]
+        if wanted.q is not None and is_pattern(wanted.q) and tag_of(wanted.q) is None:
+            those.append(_is_named_like(vm, wanted.q))
+        if not those:
+            return False
+        count = select(func.count(), func.sum(case((and_(*those), 1), else_=0))).select_from(vm)
+        every, some = self._connection.execute(count).one()
+        return bool(every and some >= _COMMON * every)
 
     def words_of(self, name: str) -> list[str]:
         """The values that most events have in a column, in order: `event_type` or `status`. Azure
@@ -507,22 +560,18 @@ def _shown_of(row: Any) -> LatestReport:
     return rows.report_of(row, prefix="shown_")
 
 
-def _over(query: Select[Any], wanted: WantedEvents | None, after: Place | None) -> Select[Any]:
-    """A query of events that are over, the newest first, after a place in that order."""
-    c = event.c
-    query = _filtered(query.where(c.state == ENDED), wanted)
-    if after is not None:
-        order = tuple_(c.shown_at, c.event_id, c.scope)
-        query = query.where(order < tuple_(*map(literal, after)))
-    return query.order_by(c.shown_at.desc(), c.event_id.desc(), c.scope.desc())
-
-
-def _filtered(query: Select[Any], wanted: WantedEvents | None) -> Select[Any]:
+def _filtered(
+    query: Select[Any], wanted: WantedEvents | None, *, by_event: bool = False
+) -> Select[Any]:
+    """The events of a query that are wanted. `by_event`: the database looks at one event after the
+    other, for the names that it lists; otherwise it looks up all events of the names that are
+    wanted, which is quicker where those are few among many.
+    """
     if wanted is None:
         return query
     c = event.c
     if wanted.q is not None:
-        query = query.where(_found(wanted.q))
+        query = query.where(_found(wanted.q, by_event=by_event))
     if wanted.site is not None:
         query = query.where(
             c.sites.contains(json.dumps(wanted.site, ensure_ascii=False), autoescape=True)
@@ -535,10 +584,10 @@ def _filtered(query: Select[Any], wanted: WantedEvents | None) -> Select[Any]:
         query = query.where(or_(c.state.in_(OPEN), c.shown_at >= wanted.since))
     if wanted.until is not None:
         query = query.where(c.first_at <= wanted.until)
-    return _concerning(query, wanted)
+    return _concerning(query, wanted, by_event=by_event)
 
 
-def _concerning(query: Select[Any], wanted: WantedEvents) -> Select[Any]:
+def _concerning(query: Select[Any], wanted: WantedEvents, *, by_event: bool) -> Select[Any]:
     """The events of a query that are about the wanted VMs, and were approved by whom is wanted."""
     c = event.c
     if wanted.by is not None:
@@ -547,8 +596,8 @@ def _concerning(query: Select[Any], wanted: WantedEvents) -> Select[Any]:
         name, vm_ids = folded(wanted.vm), [wanted.vm, wanted.vm.lower()]
         # A name that an event lists counts also where its VM is not known.
         listing = select(resource.c.event_id).where(resource.c.folded == name)
-        same = _naming(lambda each: each.c.vm_id.in_(vm_ids))
-        query = query.where(or_(c.event_id.in_(same), c.event_id.in_(listing)))
+        same = _names_one(lambda each: each.c.vm_id.in_(vm_ids), by_event=by_event)
+        query = query.where(or_(same, c.event_id.in_(listing)))
     if wanted.group is not None:
         touches = select(turn.c.event_id).where(
             turn.c.event_id == c.event_id, turn.c.scope == c.scope
@@ -558,27 +607,24 @@ def _concerning(query: Select[Any], wanted: WantedEvents) -> Select[Any]:
         query = query.where(touches.where(or_(whole, part)).exists())
     if wanted.tag is not None:
         tag = wanted.tag
-        query = query.where(c.event_id.in_(_naming(lambda each: has_tag(each, tag))))
+        query = query.where(_names_one(lambda each: has_tag(each, tag), by_event=by_event))
     return query
 
 
 def ids_found(q: str) -> Select[Any]:
     """The ids of the events that somebody searches for."""
-    return select(event.c.event_id).where(_found(q))
+    return select(event.c.event_id).where(_found(q, by_event=False))
 
 
-def _found(q: str) -> ColumnElement[bool]:
+def _found(q: str, *, by_event: bool) -> ColumnElement[bool]:
     """Whether an event is what somebody searches for."""
     c = event.c
     tag = tag_of(q)
     if tag is not None:
-        return c.event_id.in_(_naming(lambda each: has_tag(each, tag)))
+        return _names_one(lambda each: has_tag(each, tag), by_event=by_event)
     if is_pattern(q):
-        return c.event_id.in_(
-            select(resource.c.event_id).where(
-                resource.c.folded.like(pattern_of(folded(q)), escape=ESCAPE)
-            )
-        )
+        listing = select(resource.c.event_id, resource.c.scope).where(_is_named_like(resource, q))
+        return _among(listing, by_event=by_event)
     words = c.words.contains(q.casefold(), autoescape=True)
     reason = func.lower(decision.c.reason).contains(q.lower(), autoescape=True)
     why = func.lower(receipt.c.why).contains(q.lower(), autoescape=True)
@@ -597,19 +643,41 @@ def _in_names(q: str) -> ColumnElement[bool]:
     return found
 
 
-def _naming(wanted: Callable[[Any], ColumnElement[bool]]) -> Select[Any]:
-    """The events that name a VM of which something is so; `wanted` says what, of a table of VMs."""
+def _is_named_like(table: Any, q: str) -> ColumnElement[bool]:
+    """Whether a name of a table, as names are compared, is one that a pattern stands for."""
+    found: ColumnElement[bool] = table.c.folded.like(pattern_of(folded(q)), escape=ESCAPE)
+    return found
+
+
+def _names_one(
+    wanted: Callable[[Any], ColumnElement[bool]], *, by_event: bool
+) -> ColumnElement[bool]:
+    """Whether an event names a VM of which something is so; `wanted` says what, of a table of VMs.
+    A name means the VMs that bear it in the places of the reporters that say what is shown.
+    """
     p, r = event_place.c, resource.c
-    bearer = (
-        select(literal(1))
-        .select_from(event_place)
-        .join(_BEARER, and_(_BEARER.c.place == p.place, _BEARER.c.folded == r.folded))
-        .where(p.event_id == r.event_id, p.scope == r.scope, wanted(_BEARER))
-        .correlate(resource)
-    )
-    # Names first: they are few, and found by an index, where the events are many.
-    names = select(vm.c.folded).where(wanted(vm))
-    return select(r.event_id).where(r.folded.in_(names), bearer.exists())
+    names = select(r.event_id, r.scope)
+    if by_event:
+        bearer = (
+            select(literal(1))
+            .select_from(event_place)
+            .join(_BEARER, and_(_BEARER.c.place == p.place, _BEARER.c.folded == r.folded))
+            .where(p.event_id == r.event_id, p.scope == r.scope, wanted(_BEARER))
+            .correlate(resource)
+        )
+        return _among(names.where(bearer.exists()), by_event=True)
+    same = and_(p.event_id == r.event_id, p.scope == r.scope, p.place == _BEARER.c.place)
+    names = names.select_from(_BEARER).join(resource, r.folded == _BEARER.c.folded)
+    return _among(names.join(event_place, same).where(wanted(_BEARER)), by_event=False)
+
+
+def _among(names: Select[Any], *, by_event: bool) -> ColumnElement[bool]:
+    """Whether an event is among those of some names: ids and scopes of `resource`."""
+    c, r = event.c, resource.c
+    if by_event:
+        own = names.where(r.event_id == c.event_id, r.scope == c.scope)
+        return own.correlate(event).exists()
+    return tuple_(c.event_id, c.scope).in_(names)
 
 
 def _approved_by(name: str) -> CompoundSelect[Any]:

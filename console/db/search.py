@@ -22,6 +22,11 @@ def is_pattern(q: str) -> bool:
     return "*" in q or "?" in q
 
 
+def is_text(q: str) -> bool:
+    """Whether it is neither a tag nor a pattern: a part of a name, or of something else."""
+    return tag_of(q) is None and not is_pattern(q)
+
+
 def pattern_of(q: str) -> str:
     """The pattern as SQL's LIKE has it."""
     signs = {"*": "%", "?": "_", "%": ESCAPE + "%", "_": ESCAPE + "_", ESCAPE: ESCAPE * 2}

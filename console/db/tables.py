@@ -156,6 +156,8 @@ event: Final = Table(
     Index("event_changed", "changed"),
     Index("event_over", "state", "shown_at"),
     Index("event_first", "first_at"),
+    Index("event_type", "event_type"),
+    Index("event_status", "status"),
 )
 
 # The names that an event lists, as its shown reporter says; each once, as names are compared.

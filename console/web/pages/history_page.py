@@ -8,7 +8,7 @@ from typing import Any, Final
 from urllib.parse import urlencode
 
 from console.access.people import Person
-from console.db.events import SORTS, WantedEvents
+from console.db.events import SORTS, Total, WantedEvents
 from console.db.snapshot import Snapshot
 from console.fleet.moments import seconds_of
 from console.fleet.values import KnownEvent
@@ -36,6 +36,9 @@ COLUMNS: Final = (
 )
 """By column: what it is sorted by, and its heading."""
 _PERIODS: Final = (("last hour", HOUR), ("last 12 hours", 12 * HOUR), ("last 7 days", 7 * DAY))
+_EVENING: Final = 20 * HOUR
+_MORNING: Final = 8 * HOUR
+"""A night is from then to then: of somebody's clock where the page's script runs, else of UTC."""
 
 
 class Choice:
@@ -81,11 +84,11 @@ def values(
 ) -> dict[str, Any]:
     """What the template shows. Raises pydantic's `ValidationError` if a time is none."""
     wanted = wanted_of(EventsQuery.model_validate(choice.filters), person.site)
-    page, (found, count) = choice.page, _past(snapshot, wanted, choice, choice.page)
+    page, (found, total) = choice.page, _past(snapshot, wanted, choice, choice.page)
     if not found and page > 1:  # behind the last page
         page = _pages(snapshot.events.count(wanted))
-        found, count = _past(snapshot, wanted, choice, page)
-    last = _pages(count)
+        found, total = _past(snapshot, wanted, choice, page)
+    last = _pages(total.number + total.has_more)
     first = (page - 1) * PAGE
     exported = urlencode(choice.filters)
     return {
@@ -93,7 +96,7 @@ def values(
         "has_groups": has_groups,
         "columns": COLUMNS,
         "rows": [_row(event_item(snapshot, each), each.event.sites) for each in found],
-        "count": count,
+        "total": total,
         "first": first,
         "page": page,
         "last": last,
@@ -101,6 +104,7 @@ def values(
         "statuses": snapshot.events.words_of("status"),
         "sites": [person.site] if person.site else snapshot.vms.options()["site"],
         "periods": [(words_, _moment(snapshot.now - length)) for words_, length in _PERIODS],
+        "night": _last_night(snapshot.now),
         "json_url": f"/api/v1/events?{urlencode({**choice.filters, 'limit': 1000})}",
         "csv_url": f"/api/v1/events?{f'{exported}&' if exported else ''}format=csv",
     }
@@ -108,7 +112,7 @@ def values(
 
 def _past(
     snapshot: Snapshot, wanted: WantedEvents, choice: Choice, page: int
-) -> tuple[list[KnownEvent], int]:
+) -> tuple[list[KnownEvent], Total]:
     """The events of a page, and how many are wanted in all."""
     return snapshot.events.past(
         wanted,
@@ -141,6 +145,14 @@ def _row(item: Mapping[str, Any], sites: tuple[str, ...]) -> dict[str, Any]:
         "announced": announced if announced is not None and announced >= 0 else None,
         "decided_at": seconds_of(item["decision"]["at"]),
     }
+
+
+def _last_night(now: float) -> dict[str, str]:
+    """The night that is not over, or else the last one that is, as filters."""
+    midnight = now - now % DAY
+    morning = midnight + _MORNING
+    since = _moment(midnight - DAY + _EVENING)
+    return {"since": since, "until": _moment(morning) if morning <= now else ""}
 
 
 def _moment(at: float) -> str:

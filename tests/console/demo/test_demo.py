@@ -71,7 +71,7 @@ def test_a_fleet_with_an_event_and_then_nothing_at_all(scratch: Path) -> None:
                 timeout=90_000
             )
             expect(page.locator(".answer-names")).to_contain_text("web_0")
-            check_views(page, "console-demo")
+            check_views(page, "console-demo", every=True)
             page.locator(".answer-names, .answer").get_by_role("link").first.click()
             page.get_by_label("Reason").fill("a look at the demo")
             page.get_by_role("button", name="Approve now").click()

@@ -37,7 +37,7 @@ def test_the_newest_row_is_first(stage: ConsoleStage, page: Page) -> None:
     expect(rows.nth(1)).to_contain_text("patching")
     expect(rows.nth(1)).to_contain_text("outcome: confirmed")
     expect(page.locator(".chain")).to_contain_text("Complete and unchanged up to row 2")
-    check_views(page, "console-audit-rows")
+    check_views(page, "console-audit-rows", every=True)
     rows.nth(0).get_by_role("link", name="E/2").click()
     expect(page.locator("h1")).to_have_text("There is no such event")
 

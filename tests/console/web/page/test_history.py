@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import csv
+import re
 from datetime import timedelta
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 from support.console.records import FakeVm
 from support.console.stage import ConsoleStage
 from support.page.browser import check_views
@@ -149,6 +150,66 @@ def test_the_history_is_filtered_sorted_and_exported(past: ConsoleStage, page: P
         assert ("E-NIGHT" in text, "E-SPOT" in text) == (True, False)
 
 
+def test_last_night_is_one_click_of_whoever_asks(past: ConsoleStage, page: Page) -> None:
+    """From 20:00 of their clock, until now while it is still night, and to 08:00 after that; where
+    no script runs, of UTC.
+    """
+    link = page.get_by_role("link", name="last night")
+    page.clock.set_fixed_time(past.now)
+    page.goto(f"{past.url}/history?site=dublin&page=2")
+    link.click()
+    expect(page).to_have_url(f"{past.url}/history?site=dublin&since=2026-03-01T19%3A00")
+    names = page.locator("tbody td:nth-child(3)")
+    expect(names).to_have_text(["db-3"])
+    past.now += timedelta(hours=9)
+    page.clock.set_fixed_time(past.now)
+    page.goto(f"{past.url}/history")
+    expect(link).to_have_attribute("title", "20:00 to 08:00, local time")
+    link.click()
+    night = "since=2026-03-01T19%3A00&until=2026-03-02T07%3A00"
+    expect(page).to_have_url(f"{past.url}/history?{night}")
+    expect(names).to_have_text(["web-17", "db-3", "web-17"])
+    assert "since=2026-03-01T20%3A00&amp;until=2026-03-02T08%3A00" in past.page("/history")
+
+
+def test_the_fields_for_times_follow_the_clock_that_was_chosen(
+    past: ConsoleStage, page: Page
+) -> None:
+    """What is read and typed is local time then; the address stays UTC."""
+    page.goto(f"{past.url}/history?since=2026-03-02T01:00")
+    expect(page.locator("#live")).to_have_attribute("data-state", "live")
+    page.get_by_role("button", name="show local time").click()
+    expect(page.get_by_label("From (local time)")).to_have_value("2026-03-02T02:00")
+    page.get_by_label("To (local time)").fill("2026-03-02T02:30")
+    expect(page).to_have_url(re.compile("since=2026-03-02T01%3A00&until=2026-03-02T01%3A30$"))
+    expect(page.locator("tbody td:nth-child(3)")).to_have_text(["db-3"])
+    page.reload()
+    expect(page.get_by_label("To (local time)")).to_have_value("2026-03-02T02:30")
+    page.get_by_role("button", name="show UTC").click()
+    expect(page.get_by_label("From (UTC)")).to_have_value("2026-03-02T01:00")
+    expect(page.get_by_label("To (UTC)")).to_have_value("2026-03-02T01:30")
+    check_views(page, "console-history-times", every=True)
+
+
+def test_rows_that_are_not_what_was_asked_for_look_so(past: ConsoleStage, page: Page) -> None:
+    """The address changes at once, the rows once the console has answered."""
+    held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
+    page.goto(f"{past.url}/history")
+    expect(page.locator("#live")).to_have_attribute("data-state", "live")
+    page.route("**/history?*", hold)
+    page.get_by_label("Type").select_option("Preempt")
+    expect(page.locator("#past")).to_have_attribute("aria-busy", "true")
+    for each in held:
+        each.continue_()
+    page.unroute("**/history?*", hold)
+    expect(page.locator("tbody td:nth-child(3)")).to_have_text(["web-17"])
+    expect(page.locator("#past")).not_to_have_attribute("aria-busy", "true")
+
+
 def test_names_come_before_ids(stage: ConsoleStage, page: Page) -> None:
     """Whoever types a part of a name sees VMs of that name first, however old."""
     happened(stage, "E-1", FakeVm(name="db-3"), hours_ago=9)
@@ -183,7 +244,7 @@ def test_a_vm_has_a_strip_of_its_past(past: ConsoleStage, page: Page) -> None:
     marks = page.locator(".strip a")
     expect(marks).to_have_count(2)
     expect(marks.first).to_have_attribute("href", "/events/E-OLD")
-    check_views(page, "console-strip")
+    check_views(page, "console-strip", every=True)
     page.get_by_role("link", name="All that is kept of its past").click()
     expect(page.locator("tbody td:nth-child(3)")).to_have_text(["db-3", "db-3"])
 

@@ -1,0 +1,92 @@
+"""Which events a search finds: by the names that they list, few or most of them."""
+
+from __future__ import annotations
+
+import pytest
+from support.console.intake import NOW, Intake
+from support.console.records import FakeVm
+
+from console.db import events
+from console.db.events import Total, WantedEvents
+from console.db.opening import Database
+
+WANTED = (
+    (WantedEvents(tag="role:db"), "tag"),
+    (WantedEvents(q="tag=role:db"), "search"),
+    (WantedEvents(q="db-*"), "pattern"),
+)
+
+
+@pytest.fixture
+def intake(database: Database) -> Intake:
+    """An empty database of either kind."""
+    return Intake(database)
+
+
+def found(intake: Intake, wanted: WantedEvents, *, sort: str = "at") -> list[tuple[str, str]]:
+    """Ids and scopes, as the history, the open ones and those that are over have them alike."""
+    with intake.snapshots.take() as snapshot:
+        past, total = snapshot.events.past(wanted, sort=sort, descending=True, limit=100)
+        keys = {each.event.key for each in past}
+        assert total == Total(number=len(past))
+        assert snapshot.events.count(wanted) == len(past)
+        listed = [*snapshot.events.open(wanted), *snapshot.events.over(wanted)]
+        assert {each.event.key for each in listed} == keys
+    return sorted(keys)
+
+
+@pytest.mark.parametrize("others", [0, 40], ids=["most VMs", "few VMs"])
+@pytest.mark.parametrize("wanted", [each for each, _ in WANTED], ids=[name for _, name in WANTED])
+def test_the_events_of_a_tag_or_a_pattern_are_found(
+    intake: Intake, wanted: WantedEvents, others: int
+) -> None:
+    """Of VMs that most are like, and of few: the same events, open and over; the name of a VM that
+    is another one elsewhere finds nothing, and neither does the same id in another scope.
+    """
+    tags = {"role": "db"}
+    db, peer = FakeVm(name="db-1", tags=tags), FakeVm(name="db-2", tags=tags)
+    web = FakeVm(name="web-1", tags={"role": "web"})
+    intake.take(*(FakeVm(name=f"other-{n}").heartbeat(now=NOW) for n in range(others)))
+    intake.take(db.event("E-OVER", now=NOW), db.event("E-OVER", transition="ended", now=NOW))
+    intake.take(peer.heartbeat(now=NOW), web.event("E-BOTH", resources=["web-1", "db-2"], now=NOW))
+    intake.take(web.event("E-WEB", now=NOW))
+    elsewhere = FakeVm(name="web-9", group="group-2", tags={"role": "web"})
+    intake.take(elsewhere.event("E-OVER", now=NOW))
+    of_group = "sub-1/group-1"
+    assert found(intake, wanted) == [("E-BOTH", of_group), ("E-OVER", of_group)]
+    assert found(intake, wanted, sort="status") == found(intake, wanted)
+
+
+@pytest.mark.parametrize("others", [0, 40], ids=["most VMs", "few VMs"])
+def test_a_tag_is_looked_for_where_any_agreeing_reporter_is(intake: Intake, others: int) -> None:
+    """The reporter that shows the event is of another scale set than the VM that it names."""
+    mate = FakeVm(name="other", scale_set="set-2")
+    vm = FakeVm(name="db-1", scale_set="set-1", tags={"role": "db"})
+    intake.take(*(FakeVm(name=f"other-{n}").heartbeat(now=NOW) for n in range(others)))
+    intake.take(mate.event("E", resources=["db-1"], now=NOW))
+    assert found(intake, WantedEvents(vm=vm.vm_id)) == []
+    intake.take(vm.event("E", now=NOW))
+    for wanted in (WantedEvents(tag="role:db"), WantedEvents(vm=vm.vm_id)):
+        assert found(intake, wanted) == [("E", "sub-1/group-1")]
+
+
+def test_events_of_most_vms_are_not_counted_to_the_end(
+    intake: Intake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That there are more is said, and every page of them is still there."""
+    monkeypatch.setattr(events, "COUNTED", 3)
+    vm = FakeVm(tags={"role": "db"})
+    intake.take(*(vm.event(f"E-{number}", now=NOW) for number in range(6)))
+    wanted = WantedEvents(tag="role")
+    with intake.snapshots.take() as snapshot:
+
+        def page(skip: int) -> tuple[list[str], Total]:
+            several, total = snapshot.events.past(
+                wanted, sort="at", descending=False, limit=2, skip=skip
+            )
+            return [each.event.event_id for each in several], total
+
+        assert page(0) == (["E-0", "E-1"], Total(number=3, has_more=True))
+        assert page(2) == (["E-2", "E-3"], Total(number=4, has_more=True))
+        assert page(4) == (["E-4", "E-5"], Total(number=6))
+        assert page(6) == ([], Total(number=6))
