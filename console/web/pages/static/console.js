@@ -287,6 +287,8 @@
       event.preventDefault();
       clearTimeout(typing);
       await apply();
+      // Where there was no answer, the rows are still those of another search.
+      if (document.querySelector("[data-found][aria-busy]")) return;
       linkOf(document.querySelector("[data-found] [data-row]") ?? document.querySelector(".elsewhere"))?.focus();
     });
     filters.addEventListener("change", apply);

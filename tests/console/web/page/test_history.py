@@ -210,6 +210,23 @@ def test_rows_that_are_not_what_was_asked_for_look_so(past: ConsoleStage, page: 
     expect(page.locator("#past")).not_to_have_attribute("aria-busy", "true")
 
 
+def test_enter_goes_to_no_row_that_was_not_searched_for(past: ConsoleStage, page: Page) -> None:
+    """Where the console did not answer, the rows are those from before the search."""
+    page.goto(f"{past.url}/history")
+    expect(page.locator("#live")).to_have_attribute("data-state", "live")
+    page.route("**/history?*", lambda route: route.fulfill(status=503))
+    search = page.locator("#filters input[name=q]")
+    search.fill("db-3")
+    with page.expect_response("**/history?q=db-3"):
+        search.press("Enter")
+    expect(page.locator("#live")).to_have_text("connecting")
+    expect(search).to_be_focused()
+    page.unroute_all()
+    search.press("Enter")
+    expect(page.locator("#past a").first).to_be_focused()
+    expect(page.locator("tbody td:nth-child(3)")).to_have_text(["db-3", "db-3"])
+
+
 def test_names_come_before_ids(stage: ConsoleStage, page: Page) -> None:
     """Whoever types a part of a name sees VMs of that name first, however old."""
     happened(stage, "E-1", FakeVm(name="db-3"), hours_ago=9)
