@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from console.access.enrolment import checked, portions
 from console.audit import log
 from console.db.opening import Database
-from console.db.removal import remove_some, remove_vm
+from console.db.removal import is_known, remove_past, remove_some, remove_vm
 from console.db.transactions import write_to
 from console.db.vms import retire_rows
 from console.fleet.contact import Listening
@@ -52,19 +52,23 @@ def forget(
     Raises `RefusedError` if something is not a vmId, `StoreError`.
     """
     found: dict[str, int] = {}
+    listening = Listening(silent_after=silent_after)
     for vm_id in checked(vm_ids):
-        with write_to(database) as (connection, number):
-            is_known = remove_vm(
-                connection, vm_id, number, now=now, listening=Listening(silent_after=silent_after)
-            )
-            if not is_known:
+        with write_to(database) as (connection, _):
+            if not is_known(connection, vm_id):
                 continue
             log.append(
                 connection, at=now, actor=actor, action="vm_forgotten", vm_id=vm_id, reason=reason
             )
-        found[vm_id] = 0
         more = True
         while more:  # a few at a time: writers of records wait for each transaction
+            with write_to(database) as (connection, number):
+                more = remove_past(connection, vm_id, number, now=now, listening=listening)
+        with write_to(database) as (connection, number):
+            remove_vm(connection, vm_id, number, now=now, listening=listening)
+        found[vm_id] = 0
+        more = True
+        while more:
             with write_to(database) as (connection, _):
                 count = remove_some(connection, vm_id, now)
             found[vm_id] += count

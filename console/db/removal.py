@@ -4,31 +4,49 @@ from __future__ import annotations
 
 from typing import Final
 
-from sqlalchemy import Connection, delete, select
+from sqlalchemy import Connection, and_, delete, select, tuple_
 
 from console.db import tables
 from console.db.showing import show
 from console.fleet.contact import Listening
 
 _AT_ONCE: Final = 500
+_EVENTS_AT_ONCE: Final = 200
+
+
+def is_known(connection: Connection, vm_id: str) -> bool:
+    """Whether a VM has sent anything."""
+    known = select(tables.vm.c.vm_id).where(tables.vm.c.vm_id == vm_id)
+    return connection.execute(known).first() is not None
+
+
+def remove_past(
+    connection: Connection, vm_id: str, number: int, *, now: float, listening: Listening
+) -> bool:
+    """Remove some of what a VM says of events that are over; whether there was anything."""
+    r, e = tables.report.c, tables.event.c
+    same = and_(e.event_id == r.event_id, e.scope == r.scope)
+    said = select(r.event_id, r.scope).join(tables.event, same)
+    said = said.where(r.vm_id == vm_id, e.state == "ended").limit(_EVENTS_AT_ONCE)
+    keys = [(row.event_id, row.scope) for row in connection.execute(said)]
+    these = tuple_(r.event_id, r.scope).in_(keys)
+    connection.execute(delete(tables.report).where(r.vm_id == vm_id, these))
+    show(connection, keys, {}, now=now, listening=listening, number=number)
+    return bool(keys)
 
 
 def remove_vm(
     connection: Connection, vm_id: str, number: int, *, now: float, listening: Listening
-) -> bool:
-    """Remove a VM's row, and what it says of events; whether it was known. An event that others
-    report too is shown by them; what no other VM has reported is gone.
+) -> None:
+    """Remove a VM's row, and what it says of events. An event that others report too is shown by
+    them; what no other VM has reported is gone.
     """
     r = tables.report.c
-    known = connection.execute(select(tables.vm.c.vm_id).where(tables.vm.c.vm_id == vm_id)).first()
-    if known is None:
-        return False
     said = select(r.event_id, r.scope).where(r.vm_id == vm_id)
     keys = [(row.event_id, row.scope) for row in connection.execute(said)]
     for table in (tables.report, tables.preparation, tables.gap, tables.stream, tables.vm):
         connection.execute(delete(table).where(table.c.vm_id == vm_id))
     show(connection, keys, {}, now=now, listening=listening, number=number)
-    return True
 
 
 def remove_some(connection: Connection, vm_id: str, before: float) -> int:

@@ -9,6 +9,7 @@ from sqlalchemy import event
 from support.console.intake import NOW, Intake
 from support.console.records import FakeVm
 
+from console.access.retirement import forget
 from console.db.events import WantedEvents
 from console.db.history import past_of_vm, records_of_event
 from console.db.opening import Database
@@ -577,6 +578,31 @@ def test_an_event_that_names_others_each_time_is_written_with_few_questions(
     assert len(asked) < 40
     assert intake.vm(web).vm.changed > before
     assert set(intake.event().named) == {"liar"}
+
+
+def test_what_a_vm_has_sent_is_removed_a_little_at_a_time(intake: Intake) -> None:
+    """What others send waits for each transaction: after a flood there are a million events. One
+    that another VM reports too stays.
+    """
+    liar, peer = FakeVm(name="liar"), FakeVm(name="peer")
+    ended = {"transition": "ended", "resources": ["web-1"], "now": NOW}
+    intake.take(*(liar.event(f"E-{number}", **ended) for number in range(450)))  # type: ignore[arg-type]
+    intake.take(liar.event("open", now=NOW), peer.event("E-7", **ended))  # type: ignore[arg-type]
+    commits: list[object] = []
+
+    def note(connection: object) -> None:
+        commits.append(connection)
+
+    event.listen(intake.database.writing, "commit", note)
+    at = NOW.timestamp()
+    found = forget(intake.database, [liar.vm_id, "other"], actor="a", reason="r", now=at)
+    event.remove(intake.database.writing, "commit", note)
+    assert found == {liar.vm_id: 451}
+    assert len(commits) >= 5
+    with intake.snapshots.take() as snapshot:
+        assert [each.event.event_id for each in snapshot.events.over()] == ["E-7"]
+        assert snapshot.events.open() == []
+        assert snapshot.vms.one(liar.vm_id) is None
 
 
 def test_a_fleet_that_falls_silent_together_is_looked_at_with_few_questions(
