@@ -183,13 +183,8 @@ class RecordBench:
         for sink in before.keys() - self._named.keys():
             self.lineage.left[sink] = self.store.head
             self.lineage.kinds[name_of(sink)] = sink
-            if before[sink]:
-                self.lineage.narrow.add(sink)
         for sink in self._named:
             receiver = self.receivers.setdefault(sink, Receiver(self.facts))
-            if (before.get(sink) or sink in self.lineage.narrow) and not self._named[sink]:
-                receiver.widen(self.lineage)
-            self.lineage.narrow.discard(sink)
             if sink in before:
                 continue
             if self.lineage.kinds.get(name_of(sink), sink) == sink:

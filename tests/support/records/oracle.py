@@ -50,8 +50,6 @@ class Lineage:
     """Of each event, the data of its newest record."""
     left: dict[str, int] = field(default_factory=dict)
     """The newest sequence when a sink was taken out, by its name and kind."""
-    narrow: set[str] = field(default_factory=set)
-    """The sinks that followed events of this VM alone when they were taken out."""
     kinds: dict[str, str] = field(default_factory=dict)
     """What a name was last, that has gone."""
 
@@ -113,11 +111,6 @@ class Receiver:
     def replace(self) -> None:
         """The sink takes the place of one of another kind, and what waits for that as well."""
         self.past = set()
-
-    def widen(self, lineage: Lineage) -> None:
-        """The sink followed events of this VM alone, and now follows all, from now on."""
-        known = lineage.newest.items()
-        self.unsure |= {event for event, data in known if not data["affectsThisVm"]}
 
     def lose_track(self, lineage: Lineage, events: Iterable[str]) -> None:
         """The store is an earlier one, which may know less than was told here."""
