@@ -16,6 +16,9 @@ demo: $(VENV)/run.stamp ## Show the bridge at work on a simulated VM
 console: $(VENV)/console.stamp ## Show a simulated fleet on the console's page
 	@$(BIN)/seb console demo
 
+# Whose snippets are run, or say why not.
+PAGES = README.md CONTRIBUTING.md RELEASING.md SECURITY.md docs/*.md deploy/recipes/*.md deploy/recipes/*/*.md examples/*/*.md
+
 # Most tests wait for something most of their time: more of them than there are cores.
 test: $(VENV)/dev.stamp mosquitto ## Run the tests, with a real MQTT broker
 	$(BIN)/pytest -n 4
@@ -23,8 +26,10 @@ test: $(VENV)/dev.stamp mosquitto ## Run the tests, with a real MQTT broker
 coverage: $(VENV)/dev.stamp mosquitto ## Run the tests of bridge, sinks and wire, and see that they reach enough of the code
 	$(BIN)/pytest -q -n 3 --cov --cov-report term:skip-covered tests/bridge tests/sinks tests/wire
 
-ground: $(VENV)/dev.stamp helm ground-tools survive-etcd deploy-tools ## Run it on Windows (Wine), systemd, a container engine, a Kubernetes API
-	$(BIN)/pytest -q -m ground tests/ground
+# The tests outside of tests/ground are those that run the snippets of a page, by the page's word.
+ground: $(VENV)/dev.stamp helm ground-tools survive-etcd deploy-tools $(if $(SEB_DIST),,dist/SHA256SUMS) ## Run it on Windows (Wine), systemd, containers, Kubernetes, and every snippet; needs root on Debian 12, Go, 15 GB, and two hours
+	@$(BIN)/pytest -q $$(grep -ohE 'run by tests/[a-z_/0-9]+\.py' $(PAGES) | sed 's/run by //' | grep -v ^tests/ground | sort -u); pages=$$?; \
+	  $(BIN)/pytest -q -m ground tests/ground && exit $$pages
 
 # Services wait most of their time: the recipes' tests run three at a time, the scenes two at a time.
 survive: $(VENV)/dev.stamp postgresql survive-tools ## Show on real services what users notice of an event (docs/survival.md); REPEAT=3 for each scene three times
@@ -90,14 +95,24 @@ dist: $(VENV)/dev.stamp ## Make everything that users install, in dist/: the sam
 	@SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct 2>/dev/null || date -r CHANGELOG.md +%s)} \
 	  $(BIN)/python -m release $(addprefix --without ,$(WITHOUT))
 
+# For the tests that install it: made once, and again when a source of it has changed. SHA256SUMS is
+# what `make dist` writes last. SEB_DIST=FOLDER has the tests take packages from elsewhere.
+DIST_SOURCES := $(shell find bridge console sinks wire release helm examples -type f -not -path '*/__pycache__/*' 2>/dev/null) \
+  pyproject.toml $(wildcard requirements*.lock)
+dist/SHA256SUMS: $(DIST_SOURCES) | $(VENV)/dev.stamp
+	@$(MAKE) --no-print-directory dist-tools
+	@$(MAKE) --no-print-directory dist WITHOUT=images || { rm -f $@; exit 1; }
+
 repository: $(VENV)/dev.stamp ## Lay out an apt and a yum repository of dist/, in repository/
 	@$(BIN)/python -m release.repository
 
 # What `make dist` and `make repository` call, besides Go (https://go.dev/dl): on Debian 12.
-DIST_PACKAGES := maven dpkg-dev patch perl tcl gcc autoconf automake libtool podman rpm gnupg apt-utils createrepo-c wixl
+DIST_PACKAGES := mvn:maven dpkg-source:dpkg-dev patch:patch perl:perl tclsh:tcl cc:gcc autoconf:autoconf automake:automake \
+  libtoolize:libtool podman:podman rpm:rpm gpg:gnupg apt-ftparchive:apt-utils createrepo_c:createrepo-c wixl:wixl
 .PHONY: dist-tools
 dist-tools:
-	@$(MAKE) --no-print-directory system-package PACKAGE="$(DIST_PACKAGES)"
+	@for pair in $(DIST_PACKAGES); do command -v $${pair%%:*} >/dev/null || missing="$$missing $${pair##*:}"; done; \
+	  [ -z "$$missing" ] || $(MAKE) --no-print-directory system-package PACKAGE="$$missing"
 
 clean: ## Remove the environment and everything generated on the way
 	rm -rf $(VENV) build dist repository .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -202,7 +202,7 @@ def notes(found: Any) -> Iterator[str]:
     largest, most = list(found["sizes"].items())[-1]
     for away, back in most["return"].items():
         yield f"VMs back in each second after the broker, {largest} VMs, away {away} s:\n"
-        yield "```\n" + bars(back["histogram"]) + "```\n"
+        yield "```text\n" + bars(back["histogram"]) + "```\n"
     yield "### On paper: a million VMs\n"
     yield "**Event Hubs**\n"
     yield bullets(hub_lines(found["bytes"]))

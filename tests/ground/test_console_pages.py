@@ -242,13 +242,12 @@ def test_vms_that_are_gone(machine: Machine, pages: dict[str, Pages]) -> None:
     )
 
 
-def test_postgresql_with_the_package(machine: Machine) -> None:
+def test_postgresql_with_the_package(machine: Machine, pages: dict[str, Pages]) -> None:
     """The packaged console connects, makes its tables, and is ready."""
     machine.run("systemctl start postgresql")
-    machine.run("su postgres -c \"psql -qc \\\"CREATE ROLE seb LOGIN PASSWORD 's3cret'\\\" "
-                "-c 'CREATE DATABASE seb OWNER seb'\"")  # fmt: skip
+    do(machine, pages["console-install.md"].take("With PostgreSQL"))
     with console_env(machine).open("a") as file:
-        file.write("SEB_CONSOLE_DATABASE=postgresql://seb:s3cret@127.0.0.1/seb\n")
+        file.write(settings("docs/console-install.md", "CONSOLE_DATABASE="))
     machine.run("seb console check && systemctl restart seb-console")
     wait_until_ready(machine)
     assert machine.run("seb console token add pg --role viewer --days 1").strip()

@@ -225,3 +225,9 @@ def test_removal_and_purge(machine: Machine) -> None:
         getent passwd seb seb-console || :
     """)
     assert left.split() == []
+
+
+@pytest.mark.usefixtures("machine")
+def test_everything_was_executed() -> None:
+    """No block that the page says is run here was left out."""
+    assert PAGE.left() == []

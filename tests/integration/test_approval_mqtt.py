@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import re
 import statistics
 import time
 from collections.abc import Iterator
@@ -16,23 +15,21 @@ from support.commands.approval_stage import CONTROL, OTHER_VM, Stage
 from support.commands.control_plane import Signer
 from support.eventually import eventually
 from support.faults.process import usage
+from support.ground.doc_page import blocks
 from support.mqtt.mosquitto import Mosquitto
 from support.process.bridge import BridgeProcess
 
 from bridge.simulator.events import SimulatedEvent
 from wire.schema import schema
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "control-plane.md"
 NOT_AUTHORIZED = 0x87
 STEPS = ["accepted", "posted", "confirmed"]
 
 
 def access_list() -> list[str]:
-    """The lines between the page's marks."""
-    marked = r"<!-- begin mosquitto-acl -->\n```\n(.*?)```"
-    found = re.search(marked, PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    assert found is not None
-    return found[1].splitlines()
+    """The lines that the page has people copy."""
+    (block,) = blocks("docs/control-plane.md", "mosquitto")
+    return block.text.splitlines()
 
 
 @pytest.fixture

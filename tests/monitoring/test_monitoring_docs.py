@@ -1,6 +1,8 @@
 """What docs/monitoring.md has people copy is valid, and fits what the rules go by."""
 
 import re
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +68,17 @@ def test_the_join_that_is_shown_is_valid(tool: None, tmp_path: Path) -> None:
     assert code == 0, said
     assert len(named) == 2
     assert frozenset() == promql.listed_labels(expression) - has
+
+
+def test_the_runbooks_become_links(tmp_path: Path) -> None:
+    """The command that is shown names the place in each rule of a copy."""
+    (block,) = (each for each in blocks(PAGE, "sh") if "alerts.yaml" in each.text)
+    shutil.copy(promtool.REPOSITORY / "helm" / "files" / "alerts.yaml", tmp_path)
+    before = (tmp_path / "alerts.yaml").read_text().count("runbook: docs/")
+    subprocess.run(["sh", "-ec", block.text], cwd=tmp_path, check=True)
+    after = (tmp_path / "alerts.yaml").read_text()
+    assert after.count("runbook_url: https://git.example.com/") == before > 0
+    assert "runbook: docs/" not in after
 
 
 def test_the_values_of_the_chart_exist() -> None:

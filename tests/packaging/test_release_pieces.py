@@ -2,7 +2,9 @@
 
 import io
 import json
+import os
 import re
+import shutil
 import struct
 import subprocess
 import sys
@@ -454,3 +456,33 @@ def test_the_launcher_of_windows(tmp_path: Path) -> None:
     assert b"#!<launcher_dir>\\python\\python.exe -I" in exe.read_bytes()
     with zipfile.ZipFile(exe) as carried:
         assert b"from bridge.cli import main" in carried.read("__main__.py")
+
+
+@pytest.mark.skipif(not shutil.which("make"), reason="needs make")
+def test_the_packages_are_made_again_once_a_source_has_changed(tmp_path: Path) -> None:
+    """What `make ground` installs is made if it is missing or older than a source."""
+    for name in ("bridge/x.py", "pyproject.toml", ".venv/dev.stamp"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    text = (ROOT / "Makefile").read_text(encoding="utf-8")
+    # The environment is not what is tested.
+    (tmp_path / "Makefile").write_text(
+        re.sub(r"^\$\(VENV\)/dev.stamp:.*\n(\t.*\n)*", "", text, flags=re.MULTILINE)
+    )
+
+    def is_current() -> bool:
+        """Whether make would do nothing."""
+        call = ["make", "--question", "dist/SHA256SUMS"]
+        return subprocess.run(call, cwd=tmp_path, capture_output=True, check=False).returncode == 0
+
+    assert not is_current()
+    (tmp_path / "dist").mkdir()
+    (tmp_path / "dist" / "SHA256SUMS").touch()
+    assert is_current()
+    made = (tmp_path / "dist" / "SHA256SUMS").stat().st_mtime
+    os.utime(tmp_path / ".venv/dev.stamp", (made + 5, made + 5))
+    (tmp_path / "bridge" / "__pycache__").mkdir()
+    os.utime(tmp_path / "bridge", (made + 5, made + 5))
+    assert is_current()
+    os.utime(tmp_path / "bridge/x.py", (made + 5, made + 5))
+    assert not is_current()

@@ -1,7 +1,8 @@
-"""Every snippet of README and docs/ is run or says why not; every page says for whom it is."""
+"""Every snippet of every page is run or says why not; every page of docs/ says for whom it is."""
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import tomllib
@@ -19,7 +20,9 @@ from console.config.load import load as load_console
 from sinks.shared.errors import ConfigurationError
 from sinks.shared.errors import ConfigurationError as ConsoleConfigurationError
 
-PAGES = ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
+PLACES = ("*.md", "docs/**/*.md", "deploy/**/*.md", "examples/**/*.md", "helm/**/*.md")
+PAGES = sorted({path.relative_to(ROOT).as_posix() for each in PLACES for path in ROOT.glob(each)})
+DOCS = [each for each in PAGES if each.startswith("docs/") and each.count("/") == 1]
 SETTINGS = ("/etc/seb/seb.env", "/etc/seb/console.env")
 
 
@@ -30,13 +33,55 @@ def is_settings(block: Block) -> bool:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_every_snippet_is_run_or_says_why_not(page: str) -> None:
-    """A block in a language has a mark; what is only to be looked at has no language."""
+    """A block has a mark; what is only to be looked at says `text` in place of a language."""
     loose = [
         f"{each.heading}: {each.text[:60]}"
         for each in blocks(page)
-        if each.language and not each.mark and not is_settings(each)
+        if each.language != "text" and not each.mark and not is_settings(each)
     ]
     assert loose == []
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_what_is_only_to_be_looked_at_is_no_command(page: str) -> None:
+    """A line that begins with a program is a snippet, whatever its block says."""
+    programs = re.compile(r"(?:\$ |# )?(?:sudo|seb|make|az|curl|sed|docker|kubectl|helm|pip)\s")
+    texts = [each.text for each in blocks(page, "text")]
+    lines = [line for text in texts for line in text.splitlines()]
+    assert [line for line in lines if programs.match(line)] == []
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_no_block_is_overlooked(page: str) -> None:
+    """Each fence stands at the beginning of its line, where the other tests look for it."""
+    fences = re.findall(
+        r"^[ >]*(?:```|~~~).*$", (ROOT / page).read_text(encoding="utf-8"), re.MULTILINE
+    )
+    assert len(fences) == 2 * len(blocks(page))
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_what_is_said_to_be_run_is_run_by_make_ground(page: str) -> None:
+    """It runs what is in tests/ground, and by their names the other tests of the pages it knows."""
+    named = re.search(
+        r"^PAGES = (.*)$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    assert named
+    known = {
+        path.relative_to(ROOT).as_posix() for each in named[1].split() for path in ROOT.glob(each)
+    }
+    assert page in known or not any(each.mark.startswith("run by ") for each in blocks(page))
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_no_command_is_left_out(page: str) -> None:
+    """A ground that runs a page's commands sees at its end that it has taken each of them."""
+    marks = {each.mark.removeprefix("run by ") for each in blocks(page, "sh")}
+    for mark in sorted(each for each in marks if each.startswith("tests/ground/")):
+        folder = (ROOT / mark).parent
+        # The files of a folder share the page; the files of tests/ground itself do not.
+        files = folder.glob("*.py") if folder.name != "ground" else [ROOT / mark]
+        assert any(".left()" in each.read_text(encoding="utf-8") for each in files), mark
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -58,7 +103,7 @@ def test_who_runs_a_snippet_knows_the_page(page: str) -> None:
         assert known or path.name == "test_snippets.py", f"{path} does not read {page}"
 
 
-@pytest.mark.parametrize("page", [each for each in PAGES if not each.endswith("README.md")])
+@pytest.mark.parametrize("page", [each for each in DOCS if not each.endswith("README.md")])
 def test_a_page_says_for_whom_it_is(page: str) -> None:
     """Below its title, in a sentence, and what the reader has at its end."""
     _, _, first, *_ = (ROOT / page).read_text(encoding="utf-8").splitlines()

@@ -32,6 +32,7 @@ _PACKAGES: Final = (
         "mosquitto-clients",
         "openssl",
         "rpm",
+        "dnf",
         "python3-apt",
         "nginx-light",
         "postgresql",
@@ -74,6 +75,8 @@ class Machine:
         subprocess.run(["tar", "-C", str(self.root), "-xf", str(archive)], check=True)
         self._trust_as_outside()
         (self.root / "etc" / "hosts").write_text(f"127.0.0.1 localhost {socket.gethostname()}\n")
+        # The power of this machine does not fail: a package of thousands of files is there sooner.
+        (self.root / "etc" / "dpkg" / "dpkg.cfg.d" / "ground").write_text("force-unsafe-io\n")
         self._copy_checkout()
         self.up()
         return self
