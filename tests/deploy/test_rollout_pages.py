@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 from support.process.bridge import run_seb
 
 ROOT = Path(__file__).parent.parent.parent
@@ -120,3 +121,13 @@ def test_the_rule_of_the_page_is_valid(tmp_path: Path) -> None:
     said = run_seb("config", "show", home=tmp_path, env=dict(x.split("=", 1) for x in lines))
     assert said.code == 0, said.err
     assert "own-reboots" in said.out
+
+
+def test_the_variables_of_the_page_are_the_roles() -> None:
+    """What the page has people write below `vars` is what the role's defaults explain, in kind."""
+    role = ROOT / "deploy" / "ansible" / "roles" / "seb" / "defaults" / "main.yml"
+    known = yaml.safe_load(text_of(role))
+    shown = yaml.safe_load(the_block("seb_enrolment:"))
+    assert {name: type(value) for name, value in shown.items()} == {
+        name: type(known[name]) for name in shown
+    }
