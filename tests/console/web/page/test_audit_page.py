@@ -113,7 +113,10 @@ def test_an_audit_without_a_row_leads_to_the_history(stage: ConsoleStage, page: 
     """What was approved on a VM was not decided in this console, and is found there."""
     page.goto(f"{stage.url}/audit?q=db-2")
     expect(page.locator("main")).to_contain_text("No row matches.")
-    page.locator("#elsewhere a").click()
+    page.keyboard.press("/")
+    page.keyboard.press("Enter")
+    expect(page.locator("#elsewhere a")).to_be_focused()
+    page.keyboard.press("Enter")
     expect(page.locator("h1")).to_have_text("History")
     expect(page.get_by_label("VM (db-*)")).to_have_value("db-2")
 
