@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from console.config.groups import GroupSettings
 from console.turns.changes import changed_turns, moved
@@ -30,6 +30,18 @@ LIFE = 60.0
 
 vm_ids = st.sampled_from(sorted(MEMBERS))
 event_ids = st.sampled_from(["e1", "e2", "e3", "e4"])
+places = st.integers(0, 3)
+"""Which one of the events that are there, or of the VMs that have commands."""
+
+
+def has_events(model: TurnsModel) -> bool:
+    """Whether documents name an event."""
+    return bool(model.events)
+
+
+def has_commands(model: TurnsModel) -> bool:
+    """Whether a command is on its way."""
+    return any(vm.inbox for vm in model.vms.values())
 
 
 @dataclass(slots=True, kw_only=True)
@@ -80,6 +92,13 @@ class TurnsModel(RuleBasedStateMachine):
         self.missing: dict[str, SimulatedEvent] = {}
         """Events that documents do not name at the moment."""
 
+    @initialize(several=st.lists(st.sets(vm_ids, min_size=1, max_size=2), min_size=2, max_size=4))
+    def begin(self, several: list[set[str]]) -> None:
+        """Azure has announced some events, and the VMs report them."""
+        for number, named in enumerate(several, start=1):
+            self.announce(key=f"e{number}", named=named)
+        self.quiet_seconds(steps=2, reports=True, receives=False)
+
     @rule(key=event_ids, named=st.sets(vm_ids, min_size=1, max_size=2))
     def announce(self, key: str, named: set[str]) -> None:
         """Azure announces an event."""
@@ -88,51 +107,56 @@ class TurnsModel(RuleBasedStateMachine):
                 key=key, named=frozenset(named), not_before=self.now + NOTICE
             )
 
-    @rule(key=event_ids)
-    def change(self, key: str) -> None:
+    @precondition(has_events)
+    @rule(place=places)
+    def change(self, place: int) -> None:
         """Azure changes an event that has not begun."""
-        event = self.events.get(key)
-        if event is not None and event.status == "Scheduled":
+        event = self.events[self._there(place)]
+        if event.status == "Scheduled":
             event.revision += 1
             event.not_before = self.now + NOTICE
 
-    @rule(key=event_ids)
-    def start(self, key: str) -> None:
+    @precondition(has_events)
+    @rule(place=places)
+    def start(self, place: int) -> None:
         """Azure starts an event at its time, whoever was asked."""
-        event = self.events.get(key)
-        if event is not None and event.status == "Scheduled" and self.now >= event.not_before:
+        event = self.events[self._there(place)]
+        if event.status == "Scheduled" and self.now >= event.not_before:
             self._begin(event)
 
-    @rule(key=event_ids)
-    def go_missing(self, key: str) -> None:
+    @precondition(has_events)
+    @rule(place=places)
+    def go_missing(self, place: int) -> None:
         """Documents leave an event out, which is over for its VMs until it is back as it was."""
-        event = self.events.get(key)
-        if event is None:
-            return
+        key = self._there(place)
         self.missing[key] = self.events.pop(key)
         for vm in self.vms.values():
             if key in vm.preparations:
                 vm.preparations[key] = replace(vm.preparations[key], fingerprint="")
 
+    @precondition(lambda self: self.missing)
     @rule(key=event_ids)
     def come_again(self, key: str) -> None:
         """Documents name an event again."""
         if key in self.missing:
             self.events[key] = self.missing.pop(key)
 
-    @rule(key=event_ids, receives=st.booleans())
-    def flicker(self, key: str, receives: bool) -> None:
+    @precondition(has_events)
+    @rule(place=places, receives=st.booleans())
+    def flicker(self, place: int, receives: bool) -> None:
         """An event is missing from a few documents, and what was sent comes before or after."""
-        self.go_missing(key)
+        key = self._there(place)
+        self.go_missing(place)
         self.quiet_seconds(steps=4, reports=True, receives=receives)
         self.come_again(key)
         self.quiet_seconds(steps=2, reports=True, receives=True)
 
-    @rule(key=event_ids, recovers=st.booleans())
-    def pass_by(self, key: str, recovers: bool) -> None:
+    @precondition(has_events)
+    @rule(place=places, recovers=st.booleans())
+    def pass_by(self, place: int, recovers: bool) -> None:
         """An event is over, its VMs are heard, and may take their time to recover."""
-        named = self.events[key].named if key in self.events else ()
-        self.end(key)
+        named = self.events[self._there(place)].named
+        self.end(place)
         for vm_id in named if recovers else ():
             self.come_back(vm_id)
         self.quiet_seconds(steps=3, reports=True, receives=True)
@@ -149,13 +173,17 @@ class TurnsModel(RuleBasedStateMachine):
             vm.by_us.clear()
             vm.inbox.clear()
 
-    @rule(key=event_ids)
-    def end(self, key: str) -> None:
+    @precondition(has_events)
+    @rule(place=places)
+    def end(self, place: int) -> None:
         """An event is over: completed, or cancelled."""
-        if key in self.events:
-            event = self.events.pop(key)
-            for vm_id in event.named:
-                self.vms[vm_id].is_up = True
+        event = self.events.pop(self._there(place))
+        for vm_id in event.named:
+            self.vms[vm_id].is_up = True
+
+    def _there(self, place: int) -> str:
+        keys = sorted(self.events)
+        return keys[place % len(keys)]
 
     @rule(vm_id=vm_ids)
     def come_back(self, vm_id: str) -> None:
@@ -211,8 +239,16 @@ class TurnsModel(RuleBasedStateMachine):
                 self.report(vm_id)
             self.step(dies=False, skew=0.0)
 
-    @rule(vm_id=vm_ids, works=st.booleans())
-    def receive(self, vm_id: str, works: bool) -> None:
+    @precondition(has_commands)
+    @rule(place=places, works=st.sampled_from([True, True, True, False]))
+    def receive_one(self, place: int, works: bool) -> None:
+        """The oldest command of one VM reaches it, and the console hears of that."""
+        asked = sorted(vm_id for vm_id, vm in self.vms.items() if vm.inbox)
+        vm_id = asked[place % len(asked)]
+        self.receive(vm_id, works=works)
+        self.report(vm_id)
+
+    def receive(self, vm_id: str, *, works: bool) -> None:
         """The oldest command reaches a VM, which does what its bridge would do."""
         vm = self.vms[vm_id]
         if not vm.inbox or not vm.is_up:
@@ -234,13 +270,15 @@ class TurnsModel(RuleBasedStateMachine):
         said = VmPreparation(event_key=key, fingerprint=fingerprint, state=state, at=self.now)  # type: ignore[arg-type]
         vm.preparations[key] = said
 
-    @rule(key=event_ids)
-    def deadline(self, key: str) -> None:
+    @precondition(has_events)
+    @rule(place=places)
+    def deadline(self, place: int) -> None:
         """The VMs of an event prepare by themselves, as before each event that nobody approved."""
-        event = self.events.get(key)
-        for vm_id in () if event is None else event.named:
+        key = self._there(place)
+        event = self.events[key]
+        for vm_id in event.named:
             vm = self.vms[vm_id]
-            if event is not None and vm.is_up and key not in vm.preparations:
+            if vm.is_up and key not in vm.preparations:
                 mark = event.fingerprint
                 said = VmPreparation(event_key=key, fingerprint=mark, state="prepared", at=self.now)
                 vm.preparations[key] = said
@@ -257,6 +295,7 @@ class TurnsModel(RuleBasedStateMachine):
             self.vms[holder.vm_id].preparations.pop(key, None)
         del self.turns[key]
 
+    @precondition(has_commands)
     @rule(vm_id=vm_ids, twice=st.booleans())
     def disturb(self, vm_id: str, twice: bool) -> None:
         """The oldest command to a VM comes twice, or is lost."""
