@@ -130,6 +130,7 @@ notice: Final = Table(
     Column("id", Text, nullable=False, unique=True),
     Column("kind", Text, nullable=False),
     Column("subject", Text, nullable=False),  # an event's or a VM's id
+    Column("scope", Text, nullable=False, server_default=""),  # an event's
     Column("at", Float(53), nullable=False),
     Column("stream", Text, nullable=False),
     Column("body", LargeBinary, nullable=False),

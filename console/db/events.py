@@ -74,6 +74,8 @@ SORTS: Final[Mapping[str, ColumnElement[Any]]] = {
     ),
 }
 """The columns by which past events can be sorted."""
+_PAIRS: Final = 1000
+"""Pairs in one statement."""
 _MAX_WORDS: Final = 50
 _MAX_SIGNS: Final = 1_000_000
 """Of the names of past events in one answer, which says fifty times as much of a short name."""
@@ -324,16 +326,22 @@ class Events:
         found: int = self._connection.execute(query).scalar_one()
         return found
 
-    def reports(self, key: EventKey, *, own: bool = False) -> list[LatestReport]:
-        """What every reporter says of an event, the oldest first; `own`: only what those say that
-        it names.
-        """
+    def reports(self, key: EventKey) -> list[LatestReport]:
+        """What every reporter says of an event, the oldest first."""
         c = report.c
         wanted = select(report).where(c.event_id == key[0], c.scope == key[1])
         wanted = wanted.order_by(c.time, c.vm_id)
-        if own:
-            wanted = wanted.where(c.is_own == 1)
         return [rows.report_of(row) for row in self._connection.execute(wanted)]
+
+    def own_reports(self, keys: Iterable[EventKey]) -> dict[EventKey, list[LatestReport]]:
+        """What those reporters say of some events that they name, by event."""
+        c = report.c
+        found: dict[EventKey, list[LatestReport]] = {}
+        for some in portions(keys, _PAIRS):
+            wanted = select(report).where(tuple_(c.event_id, c.scope).in_(some), c.is_own == 1)
+            for row in self._connection.execute(wanted):
+                found.setdefault((row.event_id, row.scope), []).append(rows.report_of(row))
+        return found
 
     def named_by(self, event_ids: Iterable[str]) -> set[str]:
         """The VMs that some events name, open or over."""

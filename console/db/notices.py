@@ -23,6 +23,7 @@ from sqlalchemy import (
     insert,
     or_,
     select,
+    tuple_,
     update,
 )
 
@@ -44,6 +45,8 @@ MAX_OF_ONE: Final = 100
 """Notices about the events that one VM shows, within some minutes."""
 MAX_AWAY: Final = 3
 """Notices that one VM is away, within some minutes."""
+_PAIRS: Final = 1000
+"""Pairs in one statement."""
 _MAX_ENDS: Final = 500
 """Ends that are told at once; the others are told at the next look."""
 
@@ -62,6 +65,10 @@ class Tellable(Protocol):
     @property
     def subject(self) -> str:
         """The id of what it is about."""
+
+    @property
+    def scope(self) -> str | None:
+        """Of the event that it is about, if it is one."""
 
     @property
     def at(self) -> float:
@@ -112,6 +119,7 @@ def tell(
                 id=each.id,
                 kind=each.kind,
                 subject=each.subject,
+                scope=each.scope or "",
                 at=now,
                 stream=stream,
                 body=record.body,
@@ -168,13 +176,11 @@ def not_stored(connection: Connection, ids: Iterable[str]) -> set[str]:
 
 
 def told_lately(connection: Connection, since: float) -> Counter[str]:
-    """By the vmId of the VM that shows it, how many notices about events were told since a moment,
-    without those about an id that two scopes share: these may be the other's.
-    """
-    e, n, other = event.c, notice.c, event.alias("other")
-    is_double = exists().where(other.c.event_id == e.event_id, other.c.scope != e.scope)
-    query = select(e.shown_by, func.count()).join(notice, n.subject == e.event_id)
-    query = query.where(n.at > since, n.kind != _FAILED, ~is_double).group_by(e.shown_by)
+    """By the vmId of the VM that shows it, how many notices about events were told lately."""
+    e, n = event.c, notice.c
+    same = and_(n.subject == e.event_id, n.scope == e.scope)
+    query = select(e.shown_by, func.count()).join(notice, same)
+    query = query.where(n.at > since, n.kind != _FAILED).group_by(e.shown_by)
     return Counter({row[0]: row[1] for row in connection.execute(query)})
 
 
@@ -185,22 +191,35 @@ def told_away(connection: Connection, since: float) -> set[str]:
     return set(connection.execute(query.having(func.count() >= MAX_AWAY)).scalars())
 
 
+def scopes_told(connection: Connection, event_ids: Iterable[str]) -> dict[str, str]:
+    """Of some events, the scope of the one of which people were told first; where two scopes share
+    an id, people know that one by it.
+    """
+    n, e = notice.c, event.c
+    found: dict[str, str] = {}
+    for few in portions(event_ids):
+        told = select(n.subject, n.scope).join(
+            event, and_(e.event_id == n.subject, e.scope == n.scope)
+        )
+        for row in connection.execute(told.where(n.subject.in_(few)).order_by(n.number)):
+            found.setdefault(row.subject, row.scope)
+    return found
+
+
 def ended_without_notice(connection: Connection, since: float, settled: float) -> list[EventKey]:
     """The events that ended after `since` and of whose end no notice tells, and those that ended
-    ever and of which people were told that a decision is due, and not that they are over. Where two
-    scopes share an id, the notice may be the other's, so both are named. One that ended after
-    `settled` counts only once every VM that it names has seen the end.
+    ever and of which people were told that a decision is due, and not that they are over. One that
+    ended after `settled` counts only once every VM that it names has seen the end.
     """
-    e, o, other = event.c, report.c, event.alias("other")
-    is_double = exists().where(other.c.event_id == e.event_id, other.c.scope != e.scope)
-    has_notice = exists().where(notice.c.subject == e.event_id, notice.c.kind == OVER)
+    e, o, n = event.c, report.c, notice.c
+    has_notice = exists().where(n.subject == e.event_id, n.scope == e.scope, n.kind == OVER)
     is_same = and_(o.event_id == e.event_id, o.scope == e.scope)
     is_open = exists().where(is_same, o.is_own == 1, o.over == 0)
     is_settled = or_(e.shown_at < settled, ~is_open)
     ended = and_(e.state == "ended", is_settled)
-    found = _first_of_each(connection, ended, e.shown_at > since, or_(~has_notice, is_double))
-    for few in portions(_open_subjects(connection, settled)):
-        found |= _first_of_each(connection, ended, e.event_id.in_(few))
+    found = _first_of_each(connection, ended, e.shown_at > since, ~has_notice)
+    for few in portions(_told_as_due(connection, settled), _PAIRS):
+        found |= _first_of_each(connection, ended, tuple_(e.event_id, e.scope).in_(few))
     return list(found)
 
 
@@ -218,29 +237,36 @@ def _first_of_each(
     return {(row.event_id, row.scope): None for row in connection.execute(some)}
 
 
-def _open_subjects(connection: Connection, now: float) -> list[str]:
+def _told_as_due(connection: Connection, now: float) -> list[EventKey]:
     """The events of which people were told lately that a decision is due, and not since then that
     they are over.
     """
     later, n = notice.alias("later"), notice.c
     is_over = exists().where(
-        later.c.subject == n.subject, later.c.kind == OVER, later.c.number > n.number
+        later.c.subject == n.subject,
+        later.c.scope == n.scope,
+        later.c.kind == OVER,
+        later.c.number > n.number,
     )
-    wanted = select(n.subject).distinct().where(n.at > now - _LATELY_SECONDS, n.kind.in_(_DUE))
-    return list(connection.execute(wanted.where(~is_over)).scalars())
+    wanted = select(n.subject, n.scope).distinct().where(n.kind.in_(_DUE), ~is_over)
+    told = connection.execute(wanted.where(n.at > now - _LATELY_SECONDS))
+    return [(row.subject, row.scope) for row in told]
 
 
-def lives_told(connection: Connection, event_ids: Iterable[str]) -> dict[str, tuple[int, int]]:
+def lives_told(connection: Connection, event_ids: Iterable[str]) -> dict[EventKey, tuple[int, int]]:
     """How often people were told of each of some events that it is over; and how often before they
     were told the last time that a decision is due: it may come back after its end.
     """
     n = notice.c
-    found: dict[str, tuple[int, int]] = {}
+    found: dict[EventKey, tuple[int, int]] = {}
     for few in portions(event_ids):
-        told = select(n.subject, n.kind).where(n.subject.in_(few), n.kind.in_((*_DUE, OVER)))
+        told = select(n.subject, n.scope, n.kind).where(
+            n.subject.in_(few), n.kind.in_((*_DUE, OVER))
+        )
         for row in connection.execute(told.order_by(n.number)):
-            ends, before = found.get(row.subject, (0, 0))
-            found[row.subject] = (ends + 1, before) if row.kind == OVER else (ends, ends)
+            key = (row.subject, row.scope)
+            ends, before = found.get(key, (0, 0))
+            found[key] = (ends + 1, before) if row.kind == OVER else (ends, ends)
     return found
 
 

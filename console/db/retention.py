@@ -14,7 +14,8 @@ def delete_before(connection: Connection, moment: float, limit: int) -> bool:
     Records and receipts by the time at which they came in; events that are over by the time of
     their end, with what was observed, and not before their records, because the clock of a VM may
     be far behind; gaps by the time at which they were found; decisions by the
-    time of their end; notices by their own, but for the newest, whose number the next one follows.
+    time of their end; notices by their own, but for those about an event that is open, which would
+    be told again, and for the newest, whose number the next one follows.
     """
     e, r = tables.event.c, tables.record.c
     is_recent = exists().where(r.event_id == e.event_id, r.received_at >= moment)
@@ -33,7 +34,8 @@ def delete_before(connection: Connection, moment: float, limit: int) -> bool:
     connection.execute(delete(tables.receipt).where(tables.receipt.c.record_id.in_(ids)))
     n = notice.c
     newest = select(func.max(n.number)).scalar_subquery()
-    old_notices = select(n.number).where(n.at < moment, n.number < newest).limit(limit)
+    is_open = exists().where(e.event_id == n.subject, e.state.in_(("scheduled", "started")))
+    old_notices = select(n.number).where(n.at < moment, n.number < newest, ~is_open).limit(limit)
     connection.execute(
         delete(notice).where(n.number.in_(list(connection.execute(old_notices).scalars())))
     )

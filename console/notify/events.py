@@ -41,7 +41,7 @@ def of_open(known: KnownEvent, state: str, now: float, *, life: int = 0) -> list
         _about(
             "decision-due",
             known,
-            key=(fingerprint, state, *_double(known), *_again(life)),
+            key=(fingerprint, state, *_again(life)),
             at=now,
             title=f"{_what(event)}: {who}",
             text=f"{_whom(event)}{by}",
@@ -52,7 +52,7 @@ def of_open(known: KnownEvent, state: str, now: float, *, life: int = 0) -> list
             _about(
                 "undecided",
                 known,
-                key=(fingerprint, moment_text(event.not_before), *_double(known), *_again(life)),
+                key=(fingerprint, moment_text(event.not_before), *_again(life)),
                 at=now,
                 title=f"{_what(event)}: not decided, and it starts soon",
                 text=f"{_whom(event)} It may start at {moment(start)}.",
@@ -95,7 +95,7 @@ def over(known: KnownEvent, said: Iterable[LatestReport], *, life: int = 0) -> N
     return _about(
         "event-over",
         known,
-        key=(*_double(known), *_again(life)),
+        key=_again(life),
         at=known.event.shown_at,
         title=f"{_what(event)}: {short(event.event_status.lower())}",
         text=f"{_whom(event)}{cost}",
@@ -111,6 +111,7 @@ def approval_failed(decision: Decision, known: KnownEvent | None) -> Notice:
     return _about(
         "approval-failed",
         known or event,
+        scope=decision.scope,
         key=(decision.id,),
         at=decision.over_at or decision.at,
         title=f"{_what(event)}: the approval of {short(decision.actor)} {_ended(outcome)}",
@@ -137,6 +138,7 @@ def _about(kind: Any, subject: KnownEvent | Event, **given: Any) -> Notice:
         report = subject.shown.report
         event, state, impact = report.event, subject.event.state, report.impact
         named = _first_named(subject, event.resources)
+        given["scope"] = subject.event.scope
     name = next(iter(event.resources), "")
     return Notice(
         kind=kind,
@@ -148,11 +150,6 @@ def _about(kind: Any, subject: KnownEvent | Event, **given: Any) -> Notice:
         vm={"vmId": "" if named is None else named.vm_id, "name": short(name or "no VM")},
         **given,
     )
-
-
-def _double(known: KnownEvent) -> tuple[object, ...]:
-    """What tells an event from another scope's that has the same id, if there is one."""
-    return (known.event.scope,) if known.other_scopes else ()
 
 
 def _again(life: int) -> tuple[object, ...]:

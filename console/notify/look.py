@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from console.audit import log
@@ -57,12 +56,15 @@ def look(snapshot: Snapshot, *, begun: float) -> NoticeCandidates:
     """What is to be told; `begun` is when consoles of this database began to tell, in seconds since
     1970.
     """
-    since = max(begun, snapshot.now - _WINDOW_SECONDS)
+    since = snapshot.now - _WINDOW_SECONDS
+    if begun <= snapshot.now:  # or else the clock was set back since, and it says nothing
+        since = max(begun, since)
     about = [*_due(snapshot), *_turns(snapshot), *_over(snapshot, since)]
     others = _failed(snapshot, since)
     head = log.head(snapshot.connection)
     if head.number:
         others.append(_of_head(head, snapshot.now))
+    about, others = _told_apart(snapshot, about, others)
     ids = [each.id for each in (*others, *(notice for _, notice in about))]
     new = store.not_stored(snapshot.connection, ids)
     incidents = store.incidents(snapshot.connection)
@@ -76,6 +78,26 @@ def look(snapshot: Snapshot, *, begun: float) -> NoticeCandidates:
     )
 
 
+def _told_apart(
+    snapshot: Snapshot, about: Sequence[AboutEvent], others: Sequence[Notice]
+) -> tuple[list[AboutEvent], list[Notice]]:
+    """The notices; those about an event whose id people know as that of another scope's event, as
+    such: each of the two is told, and ended, once.
+    """
+    of_events = [notice for _, notice in about] + [
+        each for each in others if each.scope is not None
+    ]
+    told = store.scopes_told(snapshot.connection, {each.subject for each in of_events})
+    for each in of_events:
+        told.setdefault(each.subject, each.scope or "")
+
+    def apart(notice: Notice) -> Notice:
+        is_other = notice.scope is not None and told[notice.subject] != notice.scope
+        return replace(notice, is_other=is_other)
+
+    return [(known, apart(each)) for known, each in about], [apart(each) for each in others]
+
+
 def _within_bounds(snapshot: Snapshot, about: Sequence[AboutEvent]) -> list[Notice]:
     """What of the new notices about events is told now: of those that one VM shows not more than
     some, and first those of VMs that were told of least, so that nothing waits behind a thousand.
@@ -84,15 +106,12 @@ def _within_bounds(snapshot: Snapshot, about: Sequence[AboutEvent]) -> list[Noti
     if not about:
         return []
     told = store.told_lately(snapshot.connection, snapshot.now - _BOUND_SECONDS)
-    doubles: Counter[str] = Counter()
     found = []
     for known, notice in about:
         vm_id = known.event.shown_by
-        # Of an id that two scopes share it is not known of whose event was told before.
-        counted, most = (doubles, 1) if known.other_scopes else (told, store.MAX_OF_ONE)
-        if counted[vm_id] < most:
-            counted[vm_id] += 1
-            found.append((counted[vm_id], notice))
+        if told[vm_id] < store.MAX_OF_ONE:
+            told[vm_id] += 1
+            found.append((told[vm_id], notice))
     return [notice for _, notice in sorted(found, key=lambda each: each[0])]
 
 
@@ -106,7 +125,7 @@ def _due(snapshot: Snapshot) -> list[AboutEvent]:
     lives = store.lives_told(snapshot.connection, {known.event.event_id for known, _ in due})
     found: list[AboutEvent] = []
     for known, state in due:
-        life, _ = lives.get(known.event.event_id, (0, 0))
+        life, _ = lives.get(known.event.key, (0, 0))
         notices = events.of_open(known, state, snapshot.now, life=life)
         found += [(known, notice) for notice in notices]
     return found
@@ -118,9 +137,10 @@ def _over(snapshot: Snapshot, since: float) -> list[AboutEvent]:
     ended = store.ended_without_notice(snapshot.connection, since, settled)
     lives = store.lives_told(snapshot.connection, {event_id for event_id, _ in ended})
     told: list[AboutEvent] = []
+    reports = snapshot.events.own_reports(ended)
     for known in snapshot.events.of(ended).values():
-        _, life = lives.get(known.event.event_id, (0, 0))
-        said = snapshot.events.reports(known.event.key, own=True)
+        _, life = lives.get(known.event.key, (0, 0))
+        said = reports.get(known.event.key, ())
         told.append((known, events.over(known, _of_its_vms(known, said), life=life)))
     return told
 

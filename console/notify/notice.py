@@ -53,6 +53,10 @@ class Notice:
     kind: NoticeKind
     subject: str
     """The id of the event or of the VM that it is about; `audit` for the audit's head."""
+    scope: str | None = None
+    """Of the event, if it is about one."""
+    is_other: bool = False
+    """Whether people know another scope's event by this id alone."""
     key: tuple[object, ...]
     at: float
     title: str
@@ -71,7 +75,15 @@ class Notice:
     @property
     def id(self) -> str:
         """The record's id."""
-        return str(uuid5(_NAMESPACE, json.dumps([self.kind, self.subject, *self.key])))
+        other = [self.scope] if self.is_other else []
+        return str(uuid5(_NAMESPACE, json.dumps([self.kind, self.subject, *self.key, *other])))
+
+    @property
+    def incident(self) -> str:
+        """The same for what opens and what ends an incident, and for no other one."""
+        if not self.is_other:
+            return self.subject
+        return f"{self.subject} {uuid5(_NAMESPACE, self.scope or '')}"
 
     def sealed(self, *, number: int, stream: str, base: str, site: str) -> Record:
         """The notice as a record: CloudEvents 1.0, like those of a bridge.
@@ -87,7 +99,7 @@ class Notice:
                 "title": self.title,
                 "text": self.text,
                 "link": base + self.path,
-                "key": self.subject,
+                "key": self.incident,
                 "ends": self.kind in _ENDS,
                 **self.more,
             },

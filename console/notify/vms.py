@@ -77,15 +77,23 @@ def vm_notices(seen: Sequence[SeenVm], incidents: Mapping[str, Incident], now: f
 def _tell_not_back(
     result: VmNotices, seen: Sequence[SeenVm], incidents: Mapping[str, Incident], now: float
 ) -> None:
-    """VMs that their event has stopped, and that were not heard since."""
+    """VMs that their event has stopped, and that were not heard since. Where it is several, they
+    are gathered: the maintenance of a whole site may stop hundreds.
+    """
+    awaited = []
     for each in seen:
-        vm = each.vm
-        case = each.case
-        if case is None or each.contact not in ("silent", "stopped") or now < case.due:
-            continue
-        incident = incidents.get(vm.vm_id)
-        if incident is not None and incident.kind == "vm-not-back":
-            continue
+        case, incident = each.case, incidents.get(each.vm.vm_id)
+        is_told = incident is not None and incident.kind == "vm-not-back"
+        if case is not None and each.contact in ("silent", "stopped") and not is_told:
+            awaited.append((each.vm, case))
+    first = min((case.due for _, case in awaited), default=now)
+    if now < first + GATHER and sum(case.due < first + GATHER for _, case in awaited) > 1:
+        return
+    missed = [(vm, case) for vm, case in awaited if now >= case.due]
+    if len(missed) > MANY:
+        _tell_group_not_back(result, [vm for vm, _ in missed], now)
+        return
+    for vm, case in missed:
         name = short(vm.name)
         text = f"Its bridge was last heard at {moment(vm.heard_at)}, before its {case.kind} event."
         result.notices.append(
@@ -116,7 +124,7 @@ def _tell_silent(result: VmNotices, seen: Iterable[SeenVm], now: float) -> None:
         return
     vms = [each.vm for each in silent if now - each.since >= PATIENCE]
     if len(vms) > MANY:
-        _tell_group(result, vms, now)
+        _tell_group_silent(result, vms, now)
         return
     for vm in vms:
         result.notices.append(
@@ -133,26 +141,49 @@ def _tell_silent(result: VmNotices, seen: Iterable[SeenVm], now: float) -> None:
         result.opened.append(Incident(vm_id=vm.vm_id, key=vm.vm_id, kind="vm-silent"))
 
 
-def _tell_group(result: VmNotices, vms: list[Vm], now: float) -> None:
+def _tell_group_silent(result: VmNotices, vms: list[Vm], now: float) -> None:
+    _tell_group(
+        result,
+        "vm-silent",
+        vms,
+        now,
+        title=f"{len(vms)} VMs are silent",
+        advice="So many at once point to a network or a broker.",
+    )
+
+
+def _tell_group_not_back(result: VmNotices, vms: list[Vm], now: float) -> None:
+    _tell_group(
+        result,
+        "vm-not-back",
+        vms,
+        now,
+        title=f"{len(vms)} VMs have not come back after their events",
+        advice="Look at the VMs, at their bridges (systemctl status seb), and at their network.",
+    )
+
+
+def _tell_group(
+    result: VmNotices, kind: NoticeKind, vms: list[Vm], now: float, *, title: str, advice: str
+) -> None:
+    """One notice about many VMs, and their incidents under its key."""
     ordered = sorted(vms, key=lambda vm: (vm.name.lower(), vm.vm_id))
-    facts = [f"{vm.vm_id} {vm.heard_at}" for vm in ordered]
+    facts = [kind, *(f"{vm.vm_id} {vm.heard_at}" for vm in ordered)]
     key = f"vms-{uuid.uuid5(_NAMESPACE, ' '.join(facts)).hex[:16]}"
     names = ", ".join(short(vm.name) for vm in ordered[:_LISTED])
     more = f" and {len(vms) - _LISTED} more" if len(vms) > _LISTED else ""
     result.notices.append(
         _about_group(
             key,
-            "vm-silent",
+            kind,
             at=now,
-            title=f"{len(vms)} VMs are silent",
-            text=f"{names}{more}. So many at once point to a network or a broker.",
+            title=title,
+            text=f"{names}{more}. {advice}",
             count=len(vms),
             vm_ids=[vm.vm_id for vm in ordered[:_IDS]],
         )
     )
-    result.opened += [
-        Incident(vm_id=vm.vm_id, key=key, kind="vm-silent", size=len(vms)) for vm in ordered
-    ]
+    result.opened += [Incident(vm_id=vm.vm_id, key=key, kind=kind, size=len(vms)) for vm in ordered]
 
 
 def _tell_ends(
@@ -188,11 +219,12 @@ def _is_over(incident: Incident, seen: SeenVm | None) -> bool:
 def _end(incident: Incident, seen: SeenVm | None, now: float) -> Notice:
     """The notice that ends a key; `seen` is the VM that the key is about, if it is one VM's."""
     if incident.size > 1:
+        is_back = incident.kind == "vm-not-back"
         return _about_group(
             incident.key,
             "vm-heard",
             at=now,
-            title=f"{incident.size} VMs are not silent any more",
+            title=f"{incident.size} VMs are {'back' if is_back else 'not silent any more'}",
             text="Each of them was heard again, was retired, or has an incident of its own.",
             count=incident.size,
         )
