@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from sqlalchemy import Connection, Select, insert, or_, select, update
+from sqlalchemy import Connection, Select, and_, func, insert, or_, select, true, update
 
 from console.db import rows, tables
 from console.db.decision_tables import command, decision
@@ -16,6 +16,10 @@ from console.fleet.values import Command, Decision, DecisionHistory, EventKey, R
 OVER: Final = "over"
 PREPARE: Final = "prepare"
 """The act of a command that belongs to a turn, and to no decision."""
+_AHEAD_SECONDS: Final = 30.0
+"""More than the clocks of consoles on one database differ."""
+_DECISION_TIMES: Final = ("at", "over_at", "claimed_until")
+_COMMAND_TIMES: Final = ("made_at", "sent_at", "expires_at", "unanswered_at")
 
 
 def read_open(connection: Connection, key: EventKey) -> Decision | None:
@@ -192,6 +196,31 @@ def change_command(connection: Connection, after: Command, number: int) -> None:
     """A command's row as it is from now on."""
     statement = update(command).where(command.c.jti == after.jti)
     connection.execute(statement.values(**rows.command_row(after, number)))
+
+
+def bring_back_decisions(connection: Connection, *, now: float, number: int) -> int:
+    """Correct moments of decisions and of their commands that are still to come, for the console's
+    clock was set back since: the newest of them counts as now, and the others keep their distance
+    from it. Without that a decision would wait until the clock is there again. How many there were.
+    """
+    d, c = decision.c, command.c
+    is_own = c.act != PREPARE
+    newest = [
+        connection.execute(select(func.max(column)).where(condition)).scalar()
+        for column, condition in ((d.at, true()), (d.over_at, true()), (c.sent_at, is_own))
+    ]
+    ahead = max((each for each in newest if each is not None), default=now) - now
+    if ahead <= _AHEAD_SECONDS:
+        return 0
+    found = 0
+    for table, columns in ((decision, _DECISION_TIMES), (command, _COMMAND_TIMES)):
+        moved = {name: table.c[name] - ahead for name in columns}
+        begun = table.c[columns[0]] > now
+        if table is command:
+            begun = and_(begun, is_own)
+        done = connection.execute(update(table).where(begun).values(**moved, changed=number))
+        found += done.rowcount
+    return found
 
 
 def _commands(connection: Connection, wanted: Select[Any]) -> list[Command]:

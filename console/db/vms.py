@@ -58,8 +58,16 @@ _DELETING: Final = tuple(word for word, impact in IMPACTS.items() if impact == "
 _DAY: Final = 86_400.0
 _AHEAD_SECONDS: Final = 30.0
 """More than the clocks of consoles on one database differ."""
-_HEARD_AT: Final = ("heard_at", "pulled_at", "lost_at", "retired_at")
-"""Moments of VMs with which the time is compared."""
+_MOMENTS: Final = (
+    "heard_at",
+    "pulled_at",
+    "lost_at",
+    "retired_at",
+    "first_at",
+    "accepted_at",
+    "conflict_at",
+)
+"""Moments of VMs with which the time, or those of others, are compared."""
 _CELL: Final = ("vm_id", "name", "site", "location", "zone", "scale_set")
 _SHOWN: Final = vm.alias("shown")
 BEARER: Final = vm.alias("bearer")
@@ -496,8 +504,8 @@ def bring_back(connection: Connection, *, now: float, number: int) -> int:
     that died would be heard until the clock is there again.
     """
     c = vm.c
-    ahead = {name: c[name] > now + _AHEAD_SECONDS for name in _HEARD_AT}
-    corrected = {name: case((ahead[name], now), else_=c[name]) for name in _HEARD_AT}
+    ahead = {name: c[name] > now + _AHEAD_SECONDS for name in _MOMENTS}
+    corrected = {name: case((ahead[name], now), else_=c[name]) for name in _MOMENTS}
     done = connection.execute(
         update(vm).where(or_(*ahead.values())).values(**corrected, changed=number)
     )

@@ -23,6 +23,7 @@ from sqlalchemy import (
 )
 
 from console.db import rows, tables
+from console.db.decisions import bring_back_decisions
 from console.db.enrolment import read_enrolled
 from console.db.listening import read_listening
 from console.db.showing import end_forgotten, pending_of, show, show_again
@@ -232,6 +233,7 @@ def settle(
     """
     listening = read_listening(connection, now, silent_after)
     corrected = bring_back(connection, now=now, number=number)
+    corrected += bring_back_decisions(connection, now=now, number=number)
     moved = show_again(connection, now=now, listening=listening, number=number)
     retired = retire_deleted(connection, now=now, listening=listening, number=number)
     ended = end_forgotten(connection, now=now, listening=listening, number=number)

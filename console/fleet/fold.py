@@ -149,7 +149,7 @@ def _record(loaded: Loaded, changes: Changes, record: IncomingRecord) -> None:
     _keep_counted(loaded, changes, counted)
     # Another record at a place that had come in: the store was put back to an earlier copy.
     put_back = not counted.fresh
-    heard = vms.with_record(vm, record, put_back=put_back)
+    heard = vms.with_record(vm, record, put_back=put_back, has_new_store=stream is None)
     if counted.gaps or missing:
         growth = sum(gap.size for gap in counted.gaps) - sum(gap.size for gap in missing)
         heard = replace(heard, missing=max(0, heard.missing + growth))
@@ -369,6 +369,7 @@ def _observe(
     before = loaded.reports.get(key)
     if before is not None:
         later = put_back and latest.time >= before.time
+        later = later or _is_of_newer_store(loaded, latest, before)
         if not later and not supersedes(latest, before):
             _observe_late(loaded, changes, latest, before)
             return
@@ -387,6 +388,12 @@ def _observe(
     prepared = loaded.preparations.get(key)
     if prepared is not None:
         _keep_prepared(loaded, changes, prepared)
+
+
+def _is_of_newer_store(loaded: Loaded, latest: LatestReport, before: LatestReport) -> bool:
+    """Whether the VM has got a new store since: by its order, for its clock may be behind now."""
+    current = loaded.vms[latest.vm_id].stream
+    return bool(before.stream) and latest.stream == current != before.stream
 
 
 def _observe_late(

@@ -30,14 +30,18 @@ _SHOWN: Final = tuple(each.name for each in fields(Vm) if each.name not in _NOT_
 _CONTACT: Final = ("heard_at", "heard_by", "lost_at", "retired_at", "retired_by")
 
 
-def with_record(vm: Vm | None, record: IncomingRecord, *, put_back: bool = False) -> Vm:
+def with_record(
+    vm: Vm | None, record: IncomingRecord, *, put_back: bool = False, has_new_store: bool = False
+) -> Vm:
     """The row after a record that is not a duplicate; an older one only proves contact. `put_back`:
-    its place in the stream had come in before, from the disk that the VM had then.
+    its place in the stream had come in before, from the disk that the VM had then. `has_new_store`:
+    nothing of its stream had, so that it is the newest, whatever the VM's clock says now.
     """
     if vm is None:
         vm = _new(record.vm.vm_id, record.vm.name, "", None, record.source)
     counts_again = put_back and is_later(vm, record)
-    if vm.stream is not None and not counts_again and not _is_newer(vm, record):
+    is_next = counts_again or has_new_store
+    if vm.stream is not None and not is_next and not _is_newer(vm, record):
         return _heard(vm, record.sent_at, record.source)
     identity = record.vm
     known, said = _identified(vm, record)

@@ -314,6 +314,41 @@ def test_an_event_keeps_what_was_measured_of_it(intake: Intake) -> None:
     assert (event.notice, event.downtime) == (890, 30)
 
 
+def test_a_vm_with_a_new_store_counts_though_its_clock_is_behind(intake: Intake) -> None:
+    """It was redeployed: what it says now is the newest that it says, whatever its clock shows."""
+    redeploy = {"event_type": "Redeploy", "impact": "redeploy"}
+    before, behind = FakeVm(name="a"), timedelta(hours=1)
+    for transition in ("scheduled", "started"):
+        intake.take(before.event("E", transition=transition, now=NOW, **redeploy))  # type: ignore[arg-type]
+    intake.take(before.stopped(now=NOW))
+    intake.now += timedelta(minutes=5)
+    after = FakeVm(name="a", stream="00000000-0000-4000-8000-000000000001", version="2.0.0")
+    at = intake.now - behind
+    intake.take(after.started(now=at))
+    intake.take(after.event("E", transition="ended", now=at, **redeploy))  # type: ignore[arg-type]
+    intake.now += timedelta(minutes=1)
+    intake.take(after.heartbeat(now=intake.now - behind))
+    found = intake.vm(after)
+    assert (found.contact, found.vm.version) == ("heard", "2.0.0")
+    assert intake.event().event.state == "ended"
+
+
+def test_a_vm_keeps_its_name_though_it_was_known_in_the_future(intake: Intake) -> None:
+    """It was first heard while the console's clock was a day ahead: a newcomer is later all the
+    same.
+    """
+    known, newcomer = FakeVm(name="a"), FakeVm(name="a", vm_id="b")
+    intake.now += timedelta(days=1)
+    intake.take(known.heartbeat(now=intake.now))
+    intake.now -= timedelta(days=1)
+    intake.let_pass(1)
+    intake.now += timedelta(minutes=1)
+    intake.take(known.heartbeat(now=intake.now))
+    intake.take(newcomer.heartbeat(now=intake.now))
+    assert not intake.vm(known).vm.withheld
+    assert intake.vm(newcomer).vm.withheld
+
+
 @pytest.mark.parametrize(
     "batches", [[[0], [1], [2]], [[0, 1, 2]], [[0, 2], [1]], [[2, 1, 0]], [[2], [1], [0]]]
 )

@@ -6,17 +6,18 @@ import json
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from random import Random
 
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import func, select, text
+from support.console.intake import Intake
 from support.console.records import FakeVm
 from support.eventually import eventually
 
-from console.db import tables
+from console.db import decisions, tables
 from console.db.checkpoints import PartitionClaim, read_checkpoints, read_claims, write_claims
 from console.db.opening import REVISIONS, Database
 from console.db.snapshot import Snapshot, Snapshots
@@ -24,6 +25,7 @@ from console.db.transactions import write_to
 from console.db.vms import WantedVms
 from console.db.writing import newest_number, write_polls
 from console.fleet.fold import MAX_STREAMS
+from console.fleet.values import Command, Decision
 from console.ingest.delivery import Checkpoint, Delivery, Refused
 from console.ingest.writer import Writer
 from console.records.incoming import Incoming
@@ -428,3 +430,49 @@ def test_a_state_of_a_vm_ends_what_it_does_not_list(database: Database, taking: 
     taking.take(state)
     with look(database) as snapshot:
         assert snapshot.events.open() == []
+
+
+def test_a_decision_goes_on_though_the_clock_was_set_back(database: Database) -> None:
+    """In the middle of an approval: what was asked, and until when an answer may come, keeps its
+    distance from the time; what is decided next is the newer decision.
+    """
+    intake = Intake(database)
+    at = intake.now.timestamp()
+    said = {"event_id": "E", "fingerprint": "f", "reason": "r", "scope": "s"}
+    first = Decision(
+        id="1",
+        kind="leave",
+        state="over",
+        actor="ada",
+        at=at - 20,
+        outcome="overtaken",
+        over_at=at - 10,
+        **said,
+    )
+    second = Decision(id="2", kind="approve", state="open", actor="ada", at=at - 10, **said)
+    asked = Command(
+        jti="j",
+        decision_id="2",
+        vm_id="vm-1",
+        channel="pull",
+        subject="ada",
+        made_at=at - 10,
+        sent_at=at - 8,
+        expires_at=at + 30,
+        **said,
+    )
+    with write_to(database) as (connection, number):
+        for each in (first, second):
+            decisions.put_decision(connection, each, number)
+        decisions.put_command(connection, asked, number)
+    intake.now -= timedelta(hours=1)
+    intake.let_pass(0)
+    intake.let_pass(10)
+    third = Decision(id="3", kind="leave", state="over", actor="bob", at=at - 3590, **said)
+    with write_to(database) as (connection, number):
+        decisions.put_decision(connection, third, number)
+        found = decisions.decisions_on(connection, ("E", "s"))
+        (command,) = decisions.read_commands(connection, "2")
+    assert [each.id for each in found] == ["1", "2", "3"]
+    assert command.sent_at == at - 3600
+    assert command.expires_at - command.made_at == 40
