@@ -22,6 +22,7 @@ from support.sinks.far_ends import IMDS, FarEnds
 
 DATABASE = f"/var/lib/{CONSOLE}/console.db"
 SCHEMA = "SELECT version_num FROM alembic_version"
+KEEP = "-o Dpkg::Options::=--force-confold"
 BACKLOG = '.sinks[] | select(.sink == "ops").backlog'
 WHO = "http://127.0.0.1:8169/metadata/instance/compute?api-version=2021-02-01"
 CONSOLE_SETTINGS = """\
@@ -128,7 +129,9 @@ def test_an_upgrade_with_a_backlog(machine: Machine, far: FarEnds) -> None:
         timeout=180,
     )
     machine.run("echo '# mine' >> /etc/seb/seb.env")
-    machine.run(f"cd /var/tmp && apt-get install -y -q ./{NAME}.deb ./{CONSOLE}.deb", timeout=500)
+    machine.run(
+        f"cd /var/tmp && apt-get install -y -q {KEEP} ./{NAME}.deb ./{CONSOLE}.deb", timeout=500
+    )
     assert machine.run(f"dpkg-query -f '${{Version}}' -W {NAME}").endswith("+next")
     assert [state(machine), state(machine, "seb-console")] == ["active", "active"]
     assert "# mine" in machine.file("/etc/seb/seb.env").read_text()
@@ -163,7 +166,9 @@ def test_back_to_the_release(machine: Machine, far: FarEnds) -> None:
     moved away as docs/rollout.md has it, it works.
     """
     old = " ".join(f"./{name}-{VERSION}.deb" for name in (NAME, CONSOLE))
-    machine.run(f"cd /var/tmp && apt-get install -y -q --allow-downgrades {old}", timeout=500)
+    machine.run(
+        f"cd /var/tmp && apt-get install -y -q {KEEP} --allow-downgrades {old}", timeout=500
+    )
     assert machine.run("seb version").strip() == VERSION
     before = sql(machine, DATABASE, SCHEMA)
     for unit in ("seb", "seb-console"):
@@ -188,7 +193,9 @@ def test_back_to_the_release(machine: Machine, far: FarEnds) -> None:
 
 def test_a_purge_leaves_nothing(machine: Machine) -> None:
     """Also of what 0.2.0 had made, and today's packages after it."""
-    machine.run(f"cd /var/tmp && apt-get install -y -q ./{NAME}.deb ./{CONSOLE}.deb", timeout=500)
+    machine.run(
+        f"cd /var/tmp && apt-get install -y -q {KEEP} ./{NAME}.deb ./{CONSOLE}.deb", timeout=500
+    )
     assert [state(machine), state(machine, "seb-console")] == ["active", "active"]
     machine.run(f"""
         systemctl stop imds; rm /opt/seb
