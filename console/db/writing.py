@@ -401,7 +401,8 @@ def _load_names(
     connection: Connection, loaded: Loaded, batch: Sequence[Incoming], silent_after: float | None
 ) -> None:
     """Who else bears a name that a VM of the batch may take: one that is new, is back, or says
-    otherwise than before. Most batches have none.
+    otherwise than before. Most batches have none. Which of its records is the newest is seen later,
+    so each may be it.
     """
     listening = Listening(silent_after=silent_after)
     new = {_vm_id(each) for each in batch} - loaded.vms.keys()
@@ -426,8 +427,8 @@ def _load_names(
         vm_id = _vm_id(each)
         if vm_id in taking:
             before = found.get(vm_id) or loaded.vms.get(vm_id) or loaded.enrolled.get(vm_id)
-            found[vm_id] = vms.after(before, each)
-            names.add(vms.bearing(found[vm_id]))
+            found[vm_id] = vms.after_newest(before, each)
+            names |= {vms.bearing(one) for one in (before, found[vm_id]) if one is not None}
     _load_bearers(connection, loaded, names, taking - new)
 
 

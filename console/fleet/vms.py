@@ -122,10 +122,10 @@ def _identified(vm: Vm, record: IncomingRecord) -> tuple[FleetName, FleetName | 
     return (said, None) if said.compared == known.compared else (known, said)
 
 
-def after(vm: Vm | None, heard: Incoming) -> Vm:
-    """The row of a VM after anything that came in of it."""
+def after_newest(vm: Vm | None, heard: Incoming) -> Vm:
+    """The row of a VM after anything that came in of it, if that is the newest."""
     if isinstance(heard, IncomingRecord):
-        return with_record(vm, heard)
+        return with_record(vm, heard, has_new_store=True)
     return with_status(vm, heard) if isinstance(heard, IncomingStatus) else with_state(vm, heard)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -215,6 +216,23 @@ def test_a_vm_whose_scope_is_learned_later_shows_no_event_that_is_another_vms(
     known = intake.event()
     assert known.shown.vm_id == known.event.shown_by == web.vm_id
     assert [each.vm_id for each in known.named.values()] == [web.vm_id]
+
+
+def test_a_new_store_takes_no_name_of_a_vm_that_is_heard(intake: Intake) -> None:
+    """Its records count whatever their time is: so does who bears the name that they bring."""
+    web = FakeVm()
+    liar = FakeVm(name="web-1", vm_id="liar", group=None)
+    intake.take(web.event("E", now=NOW))
+    intake.take(liar.heartbeat(now=NOW))
+    moved = replace(liar, group=web.group, stream="another-stream")
+    earlier = NOW - timedelta(seconds=30)
+    intake.take(moved.event("E", transition="started", now=earlier))
+    known = intake.event()
+    assert (known.event.state, known.shown.vm_id) == ("scheduled", web.vm_id)
+    with intake.snapshots.take() as snapshot:
+        found = snapshot.vms.one(moved.vm_id)
+    assert found is not None
+    assert found.vm.withheld
 
 
 def retired(intake: Intake, vm: FakeVm) -> bool:
