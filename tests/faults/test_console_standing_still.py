@@ -146,6 +146,7 @@ def test_a_postgresql_that_stands_still_at_random(
                 SINK__FILE__PATH=str(file),
             )
             pairs.append((stack.enter_context(console), line))
+        begin_to_tell(pairs[0][0], file)
         posters = [Poster(each, f"web-{n}") for n, (each, _) in enumerate(pairs)]
         threads = [threading.Thread(target=each.run, daemon=True) for each in posters]
         for each in threads:
@@ -169,6 +170,18 @@ def test_a_postgresql_that_stands_still_at_random(
         f"records acknowledged, {len(ended)} ends told once; 503 within {watch.known:.1f} s, works "
         f"within {watch.back:.1f} s"
     )
+
+
+def begin_to_tell(console: ConsoleProcess, file: Path) -> None:
+    """Wait for the first notice: what was over before the consoles looked is not told."""
+
+    def tells() -> bool:
+        vm = FakeVm(name=f"first-{next(_NUMBERS)}")
+        for transition in ("scheduled", "ended"):
+            console.post(vm.event(vm.name, transition=transition))
+        return bool(told(file))
+
+    eventually(tells, what="the first notice", timeout=60)
 
 
 def stored(url: str) -> set[str]:
