@@ -36,16 +36,18 @@ ExecStart=/usr/lib/scheduled-events-bridge/bin/seb simulate host-maintenance --s
 """
 WHO = "http://127.0.0.1:8169/metadata/instance/compute?api-version=2021-02-01"
 GONE = "0b0c7d2e-8d55-4c0b-9a3e-5b1f3f6a1c1e"
+HOME = "/root"
+"""Of the person who works on the machine."""
 pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture(scope="module")
 def machine() -> Iterator[Machine]:
-    """A machine with both packages in /root, and the certificate of a private authority."""
+    """A machine with both packages in the home folder, and a private authority's certificate."""
     with prepared() as up:
-        ca = ThrowawayCa(up.file("/root/authority"))
+        ca = ThrowawayCa(up.file(f"{HOME}/authority"))
         pair = ca.server(hosts=("console.example",))
-        up.file("/root/company-ca.pem").write_bytes(ca.cert.read_bytes())
+        up.file(f"{HOME}/company-ca.pem").write_bytes(ca.cert.read_bytes())
         tls = up.file("/etc/nginx/tls")
         tls.mkdir()
         (tls / "console.pem").write_bytes(pair.cert.read_bytes())
@@ -60,7 +62,7 @@ def prepared() -> Machine:
         pytest.skip(why)
     machine = Machine()
     for name, path in packages.items():
-        target = machine.file(f"/root/{name}_0.2.0-1_amd64.deb")
+        target = machine.file(f"{HOME}/{name}_0.2.0-1_amd64.deb")
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(path.read_bytes())
     return machine
@@ -74,7 +76,7 @@ def pages() -> dict[str, Pages]:
 
 def do(machine: Machine, script: str, *, typed: str | None = None) -> str:
     """Run a block in the person's folder; `typed` is what the person writes into the editor."""
-    text = "cd /root\n" + script.replace("apt-get install", "apt-get install -y -q")
+    text = f"cd {HOME}\n" + script.replace("apt-get install", "apt-get install -y -q")
     if typed is None:
         return machine.run(text)
     machine.type_into_editor(text, typed)
@@ -153,15 +155,17 @@ def test_a_vm_is_enrolled_and_heard(machine: Machine, pages: dict[str, Pages]) -
     single = pages["console-sources.md"].take("Enroll VMs")
     assert f"enroll {vm_id}" in single, "the page's VM is the simulator's"
     lines = do(machine, single)
-    machine.file("/root/vms.txt").write_text(f"# the fleet\n{vm_id} vm-web-01\n{GONE} vm-web-02\n")
+    machine.file(f"{HOME}/vms.txt").write_text(
+        f"# the fleet\n{vm_id} vm-web-01\n{GONE} vm-web-02\n"
+    )
     do(machine, pages["console-sources.md"].take("A whole fleet"))
-    assert machine.file("/root/enrolled/vm-web-01.env").read_text().strip() == lines.strip()
+    assert machine.file(f"{HOME}/enrolled/vm-web-01.env").read_text().strip() == lines.strip()
     machine.file("/etc/seb/seb.env").write_text(f"SEB_IMDS__URL=http://127.0.0.1:8169\n{lines}")
     machine.run("seb check && systemctl enable -q --now seb")
     token = do(machine, pages["console-login.md"].take("Programs")).strip().splitlines()[-1]
     assert token
     reader = machine.run("seb console token add reader --role viewer --days 1").strip()
-    machine.file("/root/token").write_text(reader)
+    machine.file(f"{HOME}/token").write_text(reader)
     eventually(lambda: vm_id in vms(machine), what="the VM on the console", timeout=120)
     assert vms(machine)[vm_id] == "heard"
     machine.run("seb status")
@@ -170,7 +174,7 @@ def test_a_vm_is_enrolled_and_heard(machine: Machine, pages: dict[str, Pages]) -
 def vms(machine: Machine) -> dict[str, str]:
     """How each VM is heard, asked through nginx with a token."""
     said = machine.run(
-        "SEB_CONSOLE_URL=https://console.example SEB_CONSOLE_TOKEN=$(cat /root/token) "
+        f"SEB_CONSOLE_URL=https://console.example SEB_CONSOLE_TOKEN=$(cat {HOME}/token) "
         "seb console vms --json"
     )
     return {each["vmId"]: each["contact"] for each in json.loads(said)["items"]}
@@ -184,7 +188,7 @@ def test_approving(machine: Machine, pages: dict[str, Pages]) -> None:
         file.write(settings("docs/console-approving.md", "CONSOLE_KEY="))
     do(machine, page.take("Let it approve"))
     wait_until_ready(machine)
-    assert '"keys"' in machine.file("/root/trust.jwks").read_text()
+    assert '"keys"' in machine.file(f"{HOME}/trust.jwks").read_text()
     assert do(machine, page.take("The audit")).startswith("ok")
 
 
@@ -195,13 +199,13 @@ def test_the_loss_of_the_machine(machine: Machine, pages: dict[str, Pages]) -> N
     with prepared() as other:
         for name in ("console.db", "etc.tar.gz"):
             kept = machine.file(f"/var/backups/seb-console/{name}").read_bytes()
-            other.file(f"/root/{name}").write_bytes(kept)
+            other.file(f"{HOME}/{name}").write_bytes(kept)
         do(other, page.take("Restore on another machine"))
         wait_until_ready(other)
         assert other.run("seb console audit verify").startswith("ok")
         line = "seb console enroll --json " + GONE
         assert json.loads(other.run(line)) == json.loads(machine.run(line))
-        token = machine.file("/root/token").read_text()
+        token = machine.file(f"{HOME}/token").read_text()
         said = other.run(f"SEB_CONSOLE_TOKEN={token} seb console vms --json")
         assert len(json.loads(said)["items"]) == 1
 
@@ -211,14 +215,14 @@ def test_keys_are_rotated(machine: Machine, pages: dict[str, Pages]) -> None:
     page = pages["rotation.md"]
     title = "The key that signs approvals"
     do(machine, page.take(title))
-    trusted = machine.file("/root/trust.jwks")
+    trusted = machine.file(f"{HOME}/trust.jwks")
     old, new = (each["kid"] for each in json.loads(trusted.read_text())["keys"])
     do(machine, page.take(title))
     assert [each["kid"] for each in json.loads(trusted.read_text())["keys"]] == [new]
     assert old != new
-    before = machine.file("/root/enrolled/vm-web-01.env").read_text()
+    before = machine.file(f"{HOME}/enrolled/vm-web-01.env").read_text()
     do(machine, page.take("What the console gave a VM"))
-    after = machine.file("/root/enrolled/vm-web-01.env").read_text()
+    after = machine.file(f"{HOME}/enrolled/vm-web-01.env").read_text()
     assert after != before
     machine.file("/etc/seb/seb.env").write_text(f"SEB_IMDS__URL=http://127.0.0.1:8169\n{after}")
     machine.run("systemctl restart seb")
@@ -229,9 +233,9 @@ def test_keys_are_rotated(machine: Machine, pages: dict[str, Pages]) -> None:
 def test_vms_that_are_gone(machine: Machine, pages: dict[str, Pages]) -> None:
     """What Azure does not have any more loses its secrets, here and at the broker."""
     page = pages["decommissioning.md"]
-    machine.run("touch /root/azure.txt /etc/mosquitto/passwd")
+    machine.run(f"touch {HOME}/azure.txt /etc/mosquitto/passwd")
     machine.run(f"mosquitto_passwd -b /etc/mosquitto/passwd {next(iter(vms(machine)))} x")
-    listed = page.take("From a list").replace("$TOKEN", "$(cat /root/token)")
+    listed = page.take("From a list").replace("$TOKEN", f"$(cat {HOME}/token)")
     vm_id = do(machine, listed).strip()
     assert vm_id in vms(machine)
     do(machine, page.take("From a list"))

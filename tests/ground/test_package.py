@@ -15,7 +15,7 @@ import pytest
 from support.eventually import eventually
 from support.ground.doc_page import Pages
 from support.ground.nspawn import Machine, missing
-from support.ground.packages import CONSOLE, NAME, made, newer_deb
+from support.ground.packages import CONSOLE, NAME, left_behind, made, newer_deb
 from support.sinks.far_ends import IMDS, FarEnds
 
 STORE = f"/var/lib/{NAME}/seb.db"
@@ -163,13 +163,7 @@ def test_one_vm_as_the_page_has_it(machine: Machine, far: FarEnds) -> None:
 def test_purge_leaves_nothing(machine: Machine) -> None:
     """A purge leaves no file, no account and no unit."""
     machine.run(f"dpkg -P {NAME}")
-    left = machine.run(r"""
-        find / -xdev \( -path /usr/local/src -o -path /proc -o -path /var/tmp \) -prune -o \
-          \( -name 'seb*' -o -name 'scheduled-events*' \) -print |
-          grep -vE '^(/sys/|/etc/hosts|/var/log/journal)' || :
-        getent passwd seb || :
-    """)
-    assert left.split() == []
+    assert left_behind(machine) == []
 
 
 @pytest.mark.parametrize(

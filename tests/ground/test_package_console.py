@@ -15,7 +15,7 @@ import pytest
 from support.eventually import eventually
 from support.ground.doc_page import Pages
 from support.ground.nspawn import Machine, missing
-from support.ground.packages import CONSOLE, NAME, made, newer_deb
+from support.ground.packages import CONSOLE, NAME, left_behind, made, newer_deb
 
 STATE = f"/var/lib/{CONSOLE}"
 PROGRAM = f"/usr/lib/{CONSOLE}"
@@ -218,13 +218,7 @@ def test_removal_and_purge(machine: Machine) -> None:
     machine.run("test -s /etc/seb/console/enroll.key")
     machine.run(f"dpkg -i /var/tmp/{CONSOLE}.deb && SEB_PURGE_KEYS=yes dpkg -P {CONSOLE}")
     machine.run("rm -rf /var/backups/seb-console")
-    left = machine.run(r"""
-        find / -xdev \( -path /usr/local/src -o -path /proc -o -path /var/tmp \) -prune -o \
-          \( -name 'seb*' -o -name 'scheduled-events*' \) -print |
-          grep -vE '^(/sys/|/etc/hosts|/var/log/journal)' || :
-        getent passwd seb seb-console || :
-    """)
-    assert left.split() == []
+    assert left_behind(machine) == []
 
 
 @pytest.mark.usefixtures("machine")

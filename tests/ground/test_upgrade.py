@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from support.eventually import eventually
 from support.ground.nspawn import Machine, missing
-from support.ground.packages import CONSOLE, NAME, made, newer_deb, newer_rpm
+from support.ground.packages import CONSOLE, NAME, left_behind, made, newer_deb, newer_rpm
 from support.ground.released import VERSION, released
 from support.sinks.far_ends import IMDS, FarEnds
 
@@ -202,13 +202,7 @@ def test_a_purge_leaves_nothing(machine: Machine) -> None:
         SEB_PURGE_KEYS=yes apt-get purge -y -q {NAME} {CONSOLE}
         rm -rf /var/backups/newer /var/lib/{NAME}.newer
     """)
-    left = machine.run(r"""
-        find / -xdev \( -path /usr/local/src -o -path /proc -o -path /var/tmp \) -prune -o \
-          \( -name 'seb*' -o -name 'scheduled-events*' \) -print |
-          grep -vE '^(/sys/|/etc/hosts|/var/log/journal)' || :
-        getent passwd seb seb-console || :
-    """)
-    assert left.split() == []
+    assert left_behind(machine) == []
 
 
 def test_the_rpm_upgrades_the_release(

@@ -10,6 +10,7 @@ from typing import Final
 
 import pytest
 from support.ground.cache import ROOT
+from support.ground.nspawn import Machine
 
 DIST: Final = Path(os.environ.get("SEB_DIST") or ROOT / "dist")
 NAME: Final = "scheduled-events-bridge"
@@ -23,6 +24,16 @@ def made(pattern: str) -> Path:
     if not (found := sorted(DIST.glob(pattern))):
         pytest.skip(f"needs {pattern} in {DIST}; make dist makes it")
     return found[-1]
+
+
+def left_behind(machine: Machine) -> list[str]:
+    """The files and accounts of both packages that are on a machine."""
+    return machine.run(r"""
+        find / -xdev \( -path /usr/local/src -o -path /proc -o -path /var/tmp \) -prune -o \
+          \( -name 'seb*' -o -name 'scheduled-events*' \) -print |
+          grep -vE '^(/sys/|/etc/hosts|/var/log/journal)' || :
+        getent passwd seb seb-console || :
+    """).split()
 
 
 def newer_deb(package: Path, target: Path, work: Path) -> None:
