@@ -211,7 +211,9 @@ def ended_without_notice(connection: Connection, since: float, settled: float) -
     ever and of which people were told that a decision is due, and not that they are over. One that
     ended after `settled` counts only once every VM that it names has seen the end.
     """
-    e, o, n = event.c, report.c, notice.c
+    e = event.c
+    o = report.c
+    n = notice.c
     has_notice = exists().where(n.subject == e.event_id, n.scope == e.scope, n.kind == OVER)
     is_same = and_(o.event_id == e.event_id, o.scope == e.scope)
     is_open = exists().where(is_same, o.is_own == 1, o.over == 0)

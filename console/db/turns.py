@@ -134,8 +134,9 @@ def followed_until(connection: Connection, now: float) -> dict[str, float]:
     that be on its way, by the key of the event. That it has accepted a command to prepare is no
     such word: it is away from then on, and says so in a moment, unless its records do not come.
     """
-    c, p, r = command.c, preparation.c, receipt.c
-    has_answered = _has_receipt(or_(c.act != PREPARE, r.state != "accepted"))
+    c = command.c
+    p = preparation.c
+    has_answered = _has_receipt(or_(c.act != PREPARE, receipt.c.state != "accepted"))
     until = case((_has_receipt(), c.expires_at + WORD_SECONDS), else_=c.expires_at)
     has_prepared = select(p.event_id).where(
         p.event_id == c.event_id, p.vm_id == c.vm_id, p.time >= c.made_at, c.act == PREPARE

@@ -94,7 +94,7 @@ def moved(turn: Turn, move: Move, event: EventFacts | None, now: float) -> Turn:
     if state != "failed" and not is_same:
         holders = tuple(replace(each, asked_at=None) for each in holders)
     if move.trigger == "started" and event is not None:
-        # Whoever was not away while the turn had failed is so now.
+        # A VM that was not away while the turn had failed is away now.
         gone = event.named
         holders = tuple(replace(h, back_at=None) if h.vm_id in gone else h for h in holders)
     return replace(

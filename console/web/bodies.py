@@ -27,8 +27,8 @@ class NotTakenError(Exception):
 
 
 class Bodies:
-    """The bodies that come in; used on the event loop. Whose they are is known once they are whole,
-    so that strangers send some too: the large ones have a bound together.
+    """The bodies that come in; used on the event loop. Only a whole body shows who sent it, so
+    strangers send some too: the large ones have one bound together.
     """
 
     def __init__(self) -> None:
@@ -42,7 +42,9 @@ class Bodies:
         length = headers.get("content-length", "")
         if length.isdecimal() and int(length[:20]) > MAX_BYTES:
             raise _too_large()
-        body, more, counted = bytearray(), True, 0
+        body = bytearray()
+        more = True
+        counted = 0
         try:
             async with asyncio.timeout(BODY_SECONDS):
                 while more:

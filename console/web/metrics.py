@@ -35,7 +35,7 @@ class Metrics(Collector):
         self._registry.register(self)
         self._reading = asyncio.Lock()
         self._next: asyncio.Task[bytes] | None = None
-        """The reading that has not begun: whoever asks until it does gets it."""
+        """The reading that has not begun. All who ask before it begins get the same one."""
         self._rests_until = 0.0
         """On the loop's clock."""
 

@@ -32,7 +32,7 @@ prepare() {
     quorum=$(at "$REDIS_SENTINEL" sentinel ckquorum "$REDIS_MASTER")
     [ "${quorum#"OK $all usable"}" != "$quorum" ] || later "Sentinels are one short already: $quorum"
     in_touch ||
-        later "the servers are one short already: $lost is no replica that is in touch with its master"
+        later "the servers are one short already: $lost is not a replica in touch with its master"
     mark
     take_turn
     [ "$master" != "$REDIS_SELF" ] || hand_over
@@ -80,7 +80,7 @@ give_up() {
 
 recover() {
     service start || again "$REDIS_UNIT cannot be started"
-    within 60 is_back || again "this server is no replica that is in touch 60 s after its start"
+    within 60 is_back || again "this server is not a replica in touch with its master 60 s after its start"
     [ "$(at "$master" get seb:turn)" != "$REDIS_SELF" ] || at "$master" del seb:turn >/dev/null
 }
 is_back() {

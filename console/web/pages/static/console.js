@@ -68,7 +68,7 @@
     shownIn.set(node, isLocal);
     put(words, words.textContent.replace(/\(.*\)/, isLocal ? "(local time)" : "(UTC)"));
   }
-  /* Last night is that of whoever asks: from 20:00 of their clock to 08:00, or until now. */
+  /* Last night, by the reader's own clock: from 20:00 to 08:00, or until now. */
   function night(link) {
     const evening = new Date(now()), morning = new Date(now()), url = new URL(link.href);
     evening.setHours(20 - 24, 0, 0, 0);
