@@ -31,7 +31,7 @@ from console.db.upsert import upsert
 
 _TABLE: Final = decision_tables.audit
 _HEAD: Final = decision_tables.audit_head
-_HEAD_REVISION: Final = "0010"
+_HEAD_REVISION: Final = "0008"
 """The schema's first revision that keeps a head."""
 _DECISION: Final = decision_tables.decision
 _LONGEST: Final = 300

@@ -10,13 +10,16 @@ from typing import Any
 
 import pytest
 from alembic import command
+from alembic.autogenerate import compare_metadata
 from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
 from pydantic import SecretStr
 from sqlalchemy import text
 from support.postgresql import PostgreSql
 
 from console.config.settings import Settings
-from console.db import decisions
+from console.db import decisions, tables
+from console.db.audit import kept_head
 from console.db.opening import Database, database_url
 from console.db.snapshot import Snapshots
 
@@ -125,6 +128,19 @@ def fill(database: Database) -> None:
         at=AT,
         changed=1,
     )
+    put(database, "audit", number=1, at=AT, actor="ada", action="leave", body="{}", hash="aa")
+    for number, subject, kind in ((1, "OPEN", "due"), (2, "id-2", "vm-silent")):
+        put(
+            database,
+            "notice",
+            number=number,
+            id=f"{kind} {subject}",
+            kind=kind,
+            subject=subject,
+            at=AT,
+            stream="s",
+            body=b"{}",
+        )
 
 
 def facts(event_id: str, state: str) -> dict[str, Any]:
@@ -185,3 +201,17 @@ def test_a_database_of_0_2_0_opens_with_everything(old: Database) -> None:
         assert one is not None
         assert (one.vm.pulled_at, one.vm.missing, one.contact) == (AT - 5, 1, "heard")
         assert snapshot.vms.expectations(["id-2"])["id-2"].events == ("OPEN",)
+        assert kept_head(snapshot.connection) == (1, "aa")
+        told = text("SELECT subject, scope FROM notice ORDER BY number")
+        assert snapshot.connection.execute(told).all() == [("OPEN", "s/g"), ("id-2", "")]
+        incidents = text("SELECT vm_id, kind FROM incident")
+        assert snapshot.connection.execute(incidents).all() == [("id-2", "vm-silent")]
+
+
+def test_its_schema_is_that_of_a_new_database(old: Database) -> None:
+    """Nothing is left to change in a database that has come the whole way with rows in it."""
+    fill(old)
+    old.open()
+    with old.reading.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True})
+        assert compare_metadata(context, tables.metadata) == []

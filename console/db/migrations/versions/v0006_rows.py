@@ -1,16 +1,16 @@
 """The rows become the console's only memory: what was computed in memory is a column or a table.
 
-An event's key has room for its scope, contact is judged by when consoles listened, and the last
-poll of the command channel is a column of the VM.
+What a reporter says of an event is a report, an event's key has room for its scope, contact is
+judged by when consoles listened, and what is past can be searched.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from hashlib import sha256
-from typing import Any
+from typing import Any, Final
 
 import sqlalchemy as sa
 from alembic import op
@@ -20,87 +20,117 @@ from console.fleet.values import Vm, folded, sort_name
 revision = "0006"
 down_revision = "0005"
 
-_AT_ONCE = 1000
+_AT_ONCE: Final = 1000
+_EVENT_FIELDS: Final = {
+    "event_id": "event_id",
+    "event_type": "event_type",
+    "event_source": "event_source",
+    "event_status": "status",
+    "not_before": "not_before",
+    "description": "description",
+    "duration_in_seconds": "duration",
+    "resources": "resources",
+}
+"""The fields of `wire.event.Event` that were stored, and what they were called."""
+_OTHER_FIELDS: Final = {
+    "transition": "transition",
+    "affects_this_vm": "affects",
+    "impact": "impact",
+    "revision": "revision",
+    "fingerprint": "fingerprint",
+    "notice_seconds": "notice",
+    "pause_seconds": "pause",
+    "downtime_seconds": "downtime",
+    "goes_on": "goes_on",
+}
+"""The other fields of a report, and what they were called."""
 Json = dict[str, Any]
 
 
 def upgrade() -> None:
     """Everything that was there stays; what is new is filled from it."""
-    _make()
+    events = _all("SELECT * FROM event")
+    _change_vms()
+    _change_reports()
+    _change_events()
+    _change_receipts_and_decisions()
+    _create_search_tables()
     _fill_vms()
-    _fill_observations()
-    _fill_events()
-    op.execute(
-        "UPDATE receipt SET scope = coalesce((SELECT event.scope FROM event "
-        "WHERE event.event_id = receipt.event_id), '')"
-    )
-    for table in ("decision", "command"):
-        op.execute(
-            f"UPDATE {table} SET scope = coalesce((SELECT event.scope FROM event "  # noqa: S608
-            f"WHERE event.event_id = {table}.event_id), '')"
-        )
-    op.execute("UPDATE vm SET pulled_at = (SELECT at FROM asked WHERE asked.vm_id = vm.vm_id)")
-    op.drop_table("asked")
+    scopes = _fill_reports(events)
+    _fill_events(events, scopes)
+    _fill_scopes_and_times()
 
 
-def _make() -> None:
-    """The tables and columns as they are from here on, still empty."""
-    op.add_column("vm", sa.Column("pulled_at", sa.Float(precision=53), nullable=True))
+def _change_vms() -> None:
+    """Columns by which VMs are found and sorted, and when consoles listened to them."""
     for name in ("place", "folded", "sort_name"):
         op.add_column("vm", _text(name))
+    op.add_column("vm", sa.Column("pulled_at", sa.Float(53)))
+    op.add_column("vm", sa.Column("first_at", sa.Float(53), nullable=False, server_default="0"))
     op.drop_index("vm_name", "vm")
-    op.create_index("vm_place", "vm", ["place", "folded"], unique=False)
-    op.create_index("vm_sorted", "vm", ["sort_name", "vm_id"], unique=False)
+    op.create_index("vm_place", "vm", ["place", "folded"])
+    op.create_index("vm_sorted", "vm", ["sort_name", "vm_id"])
+    op.execute("UPDATE vm SET pulled_at = (SELECT at FROM asked WHERE asked.vm_id = vm.vm_id)")
+    op.drop_table("asked")
     op.create_table(
         "listening",
-        sa.Column("console", sa.Text(), nullable=False),
-        sa.Column("source", sa.Text(), nullable=False),
-        sa.Column("since", sa.Float(precision=53), nullable=False),
-        sa.Column("until", sa.Float(precision=53), nullable=False),
-        sa.Column("seen_at", sa.Float(precision=53), nullable=False),
-        sa.PrimaryKeyConstraint("console", "source", "since"),
+        sa.Column("console", sa.Text(), primary_key=True),
+        sa.Column("source", sa.Text(), primary_key=True),
+        sa.Column("since", sa.Float(53), primary_key=True),
+        sa.Column("until", sa.Float(53), nullable=False),
+        sa.Column("seen_at", sa.Float(53), nullable=False),
     )
-    op.create_index("listening_seen", "listening", ["seen_at"], unique=False)
-    op.create_table(
-        "resource",
-        sa.Column("event_id", sa.Text(), nullable=False),
-        sa.Column("scope", sa.Text(), nullable=False),
-        sa.Column("folded", sa.Text(), nullable=False),
-        sa.PrimaryKeyConstraint("event_id", "scope", "folded"),
-    )
-    op.create_index("resource_folded", "resource", ["folded"], unique=False)
+    op.create_index("listening_seen", "listening", ["seen_at"])
+
+
+def _change_reports() -> None:
+    """Another name for the table, and columns by which reporters are compared."""
     for name in ("sighting_vm", "sighting_changed"):
         op.drop_index(name, "sighting")
-    op.rename_table("sighting", "observation")
-    op.create_index("observation_vm", "observation", ["vm_id", "over"], unique=False)
-    op.create_index("observation_changed", "observation", ["changed"], unique=False)
-    op.add_column("observation", _text("scope"))
-    affects = sa.Column("affects", sa.Integer(), nullable=False, server_default="0")
-    op.add_column("observation", affects)
-    op.add_column("observation", _text("says"))
-    for name in ("event_changed", "event_over"):
-        op.drop_index(name, "event")
-    op.rename_table("event", "event_before")
+    op.rename_table("sighting", "report")
+    op.create_index("report_vm", "report", ["vm_id", "over"])
+    op.create_index("report_changed", "report", ["changed"])
+    for name in ("scope", "says", "named"):
+        op.add_column("report", _text(name))
+    op.add_column("report", sa.Column("told", sa.Text()))
+    for name in ("is_own", "is_weak"):
+        op.add_column("report", _flag(name))
+
+
+def _change_events() -> None:
+    """A new table, as SQLite cannot change a primary key; `_fill_events` puts its rows back."""
+    op.drop_table("event")
     op.create_table(
         "event",
-        sa.Column("event_id", sa.Text(), nullable=False),
-        sa.Column("scope", sa.Text(), nullable=False),
+        sa.Column("event_id", sa.Text(), primary_key=True),
+        sa.Column("scope", sa.Text(), primary_key=True),
         sa.Column("state", sa.Text(), nullable=False),
         sa.Column("shown_by", sa.Text(), nullable=False),
-        sa.Column("shown_at", sa.Float(precision=53), nullable=False),
-        sa.Column("first_at", sa.Float(precision=53), nullable=False),
-        sa.Column("event_type", sa.Text(), nullable=True),
-        sa.Column("not_before", sa.Float(precision=53), nullable=True),
-        sa.Column("is_news", sa.Integer(), nullable=False, server_default="0"),
+        sa.Column("shown_at", sa.Float(53), nullable=False),
+        sa.Column("first_at", sa.Float(53), nullable=False),
+        sa.Column("event_type", sa.Text()),
+        sa.Column("not_before", sa.Float(53)),
+        _flag("is_news"),
         sa.Column("sites", sa.Text(), nullable=False),
         sa.Column("words", sa.Text(), nullable=False),
         sa.Column("changed", sa.BigInteger(), nullable=False),
-        sa.PrimaryKeyConstraint("event_id", "scope"),
+        _text("status"),
+        sa.Column("started_at", sa.Float(53)),
+        sa.Column("notice", sa.Float(53)),
+        sa.Column("downtime", sa.Float(53)),
     )
-    op.create_index("event_changed", "event", ["changed"], unique=False)
-    op.create_index("event_over", "event", ["state", "shown_at"], unique=False)
-    for name in ("receipt", "decision", "command"):
+    op.create_index("event_changed", "event", ["changed"])
+    op.create_index("event_over", "event", ["state", "shown_at"])
+    op.create_index("event_first", "event", ["first_at"])
+    op.create_index("event_type", "event", ["event_type"])
+    op.create_index("event_status", "event", ["status"])
+
+
+def _change_receipts_and_decisions() -> None:
+    """What belongs to an event names its scope too, and a receipt has its own time."""
+    for name in ("receipt", "decision", "command", "notice"):
         op.add_column(name, _text("scope"))
+    op.add_column("receipt", sa.Column("time", sa.Float(53), nullable=False, server_default="0"))
     op.drop_index("decision_one_open", "decision")
     op.create_index(
         "decision_one_open",
@@ -110,125 +140,228 @@ def _make() -> None:
         sqlite_where=sa.text("state <> 'over'"),
         postgresql_where=sa.text("state <> 'over'"),
     )
-    op.create_index("notice_subject", "notice", ["subject", "kind"], unique=False)
+    op.create_index("notice_subject", "notice", ["subject", "kind"])
+
+
+def _create_search_tables() -> None:
+    """The names and places of events, and who is on an event or a VM."""
+    op.create_table(
+        "resource",
+        sa.Column("event_id", sa.Text(), primary_key=True),
+        sa.Column("scope", sa.Text(), primary_key=True),
+        sa.Column("folded", sa.Text(), primary_key=True),
+    )
+    op.create_index("resource_folded", "resource", ["folded"])
+    op.create_table(
+        "event_place",
+        sa.Column("event_id", sa.Text(), primary_key=True),
+        sa.Column("scope", sa.Text(), primary_key=True),
+        sa.Column("place", sa.Text(), primary_key=True),
+    )
+    op.create_table(
+        "taken",
+        sa.Column("kind", sa.Text(), primary_key=True),
+        sa.Column("subject", sa.Text(), primary_key=True),
+        sa.Column("scope", sa.Text(), primary_key=True),
+        sa.Column("actor", sa.Text(), nullable=False),
+        sa.Column("at", sa.Float(53), nullable=False),
+        sa.Column("until", sa.Float(53), nullable=False),
+        sa.Column("changed", sa.BigInteger(), nullable=False),
+    )
+    op.create_index("taken_changed", "taken", ["changed"])
 
 
 def _fill_vms() -> None:
-    for rows in _rows("SELECT vm_id, name, subscription_id, resource_group, scale_set FROM vm"):
-        _update(
-            "UPDATE vm SET place = :place, folded = :folded, sort_name = :sort_name "
-            "WHERE vm_id = :vm_id",
-            [
-                {
-                    "vm_id": row.vm_id,
-                    "place": Vm(**row._mapping).place,  # noqa: SLF001  # SQLAlchemy's public name
-                    "folded": folded(row.name),
-                    "sort_name": sort_name(row.name),
-                }
-                for row in rows
-            ],
-        )
+    rows = _all("SELECT vm_id, name, subscription_id, resource_group, scale_set FROM vm")
+    _write(
+        "UPDATE vm SET place = :place, folded = :folded, sort_name = :sort_name "
+        "WHERE vm_id = :vm_id",
+        (
+            {
+                "vm_id": row.vm_id,
+                "place": Vm(**row._mapping).place,  # noqa: SLF001  # SQLAlchemy's public name
+                "folded": folded(row.name),
+                "sort_name": sort_name(row.name),
+            }
+            for row in rows
+        ),
+    )
 
 
-def _fill_observations() -> None:
-    for rows in _rows(
-        "SELECT observation.event_id, observation.vm_id, observation.facts, "
+def _fill_reports(events: Sequence[Any]) -> Mapping[str, str]:
+    """Fill the new columns of reports; returns the scope of each event."""
+    rows = _all(
+        "SELECT report.event_id, report.vm_id, report.sequence, report.facts, vm.name, "
         "vm.subscription_id, vm.resource_group "
-        "FROM observation LEFT JOIN vm ON vm.vm_id = observation.vm_id"
+        "FROM report LEFT JOIN vm ON vm.vm_id = report.vm_id"
+    )
+    # An event has the scope of the reporter by which it is shown, and so have its reports.
+    scopes = {event.event_id: "" for event in events}
+    shown = {(event.event_id, event.shown_by) for event in events}
+    scopes |= {row.event_id: _scope(row) for row in rows if (row.event_id, row.vm_id) in shown}
+    _write(
+        "UPDATE report SET scope = :scope, facts = :facts, is_own = :is_own, says = :says, "
+        "named = :named, told = :told, is_weak = :is_weak "
+        "WHERE event_id = :event_id AND vm_id = :vm_id",
+        (_report(row, scopes.get(row.event_id, _scope(row))) for row in rows),
+    )
+    return scopes
+
+
+def _report(row: Any, scope: str) -> Json:
+    facts = _renamed(json.loads(row.facts))
+    event, fingerprint = facts["event"], str(facts["fingerprint"])
+    names = [str(name) for name in event["resources"]]
+    is_named = row.name is not None and folded(row.name) in {folded(name) for name in names}
+    return {
+        "event_id": row.event_id,
+        "vm_id": row.vm_id,
+        "scope": scope,
+        "facts": json.dumps(facts),
+        "is_own": int(bool(facts["affects_this_vm"]) and is_named),
+        "says": _hash(fingerprint, *sorted(names)),
+        "named": _hash(*sorted(folded(name) for name in names)),
+        "told": _hash(str(facts["impact"]), str(event["description"])) if row.sequence else None,
+        "is_weak": int(bool(facts.get("goes_on")) or fingerprint.startswith("unproven:")),
+    }
+
+
+def _renamed(facts: Json) -> Json:
+    """A report with its event as one object, in the names of `wire.event.Event`."""
+    event = {name: facts.get(before) for name, before in _EVENT_FIELDS.items()}
+    not_before = _moment(event["not_before"])
+    event["not_before"] = None if not_before is None else not_before.isoformat()
+    others = {name: facts[before] for name, before in _OTHER_FIELDS.items() if before in facts}
+    return {"event": {**event, "resource_type": None}, **others}
+
+
+def _fill_events(events: Sequence[Any], scopes: Mapping[str, str]) -> None:
+    """Put every event back, with what its reports say of it."""
+    reports: dict[str, dict[str, Json]] = {}
+    for row in _all("SELECT event_id, vm_id, facts FROM report"):
+        reports.setdefault(row.event_id, {})[row.vm_id] = json.loads(row.facts)
+    filled = [
+        _event(event, scopes[event.event_id], reports.get(event.event_id, {})) for event in events
+    ]
+    _write(
+        "INSERT INTO event (event_id, scope, state, shown_by, shown_at, first_at, event_type, "
+        "not_before, is_news, sites, words, changed, status, started_at, notice, downtime) VALUES "
+        "(:event_id, :scope, :state, :shown_by, :shown_at, :first_at, :event_type, :not_before, "
+        ":is_news, :sites, :words, :changed, :status, "
+        '(SELECT min(record."time") FROM record '
+        "WHERE record.event_id = :event_id AND record.type = 'seb.event.started.v1'), "
+        ":notice, :downtime)",
+        filled,
+    )
+    _write(
+        "INSERT INTO resource (event_id, scope, folded) VALUES (:event_id, :scope, :folded)",
+        (
+            {"event_id": event["event_id"], "scope": event["scope"], "folded": name}
+            for event in filled
+            for name in event["names"]
+        ),
+    )
+    # The places of all reporters that say what is shown.
+    op.execute(
+        "INSERT INTO event_place (event_id, scope, place) "
+        "SELECT DISTINCT shown.event_id, shown.scope, vm.place FROM event "
+        "JOIN report AS shown ON shown.event_id = event.event_id AND shown.scope = event.scope "
+        "AND shown.vm_id = event.shown_by "
+        "JOIN report AS other ON other.event_id = shown.event_id AND other.scope = shown.scope "
+        "AND other.says = shown.says "
+        "JOIN vm ON vm.vm_id = other.vm_id"
+    )
+
+
+def _event(row: Any, scope: str, reports: Mapping[str, Json]) -> Json:
+    """An event's row, and the names that it lists, each once."""
+    shown = reports.get(row.shown_by)
+    event: Json = {} if shown is None else shown["event"]
+    not_before = _moment(event.get("not_before"))
+    own = [facts for facts in reports.values() if facts["affects_this_vm"]]
+    return {
+        **row._mapping,  # noqa: SLF001  # SQLAlchemy's public name for it
+        "scope": scope,
+        "status": event.get("event_status") or "",
+        "not_before": None if not_before is None else not_before.timestamp(),
+        "is_news": int(
+            row.state == "scheduled" and shown is not None and event["event_status"] != "Scheduled"
+        ),
+        "notice": _longest(facts.get("notice_seconds") for facts in own),
+        "downtime": _longest(
+            facts.get("downtime_seconds") or facts.get("pause_seconds") for facts in own
+        ),
+        "names": sorted({folded(str(name)) for name in event.get("resources", ())}),
+    }
+
+
+def _fill_scopes_and_times() -> None:
+    """The scope of what belongs to an event, and the times of receipts."""
+    for table, column in (
+        ("receipt", "event_id"),
+        ("decision", "event_id"),
+        ("command", "event_id"),
+        ("notice", "subject"),
     ):
-        _update(
-            "UPDATE observation SET scope = :scope, affects = :affects, says = :says "
-            "WHERE event_id = :event_id AND vm_id = :vm_id",
-            [_of_observation(row) for row in rows],
+        op.execute(
+            f"UPDATE {table} SET scope = coalesce((SELECT event.scope FROM event "  # noqa: S608
+            f"WHERE event.event_id = {table}.{column}), '')"
         )
+    op.execute(
+        'UPDATE receipt SET time = coalesce((SELECT CASE WHEN record."time" < record.received_at '
+        'THEN record."time" ELSE record.received_at END FROM record '
+        "WHERE record.id = receipt.record_id), receipt.at)"
+    )
 
 
-def _of_observation(row: Any) -> Json:
-    facts: Json = json.loads(row.facts)
-    said = "\n".join([str(facts["fingerprint"]), *sorted(map(str, facts["resources"]))])
-    vm = Vm(
+def _scope(row: Any) -> str:
+    return Vm(
         vm_id=row.vm_id,
         name="",
         subscription_id=row.subscription_id,
         resource_group=row.resource_group,
-    )
-    return {
-        "event_id": row.event_id,
-        "vm_id": row.vm_id,
-        "scope": vm.scope,
-        "affects": int(bool(facts["affects"])),
-        "says": sha256(said.encode(errors="replace")).hexdigest(),
-    }
+    ).scope
 
 
-def _fill_events() -> None:
-    """Each event has the scope of the reporter by which it is shown; so have its observations."""
-    for rows in _rows(
-        "SELECT event_before.*, observation.facts, observation.scope "
-        "FROM event_before LEFT JOIN observation "
-        "ON observation.event_id = event_before.event_id "
-        "AND observation.vm_id = event_before.shown_by"
-    ):
-        events = [_of_event(row) for row in rows]
-        _update(
-            "INSERT INTO event (event_id, scope, state, shown_by, shown_at, first_at, event_type, "
-            "not_before, is_news, sites, words, changed) VALUES (:event_id, :scope, :state, "
-            ":shown_by, :shown_at, :first_at, :event_type, :not_before, :is_news, :sites, :words, "
-            ":changed)",
-            events,
-        )
-        _update(
-            "UPDATE observation SET scope = :scope WHERE event_id = :event_id",
-            [{"scope": each["scope"], "event_id": each["event_id"]} for each in events],
-        )
-        _update(
-            "INSERT INTO resource (event_id, scope, folded) VALUES (:event_id, :scope, :folded)",
-            [
-                {"event_id": each["event_id"], "scope": each["scope"], "folded": name}
-                for each, row in zip(events, rows, strict=True)
-                for name in sorted({folded(str(name)) for name in _facts(row)["resources"]})
-            ],
-        )
-    op.drop_table("event_before")
-
-
-def _of_event(row: Any) -> Json:
-    event: Json = dict(row._mapping)  # noqa: SLF001  # SQLAlchemy's public name for it
-    del event["facts"]
-    event["scope"] = row.scope or ""
-    event["not_before"] = _seconds(_facts(row)["not_before"])
-    event["is_news"] = int(row.state == "scheduled" and _facts(row)["status"] != "Scheduled")
-    return event
-
-
-def _facts(row: Any) -> Json:
-    facts: Json = (
-        json.loads(row.facts)
-        if row.facts
-        else {"resources": [], "not_before": None, "status": "Scheduled"}
-    )
-    return facts
-
-
-def _seconds(moment: str | None) -> float | None:
+def _moment(text: str | None) -> datetime | None:
     try:
-        found = None if moment is None else datetime.fromisoformat(moment)
-        return None if found is None else found.astimezone(UTC).timestamp()
+        return None if text is None else datetime.fromisoformat(text).astimezone(UTC)
     except (ValueError, OverflowError):
         return None
+
+
+def _longest(seconds: Iterable[float | None]) -> float | None:
+    return max((each for each in seconds if each is not None), default=None)
+
+
+def _hash(*lines: str) -> str:
+    return sha256("\n".join(lines).encode(errors="replace")).hexdigest()
 
 
 def _text(name: str) -> sa.Column[str]:
     return sa.Column(name, sa.Text(), nullable=False, server_default="")
 
 
-def _rows(query: str) -> Iterator[Any]:
-    """The rows of a query, a thousand at a time; all are read before the first is changed."""
-    found = op.get_bind().execute(sa.text(query)).all()
-    for start in range(0, len(found), _AT_ONCE):
-        yield found[start : start + _AT_ONCE]
+def _flag(name: str) -> sa.Column[int]:
+    return sa.Column(name, sa.Integer(), nullable=False, server_default="0")
 
 
-def _update(statement: str, values: list[Json]) -> None:
-    if values:
-        op.get_bind().execute(sa.text(statement), values)
+def _all(query: str) -> Sequence[Any]:
+    """The rows of a query, read before the first of them is changed."""
+    return op.get_bind().execute(sa.text(query)).all()
+
+
+def _write(statement: str, rows: Iterable[Json]) -> None:
+    for some in _in_batches(rows):
+        op.get_bind().execute(sa.text(statement), some)
+
+
+def _in_batches(rows: Iterable[Json]) -> Iterator[list[Json]]:
+    batch: list[Json] = []
+    for row in rows:
+        batch.append(row)
+        if len(batch) == _AT_ONCE:
+            yield batch
+            batch = []
+    if batch:
+        yield batch

@@ -47,7 +47,7 @@ def upgrade() -> None:
         _number("is_forced"),
         sa.Column("reason", sa.Text(), nullable=True),
         sa.Column("ended_by", sa.Text(), nullable=True),
-        _number("needs_people"),
+        _number("is_free"),
         sa.Column("groups", sa.Text(), nullable=False),
         sa.Column("holders", sa.Text(), nullable=False),
         sa.Column("held_by", sa.Text(), nullable=False),
