@@ -71,6 +71,8 @@ class DecisionTransaction:
     def decide(self, asked: DecisionRequest) -> DecisionResult:
         """Carry out what a person asks for, or refuse it."""
         known = self._snapshot.events.one(asked.event_id, asked.scope)
+        if known is not None:  # the id may be given in another case
+            asked = replace(asked, event_id=known.event.event_id)
         case = RequestSituation(
             request=asked,
             known=known,

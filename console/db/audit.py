@@ -163,7 +163,10 @@ def count_rows(connection: Connection, wanted: WantedRows) -> int:
 
 def _filtered(query: Select[Any], wanted: WantedRows) -> Select[Any]:
     for name, value in wanted.equal.items():
-        query = query.where(_TABLE.c[name] == value)
+        if name == "event_id":  # in any case
+            query = query.where(func.lower(_TABLE.c.event_id) == value.lower())
+        else:
+            query = query.where(_TABLE.c[name] == value)
     if wanted.q:
         q = json.dumps(wanted.q.lower(), ensure_ascii=False)[1:-1]
         found: list[ColumnElement[bool]] = [_TABLE.c.event_id.in_(ids_found(wanted.q))]

@@ -121,6 +121,25 @@ class Total:
     has_more: bool = False
 
 
+def written_ids(connection: Connection, event_ids: Iterable[str]) -> dict[str, str]:
+    """Of ids of events, given in any case, each as it was written first: by an event that is
+    stored, or else among those that are given. An id that an event has as it is given stays: a
+    console up to version 0.2.0 stored what was written in another case as another event.
+    """
+    given = list(dict.fromkeys(event_ids))
+    known: dict[str, list[str]] = {}
+    c = event.c
+    for few in portions({each.lower() for each in given}):
+        query = select(c.event_id).where(func.lower(c.event_id).in_(few))
+        for stored in connection.execute(query.order_by(c.first_at, c.event_id)).scalars():
+            known.setdefault(stored.lower(), []).append(stored)
+    written = {}
+    for each in given:
+        same = known.setdefault(each.lower(), [each])
+        written[each] = each if each in same else same[0]
+    return written
+
+
 class Events:
     """Questions about events within one transaction."""
 
@@ -139,10 +158,14 @@ class Events:
         self._listening = listening
 
     def one(self, event_id: str, scope: str | None = None) -> KnownEvent | None:
-        """The event of an id in a scope; None if there is none. Without a scope, it is the one
-        whose named VM has been known longest.
+        """The event of an id, in any case, in a scope; None if there is none. Without a scope, it
+        is the one whose named VM has been known longest.
         """
-        return main_of(self.some([event_id]), scope)
+        return main_of(self.of_id(event_id), scope)
+
+    def of_id(self, event_id: str) -> list[KnownEvent]:
+        """The events of an id that a person or a program gives, in any case, in every scope."""
+        return self.some(written_ids(self._connection, [event_id]).values())
 
     def some(self, event_ids: Iterable[str]) -> list[KnownEvent]:
         """The events of some ids in every scope, open or over, those that there are."""

@@ -14,6 +14,8 @@ from sqlalchemy import (
     MetaData,
     Table,
     Text,
+    func,
+    text,
 )
 
 metadata: Final = MetaData()
@@ -153,6 +155,8 @@ event: Final = Table(
     Column("started_at", Float(53)),
     Column("notice", Float(53)),
     Column("downtime", Float(53)),
+    # An id is compared in any case, and kept as it was written first.
+    Index("event_lower", func.lower(text("event_id"))),
     Index("event_changed", "changed"),
     Index("event_over", "state", "shown_at"),
     Index("event_first", "first_at"),

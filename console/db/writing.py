@@ -25,6 +25,7 @@ from sqlalchemy import (
 from console.db import rows, tables
 from console.db.decisions import bring_back_decisions
 from console.db.enrolment import read_enrolled
+from console.db.events import written_ids
 from console.db.listening import read_listening
 from console.db.showing import end_forgotten, pending_of, show, show_again
 from console.db.upsert import insert_new, insert_of, portions, upsert
@@ -35,7 +36,13 @@ from console.fleet.contact import Listening
 from console.fleet.fold import Changes, Loaded, is_deletion
 from console.fleet.fold import accept as fold_accept
 from console.fleet.values import Vm
-from console.records.incoming import Incoming, IncomingRecord, IncomingState
+from console.records.incoming import (
+    Incoming,
+    IncomingRecord,
+    IncomingState,
+    event_ids,
+    with_event_ids,
+)
 
 _NEXT: Final = text("UPDATE change SET number = number + 1 WHERE id = 1 RETURNING number")
 _PAIRS: Final = 1000
@@ -52,6 +59,15 @@ def newest_number(connection: Connection) -> int:
     """The number of the last transaction."""
     number: int = connection.execute(select(tables.change.c.number)).scalar_one()
     return number
+
+
+def as_known(connection: Connection, batch: Iterable[Incoming]) -> list[Incoming]:
+    """What came in, with the id of each event as it was written first: a peer may write it in
+    another case. From here on ids are compared as they are.
+    """
+    several = list(batch)
+    written = written_ids(connection, (one for each in several for one in event_ids(each)))
+    return [with_event_ids(each, written) for each in several]
 
 
 def load(

@@ -308,6 +308,7 @@ class Writer:
         items = [item for each in batch for item in each.items if _says_something(item)]
         with self._database.writing.begin() as connection:
             number = writing.next_number(connection)
+            items = writing.as_known(connection, items)
             known = writing.load(connection, items, silent_after=self._silent_after)
             changes = fold(known, items, silent_after=self._silent_after)
             writing.write(connection, changes, number, now=self._now())

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from wire.event import Event
@@ -148,3 +149,46 @@ class IncomingState:
 
 
 Incoming = IncomingRecord | IncomingStatus | IncomingState
+
+
+def event_ids(incoming: Incoming) -> list[str]:
+    """The ids of the events that it is about, as they are written there."""
+    if isinstance(incoming, IncomingState):
+        listed = [each.event.event_id for _, each in incoming.events]
+        return listed + [each.event_id for each in incoming.preparations]
+    if isinstance(incoming, IncomingStatus):
+        return []
+    found = [] if incoming.event is None else [incoming.event.event.event_id]
+    about = (incoming.preparation, incoming.receipt)
+    return found + [each.event_id for each in about if each is not None and each.event_id]
+
+
+def with_event_ids(incoming: Incoming, written: Mapping[str, str]) -> Incoming:
+    """The same about events whose ids are written otherwise; the fingerprint of an event, and the
+    bytes of a record, stay as they came.
+    """
+    if all(written[each] == each for each in event_ids(incoming)) or isinstance(
+        incoming, IncomingStatus
+    ):
+        return incoming
+    if isinstance(incoming, IncomingState):
+        return replace(
+            incoming,
+            events=tuple((id_, _event_with(each, written)) for id_, each in incoming.events),
+            preparations=tuple(
+                replace(each, event_id=written[each.event_id]) for each in incoming.preparations
+            ),
+        )
+    event, preparation, receipt = incoming.event, incoming.preparation, incoming.receipt
+    if event is not None:
+        event = _event_with(event, written)
+    if preparation is not None:
+        preparation = replace(preparation, event_id=written[preparation.event_id])
+    if receipt is not None and receipt.event_id:
+        receipt = replace(receipt, event_id=written[receipt.event_id])
+    return replace(incoming, event=event, preparation=preparation, receipt=receipt)
+
+
+def _event_with(report: EventReport, written: Mapping[str, str]) -> EventReport:
+    event = report.event
+    return replace(report, event=replace(event, event_id=written[event.event_id]))

@@ -112,7 +112,7 @@ class DecisionRoutes:
     def _own_scope(self, event_id: str, person: Person) -> str | None:
         """The scope of the event that the person means, if only those of one site are seen."""
         with self._state.snapshots.take() as snapshot:
-            several = snapshot.events.some([event_id])
+            several = snapshot.events.of_id(event_id)
             found = main_of(each for each in several if sees_event(person, each.event))
         return None if found is None else found.event.scope
 

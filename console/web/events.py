@@ -153,7 +153,7 @@ def event_detail(
     """One event with its timeline; None if there is none of that id, in that scope if one is given,
     that the person sees.
     """
-    several = [each for each in snapshot.events.some([event_id]) if sees_event(person, each.event)]
+    several = [each for each in snapshot.events.of_id(event_id) if sees_event(person, each.event)]
     known = main_of(several, scope)
     if known is None:
         return None
@@ -166,7 +166,7 @@ def event_detail(
         if person.site is None or (vm is not None and sees_vm(person, vm.vm)):
             reporters.append(view.reporter_item(each, vm, known.shown))
     records = records_of_event(snapshot.connection, key, person.site)
-    prepares = turns.prepare_commands(snapshot.connection, [event_id])[0].values()
+    prepares = turns.prepare_commands(snapshot.connection, [key[0]])[0].values()
     asked = [each for each in prepares if each.scope == known.event.scope]
     every = decisions.decisions_on(snapshot.connection, key)
     return event_item(snapshot, known, names_scopes=person.site is None) | {

@@ -66,7 +66,7 @@ def take_event(
 ) -> bool:
     """Take an event for so many minutes, or give it back; False if the person sees none of it."""
     with snapshots.take() as snapshot:
-        several = snapshot.events.some([event_id])
+        several = snapshot.events.of_id(event_id)
         known = main_of([each for each in several if sees_event(person, each.event)], scope)
     if known is None:
         return False

@@ -74,12 +74,12 @@ class Listing:
         `StoreError`.
         """
         wanted = Filter.of(query)
-        wanted_ids = set(ticked)
+        wanted_ids = {each.lower() for each in ticked}
         with self._state.snapshots.take() as snapshot:
             rows = event_rows.open_rows(snapshot)
             waiting = [row for row in rows if row["decision"]["state"] == "due"]
             searched = event_rows.found_among(snapshot, waiting, wanted.q)
-            chosen = [row for row in waiting if row["eventId"] in wanted_ids]
+            chosen = [row for row in waiting if row["eventId"].lower() in wanted_ids]
             beside = siblings.siblings(snapshot, chosen, self._state.grouping, person)
         found = [row for row in searched if wanted.takes(row)]
         return {

@@ -58,7 +58,7 @@ class Forms:
             form = await forms.read(request)
         except forms.FormError as error:
             return await asyncio.to_thread(self._show_event, request, Sent(problem=str(error)), 422)
-        if len(form.seen) != 1 or form.seen[0]["eventId"] != event_id:
+        if len(form.seen) != 1 or form.seen[0]["eventId"].lower() != event_id.lower():
             words = "The form is not of this event. Open the page again, and use its buttons."
             return await asyncio.to_thread(self._show_event, request, Sent(problem=words), 422)
         problem = self._reason_problem(form, person_of(request))

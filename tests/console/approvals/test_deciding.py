@@ -147,6 +147,32 @@ def test_approving_sends_one_token_with_the_name_on_it(bench: DecisionBench) -> 
     assert (row["jti"], row["fingerprint"]) == (claims["jti"], seen["fingerprint"])
 
 
+def test_an_event_is_decided_by_its_id_in_any_case(bench: DecisionBench) -> None:
+    """As somebody copied it from elsewhere: what is decided, signed, taken and audited is of the
+    event, under its id as a VM wrote it, and its page has the form of it.
+    """
+    stage, bench.event_id = bench.stage, "e"
+    assert bench.event()["eventId"] == "E"
+    assert bench.decide(to="leave").status_code == 200
+    assert bench.state() == "left"
+    assert bench.decide().status_code == 202
+    eventually(lambda: len(bench.broker.sent) == 1, what="the command")
+    assert bench.broker.claims(bench.broker.sent[0])["evt"] == "E"
+    assert bench.state() == "approving"
+    answer = stage.http.post(
+        f"{stage.url}/api/v1/events/e/take",
+        json={"minutes": 5},
+        headers=bench.as_(ADA),
+        timeout=20,
+    )
+    assert (answer.status_code, answer.json()["takenBy"]) == (200, "ada")
+    assert [row["eventId"] for row in bench.audited()] == ["E", "E"]
+    for path in ("events/e", "audit?event=e"):
+        page = stage.http.get(f"{stage.url}/{path}", headers=bench.as_(ADA), timeout=20)
+        assert page.status_code == 200
+        assert "why not" in page.text
+
+
 def test_what_has_changed_is_not_signed(bench: DecisionBench) -> None:
     """409 with the event as it is now; the attempt is audited and nothing is sent."""
     old = bench.event()["fingerprint"]

@@ -363,6 +363,8 @@ def test_a_newer_schema_is_refused(database: Database) -> None:
         database.open()
 
 
+# Of SQLite, no index over an expression is read and compared.
+@pytest.mark.filterwarnings("ignore:.*expression-based index")
 def test_the_migrations_make_the_tables(database: Database) -> None:
     """The schema that Alembic makes is the one in `tables`: there is nothing left to change."""
     with database.reading.connect() as connection:
