@@ -11,6 +11,7 @@ from sqlalchemy import (
     ColumnElement,
     CompoundSelect,
     Connection,
+    Row,
     Select,
     and_,
     case,
@@ -83,8 +84,10 @@ _ALWAYS_KNOWN: Final = ("at", "status", "site", "vms")
 _BEARER: Final = vm.alias("named_vm")
 _COMMON: Final = 0.2
 """The share of the VMs from which on it is quicker to look at one event after the other."""
-COUNTED: Final = 2000
-"""Of events that are found one after the other, no more than these are counted, or those shown."""
+_AHEAD: Final = 6
+"""For each event of such VMs that is looked for, so many are looked at."""
+COUNTED: Final = 1000
+"""Of the events of such VMs, no more than these are counted."""
 Place = tuple[float, str, str]
 """The place where a listing goes on: what it is sorted by, then id and scope."""
 
@@ -268,25 +271,26 @@ class Events:
         if wanted.q is not None and sort == "at" and is_text(wanted.q):
             ordered.insert(0, case((_in_names(wanted.q), 0), else_=1))
         # Sorted without what the reporters say: that is read of those that are shown alone.
-        c = event.c
-        # An index has them by time: then the first ones of many are found without the others.
-        is_common = sort == "at" and self._is_common(wanted)
+        order = (*ordered, event.c.event_id)
+        if skip + limit <= COUNTED and self._is_common(wanted):
+            first = self._first(wanted, order, COUNTED + 1)
+            if len(first) > COUNTED:
+                total = Total(number=COUNTED, has_more=True)
+                return self._in_order(first[skip : skip + limit]), total
         # What is filtered is counted in the same go; all there is has a quicker way.
-        in_one_go = wanted != WantedEvents() and not is_common
+        in_one_go = wanted != WantedEvents()
         counted = func.count().over() if in_one_go else null()
-        columns = (c.event_id, c.scope, counted.label("total"))
-        query = _filtered(select(*columns), wanted, by_event=is_common)
-        query = query.order_by(*ordered, c.event_id).limit(limit).offset(skip)
+        query = _filtered(select(event.c.event_id, event.c.scope, counted), wanted)
+        query = query.order_by(*order).limit(limit).offset(skip)
         found = self._connection.execute(query).all()
-        if is_common:
-            total = self._counted(wanted, most=max(COUNTED, skip + limit))
-        elif in_one_go:
-            total = Total(number=found[0].total if found else 0)
-        else:
-            total = Total(number=self.count(wanted))
+        number = (found[0][2] if found else 0) if in_one_go else self.count(wanted)
+        return self._in_order(found), Total(number=number)
+
+    def _in_order(self, found: Iterable[Row[Any]]) -> list[KnownEvent]:
+        """The events of some ids and scopes, in their order."""
         keys = [(row.event_id, row.scope) for row in found]
         known = self.of(keys)
-        return [known[key] for key in keys if key in known], total
+        return [known[key] for key in keys if key in known]
 
     def count(self, wanted: WantedEvents) -> int:
         """How many events are wanted, open or over."""
@@ -294,12 +298,19 @@ class Events:
         found: int = self._connection.execute(query).scalar_one()
         return found
 
-    def _counted(self, wanted: WantedEvents, *, most: int) -> Total:
-        """How many events are wanted, as far as they are worth counting."""
-        some = _filtered(select(event.c.event_id), wanted, by_event=True).limit(most + 1)
-        query = select(func.count()).select_from(some.subquery())
-        number: int = self._connection.execute(query).scalar_one()
-        return Total(number=min(number, most), has_more=number > most)
+    def _first(
+        self, wanted: WantedEvents, order: Sequence[ColumnElement[Any]], limit: int
+    ) -> Sequence[Row[Any]]:
+        """The first events of an order that are wanted, of VMs of which there are many: that many
+        events are found among the first ones of all, unless the order keeps them apart.
+        """
+        columns = (event.c.event_id, event.c.scope)
+        q = wanted.q if wanted.q is not None and is_text(wanted.q) else None
+        some = _filtered(select(*columns), replace(wanted, q=q, tag=None))
+        some = some.order_by(*order).limit(limit * _AHEAD)
+        query = _filtered(select(*columns), wanted, by_event=True)
+        query = query.where(tuple_(*columns).in_(some)).order_by(*order).limit(limit)
+        return self._connection.execute(query).all()
 
     def _is_common(self, wanted: WantedEvents) -> bool:
         """Whether so many VMs have the tag or the name that is wanted that a look at one event

@@ -171,7 +171,7 @@ resource: Final = Table(
     Column("event_id", Text, primary_key=True),
     Column("scope", Text, primary_key=True),
     Column("folded", Text, primary_key=True),
-    Index("resource_folded", "folded"),
+    Index("resource_folded", "folded", "event_id", "scope"),
 )
 
 # Where the names of an event are unique: the places of the reporters that say what is shown.

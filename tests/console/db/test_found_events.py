@@ -87,6 +87,28 @@ def test_events_of_most_vms_are_not_counted_to_the_end(
             return [each.event.event_id for each in several], total
 
         assert page(0) == (["E-0", "E-1"], Total(number=3, has_more=True))
-        assert page(2) == (["E-2", "E-3"], Total(number=4, has_more=True))
+        assert page(2) == (["E-2", "E-3"], Total(number=6))
         assert page(4) == (["E-4", "E-5"], Total(number=6))
-        assert page(6) == ([], Total(number=6))
+        assert page(6) == ([], Total(number=0))
+
+
+def test_events_that_an_order_puts_last_are_found(
+    intake: Intake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half the VMs have the tag, and by name all of them come after the others."""
+    monkeypatch.setattr(events, "COUNTED", 2)
+    monkeypatch.setattr(events, "_AHEAD", 1)
+    for name, role in (("app", "web"), ("db", "db")):
+        vms = [FakeVm(name=f"{name}-{number}", tags={"role": role}) for number in range(5)]
+        intake.take(*(vm.event(f"E-{vm.name}", now=NOW) for vm in vms))
+    wanted = WantedEvents(tag="role:db")
+    with intake.snapshots.take() as snapshot:
+        for descending, first, total in (
+            (True, ["E-db-4", "E-db-3"], Total(number=2, has_more=True)),
+            (False, ["E-db-0", "E-db-1"], Total(number=5)),
+        ):
+            several, number = snapshot.events.past(
+                wanted, sort="vms", descending=descending, limit=2
+            )
+            assert [each.event.event_id for each in several] == first
+            assert number == total
