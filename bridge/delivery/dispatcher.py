@@ -189,7 +189,7 @@ class Dispatcher:
         )
 
     def _mark_dead(self, name: str) -> MarkDead:
-        def mark_dead(record: Record, reason: str, attempts: int) -> None:
+        def mark_dead(record: Record, *, reason: str, attempts: int, again: bool) -> None:
             # No dead letter about a dead letter, or each would make another, nor about heartbeats.
             notice = (
                 None
@@ -202,6 +202,7 @@ class Dispatcher:
                 reason=reason,
                 attempts=attempts,
                 now=self._clock.now(),
+                again=again,
                 notice=notice,
             )
 

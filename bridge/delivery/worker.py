@@ -7,7 +7,7 @@ import random
 import threading
 from collections.abc import Callable, Sequence
 from math import inf
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from bridge.clock import Clock
 from bridge.delivery.backoff import URGENT_RETRY_SECONDS, may_hurry, seconds_to_next_try
@@ -35,8 +35,13 @@ _MESSAGES: Final = {
     "idle": "the sink does not fail any more; no record has been acknowledged yet",
 }
 
-MarkDead = Callable[[Record, str, int], None]
-"""Marks a record as dead in the store: the record, the reason, and how often it was tried."""
+
+class MarkDead(Protocol):
+    """Marks a record as dead in the store."""
+
+    def __call__(self, record: Record, *, reason: str, attempts: int, again: bool) -> None:
+        """`again`: it was dead before, and a person had it tried again."""
+
 
 Delivered = Callable[[str, Sequence[float]], None]
 """Called with acknowledged records: the sink's name, and for each the seconds since its commit."""
@@ -170,7 +175,7 @@ class Worker:
 
     def _deliver(self, batch: Batch) -> None:
         if batch.damaged is not None:
-            self._mark_dead(batch.records[0], batch.damaged, tries=0)
+            self._mark_dead(batch, 0, batch.damaged, tries=0)
             return
         try:
             self._call(lambda: self.sink.deliver(batch.records))
@@ -180,7 +185,7 @@ class Worker:
                 raise SinkBugError(
                     f"it refused record {error.delivered} of a batch of {len(batch.records)}"
                 ) from error
-            self._refuse(batch.records[error.delivered], error)
+            self._refuse(batch, error)
         except SinkError as error:
             self._mark_part(batch, error.delivered)
             raise
@@ -201,18 +206,19 @@ class Worker:
         self.health.took(count, lag=lags[-1], now=now)
         self._delivered(self.name, lags)
 
-    def _refuse(self, record: Record, error: SinkRejected) -> None:
+    def _refuse(self, batch: Batch, error: SinkRejected) -> None:
         """Mark the record as dead, or have it tried again where the sink says that it may yet be
         taken.
         """
-        tries = self.health.refuse(record.id)
+        tries = self.health.refuse(batch.records[error.delivered].id)
         if tries < error.tries:
             raise SinkError(str(error), stays_open=error.stays_open) from error
-        self._mark_dead(record, reason_of(error, self._redact), tries=tries)
+        self._mark_dead(batch, error.delivered, reason_of(error, self._redact), tries=tries)
         self.health.marked_dead()
 
-    def _mark_dead(self, record: Record, reason: str, *, tries: int) -> None:
-        self._mark_dead_in_store(record, reason, tries)
+    def _mark_dead(self, batch: Batch, place: int, reason: str, *, tries: int) -> None:
+        record = batch.records[place]
+        self._mark_dead_in_store(record, reason=reason, attempts=tries, again=batch.again)
         self.health.dead += 1
         _LOG.error(
             "a record is dead for this sink",

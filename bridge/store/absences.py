@@ -76,8 +76,9 @@ def note_ends_owed(connection: sqlite3.Connection, sink: str, role: str, cursor:
     connection.execute(
         "INSERT OR IGNORE INTO ends_owed (sink, role, event) "
         "SELECT ?1, ?2, key FROM events WHERE pending "
+        # Not only after the cursor: the sink may have left an end out, and be back for it.
         "UNION SELECT ?1, ?2, event FROM acknowledged JOIN records USING (event) "
-        "WHERE sink = ?1 AND role = ?2 AND records.sequence > ?3 "
+        "WHERE sink = ?1 AND role = ?2 AND records.sequence > acknowledged.sequence "
         "UNION SELECT ?1, ?2, event FROM (SELECT event FROM records WHERE sequence > ?3 "
         "ORDER BY sequence LIMIT ?4) WHERE event IS NOT NULL",
         (sink, role, cursor, MAX_UNCONFIRMED),
@@ -86,7 +87,12 @@ def note_ends_owed(connection: sqlite3.Connection, sink: str, role: str, cursor:
 
 def mark_removed(connection: sqlite3.Connection, sink: str, head: int) -> None:
     """Begin the absence of a sink that is not configured any more. Raises `sqlite3.Error`."""
-    connection.execute("INSERT INTO absences (sink, first) VALUES (?, ?)", (sink, head))
+    connection.execute(
+        # Without a record since it was put back, its last absence goes on.
+        "INSERT INTO absences (sink, first) VALUES (?, ?) "
+        "ON CONFLICT (sink, first) DO UPDATE SET last = NULL",
+        (sink, head),
+    )
     connection.execute("UPDATE sinks SET active = 0 WHERE name = ?", (sink,))
 
 
@@ -158,16 +164,20 @@ def return_to_left_out(
     that is pending, or of which it was told. Raises `sqlite3.Error`.
     """
     cursor = _forget_passed(connection, sink)
+    # It may not have caught up yet with what it wanted of those that it had left out before.
+    ((hidden,),) = connection.execute("SELECT max(last) FROM absences WHERE sink = ?", (sink,))
     rows = connection.execute(
         "SELECT sequence, type, affects FROM records WHERE sequence <= ?3 AND sequence IN ("
         "SELECT max(sequence) FROM records WHERE event IS NOT NULL GROUP BY event "
         "UNION SELECT max(sequence) FROM records WHERE affects GROUP BY event) "
         "AND (event IN (SELECT key FROM events WHERE pending) "
-        "OR event IN (SELECT event FROM acknowledged WHERE sink = ?1 AND role = ?2)) "
+        "OR event IN (SELECT event FROM acknowledged WHERE sink = ?1 AND role = ?2) "
+        # A person may have a dead record tried again.
+        "OR event IN (SELECT event FROM records JOIN dead USING (sequence) WHERE sink = ?1)) "
         "AND NOT EXISTS (SELECT 1 FROM acknowledged WHERE sink = ?1 AND role = ?2 "
         "AND acknowledged.event = records.event AND acknowledged.sequence >= records.sequence) "
         "AND NOT EXISTS (SELECT 1 FROM dead WHERE sink = ?1 AND dead.sequence = records.sequence)",
-        (sink, role, cursor),
+        (sink, role, max(cursor, hidden or 0)),
     ).fetchall()
     connection.executemany(
         "INSERT OR IGNORE INTO catch_up (sink, sequence) VALUES (?, ?)",

@@ -137,9 +137,10 @@ class DeadRecords:
         reason: str,
         attempts: int,
         now: datetime,
+        again: bool,
     ) -> None:
-        """Mark a record as dead in the connection's transaction; of heartbeats only the newest is
-        kept.
+        """Mark a record as dead in the connection's transaction; `again`: it was dead before. Of
+        heartbeats only the newest is kept.
         """
         connection.execute(
             "DELETE FROM dead WHERE sink = ?1 AND sequence < ?2 AND sequence IN ("
@@ -148,13 +149,12 @@ class DeadRecords:
             (sink, sequence, BRIDGE_HEARTBEAT),
         )
         # Not if the record is gone (a newer heartbeat replaced it), nor if a person has dropped it
-        # meanwhile, behind the cursor.
+        # meanwhile.
         connection.execute(
             "INSERT OR REPLACE INTO dead (sink, sequence, time, reason, attempts, again) "
             "SELECT ?1, sequence, ?2, ?3, ?4, 0 FROM records WHERE sequence = ?5 AND "
-            "(EXISTS (SELECT 1 FROM dead WHERE dead.sink = ?1 AND dead.sequence = ?5) "
-            "OR NOT EXISTS (SELECT 1 FROM sinks WHERE name = ?1 AND cursor >= ?5))",
-            (sink, rfc3339(now), reason, attempts, sequence),
+            "(NOT ?6 OR EXISTS (SELECT 1 FROM dead WHERE dead.sink = ?1 AND dead.sequence = ?5))",
+            (sink, rfc3339(now), reason, attempts, sequence, again),
         )
 
 

@@ -224,17 +224,25 @@ class Outbox:
         reason: str,
         attempts: int,
         now: datetime,
+        again: bool = False,
         notice: RecordDraft | None = None,
     ) -> None:
-        """Mark a record as dead and move past it, with its dead letter. Raises `StoreError`."""
+        """Mark a record as dead, with its dead letter, and move past it; one that was tried `again`
+        stands beside the order, and other settings may have brought back records before it. Raises
+        `StoreError`.
+        """
 
         def move(connection: sqlite3.Connection) -> None:
-            self.dead.add(connection, sink, sequence, reason=reason, attempts=attempts, now=now)
-            _move(connection, sink, sequence)
+            self.dead.add(
+                connection, sink, sequence, reason=reason, attempts=attempts, now=now, again=again
+            )
+            if not again:
+                _move(connection, sink, sequence)
 
         self._store.commit([] if notice is None else [notice], also=move)
-        with self._lock:
-            self._cursors[sink] = max(self._cursors[sink], sequence)
+        if not again:
+            with self._lock:
+                self._cursors[sink] = max(self._cursors[sink], sequence)
 
     def backlog(self, sink: str) -> Backlog:
         """The sink's backlog."""

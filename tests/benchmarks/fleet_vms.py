@@ -102,7 +102,7 @@ class _Vm:
             clock,
             Health(since=clock.monotonic()),
             urgent=lambda: False,
-            mark_dead=lambda record, reason, tries: note(f"dead: {reason}"),
+            mark_dead=lambda record, *, reason, attempts, again: note(f"dead: {reason}"),
             redact=Redactor(),
             delivered=lambda *_: None,
         )

@@ -14,7 +14,9 @@ from wire.record import (
     BRIDGE_HEARTBEAT,
     BRIDGE_STARTED,
     EVENT_ENDED,
+    EVENT_SCHEDULED,
     EVENT_STARTED,
+    EVENT_UPDATED,
     Record,
 )
 
@@ -149,6 +151,20 @@ def test_what_a_sink_that_is_away_waits_for_is_kept(
     assert sequences(drain(outbox)) == [2]
 
 
+def test_a_sink_may_be_taken_out_twice_without_a_record_in_between(
+    store: Store, outbox: Outbox
+) -> None:
+    """It was put back for a run that had nothing to tell, and took nothing of what waits for it."""
+    commit(store, 1)
+    for _ in range(2):
+        outbox.register(recipients("other"))
+        outbox.register(recipients("ops", "other"))
+    outbox.register(recipients("other"))
+    commit(store, 2)
+    outbox.register(recipients("ops", "other"))
+    assert sequences(drain(outbox)) == [1]
+
+
 def test_a_sink_that_leaves_out_other_vms_gets_the_ends_that_it_needs(
     store: Store, outbox: Outbox
 ) -> None:
@@ -188,6 +204,15 @@ def choose(outbox: Outbox, accepts: Accepts, choice: str) -> None:
     outbox.register({"ops": Recipient(kind="test", accepts=accepts, choice=choice)})
 
 
+def commit_to_all(store: Store, outbox: Outbox) -> None:
+    """A record that `ops` takes, whatever it leaves out: its cursor passes all before it."""
+    outbox.recipients = {
+        "ops": Recipient(kind="test", accepts=lambda kind, _: kind == BRIDGE_STARTED)
+    }
+    store.commit([bridge_draft(BRIDGE_STARTED)])
+    drain(outbox)
+
+
 @pytest.mark.parametrize("ended", [False, True])
 def test_a_sink_that_chooses_otherwise_gets_what_it_left_out(
     store: Store, outbox: Outbox, *, ended: bool
@@ -219,6 +244,80 @@ def test_a_sink_that_chooses_otherwise_gets_no_dead_record_again(
     outbox.mark_dead("ops", shown.sequence, reason="no", attempts=1, now=NOW)
     choose(outbox, lambda *_: True, "now")
     assert drain(outbox) == []
+
+
+def test_a_sink_that_chooses_twice_gets_what_it_left_out_at_first(
+    store: Store, outbox: Outbox
+) -> None:
+    """Also where it took nothing after the first time: it was not there."""
+    others = {"event_id": "event-2", "resources": ("web_4",)}
+    store.commit(
+        [draft(1, event_id="event-1"), draft(2, **others)],
+        events=[event_row("event-1"), event_row("event-2")],
+    )
+    choose(outbox, EVENTS, "then")
+    assert sequences(drain(outbox, limit=1)) == [1, 2]
+    choose(outbox, NO_EVENTS, "meanwhile")
+    updated = draft(3, event_id="event-1", record_type=EVENT_UPDATED)
+    ended = draft(4, record_type=EVENT_ENDED, **others)
+    store.commit([updated, ended], events=[event_row("event-2", pending=False)])
+    commit_to_all(store, outbox)
+    choose(outbox, lambda kind, affects: kind == EVENT_UPDATED, "updates")
+    choose(outbox, EVENTS, "now")
+    assert sequences(drain(outbox)) == [3, 4]
+
+
+def test_a_sink_that_was_away_gets_the_end_of_what_it_left_out(
+    store: Store, outbox: Outbox
+) -> None:
+    """The event was over when the sink was taken out, and came back and went meanwhile."""
+    choose(outbox, EVENTS, "then")
+    store.commit([draft(1, event_id="event-1")], events=[event_row("event-1")])
+    drain(outbox)
+    choose(outbox, NO_EVENTS, "meanwhile")
+    over = event_row("event-1", pending=False)
+    store.commit([draft(2, event_id="event-1", record_type=EVENT_ENDED)], events=[over])
+    commit_to_all(store, outbox)
+    outbox.register(recipients("other"))
+    store.commit([draft(4, event_id="event-1")], events=[event_row("event-1")])
+    store.commit([draft(5, event_id="event-1", record_type=EVENT_ENDED)], events=[over])
+    choose(outbox, EVENTS, "now")
+    assert sequences(drain(outbox))[-1] == 5
+
+
+def test_a_dead_record_that_is_tried_again_has_the_end_behind_it(
+    store: Store, outbox: Outbox
+) -> None:
+    """The sink left out ends when the event was over, and takes them now."""
+    choose(outbox, lambda kind, affects: kind == EVENT_SCHEDULED, "then")
+    store.commit([draft(1, event_id="event-1")], events=[event_row("event-1")])
+    outbox.mark_dead("ops", 1, reason="no", attempts=1, now=NOW)
+    ended = draft(2, event_id="event-1", record_type=EVENT_ENDED)
+    store.commit([ended], events=[event_row("event-1", pending=False)])
+    commit_to_all(store, outbox)
+    outbox.dead.retry("ops", None)
+    choose(outbox, EVENTS, "now")
+    assert sequences(drain(outbox)) == [1, 2]
+
+
+def test_what_is_refused_again_holds_up_nothing_that_came_back(
+    store: Store, outbox: Outbox
+) -> None:
+    """A record before it that the sink had left out is still delivered."""
+    choose(outbox, lambda kind, affects: kind == EVENT_SCHEDULED, "then")
+    store.commit([draft(1, event_id="event-1")], events=[event_row("event-1")])
+    drain(outbox)
+    ended = draft(2, event_id="event-1", record_type=EVENT_ENDED)
+    store.commit([ended, draft(3)], events=[event_row("event-1", pending=False)])
+    outbox.mark_dead("ops", 3, reason="no", attempts=1, now=NOW)
+    outbox.dead.retry("ops", None)
+    choose(outbox, EVENTS, "now")
+    batch = outbox.next("ops", 1)
+    assert batch is not None
+    assert (batch.again, sequences(batch.records)) == (True, [3])
+    outbox.mark_dead("ops", 3, reason="no", attempts=1, now=NOW, again=batch.again)
+    assert sequences(drain(outbox)) == [2]
+    assert [dead.sequence for dead in outbox.dead.shown()] == [3]
 
 
 def test_a_sink_that_wants_nothing_holds_nothing_back(store: Store, outbox: Outbox) -> None:
@@ -334,7 +433,7 @@ def test_a_record_that_is_refused_again_is_dead_again(store: Store, outbox: Outb
     commit(store, 1)
     outbox.mark_dead("ops", 1, reason="first", attempts=1, now=NOW)
     outbox.dead.retry("ops", None)
-    outbox.mark_dead("ops", 1, reason="second", attempts=1, now=NOW)
+    outbox.mark_dead("ops", 1, reason="second", attempts=1, now=NOW, again=True)
     assert [dead.reason for dead in outbox.dead.shown()] == ["second"]
     assert outbox.next("ops", 1) is None
 
@@ -531,7 +630,7 @@ def test_what_is_dropped_while_it_is_tried_again_stays_dropped(
     assert again is not None
     assert outbox.dead.drop("ops", None) == 1
     if refused:
-        outbox.mark_dead("ops", 1, reason="no", attempts=1, now=NOW)
+        outbox.mark_dead("ops", 1, reason="no", attempts=1, now=NOW, again=True)
     else:
         outbox.delivered("ops", again)
     assert outbox.dead.shown() == []
