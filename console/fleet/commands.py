@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final, Literal
 
+from console.fleet import values
+from console.fleet.model import Model, Moment
 from console.fleet.moments import moment
-from console.fleet.values import Command, Decision, Named, Receipt
+from console.fleet.values import Decision, Named, Receipt
 
+CommandState = Literal[
+    "sent", "accepted", "posted", "confirmed", "failed", "rejected", "unanswered"
+]
 STATES: Final = (
     "sent",
     "accepted",
@@ -34,7 +39,7 @@ class CommandStatus:
     at: float
 
 
-def own_receipts(command: Command, receipts: Iterable[Receipt]) -> list[Receipt]:
+def own_receipts(command: values.Command, receipts: Iterable[Receipt]) -> list[Receipt]:
     """The receipts of the command's own VM, oldest first: no other VM can speak for it."""
     return [
         each
@@ -43,13 +48,13 @@ def own_receipts(command: Command, receipts: Iterable[Receipt]) -> list[Receipt]
     ]
 
 
-def foreign(receipt: Receipt, commands: Iterable[Command]) -> bool:
+def foreign(receipt: Receipt, commands: Iterable[values.Command]) -> bool:
     """Whether a receipt names a command that was for another VM than the one that sent it."""
     return any(each.jti == receipt.facts.jti and each.vm_id != receipt.vm_id for each in commands)
 
 
 def counting(
-    receipts: Iterable[Receipt], named: Mapping[str, Named], commands: Iterable[Command]
+    receipts: Iterable[Receipt], named: Mapping[str, Named], commands: Iterable[values.Command]
 ) -> list[Receipt]:
     """The receipts that say something of an event: of VMs that were asked; and of another that it
     names, as it is shown, as long as no other heard VM that it names says that it is pending.
@@ -69,7 +74,7 @@ def counting(
     ]
 
 
-def stand(command: Command, receipts: Sequence[Receipt]) -> CommandStatus:
+def stand(command: values.Command, receipts: Sequence[Receipt]) -> CommandStatus:
     """How far a command is. What was accepted is not undone by the rejection of a second copy:
     `replayed`, or another reason if the copy was late.
     """
@@ -92,37 +97,59 @@ def working(receipts: Iterable[Receipt]) -> list[Receipt]:
     return [each for each in best.values() if each.facts.state in WORKING]
 
 
+class CommandStep(Model):
+    """A state that a command has had."""
+
+    state: CommandState
+    at: Moment | None
+    reason: str | None
+
+
+class Command(Model):
+    """What became of a command."""
+
+    jti: str
+    event_id: str
+    vm_id: str
+    state: CommandState
+    reason: str | None
+    history: list[CommandStep]
+
+
 def command_item(
-    command: Command, receipts: Sequence[Receipt], decision: Decision | None = None
-) -> dict[str, Any]:
+    command: values.Command, receipts: Sequence[Receipt], decision: Decision | None = None
+) -> Command:
     """The command as `/api/v1/commands/{jti}` shows it; `decision` is the one that it is of: the
     receipt that confirmed it may have been lost.
     """
     now = stand(command, receipts)
-    history = [{"state": "sent", "at": moment(command.sent_at or command.made_at), "reason": None}]
-    for each in own_receipts(command, receipts):
-        if each.facts.state != "rejected" or now.state == "rejected":
-            reported = {
-                "state": each.facts.state,
-                "at": moment(each.time),
-                "reason": each.facts.reason,
-            }
-            history.append(reported)
+    sent_at = moment(command.sent_at or command.made_at)
+    history = [CommandStep(state="sent", at=sent_at, reason=None)]
+    history += [
+        _reported_step(each)
+        for each in own_receipts(command, receipts)
+        if each.facts.state != "rejected" or now.state == "rejected"
+    ]
     unreported = now if now.state == "unanswered" else None
     if now.state == "posted" and decision is not None and decision.outcome == "confirmed":
         now = unreported = CommandStatus(
             state="confirmed", reason=None, at=decision.over_at or now.at
         )
     if unreported is not None:
-        history.append({"state": now.state, "at": moment(now.at), "reason": None})
-    return {
-        "jti": command.jti,
-        "eventId": command.event_id,
-        "vmId": command.vm_id,
-        "state": now.state,
-        "reason": now.reason,
-        "history": history,
-    }
+        history.append(CommandStep(state=now.state, at=moment(now.at), reason=None))
+    return Command(
+        jti=command.jti,
+        event_id=command.event_id,
+        vm_id=command.vm_id,
+        state=now.state,
+        reason=now.reason,
+        history=history,
+    )
+
+
+def _reported_step(receipt: Receipt) -> CommandStep:
+    facts = receipt.facts
+    return CommandStep(state=facts.state, at=moment(receipt.time), reason=facts.reason)
 
 
 def _rank(receipt: Receipt) -> int:

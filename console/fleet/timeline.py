@@ -1,17 +1,19 @@
-"""The timeline of an event or a VM, one JSON object per fact."""
+"""The timeline of an event or a VM, one entry per fact."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Annotated, Final, Literal
 
+from pydantic import Field
+
+from console.fleet.model import EventState, Model, Moment
 from console.fleet.moments import moment
 from console.fleet.outcomes import outcome_words
 from console.fleet.values import Command, Decision, LatestReport, Receipt, SequenceGap
 from console.records.incoming import PreparationFacts
 
-Json = dict[str, Any]
 _EVENT: Final = "seb.event."
 
 
@@ -30,106 +32,218 @@ class PastRecord:
     preparation: PreparationFacts | None = None
 
 
-def timeline_item(record: PastRecord) -> Json:
-    """One line of a timeline: a record, or the receipt that a record is."""
+class TimelineRecord(Model):
+    """A record came in."""
+
+    kind: Literal["record"]
+    at: Moment | None
+    id: str
+    vm_id: str
+    event_id: str | None
+    type: str
+    transition: str | None
+
+
+class TimelineReceipt(Model):
+    """A VM said what became of an approval."""
+
+    kind: Literal["receipt"]
+    at: Moment | None
+    id: str
+    vm_id: str
+    event_id: str | None
+    jti: str
+    state: str
+    reason: str | None
+    by: str | None
+    rsn: str | None
+    act: str | None
+
+
+class TimelinePreparation(Model):
+    """A VM told how far it has prepared."""
+
+    kind: Literal["preparation"]
+    at: Moment | None
+    id: str
+    vm_id: str
+    event_id: str | None
+    state: str
+    reason: str | None
+    cause: str | None
+
+
+class TimelineDecision(Model):
+    """Somebody decided, or the decision ended."""
+
+    kind: Literal["decision"]
+    at: Moment | None
+    id: str
+    event_id: str
+    action: str
+    by: str
+    reason: str | None
+    outcome: str | None
+    words: str | None
+
+
+class TimelineCommand(Model):
+    """A VM was asked, or did not answer."""
+
+    kind: Literal["command"]
+    at: Moment | None
+    jti: str
+    event_id: str
+    vm_id: str
+    channel: str
+    act: str
+    state: str
+
+
+TimelineEntry = Annotated[
+    TimelineRecord | TimelineReceipt | TimelinePreparation | TimelineDecision | TimelineCommand,
+    Field(discriminator="kind"),
+]
+
+
+def timeline_item(record: PastRecord) -> TimelineRecord | TimelineReceipt | TimelinePreparation:
+    """One line of a timeline: a record, or the receipt or preparation that a record is."""
     at = moment(min(record.time, record.received_at))
-    common = {"at": at, "id": record.id, "vmId": record.vm_id, "eventId": record.event_id}
     if record.receipt is not None:
         facts = record.receipt.facts
-        return common | {
-            "kind": "receipt",
-            "jti": facts.jti,
-            "state": facts.state,
-            "reason": facts.reason,
-            "by": facts.actor,
-            "rsn": facts.why,
-            "act": facts.act,
-        }
+        return TimelineReceipt(
+            kind="receipt",
+            at=at,
+            id=record.id,
+            vm_id=record.vm_id,
+            event_id=record.event_id,
+            jti=facts.jti,
+            state=facts.state,
+            reason=facts.reason,
+            by=facts.actor,
+            rsn=facts.why,
+            act=facts.act,
+        )
     if record.preparation is not None:
-        return common | {
-            "kind": "preparation",
-            "state": record.preparation.state,
-            "reason": record.preparation.reason,
-            "cause": record.preparation.cause,
-        }
-    transition = record.type.split(".")[2] if record.type.startswith(_EVENT) else None
-    return common | {"kind": "record", "type": record.type, "transition": transition}
+        return TimelinePreparation(
+            kind="preparation",
+            at=at,
+            id=record.id,
+            vm_id=record.vm_id,
+            event_id=record.event_id,
+            state=record.preparation.state,
+            reason=record.preparation.reason,
+            cause=record.preparation.cause,
+        )
+    return TimelineRecord(
+        kind="record",
+        at=at,
+        id=record.id,
+        vm_id=record.vm_id,
+        event_id=record.event_id,
+        type=record.type,
+        transition=record.type.split(".")[2] if record.type.startswith(_EVENT) else None,
+    )
 
 
 def timeline(
     records: Sequence[PastRecord], decisions: Iterable[Decision], commands: Iterable[Command]
-) -> list[Json]:
+) -> list[TimelineEntry]:
     """All that happened to an event, in order."""
-    items = [timeline_item(each) for each in records]
+    items: list[TimelineEntry] = [timeline_item(each) for each in records]
     for command in commands:
         items += _command_items(command)
     for each in decisions:
         items += _decision_items(each)
-    return sorted(items, key=lambda item: str(item["at"]))
+    return sorted(items, key=lambda item: str(item.at))
 
 
-def _decision_items(decision: Decision) -> Iterable[Json]:
-    """What was said, and how it ended."""
-    said = {
-        "at": moment(decision.at),
-        "kind": "decision",
-        "id": decision.id,
-        "eventId": decision.event_id,
-        "action": decision.kind,
-        "by": decision.actors,
-        "reason": decision.reason,
-        "outcome": None,
-        "words": None,
-    }
-    yield said
+def _decision_items(decision: Decision) -> Iterable[TimelineDecision]:
+    """What was decided, and how it ended."""
+    decided = TimelineDecision(
+        kind="decision",
+        at=moment(decision.at),
+        id=decision.id,
+        event_id=decision.event_id,
+        action=decision.kind,
+        by=decision.actors,
+        reason=decision.reason,
+        outcome=None,
+        words=None,
+    )
+    yield decided
     if decision.outcome is not None:
         words = outcome_words(decision.outcome, decision.outcome_reason)
-        yield said | {"at": moment(decision.over_at), "outcome": decision.outcome, "words": words}
+        at = moment(decision.over_at)
+        yield decided.model_copy(update={"at": at, "outcome": decision.outcome, "words": words})
 
 
-def _command_items(command: Command) -> Iterable[Json]:
-    """A VM was asked, and perhaps did not answer."""
-    asked = {
-        "at": moment(command.sent_at or command.made_at),
-        "kind": "command",
-        "jti": command.jti,
-        "eventId": command.event_id,
-        "vmId": command.vm_id,
-        "channel": command.channel,
-        "act": command.act,
-        "state": "made" if command.sent_at is None else "sent",
-    }
-    yield asked
+def _command_items(command: Command) -> Iterable[TimelineCommand]:
+    """A command was sent to a VM, and perhaps it did not answer."""
+    sent = TimelineCommand(
+        kind="command",
+        at=moment(command.sent_at or command.made_at),
+        jti=command.jti,
+        event_id=command.event_id,
+        vm_id=command.vm_id,
+        channel=command.channel,
+        act=command.act,
+        state="made" if command.sent_at is None else "sent",
+    )
+    yield sent
     if command.unanswered_at is not None:
-        yield asked | {"at": moment(command.unanswered_at), "state": "unanswered"}
+        at = moment(command.unanswered_at)
+        yield sent.model_copy(update={"at": at, "state": "unanswered"})
 
 
-def gap_item(gap: SequenceGap) -> Json:
+class Gap(Model):
     """Records that never came."""
-    return {
-        "stream": gap.stream,
-        "first": gap.first,
-        "last": gap.last,
-        "foundAt": moment(gap.found_at),
-    }
+
+    stream: str
+    first: int
+    last: int
+    found_at: Moment | None
 
 
-def history_item(latest: LatestReport) -> Json:
+def gap_item(gap: SequenceGap) -> Gap:
+    """A gap as the API shows it."""
+    return Gap(stream=gap.stream, first=gap.first, last=gap.last, found_at=moment(gap.found_at))
+
+
+class PastEvent(Model):
+    """What an event was for one VM."""
+
+    event_id: str
+    event_type: str | None
+    impact: str | None
+    state: EventState
+    event_status: str
+    affects_this_vm: bool
+    not_before: Moment | None
+    first_seen_at: Moment | None
+    last_seen_at: Moment | None
+    notice_seconds: float | None
+    duration_in_seconds: int | None
+    pause_seconds: float | None
+    downtime_seconds: float | None
+
+
+def history_item(latest: LatestReport) -> PastEvent:
     """What an event was for one VM: notice against promise, pause against announcement."""
     report = latest.report
     fields = report.event.to_wire()
-    return {
-        "eventId": fields["eventId"],
-        "eventType": fields["eventType"],
-        "impact": report.impact,
-        "state": report.state,
-        "eventStatus": fields["eventStatus"],
-        "affectsThisVm": report.affects_this_vm,
-        "notBefore": fields["notBefore"],
-        "firstSeenAt": moment(latest.first_at),
-        "lastSeenAt": moment(latest.time),
-        "noticeSeconds": report.notice_seconds,
-        "durationInSeconds": fields["durationInSeconds"],
-        "pauseSeconds": report.pause_seconds,
-        "downtimeSeconds": report.downtime_seconds,
-    }
+    return PastEvent(
+        event_id=fields["eventId"],
+        event_type=fields["eventType"],
+        impact=report.impact,
+        state=report.state,
+        event_status=fields["eventStatus"],
+        affects_this_vm=report.affects_this_vm,
+        not_before=fields["notBefore"],
+        first_seen_at=moment(latest.first_at),
+        last_seen_at=moment(latest.time),
+        notice_seconds=report.notice_seconds,
+        duration_in_seconds=fields["durationInSeconds"],
+        pause_seconds=report.pause_seconds,
+        downtime_seconds=report.downtime_seconds,
+    )

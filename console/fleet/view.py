@@ -1,29 +1,22 @@
-"""The fleet as the API shows it: values in, JSON objects out."""
+"""The fleet as the API and the pages show it: each class of an answer, and the function that makes
+it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, Literal
 
+from console.fleet import values
 from console.fleet.candidates import candidates
-from console.fleet.commands import stand
-from console.fleet.contact import CONTACTS, Listening
-from console.fleet.decisions import DecisionStatus, in_turn, standing
+from console.fleet.commands import CommandState, stand
+from console.fleet.contact import CONTACTS, Contact, Listening
+from console.fleet.decisions import DecisionState, DecisionStatus, in_turn, standing
 from console.fleet.differences import report_differences
+from console.fleet.model import Count, EventState, Model, Moment
 from console.fleet.moments import moment
-from console.fleet.values import (
-    CLEAR,
-    Command,
-    EventTurn,
-    Expectation,
-    HeardVm,
-    KnownEvent,
-    LatestReport,
-    Receipt,
-    Taken,
-    Vm,
-    folded,
-)
+from console.fleet.timeline import Gap, PastEvent, TimelineEntry
+from console.fleet.values import CLEAR
 from wire.event import EVENT_FIELDS
 
 CONDITIONS: Final = (CLEAR, "scheduled", "started")
@@ -34,7 +27,60 @@ _NOT_AS_REPORTED: Final = {
 }
 SHOWN_FIELDS: Final = tuple(name for name in EVENT_FIELDS if name not in _NOT_AS_REPORTED)
 """Fields of an event, by their names in records, that the API shows as the records have them."""
-Json = dict[str, Any]
+Condition = Literal["clear", "scheduled", "started"]
+TurnState = Literal[
+    "none",
+    "waiting",
+    "preparing",
+    "prepared",
+    "approving",
+    "away",
+    "over",
+    "forced",
+    "failed",
+    "stuck",
+]
+
+
+class Source(Model):
+    """Where records come from."""
+
+    name: str
+    kind: str
+    connected: bool
+    last_record_at: Moment | None
+    trouble: str | None
+    quarantined: Count
+
+
+class Contacts(Model):
+    """VMs by how their bridges are heard."""
+
+    total: Count
+    heard: Count
+    late: Count
+    silent: Count
+    stopped: Count
+    learning: Count
+    retired: Count
+
+
+class Conditions(Model):
+    """VMs by what they expect."""
+
+    clear: Count
+    scheduled: Count
+    started: Count
+
+
+class Overview(Model):
+    """The fleet in numbers."""
+
+    now: Moment
+    vms: Contacts
+    conditions: Conditions
+    decisions_due: Count
+    sources: list[Source]
 
 
 def overview(
@@ -43,66 +89,125 @@ def overview(
     *,
     due: int,
     now: float,
-    sources: Sequence[Json],
-) -> Json:
+    sources: Sequence[Source],
+) -> Overview:
     """The answer of `/api/v1/overview`, from the numbers of VMs by contact and by condition."""
     vms = {name: contacts.get(name, 0) for name in CONTACTS}
     total = sum(vms.values())
     expecting = {name: conditions.get(name, 0) for name in CONDITIONS[1:]}
-    return {
-        "now": moment(now),
-        "vms": {"total": total, **vms},
-        "conditions": {CLEAR: total - sum(expecting.values()), **expecting},
-        "decisionsDue": due,
-        "sources": list(sources),
-    }
+    return Overview(
+        now=moment(now),
+        vms=Contacts(total=total, **vms),
+        conditions=Conditions(clear=total - sum(expecting.values()), **expecting),
+        decisions_due=due,
+        sources=list(sources),
+    )
 
 
-def vm_item(heard: HeardVm, expectation: Expectation, taken: Taken | None = None) -> Json:
+class VmSaid(Model):
+    """What a VM says that it is."""
+
+    name: str
+    site: str
+    resource_id: str | None
+    subscription_id: str | None
+    resource_group: str | None
+    scale_set: str | None
+
+
+class VmConflict(Model):
+    """What contradicts a VM: it says to be another than it is known as, or its name is that of
+    another VM that is there (`isTaken`). `id` is sent back by who accepts what it says.
+    """
+
+    id: str
+    since: Moment | None
+    is_taken: bool
+    said: VmSaid
+
+
+class Vm(Model):
+    """A VM as a list shows it."""
+
+    vm_id: str
+    name: str
+    site: str
+    resource_id: str | None
+    location: str | None
+    zone: str | None
+    scale_set: str | None
+    contact: Contact
+    condition: Condition
+    last_heard_at: Moment | None
+    bridge_version: str | None
+    prepares: bool
+    gaps: int
+    conflict: VmConflict | None
+    events: list[str]
+    taken_by: str | None
+    taken_until: Moment | None
+
+
+class VmDetail(Vm):
+    """A VM with its history."""
+
+    subscription_id: str | None
+    resource_group: str | None
+    tags: dict[str, str]
+    takes_commands: bool
+    retired_by: str | None
+    missing: list[Gap]
+    history: list[PastEvent]
+    timeline: list[TimelineEntry]
+
+
+def vm_item(
+    heard: values.HeardVm, expectation: values.Expectation, taken: values.Taken | None = None
+) -> Vm:
     """One VM as `/api/v1/vms` lists it."""
     vm = heard.vm
-    return {
-        "vmId": vm.vm_id,
-        "name": vm.name,
-        "site": vm.site,
-        "resourceId": vm.resource_id,
-        "location": vm.location,
-        "zone": vm.zone,
-        "scaleSet": vm.scale_set,
-        "contact": heard.contact,
-        "condition": expectation.condition,
-        "lastHeardAt": moment(vm.heard_at),
-        "bridgeVersion": vm.version,
-        "prepares": vm.prepares,
-        "gaps": vm.missing,
-        "conflict": conflict_item(vm),
-        "events": list(expectation.events),
-        "takenBy": None if taken is None else taken.actor,
-        "takenUntil": None if taken is None else moment(taken.until),
-    }
+    return Vm(
+        vm_id=vm.vm_id,
+        name=vm.name,
+        site=vm.site,
+        resource_id=vm.resource_id,
+        location=vm.location,
+        zone=vm.zone,
+        scale_set=vm.scale_set,
+        contact=heard.contact,
+        condition=expectation.condition,
+        last_heard_at=moment(vm.heard_at),
+        bridge_version=vm.version,
+        prepares=vm.prepares,
+        gaps=vm.missing,
+        conflict=_vm_conflict(vm),
+        events=list(expectation.events),
+        taken_by=None if taken is None else taken.actor,
+        taken_until=None if taken is None else moment(taken.until),
+    )
 
 
-def conflict_item(vm: Vm) -> Json | None:
+def _vm_conflict(vm: values.Vm) -> VmConflict | None:
     """What contradicts a VM's name or place; None if nothing does."""
     if vm.conflict_at is None:
         return None
-    said = vm.said or vm.known_as
-    return {
-        "id": said.id,
-        "since": moment(vm.conflict_at),
-        "isTaken": vm.withheld,
-        "said": {
-            "name": said.name,
-            "site": said.site,
-            "resourceId": said.resource_id,
-            "subscriptionId": said.subscription_id,
-            "resourceGroup": said.resource_group,
-            "scaleSet": said.scale_set,
-        },
-    }
+    reported = vm.said or vm.known_as
+    return VmConflict(
+        id=reported.id,
+        since=moment(vm.conflict_at),
+        is_taken=vm.withheld,
+        said=VmSaid(
+            name=reported.name,
+            site=reported.site,
+            resource_id=reported.resource_id,
+            subscription_id=reported.subscription_id,
+            resource_group=reported.resource_group,
+            scale_set=reported.scale_set,
+        ),
+    )
 
 
-def decision_on(known: KnownEvent, now: float, listening: Listening) -> DecisionStatus:
+def decision_on(known: values.KnownEvent, now: float, listening: Listening) -> DecisionStatus:
     """How the decision on an event is now."""
     now_stands = standing(
         known.event.state,
@@ -120,133 +225,257 @@ def decision_on(known: KnownEvent, now: float, listening: Listening) -> Decision
     )
 
 
+class Resource(Model):
+    """A name that an event lists, and the VM that it was found to be."""
+
+    name: str
+    vm_id: str | None
+    contact: Contact | None
+
+
+class Decision(Model):
+    """How the decision on an event stands."""
+
+    state: DecisionState
+    by: str | None
+    reason: str | None
+    at: Moment | None
+
+
+class Try(Model):
+    """One command of the console about an event; no answer counts that comes after `until`."""
+
+    jti: str
+    vm_id: str
+    by: str
+    state: CommandState
+    reason: str | None
+    sent_at: Moment | None
+    until: Moment | None
+    at: Moment | None
+
+
+class TurnHolder(Model):
+    """A VM that is away in a group, and the event for which it is."""
+
+    vm_id: str
+    name: str
+    event_id: str | None
+
+
+class Turn(Model):
+    """Whose turn it is, in the groups of the event's VMs."""
+
+    state: TurnState
+    groups: list[str]
+    held_by: list[TurnHolder]
+    since: Moment | None
+    reason: str | None
+
+
+class EventConflict(Model):
+    """What contradicts an event: another scope has reported another event under its id (`scope`),
+    or a VM that reports it says to be another than it is known as (`vm`).
+    """
+
+    kind: Literal["scope", "vm"]
+    scope: str | None
+    vm_id: str | None
+    name: str | None
+
+
+class Event(Model):
+    """An event as a list shows it."""
+
+    event_id: str
+    scope: str
+    conflicts: list[EventConflict]
+    state: EventState
+    event_status: str
+    event_type: str | None
+    event_source: str | None
+    impact: str | None
+    not_before: Moment | None
+    duration_in_seconds: int | None
+    description: str | None
+    fingerprint: str
+    differing: bool
+    resources: list[Resource]
+    seen_by: Count
+    first_seen_at: Moment | None
+    turn: Turn
+    decision: Decision
+    started_at: Moment | None
+    ended_at: Moment | None
+    downtime_seconds: float | None
+    notice_seconds: float | None
+    taken_by: str | None
+    taken_until: Moment | None
+    tries: list[Try]
+
+
 def event_item(
-    known: KnownEvent, now: float, listening: Listening, *, names_scopes: bool = True
-) -> Json:
+    known: values.KnownEvent, now: float, listening: Listening, *, names_scopes: bool = True
+) -> Event:
     """One event as `/api/v1/events` lists it; `names_scopes` says which other scopes have reported
     another event under its id.
     """
     event, report = known.event, known.shown.report
     fields = report.event.to_wire()
     decision = decision_on(known, now, listening)
-    return {
-        "eventId": event.event_id,
-        "scope": event.scope,
-        "conflicts": [
-            *(
-                {
-                    "kind": "scope",
-                    "scope": each if names_scopes else None,
-                    "vmId": None,
-                    "name": None,
-                }
-                for each in known.other_scopes
-            ),
-            *(
-                {
-                    "kind": "vm",
-                    "scope": None,
-                    "vmId": vm_id if names_scopes else None,
-                    "name": name if names_scopes else None,
-                }
-                for vm_id, name in known.disputed
-            ),
-        ],
-        "state": event.state,
-        "impact": report.impact,
+    return Event(
+        event_id=event.event_id,
+        scope=event.scope,
+        conflicts=_event_conflicts(known, names_scopes=names_scopes),
+        state=event.state,
+        impact=report.impact,
         **{name: fields[name] for name in SHOWN_FIELDS},
-        "fingerprint": report.fingerprint,
-        "differing": known.differing,
-        "resources": [_resource(known, name) for name in report.event.resources],
-        "seenBy": known.seen_by,
-        "firstSeenAt": moment(event.first_at),
-        "turn": turn_item(known.turn),
-        "decision": {
-            "state": decision.state,
-            "by": decision.by,
-            "reason": decision.reason,
-            "at": moment(decision.at),
-        },
-        "startedAt": moment(event.started_at),
-        "endedAt": moment(event.shown_at) if event.state == "ended" else None,
-        "downtimeSeconds": event.downtime,
-        "noticeSeconds": event.notice,
-        "takenBy": None if known.taken is None else known.taken.actor,
-        "takenUntil": None if known.taken is None else moment(known.taken.until),
-        "tries": [_try(each, known.receipts) for each in known.decided.commands],
-    }
+        fingerprint=report.fingerprint,
+        differing=known.differing,
+        resources=[_resource(known, name) for name in report.event.resources],
+        seen_by=known.seen_by,
+        first_seen_at=moment(event.first_at),
+        turn=_turn(known.turn),
+        decision=Decision(
+            state=decision.state,
+            by=decision.by,
+            reason=decision.reason,
+            at=moment(decision.at),
+        ),
+        started_at=moment(event.started_at),
+        ended_at=moment(event.shown_at) if event.state == "ended" else None,
+        downtime_seconds=event.downtime,
+        notice_seconds=event.notice,
+        taken_by=None if known.taken is None else known.taken.actor,
+        taken_until=None if known.taken is None else moment(known.taken.until),
+        tries=[_try(each, known.receipts) for each in known.decided.commands],
+    )
 
 
-def _try(command: Command, receipts: Sequence[Receipt]) -> Json:
+def _event_conflicts(known: values.KnownEvent, *, names_scopes: bool) -> list[EventConflict]:
+    scopes = [
+        EventConflict(kind="scope", scope=each if names_scopes else None, vm_id=None, name=None)
+        for each in known.other_scopes
+    ]
+    vms = [
+        EventConflict(
+            kind="vm",
+            scope=None,
+            vm_id=vm_id if names_scopes else None,
+            name=name if names_scopes else None,
+        )
+        for vm_id, name in known.disputed
+    ]
+    return scopes + vms
+
+
+def _try(command: values.Command, receipts: Sequence[values.Receipt]) -> Try:
     """How far one command of the console is."""
     now = stand(command, receipts)
-    return {
-        "jti": command.jti,
-        "vmId": command.vm_id,
-        "by": command.subject,
-        "state": now.state,
-        "reason": now.reason,
-        "sentAt": moment(command.sent_at or command.made_at),
-        "until": moment(command.expires_at),
-        "at": moment(now.at),
-    }
+    return Try(
+        jti=command.jti,
+        vm_id=command.vm_id,
+        by=command.subject,
+        state=now.state,
+        reason=now.reason,
+        sent_at=moment(command.sent_at or command.made_at),
+        until=moment(command.expires_at),
+        at=moment(now.at),
+    )
 
 
-def turn_item(turn: EventTurn | None) -> Json:
+def _turn(turn: values.EventTurn | None) -> Turn:
     """Whose turn it is, of an event."""
     if turn is None:
-        return {"state": "none", "groups": [], "heldBy": [], "since": None, "reason": None}
-    return {
-        "state": turn.state,
-        "groups": list(turn.groups),
-        "heldBy": [
-            {"vmId": each.vm_id, "name": each.name, "eventId": each.event_id}
+        return Turn(state="none", groups=[], held_by=[], since=None, reason=None)
+    return Turn(
+        state=turn.state,
+        groups=list(turn.groups),
+        held_by=[
+            TurnHolder(vm_id=each.vm_id, name=each.name, event_id=each.event_id)
             for each in turn.held_by
         ],
-        "since": moment(turn.since),
-        "reason": turn.reason,
-    }
+        since=moment(turn.since),
+        reason=turn.reason,
+    )
 
 
-def reporter_item(latest: LatestReport, heard: HeardVm | None, shown: LatestReport) -> Json:
+def _resource(known: values.KnownEvent, name: str) -> Resource:
+    named = known.named.get(values.folded(name))
+    return Resource(
+        name=name,
+        vm_id=None if named is None else named.vm_id,
+        contact=None if named is None else named.contact,
+    )
+
+
+class ReportDifference(Model):
+    """A field in which a reporter says otherwise than the event is shown."""
+
+    field: str
+    shown: str | int | list[str] | None
+    reported: str | int | list[str] | None
+
+
+class Reporter(Model):
+    """What one VM says of an event."""
+
+    vm_id: str
+    name: str | None
+    contact: Contact | None
+    affects_this_vm: bool
+    state: EventState
+    event_status: str
+    fingerprint: str
+    impact: str | None
+    description: str | None
+    last_seen_at: Moment | None
+    notice_seconds: float | None
+    pause_seconds: float | None
+    downtime_seconds: float | None
+    differences: list[ReportDifference]
+
+
+class EventDetail(Event):
+    """An event with its reporters and its timeline."""
+
+    witnesses: list[Reporter]
+    timeline: list[TimelineEntry]
+
+
+def reporter_item(
+    latest: values.LatestReport, heard: values.HeardVm | None, shown: values.LatestReport
+) -> Reporter:
     """What one reporter says of an event, and in which fields that differs from what `shown` says;
     `heard` is its VM, if its row is there.
     """
     report = latest.report
-    other = report_differences(_said(shown), _said(latest))
-    return {
-        "vmId": latest.vm_id,
-        "name": None if heard is None else heard.vm.name,
-        "contact": None if heard is None else heard.contact,
-        "affectsThisVm": report.affects_this_vm,
-        "state": report.state,
-        "eventStatus": report.event.event_status,
-        "fingerprint": report.fingerprint,
-        "impact": report.impact,
-        "description": report.event.description,
-        "lastSeenAt": moment(latest.time),
-        "noticeSeconds": report.notice_seconds,
-        "pauseSeconds": report.pause_seconds,
-        "downtimeSeconds": report.downtime_seconds,
-        "differences": [
-            {"field": each.field, "shown": each.before, "reported": each.now} for each in other
+    differences = report_differences(_compared(shown), _compared(latest))
+    return Reporter(
+        vm_id=latest.vm_id,
+        name=None if heard is None else heard.vm.name,
+        contact=None if heard is None else heard.contact,
+        affects_this_vm=report.affects_this_vm,
+        state=report.state,
+        event_status=report.event.event_status,
+        fingerprint=report.fingerprint,
+        impact=report.impact,
+        description=report.event.description,
+        last_seen_at=moment(latest.time),
+        notice_seconds=report.notice_seconds,
+        pause_seconds=report.pause_seconds,
+        downtime_seconds=report.downtime_seconds,
+        differences=[
+            ReportDifference(field=each.field, shown=each.before, reported=each.now)
+            for each in differences
         ],
-    }
+    )
 
 
-def _said(latest: LatestReport) -> Json:
+def _compared(latest: values.LatestReport) -> dict[str, Any]:
     """The fields of an event by which reporters can differ; a state document, which has no
     sequence, gives neither impact nor description.
     """
     report = latest.report
-    said = {**report.event.to_wire(), "impact": report.impact}
-    return said if latest.sequence else {**said, "impact": None, "description": None}
-
-
-def _resource(known: KnownEvent, name: str) -> Json:
-    named = known.named.get(folded(name))
-    return {
-        "name": name,
-        "vmId": None if named is None else named.vm_id,
-        "contact": None if named is None else named.contact,
-    }
+    fields = {**report.event.to_wire(), "impact": report.impact}
+    return fields if latest.sequence else {**fields, "impact": None, "description": None}

@@ -29,6 +29,11 @@ def answer(content: BaseModel | Any, status: int = 200) -> Response:
     return Response(body, status, {"Cache-Control": "no-store"}, "application/json")
 
 
+def as_json(model: BaseModel) -> Json:
+    """A model with the names of the API, as templates read it."""
+    return model.model_dump(by_alias=True)
+
+
 def refuse(status: int, words: str) -> HTTPException:
     """The exception that answers with a status and a sentence."""
     return HTTPException(status, words)

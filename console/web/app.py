@@ -12,6 +12,8 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from console.db.errors import StoreError
+from console.fleet import view
+from console.fleet.commands import Command
 from console.web import models
 from console.web.answers import answer, on_error, on_store_error
 from console.web.audit import Audit
@@ -75,7 +77,7 @@ def operations(state: AppState, stream: StreamHub) -> list[Operation]:
             path="/api/v1/overview",
             endpoint=overview.shown,
             summary="The fleet in numbers",
-            answers={"200": models.Overview},
+            answers={"200": view.Overview},
         ),
         Operation(
             path="/api/v1/events",
@@ -89,7 +91,7 @@ def operations(state: AppState, stream: StreamHub) -> list[Operation]:
             endpoint=events.one,
             summary="An event with its timeline",
             query=models.EventQuery,
-            answers={"200": models.EventDetail},
+            answers={"200": view.EventDetail},
         ),
         Operation(
             path="/api/v1/events/{eventId}/approve",
@@ -113,7 +115,7 @@ def operations(state: AppState, stream: StreamHub) -> list[Operation]:
             query=models.EventQuery,
             summary="End the turn of an event that is stuck",
             body=models.TurnEndBody,
-            answers={"200": models.EventDetail, "409": models.Conflict},
+            answers={"200": view.EventDetail, "409": models.Conflict},
         ),
         Operation(
             path="/api/v1/groups",
@@ -125,7 +127,7 @@ def operations(state: AppState, stream: StreamHub) -> list[Operation]:
             path="/api/v1/commands/{jti}",
             endpoint=decisions.command,
             summary="What became of a command",
-            answers={"200": models.Command},
+            answers={"200": Command},
         ),
         Operation(
             path="/api/v1/vms",
@@ -138,21 +140,21 @@ def operations(state: AppState, stream: StreamHub) -> list[Operation]:
             path="/api/v1/vms/{vmId}",
             endpoint=vms.one,
             summary="A VM with its history",
-            answers={"200": models.VmDetail},
+            answers={"200": view.VmDetail},
         ),
         Operation(
             path="/api/v1/vms/{vmId}/retire",
             endpoint=vms.retire,
             summary="Say that a VM is gone: nothing waits for it until it is heard again",
             body=models.ReasonBody,
-            answers={"200": models.VmDetail},
+            answers={"200": view.VmDetail},
         ),
         Operation(
             path="/api/v1/vms/{vmId}/accept",
             endpoint=vms.accept,
             summary="Let what a VM says that it is count, as an admin: its name, scope and site",
             body=models.AcceptBody,
-            answers={"200": models.VmDetail},
+            answers={"200": view.VmDetail},
         ),
         Operation(
             path="/api/v1/events/{eventId}/take",
@@ -160,14 +162,14 @@ def operations(state: AppState, stream: StreamHub) -> list[Operation]:
             summary="Say that you are on an event, for so many minutes; 0 gives it back",
             query=models.EventQuery,
             body=models.TakeBody,
-            answers={"200": models.EventDetail},
+            answers={"200": view.EventDetail},
         ),
         Operation(
             path="/api/v1/vms/{vmId}/take",
             endpoint=takes.vm,
             summary="Say that you are on a VM, for so many minutes; 0 gives it back",
             body=models.TakeBody,
-            answers={"200": models.VmDetail},
+            answers={"200": view.VmDetail},
         ),
         Operation(
             path="/api/v1/audit",

@@ -7,7 +7,8 @@ import io
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from console.fleet.view import SHOWN_FIELDS, Json
+from console.fleet.view import SHOWN_FIELDS, Event
+from console.web.answers import as_json
 
 _FIELDS: Final = (
     "eventId",
@@ -33,16 +34,16 @@ _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 """The beginnings of a text that a spreadsheet would compute."""
 
 
-def csv_lines(items: Iterable[Json]) -> Iterator[str]:
+def csv_lines(events: Iterable[Event]) -> Iterator[str]:
     """The header, and a line per event."""
     decided = (f"decision.{name}" for name in _DECISION)
     yield _line([*_FIELDS, "resources", *decided, *_NEWER])
-    for item in items:
+    for item in map(as_json, events):
         names = " ".join(str(each["name"]) for each in item["resources"])
         decision = item["decision"]
-        told = [item[name] for name in _FIELDS]
+        fields = [item[name] for name in _FIELDS]
         newer = [item[name] for name in _NEWER]
-        yield _line([*told, names, *(decision[name] for name in _DECISION), *newer])
+        yield _line([*fields, names, *(decision[name] for name in _DECISION), *newer])
 
 
 def _line(values: Iterable[Any]) -> str:

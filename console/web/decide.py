@@ -21,8 +21,9 @@ from console.approvals.service import DecisionAnswer
 from console.db import decisions
 from console.db.events import main_of
 from console.fleet.commands import command_item
+from console.fleet.view import EventDetail
 from console.web import models
-from console.web.answers import Json, answer, refuse
+from console.web.answers import Json, answer, as_json, refuse
 from console.web.events import event_detail
 from console.web.operations import problem_of
 from console.web.security import person_of
@@ -62,7 +63,7 @@ class DecisionRoutes:
         except DecisionRefusedError as refused:
             return await self._not_decided(request, refused, query.scope)
         seen = await asyncio.to_thread(self._detail, event_id, person, query.scope)
-        return answer(models.EventDetail.model_validate(seen))
+        return answer(seen)
 
     def command(self, request: Request) -> Response:
         """One command with its history."""
@@ -78,7 +79,7 @@ class DecisionRoutes:
             if person.site is not None and (heard is None or not sees_vm(person, heard.vm)):
                 raise refuse(404, _NO_COMMAND)
             decision = decisions.read_decision(snapshot.connection, command.decision_id)
-        return answer(models.Command.model_validate(command_item(command, receipts, decision)))
+        return answer(command_item(command, receipts, decision))
 
     async def _decide(
         self,
@@ -116,16 +117,16 @@ class DecisionRoutes:
             found = main_of(each for each in several if sees_event(person, each.event))
         return None if found is None else found.event.scope
 
-    def _detail(self, event_id: str, person: Person, scope: str | None) -> Json | None:
+    def _detail(self, event_id: str, person: Person, scope: str | None) -> EventDetail | None:
         """The event as it is now; None if the person does not see it."""
         with self._state.snapshots.take() as snapshot:
             return event_detail(snapshot, event_id, person, scope)
 
-    def _refused(self, now: Json | None, refused: DecisionRefusedError) -> Response:
+    def _refused(self, now: EventDetail | None, refused: DecisionRefusedError) -> Response:
         status = REASONS[refused.why].status
         body: Json = {"error": str(refused)}
         if status == HTTPStatus.CONFLICT:
-            body |= now or {}
+            body |= {} if now is None else as_json(now)
             body |= {"jti": refused.jti}
         return answer(body, status)
 

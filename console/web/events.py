@@ -17,9 +17,10 @@ from console.db.snapshot import Snapshot, Snapshots
 from console.fleet import view
 from console.fleet.timeline import timeline
 from console.fleet.values import KnownEvent
-from console.web.answers import Json, answer, cursor, place_in, refuse
+from console.fleet.view import Event, EventDetail
+from console.web.answers import answer, cursor, place_in, refuse
 from console.web.csv import csv_lines
-from console.web.models import MAX_ITEMS, EventDetail, EventPage, EventQuery, EventsQuery
+from console.web.models import MAX_ITEMS, EventPage, EventQuery, EventsQuery
 from console.web.security import person_of
 
 
@@ -47,9 +48,9 @@ class EventRoutes:
                 after=after,
                 names_scopes=own is None,
             )
-        return answer(EventPage.model_validate({"items": items, "next": following}))
+        return answer(EventPage(items=items, next=following))
 
-    def _rows(self, wanted: WantedEvents, query: EventsQuery, own: str | None) -> Iterator[Json]:
+    def _rows(self, wanted: WantedEvents, query: EventsQuery, own: str | None) -> Iterator[Event]:
         """Every event that is wanted, or as many as are asked for, some at a time."""
         left, following = query.limit, query.cursor
         while left is None or left > 0:
@@ -76,7 +77,7 @@ class EventRoutes:
             found = event_detail(snapshot, event_id, person, query.scope)
         if found is None:
             raise refuse(404, "there is no such event")
-        return answer(EventDetail.model_validate(found))
+        return answer(found)
 
 
 def wanted_of(query: EventsQuery, site: str | None) -> WantedEvents:
@@ -95,10 +96,10 @@ def wanted_of(query: EventsQuery, site: str | None) -> WantedEvents:
     )
 
 
-def csv_answer(items: Iterator[Json]) -> Response:
+def csv_answer(events: Iterator[Event]) -> Response:
     """Events as a table, a row each, as it is made."""
     return StreamingResponse(
-        csv_lines(items),
+        csv_lines(events),
         headers={
             "Cache-Control": "no-store",
             "Content-Disposition": 'attachment; filename="events.csv"',
@@ -115,13 +116,13 @@ def events_page(
     limit: int,
     after: list[Any] | None = None,
     names_scopes: bool = True,
-) -> tuple[list[Json], str | None]:
+) -> tuple[list[Event], str | None]:
     """Items and the cursor of the next page; `state` is open, over or None for both.
 
     `names_scopes` as in `event_item`.
     """
 
-    def items(several: list[KnownEvent]) -> list[Json]:
+    def items(several: list[KnownEvent]) -> list[Event]:
         return [event_item(snapshot, each, names_scopes=names_scopes) for each in several]
 
     place = None if after is None else (float(after[1]), str(after[2]), str(after[3]))
@@ -149,7 +150,7 @@ def events_page(
 
 def event_detail(
     snapshot: Snapshot, event_id: str, person: Person, scope: str | None = None
-) -> Json | None:
+) -> EventDetail | None:
     """One event with its timeline; None if there is none of that id, in that scope if one is given,
     that the person sees.
     """
@@ -158,10 +159,10 @@ def event_detail(
     if known is None:
         return None
     key = known.event.key
-    said = snapshot.events.reports(key)
-    heard = {each.vm.vm_id: each for each in snapshot.vms.some([one.vm_id for one in said])}
+    reports = snapshot.events.reports(key)
+    heard = {each.vm.vm_id: each for each in snapshot.vms.some([one.vm_id for one in reports])}
     reporters = []
-    for each in said:
+    for each in reports:
         vm = heard.get(each.vm_id)
         if person.site is None or (vm is not None and sees_vm(person, vm.vm)):
             reporters.append(view.reporter_item(each, vm, known.shown))
@@ -169,12 +170,13 @@ def event_detail(
     prepares = turns.prepare_commands(snapshot.connection, [key[0]])[0].values()
     asked = [each for each in prepares if each.scope == known.event.scope]
     every = decisions.decisions_on(snapshot.connection, key)
-    return event_item(snapshot, known, names_scopes=person.site is None) | {
-        "witnesses": reporters,
-        "timeline": timeline(records, every, [*known.decided.commands, *asked]),
-    }
+    return EventDetail(
+        **dict(event_item(snapshot, known, names_scopes=person.site is None)),
+        witnesses=reporters,
+        timeline=timeline(records, every, [*known.decided.commands, *asked]),
+    )
 
 
-def event_item(snapshot: Snapshot, known: KnownEvent, *, names_scopes: bool = True) -> Json:
+def event_item(snapshot: Snapshot, known: KnownEvent, *, names_scopes: bool = True) -> Event:
     """One event as the API lists it; as `view.event_item`."""
     return view.event_item(known, snapshot.now, snapshot.listening, names_scopes=names_scopes)

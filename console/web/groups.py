@@ -16,8 +16,8 @@ from console.fleet.moments import moment
 from console.turns.away import away_by_group
 from console.turns.groups import Group, Grouping
 from console.turns.situation import Away, Turn, TurnSituation, event_id_of
-from console.web.answers import Json, answer
-from console.web.models import GroupList
+from console.web import models
+from console.web.answers import answer
 from console.web.security import person_of
 from console.web.state import AppState
 
@@ -33,12 +33,12 @@ class Groups:
         grouping, person = self._state.grouping, person_of(request)
         with self._state.snapshots.take() as snapshot:
             items = group_items(read_situation(snapshot, grouping), snapshot, grouping, person)
-        return answer(GroupList.model_validate({"items": items}))
+        return answer(models.GroupList(items=items))
 
 
 def group_items(
     situation: TurnSituation, snapshot: Snapshot, grouping: Grouping, person: Person
-) -> list[Json]:
+) -> list[models.Group]:
     """Every group as the API shows it; a person of one site sees those with a VM of that site."""
     own = None
     if person.site is not None:
@@ -58,24 +58,24 @@ def group_items(
 
 def _item(
     group: Group, away: Mapping[str, Away], waiting: Sequence[Turn], situation: TurnSituation
-) -> Json:
+) -> models.Group:
     order = sorted(waiting, key=lambda turn: _order(turn, situation))
-    return {
-        "name": group.rule.name,
-        "key": group.key,
-        "members": group.size,
-        "atMost": group.at_most,
-        "away": [_away(each, situation) for each in away.values()],
-        "waiting": [
-            {
-                "eventId": turn.event_id,
-                "behind": [event_id_of(key) for key in turn.behind],
-                "reason": turn.reason,
-                "since": moment(turn.since),
-            }
+    return models.Group(
+        name=group.rule.name,
+        key=group.key,
+        members=group.size,
+        at_most=group.at_most,
+        away=[_away(each, situation) for each in away.values()],
+        waiting=[
+            models.WaitingEvent(
+                event_id=turn.event_id,
+                behind=[event_id_of(key) for key in turn.behind],
+                reason=turn.reason,
+                since=moment(turn.since),
+            )
             for turn in order
         ],
-    }
+    )
 
 
 def _order(turn: Turn, situation: TurnSituation) -> tuple[float, str]:
@@ -83,12 +83,12 @@ def _order(turn: Turn, situation: TurnSituation) -> tuple[float, str]:
     return (float("inf"), turn.event_id) if event is None else event.order
 
 
-def _away(away: Away, situation: TurnSituation) -> Json:
+def _away(away: Away, situation: TurnSituation) -> models.AwayVm:
     vm = situation.vms.get(away.vm_id)
-    return {
-        "vmId": away.vm_id,
-        "name": away.vm_id if vm is None else vm.name,
-        "why": away.why,
-        "eventId": None if away.event_key is None else event_id_of(away.event_key),
-        "since": moment(away.since),
-    }
+    return models.AwayVm(
+        vm_id=away.vm_id,
+        name=away.vm_id if vm is None else vm.name,
+        why=away.why,
+        event_id=None if away.event_key is None else event_id_of(away.event_key),
+        since=moment(away.since),
+    )

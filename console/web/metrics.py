@@ -147,12 +147,14 @@ def _one(name: str, text: str, value: float) -> GaugeMetricFamily:
 def _fleet(snapshot: Snapshot) -> Iterator[Metric]:
     """What the rows say: VMs, events, decisions, and a copy of the audit's head."""
     seen = overview(snapshot, [])
-    vms = dict(seen["vms"])
+    vms = seen.vms.model_dump()
     del vms["total"]
     yield _gauge("vms", "VMs, by how their bridge is heard.", "contact", vms)
-    yield _gauge("vm_conditions", "VMs, by what they expect.", "condition", seen["conditions"])
+    yield _gauge(
+        "vm_conditions", "VMs, by what they expect.", "condition", seen.conditions.model_dump()
+    )
     yield _one("events_open", "Events that are not over.", snapshot.events.count_open())
-    yield _one("decisions_due", "Events that wait for a decision.", seen["decisionsDue"])
+    yield _one("decisions_due", "Events that wait for a decision.", seen.decisions_due)
     yield _one(
         "records_missing", "Records that never came, by their sequence.", snapshot.vms.missing()
     )

@@ -1,7 +1,7 @@
-"""The API's answers, queries and bodies; `/openapi.json` is generated from them.
+"""The API's queries, bodies and pages of answers; `/openapi.json` is generated from them.
 
-A field of an answer is named here, once, and where its value is made (`console/fleet`): an answer
-that has another field is a bug, which the tests find.
+What an answer shows of VMs and events is in `console/fleet`, beside the functions that make it:
+`view.py`, `timeline.py` and `commands.py`.
 """
 
 from __future__ import annotations
@@ -11,17 +11,16 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     StringConstraints,
     WithJsonSchema,
 )
-from pydantic.alias_generators import to_camel
 
 from console.fleet.contact import Contact
 from console.fleet.decisions import DecisionState
+from console.fleet.model import Count, Model, Moment
+from console.fleet.view import Condition, Event, EventDetail, Vm
 
 DEFAULT_LIMIT: Final = 100
 MAX_ITEMS: Final = 1000
@@ -32,80 +31,11 @@ MAX_VMS: Final = 1000
 """VMs of one enrolment."""
 _MAX_NUMBER: Final = 10**18 - 1
 
-Condition = Literal["clear", "scheduled", "started"]
-TurnState = Literal[
-    "none",
-    "waiting",
-    "preparing",
-    "prepared",
-    "approving",
-    "away",
-    "over",
-    "forced",
-    "failed",
-    "stuck",
-]
-EventState = Literal["scheduled", "started", "ended"]
-CommandState = Literal[
-    "sent", "accepted", "posted", "confirmed", "failed", "rejected", "unanswered"
-]
-Moment = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
-Count = Annotated[int, Field(ge=0)]
-
-
-class Model(BaseModel):
-    """Fields are camelCase on the wire, as Azure's are."""
-
-    model_config = ConfigDict(
-        alias_generator=to_camel, populate_by_name=True, extra="forbid", hide_input_in_errors=True
-    )
-
 
 class Error(Model):
     """Why a request was refused."""
 
     error: str
-
-
-class Source(Model):
-    """Where records come from."""
-
-    name: str
-    kind: str
-    connected: bool
-    last_record_at: Moment | None
-    trouble: str | None
-    quarantined: Count
-
-
-class Contacts(Model):
-    """VMs by how their bridges are heard."""
-
-    total: Count
-    heard: Count
-    late: Count
-    silent: Count
-    stopped: Count
-    learning: Count
-    retired: Count
-
-
-class Conditions(Model):
-    """VMs by what they expect."""
-
-    clear: Count
-    scheduled: Count
-    started: Count
-
-
-class Overview(Model):
-    """The fleet in numbers."""
-
-    now: Moment
-    vms: Contacts
-    conditions: Conditions
-    decisions_due: Count
-    sources: list[Source]
 
 
 class Quarantined(Model):
@@ -125,95 +55,6 @@ class QuarantinedList(Model):
     items: list[Quarantined]
 
 
-class Resource(Model):
-    """A name that an event lists, and the VM that it was found to be."""
-
-    name: str
-    vm_id: str | None
-    contact: Contact | None
-
-
-class Decision(Model):
-    """How the decision on an event stands."""
-
-    state: DecisionState
-    by: str | None
-    reason: str | None
-    at: Moment | None
-
-
-class Try(Model):
-    """One command of the console about an event; no answer counts that comes after `until`."""
-
-    jti: str
-    vm_id: str
-    by: str
-    state: CommandState
-    reason: str | None
-    sent_at: Moment | None
-    until: Moment | None
-    at: Moment | None
-
-
-class TurnHolder(Model):
-    """A VM that is away in a group, and the event for which it is."""
-
-    vm_id: str
-    name: str
-    event_id: str | None
-
-
-class Turn(Model):
-    """Whose turn it is, in the groups of the event's VMs."""
-
-    state: TurnState
-    groups: list[str]
-    held_by: list[TurnHolder]
-    since: Moment | None
-    reason: str | None
-
-
-class EventConflict(Model):
-    """What contradicts an event: another scope has reported another event under its id (`scope`),
-    or a VM that reports it says to be another than it is known as (`vm`).
-    """
-
-    kind: Literal["scope", "vm"]
-    scope: str | None
-    vm_id: str | None
-    name: str | None
-
-
-class Event(Model):
-    """An event as a list shows it."""
-
-    event_id: str
-    scope: str
-    conflicts: list[EventConflict]
-    state: EventState
-    event_status: str
-    event_type: str | None
-    event_source: str | None
-    impact: str | None
-    not_before: Moment | None
-    duration_in_seconds: int | None
-    description: str | None
-    fingerprint: str
-    differing: bool
-    resources: list[Resource]
-    seen_by: Count
-    first_seen_at: Moment | None
-    turn: Turn
-    decision: Decision
-    started_at: Moment | None
-    ended_at: Moment | None
-    downtime_seconds: float | None
-    notice_seconds: float | None
-    taken_by: str | None
-    taken_until: Moment | None
-    tries: list[Try]
-
-
 class EventPage(Model):
     """One page of events; `next` is the cursor of the following one."""
 
@@ -221,222 +62,11 @@ class EventPage(Model):
     next: str | None
 
 
-class ReportDifference(Model):
-    """A field in which a reporter says otherwise than the event is shown."""
-
-    field: str
-    shown: str | int | list[str] | None
-    reported: str | int | list[str] | None
-
-
-class Reporter(Model):
-    """What one VM says of an event."""
-
-    vm_id: str
-    name: str | None
-    contact: Contact | None
-    affects_this_vm: bool
-    state: EventState
-    event_status: str
-    fingerprint: str
-    impact: str | None
-    description: str | None
-    last_seen_at: Moment | None
-    notice_seconds: float | None
-    pause_seconds: float | None
-    downtime_seconds: float | None
-    differences: list[ReportDifference]
-
-
-class TimelineRecord(Model):
-    """A record came in."""
-
-    kind: Literal["record"]
-    at: Moment | None
-    id: str
-    vm_id: str
-    event_id: str | None
-    type: str
-    transition: str | None
-
-
-class TimelineReceipt(Model):
-    """A VM said what became of an approval."""
-
-    kind: Literal["receipt"]
-    at: Moment | None
-    id: str
-    vm_id: str
-    event_id: str | None
-    jti: str
-    state: str
-    reason: str | None
-    by: str | None
-    rsn: str | None
-    act: str | None
-
-
-class TimelinePreparation(Model):
-    """A VM told how far it has prepared."""
-
-    kind: Literal["preparation"]
-    at: Moment | None
-    id: str
-    vm_id: str
-    event_id: str | None
-    state: str
-    reason: str | None
-    cause: str | None
-
-
-class TimelineDecision(Model):
-    """Somebody decided, or the decision ended."""
-
-    kind: Literal["decision"]
-    at: Moment | None
-    id: str
-    event_id: str
-    action: str
-    by: str
-    reason: str | None
-    outcome: str | None
-    words: str | None
-
-
-class TimelineCommand(Model):
-    """A VM was asked, or did not answer."""
-
-    kind: Literal["command"]
-    at: Moment | None
-    jti: str
-    event_id: str
-    vm_id: str
-    channel: str
-    act: str
-    state: str
-
-
-TimelineEntry = Annotated[
-    TimelineRecord | TimelineReceipt | TimelinePreparation | TimelineDecision | TimelineCommand,
-    Field(discriminator="kind"),
-]
-
-
-class EventDetail(Event):
-    """An event with its reporters and its timeline."""
-
-    witnesses: list[Reporter]
-    timeline: list[TimelineEntry]
-
-
-class VmSaid(Model):
-    """What a VM says that it is."""
-
-    name: str
-    site: str
-    resource_id: str | None
-    subscription_id: str | None
-    resource_group: str | None
-    scale_set: str | None
-
-
-class VmConflict(Model):
-    """What contradicts a VM: it says to be another than it is known as, or its name is that of
-    another VM that is there (`isTaken`). `id` is sent back by who accepts what it says.
-    """
-
-    id: str
-    since: Moment | None
-    is_taken: bool
-    said: VmSaid
-
-
-class Vm(Model):
-    """A VM as a list shows it."""
-
-    vm_id: str
-    name: str
-    site: str
-    resource_id: str | None
-    location: str | None
-    zone: str | None
-    scale_set: str | None
-    contact: Contact
-    condition: Condition
-    last_heard_at: Moment | None
-    bridge_version: str | None
-    prepares: bool
-    gaps: int
-    conflict: VmConflict | None
-    events: list[str]
-    taken_by: str | None
-    taken_until: Moment | None
-
-
 class VmPage(Model):
     """One page of VMs; `next` is the cursor of the following one."""
 
     items: list[Vm]
     next: str | None
-
-
-class Gap(Model):
-    """Records that never came."""
-
-    stream: str
-    first: int
-    last: int
-    found_at: Moment | None
-
-
-class PastEvent(Model):
-    """What an event was for one VM."""
-
-    event_id: str
-    event_type: str | None
-    impact: str | None
-    state: EventState
-    event_status: str
-    affects_this_vm: bool
-    not_before: Moment | None
-    first_seen_at: Moment | None
-    last_seen_at: Moment | None
-    notice_seconds: float | None
-    duration_in_seconds: int | None
-    pause_seconds: float | None
-    downtime_seconds: float | None
-
-
-class VmDetail(Vm):
-    """A VM with its history."""
-
-    subscription_id: str | None
-    resource_group: str | None
-    tags: dict[str, str]
-    takes_commands: bool
-    retired_by: str | None
-    missing: list[Gap]
-    history: list[PastEvent]
-    timeline: list[TimelineEntry]
-
-
-class CommandStep(Model):
-    """A state that a command has had."""
-
-    state: CommandState
-    at: Moment | None
-    reason: str | None
-
-
-class Command(Model):
-    """What became of a command."""
-
-    jti: str
-    event_id: str
-    vm_id: str
-    state: CommandState
-    reason: str | None
-    history: list[CommandStep]
 
 
 class DecisionTaken(Model):

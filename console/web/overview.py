@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
@@ -11,7 +13,6 @@ from console.db.vms import WantedVms
 from console.fleet import view
 from console.fleet.decisions import takes_away
 from console.fleet.moments import moment
-from console.fleet.view import Json
 from console.web import models
 from console.web.answers import answer
 from console.web.security import person_of
@@ -28,25 +29,24 @@ class OverviewRoutes:
         """How many VMs are heard, what is due, and whether the sources are connected."""
         sources = self._state.source_items()
         with self._state.snapshots.take() as snapshot:
-            found = overview(snapshot, sources, site=person_of(request).site)
-        return answer(models.Overview.model_validate(found))
+            return answer(overview(snapshot, sources, site=person_of(request).site))
 
     def quarantine(self, _request: Request) -> Response:
         """What was not a record of ours: by source and reason, the newest first."""
         with self._state.snapshots.take() as snapshot:
             found = read_quarantine(snapshot.connection)
         items = [
-            {
-                "source": each.source,
-                "reason": each.reason,
-                "count": each.count,
-                "firstAt": moment(each.first_at),
-                "lastAt": moment(each.last_at),
-                "message": each.message,
-            }
+            models.Quarantined(
+                source=each.source,
+                reason=each.reason,
+                count=each.count,
+                first_at=moment(each.first_at),
+                last_at=moment(each.last_at),
+                message=each.message,
+            )
             for each in found
         ]
-        return answer(models.QuarantinedList.model_validate({"items": items}))
+        return answer(models.QuarantinedList(items=items))
 
     async def healthy(self, _request: Request) -> Response:
         """200 while the process answers: a restart would not help against anything else."""
@@ -69,7 +69,9 @@ class OverviewRoutes:
         return PlainTextResponse("\n".join(["ok", *away, ""]))
 
 
-def overview(snapshot: Snapshot, sources: list[Json], *, site: str | None = None) -> Json:
+def overview(
+    snapshot: Snapshot, sources: Sequence[view.Source], *, site: str | None = None
+) -> view.Overview:
     """The answer of `/api/v1/overview`; with a site, only its VMs and events count."""
     wanted = WantedVms(equal={} if site is None else {"site": site})
     return view.overview(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from console.access.identity import Access
 from console.approvals.service import Decisions
@@ -12,6 +11,7 @@ from console.config.settings import Settings
 from console.db.opening import Database
 from console.db.snapshot import Snapshots
 from console.fleet.moments import moment
+from console.fleet.view import Source
 from console.ingest.bounds import Bounds
 from console.ingest.enrolment import Enrolments
 from console.ingest.state import SourceState
@@ -56,18 +56,18 @@ class AppState:
         """Seconds since 1970."""
         return self.clock()
 
-    def source_items(self) -> list[dict[str, Any]]:
+    def source_items(self) -> list[Source]:
         """The sources as the API shows them."""
         progress = self.writer.progress
         last = progress.last_record_at
         return [
-            {
-                "name": state.name,
-                "kind": state.kind,
-                "connected": state.connected,
-                "lastRecordAt": moment(last.get(state.name)),
-                "trouble": state.trouble,
-                "quarantined": sum(progress.refused(state.name).values()),
-            }
+            Source(
+                name=state.name,
+                kind=state.kind,
+                connected=state.connected,
+                last_record_at=moment(last.get(state.name)),
+                trouble=state.trouble,
+                quarantined=sum(progress.refused(state.name).values()),
+            )
             for state in self.sources.values()
         ]

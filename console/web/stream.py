@@ -6,11 +6,11 @@ It says what has changed, from the rows that later transactions wrote, and a pag
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Collection, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
@@ -22,7 +22,7 @@ from console.fleet import view
 from console.fleet.commands import command_item
 from console.fleet.contact import Listening
 from console.fleet.values import HeardVm
-from console.web.answers import Json, refuse
+from console.web.answers import refuse
 from console.web.security import identity_of
 from console.web.vms import vm_items
 
@@ -48,13 +48,13 @@ class StreamMessage:
     """One message of the stream."""
 
     kind: str
-    item: Json
+    item: BaseModel
     sites: Collection[str] | None = None
     """Whose readers are told; None: everybody."""
 
     def encoded(self) -> bytes:
         """As it is sent."""
-        text = json.dumps(self.item, ensure_ascii=False, separators=(",", ":"))
+        text = self.item.model_dump_json(by_alias=True)
         return f"event: {self.kind}\ndata: {text}\n\n".encode()
 
 
@@ -190,12 +190,12 @@ class StreamHub:
                 if site is None or message.sites is None or site in message.sites:
                     _put(page, encoded)
 
-    def tell_sources(self, items: Iterable[Json]) -> None:
+    def tell_sources(self, items: Iterable[view.Source]) -> None:
         """Tell what became of the sources, if it is new."""
         for item in items:
-            shape = (item["connected"], item["trouble"])
-            if self._sources.get(item["name"]) != shape:
-                self._sources[item["name"]] = shape
+            shape = (item.connected, item.trouble)
+            if self._sources.get(item.name) != shape:
+                self._sources[item.name] = shape
                 self.tell([StreamMessage(kind="source", item=item)])
 
     async def _messages(self, identity: Identity) -> AsyncIterator[bytes]:

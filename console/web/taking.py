@@ -49,7 +49,7 @@ class TakeRoutes:
             raise refuse(404, _NO_EVENT)
         with self._snapshots.take() as snapshot:
             found = event_detail(snapshot, event_id, person, scope)
-        return answer(models.EventDetail.model_validate(found))
+        return answer(found)
 
     def _vm(self, request: Request, minutes: int) -> Response:
         person, vm_id = person_of(request), request.path_params["vmId"]
@@ -58,7 +58,7 @@ class TakeRoutes:
         with self._snapshots.take() as snapshot:
             heard = snapshot.vms.one(vm_id)
             assert heard is not None  # noqa: S101  # VMs are not deleted
-            return answer(models.VmDetail.model_validate(vm_detail(snapshot, heard)))
+            return answer(vm_detail(snapshot, heard))
 
 
 def take_event(

@@ -22,9 +22,10 @@ from console.fleet import view
 from console.fleet.candidates import channel_of
 from console.fleet.timeline import gap_item, history_item, timeline_item
 from console.fleet.values import Expectation, HeardVm
-from console.web.answers import Json, answer, cursor, place_in, refuse
+from console.fleet.view import Vm, VmDetail
+from console.web.answers import answer, cursor, place_in, refuse
 from console.web.decide import body_of
-from console.web.models import AcceptBody, ReasonBody, VmDetail, VmPage, VmsQuery
+from console.web.models import AcceptBody, ReasonBody, VmPage, VmsQuery
 from console.web.security import person_of
 
 _EQUAL: Final = ("site", "location", "zone", "scale_set")
@@ -54,7 +55,7 @@ class VmRoutes:
         after = place_in(query.cursor, str, str)
         with self._snapshots.take() as snapshot:
             items, following = vms_page(snapshot, wanted, limit=query.items, after=after)
-        return answer(VmPage.model_validate({"items": items, "next": following}))
+        return answer(VmPage(items=items, next=following))
 
     def one(self, request: Request) -> Response:
         """One VM, with its records, its gaps and the events that named it."""
@@ -62,28 +63,28 @@ class VmRoutes:
             heard = snapshot.vms.one(request.path_params["vmId"])
             if heard is None or not sees_vm(person_of(request), heard.vm):
                 raise refuse(404, "no record of such a VM has come in")
-            return answer(VmDetail.model_validate(vm_detail(snapshot, heard)))
+            return answer(vm_detail(snapshot, heard))
 
     async def retire(self, request: Request) -> Response:
         """200 with the VM; 403 without the role approver or admin, 404, 409 if it is retired."""
         person, vm_id = person_of(request), request.path_params["vmId"]
         body = await body_of(request, ReasonBody)
         seen = await asyncio.to_thread(self._retire, person, vm_id, body.reason)
-        return answer(VmDetail.model_validate(seen))
+        return answer(seen)
 
     async def accept(self, request: Request) -> Response:
         """200 with the VM; 403 without the role admin, 404, 409 if it is in no such conflict."""
         person, vm_id = person_of(request), request.path_params["vmId"]
         body = await body_of(request, AcceptBody)
         seen = await asyncio.to_thread(self._accept, person, vm_id, body.conflict)
-        return answer(VmDetail.model_validate(seen))
+        return answer(seen)
 
-    def _accept(self, person: Person, vm_id: str, seen: str | None) -> Json:
+    def _accept(self, person: Person, vm_id: str, seen: str | None) -> VmDetail:
         self._require(person, vm_id)
         problem = acceptance_problem(self._snapshots, person, vm_id, seen, self._silent_after)
         return self._after(vm_id, problem)
 
-    def _retire(self, person: Person, vm_id: str, reason: str) -> Json:
+    def _retire(self, person: Person, vm_id: str, reason: str) -> VmDetail:
         self._require(person, vm_id)
         return self._after(vm_id, retirement_problem(self._snapshots, person, vm_id, reason))
 
@@ -94,7 +95,7 @@ class VmRoutes:
         if heard is None or not sees_vm(person, heard.vm):
             raise refuse(404, "no record of such a VM has come in")
 
-    def _after(self, vm_id: str, problem: tuple[int, str] | None) -> Json:
+    def _after(self, vm_id: str, problem: tuple[int, str] | None) -> VmDetail:
         """The VM after what was done. Raises the refusal if it was not."""
         if problem is not None:
             raise refuse(*problem)
@@ -145,7 +146,7 @@ def acceptance_problem(
 
 def vms_page(
     snapshot: Snapshot, wanted: WantedVms, *, limit: int, after: list[Any] | None = None
-) -> tuple[list[Json], str | None]:
+) -> tuple[list[Vm], str | None]:
     """Items and the cursor of the next page."""
     place = None if after is None else (str(after[0]), str(after[1]))
     found = snapshot.vms.page(wanted, limit=limit + 1, after=place)
@@ -153,7 +154,7 @@ def vms_page(
     return vm_items(snapshot, found[:limit]), following
 
 
-def vm_items(snapshot: Snapshot, several: list[HeardVm]) -> list[Json]:
+def vm_items(snapshot: Snapshot, several: list[HeardVm]) -> list[Vm]:
     """VMs as the API lists them."""
     vm_ids = [each.vm.vm_id for each in several]
     expected = snapshot.vms.expectations(vm_ids)
@@ -164,18 +165,20 @@ def vm_items(snapshot: Snapshot, several: list[HeardVm]) -> list[Json]:
     ]
 
 
-def vm_detail(snapshot: Snapshot, heard: HeardVm) -> Json:
+def vm_detail(snapshot: Snapshot, heard: HeardVm) -> VmDetail:
     """One VM with its history."""
     vm = heard.vm
     past = past_of_vm(snapshot.connection, vm.vm_id, _RECORDS)
     channel = channel_of(vm.commands, vm.pulled_at, snapshot.now, snapshot.listening)
-    return vm_items(snapshot, [heard])[0] | {
-        "subscriptionId": vm.subscription_id,
-        "resourceGroup": vm.resource_group,
-        "tags": dict(vm.tags),
-        "takesCommands": channel is not None,
-        "retiredBy": vm.retired_by,
-        "missing": [gap_item(gap) for gap in past.gaps],
-        "history": [history_item(latest) for latest in past.reports],
-        "timeline": [timeline_item(each) for each in past.records],
-    }
+    (listed,) = vm_items(snapshot, [heard])
+    return VmDetail(
+        **dict(listed),
+        subscription_id=vm.subscription_id,
+        resource_group=vm.resource_group,
+        tags=dict(vm.tags),
+        takes_commands=channel is not None,
+        retired_by=vm.retired_by,
+        missing=[gap_item(gap) for gap in past.gaps],
+        history=[history_item(latest) for latest in past.reports],
+        timeline=[timeline_item(each) for each in past.records],
+    )

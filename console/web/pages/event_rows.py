@@ -8,11 +8,11 @@ from typing import Any, Final
 
 from console.db.events import WantedEvents
 from console.db.snapshot import Snapshot
-from console.fleet import view
 from console.fleet.decisions import takes_away
 from console.fleet.moments import seconds_of
 from console.fleet.outcomes import reason_words
 from console.fleet.values import FleetEvent, KnownEvent
+from console.web.answers import as_json
 from console.web.events import event_item
 from console.web.pages import words
 
@@ -40,10 +40,12 @@ def found_among(snapshot: Snapshot, rows: Sequence[EventRow], q: str) -> list[Ev
 
 def rows_of(snapshot: Snapshot, several: Iterable[KnownEvent]) -> list[EventRow]:
     """Events as rows."""
-    return [row_of(event_item(snapshot, each), each.event, snapshot.now) for each in several]
+    return [
+        row_of(as_json(event_item(snapshot, each)), each.event, snapshot.now) for each in several
+    ]
 
 
-def row_of(item: view.Json, event: FleetEvent, now: float) -> EventRow:
+def row_of(item: Mapping[str, Any], event: FleetEvent, now: float) -> EventRow:
     """What a row shows beside what the API does."""
     names = [resource["name"] for resource in item["resources"]]
     start = seconds_of(item["notBefore"])

@@ -10,6 +10,7 @@ from console.db.turn_situation import read_situation
 from console.fleet.moments import seconds_of
 from console.turns.groups import Grouping
 from console.turns.situation import EventFacts, TurnSituation
+from console.web.answers import as_json
 from console.web.groups import group_items
 from console.web.pages import words
 
@@ -21,7 +22,7 @@ _NAMES: Final = 3
 def values(snapshot: Snapshot, grouping: Grouping, person: Person) -> dict[str, Any]:
     """What the template shows: groups in which something happens first."""
     situation = read_situation(snapshot, grouping)
-    items = group_items(situation, snapshot, grouping, person)
+    items = [as_json(each) for each in group_items(situation, snapshot, grouping, person)]
     wanted = {one["eventId"] for each in items for one in each["waiting"]}
     events = {each.event_id: each for each in situation.events.values()}
     states = {each.event_id: each.state for each in situation.turns.values()}

@@ -12,6 +12,7 @@ from console.db.events import SORTS, Total, WantedEvents
 from console.db.snapshot import Snapshot
 from console.fleet.moments import seconds_of
 from console.fleet.values import KnownEvent
+from console.web.answers import as_json
 from console.web.events import event_item, wanted_of
 from console.web.models import EventsQuery
 from console.web.pages import words
@@ -95,7 +96,7 @@ def values(
         "choice": choice,
         "has_groups": has_groups,
         "columns": COLUMNS,
-        "rows": [_row(event_item(snapshot, each), each.event.sites) for each in found],
+        "rows": [_row(as_json(event_item(snapshot, each)), each.event.sites) for each in found],
         "total": total,
         "first": first,
         "page": page,

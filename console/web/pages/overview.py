@@ -12,9 +12,9 @@ from console.db.snapshot import Snapshot
 from console.db.taken import VM as TAKEN_VM
 from console.db.taken import taken_among
 from console.db.vms import WantedVms
-from console.fleet import view
 from console.fleet.contact import CONTACTS
 from console.fleet.moments import seconds_of
+from console.web.answers import as_json
 from console.web.events import events_page
 from console.web.pages import event_rows
 from console.web.pages.causes import causes
@@ -83,7 +83,7 @@ def values(state: AppState, snapshot: Snapshot, q: str) -> dict[str, Any]:
         "groups": groups(found[:_EVENTS], snapshot.now),
         "waiting": sum(row["decision"]["state"] in ("due", "second") for row in rows),
         "more_events": max(0, len(found) - _EVENTS),
-        "over": [_past(item) for item in over],
+        "over": [_past(as_json(event)) for event in over],
         "silent": silent,
         "causes": causes(snapshot, vms["silent"], vms["total"] - vms["retired"]),
         "silent_taken": {vm_id: by.actor for (vm_id, _), by in on_it.items()},
@@ -95,7 +95,7 @@ def values(state: AppState, snapshot: Snapshot, q: str) -> dict[str, Any]:
     }
 
 
-def _past(item: view.Json) -> dict[str, Any]:
+def _past(item: Mapping[str, Any]) -> dict[str, Any]:
     names = [resource["name"] for resource in item["resources"]]
     return {
         **item,

@@ -14,6 +14,7 @@ from starlette.routing import Route
 from console.access.people import Person
 from console.db.errors import StoreError
 from console.errors import RefusedError
+from console.web.answers import as_json
 from console.web.events import event_detail
 from console.web.operations import problem_of
 from console.web.pages import (
@@ -128,7 +129,8 @@ class Pages:
         state, person = self._state, person_of(request)
         with state.snapshots.take() as snapshot:
             scope = request.query_params.get("scope")
-            found = event_detail(snapshot, request.path_params["event_id"], person, scope)
+            event = event_detail(snapshot, request.path_params["event_id"], person, scope)
+            found = None if event is None else as_json(event)
             names = {} if found is None else event_page.names_of(snapshot, found)
             beside = []
             if found is not None:

@@ -9,6 +9,7 @@ from urllib.parse import quote
 from console.db.snapshot import Snapshot
 from console.fleet.moments import seconds_of
 from console.fleet.values import HeardVm, KnownEvent, Vm
+from console.web.answers import as_json
 from console.web.pages import durations, event_rows, past, words
 from console.web.pages.causes import causes
 from console.web.pages.text import DAY
@@ -23,7 +24,7 @@ _MIN_MARK: Final = 8.0
 
 def values(snapshot: Snapshot, heard: HeardVm) -> dict[str, Any]:
     """What the template shows of a VM as the API describes it, with its history."""
-    row, item = heard.vm, vm_detail(snapshot, heard)
+    row, item = heard.vm, as_json(vm_detail(snapshot, heard))
     history = [_past_event(each) for each in item["history"]]
     return {
         "vm": item,

@@ -480,7 +480,7 @@ def test_past_events_that_name_thousands_are_listed_some_at_a_time(intake: Intak
             page = {"state": "over", "limit": 1000, "after": after}
             items, following = events_page(snapshot, WantedEvents(), **page)  # type: ignore[arg-type]
         assert 0 < len(items) < 9
-        found += [item["eventId"] for item in items]
+        found += [item.event_id for item in items]
         if following is None:
             break
         after = place_in(following, str, (int, float), str, str)  # type: ignore[arg-type]

@@ -59,7 +59,7 @@ def test_the_newest_record_of_a_vm_counts(database: Database) -> None:
     with database.reading.begin() as connection:
         found = records_of_event(connection, (EVENT, "sub-1/group-1"))
     items = [timeline_item(each) for each in found]
-    told_of = [each["state"] for each in items if each["kind"] == "preparation"]
+    told_of = [each.state for each in items if each.kind == "preparation"]
     assert told_of == ["preparing", "prepared", "recovered"]
 
 
