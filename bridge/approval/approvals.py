@@ -283,6 +283,7 @@ class Approvals:
     def _post(self, opened: OpenApproval) -> bool:
         """Ask IMDS to start the event; whether a request was sent. Raises `StoreError`."""
         self._put_effect(opened, "maybe")
+        self.prepare()  # the event may have left this VM, and be back
         seen = self._observe(opened)  # writing may have taken long
         if not TABLE[seen.fact][opened.stage].post or not self._still_holds(opened, seen):
             self._put_effect(opened, opened.stage.effect)
@@ -367,6 +368,7 @@ class Approvals:
         latest = replace(
             seen,
             basis=self._key_basis(opened.approval),
+            preparation=None if tracked is None else self._current.preparation(tracked),
             current=self._current.is_current(),
             now=opened.time.now(),
         )

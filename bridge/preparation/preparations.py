@@ -19,10 +19,10 @@ from bridge.preparation.transitions import Trigger, after
 from bridge.store.absences import role_of
 from bridge.store.database import PREPARATIONS_LOST_KEY, Store
 from bridge.store.outbox import Outbox
-from bridge.store.preparations import Preparation, PreparationRows
+from bridge.store.preparations import Preparation, PreparationRows, ends
 from wire.moment import rfc3339
 from wire.preparation import NONE, PreparationData
-from wire.record import EVENT_ENDED, EVENT_STARTED, PREPARATION, Record, RecordDraft, draft
+from wire.record import EVENT_STARTED, PREPARATION, Record, RecordDraft, draft
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -210,6 +210,9 @@ class Preparations(PreparationRows):
         """
         with self._lock:
             each = self._asked_by(record)
+            if each is not None:
+                self._follow(each)  # or it would be run for a state that no poll was followed for
+                each = self._asked_by(record)
             return None if each is None else self.shown(each.event)
 
     def wants(self, record: Record) -> bool:
@@ -219,7 +222,7 @@ class Preparations(PreparationRows):
         with self._lock:
             # The first records after a loss may come before `follow` has seen their events.
             is_known = (record.event_id or "").casefold() in self._kept or self._may_have_lost()
-        return is_known and (record.type == EVENT_STARTED or _ends(record))
+        return is_known and (record.type == EVENT_STARTED or ends(record))
 
     def prepared(self, record: Record) -> None:
         """The sink has done what `record` asked for. Raises `StoreError`; then that is not known,
@@ -244,7 +247,7 @@ class Preparations(PreparationRows):
         with self._lock:
             each = self._kept.get((record.event_id or "").casefold())
             # A preparation that was asked for after that record is for the event's return.
-            if each is None or not _ends(record) or each.asked > record.sequence:
+            if each is None or not ends(record) or each.asked > record.sequence:
                 return
             if reason is None:
                 self._recover(each)
@@ -317,7 +320,13 @@ class Preparations(PreparationRows):
         tracked = self._current.events.get(preparation.event)
         if preparation.is_over and preparation.state != "preparing":
             return
-        if tracked is None or not tracked.affects_this_vm or self._has_passed(preparation):
+        if (
+            tracked is None
+            or not tracked.affects_this_vm
+            or self._has_passed(preparation)
+            # It may name this VM again by now.
+            or self.ends_after(preparation.event, preparation.asked)
+        ):
             preparation = self._step(preparation, Trigger.OVER)
         elif tracked.fingerprint != preparation.fingerprint and preparation.state != "prepared":
             preparation = self._step(preparation, Trigger.CHANGED)
@@ -369,8 +378,3 @@ class Preparations(PreparationRows):
                 "reason": reason,
             },
         )
-
-
-def _ends(record: Record) -> bool:
-    """Whether it says that an event is over for this VM."""
-    return record.type == EVENT_ENDED or record.affects_this_vm is False

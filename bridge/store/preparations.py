@@ -10,7 +10,7 @@ from typing import Final
 
 from bridge.store.database import Store
 from wire.preparation import State
-from wire.record import Record, RecordDraft, RecordError, read_record
+from wire.record import EVENT_ENDED, Record, RecordDraft, RecordError, read_record
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +117,18 @@ class PreparationRows:
         """The newest record that shows an event as it is coming. Raises `StoreError`."""
         return self._newest(event, "AND type IN ('seb.event.scheduled.v1', 'seb.event.updated.v1')")
 
+    def ends_after(self, event: str, sequence: int) -> bool:
+        """Whether a record past that sequence says that the event is over for this VM. Raises
+        `StoreError`.
+        """
+        rows = self._store.read(
+            "SELECT body FROM records WHERE event = ? AND sequence > ? "
+            "AND type IN ('seb.event.updated.v1', 'seb.event.ended.v1')",
+            (event, sequence),
+        )
+        found = (_readable(body) for (body,) in rows)
+        return any(record is not None and ends(record) for record in found)
+
     def newest(self, event: str) -> Record | None:
         """The newest record of an event. Raises `StoreError`."""
         return self._newest(event)
@@ -127,10 +139,20 @@ class PreparationRows:
             "ORDER BY sequence DESC LIMIT 1",
             (event,),
         )
-        try:
-            return read_record(bytes(rows[0][0])) if rows else None
-        except RecordError:
-            return None  # a damaged row; the sink's own queue reports it
+        return _readable(rows[0][0]) if rows else None
+
+
+def ends(record: Record) -> bool:
+    """Whether it says that an event is over for this VM."""
+    return record.type == EVENT_ENDED or record.affects_this_vm is False
+
+
+def _readable(body: bytes) -> Record | None:
+    """The record; None for a damaged row, which the sink's own queue reports."""
+    try:
+        return read_record(bytes(body))
+    except RecordError:
+        return None
 
 
 def _put(connection: sqlite3.Connection, preparation: Preparation, *, asked: int) -> None:

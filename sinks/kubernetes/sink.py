@@ -192,18 +192,19 @@ class KubernetesSink(Sink[KubernetesSettings]):
     ) -> Marks:
         """The marks of what is pending now; `asked` and `over` are keys of events."""
         # Before IMDS has answered, an event may be pending that a new store does not know.
-        kept = {} if self.context.has_polled() else before.events
-        kept = {key: mark for key, mark in kept.items() if key not in over}
+        going_on = {key: mark for key, mark in before.events.items() if key not in over}
+        kept = {} if self.context.has_polled() else going_on
         coming = {
             key: Mark(
                 event_type=each.event.event_type or "ScheduledEvent",
                 not_before=moment_text(each.event.not_before),
-                # An event that the sink was asked about goes on to act when it changes.
+                # An event that the sink was asked about goes on to act when it changes; one that is
+                # back after its end waits until the sink is asked about it again.
                 acts=self._may_act(each)
                 and (
                     not self.settings.prepares
-                    or key in asked
-                    or before.acts_for(key)
+                    or (key in asked and key not in over)
+                    or (key in going_on and going_on[key].acts)
                     or each.preparation in _ASKED
                 ),
                 vm_id=self.context.vm.vm_id,

@@ -591,6 +591,25 @@ def test_no_preparation_waits_for_an_event(cluster: FakeApi, make_bench: MakeBen
     assert sorted(each["reason"] for each in cluster.events) == ["EventEnded", "EventScheduled"]
 
 
+@pytest.mark.parametrize("asked", [False, True])
+def test_an_event_that_is_back_before_its_end_was_told_opens_the_node(
+    make_bench: MakeBench, *, asked: bool
+) -> None:
+    """The node is closed again only once the sink is asked to prepare for its return."""
+    bench = make_bench(prepares=True, drain=True, taint=True)
+    bench.deliver(record("scheduled"))
+    assert bench.node["spec"]["unschedulable"] is True
+    bench.commit(record("ended"))
+    bench.commit(record("scheduled"), preparation="preparing" if asked else "none")
+    bench.sink.maintain()
+    bench.sink.deliver([record("ended")])
+    assert bool(bench.node["spec"].get("unschedulable")) is asked
+    bench.sink.announce(record("scheduled"))
+    assert bench.condition is not None
+    bench.sink.deliver([record("scheduled")])
+    assert bench.node["spec"]["unschedulable"] is True
+
+
 def test_an_event_that_ends_unasked_leaves_nothing(make_bench: MakeBench) -> None:
     """It was shown only."""
     bench = make_bench(prepares=True, drain=True)

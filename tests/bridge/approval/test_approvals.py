@@ -718,6 +718,19 @@ def test_a_command_that_expires_while_its_post_connects_is_not_posted(
     assert bench.story() == [("accepted", None), ("failed", "expired")]
 
 
+def test_a_vm_that_is_brought_back_while_a_post_connects_is_not_started(
+    bench: ApprovalBench,
+) -> None:
+    """A connection may take seconds: how far the preparation is then decides."""
+    bench.announce()
+    preparation = ["prepared"]
+    bench.current.preparation = lambda _: preparation[-1]
+    bench.imds.connecting = lambda: preparation.append("none")
+    bench.send(bench.approve())
+    assert bench.imds.posts == []
+    assert bench.story() == [("accepted", None)]
+
+
 def test_a_command_expires_while_imds_does_not_answer(bench: ApprovalBench) -> None:
     """Its end is told at its time, not after the outage."""
     bench.announce()

@@ -1,4 +1,4 @@
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -6,6 +6,7 @@ from support.documents.documents import (
     EVENT_ID,
     LATER,
     NOT_BEFORE,
+    VM,
     FakeClock,
     ScriptedImds,
     body,
@@ -14,7 +15,13 @@ from support.documents.documents import (
 from support.imds.polling import state_and_poller
 from support.store_helpers import bridge_draft
 
+from bridge.approval.approvals import Approvals
+from bridge.approval.ledger import Ledger
+from bridge.approval.rule_decisions import RuleDecisions
+from bridge.approval.trusted_keys import Trust
+from bridge.config.approval import Rule
 from bridge.imds.client import ImdsError
+from bridge.imds.exchange import WithheldError
 from bridge.preparation.preparations import Preparations, PreparingSpec
 from bridge.store.opening import FILE_NAME, open_store
 from bridge.store.outbox import Outbox, Recipient
@@ -63,11 +70,20 @@ class Preparing:
 
     def poll(self, said: bytes | Exception, *, after: float = 0.0) -> list[str | None]:
         """How far each event is prepared after a poll so many seconds later that is answered so."""
-        self.imds.said = said
         self.clock.advance(after)
-        self._poller.run()
+        self.look(said)
         self.preparations.follow()
         return self.states()
+
+    def look(self, said: bytes | Exception) -> None:
+        """A poll that is answered so, and that is not followed yet."""
+        self.imds.said = said
+        self._poller.run()
+
+    def leave_and_return(self) -> None:
+        """Two such polls: the event names another VM, and then this one again."""
+        self.look(body(entry(resources=("web_9",)), incarnation=2))
+        self.look(body(entry(), incarnation=3))
 
     def states(self) -> list[str | None]:
         """How far each event is prepared."""
@@ -209,6 +225,74 @@ def test_a_state_that_comes_back_after_the_event_left_this_vm_alone_is_not_prepa
     preparing.preparations.prepared(asked)
     assert preparing.poll(body(entry(resources=("web_9",)), incarnation=2)) == [None]
     assert preparing.poll(body(entry(), incarnation=3)) == ["none"]
+
+
+def test_an_event_that_left_this_vm_between_two_looks_is_not_prepared(
+    preparing: Preparing,
+) -> None:
+    """Nobody looked while it named another VM only, and the program will be told of that."""
+    (known,) = preparing.current.events.values()
+    preparing.preparations.ask(known, "command:1")
+    preparing.preparations.prepared(preparing.records()[-1])
+    preparing.leave_and_return()
+    preparing.preparations.follow()
+    assert preparing.states() == ["none"]
+
+
+def test_no_post_goes_out_for_an_event_that_left_this_vm_since_the_last_look(
+    preparing: Preparing,
+) -> None:
+    """The approval was accepted and the VM prepared; the program brings the VM back now."""
+    posts: list[str] = []
+
+    class Starting(ScriptedImds):
+        def start(self, event_id: str, *, may_send: Callable[[], bool]) -> None:
+            if not may_send():
+                raise WithheldError
+            posts.append(event_id)
+
+    clock = preparing.clock
+    ledger = Ledger(preparing.store, clock.now())
+    rules = (Rule(name="any"),)
+    decisions = RuleDecisions(rules, ledger, clock, vm_name=VM.name, acknowledged=lambda *_: True)
+    approvals = Approvals(
+        preparing.current,
+        ledger,
+        Starting(),  # type: ignore[arg-type]  # it answers as a client does
+        clock,
+        rules=decisions,
+        trust=Trust(None),
+        preparations=preparing.preparations,
+    )
+    preparing.current.preparation = preparing.preparations.state_of
+    approvals.polled()
+    while approvals.step():
+        pass
+    assert preparing.states() == ["preparing"]
+    preparing.preparations.prepared(preparing.records()[-1])
+    preparing.leave_and_return()
+    for _ in range(2):
+        approvals.step()
+    assert posts == []
+    assert preparing.states() == ["preparing"]
+    preparing.preparations.prepared(preparing.records()[-1])
+    approvals.step()
+    assert posts == [EVENT_ID]
+
+
+def test_what_changed_before_the_program_ran_is_not_run_for_the_earlier_state(
+    preparing: Preparing,
+) -> None:
+    """Else it would count as prepared for a state that the program has not seen."""
+    (known,) = preparing.current.events.values()
+    preparing.preparations.ask(known, "command:1")
+    asked = preparing.records()[-1]
+    preparing.look(body(entry(not_before=LATER), incarnation=2))
+    assert preparing.preparations.event_of(asked) is None
+    told = [each.data for each in preparing.records() if each.type == PREPARATION]
+    assert [each["reason"] for each in told] == [None, "event_changed"]
+    preparing.look(body(entry(), incarnation=3))
+    assert preparing.states() == ["none"]
 
 
 def test_what_another_kind_has_prepared_does_not_count(preparing: Preparing) -> None:
