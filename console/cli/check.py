@@ -16,6 +16,7 @@ from console.access.provider import Provider
 from console.cli import common
 from console.config.load import exposed_secrets
 from console.config.settings import Settings
+from console.db.errors import StoreError, remedy_of
 from console.db.opening import Database, database_url
 from console.ingest import enrolment
 from console.ingest.reachable import reach
@@ -147,6 +148,10 @@ def _database(settings: Settings) -> str:
     database = Database(database_url(settings))
     try:
         database.open()
+    except StoreError as error:
+        if database.is_sqlite:
+            raise
+        raise StoreError(f"{error}; {remedy_of(str(error))}") from None
     finally:
         database.close()
     return database.place

@@ -10,14 +10,17 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
+import psycopg
 import pytest
 from support.console.process import ConsoleProcess
 from support.console.records import FakeVm
 from support.eventually import eventually
 from support.mqtt.mosquitto import Mosquitto
 from support.ports import free_port
+from support.postgresql import PostgreSql
 from support.sinks.throwaway_ca import ThrowawayCa
 
 
@@ -153,6 +156,37 @@ def test_check_looks_at_everything(tmp_path: Path) -> None:
     bad = run(console, "check")
     assert bad.returncode == 69
     assert "fail  source broker" in bad.stdout
+
+
+@pytest.mark.parametrize(
+    ("address", "words", "remedy"),
+    [
+        ("seb@127.0.0.1:1/seb", "Connection refused", "see that the server runs"),
+        ("seb@db.invalid/seb", "failed to resolve host", "see that the server runs"),
+        ("seb@{place}/none", 'database "none" does not exist', "CREATE DATABASE"),
+        ("absent@{place}/refusals", 'role "absent" does not exist', "the user and the password"),
+        ("poor@{place}/refusals", "permission denied for schema public", "ALTER DATABASE"),
+        ("seb@{place}/refusals?sslmode=require", "does not support SSL", "sslmode"),
+        ("seb@{place}/a_role_ssl", 'database "a_role_ssl" does not exist', "CREATE DATABASE"),
+        ("seb@{place}/refusals?sslmode=no", "sslmode", "SEB_CONSOLE_DATABASE"),
+    ],
+)
+def test_a_database_that_refuses_is_told_with_a_remedy(
+    tmp_path: Path, postgresql: PostgreSql, address: str, words: str, remedy: str
+) -> None:
+    """`check` says what PostgreSQL says, and what to do about it; exit code 69."""
+    with suppress(psycopg.errors.DuplicateDatabase):
+        url = postgresql.database("refusals")
+        postgresql.execute(url, "CREATE ROLE poor LOGIN")
+        postgresql.execute(url, "REVOKE CREATE ON SCHEMA public FROM PUBLIC")
+    place = f"127.0.0.1:{postgresql.port}"
+    console = ConsoleProcess(tmp_path, DATABASE=f"postgresql://{address.format(place=place)}")
+    done = console.run("check")
+    assert done.returncode == 69, done.stdout + done.stderr
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith("fail  database: ")]
+    said, _, advice = line.partition("; ")
+    assert words in said
+    assert remedy in advice
 
 
 @pytest.mark.skipif(os.name != "posix", reason="Windows has no such modes")
