@@ -8,6 +8,7 @@ Each step builds on those before it, so they run in the order of the file. `make
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -126,17 +127,45 @@ def test_a_private_authority(machine: Machine, pages: dict[str, Pages]) -> None:
     do(machine, page.take("Trust an authority"))
     do(machine, page.take("Trust an authority"))
     assert "Certificate Sign" in do(machine, page.take("What an authority must have"))
-    for number, block in enumerate(blocks("docs/console-login.md", "nginx")):
-        machine.file(f"/etc/nginx/sites-enabled/console{number}").write_text(block.text)
+    page_has = [block.text for block in blocks("docs/console-login.md", "nginx")]
+    for number, text in enumerate(page_has[:2]):
+        site = machine.file(f"/etc/nginx/sites-enabled/console{number}")
+        site.write_text(text)
         machine.run("nginx -t")
         if number:  # the second wants oauth2-proxy; nginx takes it, and the first serves
-            machine.file(f"/etc/nginx/sites-enabled/console{number}").unlink()
+            site.unlink()
     machine.run("echo 127.0.0.1 console.example >> /etc/hosts; systemctl start nginx")
-    assert machine.run(
-        "curl -s -o /dev/null -w '%{http_code}' https://console.example/"
-    ).strip() in (
-        *("200", "302", "303"),
-        "401",
+    assert page_answers(machine) == "401"
+
+
+def test_passwords_of_nginx(machine: Machine, pages: dict[str, Pages]) -> None:
+    """The block of oauth2-proxy with the page's other location lets in who has a password, under
+    that name alone; the tests below go through it.
+    """
+    machine.file("/etc/nginx/sites-enabled/console0").write_text(with_passwords())
+    do(machine, pages["console-login.md"].take("A proxy that knows the people"))
+    mia = f"-u mia@example.com:$(cat {HOME}/mia.txt)"
+    eventually(lambda: page_answers(machine, mia) == "200", what="the page for a password")
+    assert page_answers(machine) == "401"
+    assert page_answers(machine, "-H 'X-Forwarded-User: mia@example.com'") == "401"
+    assert page_answers(machine, "-u mia@example.com:wrong") == "401"
+    assert page_answers(machine, "-H 'Authorization: Bearer wrong'") == "401"
+
+
+def page_answers(machine: Machine, words: str = "") -> str:
+    """The status of the page, asked through nginx."""
+    url = "https://console.example/"
+    return machine.run(f"curl -s -o /dev/null -w '%{{http_code}}' {words} {url}").strip()
+
+
+def with_passwords() -> str:
+    """The page's settings of nginx for passwords: another way to ask who it is."""
+    _, text, people = (each.text for each in blocks("docs/console-login.md", "nginx"))
+    places = re.split(r"^(?=  (?:location |# VMs))", text, flags=re.MULTILINE)
+    begins = [place.partition("{")[0].strip() for place in places]
+    return "".join(
+        {"location /": people, "location /oauth2/": ""}.get(begin, place)
+        for begin, place in zip(begins, places, strict=True)
     )
 
 
