@@ -111,6 +111,20 @@ def test_an_upgrade_with_a_backlog(machine: Machine, far: FarEnds, tmp_path: Pat
     assert len(beats) <= 3, beats  # heartbeats that a newer one replaced
 
 
+def test_an_upgrade_to_what_does_not_start(machine: Machine) -> None:
+    """The package is installed all the same, and says that the service did not start again."""
+    machine.run("cp /etc/seb/seb.env /var/tmp/good.env")
+    machine.run("echo SEB_POLL_INTERVAL=often >> /etc/seb/seb.env")
+    done = machine.outcome("dpkg -i /var/tmp/newer.deb")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "seb.service did not start again" in done.stderr
+    assert machine.run(f"dpkg-query -f '${{Status}}' -W {NAME}") == "install ok installed"
+    eventually(
+        lambda: property_of(machine, "ExecMainStatus") == "78", what="exit code 78", timeout=60
+    )
+    machine.run("cp /var/tmp/good.env /etc/seb/seb.env; systemctl restart seb")
+
+
 def test_a_newer_store_is_refused(machine: Machine) -> None:
     """A program that is older than its store ends with 78, says so, and changes nothing."""
     machine.run(f"""

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from support.eventually import eventually
+from support.ground.doc_page import Pages
 from support.ground.nspawn import Machine, missing
 from support.ground.packages import CONSOLE, NAME, left_behind, made, newer_deb, newer_rpm
 from support.ground.released import VERSION, released
@@ -163,15 +164,25 @@ def test_the_console_has_what_it_had(machine: Machine) -> None:
 
 def test_back_to_the_release(machine: Machine, far: FarEnds) -> None:
     """0.2.0 refuses the newer store and database, ends with 78 and changes nothing; once they are
-    moved away as docs/rollout.md has it, it works.
+    moved away as the bridge's page and the console's have it, it works.
     """
-    old = " ".join(f"./{name}-{VERSION}.deb" for name in (NAME, CONSOLE))
+    page = Pages("docs/rollout.md", by="tests/ground/test_upgrade.py")
+    install, _, start = as_typed(page).partition("sudo systemctl start")
     machine.run(
-        f"cd /var/tmp && apt-get install -y -q {KEEP} --allow-downgrades {old}", timeout=500
+        f"""
+        systemctl stop seb-console
+        cd /var/tmp && cp {NAME}-{VERSION}.deb {NAME}_{VERSION}-1_amd64.deb
+        {install}
+        apt-get install -y -q {KEEP} --allow-downgrades ./{CONSOLE}-{VERSION}.deb
+        """,
+        timeout=500,
     )
     assert machine.run("seb version").strip() == VERSION
     before = sql(machine, DATABASE, SCHEMA)
-    for unit in ("seb", "seb-console"):
+    for unit in (start.strip(), "seb-console"):
+        machine.outcome(
+            f"systemctl start {unit}"
+        )  # it says 1 only of a service that tells when it is ready
         code = f"systemctl show -p ExecMainStatus --value {unit}"
         eventually(
             lambda code=code: machine.run(code).strip() == "78",
@@ -180,15 +191,23 @@ def test_back_to_the_release(machine: Machine, far: FarEnds) -> None:
         )
     assert sql(machine, DATABASE, SCHEMA) == before
     count = len(far.received())
+    machine.run(as_typed(page))
+    assert page.left() == []
     machine.run(f"""
-        systemctl stop seb seb-console
-        mv /var/lib/{NAME} /var/lib/{NAME}.newer
+        systemctl stop seb-console
         mkdir /var/backups/newer && mv {DATABASE}* /var/backups/newer/
-        systemctl start seb-console seb
+        systemctl start seb-console
     """)
     wait_for_the_console(machine)
     eventually(lambda: len(far.received()) > count + 1, what="records", timeout=180)
     eventually(lambda: len(vms(machine)) == 1, what="the VM on the console", timeout=120)
+
+
+def as_typed(page: Pages) -> str:
+    """The page's next commands of the way back, with the answers that a person gives to apt."""
+    return page.take("Upgrade, and back").replace(
+        "apt-get install", f"apt-get install -y -q {KEEP}"
+    )
 
 
 def test_a_purge_leaves_nothing(machine: Machine) -> None:
@@ -200,7 +219,7 @@ def test_a_purge_leaves_nothing(machine: Machine) -> None:
     machine.run(f"""
         systemctl stop imds; rm /opt/seb
         SEB_PURGE_KEYS=yes apt-get purge -y -q {NAME} {CONSOLE}
-        rm -rf /var/backups/newer /var/lib/{NAME}.newer
+        rm -rf /var/backups/newer /var/lib/private/{NAME}.newer
     """)
     assert left_behind(machine) == []
 

@@ -179,14 +179,20 @@ def test_the_scripts_are_plain_sh(path: Path) -> None:
     subprocess.run(["sh", "-n", str(path)], check=True)
 
 
-def calls_of(script: Path, word: str, place: Path, *, systemd: int = 252) -> list[str]:
-    """What a script of a package asks of systemd; everything else that it touches is in `place`."""
+def calls_of(
+    script: Path, word: str, place: Path, *, systemd: int = 252, restart: int = 0
+) -> list[str]:
+    """What a script of a package asks of systemd; everything else that it touches is in `place`.
+
+    `restart` is what systemctl says to a restart.
+    """
     place.mkdir(exist_ok=True)
     for name in ("systemctl", "systemd-sysusers", "getent", "userdel", "groupdel", "install"):
         fake = place / name
         fake.write_text(
             f'#!/bin/sh\necho "{name} $*" >> "{place}/calls"\n'
             f'if [ "$1" = --version ]; then echo "systemd {systemd} ({systemd}.22-1)"; fi\n'
+            f"[ $1 != try-restart ] || exit {restart}\n"
         )
         fake.chmod(0o755)
     text = script.read_text().replace("/run/systemd/system", str(place))
@@ -226,6 +232,18 @@ def test_what_the_scripts_do(
     assert [each.replace("UNIT", unit) for each in expected] == calls_of(
         folder / script, word, tmp_path
     )
+
+
+@posix_only
+@pytest.mark.parametrize("folder", [LINUX, CONSOLE], ids=["bridge", "console"])
+def test_a_service_that_does_not_start_again(
+    folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The package is installed nevertheless, and says so: half installed it would be in the way of
+    every other package.
+    """
+    calls_of(folder / "after-install.sh", "configure", tmp_path, restart=1)
+    assert "did not start again" in capfd.readouterr().err
 
 
 @posix_only
