@@ -75,6 +75,8 @@ vm: Final = Table(
     Column("place", Text, nullable=False, server_default=""),
     Column("folded", Text, nullable=False, server_default=""),
     Column("sort_name", Text, nullable=False, server_default=""),
+    # Seconds by which its clock is behind the console's.
+    Column("behind", Float(53), nullable=False, server_default="0"),
     Index("vm_changed", "changed"),
     Index("vm_place", "place", "folded"),
     Index("vm_sorted", "sort_name", "vm_id"),
@@ -103,6 +105,8 @@ stream: Final = Table(
     Column("high", BigInteger, nullable=False),
     Column("high_time", Float(53), nullable=False),
     Column("beat_time", Float(53)),
+    # Seconds from then, by the VM's clock, until it came in, by the console's.
+    Column("beat_lag", Float(53)),
 )
 
 gap: Final = Table(

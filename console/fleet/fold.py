@@ -149,12 +149,19 @@ def _record(loaded: Loaded, changes: Changes, record: IncomingRecord) -> None:
     _keep_counted(loaded, changes, counted)
     # Another record at a place that had come in: the store was put back to an earlier copy.
     put_back = not counted.fresh
-    heard = vms.with_record(vm, record, put_back=put_back, has_new_store=stream is None)
+    heard = vms.with_record(
+        vm,
+        record,
+        put_back=put_back,
+        has_new_store=stream is None,
+        behind=vms.clock_behind(vm, stream, record),
+    )
     if counted.gaps or missing:
         growth = sum(gap.size for gap in counted.gaps) - sum(gap.size for gap in missing)
         heard = replace(heard, missing=max(0, heard.missing + growth))
     heard = _put(loaded, changes, heard, record.received_at)
-    _begin_unprepared(loaded, changes, before=vm, vm=heard)
+    said_at = heard.said_at(record.time, record.received_at)
+    _begin_unprepared(loaded, changes, before=vm, vm=heard, at=said_at)
     excess = _excess(loaded, record)
     if excess is not None:
         changes.refused.append((excess, record))
@@ -168,7 +175,7 @@ def _record(loaded: Loaded, changes: Changes, record: IncomingRecord) -> None:
             facts=record.preparation,
             stream=record.stream,
             sequence=record.sequence,
-            time=min(record.time, record.received_at),
+            time=said_at,
         )
         _prepare(loaded, changes, said)
     if not seen:
@@ -180,7 +187,7 @@ def _record(loaded: Loaded, changes: Changes, record: IncomingRecord) -> None:
                     record_id=record.id,
                     vm_id=vm_id,
                     at=record.received_at,
-                    time=min(record.time, record.received_at),
+                    time=said_at,
                     facts=record.receipt,
                     scope=heard.scope,
                 )
@@ -413,12 +420,13 @@ def _state(loaded: Loaded, changes: Changes, state: IncomingState) -> None:
     """Events that are pending on a VM, where the records about them were missed."""
     vm = vms.with_state(_known_vm(loaded, state.vm_id), state)
     vm = _put(loaded, changes, vm, state.received_at)
+    at, written_at = vm.said_at(state.time, state.received_at), state.time + vm.behind
     pending = set()
     for record_id, event in state.events:
         event_id = event.event.event_id
         pending.add(event_id)
         before = loaded.reports.get((event_id, state.vm_id))
-        if before is not None and not _is_newer(before, state, event, vm):
+        if before is not None and not _is_newer(before, written_at, event, vm):
             continue
         if _excess_of_event(loaded, state.vm_id, event) is None:
             _observe(loaded, changes, of_pending(state, vm, record_id, event))
@@ -429,12 +437,12 @@ def _state(loaded: Loaded, changes: Changes, state: IncomingState) -> None:
             facts=prepared,
             stream=vm.stream or "",
             sequence=0,
-            time=min(state.time, state.received_at),
+            time=at,
         )
         _prepare(loaded, changes, said)
     for (event_id, vm_id), latest in list(loaded.reports.items()):
-        if vm_id == state.vm_id and event_id not in pending and latest.time < state.time:
-            over = ended_unseen(latest, state)
+        if vm_id == state.vm_id and event_id not in pending and latest.time < written_at:
+            over = ended_unseen(latest, at)
             if over is not None:
                 _observe(loaded, changes, over)
 
@@ -472,14 +480,18 @@ def _keep_prepared(loaded: Loaded, changes: Changes, said: ReportedPreparation) 
         changes.preparations[key] = said
 
 
-def _begin_unprepared(loaded: Loaded, changes: Changes, *, before: Vm | None, vm: Vm) -> None:
-    """A VM with a new store has prepared nothing: it was made again, or its disk was lost."""
+def _begin_unprepared(
+    loaded: Loaded, changes: Changes, *, before: Vm | None, vm: Vm, at: float
+) -> None:
+    """A VM with a new store has prepared nothing: it was made again, or its disk was lost. `at`:
+    when it says so.
+    """
     if before is None or before.stream in (None, vm.stream):
         return
     for (_, vm_id), said in list(loaded.preparations.items()):
-        is_earlier = said.stream != vm.stream and said.time <= vm.record_time
+        is_earlier = said.stream != vm.stream and said.time <= at
         if vm_id == vm.vm_id and is_earlier and said.facts.state != RECOVERED:
-            _keep_prepared(loaded, changes, _unprepared(said, vm.record_time))
+            _keep_prepared(loaded, changes, _unprepared(said, at))
 
 
 def _unprepared(said: ReportedPreparation, time: float) -> ReportedPreparation:
@@ -496,13 +508,13 @@ def _is_same(one: PreparationFacts, other: PreparationFacts) -> bool:
     return (one.fingerprint, one.state) == (other.fingerprint, other.state)
 
 
-def _is_newer(before: LatestReport, state: IncomingState, event: EventReport, vm: Vm) -> bool:
-    """Whether a state document knows more of an event than what was observed before."""
-    if vm.stream not in (None, before.stream) and before.time < state.time:
+def _is_newer(before: LatestReport, at: float, event: EventReport, vm: Vm) -> bool:
+    """Whether a state document of then knows more of an event than what was observed before."""
+    if vm.stream not in (None, before.stream) and before.time < at:
         return True  # from a store that counts revisions from the beginning
     if before.report.revision != event.revision:
         return before.report.revision < event.revision
-    return before.report.state == "ended" and before.time < state.time  # it was not over
+    return before.report.state == "ended" and before.time < at  # it was not over
 
 
 def is_deletion(event: EventReport) -> bool:

@@ -48,6 +48,7 @@ def count(
             high=record.sequence,
             high_time=record.time,
             beat_time=record.time if _begins_an_interval(record) else None,
+            beat_lag=record.sent_at - record.time if _begins_an_interval(record) else None,
         )
         return Counted(stream=first, gaps=[], fresh=True)
     if record.sequence == stream.high + 1 and not gaps:
@@ -75,13 +76,15 @@ def count(
 
 def _moved(stream: Stream, record: IncomingRecord) -> Stream:
     """The stream after its newest record."""
+    is_beat = _begins_an_interval(record)
     return Stream(
         vm_id=stream.vm_id,
         stream=stream.stream,
         low=stream.low,
         high=record.sequence,
         high_time=record.time,
-        beat_time=record.time if _begins_an_interval(record) else stream.beat_time,
+        beat_time=record.time if is_beat else stream.beat_time,
+        beat_lag=record.sent_at - record.time if is_beat else stream.beat_lag,
     )
 
 

@@ -10,8 +10,8 @@ from wire.event import UNKNOWN_STATUS
 
 
 def of_record(record: IncomingRecord, event: EventReport, vm: Vm) -> LatestReport:
-    """What a record says; a VM whose clock is ahead is not newer than its peers for that."""
-    at = min(record.time, record.received_at)
+    """What a record says; a VM whose clock is wrong is neither newer nor older than its peers."""
+    at = vm.said_at(record.time, record.received_at)
     return LatestReport(
         event_id=event.event.event_id,
         vm_id=record.vm.vm_id,
@@ -28,7 +28,7 @@ def of_record(record: IncomingRecord, event: EventReport, vm: Vm) -> LatestRepor
 
 def of_pending(state: IncomingState, vm: Vm, record_id: str, event: EventReport) -> LatestReport:
     """What a state document says of an event whose record has not come in."""
-    at = min(state.time, state.received_at)
+    at = vm.said_at(state.time, state.received_at)
     return LatestReport(
         event_id=event.event.event_id,
         vm_id=state.vm_id,
@@ -43,8 +43,8 @@ def of_pending(state: IncomingState, vm: Vm, record_id: str, event: EventReport)
     )
 
 
-def ended_unseen(latest: LatestReport, state: IncomingState) -> LatestReport | None:
-    """An open event that a newer state document does not list: it is over, and how is not known.
+def ended_unseen(latest: LatestReport, at: float) -> LatestReport | None:
+    """An open event that a state document of then does not list: it is over, and how is not known.
 
     None if it is over already.
     """
@@ -52,7 +52,7 @@ def ended_unseen(latest: LatestReport, state: IncomingState) -> LatestReport | N
         return None
     unknown = replace(latest.report.event, event_status=UNKNOWN_STATUS)
     report = replace(latest.report, transition="ended", event=unknown)
-    return replace(latest, time=min(state.time, state.received_at), report=report)
+    return replace(latest, time=at, report=report)
 
 
 def forgotten(latest: LatestReport, now: float) -> LatestReport:

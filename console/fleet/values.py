@@ -102,6 +102,8 @@ class Vm:
     """Since when one of these is so; None if neither is."""
     accepted_at: float = 0.0
     """When a person said that its name is right; zero if that was never needed."""
+    behind: float = 0.0
+    """By how many seconds its clock is behind the console's, as its heartbeats show."""
     changed: int = 0
     """Number of the transaction that last changed more of it than the time of its contact."""
 
@@ -153,6 +155,10 @@ class Vm:
             return None
         return (self.said or self.known_as).id
 
+    def said_at(self, time: float, received_at: float) -> float:
+        """A time that it says, by the console's clock, and never later than it came in."""
+        return min(time + self.behind, received_at)
+
     def is_named_by(self, report: EventReport) -> bool:
         """Whether an event names this VM: by the name that it bears, whatever it says itself."""
         if self.withheld:
@@ -200,6 +206,8 @@ class Stream:
     """Time of the record with the highest sequence, by the VM's clock."""
     beat_time: float | None = None
     """Time of its newest heartbeat or start: the next ones are due whole intervals later."""
+    beat_lag: float | None = None
+    """Seconds from then until it came in, by the clocks of VM and console."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,7 +239,7 @@ class LatestReport:
     sequence: int
     """Zero if it is from a state document."""
     time: float
-    """By the VM's clock, but never later than it came in."""
+    """As `Vm.said_at` has it: of several VMs they are compared."""
     first_at: float
     """The time of the reporter's first record about the event."""
     report: EventReport
@@ -317,7 +325,7 @@ class Receipt:
     at: float
     """When it came in: what the console waits for is counted from here."""
     time: float
-    """When it was so, by the VM's clock, but never later than it came in."""
+    """When it was so, as `Vm.said_at` has it."""
     facts: ReceiptFacts
     scope: str = ""
     """Of the VM."""
@@ -335,7 +343,7 @@ class ReportedPreparation:
     sequence: int
     """Zero if it is from a state document."""
     time: float
-    """By the VM's clock, but never later than it came in."""
+    """As `Vm.said_at` has it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any, Final
 
-from console.fleet.values import DEFAULT_SITE, FleetName, Vm, folded
+from console.fleet.contact import DEFAULT_INTERVAL
+from console.fleet.values import DEFAULT_SITE, FleetName, Stream, Vm, folded
 from console.records.incoming import Incoming, IncomingRecord, IncomingState, IncomingStatus
 
 Contact = tuple[float, str, float | None, float | None, str | None]
@@ -14,6 +15,10 @@ Bearing = tuple[str, str]
 """A VM's place and its name as it is compared: of two VMs with the same, events name one."""
 _CLOCK_SECONDS: Final = 300.0
 """A record from further ahead was made by a clock that was wrong, and is not newer than others."""
+_RIGHT_SECONDS: Final = 60.0
+"""A clock that is behind by no more is right: records take a while to come."""
+_STEADY_SECONDS: Final = 5.0
+"""By how much the way of two heartbeats may differ that came at once."""
 _WITHOUT_SITE: Final = "0.1.0"
 """The bridge whose records do not say the site."""
 _NOT_SHOWN: Final = (
@@ -23,6 +28,7 @@ _NOT_SHOWN: Final = (
     "stream",
     "session",
     "lost_session",
+    "behind",
     "changed",
 )
 """Fields that change with each heartbeat, or that nothing shows."""
@@ -31,11 +37,17 @@ _CONTACT: Final = ("heard_at", "heard_by", "lost_at", "retired_at", "retired_by"
 
 
 def with_record(
-    vm: Vm | None, record: IncomingRecord, *, put_back: bool = False, has_new_store: bool = False
+    vm: Vm | None,
+    record: IncomingRecord,
+    *,
+    put_back: bool = False,
+    has_new_store: bool = False,
+    behind: float | None = None,
 ) -> Vm:
     """The row after a record that is not a duplicate; an older one only proves contact. `put_back`:
     its place in the stream had come in before, from the disk that the VM had then. `has_new_store`:
-    nothing of its stream had, so that it is the newest, whatever the VM's clock says now.
+    nothing of its stream had, so that it is the newest, whatever the VM's clock says now. `behind`:
+    by how many seconds that clock is, as `clock_behind` has it; None if that has not changed.
     """
     if vm is None:
         vm = _new(record.vm.vm_id, record.vm.name, "", None, record.source)
@@ -77,6 +89,7 @@ def with_record(
         withheld=vm.withheld,
         conflict_at=vm.conflict_at,
         accepted_at=vm.accepted_at,
+        behind=vm.behind if behind is None else behind,
         changed=vm.changed,
         heard_at=heard_at,
         heard_by=heard_by,
@@ -84,6 +97,28 @@ def with_record(
         retired_at=retired_at,
         retired_by=retired_by,
     )
+
+
+def clock_behind(vm: Vm | None, stream: Stream | None, record: IncomingRecord) -> float | None:
+    """By how many seconds a VM's clock is behind the console's, after a record; None if it does not
+    say. `stream`: as it was before.
+
+    A record may come hours late and is as old as it says. But of two heartbeats that came as far
+    apart as they were made neither has waited; and what came sooner than the clock allows shows at
+    once that it is not as far behind.
+    """
+    if record.kind != "heartbeat" or (stream is not None and record.sequence <= stream.high):
+        return None
+    lag = record.sent_at - record.time
+    before = 0.0 if vm is None else vm.behind
+    if lag <= max(before, _RIGHT_SECONDS):
+        return lag if lag > _RIGHT_SECONDS else 0.0
+    if stream is None or stream.beat_time is None or stream.beat_lag is None:
+        return None
+    steady = min(_STEADY_SECONDS, (record.interval or DEFAULT_INTERVAL) / 4)
+    is_later = record.time - stream.beat_time > steady
+    is_steady = is_later and abs(lag - stream.beat_lag) <= steady
+    return min(lag, stream.beat_lag) if is_steady else None
 
 
 def _identified(vm: Vm, record: IncomingRecord) -> tuple[FleetName, FleetName | None]:
@@ -158,7 +193,8 @@ def with_status(vm: Vm | None, status: IncomingStatus) -> Vm:
             return vm
         return replace(vm, lost_at=status.received_at, lost_session=status.session)
     if status.heard_at is not None:
-        vm = _heard(vm, status.heard_at, status.source)
+        at = vm.said_at(status.heard_at, status.received_at)
+        vm = _heard(vm, at, status.source)
     if not status.online:
         return vm
     vm = replace(vm, prepares=status.prepares)
@@ -178,7 +214,7 @@ def with_state(vm: Vm | None, state: IncomingState) -> Vm:
     if vm is None:
         site = state.site or DEFAULT_SITE
         vm = _new(state.vm_id, state.name, site, state.resource_id, state.source)
-    return _heard(vm, min(state.time, state.received_at), state.source)
+    return _heard(vm, vm.said_at(state.time, state.received_at), state.source)
 
 
 def _new(vm_id: str, name: str | None, site: str, resource_id: str | None, source: str) -> Vm:

@@ -1,0 +1,181 @@
+"""VMs whose clocks are hours behind: what is compared with the console's time is not theirs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import select
+from support.console.intake import Intake
+from support.console.records import FakeVm
+
+from console.db import notices as store
+from console.db.decision_tables import notice
+from console.db.opening import Database
+from console.db.transactions import write_to
+from console.notify.notices import Notices
+from console.records.parse import parse_status
+from wire.moment import rfc3339
+from wire.record import read_record
+
+BEHIND = timedelta(hours=3)
+LISTENED = timedelta(hours=9)
+
+
+class Site:
+    """VMs that send heartbeats and statuses, some with clocks behind, and a console that tells."""
+
+    def __init__(self, database: Database, *, behind: str = "") -> None:
+        """`behind`: the first letters of the names of those whose clocks are."""
+        self.intake = Intake(database)
+        self.intake.listen_since(self.intake.now - LISTENED)
+        self._behind = behind
+        self._notices = Notices([], snapshots=self.intake.snapshots, base="http://c", site="x")
+        with write_to(database) as (connection, _):
+            self._begun = store.begun(connection, self.intake.snapshots.clock())
+        self.vms = {name: FakeVm(name=name) for name in ("a", "p")}
+
+    def says(self, name: str, event_id: str, **given: Any) -> None:
+        """A record about an event, which comes at once."""
+        self.intake.take(self.vms[name].event(event_id, now=self.clock(name), **given))
+
+    def clock(self, name: str) -> Any:
+        """The time on a VM's clock."""
+        return self.intake.now - (BEHIND if name in self._behind else timedelta())
+
+    def go_on(self, seconds: float, *names: str) -> None:
+        """Time passes, in which some are heard."""
+        for _ in range(int(seconds / 15)):
+            self.intake.let_pass(15)
+            for name in names:
+                self.beat(name)
+            self._notices._look(self._begun)
+
+    def beat(self, name: str, session: str = "session-1") -> None:
+        """A heartbeat and a status."""
+        vm, now = self.vms[name], self.clock(name)
+        if session == vm.session:
+            self.intake.take(vm.heartbeat(now=now))
+        told = {"commands": True, "session": session, "time": rfc3339(now)}
+        self._status(vm, vm.status(**told))
+
+    def lose(self, name: str, session: str) -> None:
+        """The broker says that a VM's connection is lost."""
+        vm = self.vms[name]
+        self._status(vm, vm.status("offline", reason="lost", session=session))
+
+    def _status(self, vm: FakeVm, body: bytes) -> None:
+        at = self.intake.now.timestamp()
+        about = {"source": "web", "vm_id": vm.vm_id, "site": "default"}
+        self.intake.hear(parse_status(body, received_at=at, **about))
+
+    def told(self) -> dict[str, int]:
+        """How many notices of each kind were told."""
+        with self.intake.database.reading.begin() as connection:
+            found = connection.execute(select(notice.c.body)).scalars().all()
+        kinds = Counter(read_record(body).data["notice"]["kind"] for body in found)
+        return {kind: number for kind, number in kinds.items() if kind != "audit-head"}
+
+
+def test_the_end_of_an_event_that_nobody_decided_is_told(database: Database) -> None:
+    """Once, though its VM's clock says that it was over before the console began to tell."""
+    site = Site(database, behind="a")
+    site.go_on(60, "a")
+    site.says("a", "F", event_type="Freeze", impact="pause")
+    site.says("a", "F", transition="started", event_type="Freeze", impact="pause")
+    site.go_on(30, "a")
+    site.says("a", "F", transition="ended", event_type="Freeze", impact="pause")
+    site.go_on(150, "a")
+    assert site.told()["event-over"] == 1
+
+
+def test_a_vm_that_its_peer_saw_deleted_is_retired(database: Database) -> None:
+    """The peer's clock is behind: its word is not from before the VM was heard last."""
+    site = Site(database, behind="p")
+    site.go_on(60, "a", "p")
+    about = {"event_type": "Terminate", "impact": "delete", "resources": ["a"]}
+    site.says("a", "T", **about)
+    site.says("p", "T", **about)
+    site.go_on(60, "a", "p")
+    site.says("p", "T", transition="ended", **about)
+    site.go_on(600, "p")
+    assert site.intake.vm(site.vms["a"]).contact == "retired"
+
+
+def test_a_vm_that_does_not_come_back_is_told(database: Database) -> None:
+    """Its own clock is behind, and that of the peer which says that its event is over."""
+    site = Site(database, behind="ap")
+    site.go_on(60, "a", "p")
+    start = rfc3339(site.intake.now + timedelta(minutes=15))
+    for name in ("a", "p"):
+        site.says(name, "R", resources=["a"], not_before=start)
+    site.go_on(60, "a", "p")
+    site.says("p", "R", transition="started", resources=["a"])
+    site.go_on(60, "p")
+    site.says("p", "R", transition="ended", resources=["a"])
+    site.go_on(2400, "p")
+    assert site.told()["vm-not-back"] == 1
+    assert "vm-silent" not in site.told()
+
+
+def test_when_an_event_was_seen_and_began_is_so_by_one_clock(database: Database) -> None:
+    """It names a VM whose clock is right, and one whose clock is behind."""
+    site = Site(database, behind="p")
+    site.go_on(60, "a", "p")
+    begin = site.intake.now.timestamp()
+    for transition in ("scheduled", "started", "ended"):
+        for name in ("a", "p"):
+            site.says(name, "R", transition=transition, resources=["a", "p"])
+        site.go_on(60, "a", "p")
+    event = site.intake.event("R").event
+    assert (event.first_at, event.started_at) == pytest.approx((begin, begin + 60), abs=1)
+    assert event.shown_at == pytest.approx(begin + 120, abs=1)
+
+
+def test_a_second_silence_between_two_heartbeats_is_told(database: Database) -> None:
+    """A status proves contact at the time that it names, as far as the VM's clock is right."""
+    site = Site(database, behind="a")
+    site.go_on(60, "a")
+    site.beat("a", "s1")
+    site.lose("a", "s1")
+    site.go_on(45)
+    site.beat("a", "s2")
+    assert site.intake.vm(site.vms["a"]).contact == "heard"
+    site.go_on(15)
+    site.lose("a", "s2")
+    site.go_on(45)
+    assert site.told() == {"vm-silent": 2, "vm-heard": 1}
+
+
+@pytest.mark.parametrize("beats", [1, 40], ids=["a heartbeat", "all heartbeats"])
+def test_what_comes_late_is_as_old_as_it_says(database: Database, beats: int) -> None:
+    """After an outage of hours, with the heartbeats that were made meanwhile or the newest alone:
+    the clock of the VM is right, and nothing of it is newer for that.
+    """
+    site = Site(database)
+    vm, intake = site.vms["a"], site.intake
+    begin = intake.now - timedelta(hours=2)
+    intake.take(vm.heartbeat(now=begin), vm.heartbeat(now=begin))
+    late = [vm.event("R", now=begin), vm.event("R", transition="started", now=begin)]
+    minutes = [timedelta(minutes=number) for number in range(beats)]
+    intake.take(*late, *(vm.heartbeat(now=begin + each) for each in minutes))
+    intake.take(vm.event("R", transition="ended", now=begin + timedelta(hours=1)))
+    event = intake.event("R").event
+    assert event.first_at == event.started_at == begin.timestamp()
+    assert event.shown_at == begin.timestamp() + 3600
+    site.go_on(60, "a")
+    assert intake.vm(vm).vm.behind == 0
+
+
+def test_a_clock_that_is_set_right_is_right_at_once(database: Database) -> None:
+    """And one that is set back counts as behind from its second heartbeat on."""
+    site = Site(database, behind="a")
+    vm, intake = site.vms["a"], site.intake
+    site.beat("a")
+    assert intake.vm(vm).vm.behind == 0  # it may have waited
+    site.go_on(15, "a")
+    assert intake.vm(vm).vm.behind == pytest.approx(BEHIND.total_seconds(), abs=1)
+    intake.take(vm.heartbeat(now=intake.now))
+    assert intake.vm(vm).vm.behind == 0
