@@ -51,12 +51,13 @@ def package() -> Path:
 
 @pytest.fixture(scope="module")
 def machines(package: Path) -> Iterator[dict[str, Machine]]:
-    """A canary, a VM of the fleet, and one whose systemd is old."""
+    """A canary, a VM of the fleet, and a Debian 11 whose systemd is older still."""
     del package
     if why := missing() or ansible.missing():
         pytest.skip(why)
     with ExitStack() as stack:
-        found = {name: stack.enter_context(Machine()) for name in ("canary", "web", "old")}
+        releases = {"canary": "bookworm", "old": "bullseye", "web": "bookworm"}
+        found = {name: stack.enter_context(Machine(each)) for name, each in releases.items()}
         for machine in found.values():
             drop_in = machine.file("/etc/systemd/system/imds.service.d/later.conf")
             drop_in.parent.mkdir(parents=True)
@@ -76,8 +77,17 @@ def tool(machines: dict[str, Machine], tmp_path_factory: pytest.TempPathFactory)
     return Ansible(tmp_path_factory.mktemp("ansible"), machines)
 
 
-def inventory(package: Path, settings: Mapping[str, Any] = SETTINGS, **more: Any) -> dict[str, Any]:
-    """What a user writes: the canary in its group, the others in theirs."""
+def inventory(
+    package: Path,
+    settings: Mapping[str, Any] = SETTINGS,
+    *,
+    of_old: Mapping[str, Any] | None = None,
+    **more: Any,
+) -> dict[str, Any]:
+    """What a user writes: the canary in its group, the others in theirs.
+
+    `of_old` are the variables of that VM alone.
+    """
     common = {
         "seb_package_deb": str(package),
         "seb_settings": dict(settings),
@@ -87,7 +97,7 @@ def inventory(package: Path, settings: Mapping[str, Any] = SETTINGS, **more: Any
         **more,
     }
     groups = {"seb_canary": {"hosts": {"canary": None}},
-              "seb_web": {"hosts": {"web": None, "old": None}}}  # fmt: skip
+              "seb_web": {"hosts": {"old": of_old, "web": None}}}  # fmt: skip
     return {"seb": {"children": groups, "vars": common}}
 
 
@@ -163,6 +173,26 @@ def test_a_bad_setting_never_becomes_the_file(
     assert canary.file("/etc/seb/seb.env").read_text() == before
     assert canary.run("systemctl show -p MainPID --value seb") == pid
     assert canary.outcome("ls /etc/seb/.seb.env*").returncode != 0
+
+
+def test_a_bad_setting_of_one_vm_stops_the_fleet_there(
+    tool: Ansible, machines: dict[str, Machine], package: Path
+) -> None:
+    """The VM in the middle is named with its setting, and starts nothing; the canary before it goes
+    on, and the VM after it is not touched.
+    """
+    pid = machines["canary"].run("systemctl show -p MainPID --value seb")
+    bad = {"seb_settings": {**SETTINGS, "POLL_INTERVAL": "often"}}
+    done = tool.play("rollout.yml", inventory(package, of_old=bad), "-e", "seb_go_on=true")
+    counts = recap(done.stdout)
+    assert done.returncode != 0
+    assert "SEB_POLL_INTERVAL" in done.stdout
+    assert [counts[name]["failed"] for name in ("canary", "old")] == [0, 1], done.stdout
+    assert "web" not in counts
+    assert machines["canary"].run("systemctl show -p MainPID --value seb") == pid
+    assert "often" not in machines["old"].run("cat /etc/seb/seb.env")
+    assert machines["old"].run("systemctl is-active seb || :").strip() == "inactive"
+    assert not has_the_package(machines["web"])
 
 
 def test_a_person_types_yes(tool: Ansible, machines: dict[str, Machine], package: Path) -> None:
