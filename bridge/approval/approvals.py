@@ -116,7 +116,7 @@ class Approvals:
         """Keys of the events that the rules are still to be asked about since the last poll."""
         trust.refresh()
         for approval in ledger.unfinished():
-            self._keep(approval)
+            self._keep(approval, least=current.gaps.polled_at)
 
     @property
     def verifies(self) -> bool:
@@ -407,8 +407,10 @@ class Approvals:
         self._keep(approval)
         return approval
 
-    def _keep(self, approval: Approval) -> None:
-        """Follow an approval until its end; a ping has nothing to follow."""
+    def _keep(self, approval: Approval, *, least: datetime | None = None) -> None:
+        """Follow an approval until its end; a ping has nothing to follow. `least`: the last good
+        poll of the run that left it.
+        """
         if approval.state not in OPEN_STATES or approval.event_id is None:
             self._open.pop(approval.cause, None)
         elif approval.cause in self._open:
@@ -424,5 +426,6 @@ class Approvals:
                     self._clock,
                     since=self._ledger.accepted_at(approval.cause),
                     uptime_then=approval.uptime,
+                    least=least,
                 ),
             )

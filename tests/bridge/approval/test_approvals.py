@@ -706,6 +706,26 @@ def test_a_clock_that_is_set_back_gives_a_command_no_more_time(
     assert bench.story() == [("accepted", None), ("failed", "expired")]
 
 
+def test_a_boot_that_leaves_the_clock_behind_gives_a_command_no_more_time(
+    bench: ApprovalBench,
+) -> None:
+    """What had passed at the last good poll before the boot has passed."""
+    bench.announce()
+    bench.imds.failures = [fails("refused")] * 9
+    bench.send(bench.approve(exp=bench.seconds + 300))
+    bench.poll(after=250)
+    posts = list(bench.imds.posts)
+    bench.close()
+    bench.clock.boot()
+    bench.clock.jump(-240)
+    bench.begin()
+    bench.fail(after=49)
+    assert bench.story() == [("accepted", None)]
+    bench.poll(after=1)
+    assert bench.imds.posts == posts
+    assert bench.story() == [("accepted", None), ("failed", "expired")]
+
+
 def test_a_command_that_expires_while_its_post_connects_is_not_posted(
     bench: ApprovalBench,
 ) -> None:

@@ -101,6 +101,11 @@ class FakeClock:
         self._now += timedelta(seconds=seconds)
         self._monotonic += seconds
 
+    def boot(self) -> None:
+        """The machine boots."""
+        self._monotonic = 20.0
+        self._suspended = 0.0
+
     def jump(self, seconds: float) -> None:
         """Somebody sets the wall clock."""
         self._now += timedelta(seconds=seconds)
