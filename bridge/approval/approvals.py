@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Final
 
 from bridge.approval.ledger import Ledger, approval_of, approval_of_command, cause_of
-from bridge.approval.policy import objection
+from bridge.approval.policy import BEGUN, objection
 from bridge.approval.refusals import Refusals
 from bridge.approval.rule_decisions import RuleDecisions
 from bridge.approval.transitions import (
@@ -50,6 +50,8 @@ NOTHING_PREPARES: Final = "no sink of this VM has PREPARES=true: there is nothin
 RETRY_SECONDS: Final = 1.0
 """The pause after the first request that failed; each further pause is doubled."""
 MAX_RETRY_SECONDS: Final = 5.0
+ENDS_AT_ONCE: Final = 20
+"""How many approvals end before people, polls and commands have their turn: each end is synced."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -76,6 +78,19 @@ class OpenApproval:
         """The key of its event."""
         return (self.approval.event_id or "").casefold()
 
+    def only_waits(self, tracked: TrackedEvent | None) -> bool:
+        """Whether IMDS has taken its request, and the event has neither begun nor ended: no other
+        fact brings it on. An event that changes all the time may have thousands of these.
+        """
+        return (
+            self.stage is Stage.POSTED
+            and self.approval.expires is None
+            and tracked is not None
+            and tracked.pending
+            and tracked.first_seen == self.first_seen
+            and tracked.event.event_status not in BEGUN
+        )
+
     def is_under_way(self, tracked: TrackedEvent) -> bool:
         """Whether it is about the event as it is now. What IMDS took for a state that the event has
         left since, even if it came back to it, may have started nothing.
@@ -83,8 +98,9 @@ class OpenApproval:
         approval = self.approval
         return (
             self.fact is not Fact.EXPIRED
-            and (self.key, approval.fingerprint) == (tracked.event.key, tracked.fingerprint)
+            and self.key == tracked.event.key
             and (approval.revision is None or approval.revision >= tracked.state_since)
+            and approval.fingerprint == tracked.fingerprint
         )
 
 
@@ -187,8 +203,11 @@ class Approvals:
         pending = [key for key, tracked in self._current.events.items() if tracked.pending]
         self._rules.forget_all_but(pending)
         self._unasked = deque(pending if self._current.is_current() else ())
+        ended = 0
         for each in list(self._open.values()):
-            self._advance(each)
+            ended += self._advance(each).end is not None
+            if ended == ENDS_AT_ONCE:
+                break  # `step` goes on with them
 
     def prepare(self) -> None:
         """After a poll, good or not, and at a deadline: prepare the VM for what is due. Raises
@@ -255,9 +274,14 @@ class Approvals:
     # The state machine
 
     def _post_next(self) -> bool:
-        """Send the request that has been due for the longest time; whether there was one."""
+        """Send the request that has been due for the longest time; whether there was one, or many
+        have ended.
+        """
+        ended = 0
         for each in sorted(self._open.values(), key=lambda each: each.due):
-            if self._advance(each).post and self._post(each):
+            step = self._advance(each)
+            ended += step.end is not None
+            if ended == ENDS_AT_ONCE or (step.post and self._post(each)):
                 return True
         return False
 
@@ -266,6 +290,8 @@ class Approvals:
         if opened.approval.state != opened.stage.state:
             # IMDS took the request, and the disk did not take that.
             self._write(replace(opened.approval, state=opened.stage.state))
+        if opened.only_waits(self._current.events.get(opened.key)):
+            return ApprovalStep()
         seen = self._observe(opened)
         opened.fact = seen.fact
         if opened.fact is Fact.UNPREPARED:

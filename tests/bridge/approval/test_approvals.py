@@ -9,13 +9,22 @@ from typing import Any, ClassVar
 
 import jsonschema
 import pytest
-from support.commands.approving import ApprovalBench, fails, populate, scene
+from support.commands.approving import (
+    ApprovalBench,
+    approval_worker_of,
+    fails,
+    has_work,
+    populate,
+    run_once,
+    scene,
+    tell_poll,
+)
 from support.commands.control_plane import Signer
 from support.commands.forged_claims import FORGERIES
 from support.documents.documents import EVENT_ID, LATER, OTHER_ID, VM, entry
 
 from bridge.approval import approvals, refusals
-from bridge.approval.approvals import MAX_RETRY_SECONDS
+from bridge.approval.approvals import ENDS_AT_ONCE, MAX_RETRY_SECONDS
 from bridge.approval.ledger import Ledger
 from bridge.approval.verification import MAX_COMMANDS, SKEW_SECONDS
 from bridge.config.approval import Rule
@@ -1174,3 +1183,33 @@ def test_nobody_else_asks_imds_to_start_anything() -> None:
     sources = Path(approvals.__file__).parents[1].rglob("*.py")
     asking = [each.name for each in sources if "imds.start(" in each.read_text(encoding="utf-8")]
     assert asking == ["approvals.py"]
+
+
+def test_many_approvals_that_end_at_once_take_turns(bench: ApprovalBench) -> None:
+    """An event has changed often, and a rule approved each state: a command is taken in between."""
+    many = 3 * ENDS_AT_ONCE
+    bench.imds.starts = False
+    bench.decide_by(Rule(name="any"))
+    bench.announce()
+    for number in range(1, many):
+        bench.change(DurationInSeconds=number)
+        bench.poll()
+    assert len(bench.imds.posts) == many
+    bench.decide_by()
+    bench.announce("E-2")
+    worker = approval_worker_of(bench.approvals, bench.clock)
+    bench.change(EventStatus="Started", NotBefore="")
+    bench.clock.advance(1)
+    assert bench.poller.run()
+    tell_poll(worker, answered=True)
+    token = bench.approve(bench.record("E-2"))
+    taken: list[bool] = []
+    assert worker.command(
+        CommandMessage(token=token, channel="mqtt", settled=lambda: taken.append(True))
+    )
+    run_once(worker)
+    assert taken == [True]
+    assert bench.story().count(("confirmed", None)) == 2 * ENDS_AT_ONCE
+    while has_work(worker):
+        run_once(worker)
+    assert bench.story().count(("confirmed", None)) == many

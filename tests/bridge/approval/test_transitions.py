@@ -9,6 +9,7 @@ from support.store_helpers import AN_APPROVAL
 from bridge.approval.transitions import (
     TABLE,
     ApprovalSituation,
+    ApprovalStep,
     Fact,
     Stage,
     answer_of,
@@ -90,6 +91,13 @@ def test_every_stage_ends_with_its_event() -> None:
     """Whatever stage an approval is in, once the event has begun or is over it has an end."""
     for fact in (Fact.BEGUN, Fact.OVER):
         assert all(transition.end for transition in TABLE[fact].values())
+
+
+def test_what_was_posted_waits_for_its_event_alone() -> None:
+    """So it need not be looked at more closely while the event neither begins nor ends."""
+    steps = {fact: TABLE[fact][Stage.POSTED] for fact in Fact}
+    moving = [fact for fact, step in steps.items() if step != ApprovalStep()]
+    assert moving == [Fact.BEGUN, Fact.OVER]
 
 
 def test_every_reason_is_one_of_the_closed_list() -> None:
