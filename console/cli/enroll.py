@@ -165,7 +165,12 @@ def _enroll(
 
 def _notes(settings: Settings) -> Iterable[str]:
     """What of the lines would not work."""
-    if not settings.pull:
+    if settings.pull:
+        yield (
+            "a VM refuses every command until its SEB_APPROVAL__TRUST names the file that `seb "
+            "console trust` prints"
+        )
+    else:
         yield (
             "this console does not serve the HTTPS command channel (SEB_CONSOLE_PULL is false); "
             "leave out the lines that begin with SEB_COMMANDS__"

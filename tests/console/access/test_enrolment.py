@@ -205,6 +205,17 @@ def test_a_fleet_gets_a_file_for_each_vm(console: ConsoleProcess, tmp_path: Path
     assert lines_of(text) == lines_of(enroll(console, "vm-a").stdout)
 
 
+def test_what_the_lines_lack_is_told(console: ConsoleProcess) -> None:
+    """Apart from the lines: the command channel, or the key without which commands are refused."""
+    served = enroll(console, "vm-a")
+    assert "SEB_APPROVAL__TRUST" in served.stderr
+    assert "seb console trust" in served.stderr
+    without = console.run("enroll", "vm-a", SEB_CONSOLE_PULL="false")
+    assert "leave out the lines that begin with SEB_COMMANDS__" in without.stderr
+    assert "SEB_APPROVAL__TRUST" not in without.stderr
+    assert without.stdout == served.stdout
+
+
 def test_the_form_that_ansible_takes(console: ConsoleProcess, tmp_path: Path) -> None:
     """A file of host_vars, whose variable holds the lines as the role writes them."""
     words = ("--file", "-", "--out", str(tmp_path), "--format", "ansible")
