@@ -32,8 +32,6 @@ AGAIN_SECONDS: Final = 10.0
 """A prepare command that was not answered is sent again after so long."""
 _MAX_SECONDS: Final = 300.0
 """Between two commands to a VM that refuses them."""
-_LIFE_SECONDS: Final = 60
-"""Seconds for which a token of it is good."""
 _ASK_ANEW: Final = ("unknown_event", "expired", "not_yet_valid", "rate_limited", "event_changed")
 """Reasons of a VM that may take another command."""
 
@@ -182,10 +180,10 @@ def _next_command(
     or answered. After a refusal that may pass the next one waits for `patience`. A VM that accepted
     it and says for long of nothing that it is preparing may have lost it: it is asked again.
     """
-    expires_at = float(int(now) + _LIFE_SECONDS)
+    expires_at = float(int(now) + turns.COMMAND_SECONDS)
     if last is None:
         return _Wanted(command=_command(event, turn, vm_id, channel, now), is_new=True)
-    if now < last.expires_at - _LIFE_SECONDS + AGAIN_SECONDS:
+    if now < last.expires_at - turns.COMMAND_SECONDS + AGAIN_SECONDS:
         return None
     if last.made_at < turn.since:  # for an earlier stay in this state of the event
         return _Wanted(command=_command(event, turn, vm_id, channel, now), is_new=True)
@@ -213,7 +211,7 @@ def _command(event: EventFacts, turn: Turn, vm_id: str, channel: str, now: float
         subject=turn.by or "",
         reason=_reason(turn),
         made_at=now,
-        expires_at=float(int(now) + _LIFE_SECONDS),
+        expires_at=float(int(now) + turns.COMMAND_SECONDS),
         act=rows.PREPARE,
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any, Final, cast
 
 from pydantic_core import from_json
@@ -24,6 +25,10 @@ OVER: Final = "over"
 _IS_OPEN: Final = event.c.state.in_(("scheduled", "started"))
 ON_ITS_WAY_SECONDS: Final = 10.0
 """How long the first word of a VM that follows a command may be on its way."""
+_AHEAD_SECONDS: Final = 30.0
+"""More than the clocks of consoles on one database differ."""
+COMMAND_SECONDS: Final = 60
+"""For how long a token of a command to prepare is good."""
 WORD_SECONDS: Final = 3600.0
 """How long a VM that has accepted a command to prepare, and says nothing of it, counts as away."""
 Key = tuple[str, str]
@@ -93,6 +98,57 @@ def _names(connection: Connection, vm_ids: Iterable[str]) -> dict[str, str]:
 def put_turns(connection: Connection, several: Iterable[Turn], number: int) -> None:
     """The rows of some turns as they are from now on."""
     upsert(connection, turn, [_row(each, number) for each in several])
+
+
+def bring_back_turns(connection: Connection, *, now: float, number: int) -> int:
+    """Correct moments of turns that are not over, and of commands to prepare, that are still to
+    come, for the console's clock was set back since: they count as soon to come, and keep their
+    order. So they are later than all that was heard before, and no VM counts as back, or as silent
+    to a command, for what it said then. How many there were.
+    """
+    latest = now + _AHEAD_SECONDS + 1.0
+    known = [(each, _brought_back(each, latest)) for each in read_turns(connection)]
+    ahead = [after for before, after in known if after != before]
+    put_turns(connection, ahead, number)
+    c = command.c
+    values = {
+        column.name: case((column > until, until), else_=column)
+        for column, until in (
+            (c.made_at, latest),
+            (c.sent_at, latest),
+            (c.unanswered_at, latest),
+            (c.expires_at, latest + COMMAND_SECONDS),
+        )
+    }
+    is_ahead = or_(c.made_at > latest, c.expires_at > latest + COMMAND_SECONDS)
+    done = connection.execute(
+        update(command).where(c.act == PREPARE, is_ahead).values(**values, changed=number)
+    )
+    return len(ahead) + done.rowcount
+
+
+def _brought_back(each: Turn, latest: float) -> Turn:
+    """A turn of which nothing is later than a moment."""
+
+    def until(moment: float | None) -> float | None:
+        return None if moment is None else min(moment, latest)
+
+    return replace(
+        each,
+        # People were told of these by it, and nothing waits for it.
+        since=each.since if each.state in ("stuck", "forced") else min(each.since, latest),
+        taken_at=until(each.taken_at),
+        over_at=until(each.over_at),
+        holders=tuple(
+            replace(
+                holder,
+                ready_at=until(holder.ready_at),
+                back_at=until(holder.back_at),
+                asked_at=until(holder.asked_at),
+            )
+            for holder in each.holders
+        ),
+    )
 
 
 def forget_preparations(connection: Connection, key: Key) -> None:

@@ -28,6 +28,7 @@ from console.db.enrolment import read_enrolled
 from console.db.events import written_ids
 from console.db.listening import read_listening
 from console.db.showing import end_forgotten, pending_of, show, show_again
+from console.db.turns import bring_back_turns
 from console.db.upsert import insert_new, insert_of, portions, upsert
 from console.db.vms import bring_back, retire_deleted
 from console.fleet import vms
@@ -250,6 +251,7 @@ def settle(
     listening = read_listening(connection, now, silent_after)
     corrected = bring_back(connection, now=now, number=number)
     corrected += bring_back_decisions(connection, now=now, number=number)
+    corrected += bring_back_turns(connection, now=now, number=number)
     moved = show_again(connection, now=now, listening=listening, number=number)
     retired = retire_deleted(connection, now=now, listening=listening, number=number)
     ended = end_forgotten(connection, now=now, listening=listening, number=number)

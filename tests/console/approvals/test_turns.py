@@ -112,6 +112,12 @@ class Cluster:
             known = writing.load(connection, batch)
             writing.write(connection, fold(known, batch), number, now=self.now.timestamp())
 
+    def set_back(self) -> None:
+        """The console's clock is set back by an hour, and its writer sees that."""
+        self.now -= timedelta(hours=1)
+        with write_to(self.database) as (connection, number):
+            writing.settle(connection, number, now=self.now.timestamp())
+
     def announce(self, number: int) -> str:
         """An event of one VM."""
         event_id = f"E-{number}"
@@ -781,6 +787,54 @@ def test_a_clock_that_was_set_back_hides_no_crash(cluster: Cluster) -> None:
     cluster.now += timedelta(minutes=10)
     cluster.hear()
     assert cluster.step() == ["prepare db-0"]
+
+
+def test_turns_go_on_after_the_clock_was_set_back(cluster: Cluster) -> None:
+    """Within a minute a VM is asked again, and counts as back after its event; but not because it
+    was heard before the clock was set.
+    """
+    cluster.announce(0)
+    cluster.announce(1)
+    assert cluster.step() == ["prepare db-0"]
+    cluster.set_back()
+    assert cluster.step() == []
+    cluster.wait(45)
+    assert cluster.step() == ["prepare db-0"]
+    cluster.says(0, "prepared")
+    assert cluster.step() == ["approve db-0"]
+    cluster.wait(20)
+    cluster.end(0)
+    cluster.says(0, "recovered")
+    cluster.now += timedelta(seconds=1)
+    assert cluster.step() == []
+    assert cluster.state(0) == "away"
+    cluster.set_back()
+    for _ in range(3):
+        assert cluster.step() == []
+        cluster.now += timedelta(seconds=15)
+    cluster.hear()
+    assert cluster.step() == ["prepare db-1"]
+    assert cluster.state(0) == "over"
+
+
+def test_a_vm_rests_as_long_after_the_clock_was_set_back(database: Database) -> None:
+    """A part of a turn has moments of its own: the rest of its VM begins again."""
+    cluster = Cluster(database, rest=120)
+    cluster.announce(0)
+    cluster.announce(1)
+    cluster.step()
+    cluster.says(0, "prepared")
+    cluster.step()
+    cluster.end(0)
+    cluster.wait(1)
+    cluster.says(0, "recovered")
+    cluster.wait(1)
+    assert cluster.step() == []
+    cluster.set_back()
+    cluster.wait(100)
+    assert cluster.step() == []
+    cluster.wait(60)
+    assert cluster.step() == ["prepare db-1"]
 
 
 def test_a_vm_that_has_not_said_whether_it_prepares_is_waited_for(cluster: Cluster) -> None:
