@@ -89,6 +89,8 @@ class Listing:
             "rows": found[:_SHOWN],
             "count": len(found),
             "waiting": len(waiting),
+            "due": sum(not _is_note(row) for row in found),
+            "all_due": sum(not _is_note(row) for row in waiting),
             "limit": LIMIT,
             "ticked": ticked,
             "gone": len(wanted_ids) - len(chosen),
@@ -109,6 +111,11 @@ class Listing:
             "seen": forms.written(row),
             "four_eyes": decision_block.needs_second(row, self._state.settings),
         }
+
+
+def _is_note(row: EventRow) -> bool:
+    """Whether it is an eviction or a deletion, which needs no decision."""
+    return bool(row["group"] == "note")
 
 
 def problem(seen: Sequence[Mapping[str, Any]]) -> str | None:

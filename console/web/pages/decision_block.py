@@ -69,8 +69,11 @@ def values(
     is_here = by in {each["by"] for each in said}
     first = by if decision["state"] == "second" else None
     why_not = _why_not(item, person)
+    can_force = _can_force(item)
+    is_open = decision["state"] in ("due", "second", "left") or can_force
     return {
         "state": decision["state"],
+        "is_asked": item["state"] == "scheduled" and is_open,
         "is_news": words.is_news(item),
         "takes_away": takes_away(item["eventType"]),
         "by": None if by is None else words.actor_words(by, here=is_here),
@@ -81,7 +84,7 @@ def values(
         "four_eyes": needs_second(item, settings),
         "change_pattern": settings.approval.change_pattern,
         "form": why_not is None,
-        "can_force": _can_force(item),
+        "can_force": can_force,
         "is_stuck": item["turn"]["state"] == "stuck" and "approver" in person.roles,
         "why_not": why_not,
         "has_key": has_key,

@@ -59,7 +59,7 @@ def values(state: AppState, snapshot: Snapshot, q: str) -> dict[str, Any]:
     """What the template shows; `q` narrows the lists of events and of silent VMs, and nothing
     else.
     """
-    over, _ = events_page(snapshot, WantedEvents(), state="over", limit=_OVER)
+    over, _ = events_page(snapshot, WantedEvents(q=q or None), state="over", limit=_OVER)
     rows = event_rows.open_rows(snapshot)
     found = event_rows.found_among(snapshot, rows, q)
     contacts = snapshot.vms.counted()

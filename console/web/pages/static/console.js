@@ -376,10 +376,17 @@
     }
     if (event.key === "d") {
       event.preventDefault();
-      const reason = $("reason"), due = document.querySelector(".is-due .answer-what a") ?? document.querySelector(".tone-due a") ?? document.querySelector("a[href='/decide']");
+      const reason = $("reason") ?? document.querySelector("#onward:enabled"), due = document.querySelector(".is-due .answer-what a") ?? document.querySelector(".tone-due a") ?? document.querySelector("a[href='/decide']");
       (reason ?? due)?.focus();
       if (!reason && !due) location.assign("/decide");
     }
+    if (event.key === "h") {
+      event.preventDefault();
+      const periods = document.querySelector("[data-night]");
+      if (periods) periods.focus();
+      else location.assign("/history#periods");
+    }
+    if (event.key === "?") keys?.focus();
     if (event.key === "x") {
       const tick = target.closest("[data-row]")?.querySelector("input.tick");
       if (tick) tick.click();
@@ -407,7 +414,7 @@
   });
 
   // After a form was sent its result has the focus. The browser itself goes to the fragment first.
-  const wanted = { "#filters": filters?.querySelector("[type=search]"), "#decision": $("decision-title") }[location.hash];
+  const wanted = { "#filters": filters?.querySelector("[type=search]"), "#decision": $("decision-title"), "#periods": document.querySelector("[data-night]") }[location.hash];
   if (wanted) addEventListener("load", () => setTimeout(() => wanted.focus()));
 
   zoned();

@@ -155,6 +155,24 @@ def test_the_keyboard_reaches_search_and_decision(stage: ConsoleStage, page: Pag
     expect(page.locator("tbody th")).to_have_text(["web-1"])
 
 
+def test_the_keyboard_reaches_the_history_and_the_list_of_keys(
+    stage: ConsoleStage, page: Page
+) -> None:
+    """H goes to the periods of the history from every page, and on to its exports; ? says so."""
+    page.goto(f"{stage.url}/audit")
+    page.keyboard.press("?")
+    expect(page.locator(".keys")).to_be_focused()
+    expect(page.locator(".keys")).to_contain_text("h to the history")
+    page.keyboard.press("h")
+    expect(page.get_by_role("link", name="last night")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile(r"/history\?since="))
+    page.keyboard.press("h")
+    for _ in range(4):
+        page.keyboard.press("Tab")
+    expect(page.get_by_role("link", name="CSV")).to_be_focused()
+
+
 def test_local_time_is_there_on_demand_and_remembered(stage: ConsoleStage, page: Page) -> None:
     """Times are UTC until somebody asks; the choice outlives a reload."""
     stage.put(FakeVm().event("E", not_before=stage.moment(600), now=stage.now))
@@ -165,3 +183,40 @@ def test_local_time_is_there_on_demand_and_remembered(stage: ConsoleStage, page:
     expect(when).to_have_text("03:24:28")
     page.reload()
     expect(when).to_have_text("03:24:28")
+
+
+def test_what_is_printed_is_the_page_without_its_controls(stage: ConsoleStage, page: Page) -> None:
+    """Black on white, with what was folded, the time, and without forms, filters and links to other
+    pages; in the dark too.
+    """
+    vm, other = FakeVm(), FakeVm(name="other")
+    told = {"resources": [vm.name], "not_before": stage.moment(600), "now": stage.now}
+    stage.put(vm.event("E", **told), other.event("E", **told))
+    stage.takes_commands(vm)
+    page.emulate_media(media="print", color_scheme="dark")
+    page.goto(f"{stage.url}/events/E")
+    _live(page)
+    expect(page.locator("#lines")).to_contain_text("until 02:24:28 UTC")
+    expect(page.locator("#drawn")).to_contain_text("Drawn at 02:14:28 UTC")
+    for name in (
+        "nav[aria-label=Pages]",
+        "#live",
+        "#zone",
+        "#decide",
+        ".take",
+        ".keys",
+        "footer nav",
+    ):
+        expect(page.locator(name)).to_be_hidden()
+    expect(page.locator("#others a")).to_be_visible()
+    style = page.locator(".card").first.evaluate(
+        "card => { const { color, backgroundColor } = getComputedStyle(card);"
+        " return [color, backgroundColor]; }"
+    )
+    assert style == ["rgb(0, 0, 0)", "rgb(255, 255, 255)"]
+    page.goto(f"{stage.url}/history")
+    expect(page.locator("#past tr")).to_have_count(1)
+    expect(page.locator("#filters")).to_be_hidden()
+    page.set_viewport_size({"width": 720, "height": 1000})  # a sheet of A4
+    wide = "node => node.scrollWidth - node.clientWidth"
+    assert page.locator(".scroll").evaluate(wide) == 0

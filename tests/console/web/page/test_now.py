@@ -226,7 +226,11 @@ def test_open_events_are_searched_on_the_first_page(stage: ConsoleStage, page: P
     for name, role in (("db-9", "odd"), ("db-x", "even")):
         quiet = FakeVm(name=name, tags={"role": role})
         stage.put(quiet.heartbeat(now=stage.now - timedelta(minutes=20)))
+    for name in ("db-1", "web-1"):
+        vm = FakeVm(name=name, tags={"role": "odd"} if name == "db-1" else {})
+        stage.put(vm.event(f"E-OVER-{name}", transition="ended", now=stage.now))
     page.goto(stage.url)
+    expect(page.locator(".over li")).to_have_count(2)
     expect(page.locator("#silent a")).to_have_text(["db-9", "db-x"], use_inner_text=True)
     names = page.locator("#events h4 a")
     page.keyboard.press("/")
@@ -235,6 +239,8 @@ def test_open_events_are_searched_on_the_first_page(stage: ConsoleStage, page: P
     expect(page.locator("#events-title")).to_contain_text("3 of 6")
     expect(page.locator("#silent-title")).to_contain_text("1 of 2")
     expect(page.locator("#silent a")).to_have_text(["db-9"])
+    expect(page.locator(".over li span").first).to_have_text("db-1")
+    expect(page.locator(".over li")).to_have_count(1)
     expect(page.locator("h1")).to_have_text("6 events are scheduled")
     assert "q=tag%3Drole%3Aodd" in page.url
     page.locator("input[name=q]").fill("*-5")

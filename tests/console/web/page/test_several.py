@@ -96,6 +96,53 @@ def test_events_are_counted_filtered_and_decided_at_once(stage: ConsoleStage, pa
     expect(page.locator("h1")).to_have_text("3 events wait for a decision")
 
 
+def test_three_of_twenty_are_left_by_keyboard_alone(stage: ConsoleStage, page: Page) -> None:
+    """Found by a search, ticked with x, and left with the reason: no press of a mouse, and nothing
+    is decided that was not ticked.
+    """
+    wait_for_decisions(stage, 17)
+    wait_for_decisions(stage, 3, site="zurich")
+    page.goto(f"{stage.url}/decide")
+    expect(page.locator("#live")).to_have_attribute("data-state", "live")
+    page.keyboard.press("/")
+    page.keyboard.type("zurich-*")
+    page.keyboard.press("Enter")
+    expect(page.locator("li.event")).to_have_count(3)
+    expect(page.locator("li.event a").first).to_be_focused()
+    for key in ("x", "j", "x", "j", "x"):
+        page.keyboard.press(key)
+    expect(page.locator("#ticked")).to_have_text("3 of 3 events ticked")
+    page.keyboard.press("d")
+    expect(page.locator("#onward")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator("h1")).to_have_text("Decide 3 events at once")
+    page.keyboard.press("d")
+    page.keyboard.type("low traffic")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    expect(page.locator("h1")).to_have_text("3 of 3 events left until their times")
+    expect(page.locator("h1")).to_be_focused()
+    found = stage.http.get(f"{stage.url}/api/v1/events?limit=50").json()["items"]
+    left = {each["resources"][0]["name"] for each in found if each["decision"]["state"] == "left"}
+    assert left == {"zurich-0", "zurich-1", "zurich-2"}
+
+
+def test_an_eviction_is_listed_and_does_not_wait(stage: ConsoleStage, page: Page) -> None:
+    """The list counts as the first page does."""
+    wait_for_decisions(stage, 1)
+    spot = FakeVm(name="spot")
+    later = stage.moment(600)
+    stage.put(spot.event("E", event_type="Preempt", not_before=later, now=stage.now))
+    stage.takes_commands(spot)
+    page.goto(stage.url)
+    expect(page.locator("h1")).to_have_text("1 decision is due")
+    page.goto(f"{stage.url}/decide")
+    expect(page.locator("h1")).to_have_text("1 event waits for a decision")
+    expect(page.locator(".title")).to_contain_text("1 event more is for your information")
+    expect(page.locator("li.event")).to_have_count(2)
+
+
 def test_events_can_be_left_at_once_without_javascript(
     stage: ConsoleStage, browser: Browser
 ) -> None:
