@@ -41,9 +41,9 @@ def accept(
                 conflicts=conflicts,
             )
             for vm_id, vm in accepted.items():
-                said = {name: value for name, value in asdict(vm.known_as).items() if value}
+                known_as = {name: value for name, value in asdict(vm.known_as).items() if value}
                 log.append(
-                    connection, at=now, actor=actor, action="vm_accepted", vm_id=vm_id, **said
+                    connection, at=now, actor=actor, action="vm_accepted", vm_id=vm_id, **known_as
                 )
         found |= accepted
     return found

@@ -71,7 +71,7 @@ def enroll(
         _require_tag(name, value)
     found: dict[str, int] = {}
     for some in portions(checked(vm_ids)):
-        said: dict[str, dict[str, Any]] = {
+        enrolled: dict[str, dict[str, Any]] = {
             vm_id: {
                 "enrolled_at": now,
                 **({"resource_id": given[vm_id]} if vm_id in given else {}),
@@ -86,13 +86,13 @@ def enroll(
             bound = {} if tags is None else _with_tags(connection, some, tags)
             columns = {
                 vm_id: {
-                    **said.get(vm_id, {}),
+                    **enrolled.get(vm_id, {}),
                     **({"tags": json.dumps(bound[vm_id])} if bound else {}),
                 }
-                for vm_id in said.keys() | bound.keys()
+                for vm_id in enrolled.keys() | bound.keys()
             }
-            write_generations(connection, generations, number, revoked_at=None, said=columns)
-            writing.bind(connection, said, number, now=now, silent_after=silent_after)
+            write_generations(connection, generations, number, revoked_at=None, given=columns)
+            writing.bind(connection, enrolled, number, now=now, silent_after=silent_after)
             writing.bind_tags(connection, bound, number)
             for vm_id, generation in generations.items():
                 stated: dict[str, Any] = {

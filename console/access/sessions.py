@@ -89,7 +89,7 @@ class Sessions:
         """Which of some sessions open nothing any more. Raises `StoreError`."""
         if not hashes:
             return set()
-        return set(hashes) - await asyncio.to_thread(self._standing, sorted(hashes))
+        return set(hashes) - await asyncio.to_thread(self._valid, sorted(hashes))
 
     def _remember(self, moment: float, row: SessionRow) -> None:
         self._seen.pop(row.hash, None)
@@ -110,11 +110,11 @@ class Sessions:
         with read_from(self._database.reading) as connection:
             return rows.read_session(connection, hashed)
 
-    def _standing(self, hashes: list[str]) -> set[str]:
+    def _valid(self, hashes: list[str]) -> set[str]:
         with read_from(self._database.reading) as connection:
             now = self._clock()
             seen_before = now - self._idle
-            return rows.standing_sessions(connection, hashes, now=now, seen_before=seen_before)
+            return rows.valid_sessions(connection, hashes, now=now, seen_before=seen_before)
 
     def _touch(self, hashed: str, now: float) -> None:
         """Without it the session ends earlier: not a reason to refuse the request."""

@@ -309,8 +309,8 @@ def end_by_answer(situation: DecisionSituation) -> End:
 
 def _worst(situation: DecisionSituation) -> End:
     order = ("failed", "rejected")
-    said = min(situation.answered, key=lambda each: order.index(each.state))
-    return End(outcome=said.state, reason=said.reason)
+    furthest = min(situation.answered, key=lambda each: order.index(each.state))
+    return End(outcome=furthest.state, reason=furthest.reason)
 
 
 def _begun_at(situation: DecisionSituation) -> float:

@@ -58,7 +58,7 @@ class RequestSituation:
 
     request: DecisionRequest
     known: KnownEvent | None
-    standing: Decision | None
+    open_decision: Decision | None
     """The decision on the event that is not over."""
     candidates: Sequence[Candidate]
     """The VMs that can be asked now, the best first."""
@@ -66,10 +66,10 @@ class RequestSituation:
     @property
     def first_of_two(self) -> Decision | None:
         """The first person's approval of just this, if it waits for a second one."""
-        standing = self.standing
-        if standing is None or standing.state != "second":
+        open_decision = self.open_decision
+        if open_decision is None or open_decision.state != "second":
             return None
-        return standing if standing.fingerprint == self.request.fingerprint else None
+        return open_decision if open_decision.fingerprint == self.request.fingerprint else None
 
 
 Condition = Callable[[RequestSituation], bool]
@@ -139,8 +139,12 @@ def is_unknown(case: RequestSituation) -> bool:
 
 def is_under_way(case: RequestSituation) -> bool:
     """A VM has, or will have, something to do for this event."""
-    standing, known = case.standing, case.known
-    if standing is not None and standing.kind == "approve" and standing.state == "open":
+    open_decision, known = case.open_decision, case.known
+    if (
+        open_decision is not None
+        and open_decision.kind == "approve"
+        and open_decision.state == "open"
+    ):
         return True
     return known is not None and known.event.state == "scheduled" and bool(working(known.receipts))
 
@@ -195,10 +199,10 @@ def nobody_can_be_asked(case: RequestSituation) -> bool:
 
 def is_left_already(case: RequestSituation) -> bool:
     """Just this has been left already."""
-    standing = case.standing
-    if standing is None or standing.kind != "leave":
+    open_decision = case.open_decision
+    if open_decision is None or open_decision.kind != "leave":
         return False
-    return standing.fingerprint == case.request.fingerprint
+    return open_decision.fingerprint == case.request.fingerprint
 
 
 def _needs_two(case: RequestSituation) -> bool:

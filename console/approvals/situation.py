@@ -7,7 +7,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from console.fleet.candidates import PULL, Candidate, first
-from console.fleet.commands import REPLAYED, CommandStatus, foreign, own_receipts, stand, working
+from console.fleet.commands import (
+    REPLAYED,
+    CommandStatus,
+    command_status,
+    foreign,
+    own_receipts,
+    working,
+)
 from console.fleet.values import Command, Decision, Receipt
 
 TAKEOVER_SECONDS: Final = 10.0
@@ -69,7 +76,7 @@ class DecisionSituation:
     @property
     def progress(self) -> list[tuple[Command, CommandStatus]]:
         """How far each command is."""
-        return [(each, stand(each, self.receipts)) for each in self.commands]
+        return [(each, command_status(each, self.receipts)) for each in self.commands]
 
     def reached(self, state: str) -> float | None:
         """When a VM reported that state of a command; None if none has."""

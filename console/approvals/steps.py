@@ -18,7 +18,7 @@ from console.audit import log
 from console.db import decisions as rows
 from console.db.snapshot import Snapshot
 from console.fleet.candidates import PULL, candidates
-from console.fleet.commands import stand
+from console.fleet.commands import command_status
 from console.fleet.values import Command, Decision, KnownEvent
 from console.turns.schedule import goes_on
 from console.turns.situation import key_of
@@ -138,7 +138,9 @@ def _end(snapshot: Snapshot, situation: DecisionSituation, step: End, number: in
     over = ended(situation.decision, step.outcome, step.reason, situation.now)
     rows.change_decision(snapshot.connection, over, number)
     silent = [
-        each for each in situation.commands if stand(each, situation.receipts).state == "sent"
+        each
+        for each in situation.commands
+        if command_status(each, situation.receipts).state == "sent"
     ]
     given_up = _given_up(snapshot, silent, situation.now, number)
     return StepResult(decisions=[over], commands=given_up)

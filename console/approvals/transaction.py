@@ -76,7 +76,7 @@ class DecisionTransaction:
         case = RequestSituation(
             request=asked,
             known=known,
-            standing=self._standing(known),
+            open_decision=self._open_decision(known),
             candidates=() if known is None else self._candidates(known),
         )
         outcome = outcome_of(case)
@@ -102,7 +102,7 @@ class DecisionTransaction:
         case = RequestSituation(
             request=asked,
             known=known,
-            standing=self._standing(known),
+            open_decision=self._open_decision(known),
             candidates=self._candidates(known),
         )
         outcome = outcome_of(case)
@@ -122,8 +122,8 @@ class DecisionTransaction:
             return self._send(case, known)
         if turn.state not in ("prepared", "failed"):
             made = DecisionResult(state="approving", has_turn=True)
-            if case.standing is not None and case.standing.kind == "leave":
-                self._replace(case.standing, made)
+            if case.open_decision is not None and case.open_decision.kind == "leave":
+                self._replace(case.open_decision, made)
             return made
         made = self._send(case, known)
         self._turns.sent(turn)
@@ -154,8 +154,8 @@ class DecisionTransaction:
         return DecisionResult(refused=DecisionRefusedError(why, jti=jti), jti=jti)
 
     def _jti_under_way(self, case: RequestSituation) -> str | None:
-        if case.standing is not None:
-            commands = rows.read_commands(self._connection, case.standing.id)
+        if case.open_decision is not None:
+            commands = rows.read_commands(self._connection, case.open_decision.id)
             if commands:
                 return commands[-1].jti
         begun = [] if case.known is None else working(case.known.receipts)
@@ -164,7 +164,7 @@ class DecisionTransaction:
     def _note(self, case: RequestSituation, known: KnownEvent, new: Decision) -> DecisionResult:
         """Write a decision that sends nothing, in the place of the one that stands."""
         made = DecisionResult(state=open_word(new) or "none")
-        self._replace(case.standing, made)
+        self._replace(case.open_decision, made)
         action = "leave" if new.kind == "leave" else "approve_first"
         self._audit(action, case.request, known, new)
         self._write(made, new)
@@ -176,7 +176,7 @@ class DecisionTransaction:
         candidate = case.candidates[0]
         made = DecisionResult(state="approving")
         if waiting is None:
-            self._replace(case.standing, made)
+            self._replace(case.open_decision, made)
             decision = self._decision(asked, now, kind="approve", state="open")
         else:
             decision = replace(waiting, state="open", second_actor=asked.person.name)
@@ -203,7 +203,7 @@ class DecisionTransaction:
         made.outgoing = outgoing(self._connection, command)
         return made
 
-    def _standing(self, known: KnownEvent | None) -> Decision | None:
+    def _open_decision(self, known: KnownEvent | None) -> Decision | None:
         """The decision on the event that is not over."""
         if known is None:
             return None
@@ -225,10 +225,10 @@ class DecisionTransaction:
             not_before=now.event.not_before,
         )
 
-    def _replace(self, standing: Decision | None, made: DecisionResult) -> None:
+    def _replace(self, open_decision: Decision | None, made: DecisionResult) -> None:
         """End the decision that a new one takes the place of."""
-        if standing is not None:
-            after = ended(standing, "overtaken", "decided", self._now)
+        if open_decision is not None:
+            after = ended(open_decision, "overtaken", "decided", self._now)
             rows.change_decision(self._connection, after, self._number)
             made.decisions.append(after)
 

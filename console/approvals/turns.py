@@ -147,7 +147,7 @@ def _due(
             continue
         last = before.get((event.event_id, event.scope, event.fingerprint, vm_id))
         tries = counts.get((event.event_id, event.scope, event.fingerprint, vm_id), 0)
-        said = situation.vms[vm_id].preparation(key)
+        preparation = situation.vms[vm_id].preparation(key)
         wanted = _next_command(
             last,
             receipts,
@@ -157,7 +157,7 @@ def _due(
             channel=channel,
             now=now,
             patience=min(AGAIN_SECONDS * 2 ** max(0, tries - 1), _MAX_SECONDS),
-            is_preparing=said is not None and said.state == "preparing",
+            is_preparing=preparation is not None and preparation.state == "preparing",
         )
         if wanted is not None:
             found.append(wanted)

@@ -66,12 +66,12 @@ def command(overrides: tuple[str, ...]) -> int:
 
 
 def _steps(settings: Settings, sources: dict[str, SourceSettings]) -> Iterator[Step]:
-    if (said := _running(settings)) is None:
+    if (readiness := _running(settings)) is None:
         yield "listen", lambda: _listen(settings)
         yield "database", lambda: _database(settings)
     else:
         yield "listen", lambda: f"a console runs at {settings.listen}"
-        yield "database", lambda: _used(settings, said)
+        yield "database", lambda: _used(settings, readiness)
     if settings.login.mode == "oidc":
         yield "login", lambda: _login(settings)
     for name, source in sources.items():
@@ -101,15 +101,15 @@ def _running(settings: Settings) -> str | None:
     answer = http_client.answers(url, seconds=_ANSWER_SECONDS)
     if answer is None:
         return None
-    said = answer.text.strip()
-    is_ready = answer.status_code == HTTPStatus.OK and said.startswith("ok")
-    return said if is_ready or answer.status_code == HTTPStatus.SERVICE_UNAVAILABLE else None
+    readiness = answer.text.strip()
+    is_ready = answer.status_code == HTTPStatus.OK and readiness.startswith("ok")
+    return readiness if is_ready or answer.status_code == HTTPStatus.SERVICE_UNAVAILABLE else None
 
 
-def _used(settings: Settings, said: str) -> str:
+def _used(settings: Settings, readiness: str) -> str:
     place = Database(database_url(settings)).place
-    if not said.startswith("ok"):
-        raise UnreachableError(f"the running console says: {said}")
+    if not readiness.startswith("ok"):
+        raise UnreachableError(f"the running console says: {readiness}")
     return f"{place}, which the running console uses"
 
 

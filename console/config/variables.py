@@ -65,8 +65,8 @@ def tree_of(variables: Mapping[str, str]) -> Tree:
 def merge(below: Tree, above: Mapping[str, Any]) -> None:
     """Lay one tree over another, field by field."""
     for name, value in above.items():
-        standing = below.get(name)
-        if isinstance(standing, dict) and isinstance(value, Mapping):
-            merge(standing, value)
+        inner = below.get(name)
+        if isinstance(inner, dict) and isinstance(value, Mapping):
+            merge(inner, value)
         else:
             below[name] = dict(value) if isinstance(value, Mapping) else value

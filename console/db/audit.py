@@ -52,7 +52,7 @@ def _in_postgresql(element: _PlaceOf, compiler: SQLCompiler, **how: Any) -> str:
     return f"strpos{compiler.function_argspec(element, **how)}"
 
 
-def _said(name: str, length: int) -> ColumnElement[str]:
+def _in_body(name: str, length: int) -> ColumnElement[str]:
     """The beginning of what a row says under a name. Within a value of JSON a quotation mark has a
     backslash, so the name with its own ones is found nowhere else.
     """
@@ -63,8 +63,8 @@ def _said(name: str, length: int) -> ColumnElement[str]:
 
 def _outcome() -> ColumnElement[str]:
     """How the decision of a row has ended, or stands."""
-    stands = func.coalesce(_DECISION.c.outcome, _DECISION.c.state)
-    found = select(stands).where(_DECISION.c.id == _said("decision", _ID)).scalar_subquery()
+    outcome = func.coalesce(_DECISION.c.outcome, _DECISION.c.state)
+    found = select(outcome).where(_DECISION.c.id == _in_body("decision", _ID)).scalar_subquery()
     return func.coalesce(found, "")
 
 
@@ -72,7 +72,7 @@ SORTS: Final[Mapping[str, ColumnElement[Any]]] = {
     "at": _TABLE.c.number,
     "actor": _TABLE.c.actor,
     "action": _TABLE.c.action,
-    "reason": _said("reason", _LONGEST),
+    "reason": _in_body("reason", _LONGEST),
     "outcome": _outcome(),
 }
 """The columns by which rows can be sorted."""

@@ -26,8 +26,8 @@ def read_enrolled(connection: Connection, vm_ids: Iterable[str]) -> dict[str, An
     found: dict[str, Any] = {}
     for few in portions(vm_ids):
         query = select(enrolment).where(c.vm_id.in_(few))
-        said = (c.resource_id.is_not(None), c.site.is_not(None), c.tags.is_not(None))
-        query = query.where(or_(*said))
+        given = (c.resource_id.is_not(None), c.site.is_not(None), c.tags.is_not(None))
+        query = query.where(or_(*given))
         found |= {row.vm_id: row for row in connection.execute(query)}
     return found
 
@@ -44,7 +44,7 @@ def write_generations(
     number: int,
     *,
     revoked_at: float | None,
-    said: Mapping[str, Mapping[str, Any]] | None = None,
+    given: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> None:
     """Put VMs into a generation; `revoked_at` in seconds since 1970, None if they are enrolled.
     `said`: the columns of what an admin says of some of them; what was said of others stays.
@@ -55,7 +55,7 @@ def write_generations(
         for vm_id, row in read_enrolled(connection, generations).items()
     }
     nothing = dict.fromkeys(names)
-    given = said or {}
+    given = given or {}
     upsert(
         connection,
         enrolment,

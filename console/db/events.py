@@ -348,7 +348,7 @@ class Events:
         query = select(names.c.event_id, names.c.scope).where(
             names.c.rank == 1,
             names.c.contact == "heard",
-            names.c.says.is_not(None),
+            names.c.content_hash.is_not(None),
             or_(names.c.commands.is_not(None), polls),
         )
         keys = {(row.event_id, row.scope) for row in self._connection.execute(query)}
@@ -394,9 +394,11 @@ class Events:
                 for table in (event, report, receipt, preparation, decision, command, turn)
             )
         )
-        told = select(taken.c.subject).where(taken.c.changed > number, taken.c.kind == TAKEN_EVENT)
+        taken_ids = select(taken.c.subject).where(
+            taken.c.changed > number, taken.c.kind == TAKEN_EVENT
+        )
         found = {*self._connection.execute(several).scalars()}
-        found |= {*self._connection.execute(told).scalars()}
+        found |= {*self._connection.execute(taken_ids).scalars()}
         return sorted(filter(None, found))
 
     def _known(self, query: Select[Any]) -> list[KnownEvent]:
@@ -415,7 +417,7 @@ class Events:
         known = []
         for row in found:
             key = (row.event_id, row.scope)
-            seen_by, said = counts.get(key, (0, 0))
+            seen_by, ways = counts.get(key, (0, 0))
             decision = _of_now(decided.get(key, UNDECIDED), past)
             bearers = names.get(key, {})
             known.append(
@@ -423,7 +425,7 @@ class Events:
                     event=rows.event_of(row),
                     shown=_shown_of(row),
                     seen_by=seen_by,
-                    differing=said > 1,
+                    differing=ways > 1,
                     named=bearers,
                     receipts=counting(receipts.get(key, ()), bearers, decision.commands),
                     decided=decision,
@@ -439,12 +441,12 @@ class Events:
         """How many have reported each event, and in how many ways at least."""
         c = report.c
         found: dict[EventKey, tuple[int, int]] = {}
-        ways = (func.count(c.says.distinct()), func.count(c.told.distinct()))
+        ways = (func.count(c.content_hash.distinct()), func.count(c.wording_hash.distinct()))
         for few in portions(event_ids):
             query = select(c.event_id, c.scope, func.count(), *ways)
             query = query.where(c.event_id.in_(few)).group_by(c.event_id, c.scope)
-            for event_id, scope, seen_by, said, told in self._connection.execute(query):
-                found[(event_id, scope)] = (seen_by, max(said, told))
+            for event_id, scope, seen_by, contents, wordings in self._connection.execute(query):
+                found[(event_id, scope)] = (seen_by, max(contents, wordings))
         return found
 
     def _disputed(self, event_ids: Sequence[str]) -> dict[EventKey, list[tuple[str, str]]]:
@@ -498,7 +500,7 @@ class Events:
                     heard_at=row.heard_at,
                     commands=row.commands,
                     pulled_at=row.pulled_at,
-                    says=row.says,
+                    content_hash=row.content_hash,
                     is_over=bool(row.over),
                     known_since=row.first_at,
                     site=row.site,
@@ -536,10 +538,10 @@ class Events:
             is_approval = func.coalesce(receipt.c.act, "") != "prepare"
             query = query.where(receipt.c.event_id.in_(few), is_approval).order_by(receipt.c.at)
             for row in self._connection.execute(query):
-                said = rows.receipt_of(row)
-                found.setdefault((row.event_id, row.of_event), []).append(said)
+                found_receipt = rows.receipt_of(row)
+                found.setdefault((row.event_id, row.of_event), []).append(found_receipt)
                 if row.is_past:
-                    past[(said.vm_id, said.facts.jti)] = said.time
+                    past[(found_receipt.vm_id, found_receipt.facts.jti)] = found_receipt.time
         if past:
             found = {key: _without_past(several, past) for key, several in found.items()}
         return found, set(past)
@@ -579,7 +581,7 @@ def _by_age(known: KnownEvent) -> tuple[bool, float, str]:
     """What the events of one id are sorted by: since when a VM is known that they name and that
     says so itself; then by their first record.
     """
-    ages = [each.known_since for each in known.named.values() if each.says is not None]
+    ages = [each.known_since for each in known.named.values() if each.content_hash is not None]
     return not ages, min(ages, default=known.event.first_at), known.event.scope
 
 

@@ -26,9 +26,9 @@ def remove_past(
     """Remove some of what a VM says of events that are over; whether there was anything."""
     r, e = tables.report.c, tables.event.c
     same = and_(e.event_id == r.event_id, e.scope == r.scope)
-    said = select(r.event_id, r.scope).join(tables.event, same)
-    said = said.where(r.vm_id == vm_id, e.state == "ended").limit(_EVENTS_AT_ONCE)
-    keys = [(row.event_id, row.scope) for row in connection.execute(said)]
+    reported = select(r.event_id, r.scope).join(tables.event, same)
+    reported = reported.where(r.vm_id == vm_id, e.state == "ended").limit(_EVENTS_AT_ONCE)
+    keys = [(row.event_id, row.scope) for row in connection.execute(reported)]
     these = tuple_(r.event_id, r.scope).in_(keys)
     connection.execute(delete(tables.report).where(r.vm_id == vm_id, these))
     show(connection, keys, {}, now=now, listening=listening, number=number)
@@ -42,8 +42,8 @@ def remove_vm(
     them; what no other VM has reported is gone.
     """
     r = tables.report.c
-    said = select(r.event_id, r.scope).where(r.vm_id == vm_id)
-    keys = [(row.event_id, row.scope) for row in connection.execute(said)]
+    reported = select(r.event_id, r.scope).where(r.vm_id == vm_id)
+    keys = [(row.event_id, row.scope) for row in connection.execute(reported)]
     for table in (tables.report, tables.preparation, tables.gap, tables.stream, tables.vm):
         connection.execute(delete(table).where(table.c.vm_id == vm_id))
     show(connection, keys, {}, now=now, listening=listening, number=number)

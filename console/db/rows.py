@@ -50,7 +50,7 @@ def vm_row(vm: Vm) -> Values:
         **{name: getattr(vm, name) for name in _VM},
         "prepares": int(vm.prepares),
         "withheld": int(vm.withheld),
-        "said": None if vm.said is None else _json(asdict(vm.said)),
+        "reported_as": None if vm.reported_as is None else _json(asdict(vm.reported_as)),
         "tags": _json(vm.tags) if vm.tags else _NO_TAGS,
         "bound_tags": _json(vm.bound_tags) if vm.bound_tags else _NO_TAGS,
         "place": vm.place,
@@ -64,7 +64,9 @@ def vm_of(row: Row[Any]) -> Vm:
     values = {name: getattr(row, name) for name in _VM}
     values["prepares"] = bool(row.prepares)
     values["withheld"] = bool(row.withheld)
-    values["said"] = None if row.said is None else FleetName(**from_json(row.said))
+    values["reported_as"] = (
+        None if row.reported_as is None else FleetName(**from_json(row.reported_as))
+    )
     for name in ("tags", "bound_tags"):
         values[name] = {} if values[name] == _NO_TAGS else from_json(values[name])
     return Vm(**values)
@@ -140,9 +142,9 @@ def report_row(latest: LatestReport, number: int) -> Values:
         "changed": number,
         "scope": latest.scope,
         "is_own": int(latest.is_own),
-        "says": latest.says,
-        "named": latest.named,
-        "told": latest.told,
+        "content_hash": latest.content_hash,
+        "names_hash": latest.names_hash,
+        "wording_hash": latest.wording_hash,
         "is_weak": int(latest.is_weak),
     }
 

@@ -38,7 +38,7 @@ def read_session(connection: Connection, hashed: str) -> SessionRow | None:
     )
 
 
-def standing_sessions(
+def valid_sessions(
     connection: Connection, hashes: list[str], *, now: float, seen_before: float
 ) -> set[str]:
     """Which of some sessions have neither been deleted nor ended by themselves.

@@ -84,7 +84,7 @@ def show(
     }
     _write_names(connection, renamed, shown, number)
     _write_places(connection, {each.key: shown[each.key] for each in new})
-    _add_places(connection, {key: each.says for key, each in shown.items()}, fresh)
+    _add_places(connection, {key: each.content_hash for key, each in shown.items()}, fresh)
     _drop(connection, [key for key in keys if key not in shown])
 
 
@@ -191,7 +191,7 @@ def _named_reports(
 ) -> dict[EventKey, list[NamedReport]]:
     """What the VMs say that the events name by their own report."""
     contact = contact_of(tables.vm, now, listening).label("contact")
-    columns = (_O.event_id, _O.scope, _O.vm_id, _O.says, _O.named, _O.over, _O.time)
+    columns = (_O.event_id, _O.scope, _O.vm_id, _O.content_hash, _O.names_hash, _O.over, _O.time)
     found: dict[EventKey, list[NamedReport]] = {}
     for some in portions(keys, _PAIRS):
         query = (
@@ -203,8 +203,8 @@ def _named_reports(
             found.setdefault((row.event_id, row.scope), []).append(
                 NamedReport(
                     vm_id=row.vm_id,
-                    says=row.says,
-                    named=row.named,
+                    content_hash=row.content_hash,
+                    names_hash=row.names_hash,
                     is_over=bool(row.over),
                     time=row.time,
                     is_heard=row.contact == "heard",
@@ -222,7 +222,7 @@ def _support(
 ) -> dict[EventKey, list[Support]]:
     """How many heard reporters say what of some events, and where."""
     heard = contact_of(tables.vm, now, listening) == "heard"
-    columns = (_O.event_id, _O.scope, _O.named, _V.place, _O.says, _O.over)
+    columns = (_O.event_id, _O.scope, _O.names_hash, _V.place, _O.content_hash, _O.over)
     found: dict[EventKey, list[Support]] = {}
     for some in portions(keys, _PAIRS):
         query = (
@@ -234,9 +234,9 @@ def _support(
         for row in connection.execute(query):
             found.setdefault((row.event_id, row.scope), []).append(
                 Support(
-                    named=row.named,
+                    names_hash=row.names_hash,
                     place=row.place,
-                    says=row.says,
+                    content_hash=row.content_hash,
                     is_over=bool(row.over),
                     count=row.number,
                 )
@@ -251,9 +251,9 @@ def _newest(connection: Connection, keys: Iterable[EventKey]) -> dict[EventKey, 
     )
     found: dict[EventKey, str] = {}
     for some in portions(keys, _PAIRS):
-        said = select(_O.event_id, _O.scope, _O.vm_id, place.label("place"))
-        said = said.where(tuple_(_O.event_id, _O.scope).in_(some))
-        each = said.subquery().c
+        ranked = select(_O.event_id, _O.scope, _O.vm_id, place.label("place"))
+        ranked = ranked.where(tuple_(_O.event_id, _O.scope).in_(some))
+        each = ranked.subquery().c
         newest = select(each.event_id, each.scope, each.vm_id).where(each.place == 1)
         for row in connection.execute(newest):
             found[(row.event_id, row.scope)] = row.vm_id
@@ -376,27 +376,29 @@ def _write_places(connection: Connection, shown: Mapping[EventKey, LatestReport]
         same = tuple_(p.event_id, p.scope).in_(some)
         connection.execute(delete(tables.event_place).where(same))
         query = (
-            select(_O.event_id, _O.scope, _O.says, _V.place)
+            select(_O.event_id, _O.scope, _O.content_hash, _V.place)
             .join(tables.vm, _V.vm_id == _O.vm_id)
             .where(tuple_(_O.event_id, _O.scope).in_(some))
             .distinct()
         )
         for row in connection.execute(query):
             key = (row.event_id, row.scope)
-            if row.says == shown[key].says:
+            if row.content_hash == shown[key].content_hash:
                 places.append({"event_id": key[0], "scope": key[1], "place": row.place})
     insert_new(connection, tables.event_place, places)
 
 
 def _add_places(
     connection: Connection,
-    says: Mapping[EventKey, str],
+    content_hashes: Mapping[EventKey, str],
     fresh: Mapping[tuple[str, str], LatestReport],
 ) -> None:
-    """The places of reporters that now say what is shown; `says`: what that is, by event. Of those
+    """The places of the reporters that now say what is shown: `content_hashes`, by event. Of those
     alone: an event may have thousands of others.
     """
-    agreeing = [each for each in fresh.values() if says.get(each.key) == each.says]
+    agreeing = [
+        each for each in fresh.values() if content_hashes.get(each.key) == each.content_hash
+    ]
     places = _places(connection, {each.vm_id for each in agreeing})
     found = {(*each.key, places[each.vm_id][1]) for each in agreeing if each.vm_id in places}
     rows_of = [{"event_id": e, "scope": s, "place": p} for e, s, p in sorted(found)]

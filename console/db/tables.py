@@ -67,7 +67,7 @@ vm: Final = Table(
     Column("first_at", Float(53), nullable=False, server_default="0"),
     # What it says that it is now, without effect, as JSON; whether its name is another VM's; since
     # when one of these is so; and when a person accepted what it said.
-    Column("said", Text),
+    Column("reported_as", Text),
     Column("withheld", Integer, nullable=False, server_default="0"),
     Column("conflict_at", Float(53)),
     Column("accepted_at", Float(53), nullable=False, server_default="0"),
@@ -206,9 +206,9 @@ report: Final = Table(
     Column("is_own", Integer, nullable=False, server_default="0"),
     # Equal for two reporters that say the same: fingerprint and names; that name the same VMs; and
     # that describe it in the same words, if they do.
-    Column("says", Text, nullable=False, server_default=""),
-    Column("named", Text, nullable=False, server_default=""),
-    Column("told", Text),
+    Column("content_hash", Text, nullable=False, server_default=""),
+    Column("names_hash", Text, nullable=False, server_default=""),
+    Column("wording_hash", Text),
     # It shows the event only until another reporter does.
     Column("is_weak", Integer, nullable=False, server_default="0"),
     Index("report_vm", "vm_id", "over"),

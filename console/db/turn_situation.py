@@ -74,18 +74,18 @@ def read_situation(
     connection = snapshot.connection
     every = {each.event_key: each for each in turns.read_turns(connection, of_open_events=True)}
     found = {key: each for key, each in every.items() if each.state != turns.OVER}
-    said = _preparations(connection, {each.event_id for each in found.values()})
+    preparations = _preparations(connection, {each.event_id for each in found.values()})
     pending = snapshot.events.pending()
     again = _again_at(connection, pending)
     events = [
         replace(_event(each, every, four_eyes=four_eyes), again_at=again.get(each.event.key))
         for each in pending
     ]
-    wanted = {vm_id for each in events for vm_id in each.named} | said.keys()
+    wanted = {vm_id for each in events for vm_id in each.named} | preparations.keys()
     wanted |= {one.vm_id for each in found.values() for one in each.holders}
     wanted |= {each.shown_by for each in events if each.shown_by is not None}
     asked = turns.asked_to_prepare(connection, snapshot.now)
-    facts = _vms(snapshot, grouping, said, wanted | asked.keys())
+    facts = _vms(snapshot, grouping, preparations, wanted | asked.keys())
     for vm_id in asked.keys() & facts.keys():
         facts[vm_id] = replace(facts[vm_id], asked_for=asked[vm_id][1])
     open_keys = {each.key for each in events}
@@ -125,7 +125,7 @@ def member_of(known: Vm) -> Member:
 def _vms(
     snapshot: Snapshot,
     grouping: Grouping,
-    said: Mapping[str, Sequence[VmPreparation]],
+    preparations: Mapping[str, Sequence[VmPreparation]],
     wanted: Collection[str],
 ) -> dict[str, VmFacts]:
     """The VMs that may be away: those that are not heard, and some that are."""
@@ -141,7 +141,7 @@ def _vms(
     for query in queries:
         for row in snapshot.connection.execute(query):
             if row.vm_id not in facts:
-                facts[row.vm_id] = _facts(snapshot, row, grouping, said)
+                facts[row.vm_id] = _facts(snapshot, row, grouping, preparations)
     return facts
 
 
@@ -149,7 +149,7 @@ def _facts(
     snapshot: Snapshot,
     row: Row[Any],
     grouping: Grouping,
-    said: Mapping[str, Sequence[VmPreparation]],
+    preparations: Mapping[str, Sequence[VmPreparation]],
 ) -> VmFacts:
     # Heard by a clock that was set back since: how long ago that was is not known.
     is_ahead = row.contact in ("heard", "late") and row.heard_at > snapshot.now + _AHEAD_SECONDS
@@ -166,7 +166,7 @@ def _facts(
         # Heartbeats and the MQTT status say it; a record about an event does not.
         has_said=bool(row.prepares) or row.interval is not None or row.commands is not None,
         takes_commands=channel is not None,
-        preparations=said.get(row.vm_id, ()),
+        preparations=preparations.get(row.vm_id, ()),
     )
 
 
@@ -177,38 +177,38 @@ def _contact(word: Contact) -> Literal["heard", "late", "silent", "stopped", "le
 
 def _event(known: KnownEvent, before: Mapping[str, Turn], *, four_eyes: int) -> EventFacts:
     event, facts = known.event, known.shown.report
-    said = facts.event
+    reported = facts.event
     named = known.named.values()
     key = key_of(event.event_id, event.scope)
     turn = before.get(key)
     is_ended = turn is not None and turn.fingerprint == facts.fingerprint
     there = [each for each in named if each.contact != "retired"]
     names = {each.folded for each in there}
-    says = {each.says for each in named if each.says is not None and each.contact == "heard"}
+    contents = {each.content_hash for each in named if each.contact == "heard"} - {None}
     decision = known.decided.decision
     is_left = decision is not None and decision.kind == "leave" and decision.state == "open"
-    told = {(each.facts.state, each.facts.reason) for each in known.receipts}
+    receipts = {(each.facts.state, each.facts.reason) for each in known.receipts}
     return EventFacts(
         key=key,
         event_id=event.event_id,
         scope=event.scope,
         fingerprint=facts.fingerprint,
-        status=STARTED if event.state == "started" else said.event_status,
+        status=STARTED if event.state == "started" else reported.event_status,
         named=frozenset(each.vm_id for each in there),
-        reported_by=frozenset(each.vm_id for each in there if each.says is not None),
+        reported_by=frozenset(each.vm_id for each in there if each.content_hash is not None),
         shown_by=event.shown_by,
-        strangers=tuple(n for n in said.resources if folded(n) not in names),
-        event_type=said.event_type,
-        event_source=said.event_source,
-        duration=said.duration_in_seconds,
+        strangers=tuple(n for n in reported.resources if folded(n) not in names),
+        event_type=reported.event_type,
+        event_source=reported.event_source,
+        duration=reported.duration_in_seconds,
         not_before=event.not_before,
         started_at=known.shown.time if event.state == "started" else None,
         is_left=is_left,
-        is_disputed=not facts.is_proven or bool(says - {known.shown.says}),
-        needs_two=0 < four_eyes <= len(said.resources),
+        is_disputed=not facts.is_proven or bool(contents - {known.shown.content_hash}),
+        needs_two=0 < four_eyes <= len(reported.resources),
         ended_by=turn.ended_by if turn is not None and is_ended else None,
         approval=_approval(known),
-        may_begin=bool(working(known.receipts)) or any(_may_begin(*each) for each in told),
+        may_begin=bool(working(known.receipts)) or any(_may_begin(*each) for each in receipts),
     )
 
 
@@ -260,7 +260,7 @@ def _again_at(connection: Connection, pending: Iterable[KnownEvent]) -> dict[Eve
 def _preparations(
     connection: Connection, event_ids: Iterable[str]
 ) -> dict[str, tuple[VmPreparation, ...]]:
-    """What VMs have said of their preparations, by vmId: of those that have not recovered, and for
+    """How far VMs say that they have prepared, by vmId: of those that have not recovered, and for
     some events.
     """
     c = preparation.c
@@ -278,16 +278,16 @@ def _preparations(
     return found
 
 
-def _leftover(said: VmPreparation) -> Turn:
+def _leftover(preparation: VmPreparation) -> Turn:
     """The turn that an event never had for which a VM has prepared, and that is over."""
-    scope, _, event_id = said.event_key.rpartition("\n")
+    scope, _, event_id = preparation.event_key.rpartition("\n")
     return Turn(
-        event_key=said.event_key,
+        event_key=preparation.event_key,
         event_id=event_id,
         scope=scope,
-        fingerprint=said.fingerprint,
+        fingerprint=preparation.fingerprint,
         state="waiting",
-        since=said.at,
+        since=preparation.at,
     )
 
 

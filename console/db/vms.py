@@ -225,8 +225,8 @@ class Vms:
 
     def changed_since(self, number: int) -> list[HeardVm]:
         """VMs that a later transaction has changed."""
-        told = select(taken.c.subject).where(taken.c.changed > number, taken.c.kind == "vm")
-        changed = or_(vm.c.changed > number, vm.c.vm_id.in_(told))
+        taken_ids = select(taken.c.subject).where(taken.c.changed > number, taken.c.kind == "vm")
+        changed = or_(vm.c.changed > number, vm.c.vm_id.in_(taken_ids))
         return self._heard(select(vm, self._contact).where(changed))
 
     def passed_since(self, then: float, before: Listening) -> list[HeardVm]:
@@ -422,7 +422,7 @@ def named(*columns: ColumnElement[Any], heard: ColumnElement[bool] | None = None
             event.c.state,
             event.c.is_news,
             BEARER.c.vm_id,
-            report.c.says,
+            report.c.content_hash,
             report.c.over,
             rank.label("rank"),
             *(BEARER.c[name] for name in _CONTACT_COLUMNS),
@@ -469,9 +469,11 @@ def retire_deleted(
     e = event.c
     is_deleted = func.lower(e.event_type).in_(_DELETING)
     contact = contact_of(BEARER, now, listening).label("contact")
-    told = report.alias("told")
-    facts = select(told.c.facts).where(
-        told.c.event_id == e.event_id, told.c.scope == e.scope, told.c.vm_id == e.shown_by
+    shown_report = report.alias("shown_report")
+    facts = select(shown_report.c.facts).where(
+        shown_report.c.event_id == e.event_id,
+        shown_report.c.scope == e.scope,
+        shown_report.c.vm_id == e.shown_by,
     )
     shown = (e.shown_at, e.shown_by, facts.correlate(event).scalar_subquery().label("facts"))
     ended = named(contact, *shown, report.c.facts.label("own")).where(

@@ -182,16 +182,18 @@ def accept(
 
 def bind(
     connection: Connection,
-    said: Mapping[str, Mapping[str, Any]],
+    enrolled: Mapping[str, Mapping[str, Any]],
     number: int,
     *,
     now: float,
     silent_after: float | None = None,
 ) -> None:
     """Let what an admin says of VMs count that are known already: the columns of an enrolment."""
-    there = {row.vm_id: rows.vm_of(row) for row in _select_in(connection, tables.vm, "vm_id", said)}
+    there = {
+        row.vm_id: rows.vm_of(row) for row in _select_in(connection, tables.vm, "vm_id", enrolled)
+    }
     loaded = Loaded(
-        vms={vm_id: vms.bound(vm, **_bound(said[vm_id])) for vm_id, vm in there.items()}
+        vms={vm_id: vms.bound(vm, **_bound(enrolled[vm_id])) for vm_id, vm in there.items()}
     )
     names = {vms.bearing(vms.as_it_says(vm)) for vm in loaded.vms.values()}
     _load_bearers(connection, loaded, names, there)
@@ -206,8 +208,8 @@ def bind_tags(connection: Connection, tags: Mapping[str, Mapping[str, str]], num
     upsert(connection, tables.vm, [rows.vm_row(vm) for vm in given])
 
 
-def _bound(said: Mapping[str, Any]) -> dict[str, str | None]:
-    return {"resource_id": said.get("resource_id"), "site": said.get("site")}
+def _bound(enrolled: Mapping[str, Any]) -> dict[str, str | None]:
+    return {"resource_id": enrolled.get("resource_id"), "site": enrolled.get("site")}
 
 
 def _accept(

@@ -49,7 +49,11 @@ def candidates(known: KnownEvent, now: float, listening: Listening) -> list[Cand
         return []
     for named in known.named.values():
         channel = channel_of(named.commands, named.pulled_at, now, listening)
-        if channel is None or named.contact != "heard" or named.says != known.shown.says:
+        if (
+            channel is None
+            or named.contact != "heard"
+            or named.content_hash != known.shown.content_hash
+        ):
             continue
         found[named.vm_id] = Candidate(
             vm_id=named.vm_id,

@@ -64,7 +64,7 @@ def counting(
     waiting = {
         each.vm_id
         for each in named.values()
-        if each.contact == "heard" and each.says is not None and not each.is_over
+        if each.contact == "heard" and each.content_hash is not None and not each.is_over
     }
     return [
         each
@@ -74,7 +74,7 @@ def counting(
     ]
 
 
-def stand(command: values.Command, receipts: Sequence[Receipt]) -> CommandStatus:
+def command_status(command: values.Command, receipts: Sequence[Receipt]) -> CommandStatus:
     """How far a command is. What was accepted is not undone by the rejection of a second copy:
     `replayed`, or another reason if the copy was late.
     """
@@ -122,7 +122,7 @@ def command_item(
     """The command as `/api/v1/commands/{jti}` shows it; `decision` is the one that it is of: the
     receipt that confirmed it may have been lost.
     """
-    now = stand(command, receipts)
+    now = command_status(command, receipts)
     sent_at = moment(command.sent_at or command.made_at)
     history = [CommandStep(state="sent", at=sent_at, reason=None)]
     history += [

@@ -33,7 +33,7 @@ class DecisionStatus:
     at: float | None = None
 
 
-def standing(
+def decision_status(
     event_state: str,
     fingerprint: str,
     receipts: Sequence[Receipt],
@@ -89,9 +89,9 @@ def _approved(
             return _by_receipt("approved", receipt, decided)
     decision = decided.decision
     if decision is not None and decision.outcome == "confirmed":
-        return _said("approved", decision)
+        return _by_person("approved", decision)
     if decision is not None and decision.kind == "approve" and decision.state == "open":
-        return _said("approving", decision)
+        return _by_person("approving", decision)
     begun = working(receipts)
     return _by_receipt("approving", begun[0], decided) if begun and event_state != "ended" else None
 
@@ -103,9 +103,9 @@ def _decided(
     if decision is None:
         return None
     if _is_left(decision, event_state, fingerprint):
-        return _said("left", decision)
+        return _by_person("left", decision)
     same = event_state == "scheduled" and decision.fingerprint == fingerprint
-    return _said("second", decision) if decision.state == "second" and same else None
+    return _by_person("second", decision) if decision.state == "second" and same else None
 
 
 def _waiting(event_state: str, decision: Decision | None, *, can_be_asked: bool) -> DecisionStatus:
@@ -127,7 +127,7 @@ def _is_left(decision: Decision, event_state: str, fingerprint: str) -> bool:
     return decision.state == "open" or decision.outcome == "left"
 
 
-def _said(state: DecisionState, decision: Decision) -> DecisionStatus:
+def _by_person(state: DecisionState, decision: Decision) -> DecisionStatus:
     return DecisionStatus(state=state, by=decision.actors, reason=decision.reason, at=decision.at)
 
 

@@ -51,13 +51,13 @@ def _comparable(value: Any) -> Any:
     return sorted(map(str, value)) if is_list else value
 
 
-def report_differences(shown: Mapping[str, Any], said: Mapping[str, Any]) -> list[Difference]:
+def report_differences(shown: Mapping[str, Any], reported: Mapping[str, Any]) -> list[Difference]:
     """The fields in which a reporter says otherwise than what is shown: `now` is what it says.
     Impact and description count only where the reporter gives them; a state document does not.
     """
-    found = differences(shown, said)
+    found = differences(shown, reported)
     for name in ("impact", "description"):
-        before, now = shown.get(name), said.get(name)
+        before, now = shown.get(name), reported.get(name)
         if now is not None and before is not None and before != now:
             found.append(Difference(field=name, before=before, now=now))
     return found

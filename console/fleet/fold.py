@@ -160,8 +160,8 @@ def _record(loaded: Loaded, changes: Changes, record: IncomingRecord) -> None:
         growth = sum(gap.size for gap in counted.gaps) - sum(gap.size for gap in missing)
         heard = replace(heard, missing=max(0, heard.missing + growth))
     heard = _put(loaded, changes, heard, record.received_at)
-    said_at = heard.said_at(record.time, record.received_at)
-    _begin_unprepared(loaded, changes, before=vm, vm=heard, at=said_at)
+    reported_at = heard.reported_at(record.time, record.received_at)
+    _begin_unprepared(loaded, changes, before=vm, vm=heard, at=reported_at)
     excess = _excess(loaded, record)
     if excess is not None:
         changes.refused.append((excess, record))
@@ -169,15 +169,15 @@ def _record(loaded: Loaded, changes: Changes, record: IncomingRecord) -> None:
     if record.event is not None:
         _observe(loaded, changes, of_record(record, record.event, heard), put_back=put_back)
     if record.preparation is not None:
-        said = ReportedPreparation(
+        reported = ReportedPreparation(
             vm_id=vm_id,
             scope=heard.scope,
             facts=record.preparation,
             stream=record.stream,
             sequence=record.sequence,
-            time=said_at,
+            time=reported_at,
         )
-        _prepare(loaded, changes, said)
+        _prepare(loaded, changes, reported)
     if not seen:
         loaded.records[record.id] = vm_id
         changes.records[record.id] = record
@@ -187,7 +187,7 @@ def _record(loaded: Loaded, changes: Changes, record: IncomingRecord) -> None:
                     record_id=record.id,
                     vm_id=vm_id,
                     at=record.received_at,
-                    time=said_at,
+                    time=reported_at,
                     facts=record.receipt,
                     scope=heard.scope,
                 )
@@ -252,9 +252,9 @@ def _excess_of_event(loaded: Loaded, vm_id: str, event: EventReport) -> str | No
     return None
 
 
-def _is_one_too_many(loaded: Loaded, vm_id: str, said: PreparationFacts) -> bool:
+def _is_one_too_many(loaded: Loaded, vm_id: str, reported: PreparationFacts) -> bool:
     """Whether a VM tells of a preparation for one more event than it may."""
-    if (said.event_id, vm_id) in loaded.preparations:
+    if (reported.event_id, vm_id) in loaded.preparations:
         return False
     known = [each for key, each in loaded.preparations.items() if key[1] == vm_id]
     if len(known) >= MAX_PREPARATIONS:
@@ -353,7 +353,7 @@ def _with_name(loaded: Loaded, changes: Changes, vm: Vm, at: float) -> Vm:
 
 def _with_conflict(vm: Vm, at: float) -> Vm:
     """A VM that says when its conflict began, if there is one."""
-    if vm.said is None and not vm.withheld:
+    if vm.reported_as is None and not vm.withheld:
         return vm if vm.conflict_at is None else replace(vm, conflict_at=None)
     return vm if vm.conflict_at is not None else replace(vm, conflict_at=at)
 
@@ -363,10 +363,10 @@ def _judge_again(loaded: Loaded, changes: Changes, vm: Vm) -> None:
     for key, before in list(loaded.reports.items()):
         if before.vm_id != vm.vm_id:
             continue
-        said = replace(before, scope=vm.scope, is_own=vm.is_named_by(before.report))
-        changes.touched |= {before.key, said.key}
-        if said != before:
-            loaded.reports[key] = changes.reports[key] = said
+        after = replace(before, scope=vm.scope, is_own=vm.is_named_by(before.report))
+        changes.touched |= {before.key, after.key}
+        if after != before:
+            loaded.reports[key] = changes.reports[key] = after
 
 
 def _observe(
@@ -420,7 +420,7 @@ def _state(loaded: Loaded, changes: Changes, state: IncomingState) -> None:
     """Events that are pending on a VM, where the records about them were missed."""
     vm = vms.with_state(_known_vm(loaded, state.vm_id), state)
     vm = _put(loaded, changes, vm, state.received_at)
-    at, written_at = vm.said_at(state.time, state.received_at), state.time + vm.behind
+    at, written_at = vm.reported_at(state.time, state.received_at), state.time + vm.behind
     pending = set()
     for record_id, event in state.events:
         event_id = event.event.event_id
@@ -431,7 +431,7 @@ def _state(loaded: Loaded, changes: Changes, state: IncomingState) -> None:
         if _excess_of_event(loaded, state.vm_id, event) is None:
             _observe(loaded, changes, of_pending(state, vm, record_id, event))
     for prepared in state.preparations:
-        said = ReportedPreparation(
+        reported = ReportedPreparation(
             vm_id=state.vm_id,
             scope=vm.scope,
             facts=prepared,
@@ -439,7 +439,7 @@ def _state(loaded: Loaded, changes: Changes, state: IncomingState) -> None:
             sequence=0,
             time=at,
         )
-        _prepare(loaded, changes, said)
+        _prepare(loaded, changes, reported)
     for (event_id, vm_id), latest in list(loaded.reports.items()):
         if vm_id == state.vm_id and event_id not in pending and latest.time < written_at:
             over = ended_unseen(latest, at)
@@ -447,37 +447,41 @@ def _state(loaded: Loaded, changes: Changes, state: IncomingState) -> None:
                 _observe(loaded, changes, over)
 
 
-def _prepare(loaded: Loaded, changes: Changes, said: ReportedPreparation) -> None:
+def _prepare(loaded: Loaded, changes: Changes, reported: ReportedPreparation) -> None:
     """What a VM says of its preparation, unless it has said something newer."""
-    before = loaded.preparations.get((said.facts.event_id, said.vm_id))
-    if said.facts.state == NONE:
-        if before is not None and before.time < said.time and _is_lost(before.facts, said.facts):
-            _keep_prepared(loaded, changes, _unprepared(before, said.time))
+    before = loaded.preparations.get((reported.facts.event_id, reported.vm_id))
+    if reported.facts.state == NONE:
+        if (
+            before is not None
+            and before.time < reported.time
+            and _is_lost(before.facts, reported.facts)
+        ):
+            _keep_prepared(loaded, changes, _unprepared(before, reported.time))
         return
-    if before is None and _is_one_too_many(loaded, said.vm_id, said.facts):
+    if before is None and _is_one_too_many(loaded, reported.vm_id, reported.facts):
         return
     if before is not None:
-        if said.sequence and said.stream == before.stream and before.sequence:
-            if said.sequence <= before.sequence:
+        if reported.sequence and reported.stream == before.stream and before.sequence:
+            if reported.sequence <= before.sequence:
                 return
-        elif said.time < before.time:
+        elif reported.time < before.time:
             return
-        elif not said.sequence and _is_same(before.facts, said.facts):
+        elif not reported.sequence and _is_same(before.facts, reported.facts):
             return  # the record says more than the state document
-    _keep_prepared(loaded, changes, said)
+    _keep_prepared(loaded, changes, reported)
 
 
-def _keep_prepared(loaded: Loaded, changes: Changes, said: ReportedPreparation) -> None:
+def _keep_prepared(loaded: Loaded, changes: Changes, reported: ReportedPreparation) -> None:
     """Keep what a VM has said of its preparation; what it prepared for an event that is over does
     not count if the event comes back.
     """
-    key = (said.facts.event_id, said.vm_id)
+    key = (reported.facts.event_id, reported.vm_id)
     latest = loaded.reports.get(key)
     if latest is not None and latest.report.state == "ended":
-        said = replace(said, facts=replace(said.facts, fingerprint=""))
-    if loaded.preparations.get(key) != said:
-        loaded.preparations[key] = said
-        changes.preparations[key] = said
+        reported = replace(reported, facts=replace(reported.facts, fingerprint=""))
+    if loaded.preparations.get(key) != reported:
+        loaded.preparations[key] = reported
+        changes.preparations[key] = reported
 
 
 def _begin_unprepared(
@@ -488,20 +492,20 @@ def _begin_unprepared(
     """
     if before is None or before.stream in (None, vm.stream):
         return
-    for (_, vm_id), said in list(loaded.preparations.items()):
-        is_earlier = said.stream != vm.stream and said.time <= at
-        if vm_id == vm.vm_id and is_earlier and said.facts.state != RECOVERED:
-            _keep_prepared(loaded, changes, _unprepared(said, at))
+    for (_, vm_id), reported in list(loaded.preparations.items()):
+        is_earlier = reported.stream != vm.stream and reported.time <= at
+        if vm_id == vm.vm_id and is_earlier and reported.facts.state != RECOVERED:
+            _keep_prepared(loaded, changes, _unprepared(reported, at))
 
 
-def _unprepared(said: ReportedPreparation, time: float) -> ReportedPreparation:
+def _unprepared(reported: ReportedPreparation, time: float) -> ReportedPreparation:
     """The preparation of a VM that has none any more, as it says at `time`."""
-    return replace(said, facts=replace(said.facts, state=RECOVERED, reason=None), time=time)
+    return replace(reported, facts=replace(reported.facts, state=RECOVERED, reason=None), time=time)
 
 
-def _is_lost(before: PreparationFacts, said: PreparationFacts) -> bool:
+def _is_lost(before: PreparationFacts, reported: PreparationFacts) -> bool:
     """Whether a VM that says of a state of an event that it has not prepared for it had done so."""
-    return before.fingerprint == said.fingerprint and before.state in ("preparing", "prepared")
+    return before.fingerprint == reported.fingerprint and before.state in ("preparing", "prepared")
 
 
 def _is_same(one: PreparationFacts, other: PreparationFacts) -> bool:

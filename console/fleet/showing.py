@@ -17,8 +17,8 @@ class NamedReport:
     """What a VM that bears a name in its own report says of an event."""
 
     vm_id: str
-    says: str
-    named: str
+    content_hash: str
+    names_hash: str
     """Equal for two reporters that name the same VMs."""
     is_over: bool
     time: float
@@ -34,7 +34,7 @@ class NamedReport:
     @property
     def names(self) -> Names:
         """The VMs that it names."""
-        return self.named, self.place
+        return self.names_hash, self.place
 
     @property
     def age(self) -> tuple[float, str]:
@@ -46,16 +46,16 @@ class NamedReport:
 class Support:
     """How many heard reporters, named or not, say one thing of an event in one place."""
 
-    named: str
+    names_hash: str
     place: str
-    says: str
+    content_hash: str
     is_over: bool
     count: int
 
     @property
     def names(self) -> Names:
         """The VMs that they name."""
-        return self.named, self.place
+        return self.names_hash, self.place
 
 
 def is_contested(reports: Iterable[NamedReport]) -> bool:
@@ -63,8 +63,8 @@ def is_contested(reports: Iterable[NamedReport]) -> bool:
     or over.
     """
     heard = [each for each in reports if each.is_heard]
-    words = {(each.says, each.is_over) for each in heard}
-    open_ones = {each.says for each in heard if not each.is_over}
+    words = {(each.content_hash, each.is_over) for each in heard}
+    open_ones = {each.content_hash for each in heard if not each.is_over}
     return len({each.names for each in heard}) > 1 or len(open_ones or words) > 1
 
 
@@ -117,9 +117,11 @@ def chosen(reports: Sequence[NamedReport], support: Sequence[Support] = ()) -> s
     same = [each for each in same if not each.is_over] or same
     by_words: Counter[tuple[str, bool]] = Counter()
     for each in support:
-        by_words[(each.says, each.is_over)] += each.count
-    best = min(same, key=lambda each: (-by_words[(each.says, each.is_over)], each.age))
-    return min((each for each in same if each.says == best.says), key=lambda each: each.age).vm_id
+        by_words[(each.content_hash, each.is_over)] += each.count
+    best = min(same, key=lambda each: (-by_words[(each.content_hash, each.is_over)], each.age))
+    return min(
+        (each for each in same if each.content_hash == best.content_hash), key=lambda each: each.age
+    ).vm_id
 
 
 def as_shown(
@@ -142,7 +144,7 @@ def as_shown(
         *(
             each
             for each in fresh
-            if each.named == shown.named and (each.is_own or each.vm_id == shown.vm_id)
+            if each.names_hash == shown.names_hash and (each.is_own or each.vm_id == shown.vm_id)
         ),
     ]
     first_at = min(each.first_at for each in told)
@@ -176,7 +178,7 @@ def dated(
     """
     if event is None or not shown.is_own:
         return event
-    if any(each.vm_id == event.shown_by and each.named == shown.named for each in named):
+    if any(each.vm_id == event.shown_by and each.names_hash == shown.names_hash for each in named):
         return event
     return replace(event, first_at=shown.first_at)
 

@@ -94,7 +94,7 @@ class Vm:
     """When it last polled the HTTPS command channel."""
     first_at: float = 0.0
     """Since when it bears its name in its place; zero if that was before this was noted."""
-    said: FleetName | None = None
+    reported_as: FleetName | None = None
     """What it says that it is now, without effect; None if it says what it is known as."""
     withheld: bool = False
     """Whether another VM that is there bears its name in its place: events name that one."""
@@ -153,7 +153,7 @@ class Vm:
         """What a person has seen who accepts what it says; None if there is no conflict."""
         if self.conflict_at is None:
             return None
-        return (self.said or self.known_as).id
+        return (self.reported_as or self.known_as).id
 
     def said_at(self, time: float, received_at: float) -> float:
         """A time that it says, by the console's clock, and never later than it came in."""
@@ -254,13 +254,13 @@ class LatestReport:
         return self.event_id, self.scope
 
     @property
-    def says(self) -> str:
+    def content_hash(self) -> str:
         """Equal for two reporters that say the same."""
         names = "\n".join(sorted(self.report.event.resources))
         return _hash(f"{self.report.fingerprint}\n{names}")
 
     @property
-    def told(self) -> str | None:
+    def wording_hash(self) -> str | None:
         """Equal for two reporters whose words for it are the same: they are no part of the
         fingerprint. None if they are not known: a state document has none.
         """
@@ -269,7 +269,7 @@ class LatestReport:
         return _hash(f"{self.report.impact}\n{self.report.event.description}")
 
     @property
-    def named(self) -> str:
+    def names_hash(self) -> str:
         """Equal for two reporters that name the same VMs."""
         return _hash("\n".join(sorted(map(folded, self.report.event.resources))))
 
@@ -433,8 +433,8 @@ class Named:
     heard_at: float
     commands: str | None
     pulled_at: float | None
-    says: str | None
-    """What it says of the event itself; None if it has not reported it."""
+    content_hash: str | None
+    """Of its own report of the event; None if it has not reported it."""
     is_over: bool
     """Whether the event is over, as it says."""
     known_since: float

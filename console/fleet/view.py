@@ -9,9 +9,9 @@ from typing import Any, Final, Literal
 
 from console.fleet import values
 from console.fleet.candidates import candidates
-from console.fleet.commands import CommandState, stand
+from console.fleet.commands import CommandState, command_status
 from console.fleet.contact import CONTACTS, Contact, Listening
-from console.fleet.decisions import DecisionState, DecisionStatus, in_turn, standing
+from console.fleet.decisions import DecisionState, DecisionStatus, decision_status, in_turn
 from console.fleet.differences import report_differences
 from console.fleet.model import Count, EventState, Model, Moment
 from console.fleet.moments import moment
@@ -191,7 +191,7 @@ def _vm_conflict(vm: values.Vm) -> VmConflict | None:
     """What contradicts a VM's name or place; None if nothing does."""
     if vm.conflict_at is None:
         return None
-    reported = vm.said or vm.known_as
+    reported = vm.reported_as or vm.known_as
     return VmConflict(
         id=reported.id,
         since=moment(vm.conflict_at),
@@ -209,7 +209,7 @@ def _vm_conflict(vm: values.Vm) -> VmConflict | None:
 
 def decision_on(known: values.KnownEvent, now: float, listening: Listening) -> DecisionStatus:
     """How the decision on an event is now."""
-    now_stands = standing(
+    status = decision_status(
         known.event.state,
         known.shown.report.fingerprint,
         known.receipts,
@@ -218,7 +218,7 @@ def decision_on(known: values.KnownEvent, now: float, listening: Listening) -> D
     )
     named = known.named.values()
     return in_turn(
-        now_stands,
+        status,
         known.turn,
         is_grouped=any(each.is_grouped for each in named),
         can_prepare=all(each.contact in ("heard", "late") for each in named if each.prepares),
@@ -371,7 +371,7 @@ def _event_conflicts(known: values.KnownEvent, *, names_scopes: bool) -> list[Ev
 
 def _try(command: values.Command, receipts: Sequence[values.Receipt]) -> Try:
     """How far one command of the console is."""
-    now = stand(command, receipts)
+    now = command_status(command, receipts)
     return Try(
         jti=command.jti,
         vm_id=command.vm_id,

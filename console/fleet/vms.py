@@ -56,7 +56,7 @@ def with_record(
     if vm.stream is not None and not is_next and not _is_newer(vm, record):
         return _heard(vm, record.sent_at, record.source)
     identity = record.vm
-    known, said = _identified(vm, record)
+    known, reported = _identified(vm, record)
     heard_at, heard_by, lost_at, retired_at, retired_by = _contact(
         vm, record.sent_at, record.source
     )
@@ -85,7 +85,7 @@ def with_record(
         missing=vm.missing,
         pulled_at=vm.pulled_at,
         first_at=vm.first_at,
-        said=said,
+        reported_as=reported,
         withheld=vm.withheld,
         conflict_at=vm.conflict_at,
         accepted_at=vm.accepted_at,
@@ -134,7 +134,7 @@ def _identified(vm: Vm, record: IncomingRecord) -> tuple[FleetName, FleetName | 
     may_say_site = not before.site or (
         before.site == DEFAULT_SITE and vm.version == _WITHOUT_SITE and not vm.accepted_at
     )
-    said = FleetName(
+    reported = FleetName(
         name=given.name,
         subscription_id=given.subscription_id if says_scope else before.subscription_id,
         resource_group=given.resource_group if says_scope else before.resource_group,
@@ -142,19 +142,19 @@ def _identified(vm: Vm, record: IncomingRecord) -> tuple[FleetName, FleetName | 
         site=record.site or before.site or DEFAULT_SITE,
         resource_id=given.resource_id or before.resource_id,
     )
-    if said == before:
-        return said, None
+    if reported == before:
+        return reported, None
     is_fresh_name = is_first and before.name == vm.vm_id
     is_fresh_set = not has_scope or (is_first and not before.scale_set)
     known = replace(
         before,
-        name=said.name if is_fresh_name else before.name,
-        subscription_id=before.subscription_id if has_scope else said.subscription_id,
-        resource_group=before.resource_group if has_scope else said.resource_group,
-        scale_set=said.scale_set if is_fresh_set else before.scale_set,
-        site=said.site if may_say_site else before.site,
+        name=reported.name if is_fresh_name else before.name,
+        subscription_id=before.subscription_id if has_scope else reported.subscription_id,
+        resource_group=before.resource_group if has_scope else reported.resource_group,
+        scale_set=reported.scale_set if is_fresh_set else before.scale_set,
+        site=reported.site if may_say_site else before.site,
     )
-    return (said, None) if said.compared == known.compared else (known, said)
+    return (reported, None) if reported.compared == known.compared else (known, reported)
 
 
 def after_newest(vm: Vm | None, heard: Incoming) -> Vm:
@@ -170,12 +170,12 @@ def says_the_same(vm: Vm, heard: Incoming) -> bool:
         return False
     if not isinstance(heard, IncomingRecord):
         return True
-    said = heard.vm
+    reported = heard.vm
     return (
-        vm.name == said.name
-        and vm.subscription_id == said.subscription_id
-        and vm.resource_group == said.resource_group
-        and vm.scale_set == said.scale_set
+        vm.name == reported.name
+        and vm.subscription_id == reported.subscription_id
+        and vm.resource_group == reported.resource_group
+        and vm.scale_set == reported.scale_set
         and heard.site in (None, vm.site)
     )
 
@@ -243,26 +243,26 @@ def enrolled(vm_id: str, resource_id: str | None, site: str | None, *, at: float
 
 def bound(vm: Vm, *, resource_id: str | None, site: str | None) -> Vm:
     """A VM that says what an admin says of it: to be accepted."""
-    said = enrolled(vm.vm_id, resource_id, site, at=0.0)
-    known = vm.said or vm.known_as
+    reported = enrolled(vm.vm_id, resource_id, site, at=0.0)
+    known = vm.reported_as or vm.known_as
     if resource_id is not None:
         known = replace(
             known,
-            name=known.name if said.name == vm.vm_id else said.name,
-            subscription_id=said.subscription_id,
-            resource_group=said.resource_group,
-            scale_set=said.scale_set or known.scale_set,
+            name=known.name if reported.name == vm.vm_id else reported.name,
+            subscription_id=reported.subscription_id,
+            resource_group=reported.resource_group,
+            scale_set=reported.scale_set or known.scale_set,
             resource_id=resource_id,
         )
     else:
         known = vm.known_as
-    return replace(vm, said=replace(known, site=site or known.site))
+    return replace(vm, reported_as=replace(known, site=site or known.site))
 
 
 def with_bound_tags(vm: Vm, tags: Mapping[str, str]) -> Vm:
     """The row of a VM to which an admin gives these tags, in place of those that it was given."""
-    said = {name: value for name, value in vm.tags.items() if name not in vm.bound_tags}
-    return replace(vm, bound_tags=tags, tags={**said, **tags})
+    own = {name: value for name, value in vm.tags.items() if name not in vm.bound_tags}
+    return replace(vm, bound_tags=tags, tags={**own, **tags})
 
 
 def is_resource_id(text: str) -> bool:
@@ -336,18 +336,18 @@ def bears_the_same_name(one: Vm, other: Vm) -> bool:
 
 def as_it_says(vm: Vm) -> Vm:
     """A VM as it would be if what it says counted."""
-    said = vm.said
-    if said is None:
+    reported = vm.reported_as
+    if reported is None:
         return vm
     return replace(
         vm,
-        name=said.name,
-        subscription_id=said.subscription_id,
-        resource_group=said.resource_group,
-        scale_set=said.scale_set,
-        site=said.site,
-        resource_id=said.resource_id,
-        said=None,
+        name=reported.name,
+        subscription_id=reported.subscription_id,
+        resource_group=reported.resource_group,
+        scale_set=reported.scale_set,
+        site=reported.site,
+        resource_id=reported.resource_id,
+        reported_as=None,
     )
 
 

@@ -19,7 +19,7 @@ class Progress:
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
-        self._said: str | None = None
+        self._logged: str | None = None
         self._asked_at: float | None = None
         """Since when an answer is waited for."""
         self.committed_at: float | None = None
@@ -35,10 +35,10 @@ class Progress:
     def trouble(self) -> str | None:
         """What is wrong with the database: what it said last, or that it says nothing."""
         asked_at = self._asked_at
-        if self._said is None and asked_at is not None:
+        if self._logged is None and asked_at is not None:
             waited = self._monotonic() - asked_at
             return "database: it does not answer" if waited > _ANSWER_SECONDS else None
-        return self._said
+        return self._logged
 
     def asked(self) -> None:
         """The database is asked to do something."""
@@ -46,14 +46,14 @@ class Progress:
 
     def failed(self, words: str) -> bool:
         """The database failed; whether that is new."""
-        is_new = self._said != words
-        self._said, self._asked_at = words, None
+        is_new = self._logged != words
+        self._logged, self._asked_at = words, None
         return is_new
 
     def worked(self) -> bool:
         """The database did what it was asked; whether that is new."""
-        is_new = self._said is not None
-        self._said = self._asked_at = None
+        is_new = self._logged is not None
+        self._logged = self._asked_at = None
         return is_new
 
     def refused(self, source: str) -> dict[str, int]:

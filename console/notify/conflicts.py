@@ -46,7 +46,7 @@ def conflict_notices(
 
 
 def _is_ready(vm: Vm, now: float) -> bool:
-    return vm.said is not None or now - (vm.conflict_at or now) >= _TAKEN_SECONDS
+    return vm.reported_as is not None or now - (vm.conflict_at or now) >= _TAKEN_SECONDS
 
 
 def _tell(result: VmNotices, vms: Sequence[Vm], now: float) -> None:
@@ -80,12 +80,12 @@ def _tell(result: VmNotices, vms: Sequence[Vm], now: float) -> None:
 
 def _of_one(vm: Vm, now: float) -> Notice:
     name = short(vm.name)
-    if vm.said is None:
+    if vm.reported_as is None:
         title = f"another VM bears the name of {name}"
         text = "Events name the other one, until it is silent or an admin accepts this one."
     else:
         title = f"{name} says to be another VM than it was"
-        text = f"It says to be {_words(vm.said)}; it was {_words(vm.known_as)}. "
+        text = f"It says to be {_words(vm.reported_as)}; it was {_words(vm.known_as)}. "
         text += "It has no effect until an admin accepts it."
     return Notice(
         kind="vm-conflict",

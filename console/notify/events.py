@@ -85,12 +85,12 @@ def of_turn(known: KnownEvent, at: float) -> Notice | None:
     )
 
 
-def over(known: KnownEvent, said: Iterable[LatestReport], *, life: int = 0) -> Notice:
+def over(known: KnownEvent, reported: Iterable[LatestReport], *, life: int = 0) -> Notice:
     """An event that has ended, with what it cost, as the VMs say that it names; `life` says how
     often it had ended before, as people were told.
     """
     event = known.shown.report.event
-    costs = sorted(filter(None, map(_cost, said)), reverse=True)
+    costs = sorted(filter(None, map(_cost, reported)), reverse=True)
     cost = f" The longest interruption measured: {costs[0]:.1f} s." if costs else ""
     return _about(
         "event-over",

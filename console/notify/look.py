@@ -140,14 +140,14 @@ def _over(snapshot: Snapshot, since: float) -> list[AboutEvent]:
     reports = snapshot.events.own_reports(ended)
     for known in snapshot.events.of(ended).values():
         _, life = lives.get(known.event.key, (0, 0))
-        said = reports.get(known.event.key, ())
-        told.append((known, events.over(known, _of_its_vms(known, said), life=life)))
+        reported = reports.get(known.event.key, ())
+        told.append((known, events.over(known, _of_its_vms(known, reported), life=life)))
     return told
 
 
-def _of_its_vms(known: KnownEvent, said: Iterable[LatestReport]) -> list[LatestReport]:
+def _of_its_vms(known: KnownEvent, reported: Iterable[LatestReport]) -> list[LatestReport]:
     """What those say that the event names as it is shown: one that adds itself says nothing."""
-    return [each for each in said if each.named == known.shown.named]
+    return [each for each in reported if each.names_hash == known.shown.names_hash]
 
 
 def _turns(snapshot: Snapshot) -> list[AboutEvent]:

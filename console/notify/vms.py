@@ -261,7 +261,9 @@ def case_of(known: KnownEvent, vm_id: str, silent_since: float) -> AwaitedReturn
         return None
     is_coming = event.state == "scheduled" and event.not_before is not None
     begun = event.not_before if is_coming and event.not_before else event.shown_at
-    says_so = any(each.vm_id == vm_id and each.says is not None for each in known.named.values())
+    says_so = any(
+        each.vm_id == vm_id and each.content_hash is not None for each in known.named.values()
+    )
     latest = silent_since + RETURN_SECONDS + (AWAY_SECONDS if says_so else RETURN_SECONDS)
     due = begun + max(0, report.event.duration_in_seconds or 0) + RETURN_SECONDS
     return AwaitedReturn(

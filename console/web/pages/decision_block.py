@@ -64,9 +64,9 @@ def values(
     """
     decision = item["decision"]
     tried = attempts.attempts(item["timeline"], name_of)
-    said = [each for each in item["timeline"] if each["kind"] == "decision"]
+    decisions = [each for each in item["timeline"] if each["kind"] == "decision"]
     by = decision["by"]
-    is_here = by in {each["by"] for each in said}
+    is_here = by in {each["by"] for each in decisions}
     first = by if decision["state"] == "second" else None
     why_not = _why_not(item, person)
     can_force = _can_force(item)
@@ -94,7 +94,7 @@ def values(
         "typed": sent.reason if sent else "",
         "changes": changes(sent.seen, item) if sent and sent.seen else None,
         "attempts": tried[::-1],
-        "last": _last_in_vain(said, decision["state"]),
+        "last": _last_in_vain(decisions, decision["state"]),
     }
 
 
@@ -117,9 +117,9 @@ def changes(seen: Mapping[str, Any], item: Mapping[str, Any]) -> list[Change]:
     ]
 
 
-def _last_in_vain(said: Sequence[Mapping[str, Any]], state: str) -> dict[str, Any] | None:
+def _last_in_vain(decisions: Sequence[Mapping[str, Any]], state: str) -> dict[str, Any] | None:
     """The last decision, if it came to nothing and nothing has taken its place."""
-    last = said[-1] if said else None
+    last = decisions[-1] if decisions else None
     if last is None or last["outcome"] in (None, "confirmed", "left") or state not in _AFTER:
         return None
     return {**last, "at": seconds_of(last["at"])}

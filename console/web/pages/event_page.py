@@ -69,15 +69,15 @@ def _differences(reporters: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for reporter in reporters:
         for each in reporter["differences"]:
-            field, said = each["field"], each["reported"]
+            field, reported = each["field"], each["reported"]
             line = found.setdefault(
-                (field, repr(said)),
+                (field, repr(reported)),
                 {
                     "field": field,
                     "label": decision_block.FIELDS[field],
                     "is_time": field == "notBefore",
                     "before": decision_block.field_value(field, each["shown"]),
-                    "now": decision_block.field_value(field, said),
+                    "now": decision_block.field_value(field, reported),
                     "vms": [],
                 },
             )

@@ -111,18 +111,18 @@ def answer(vms: Mapping[str, int], rows: Sequence[EventRow]) -> dict[str, Any]:
         kind: sum(row["group"] in groups for row in rows)
         for kind, (groups, _, _) in _ANSWERS.items()
     }
-    said = [
+    phrases = [
         (kind, f"{count:,} {_ANSWERS[kind][1 if count == 1 else 2]}")
         for kind, count in counted.items()
         if count
     ]
-    if said:
-        besides = [words for _, words in said[1:]]
+    if phrases:
+        besides = [words for _, words in phrases[1:]]
         if vms["silent"]:
             besides.append(f"{plural(vms['silent'], 'VM')} {_IS[vms['silent'] == 1]} silent")
         rest = " and ".join(filter(None, [", ".join(besides[:-1]), *besides[-1:]]))
         more = f"Besides, {rest}." if rest else ""
-        (kind, title), groups_ = said[0], _ANSWERS[said[0][0]][0]
+        (kind, title), groups_ = phrases[0], _ANSWERS[phrases[0][0]][0]
         event = next(row for row in rows if row["group"] in groups_)
     else:
         more = "There is news from Azure that needs no decision." if rows else ""

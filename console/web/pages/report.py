@@ -45,10 +45,10 @@ def _lines(item: Mapping[str, Any], entries: Sequence[Entry], now: float) -> Ite
     for entry in entries:
         vms = ", ".join(name for _, name in entry.vms[:3])
         rest = f" and {len(entry.vms) - 3} more" if len(entry.vms) > 3 else ""  # noqa: PLR2004
-        told = [entry.title, f"by {entry.by}" if entry.by else "", entry.reason or ""]
-        told += [f"reason: {entry.why}" if entry.why else ""]
-        told += [f"{entry.vm_word} {vms}{rest}" if vms else ""]
-        yield f"  {_time(entry.at)}  {', '.join(filter(None, told))}"
+        lines = [entry.title, f"by {entry.by}" if entry.by else "", entry.reason or ""]
+        lines += [f"reason: {entry.why}" if entry.why else ""]
+        lines += [f"{entry.vm_word} {vms}{rest}" if vms else ""]
+        yield f"  {_time(entry.at)}  {', '.join(filter(None, lines))}"
 
 
 def _notice(item: Mapping[str, Any]) -> str:
@@ -61,14 +61,14 @@ def _notice(item: Mapping[str, Any]) -> str:
 
 def _decision(item: Mapping[str, Any]) -> str:
     decision = item["decision"]
-    told = [words.DECISIONS[decision["state"]]]
+    lines = [words.DECISIONS[decision["state"]]]
     if decision["by"]:
-        told.append(f"by {decision['by']}")
+        lines.append(f"by {decision['by']}")
     if decision["at"]:
-        told.append(f"at {_time(seconds_of(decision['at']))}")
+        lines.append(f"at {_time(seconds_of(decision['at']))}")
     if decision["reason"]:
-        told.append(f"reason: {decision['reason']}")
-    return ", ".join(told)
+        lines.append(f"reason: {decision['reason']}")
+    return ", ".join(lines)
 
 
 def _time(at: float | None) -> str:

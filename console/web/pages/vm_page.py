@@ -36,7 +36,7 @@ def values(snapshot: Snapshot, heard: HeardVm) -> dict[str, Any]:
         "stopped": row.stopped_at,
         "retired": row.retired_at,
         "conflict_at": row.conflict_at,
-        "said": _said(row),
+        "said": _contradictions(row),
         "interval": row.interval,
         "open": event_rows.in_order(
             event_rows.rows_of(snapshot, _naming(snapshot.events.some(item["events"]), row.vm_id))
@@ -57,15 +57,15 @@ def values(snapshot: Snapshot, heard: HeardVm) -> dict[str, Any]:
     }
 
 
-def _said(vm: Vm) -> list[tuple[str, str | None, str | None]]:
+def _contradictions(vm: Vm) -> list[tuple[str, str | None, str | None]]:
     """What a VM says of itself otherwise than it is known, by the label of each."""
-    said, known = vm.said or vm.known_as, vm.known_as
+    reported, known = vm.reported_as or vm.known_as, vm.known_as
     pairs = (
-        ("Name", said.name, known.name),
-        ("Subscription", said.subscription_id, known.subscription_id),
-        ("Resource group", said.resource_group, known.resource_group),
-        ("Scale set", said.scale_set, known.scale_set),
-        ("Site", said.site, known.site),
+        ("Name", reported.name, known.name),
+        ("Subscription", reported.subscription_id, known.subscription_id),
+        ("Resource group", reported.resource_group, known.resource_group),
+        ("Scale set", reported.scale_set, known.scale_set),
+        ("Site", reported.site, known.site),
     )
     return [each for each in pairs if each[1] != each[2]]
 

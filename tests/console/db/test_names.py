@@ -54,7 +54,7 @@ def test_a_vm_that_says_to_be_another_keeps_its_name_until_an_admin_accepts_it(
     intake.take(other.heartbeat(now=intake.now))
     after = intake.vm(vm).vm
     assert (after.known_as, after.conflict_at) == (before.known_as, intake.now.timestamp())
-    assert after.said is not None
+    assert after.reported_as is not None
     assert intake.event().event.scope == "sub-1/group-1"
     back = again(vm, sequence=other.sequence)
     intake.take(back.heartbeat(now=intake.now))
@@ -63,7 +63,7 @@ def test_a_vm_that_says_to_be_another_keeps_its_name_until_an_admin_accepts_it(
     found = accept(intake.database, [vm.vm_id], actor="admin", now=intake.now.timestamp())
     accepted = intake.vm(vm).vm
     assert list(found) == [vm.vm_id]
-    assert (accepted.known_as, accepted.conflict_at) == (after.said, None)
+    assert (accepted.known_as, accepted.conflict_at) == (after.reported_as, None)
     assert intake.event().event.scope == accepted.scope
     assert intake.event().event.sites == (accepted.site,)
     rows = log.read(intake.database.reading)
@@ -207,7 +207,7 @@ def test_what_an_admin_says_at_enrolment_counts(intake: Intake) -> None:
     intake.take(again(vm, site="default", name="web-7").heartbeat(now=intake.now))
     known = intake.vm(vm).vm
     assert (known.name, known.site, known.withheld) == ("web-1", "zurich", False)
-    assert known.said is not None
+    assert known.reported_as is not None
     assert intake.vm(first).vm.withheld
     intake.take(again(vm, sequence=1).heartbeat(now=intake.now))
     assert intake.vm(vm).vm.conflict_at is None
@@ -215,7 +215,7 @@ def test_what_an_admin_says_at_enrolment_counts(intake: Intake) -> None:
     enroll(intake.database, [vm.vm_id], actor="admin", now=2e9, resource_ids=moved)
     assert (intake.vm(vm).vm.resource_group, intake.vm(vm).vm.site) == ("group-2", "zurich")
     intake.take(again(vm, sequence=2).heartbeat(now=intake.now))
-    assert intake.vm(vm).vm.said is not None
+    assert intake.vm(vm).vm.reported_as is not None
 
 
 def test_a_tag_that_an_admin_gave_counts(intake: Intake) -> None:

@@ -16,7 +16,7 @@ _AT = 1_000_000.0
 def in_conflict(number: int, *, since: float = _AT, is_taken: bool = False) -> Vm:
     """A VM that says to be another than it was, or whose name is taken."""
     vm = Vm(vm_id=f"vm-{number}", name=f"web-{number}", conflict_at=since, withheld=is_taken)
-    return vm if is_taken else replace(vm, said=replace(vm.known_as, name="other"))
+    return vm if is_taken else replace(vm, reported_as=replace(vm.known_as, name="other"))
 
 
 def kept(opened: list[Incident], at: float) -> Mapping[str, Incident]:

@@ -66,7 +66,9 @@ def _change_vms() -> None:
     for name in ("place", "folded", "sort_name"):
         op.add_column("vm", _text(name))
     op.add_column("vm", sa.Column("pulled_at", sa.Float(53)))
-    op.add_column("vm", sa.Column("first_at", sa.Float(53), nullable=False, server_default="0"))
+    for name in ("first_at", "behind"):
+        op.add_column("vm", sa.Column(name, sa.Float(53), nullable=False, server_default="0"))
+    op.add_column("stream", sa.Column("beat_lag", sa.Float(53)))
     op.drop_index("vm_name", "vm")
     op.create_index("vm_place", "vm", ["place", "folded"])
     op.create_index("vm_sorted", "vm", ["sort_name", "vm_id"])
@@ -90,9 +92,9 @@ def _change_reports() -> None:
     op.rename_table("sighting", "report")
     op.create_index("report_vm", "report", ["vm_id", "over"])
     op.create_index("report_changed", "report", ["changed"])
-    for name in ("scope", "says", "named"):
+    for name in ("scope", "content_hash", "names_hash"):
         op.add_column("report", _text(name))
-    op.add_column("report", sa.Column("told", sa.Text()))
+    op.add_column("report", sa.Column("wording_hash", sa.Text()))
     for name in ("is_own", "is_weak"):
         op.add_column("report", _flag(name))
 
@@ -124,6 +126,7 @@ def _change_events() -> None:
     op.create_index("event_first", "event", ["first_at"])
     op.create_index("event_type", "event", ["event_type"])
     op.create_index("event_status", "event", ["status"])
+    op.create_index("event_lower", "event", [sa.text("lower(event_id)")])
 
 
 def _change_receipts_and_decisions() -> None:
@@ -151,7 +154,7 @@ def _create_search_tables() -> None:
         sa.Column("scope", sa.Text(), primary_key=True),
         sa.Column("folded", sa.Text(), primary_key=True),
     )
-    op.create_index("resource_folded", "resource", ["folded"])
+    op.create_index("resource_folded", "resource", ["folded", "event_id", "scope"])
     op.create_table(
         "event_place",
         sa.Column("event_id", sa.Text(), primary_key=True),
@@ -200,8 +203,9 @@ def _fill_reports(events: Sequence[Any]) -> Mapping[str, str]:
     shown = {(event.event_id, event.shown_by) for event in events}
     scopes |= {row.event_id: _scope(row) for row in rows if (row.event_id, row.vm_id) in shown}
     _write(
-        "UPDATE report SET scope = :scope, facts = :facts, is_own = :is_own, says = :says, "
-        "named = :named, told = :told, is_weak = :is_weak "
+        "UPDATE report SET scope = :scope, facts = :facts, is_own = :is_own, "
+        "content_hash = :content_hash, names_hash = :names_hash, wording_hash = :wording_hash, "
+        "is_weak = :is_weak "
         "WHERE event_id = :event_id AND vm_id = :vm_id",
         (_report(row, scopes.get(row.event_id, _scope(row))) for row in rows),
     )
@@ -212,6 +216,7 @@ def _report(row: Any, scope: str) -> Json:
     facts = _renamed(json.loads(row.facts))
     event, fingerprint = facts["event"], str(facts["fingerprint"])
     names = [str(name) for name in event["resources"]]
+    wording = str(facts["impact"]), str(event["description"])
     is_named = row.name is not None and folded(row.name) in {folded(name) for name in names}
     return {
         "event_id": row.event_id,
@@ -219,9 +224,9 @@ def _report(row: Any, scope: str) -> Json:
         "scope": scope,
         "facts": json.dumps(facts),
         "is_own": int(bool(facts["affects_this_vm"]) and is_named),
-        "says": _hash(fingerprint, *sorted(names)),
-        "named": _hash(*sorted(folded(name) for name in names)),
-        "told": _hash(str(facts["impact"]), str(event["description"])) if row.sequence else None,
+        "content_hash": _hash(fingerprint, *sorted(names)),
+        "names_hash": _hash(*sorted(folded(name) for name in names)),
+        "wording_hash": _hash(*wording) if row.sequence else None,
         "is_weak": int(bool(facts.get("goes_on")) or fingerprint.startswith("unproven:")),
     }
 
@@ -268,7 +273,7 @@ def _fill_events(events: Sequence[Any], scopes: Mapping[str, str]) -> None:
         "JOIN report AS shown ON shown.event_id = event.event_id AND shown.scope = event.scope "
         "AND shown.vm_id = event.shown_by "
         "JOIN report AS other ON other.event_id = shown.event_id AND other.scope = shown.scope "
-        "AND other.says = shown.says "
+        "AND other.content_hash = shown.content_hash "
         "JOIN vm ON vm.vm_id = other.vm_id"
     )
 

@@ -14,7 +14,7 @@ down_revision = "0007"
 def upgrade() -> None:
     """VMs that are known keep what they have."""
     op.add_column("vm", sa.Column("bound_tags", sa.Text(), nullable=False, server_default="{}"))
-    op.add_column("vm", sa.Column("said", sa.Text()))
+    op.add_column("vm", sa.Column("reported_as", sa.Text()))
     op.add_column("vm", sa.Column("withheld", sa.Integer(), nullable=False, server_default="0"))
     op.add_column("vm", sa.Column("conflict_at", sa.Float(53)))
     op.add_column("vm", sa.Column("accepted_at", sa.Float(53), nullable=False, server_default="0"))
