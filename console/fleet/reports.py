@@ -11,7 +11,7 @@ from wire.event import UNKNOWN_STATUS
 
 def of_record(record: IncomingRecord, event: EventReport, vm: Vm) -> LatestReport:
     """What a record says; a VM whose clock is wrong is neither newer nor older than its peers."""
-    at = vm.said_at(record.time, record.received_at)
+    at = vm.reported_at(record.time, record.received_at)
     return LatestReport(
         event_id=event.event.event_id,
         vm_id=record.vm.vm_id,
@@ -28,7 +28,7 @@ def of_record(record: IncomingRecord, event: EventReport, vm: Vm) -> LatestRepor
 
 def of_pending(state: IncomingState, vm: Vm, record_id: str, event: EventReport) -> LatestReport:
     """What a state document says of an event whose record has not come in."""
-    at = vm.said_at(state.time, state.received_at)
+    at = vm.reported_at(state.time, state.received_at)
     return LatestReport(
         event_id=event.event.event_id,
         vm_id=state.vm_id,

@@ -155,7 +155,7 @@ class Vm:
             return None
         return (self.reported_as or self.known_as).id
 
-    def said_at(self, time: float, received_at: float) -> float:
+    def reported_at(self, time: float, received_at: float) -> float:
         """A time that it says, by the console's clock, and never later than it came in."""
         return min(time + self.behind, received_at)
 
@@ -239,7 +239,7 @@ class LatestReport:
     sequence: int
     """Zero if it is from a state document."""
     time: float
-    """As `Vm.said_at` has it: of several VMs they are compared."""
+    """As `Vm.reported_at` has it: of several VMs they are compared."""
     first_at: float
     """The time of the reporter's first record about the event."""
     report: EventReport
@@ -325,7 +325,7 @@ class Receipt:
     at: float
     """When it came in: what the console waits for is counted from here."""
     time: float
-    """When it was so, as `Vm.said_at` has it."""
+    """When it was so, as `Vm.reported_at` has it."""
     facts: ReceiptFacts
     scope: str = ""
     """Of the VM."""
@@ -343,7 +343,7 @@ class ReportedPreparation:
     sequence: int
     """Zero if it is from a state document."""
     time: float
-    """As `Vm.said_at` has it."""
+    """As `Vm.reported_at` has it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

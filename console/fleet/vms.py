@@ -193,7 +193,7 @@ def with_status(vm: Vm | None, status: IncomingStatus) -> Vm:
             return vm
         return replace(vm, lost_at=status.received_at, lost_session=status.session)
     if status.heard_at is not None:
-        at = vm.said_at(status.heard_at, status.received_at)
+        at = vm.reported_at(status.heard_at, status.received_at)
         vm = _heard(vm, at, status.source)
     if not status.online:
         return vm
@@ -214,7 +214,7 @@ def with_state(vm: Vm | None, state: IncomingState) -> Vm:
     if vm is None:
         site = state.site or DEFAULT_SITE
         vm = _new(state.vm_id, state.name, site, state.resource_id, state.source)
-    return _heard(vm, vm.said_at(state.time, state.received_at), state.source)
+    return _heard(vm, vm.reported_at(state.time, state.received_at), state.source)
 
 
 def _new(vm_id: str, name: str | None, site: str, resource_id: str | None, source: str) -> Vm:
