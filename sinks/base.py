@@ -11,7 +11,8 @@ from typing import ClassVar, Generic, Literal, Self, TypeVar
 
 from sinks.command import CommandMessage, CommandSender, CommandSource, no_commands
 from sinks.errors import Problem, SinkError, SinkPaused, SinkRejected
-from sinks.settings import JsonDict, JsonList, SinkSettings, read_secret
+from sinks.settings import SinkSettings, read_secret
+from sinks.shared.json_values import JsonDict, JsonList
 from wire.record import BRIDGE_HEARTBEAT, Record
 from wire.state import PendingEvent
 from wire.vm import VmIdentity

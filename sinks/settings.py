@@ -1,30 +1,13 @@
-"""The settings that every sink has, and the types that the settings of a kind are made of."""
+"""The settings that every sink has."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Annotated
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
+from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
 from sinks.errors import SinkError
-
-
-def _from_json(value: object) -> object:
-    """Environment variables carry lists and objects as JSON text."""
-    if isinstance(value, str) and value.lstrip()[:1] in ("[", "{"):
-        try:
-            return json.loads(value)
-        except ValueError as error:
-            raise ValueError(f"this is not valid JSON ({error})") from None
-    return value
-
-
-JsonList = Annotated[tuple[str, ...], BeforeValidator(_from_json)]
-"""A list of strings; from the environment, a JSON list."""
-JsonDict = Annotated[dict[str, str], BeforeValidator(_from_json)]
-"""An object of strings; from the environment, a JSON object."""
+from sinks.shared.json_values import JsonList
 
 
 class SinkSettings(BaseModel):

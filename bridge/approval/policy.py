@@ -17,38 +17,22 @@ BEGUN: Final = ("Started", "Completed", "Canceled")
 def matches(rule: Rule, tracked: TrackedEvent) -> bool:
     """Whether this rule decides about the event."""
     event = tracked.event
-    duration = event.duration_in_seconds
-    return (
-        _listed(event.event_type, rule.event_type)
-        and _listed(event.event_source, rule.event_source)
-        and (tracked.affects_this_vm or not rule.affects_this_vm)
-        and (rule.max_duration is None or (duration is not None and duration <= rule.max_duration))
+    return (tracked.affects_this_vm or not rule.affects_this_vm) and rule.matches(
+        event_type=event.event_type,
+        event_source=event.event_source,
+        duration=event.duration_in_seconds,
     )
 
 
 def covers(rule: Rule, other: Rule) -> bool:
     """Whether this rule matches every event that the other one matches."""
-    return (
-        _within(other.event_type, rule.event_type)
-        and _within(other.event_source, rule.event_source)
-        and (other.affects_this_vm or not rule.affects_this_vm)
-        and (
-            rule.max_duration is None
-            or (other.max_duration is not None and other.max_duration <= rule.max_duration)
-        )
-    )
+    return rule.includes(other) and (other.affects_this_vm or not rule.affects_this_vm)
 
 
 def sentence(rule: Rule) -> str:
     """The effect of a rule, as `seb check` describes it."""
-    text = f"rule {rule.name} {'approves' if rule.max_resources else 'refuses'} every "
-    text += f"{' or '.join(rule.event_type)} event" if rule.event_type else "event"
-    if rule.event_source:
-        text += f" of source {' or '.join(rule.event_source)}"
-    if rule.max_duration is not None:
-        text += f" that is to last at most {rule.max_duration:g} s and {_reach(rule)}"
-    else:
-        text += f" that {_reach(rule)}"
+    text = f"rule {rule.name} {'approves' if rule.max_resources else 'refuses'} {rule.words} "
+    text += f"{'that' if rule.max_duration is None else 'and'} {_reach(rule)}"
     if not rule.max_resources:
         return text
     if rule.after:
@@ -153,13 +137,3 @@ def _may_lead(rule: Rule, tracked: TrackedEvent, vm_name: str, now: datetime) ->
     if rule.takeover is None:
         return False
     return (now - tracked.first_seen).total_seconds() >= place * rule.takeover
-
-
-def _listed(word: str | None, words: Sequence[str]) -> bool:
-    """Whether a word of Azure's is one of these; Azure's case is not relied on."""
-    return not words or (word or "").casefold() in {each.casefold() for each in words}
-
-
-def _within(words: Sequence[str], others: Sequence[str]) -> bool:
-    """Whether whatever is one of the words is one of the others; no words stand for any."""
-    return not others or (bool(words) and all(_listed(word, others) for word in words))

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, model_validator
 
 from sinks.base import JsonList
+from sinks.shared.event_match import EventMatch
 
 
 def _printable(name: str) -> str:
@@ -20,40 +21,20 @@ def _printable(name: str) -> str:
     return name
 
 
-def _some(words: tuple[str, ...]) -> tuple[str, ...]:
-    if not words or not all(word.strip() for word in words):
-        # The owner would mean 'none', and the rule would match any.
-        raise ValueError(
-            "an empty list or word would match nothing; leave the key out to match any"
-        )
-    return tuple(word.strip() for word in words)
-
-
-_Words = Annotated[JsonList, AfterValidator(_some)]
-
-
 class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
 
-class Rule(_Section):
-    """One rule, as an object of SEB_APPROVAL__RULES or a table [[approval.rules]]."""
-
-    # What is None or empty matches anything. What a rule decides is in `bridge/approval/policy.py`.
-
+class _Named(_Section):
     name: Annotated[str, AfterValidator(_printable)] = Field(
         min_length=1, max_length=100, description="Name of the rule, for receipts"
     )
-    event_type: _Words = Field((), description="Types to match, such as Freeze; any unless given")
-    event_source: _Words = Field(
-        (), description="Sources to match, Platform or User; any unless given"
-    )
-    max_duration: float | None = Field(
-        None,
-        ge=0,
-        allow_inf_nan=False,
-        description="Match only if the duration is known and at most so many seconds",
-    )
+
+
+# Pydantic lists the fields of the last base first: a rule begins with its name.
+class Rule(EventMatch, _Named):
+    """One rule, as an object of SEB_APPROVAL__RULES or a table [[approval.rules]]."""
+
     affects_this_vm: bool = Field(default=True, description="Match only events that name this VM")
     max_resources: int = Field(1, ge=0, description="Refuse if the event lists more VMs than this")
     after: JsonList = Field((), description="Sinks that must have acknowledged the event first")

@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
 from console.config.login import Section
+from sinks.shared.event_match import EventMatch
 
 FIELDS: Final = ("site", "location", "zone", "scaleSet", "resourceGroup", "name")
 """The attributes by which a group can be made, besides `tag:<NAME>`."""
@@ -64,19 +65,6 @@ class Window(Section):
         return self
 
 
-class ApproveSettings(Section):
-    """Which events the console approves by itself; no key matches every event."""
-
-    event_type: tuple[str, ...] = Field((), description="Azure's words; any unless given")
-    event_source: tuple[str, ...] = Field((), description="Azure's words; any unless given")
-    max_duration: float | None = Field(
-        None,
-        ge=0,
-        allow_inf_nan=False,
-        description="Seconds that are known and at most this; any duration unless given",
-    )
-
-
 class GroupSettings(Section):
     """VMs of one service, of which only so many may be away at once."""
 
@@ -91,8 +79,8 @@ class GroupSettings(Section):
     at_most: int | str = Field(
         1, description='VMs that may be away at once: a number, or a share such as "25%"'
     )
-    approve: ApproveSettings | None = Field(
-        None, description="What the console approves by itself; people approve unless given"
+    approve: EventMatch | None = Field(
+        None, description="Events that the console approves by itself; people approve unless given"
     )
     window: tuple[Window, ...] = Field(
         (), description="When the console approves by itself; always unless given"

@@ -36,19 +36,12 @@ def _budget(rule: GroupSettings) -> str:
 
 
 def _approval(rule: GroupSettings) -> str:
-    wanted = rule.approve
-    if wanted is None:
+    if rule.approve is None:
         return "people approve"
-    parts = []
-    if wanted.event_type:
-        parts.append(" or ".join(wanted.event_type))
-    if wanted.event_source:
-        parts.append(f"from {' or '.join(wanted.event_source)}")
-    if wanted.max_duration is not None:
-        parts.append(f"of at most {wanted.max_duration:g} s")
-    what = " ".join(parts) or "every event"
     when = " or ".join(_window(window) for window in rule.window)
-    return f"{what} is for the console to approve by itself{f', {when}' if when else ''}"
+    return (
+        f"{rule.approve.words} is for the console to approve by itself{f', {when}' if when else ''}"
+    )
 
 
 def _window(window: Window) -> str:

@@ -163,27 +163,3 @@ def _is_within(window: Window, now: datetime) -> bool:
     # After midnight the window is still the one that began the day before.
     yesterday = DAYS[(here - timedelta(days=1)).weekday()]
     return at < window.end and yesterday in window.days
-
-
-def approves(
-    rule: GroupSettings,
-    *,
-    event_type: str | None,
-    event_source: str | None,
-    duration: float | None,
-) -> bool:
-    """Whether the group approves such an event by itself; `duration` is in seconds."""
-    wanted = rule.approve
-    if wanted is None:
-        return False
-    if wanted.max_duration is not None and (
-        duration is None or not 0 <= duration <= wanted.max_duration
-    ):
-        return False
-    return _is_listed(event_type, wanted.event_type) and _is_listed(
-        event_source, wanted.event_source
-    )
-
-
-def _is_listed(word: str | None, words: Sequence[str]) -> bool:
-    return not words or (word or "").casefold() in {each.casefold() for each in words}

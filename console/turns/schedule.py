@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Final, Literal
 
 from console.turns.away import away_by_group
-from console.turns.groups import approves, is_open
+from console.turns.groups import is_open
 from console.turns.machine import Trigger
 from console.turns.situation import (
     GROUP_ACTOR,
@@ -349,8 +349,7 @@ def _kept_for_people(event: EventFacts) -> str | None:
 def _about_its_groups(event: EventFacts, situation: TurnSituation, now: float) -> str | None:
     for key in groups_touched(event, situation):
         rule = situation.groups[key].rule
-        if not approves(
-            rule,
+        if rule.approve is None or not rule.approve.matches(
             event_type=event.event_type,
             event_source=event.event_source,
             duration=event.duration,

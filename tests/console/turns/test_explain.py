@@ -28,7 +28,8 @@ from console.turns.groups import Member, groups_of
             },
             (
                 "db: every VM; at most 1 may be away at once, and each rests 60 s after it is "
-                "back; Freeze of at most 10 s is for the console to approve by itself, "
+                "back; every Freeze event that is to last at most 10 s is for the console to "
+                "approve by itself, "
                 "Sat from 22:00 to 06:00 UTC."
             ),
         ),

@@ -12,7 +12,6 @@ from console.config.groups import GroupSettings, check_names
 from console.turns.groups import (
     Grouping,
     Member,
-    approves,
     budget,
     groups_of,
     is_open,
@@ -196,10 +195,17 @@ def test_a_group_approves_what_its_keys_match(
     approve: dict[str, object] | None, duration: float | None, expected: bool
 ) -> None:
     """Without `approve` people approve; an unknown duration fits no limit."""
-    found = approves(
-        rule(approve=approve), event_type="Freeze", event_source="Platform", duration=duration
+    wanted = rule(approve=approve).approve
+    found = wanted is not None and wanted.matches(
+        event_type="Freeze", event_source="Platform", duration=duration
     )
     assert found == expected
+
+
+def test_an_empty_list_of_types_is_an_error() -> None:
+    """Its owner would mean that nothing goes by itself, and everything would."""
+    with pytest.raises(ValidationError, match="would match nothing; leave the key out"):
+        rule(approve={"event_type": []})
 
 
 def test_settings_are_read_from_json() -> None:

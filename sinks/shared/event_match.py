@@ -1,0 +1,84 @@
+"""The keys by which a setting says which events it is about: a rule of the bridge, and what a group
+of the console approves by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from sinks.shared.json_values import JsonList
+
+
+def _some(words: tuple[str, ...]) -> tuple[str, ...]:
+    if not words or not all(word.strip() for word in words):
+        # The owner would mean 'none', and every event would match.
+        raise ValueError(
+            "an empty list or word would match nothing; leave the key out to match any"
+        )
+    return tuple(word.strip() for word in words)
+
+
+_Words = Annotated[JsonList, AfterValidator(_some)]
+
+
+class EventMatch(BaseModel):
+    """Which events are meant, by what Azure says of them. What is None or empty matches any."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    event_type: _Words = Field((), description="Types to match, such as Freeze; any unless given")
+    event_source: _Words = Field(
+        (), description="Sources to match, Platform or User; any unless given"
+    )
+    max_duration: float | None = Field(
+        None,
+        ge=0,
+        allow_inf_nan=False,
+        description="Match only if the duration is known and at most so many seconds",
+    )
+
+    def matches(
+        self, *, event_type: str | None, event_source: str | None, duration: float | None
+    ) -> bool:
+        """Whether such an event is meant; `duration` is in seconds, None if it is not known."""
+        longest = self.max_duration
+        return (
+            _listed(event_type, self.event_type)
+            and _listed(event_source, self.event_source)
+            and (longest is None or (duration is not None and 0 <= duration <= longest))
+        )
+
+    def includes(self, other: EventMatch) -> bool:
+        """Whether every event that the other one means is meant here too."""
+        longest = self.max_duration
+        return (
+            _within(other.event_type, self.event_type)
+            and _within(other.event_source, self.event_source)
+            and (
+                longest is None
+                or (other.max_duration is not None and other.max_duration <= longest)
+            )
+        )
+
+    @property
+    def words(self) -> str:
+        """Which events are meant, for a person."""
+        text = f"every {' or '.join(self.event_type)} event" if self.event_type else "every event"
+        if self.event_source:
+            text += f" of source {' or '.join(self.event_source)}"
+        if self.max_duration is not None:
+            text += f" that is to last at most {self.max_duration:g} s"
+        return text
+
+
+def _listed(word: str | None, words: Sequence[str]) -> bool:
+    """Whether a word of Azure's is one of these; Azure's case is not relied on."""
+    return not words or (word or "").casefold() in {each.casefold() for each in words}
+
+
+def _within(words: Sequence[str], others: Sequence[str]) -> bool:
+    """Whether whatever is one of the words is one of the others; no words stand for any."""
+    return not others or (bool(words) and all(_listed(word, others) for word in words))
