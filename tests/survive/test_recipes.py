@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -22,6 +23,10 @@ pytestmark = [pytest.mark.survive, pytest.mark.timeout(600)]
 
 SOON, LATER = 5.0, 600.0
 """Seconds until the event starts: too few to wait for anything, and enough."""
+STILL_SECONDS = 2.5
+"""Long enough that Redis' Sentinel distrusts its clock, and no service calls the member down."""
+DISTRUST_SECONDS = 32.0
+"""How long it does so (TILT mode), and a moment."""
 KILLS = 3
 """How many moments of a run are tried, from its first command to its last."""
 
@@ -46,13 +51,14 @@ class Vm:
         self._count = scratch / "count"
         self._path = cluster.machines[number].environment["PATH"]
         for tool in cluster.TOOLS:
-            self._wrap(tool)
+            self.wrap(tool)
 
     def become_leader(self) -> None:
         """Be the member that leads now."""
         self.number = self.cluster.leader()
 
-    def _wrap(self, tool: str) -> None:
+    def wrap(self, tool: str, before: str = "") -> None:
+        """Count what runs it, kill and hang it as wanted; `before` are lines of shell before it."""
         real = shutil.which(tool, path=self._path)
         assert real is not None, f"{tool} is not installed"
         script = self._bin / tool
@@ -61,6 +67,7 @@ class Vm:
             f'echo {tool} >>"{self._count}"\n'
             f'[ "$(wc -l <"{self._count}")" != "$KILL_AT" ] || kill -9 0\n'
             '[ -z "$HANG" ] || exec sleep 600\n'
+            f"{before}"
             f'exec {real} "$@"\n'
         )
         script.chmod(0o755)
@@ -215,6 +222,20 @@ def test_tools_that_do_not_answer(leader: Vm) -> None:
     assert recovered.code not in {0, 65, -9}, recovered
     assert recovered.reason.strip()
     leader.recover_until_done()
+
+
+def test_a_vm_that_stood_still_a_moment_ago(leader: Vm) -> None:
+    """Preparing it costs no acknowledged write, even if its tools wait for a while first."""
+    machine = leader.cluster.machines[leader.number]
+    with load(leader.cluster.client()) as found:
+        machine.freeze()
+        time.sleep(STILL_SECONDS)
+        machine.thaw()
+        if leader.prepare().code != 0:
+            time.sleep(DISTRUST_SECONDS)  # what was begun must not be carried out now
+        leader.prepare_until_done()
+        leader.recover_until_done()
+    assert found["lost"] == 0, found
 
 
 def test_two_events_of_one_vm(leader: Vm) -> None:

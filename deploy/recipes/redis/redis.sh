@@ -19,7 +19,7 @@ export REDISCLI_AUTH="${REDISCLI_AUTH:-}"
 at() { # HOST:PORT COMMAND...
     place=$1
     shift
-    timeout --foreground 8 redis-cli -h "${place%:*}" -p "${place##*:}" "$@" | tr -d '\r'
+    timeout --foreground 2 redis-cli -h "${place%:*}" -p "${place##*:}" "$@" | tr -d '\r'
 }
 service() { timeout --foreground 40 systemctl --no-ask-password "$1" "$REDIS_UNIT"; }
 master() { at "$REDIS_SENTINEL" sentinel get-master-addr-by-name "$REDIS_MASTER" | paste -sd: -; }
@@ -28,6 +28,11 @@ fact() { at "$1" info replication | sed -n "s/^$2://p"; } # HOST:PORT NAME
 prepare() {
     master=$(master)
     [ -n "$master" ] || later "Sentinel at $REDIS_SENTINEL does not answer, or knows no $REDIS_MASTER"
+    at "$REDIS_SENTINEL" info sentinel | grep -q '^sentinel_tilt:0' ||
+        later "Sentinel at $REDIS_SENTINEL does nothing for 30 s: it stood still, or its clock jumped"
+    down=$(at "$REDIS_SENTINEL" sentinel master "$REDIS_MASTER" | sed -n '/^down-after-/{n;p}')
+    [ "${down:-0}" -ge 5000 ] ||
+        refuse "Sentinel calls a server down after $down ms, and writes may wait 4 s: 5000 is the least"
     all=$(($(echo "$REDIS_OTHERS" | wc -w) + 1))
     quorum=$(at "$REDIS_SENTINEL" sentinel ckquorum "$REDIS_MASTER")
     [ "${quorum#"OK $all usable"}" != "$quorum" ] || later "Sentinels are one short already: $quorum"
@@ -39,7 +44,9 @@ prepare() {
     within 15 in_touch || later "$lost does not follow the new master"
     service stop || later "$REDIS_UNIT cannot be stopped"
 }
-in_touch() { # with their master: all others; sets `lost`
+in_touch() { # with the master: Sentinel and all other servers; sets `lost`
+    lost=Sentinel
+    [ "$(master)" = "$master" ] || return 1
     for lost in $REDIS_OTHERS; do
         [ "$lost" = "$master" ] || [ "$(fact "$lost" master_link_status)" = up ] || return 1
     done
@@ -53,12 +60,14 @@ take_turn() {
 }
 
 # Sentinel alone would lose what is written between the promotion and the end of the old master.
-# So writes wait meanwhile; if this is killed, they wait no longer than 15 s.
+# So writes wait meanwhile; if this is killed, they wait no longer than 15 s. No failover may come
+# once they go on: one that Sentinel has accepted is taken back, and they wait for less time than
+# it takes until the other Sentinels, whose messages wait too, call this server down.
 hand_over() {
     at "$REDIS_SELF" client pause 15000 write >/dev/null
-    within 3 copied || give_up "no replica has every write within 3 s"
-    [ "$(at "$REDIS_SENTINEL" sentinel failover "$REDIS_MASTER")" = OK ] || give_up "Sentinel refuses"
-    within 9 has_moved || give_up "no other server is the master within 9 s"
+    within 1 copied || give_up "no replica has every write within 1 s"
+    [ "$(at "$REDIS_SENTINEL" sentinel failover "$REDIS_MASTER")" = OK ] || take_back "Sentinel refuses"
+    within 2 has_moved || take_back "no other server is the master within 2 s"
     at "$REDIS_SELF" replicaof "${master%:*}" "${master##*:}" >/dev/null
     at "$REDIS_SELF" config rewrite >/dev/null
     at "$REDIS_SELF" client unpause >/dev/null
@@ -70,8 +79,14 @@ copied() {
     done
 }
 has_moved() {
-    master=$(master)
-    [ "$master" != "$REDIS_SELF" ] && [ "$(fact "$master" role)" = master ]
+    for master in $REDIS_OTHERS; do
+        [ "$(fact "$master" role)" != master ] || return 0
+    done
+    return 1
+}
+take_back() {
+    at "$REDIS_SENTINEL" sentinel reset "$REDIS_MASTER" >/dev/null # ends a failover, too
+    has_moved || give_up "$1"
 }
 give_up() {
     at "$REDIS_SELF" client unpause >/dev/null
@@ -85,6 +100,7 @@ recover() {
 }
 is_back() {
     master=$(master)
+    [ "$(fact "$master" role)" = master ] || return 1
     [ "$master" = "$REDIS_SELF" ] || [ "$(fact "$REDIS_SELF" master_link_status)" = up ]
 }
 

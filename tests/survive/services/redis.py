@@ -85,6 +85,11 @@ class Redis(Cluster):
             and not self._cli(self._ports[leader], "get", "seb:turn").strip()
         )
 
+    def sentinel_pid(self, number: int) -> int:
+        """The process of a member's Sentinel."""
+        said = self._cli(self._sentinels[number], "info", "server")
+        return int(said.partition("process_id:")[2].split()[0])
+
     def client(self) -> Mapping[str, Any]:
         return {"kind": "redis", "ports": self._sentinels, "name": MASTER}
 
