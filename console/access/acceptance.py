@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 from console.access.enrolment import checked, portions
 from console.audit import log
-from console.db import writing
+from console.db import batches
 from console.db.opening import Database
 from console.db.transactions import write_to
 from console.fleet.values import Vm
@@ -32,7 +32,7 @@ def accept(
     found: dict[str, Vm] = {}
     for some in portions(checked(vm_ids)):
         with write_to(database) as (connection, number):
-            accepted = writing.accept(
+            accepted = batches.accept(
                 connection,
                 some,
                 number,

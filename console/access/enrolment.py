@@ -10,7 +10,7 @@ from typing import Any, Final
 from sqlalchemy import Connection
 
 from console.audit import log
-from console.db import writing
+from console.db import batches
 from console.db.enrolment import (
     newest_generation,
     read_enrolled,
@@ -92,8 +92,8 @@ def enroll(
                 for vm_id in enrolled.keys() | bound.keys()
             }
             write_generations(connection, generations, number, revoked_at=None, given=columns)
-            writing.bind(connection, enrolled, number, now=now, silent_after=silent_after)
-            writing.bind_tags(connection, bound, number)
+            batches.bind(connection, enrolled, number, now=now, silent_after=silent_after)
+            batches.bind_tags(connection, bound, number)
             for vm_id, generation in generations.items():
                 stated: dict[str, Any] = {
                     "resource_id": given.get(vm_id),

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field, replace
 from typing import Final, cast
 from uuid import uuid4
 
+from console.approvals.claims import claimed, ended, outgoing
 from console.approvals.refused import REASONS, DecisionRefusedError, Why
 from console.approvals.requests import ACTIONS, DecisionRequest, RequestSituation, outcome_of
 from console.approvals.sending import Outgoing
 from console.approvals.situation import expiry
 from console.approvals.turn_requests import PersonsTurn, TurnSettings
-from console.approvals.writing import claimed, ended, outgoing
 from console.audit import log
 from console.audit.flood import Flood
 from console.db import decisions as rows

@@ -12,11 +12,11 @@ from typing import Final
 from uuid import uuid4
 
 from console.access.people import Person
+from console.approvals.claims import outgoing
 from console.approvals.requests import MAX_REASON, DecisionRequest
 from console.approvals.sending import Outgoing
 from console.approvals.transaction import DecisionResult, DecisionTransaction
 from console.approvals.turn_requests import TurnSettings, situation_of
-from console.approvals.writing import outgoing
 from console.audit import log
 from console.db import decisions as rows
 from console.db import turns

@@ -7,7 +7,7 @@ from typing import Final
 from sqlalchemy import Connection, and_, delete, select, tuple_
 
 from console.db import tables
-from console.db.showing import show
+from console.db.shown_events import show
 from console.fleet.contact import Listening
 
 _AT_ONCE: Final = 500

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
 
+from console.db.batches import next_number
 from console.db.errors import StoreError, words_of
 from console.db.opening import Database
-from console.db.writing import next_number
 
 
 @contextmanager

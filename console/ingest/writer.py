@@ -19,7 +19,7 @@ from uuid import uuid4
 from sqlalchemy import Connection
 from sqlalchemy.exc import InterfaceError, InternalError, OperationalError, SQLAlchemyError
 
-from console.db import writing
+from console.db import batches
 from console.db.checkpoints import write_checkpoint
 from console.db.clock import CommonClock
 from console.db.errors import words_of
@@ -162,8 +162,8 @@ class Writer:
     def _settle(self) -> None:
         """Write what changes because time has passed."""
         with self._database.writing.begin() as connection:
-            number = writing.next_number(connection)
-            has_changed = writing.settle(
+            number = batches.next_number(connection)
+            has_changed = batches.settle(
                 connection, number, now=self._now(), silent_after=self._silent_after
             )
             if not has_changed:
@@ -292,7 +292,7 @@ class Writer:
         """Count what is more than a VM may have stored."""
         for (source, reason), several in _by_source(refused).items():
             last = several[-1]
-            writing.quarantine(
+            batches.quarantine(
                 connection,
                 source=source,
                 reason=reason,
@@ -307,16 +307,16 @@ class Writer:
         """Everything that a batch changes, in one transaction."""
         items = [item for each in batch for item in each.items if _says_something(item)]
         with self._database.writing.begin() as connection:
-            number = writing.next_number(connection)
-            items = writing.as_known(connection, items)
-            known = writing.load(connection, items, silent_after=self._silent_after)
+            number = batches.next_number(connection)
+            items = batches.as_known(connection, items)
+            known = batches.load(connection, items, silent_after=self._silent_after)
             changes = fold(known, items, silent_after=self._silent_after)
-            writing.write(connection, changes, number, now=self._now())
+            batches.write(connection, changes, number, now=self._now())
             self._set_aside(connection, changes.refused)
             for delivery in batch:
                 for item in delivery.items:
                     if isinstance(item, Refused):
-                        writing.quarantine(
+                        batches.quarantine(
                             connection,
                             source=delivery.source,
                             reason=item.reason,

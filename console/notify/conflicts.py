@@ -10,7 +10,7 @@ from urllib.parse import quote
 from console.db.notices import Incident
 from console.fleet.values import FleetName, Vm
 from console.notify.notice import Notice, short
-from console.notify.vms import GATHER, MANY, VmNotices
+from console.notify.vm_notices import GATHER, MANY, VmNotices
 
 _TAKEN_SECONDS: Final = 300.0
 """A VM that was made again under its name waits so long for the other one to fall silent."""

@@ -16,8 +16,8 @@ from console.db.errors import words_of
 from console.db.snapshot import Snapshots
 from console.db.transactions import write_to
 from console.notify.conflicts import conflict_notices
-from console.notify.look import look
-from console.notify.vms import VmNotices, vm_notices
+from console.notify.new_notices import look
+from console.notify.vm_notices import VmNotices, vm_notices
 from console.notify.worker import SinkWorker
 from sinks.base import Sink
 from sinks.shared.errors import SebError

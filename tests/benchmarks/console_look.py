@@ -20,7 +20,7 @@ from support.eventually import eventually
 from support.mqtt.mosquitto import Mosquitto
 
 from console.config.settings import Settings
-from console.db import writing
+from console.db import batches
 from console.db.opening import Database, database_url
 from console.fleet.fold import fold
 from console.records.parse import parse_record
@@ -127,9 +127,9 @@ def store(database: Database, batch: Sequence[Record]) -> None:
     """Records come in from the source called feed, in one transaction."""
     items = [parse_record(record.body, source="feed", received_at=time.time()) for record in batch]
     with database.writing.begin() as connection:
-        number = writing.next_number(connection)
-        changes = fold(writing.load(connection, items), items)
-        writing.write(connection, changes, number, now=time.time())
+        number = batches.next_number(connection)
+        changes = fold(batches.load(connection, items), items)
+        batches.write(connection, changes, number, now=time.time())
 
 
 def write_heartbeats(file: Path, vms: Sequence[FakeVm], count: int) -> None:

@@ -21,8 +21,8 @@ from console.approvals.turn_requests import TurnSettings
 from console.audit.flood import Flood
 from console.audit.log import everything
 from console.config.groups import GroupSettings
+from console.db import batches
 from console.db import decisions as rows
-from console.db import writing
 from console.db.opening import Database
 from console.db.snapshot import Snapshots
 from console.db.transactions import write_to
@@ -108,15 +108,15 @@ class Cluster:
     def store(self, batch: list[Any]) -> None:
         """What a source hands in is committed."""
         with self.database.writing.begin() as connection:
-            number = writing.next_number(connection)
-            known = writing.load(connection, batch)
-            writing.write(connection, fold(known, batch), number, now=self.now.timestamp())
+            number = batches.next_number(connection)
+            known = batches.load(connection, batch)
+            batches.write(connection, fold(known, batch), number, now=self.now.timestamp())
 
     def set_back(self) -> None:
         """The console's clock is set back by an hour, and its writer sees that."""
         self.now -= timedelta(hours=1)
         with write_to(self.database) as (connection, number):
-            writing.settle(connection, number, now=self.now.timestamp())
+            batches.settle(connection, number, now=self.now.timestamp())
 
     def announce(self, number: int) -> str:
         """An event of one VM."""

@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import select
 from support.console.records import FakeVm
 
-from console.db import tables, writing
+from console.db import batches, tables
 from console.db.history import records_of_event
 from console.db.opening import Database
 from console.db.snapshot import Snapshots
@@ -39,9 +39,9 @@ def read(record: Record) -> IncomingRecord:
 def stored(database: Database, *batch: Incoming) -> list[tuple[str, str]]:
     """Commit a batch; fingerprint and state of every preparation after that."""
     with database.writing.begin() as connection:
-        number = writing.next_number(connection)
-        known = writing.load(connection, batch)
-        writing.write(connection, fold(known, batch), number, now=NOW.timestamp())
+        number = batches.next_number(connection)
+        known = batches.load(connection, batch)
+        batches.write(connection, fold(known, batch), number, now=NOW.timestamp())
         p = tables.preparation.c
         found = connection.execute(select(p.fingerprint, p.state).order_by(p.vm_id))
         return [(row.fingerprint, row.state) for row in found]

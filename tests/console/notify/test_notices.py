@@ -23,8 +23,9 @@ from support.mqtt.mosquitto import Mosquitto
 from support.sinks.http_server import HttpServer
 
 from console.config.settings import Settings
+from console.db import batches
 from console.db import notices as store
-from console.db import writing
+from console.db.batches import next_number
 from console.db.decision_tables import notice as notice_table
 from console.db.errors import StoreError
 from console.db.listening import Listened, write_listening
@@ -33,18 +34,17 @@ from console.db.opening import Database, database_url
 from console.db.retention import delete_before
 from console.db.snapshot import Snapshots
 from console.db.transactions import write_to
-from console.db.writing import next_number
 from console.fleet.contact import Contact
 from console.fleet.fold import fold
-from console.fleet.showing import as_shown
+from console.fleet.reporter_choice import as_shown
 from console.fleet.values import UNDECIDED, Decision, KnownEvent, LatestReport, Vm
 from console.notify.conflicts import conflict_notices
-from console.notify.events import approval_failed, of_open, over
-from console.notify.look import look
+from console.notify.event_notices import approval_failed, of_open, over
+from console.notify.new_notices import look
 from console.notify.notice import Notice
 from console.notify.notices import Notices
 from console.notify.sinks import read_sinks
-from console.notify.vms import (
+from console.notify.vm_notices import (
     AWAY_SECONDS,
     GATHER,
     MANY,
@@ -137,8 +137,8 @@ class Fleet:
     def take(self, *items: Incoming) -> None:
         """Commit what came in."""
         with write_to(self.database) as (connection, number):
-            changes = fold(writing.load(connection, items), items)
-            writing.write(connection, changes, number, now=self.now)
+            changes = fold(batches.load(connection, items), items)
+            batches.write(connection, changes, number, now=self.now)
 
     def say(self, *records: Record) -> None:
         """Commit records, each received now."""

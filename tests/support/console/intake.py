@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from sqlalchemy import delete
 from support.console.records import FakeVm
 
-from console.db import writing
+from console.db import batches
 from console.db.listening import Listened, write_listening
 from console.db.opening import Database
 from console.db.snapshot import Snapshots
@@ -59,17 +59,17 @@ class Intake:
     def hear(self, *items: Incoming) -> None:
         """Commit what came in of VMs, each received now."""
         with write_to(self.database) as (connection, number):
-            known = writing.as_known(connection, items)
-            changes = fold(writing.load(connection, known), known)
-            writing.write(connection, changes, number, now=self.now.timestamp())
+            known = batches.as_known(connection, items)
+            changes = fold(batches.load(connection, known), known)
+            batches.write(connection, changes, number, now=self.now.timestamp())
 
     def hear_as_written(self, *items: Incoming) -> None:
         """As `hear`, by a console up to version 0.2.0, to which an event's id in another case was
         another one.
         """
         with write_to(self.database) as (connection, number):
-            changes = fold(writing.load(connection, items), items)
-            writing.write(connection, changes, number, now=self.now.timestamp())
+            changes = fold(batches.load(connection, items), items)
+            batches.write(connection, changes, number, now=self.now.timestamp())
 
     def event(self, event_id: str = "E", scope: str | None = None) -> KnownEvent:
         """An event as it is now."""
@@ -91,4 +91,4 @@ class Intake:
         if self._since != _ALWAYS:
             self._listen()
         with write_to(self.database) as (connection, number):
-            writing.settle(connection, number, now=self.now.timestamp())
+            batches.settle(connection, number, now=self.now.timestamp())

@@ -11,8 +11,7 @@ from console.db import rows, tables
 from console.db.contact import contact_of
 from console.db.upsert import insert_new, portions, upsert
 from console.fleet.contact import Listening
-from console.fleet.reports import forgotten
-from console.fleet.showing import (
+from console.fleet.reporter_choice import (
     NamedReport,
     Support,
     as_shown,
@@ -20,6 +19,7 @@ from console.fleet.showing import (
     is_contested,
     reporter_of,
 )
+from console.fleet.reports import forgotten
 from console.fleet.values import EventKey, FleetEvent, LatestReport, folded
 
 _FORGOTTEN_SECONDS: Final = 3600.0

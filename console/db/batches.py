@@ -27,7 +27,7 @@ from console.db.decisions import bring_back_decisions
 from console.db.enrolment import read_enrolled
 from console.db.events import written_ids
 from console.db.listening import read_listening
-from console.db.showing import end_forgotten, pending_of, show, show_again
+from console.db.shown_events import end_forgotten, pending_of, show, show_again
 from console.db.turns import bring_back_turns
 from console.db.upsert import insert_new, insert_of, portions, upsert
 from console.db.vms import bring_back, retire_deleted

@@ -15,9 +15,9 @@ from console.db.notices import Incident
 from console.db.snapshot import Snapshot
 from console.fleet.values import HeardVm, KnownEvent, LatestReport, Vm
 from console.fleet.view import decision_on
-from console.notify import events, vms
+from console.notify import event_notices, vm_notices
 from console.notify.notice import Notice
-from console.notify.vms import SeenVm
+from console.notify.vm_notices import SeenVm
 
 _WINDOW_SECONDS: Final = 3600.0
 """Seconds: an end that is older is not told any more."""
@@ -121,12 +121,12 @@ def _due(snapshot: Snapshot) -> list[AboutEvent]:
         (known, decision_on(known, snapshot.now, snapshot.listening).state)
         for known in snapshot.events.open()
     ]
-    due = [(known, state) for known, state in opened if state in events.DUE]
+    due = [(known, state) for known, state in opened if state in event_notices.DUE]
     lives = store.lives_told(snapshot.connection, {known.event.event_id for known, _ in due})
     found: list[AboutEvent] = []
     for known, state in due:
         life, _ = lives.get(known.event.key, (0, 0))
-        notices = events.of_open(known, state, snapshot.now, life=life)
+        notices = event_notices.of_open(known, state, snapshot.now, life=life)
         found += [(known, notice) for notice in notices]
     return found
 
@@ -141,7 +141,7 @@ def _over(snapshot: Snapshot, since: float) -> list[AboutEvent]:
     for known in snapshot.events.of(ended).values():
         _, life = lives.get(known.event.key, (0, 0))
         reported = reports.get(known.event.key, ())
-        told.append((known, events.over(known, _of_its_vms(known, reported), life=life)))
+        told.append((known, event_notices.over(known, _of_its_vms(known, reported), life=life)))
     return told
 
 
@@ -157,14 +157,16 @@ def _turns(snapshot: Snapshot) -> list[AboutEvent]:
         for each in turns.read_turns(snapshot.connection)
         if each.state in ("forced", "stuck")
     ]
-    told = ((each, events.of_turn(each, snapshot.now)) for each in snapshot.events.some(troubled))
+    told = (
+        (each, event_notices.of_turn(each, snapshot.now)) for each in snapshot.events.some(troubled)
+    )
     return [(known, notice) for known, notice in told if notice is not None]
 
 
 def _failed(snapshot: Snapshot, since: float) -> list[Notice]:
-    failed = decisions.decisions_over(snapshot.connection, since, events.FAILURES)
+    failed = decisions.decisions_over(snapshot.connection, since, event_notices.FAILURES)
     known = snapshot.events.of({each.key for each in failed})
-    return [events.approval_failed(each, known.get(each.key)) for each in failed]
+    return [event_notices.approval_failed(each, known.get(each.key)) for each in failed]
 
 
 def _seen(snapshot: Snapshot, since: float, incidents: Mapping[str, Incident]) -> list[SeenVm]:
@@ -181,7 +183,7 @@ def _seen(snapshot: Snapshot, since: float, incidents: Mapping[str, Incident]) -
             continue
         silent_since = _silent_since(each, snapshot)
         event = known.get(cases.get(each.vm.vm_id, ("", "")))
-        case = None if event is None else vms.case_of(event, each.vm.vm_id, silent_since)
+        case = None if event is None else vm_notices.case_of(event, each.vm.vm_id, silent_since)
         found.append(SeenVm(vm=each.vm, contact=each.contact, since=silent_since, case=case))
     return found
 
