@@ -11,7 +11,9 @@ from console.access.people import Person
 from console.approvals.refused import DecisionRefusedError
 from console.approvals.requests import DecisionRequest
 from console.approvals.situation import GRACE_SECONDS
+from console.approvals.writing import ended
 from console.audit import log
+from console.db import decisions as rows
 from console.db import turns
 from console.db.snapshot import Snapshot
 from console.db.turn_situation import read_situation
@@ -152,6 +154,15 @@ def _is_past(snapshot: Snapshot, known: KnownEvent) -> bool:
     return snapshot.now > latest + GRACE_SECONDS
 
 
+def _end_approval(snapshot: Snapshot, known: KnownEvent, number: int) -> None:
+    """No further VM is asked to approve the event."""
+    decision = rows.read_open(snapshot.connection, known.event.key)
+    if decision is None or decision.kind != "approve" or decision.state != "open":
+        return
+    over = ended(decision, "overtaken", "decided", snapshot.now)
+    rows.change_decision(snapshot.connection, over, number)
+
+
 def end_turn(
     snapshot: Snapshot,
     number: int,
@@ -186,8 +197,9 @@ def end_turn(
         vm_ids=[each.vm_id for each in turn.still_away],
     )
     turns.give_up_prepare_commands(snapshot.connection, (event_id, scope), snapshot.now, number)
+    _end_approval(snapshot, known, number)
     move = Move(event_key=turn.event_key, trigger="ended_by_person")
-    ended = replace(moved(turn, move, event, snapshot.now), ended_by=person.name)
-    turns.put_turns(snapshot.connection, [ended], number)
+    over = replace(moved(turn, move, event, snapshot.now), ended_by=person.name)
+    turns.put_turns(snapshot.connection, [over], number)
     if event is None:
         turns.forget_preparations(snapshot.connection, (event_id, scope))

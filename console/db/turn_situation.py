@@ -19,6 +19,7 @@ from console.db.upsert import AT_ONCE, portions
 from console.fleet.candidates import channel_of
 from console.fleet.commands import working
 from console.fleet.contact import Contact
+from console.fleet.fold import RECOVERED
 from console.fleet.values import EventKey, KnownEvent, Vm, folded
 from console.turns.away import STARTED
 from console.turns.groups import Group, Grouping, Member
@@ -47,7 +48,6 @@ _FACTS: Final = (
 """Columns of what turns are decided from, of a VM."""
 _AHEAD_SECONDS: Final = 30.0
 """More than the clocks of consoles on one database differ."""
-_RECOVERED: Final = "recovered"
 _FIRST_PAUSE_SECONDS: Final = 60.0
 """Before an event is approved again."""
 _MOST_DOUBLINGS: Final = 5
@@ -94,7 +94,7 @@ def read_situation(
         for each in facts.values()
         if each.groups
         for one in each.preparations
-        if one.state != _RECOVERED and one.event_key not in open_keys
+        if one.state != RECOVERED and one.event_key not in open_keys
     }
     for key, one in left.items():
         found.setdefault(key, _leftover(one))
@@ -206,10 +206,21 @@ def _event(known: KnownEvent, before: Mapping[str, Turn], *, four_eyes: int) -> 
         is_left=is_left,
         is_disputed=not facts.is_proven or bool(contents - {known.shown.content_hash}),
         needs_two=0 < four_eyes <= len(reported.resources),
+        has_first=_has_first(known),
         ended_by=turn.ended_by if turn is not None and is_ended else None,
         approval=_approval(known),
         may_begin=bool(working(known.receipts)) or any(_may_begin(*each) for each in receipts),
     )
+
+
+def _has_first(known: KnownEvent) -> bool:
+    """Whether the first of two persons has approved this state of the event, and waits for the
+    second one.
+    """
+    decision = known.decided.decision
+    if decision is None or decision.kind != "approve" or decision.state != "second":
+        return False
+    return decision.fingerprint == known.shown.report.fingerprint
 
 
 def _may_begin(state: str, reason: str | None) -> bool:
@@ -265,7 +276,7 @@ def _preparations(
     """
     c = preparation.c
     ids = sorted(event_ids)[:AT_ONCE]
-    wanted = select(preparation).where(or_(c.state != _RECOVERED, c.event_id.in_(ids)))
+    wanted = select(preparation).where(or_(c.state != RECOVERED, c.event_id.in_(ids)))
     found: dict[str, tuple[VmPreparation, ...]] = {}
     for row in connection.execute(wanted):
         one = VmPreparation(

@@ -9,14 +9,15 @@ from dataclasses import replace
 from typing import Any, Final, cast
 
 from pydantic_core import from_json
-from sqlalchemy import ColumnElement, Connection, Row, case, delete, func, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Row, and_, case, delete, func, or_, select, update
 
 from console.db import rows
 from console.db.decision_tables import command, turn
 from console.db.decisions import PREPARE
 from console.db.tables import event, preparation, receipt, vm
 from console.db.upsert import Values, portions, upsert
-from console.fleet.candidates import PULL
+from console.fleet.commands import REPLAYED
+from console.fleet.fold import RECOVERED
 from console.fleet.values import Command, EventTurn, TurnHolder
 from console.turns.machine import State
 from console.turns.situation import HeldBy, Holder, Turn, event_id_of, key_of
@@ -178,8 +179,7 @@ def asked_to_prepare(connection: Connection, now: float) -> dict[str, HeldBy]:
         c.act == PREPARE,
         c.expires_at > now,
         c.unanswered_at.is_not(None),
-        or_(c.sent_at.is_not(None), c.channel != PULL),
-        ~_has_receipt(receipt.c.state.not_in(("accepted", "posted"))),
+        ~_has_receipt(receipt.c.state.not_in(("accepted", "posted")), _is_of_no_copy()),
     )
     found = connection.execute(wanted)
     return {row.vm_id: (row.vm_id, key_of(row.event_id, row.scope)) for row in found}
@@ -192,17 +192,20 @@ def followed_until(connection: Connection, now: float) -> dict[str, float]:
     """
     c = command.c
     p = preparation.c
-    has_answered = _has_receipt(or_(c.act != PREPARE, receipt.c.state != "accepted"))
-    until = case((_has_receipt(), c.expires_at + WORD_SECONDS), else_=c.expires_at)
-    has_prepared = select(p.event_id).where(
+    has_accepted = _has_receipt(receipt.c.state == "accepted")
+    is_answer = or_(c.act != PREPARE, receipt.c.state != "accepted")
+    until = case((has_accepted, c.expires_at + WORD_SECONDS), else_=c.expires_at)
+    said = select(p.event_id).where(
         p.event_id == c.event_id, p.vm_id == c.vm_id, p.time >= c.made_at, c.act == PREPARE
     )
+    # A VM may recover from an earlier stay of the event while the command is on its way.
+    has_begun = said.where(p.state != RECOVERED).exists()
+    has_said = or_(has_begun, and_(has_accepted, said.exists()))
     wanted = select(c.event_id, c.scope, func.max(until)).where(
         c.expires_at > now - ON_ITS_WAY_SECONDS - WORD_SECONDS,
         until > now - ON_ITS_WAY_SECONDS,
-        or_(c.unanswered_at.is_(None), c.sent_at.is_not(None), c.channel != PULL),
-        ~has_answered,
-        ~has_prepared.exists(),
+        ~_has_receipt(is_answer, _is_of_no_copy()),
+        ~has_said,
     )
     found = connection.execute(wanted.group_by(c.event_id, c.scope))
     return {key_of(row[0], row[1]): row[2] + ON_ITS_WAY_SECONDS for row in found}
@@ -212,6 +215,11 @@ def _has_receipt(*those: ColumnElement[bool]) -> ColumnElement[bool]:
     """Whether the VM of a command has answered it."""
     r = receipt.c
     return select(r.jti).where(r.jti == command.c.jti, r.vm_id == command.c.vm_id, *those).exists()
+
+
+def _is_of_no_copy() -> ColumnElement[bool]:
+    """Whether a receipt says more than that a copy of its command was refused."""
+    return receipt.c.reason.is_distinct_from(REPLAYED)
 
 
 def prepare_commands(

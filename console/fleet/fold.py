@@ -168,7 +168,8 @@ def _record(loaded: Loaded, changes: Changes, record: IncomingRecord) -> None:
         return
     if record.event is not None:
         _observe(loaded, changes, of_record(record, record.event, heard), put_back=put_back)
-    if record.preparation is not None:
+    # What a VM with a new store had prepared before that counts no more, also if it comes in late.
+    if record.preparation is not None and record.stream == heard.stream:
         reported = ReportedPreparation(
             vm_id=vm_id,
             scope=heard.scope,
@@ -493,7 +494,9 @@ def _begin_unprepared(
     if before is None or before.stream in (None, vm.stream):
         return
     for (_, vm_id), reported in list(loaded.preparations.items()):
-        is_earlier = reported.stream != vm.stream and reported.time <= at
+        # A state document of the new store has no sequence, and may have come in before this.
+        is_before = bool(reported.sequence) or reported.time <= at
+        is_earlier = reported.stream != vm.stream and is_before
         if vm_id == vm.vm_id and is_earlier and reported.facts.state != RECOVERED:
             _keep_prepared(loaded, changes, _unprepared(reported, at))
 

@@ -12,7 +12,7 @@ from console.turns.situation import EventFacts, Holder, Turn, TurnSituation
 
 def changed_turns(situation: TurnSituation, plan: Plan, now: float) -> dict[str, Turn]:
     """The turns that the plan begins or changes, by the key of their event."""
-    turns = dict(situation.turns)
+    turns = {key: _without_rests(turn, situation) for key, turn in situation.turns.items()}
     for rest in plan.rests:
         turns[rest.event_key] = _with_rest(turns[rest.event_key], rest, now)
     for back in plan.backs:
@@ -136,6 +136,25 @@ def _with_silences(turn: Turn, plan: Plan, now: float) -> Turn:
         since = each.asked_at or now
         holders.append(replace(each, asked_at=since if each.vm_id in silent else None))
     return replace(turn, holders=tuple(holders))
+
+
+def _without_rests(turn: Turn, situation: TurnSituation) -> Turn:
+    """A VM that is gone while it rests will rest again."""
+    gone = {
+        each.vm_id
+        for each in turn.still_away
+        if each.ready_at is not None
+        and (vm := situation.vms.get(each.vm_id)) is not None
+        and vm.contact in ("silent", "stopped")
+    }
+    if not gone:
+        return turn
+    return replace(
+        turn,
+        holders=tuple(
+            replace(each, ready_at=None) if each.vm_id in gone else each for each in turn.holders
+        ),
+    )
 
 
 def _with_rest(turn: Turn, rest: Back, now: float) -> Turn:

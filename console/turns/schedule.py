@@ -35,6 +35,7 @@ UNANSWERED_SECONDS: Final = 300.0
 it is tried again."""
 STUCK_SECONDS: Final = 3600.0
 """After the end of its event a turn that has not ended is stuck."""
+_NEEDS_TWO: Final = "two persons approve an event of so many VMs"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,9 +130,8 @@ def plan(situation: TurnSituation, now: float) -> Plan:
     for turn in situation.turns.values():
         if turn.is_held:
             joins += _joins(turn, situation, away)
-            for each, is_over in (*_back(turn, situation, now), *_freed(turn, situation, now)):
+            for each, is_over in _returns(turn, situation, now):
                 (backs if is_over else rests).append(each)
-            backs += _unnamed(turn, situation, now)
             happened = list(_moves(turn, situation, away, now, backs))
             if not happened:
                 prepares += _prepares(turn, situation, away)
@@ -228,15 +228,14 @@ def goes_on(event_key: str, situation: TurnSituation, now: float) -> Literal["ye
     event, turn = situation.events.get(event_key), situation.turns.get(event_key)
     if event is None:
         return "yes"
-    is_forced = False
-    if turn is not None and turn.is_held:
-        if turn.state != "approving" or _goes_on_no_more(turn, event, situation, now):
-            return "no"
-        is_forced = turn.is_forced
-        if not is_forced and not _all_prepared(turn, event, situation):
-            return "no"
+    if turn is None or not turn.is_held:  # it is over, or a person has ended it
+        return "no" if groups_touched(event, situation) else "yes"
+    if turn.state != "approving" or _goes_on_no_more(turn, event, situation, now):
+        return "no"
+    if not turn.is_forced and not _all_prepared(turn, event, situation):
+        return "no"
     away = away_by_group(situation, unsure_at=now)
-    return "yes" if is_forced or not over_budget(event, situation, away) else "later"
+    return "yes" if _has_room(turn, event, situation, away) else "later"
 
 
 def _queue(
@@ -340,7 +339,7 @@ def _about_the_event(event: EventFacts, now: float) -> str | None:
 
 def _kept_for_people(event: EventFacts) -> str | None:
     if event.needs_two:
-        return "two persons approve an event of so many VMs"
+        return _NEEDS_TWO
     if event.is_left:
         return "a person left it until Azure starts it"
     return None
@@ -464,6 +463,8 @@ def _goes_on_no_more(
     """Why an event that prepares, or is prepared, is not to be approved any more."""
     if turn.is_by_group:
         return _not_by_itself(event, situation, now)
+    if event.needs_two and not event.has_first and turn.state != "approving":
+        return _NEEDS_TWO  # the first person's approval is over: the event was another for a moment
     return "a person left it until Azure starts it" if event.is_left else None
 
 
@@ -658,11 +659,40 @@ def _holds_back(
     reason = None
     if turn.is_by_group and event.is_disputed:
         reason = "the VMs that report it do not agree"
-    elif not turn.is_forced and over_budget(event, situation, away):
+    elif not _has_room(turn, event, situation, away):
         reason = _waits_for(event, situation, away, [])
     if reason is None:
         return None
     return Waiting(event_key=turn.event_key, groups=turn.groups, reason=reason)
+
+
+def _has_room(
+    turn: Turn,
+    event: EventFacts,
+    situation: TurnSituation,
+    away: Mapping[str, Mapping[str, Away]],
+) -> bool:
+    """Whether an event that is prepared may be approved beside what is away. Turns that are all
+    prepared, in a group that has become too small for them, do not wait for each other: their VMs
+    are away already, and come back one after the other.
+    """
+    return turn.is_forced or all(
+        _waits_behind(other, event, situation)
+        for key in over_budget(event, situation, away)
+        for other in away.get(key, {}).values()
+        if other.vm_id not in event.named
+    )
+
+
+def _waits_behind(other: Away, event: EventFacts, situation: TurnSituation) -> bool:
+    """Whether a VM that is away is there, and prepared for an event that waits behind this one."""
+    vm = situation.vms.get(other.vm_id)
+    turn = situation.turns.get(other.event_key or "")
+    if vm is None or not vm.is_heard or turn is None:
+        return False
+    behind = situation.events.get(turn.event_key)
+    is_prepared = turn.state == "prepared" and not turn.is_forced
+    return is_prepared and behind is not None and behind.order > event.order
 
 
 def _still_prepares(
@@ -681,9 +711,24 @@ def _still_prepares(
     return Waiting(event_key=turn.event_key, groups=turn.groups, reason=reason)
 
 
-def _unnamed(turn: Turn, situation: TurnSituation, now: float) -> Iterator[Back]:
-    """The VMs that a changed event names no more, and that are not away: they have recovered, or
-    have prepared nothing since the last command to them has expired.
+def _returns(turn: Turn, situation: TurnSituation, now: float) -> Iterator[tuple[Back, bool]]:
+    """The VMs of a turn that are not away any more; and whether they have rested. While a command
+    is on its way, an event that comes back may be followed.
+    """
+    if now < situation.followed_until.get(turn.event_key, 0.0):
+        return
+    for holder in turn.still_away:
+        if holder.vm_id not in situation.vms:  # retired: it is no member any more
+            yield Back(event_key=turn.event_key, vm_id=holder.vm_id), True
+    yield from _back(turn, situation, now)
+    yield from _freed(turn, situation, now)
+    yield from _unnamed(turn, situation, now)
+
+
+def _unnamed(turn: Turn, situation: TurnSituation, now: float) -> Iterator[tuple[Back, bool]]:
+    """The VMs that a changed event names no more, and that are not away: they have recovered and
+    rested, or have prepared nothing since the last command to them has expired; and whether they
+    have rested.
     """
     event = situation.events.get(turn.event_key)
     if turn.state not in ("preparing", "failed") or event is None:
@@ -692,9 +737,11 @@ def _unnamed(turn: Turn, situation: TurnSituation, now: float) -> Iterator[Back]
         vm = situation.vms.get(holder.vm_id)
         if holder.vm_id in event.named or vm is None or not vm.is_heard:
             continue
-        is_answered = vm.preparation(event.key) is not None or not vm.prepares
-        if _has_recovered(vm, turn) and (is_answered or now - turn.since >= ANSWER_SECONDS):
-            yield Back(event_key=turn.event_key, vm_id=holder.vm_id)
+        if vm.preparation(event.key) is not None:
+            if _has_recovered(vm, turn):
+                yield from _rested(holder, turn, situation, now)
+        elif not vm.prepares or now - turn.since >= ANSWER_SECONDS:
+            yield Back(event_key=turn.event_key, vm_id=holder.vm_id), True
 
 
 def _freed(turn: Turn, situation: TurnSituation, now: float) -> Iterator[tuple[Back, bool]]:
@@ -705,8 +752,6 @@ def _freed(turn: Turn, situation: TurnSituation, now: float) -> Iterator[tuple[B
     if turn.state != "failed" or event is None or event.status != "Scheduled":
         return
     if event.may_begin or event.approval in ("open", "confirmed"):
-        return
-    if now < situation.followed_until.get(turn.event_key, 0.0):
         return
     for holder in turn.still_away:
         vm = situation.vms.get(holder.vm_id)
@@ -721,17 +766,15 @@ def _freed(turn: Turn, situation: TurnSituation, now: float) -> Iterator[tuple[B
 
 def _back(turn: Turn, situation: TurnSituation, now: float) -> Iterator[tuple[Back, bool]]:
     """The VMs whose event is over, that were heard since and have recovered; and whether they are
-    back: they have rested. While a command is on its way, an event that comes back may be followed.
+    back: they have rested.
     """
     if turn.event_key in situation.events or turn.over_at is None:
         return
-    if now < situation.followed_until.get(turn.event_key, 0.0):
-        return
     for holder in turn.still_away:
         vm = situation.vms.get(holder.vm_id)
-        if vm is None:  # retired: it is no member any more
-            yield Back(event_key=turn.event_key, vm_id=holder.vm_id), True
-        elif vm.is_heard and vm.heard_at >= turn.over_at and _has_recovered(vm, turn):
+        if vm is None or not vm.is_heard:
+            continue
+        if vm.heard_at >= turn.over_at and _has_recovered(vm, turn):
             yield from _rested(holder, turn, situation, now)
 
 

@@ -69,7 +69,7 @@ class VmFacts:
     @property
     def has_no_program(self) -> bool:
         """Whether it says itself that it prepares nothing: then there is nothing to recover."""
-        return self.is_heard and not self.prepares
+        return self.is_heard and self.has_said and not self.prepares
 
     def preparation(self, event_key: str) -> VmPreparation | None:
         """What it last said about its preparation for that event."""
@@ -106,6 +106,8 @@ class EventFacts:
     """Whether its reporters differ, or it is in conflict: a matter for people."""
     needs_two: bool = False
     """Whether two persons are needed for its approval."""
+    has_first: bool = False
+    """Whether one of them has approved this state of the event, and that counts still."""
     ended_by: str | None = None
     """The person who has ended the turn of this state of the event."""
     approval: Literal["open", "confirmed", "failed"] | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -35,6 +36,7 @@ from wire.record import PREPARATION, Record
 
 START = datetime(2026, 11, 1, 12, tzinfo=UTC)
 ALICE = Person(name="alice", roles=frozenset({"approver"}))
+BOB = Person(name="bob", roles=frozenset({"approver"}))
 
 
 class NoSigner:
@@ -72,7 +74,7 @@ class Cluster:
     def _seconds(self) -> float:
         return self.now.timestamp()
 
-    def decisions_of(self, grouping: Grouping) -> Decisions:
+    def decisions_of(self, grouping: Grouping, *, four_eyes: int = 0) -> Decisions:
         """What people ask of a console with these groups."""
         return Decisions(
             self.snapshots,
@@ -82,6 +84,7 @@ class Cluster:
             committed=lambda: None,
             connected=lambda: {"broker": 1.0},
             grouping=grouping,
+            four_eyes=four_eyes,
         )
 
     def hear(self) -> None:
@@ -156,6 +159,13 @@ class Cluster:
         data = {"evt": f"E-{number}", "evh": known.shown.report.fingerprint, "sink": "drain"}
         more = {"cause": "deadline", "reason": None, "state": state}
         self.tell(self.vms[number].record(PREPARATION, data | more, now=self.now))
+
+    def poll(self) -> None:
+        """Every VM takes its commands over HTTPS, and says that it prepares."""
+        self.tell(*(vm.heartbeat(now=self.now, prepares=True) for vm in self.vms))
+        with self.database.writing.begin() as connection:
+            at = self.now.timestamp()
+            connection.exec_driver_sql(f"UPDATE vm SET commands = NULL, pulled_at = {at}")
 
     def wait(self, seconds: float) -> None:
         """Time passes, in which every VM is heard."""
@@ -233,6 +243,7 @@ def test_one_after_the_other(cluster: Cluster) -> None:
     cluster.says(0, "preparing")
     assert cluster.step() == []
     cluster.says(0, "prepared")
+    answer(cluster, "confirmed")
     assert cluster.step() == ["approve db-0"]
     assert cluster.state(0) == "approving"
     cluster.end(0)
@@ -392,10 +403,11 @@ def seen(cluster: Cluster, number: int) -> KnownEvent:
     return known
 
 
-def approve(cluster: Cluster, number: int, **more: Any) -> None:
-    """Alice approves the event of a VM."""
+def approve(cluster: Cluster, number: int, *, person: Person = ALICE, **more: Any) -> None:
+    """A person approves the event of a VM."""
     fingerprint = seen(cluster, number).shown.report.fingerprint
-    asyncio.run(cluster.decisions.approve(ALICE, f"E-{number}", fingerprint, "maintenance", **more))
+    event_id, reason = f"E-{number}", "maintenance"
+    asyncio.run(cluster.decisions.approve(person, event_id, fingerprint, reason, **more))
 
 
 def is_due(cluster: Cluster, number: int) -> bool:
@@ -613,6 +625,7 @@ def test_without_groups_open_turns_are_shown_and_end(cluster: Cluster) -> None:
     cluster.announce(1)
     cluster.step()
     cluster.says(0, "prepared")
+    answer(cluster, "confirmed")
     cluster.step()
     without_groups(cluster)
     assert (cluster.state(0), cluster.state(1)) == ("approving", "waiting")
@@ -801,6 +814,7 @@ def test_turns_go_on_after_the_clock_was_set_back(cluster: Cluster) -> None:
     cluster.wait(45)
     assert cluster.step() == ["prepare db-0"]
     cluster.says(0, "prepared")
+    answer(cluster, "confirmed")
     assert cluster.step() == ["approve db-0"]
     cluster.wait(20)
     cluster.end(0)
@@ -824,6 +838,7 @@ def test_a_vm_rests_as_long_after_the_clock_was_set_back(database: Database) -> 
     cluster.announce(1)
     cluster.step()
     cluster.says(0, "prepared")
+    answer(cluster, "confirmed")
     cluster.step()
     cluster.end(0)
     cluster.wait(1)
@@ -1041,3 +1056,206 @@ def test_a_turn_that_cannot_be_approved_says_why(cluster: Cluster) -> None:
         "prepared",
         "the event is being approved already; nothing more was sent",
     )
+
+
+def test_the_end_of_a_turn_ends_its_approval(pair: Pair) -> None:
+    """The first VM has not answered, and the console could not hear it: the second is not asked."""
+    cluster = pair.cluster
+    pair.approve()
+    cluster.wait(90)
+    asyncio.run(cluster.decisions.end_turn(ALICE, "E-0", "not today", force=True))
+    decision = seen(cluster, 0).decided.decision
+    assert decision is not None
+    assert decision.state == "over"
+    cluster.wait(5)
+    assert cluster.decide() == []
+    assert cluster.step() == []
+
+
+def test_no_vm_is_asked_to_approve_an_event_that_holds_no_turn_any_more(database: Database) -> None:
+    """The console could not hear for a while; the event was over, and is there again as it was."""
+    pair = Pair(database)
+    cluster = pair.cluster
+    pair.approve()
+    cluster.wait(90)
+    pair.tell("ended")
+    for number in (0, 1):
+        pair.say(number, "recovered")
+    cluster.wait(1)
+    cluster.step()
+    assert cluster.state(0) == "over"
+    by_people = GroupSettings.model_validate({"name": "db", "at_most": 2})
+    cluster.settings = replace(cluster.settings, grouping=Grouping([by_people]))
+    pair.tell("scheduled")
+    cluster.step()
+    assert cluster.state(0) == "waiting"
+    assert cluster.decide() == []
+
+
+def test_what_a_vm_says_of_an_earlier_stay_of_the_event_answers_no_command(
+    cluster: Cluster,
+) -> None:
+    """It recovers while the command of the second stay is on its way, and the event is missing."""
+    soon = _moment(cluster.now + timedelta(minutes=15))
+    cluster.announce(0)
+    cluster.announce(1)
+    cluster.step()
+    answer(cluster, "accepted")
+    answer(cluster, "confirmed")
+    cluster.says(0, "prepared")
+    cluster.lose(2)
+    cluster.wait(11)
+    cluster.lose(2)
+    cluster.tell(cluster.vms[0].event("E-0", transition="ended", now=cluster.now))
+    cluster.step()
+    cluster.tell(cluster.vms[0].event("E-0", now=cluster.now, not_before=soon))
+    cluster.wait(1)
+    assert cluster.step() == ["prepare db-0"]
+    cluster.wait(1)
+    cluster.says(0, "recovered")
+    cluster.tell(cluster.vms[0].event("E-0", transition="ended", now=cluster.now))
+    cluster.wait(1)
+    assert cluster.step() == []
+    assert cluster.state(0) == "away"
+    cluster.wait(71)
+    assert cluster.step() == ["prepare db-1"]
+
+
+@pytest.mark.parametrize("is_ended", [False, True], ids=["over", "ended by a person"])
+def test_that_a_copy_was_refused_is_no_answer(cluster: Cluster, *, is_ended: bool) -> None:
+    """The VM has accepted the command, and its word of the preparation is on its way."""
+    cluster.announce(0)
+    cluster.announce(1)
+    cluster.step()
+    answer(cluster, "accepted")
+    answer(cluster, "rejected", reason="replayed")
+    if is_ended:
+        asyncio.run(cluster.decisions.end_turn(ALICE, "E-0", "not now", force=True))
+    else:
+        cluster.end(0)
+        cluster.wait(71)
+    assert cluster.step() == []
+
+
+def test_a_command_that_was_fetched_counts_although_it_is_offered_again(cluster: Cluster) -> None:
+    """Over HTTPS: the VM may follow what it has, also after the end of the turn."""
+    cluster.poll()
+    cluster.announce(0)
+    cluster.announce(1)
+    assert cluster.step() == ["prepare db-0"]
+    with cluster.database.writing.begin() as connection:
+        connection.exec_driver_sql(f"UPDATE command SET sent_at = {cluster.now.timestamp()}")
+    cluster.now += timedelta(seconds=11)
+    cluster.poll()
+    assert cluster.step() == ["prepare db-0"]
+    asyncio.run(cluster.decisions.end_turn(ALICE, "E-0", "not now", force=True))
+    assert cluster.step() == []
+    cluster.now += timedelta(seconds=61)
+    cluster.poll()
+    assert cluster.step() == ["prepare db-1"]
+
+
+def test_one_of_two_persons_approves_nothing_once_the_others_approval_is_over(
+    database: Database,
+) -> None:
+    """The event was another for a moment, which ended it; no console looked at turns then."""
+    cluster = Cluster(database, approve=None)
+    cluster.decisions = cluster.decisions_of(cluster.settings.grouping, four_eyes=1)
+    cluster.settings = replace(cluster.settings, four_eyes=1)
+    first = _moment(cluster.now + timedelta(minutes=15))
+    cluster.announce(0)
+    approve(cluster, 0)
+    approve(cluster, 0, person=BOB)
+    assert cluster.step() == ["prepare db-0"]
+    change(cluster, 0)
+    cluster.decide()
+    change(cluster, 0, not_before=first)
+    cluster.says(0, "prepared")
+    assert cluster.step() == []
+    turn = seen(cluster, 0).turn
+    assert turn is not None
+    assert (turn.state, turn.reason) == (
+        "failed",
+        "two persons approve an event of so many VMs",
+    )
+    approve(cluster, 0)
+    approve(cluster, 0, person=BOB)
+    decision = seen(cluster, 0).decided.decision
+    assert decision is not None
+    assert (decision.actor, decision.second_actor) == ("alice", "bob")
+    cluster.decisions.stop()
+
+
+@pytest.mark.parametrize("is_late", [False, True], ids=["clock behind", "old record late"])
+def test_a_vm_with_a_new_store_has_prepared_nothing(pair: Pair, *, is_late: bool) -> None:
+    """It was made again while the turn waits, whatever its clock says; or a record of its old store
+    comes in after the first one of the new store.
+    """
+    cluster = pair.cluster
+    old = cluster.vms[1]
+    cluster.lose(4)
+    pair.say(0, "prepared")
+    pair.say(1, "preparing" if is_late else "prepared")
+    fingerprint = seen(cluster, 0).shown.report.fingerprint
+    data = {"evt": "E-0", "evh": fingerprint, "sink": "drain", "cause": "deadline", "reason": None}
+    late = old.record(PREPARATION, data | {"state": "prepared"}, now=cluster.now)
+    cluster.now += timedelta(seconds=11)
+    behind = cluster.now - timedelta(seconds=0 if is_late else 180)
+    new = cluster.vms[1] = FakeVm(name="db-1", stream="another")
+    event = new.event("E-0", resources=["db-0", "db-1"], not_before=pair.soon, now=behind)
+    cluster.tell(new.started(now=behind), event, new.heartbeat(now=behind, prepares=True))
+    if is_late:
+        cluster.tell(late)
+    cluster.step()
+    cluster.hear()
+    assert cluster.step() == ["prepare db-1"]
+    assert cluster.state(0) == "preparing"
+
+
+def test_a_vm_that_prepares_is_away_before_its_first_heartbeat(cluster: Cluster) -> None:
+    """It has said so by its own deadline, and the console is new."""
+    fresh = FakeVm(name="db-9")
+    soon = _moment(cluster.now + timedelta(minutes=1))
+    cluster.tell(fresh.event("E-9", now=cluster.now, not_before=soon))
+    fingerprint = seen(cluster, 9).shown.report.fingerprint
+    data = {"evt": "E-9", "evh": fingerprint, "sink": "drain", "cause": "deadline", "reason": None}
+    cluster.tell(fresh.record(PREPARATION, data | {"state": "prepared"}, now=cluster.now))
+    cluster.announce(1)
+    assert cluster.step() == []
+
+
+def test_the_group_does_not_wait_for_a_vm_that_was_retired(cluster: Cluster) -> None:
+    """It has crashed while it held its turn, and does not come back."""
+    soon = _moment(cluster.now + timedelta(hours=10))
+    for vm in cluster.vms[:2]:
+        told = vm.event("E-0", now=cluster.now, not_before=soon, resources=["db-0"])
+        cluster.tell(told)
+    assert cluster.step() == ["prepare db-0"]
+    cluster.says(0, "preparing")
+    with cluster.database.writing.begin() as connection:
+        connection.exec_driver_sql(
+            f"UPDATE vm SET retired_at = {cluster.now.timestamp()} WHERE name = 'db-0'"
+        )
+    cluster.announce(1)
+    assert cluster.step() == ["prepare db-1"]
+
+
+def test_what_is_prepared_already_does_not_wait_for_each_other(database: Database) -> None:
+    """The settings allow less than when the turns were taken: the first goes, and then the next."""
+    pair = Cluster(database, at_most=2)
+    pair.announce(0)
+    pair.announce(1)
+    assert sorted(pair.step()) == ["prepare db-0", "prepare db-1"]
+    rule = GroupSettings.model_validate({"name": "db", "approve": {}, "at_most": 1})
+    pair.settings = replace(pair.settings, grouping=Grouping([rule]))
+    pair.says(0, "prepared")
+    pair.says(1, "prepared")
+    pair.lose(2)
+    assert pair.step() == []  # a crash delays all the same
+    pair.wait(1)
+    assert pair.step() == ["approve db-0"]
+    pair.end(0)
+    pair.says(0, "recovered")
+    pair.wait(71)
+    assert pair.step() == ["approve db-1"]
+    pair.decisions.stop()

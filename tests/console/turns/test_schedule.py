@@ -422,6 +422,32 @@ def test_a_vm_that_a_changed_event_names_no_more_is_back_once_it_has_recovered()
     assert after.turns["a"].vm_ids == {"v2"}
 
 
+def test_a_vm_that_a_changed_event_names_no_more_rests_and_follows_no_command() -> None:
+    """It has recovered, from an earlier stay: the event may name it again while one is good."""
+    turn = replace(taken("a", "v1"), state="preparing")
+    recovered = vm("v1", preparations=[said("a", "recovered")])
+    moved = situation([event("a", "v2")], [recovered], [turn], rule(rest=60))
+    good = replace(moved, followed_until={"a": NOW + 30})
+    assert done(good, NOW + 29)[0].turns["a"].holders[0].ready_at is None
+    resting, _ = done(good, NOW + 30)
+    assert done(resting, NOW + 89)[0].turns["a"].vm_ids == {"v1"}
+    back, _ = done(done(resting, NOW + 90)[0], NOW + 90)
+    assert back.turns["a"].vm_ids == {"v2"}
+
+
+def test_a_vm_that_crashes_while_it_rests_rests_again() -> None:
+    """It has to be there for as long as its group wants it to."""
+    turn = replace(taken("a", "v1"), over_at=NOW)
+    back = vm("v1", heard_at=NOW + 10)
+    resting, _ = done(situation((), [back], [turn], rule(rest=60)), NOW + 10)
+    gone = replace(resting, vms={**resting.vms, "v1": replace(back, contact="silent")})
+    gone, _ = done(gone, NOW + 40)
+    again = replace(back, heard_at=NOW + 80)
+    again_resting, _ = done(replace(gone, vms={**gone.vms, "v1": again}), NOW + 80)
+    assert done(again_resting, NOW + 139)[0].turns.keys() == {"a"}
+    assert done(again_resting, NOW + 140)[0].turns == {}
+
+
 def test_what_a_vm_outside_the_group_says_of_a_vm_that_is_heard_counts_for_nothing() -> None:
     """Neither is the VM away by it, nor is it asked to prepare; a member's word counts."""
     outside = vm("w9", groups=frozenset())
