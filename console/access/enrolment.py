@@ -59,16 +59,7 @@ def enroll(
     tag, `StoreError`.
     """
     given = resource_ids or {}
-    wrong = next((each for each in given.values() if not is_resource_id(each)), None)
-    if wrong is not None:
-        raise RefusedError(
-            f"{wrong[:200]!r} is not the ARM id of a VM: /subscriptions/SUBSCRIPTION/"
-            "resourceGroups/GROUP/providers/Microsoft.Compute/virtualMachines/NAME"
-        )
-    if site is not None and (not is_vm_id(site) or len(site) > _MAX_SITE):
-        raise RefusedError(f"{site[:60]!r} is not a site: it is a word without / + and #")
-    for name, value in (tags or {}).items():
-        _require_tag(name, value)
+    _require_valid(given.values(), site, tags or {})
     found: dict[str, int] = {}
     for some in portions(checked(vm_ids)):
         enrolled: dict[str, dict[str, Any]] = {
@@ -111,6 +102,20 @@ def enroll(
                 )
         found |= generations
     return found
+
+
+def _require_valid(resource_ids: Iterable[str], site: str | None, tags: Mapping[str, str]) -> None:
+    """Raises `RefusedError`, as `enroll` says."""
+    wrong = next((each for each in resource_ids if not is_resource_id(each)), None)
+    if wrong is not None:
+        raise RefusedError(
+            f"{wrong[:200]!r} is not the ARM id of a VM: /subscriptions/SUBSCRIPTION/"
+            "resourceGroups/GROUP/providers/Microsoft.Compute/virtualMachines/NAME"
+        )
+    if site is not None and (not is_vm_id(site) or len(site) > _MAX_SITE):
+        raise RefusedError(f"{site[:60]!r} is not a site: it is a word without / + and #")
+    for name, value in tags.items():
+        _require_tag(name, value)
 
 
 def _with_tags(

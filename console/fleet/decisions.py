@@ -41,8 +41,8 @@ def decision_status(
     *,
     can_be_asked: bool,
 ) -> DecisionStatus:
-    """How the decision on an event stands; `fingerprint` is its newest, and `can_be_asked` says
-    that a heard reporter that it names takes commands.
+    """The status of the decision on an event, whose newest fingerprint is `fingerprint`.
+    `can_be_asked`: a VM that the event names is heard and takes commands.
     """
     counting = [each for each in receipts if not foreign(each, decided.commands)]
     return (
@@ -132,7 +132,9 @@ def _by_person(state: DecisionState, decision: Decision) -> DecisionStatus:
 
 
 def _by_receipt(state: DecisionState, receipt: Receipt, decided: DecisionHistory) -> DecisionStatus:
-    """Shown as what it is: a command's person, `rule:NAME`, or `local:USER`."""
+    """A status with who approved, by the receipt: the person of a command, `rule:NAME`, or
+    `local:USER`.
+    """
     own = next((each for each in decided.commands if each.jti == receipt.facts.jti), None)
     reason = receipt.facts.why if own is None else own.reason
     by, at = receipt.facts.actor, receipt.time
