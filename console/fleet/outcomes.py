@@ -127,6 +127,7 @@ def outcome_words(outcome: str, reason: str | None) -> str:
     if outcome in ("confirmed", "left") or reason is None:
         return start
     if reason in _REASONS:
-        return " ".join((start, *_REASONS[reason]))
+        # That no VM answered says the reason too.
+        return " ".join(_REASONS[reason] if outcome == "unanswered" else (start, *_REASONS[reason]))
     detail = f"The event was approved by {reason}." if outcome == "overtaken" else reason
     return f"{start} {detail}"

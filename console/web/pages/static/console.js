@@ -376,9 +376,11 @@
     }
     if (event.key === "d") {
       event.preventDefault();
-      const reason = $("reason") ?? document.querySelector("#onward:enabled"), due = document.querySelector(".is-due .answer-what a") ?? document.querySelector(".tone-due a") ?? document.querySelector("a[href='/decide']");
-      (reason ?? due)?.focus();
-      if (!reason && !due) location.assign("/decide");
+      const reason = $("reason") ?? document.querySelector("#onward:enabled"), several = document.querySelector("a[href='/decide']");
+      const first = document.querySelector(".is-due .answer-what a") ?? document.querySelector(".tone-due a");
+      const due = first && first !== document.activeElement ? first : several;
+      (reason ?? due ?? first)?.focus();
+      if (!reason && !due && !first) location.assign("/decide");
     }
     if (event.key === "h") {
       event.preventDefault();

@@ -295,7 +295,7 @@ def test_four_eyes_show_who_was_first(tmp_path: Path, browser: Browser) -> None:
 
 
 def test_a_rejected_approval_says_why_and_can_be_repeated(stage: ConsoleStage, page: Page) -> None:
-    """The reason of the VM in plain words, and what to do."""
+    """The reason of the VM in plain words, and what to do, while somebody looks on or listens."""
     vms = announced(stage, names=1)
     page.goto(f"{stage.url}/events/E")
     approve(page)
@@ -306,6 +306,7 @@ def test_a_rejected_approval_says_why_and_can_be_repeated(stage: ConsoleStage, p
     stage.now += timedelta(seconds=30)
     expect(page.locator(".bad")).to_contain_text("The VM does not know the key")
     expect(page.locator(".bad")).to_contain_text("seb console trust")
+    expect(page.locator("#announcer")).to_contain_text("The VM does not know the key")
     expect(page.locator("#decision h2")).to_contain_text("Decision due")
     check_views(page, "console-rejected", every=True)
 

@@ -288,6 +288,20 @@ def test_a_silent_vm_says_what_its_silence_means(stage: ConsoleStage, page: Page
     expect(page.locator("#troubles")).to_contain_text("is not connected: 2 VMs depend on it")
 
 
+def test_a_silent_vm_that_is_gone_is_retired_on_its_page(stage: ConsoleStage, page: Page) -> None:
+    """By a button with a reason; after that no page counts it as silent."""
+    gone = FakeVm(name="gone")
+    stage.put(gone.heartbeat(now=stage.now - timedelta(hours=1)))
+    page.goto(stage.url)
+    page.locator("#silent a", has_text="gone").click()
+    page.get_by_label("Reason").fill("deleted in May")
+    page.get_by_role("button", name="Retire this VM").click()
+    expect(page.locator(".states")).to_contain_text("retired")
+    expect(page.locator("#silence")).to_have_count(0)
+    page.goto(stage.url)
+    expect(page.locator("#silent-title")).to_contain_text("none")
+
+
 def test_a_past_event_on_a_phone_says_what_its_numbers_are(past: ConsoleStage, page: Page) -> None:
     """Without the heads of the columns, how long it was away does not look like its notice."""
     page.set_viewport_size({"width": 390, "height": 844})

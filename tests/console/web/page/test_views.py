@@ -3,20 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
 
 import pytest
 from playwright.sync_api import Browser, expect
+from support.console.deciding import made_key
+from support.console.records import FakeVm
 from support.console.stage import ConsoleStage, fleet_of_all_states
 from support.page.browser import check_views, watched_page
 
 from console.db.vms import WantedVms
 
+VMS = 400
+
 
 @pytest.fixture(scope="module")
 def full(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConsoleStage]:
-    """A console with VMs in every state."""
-    with ConsoleStage(tmp_path_factory.mktemp("console")) as made:
-        fleet_of_all_states(made)
+    """A console with 400 VMs, some in every state, and twenty decisions that are due."""
+    key, _ = made_key(tmp_path_factory.mktemp("keys"))
+    with ConsoleStage(tmp_path_factory.mktemp("console"), KEY=str(key)) as made:
+        known = len(fleet_of_all_states(made))
+        vms = [
+            FakeVm(name=f"web-{number}", site=("dublin", "zurich")[number % 2], scale_set="web")
+            for number in range(VMS - known)
+        ]
+        silent = made.now - timedelta(minutes=25)
+        made.put(*(vm.heartbeat(now=silent) for vm in vms[-12:]))
+        made.put(*(vm.heartbeat(now=made.now) for vm in vms[:-12]))
+        due = [
+            vm.event(f"E-{number}", now=made.now, not_before=made.moment(600 + 60 * number))
+            for number, vm in enumerate(vms[:20])
+        ]
+        made.put(*due)
+        for vm in vms[:20]:
+            made.takes_commands(vm)
         yield made
 
 
@@ -37,6 +57,8 @@ def _id_of(stage: ConsoleStage, name: str) -> str:
         ("audit", "/audit"),
         ("history", "/history"),
         ("groups", "/groups"),
+        ("decide", "/decide"),
+        ("confirm", "/decide/confirm?event=E-0&event=E-1&event=E-2"),
         ("missing", "/events/none"),
     ],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from console.fleet.moments import seconds_of
+from console.fleet.outcomes import outcome_words
 from console.web.pages import past, text
 from console.web.pages.durations import durations
 
@@ -88,3 +89,9 @@ def test_equal_reports_of_many_vms_are_one_line() -> None:
         ),
         ("Announced", None, None, ["A", "B", "C"]),
     ]
+
+
+def test_that_no_vm_answered_is_said_once() -> None:
+    """The reason of the outcome says it, and what to do."""
+    assert outcome_words("unanswered", "no_answer").count("did not answer") == 1
+    assert outcome_words("failed", "not_sent").startswith("The approval failed. The command")
