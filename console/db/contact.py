@@ -1,7 +1,9 @@
 """Contact in SQL: from a VM's row, from when consoles listened, and the time.
 
 A VM is silent if it has said nothing for its silent time, and a console listened to its source
-through all of such a time; `learning` if it may have spoken while no console listened.
+through all of such a time; `learning` if it may have spoken while no console listened. It is late
+if somebody listened in vain for half of that time: a console that was away for a minute calls
+no VM late.
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ def contact_of(vm: Any, now: float, listening: Listening) -> ColumnElement[str]:
         (c.stopped_at.is_not(None), _word("stopped")),
         (c.lost_at.is_not(None), _word("silent")),
         (age <= patience / 2, _word("heard")),
-        (age <= patience, _word("late")),
+        (and_(age <= patience, _was_missed(vm, patience / 2, listening)), _word("late")),
+        (age <= patience, _word("heard")),
         (_was_missed(vm, patience, listening), _word("silent")),
         else_=_word("learning"),
     )
@@ -47,7 +50,7 @@ def patience_of(vm: Any, listening: Listening) -> ColumnElement[float]:
 
 
 def _was_missed(vm: Any, patience: Any, listening: Listening) -> ColumnElement[bool]:
-    """Whether somebody listened to a VM's source through the whole of its patience in vain."""
+    """Whether somebody listened to a VM's source in vain for so long."""
     c = vm.c
     by_source = [
         and_(c.heard_by == source, _covered(c.heard_at, patience, intervals))

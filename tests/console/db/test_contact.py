@@ -88,6 +88,19 @@ def test_a_restart_of_three_seconds_changes_nothing(database: Database) -> None:
     assert judged(database, silent, START + 24, listening) == "silent"
 
 
+def test_a_vm_is_not_late_while_no_console_listened(database: Database) -> None:
+    """After a minute away, one that may have spoken meanwhile is as it was: what was due is due."""
+    around = [
+        Interval(since=START - 1000, until=START + 10),
+        Interval(since=START + 90, until=START + 92),
+    ]
+    listening = replace(LISTENING, intervals={"mqtt": around})
+    assert judged(database, VM, START + 92, listening) == "heard"
+    assert judged(database, VM, START + 101, listening) == "learning"
+    before = replace(VM, heard_at=START - 45)
+    assert judged(database, before, START + 12, listening) == "late"
+
+
 def test_a_source_that_was_given_up_is_judged_by_the_others(database: Database) -> None:
     """A VM that was heard by it, and is not heard since, is silent after a while."""
     gone = replace(VM, heard_by="old")
