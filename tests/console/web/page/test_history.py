@@ -310,5 +310,7 @@ def test_a_past_event_on_a_phone_says_what_its_numbers_are(past: ConsoleStage, p
     cells = page.locator("#past tr").first.locator("td[data-label]")
     assert [cell.evaluate(label) for cell in cells.all()] == ['"Notice "', '"Away "']
     check_views(page, "console-history-phone", every=True)
+    page.goto(f"{past.url}/history")
+    assert [cell.is_visible() for cell in page.locator("#past .dash").all()].count(True) == 0
     page.goto(f"{past.url}/history?q=db-3&page=99")
     expect(page.locator("#past tr")).to_have_count(2)
