@@ -1,0 +1,194 @@
+"""One sink whose settings, far end and person do whatever they like: it still hears of each end.
+
+The far end keeps the newest record of each event, by its place in the stream. Whenever the sink
+takes all records, has everything and has no dead record, that is what the store has, too.
+"""
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from support.documents.documents import FakeClock, ScriptedImds, body, entry
+from support.imds.polling import state_and_poller
+from support.records.bench import Quiet
+
+from bridge.delivery.dispatcher import recipients
+from bridge.store.opening import open_store
+from bridge.store.outbox import Outbox
+from sinks.base import SinkSettings
+from sinks.samples import sample_context
+from wire.record import EVENT_ENDED, EVENT_SCHEDULED, EVENT_STARTED, EVENT_UPDATED, Record
+
+NAME = "ops"
+Choice = tuple[tuple[str, ...] | None, bool]
+"""The settings `TYPES` and `AFFECTS_THIS_VM_ONLY`."""
+ALL: Choice = (None, False)
+CHOICES: list[Choice | None] = [
+    *[ALL] * 4,
+    ((EVENT_SCHEDULED,), False),
+    ((EVENT_SCHEDULED, EVENT_UPDATED, EVENT_STARTED), False),
+    ((EVENT_ENDED,), False),
+    (("seb.bridge.*",), False),
+    (None, True),
+    ((EVENT_SCHEDULED,), True),
+    ((EVENT_SCHEDULED, EVENT_UPDATED), True),
+    None,
+]
+"""None: the sink is out of the settings."""
+EVENTS = ("E-1", "E-2")
+STATES: list[dict[str, object] | None] = [
+    {},
+    {},
+    {"duration": 60},
+    {"resources": ("web_4",)},
+    {"resources": ("web_4",), "duration": 60},
+    {"resources": ("web_3", "web_4")},
+    {"status": "Started", "not_before": ""},
+    None,
+    None,
+]
+"""None: the event is not there."""
+
+
+class ChoosingBench:
+    """A bridge with this one sink; its store, poller and outbox are real."""
+
+    def __init__(self, directory: Path, number: int) -> None:
+        self.random = random.Random(number)
+        self.choice: Choice | None = ALL
+        self.view: dict[str, Record] = {}
+        """What the far end knows of each event."""
+        self._directory = directory
+        self._clock = FakeClock()
+        self._imds = ScriptedImds(body())
+        self._said: dict[str, object] = {}
+        self._polls = 0
+        self._begin()
+
+    def live(self, steps: int) -> None:
+        """Live through so many steps, and look at the end."""
+        for _ in range(steps):
+            self._pick(self._steps())()
+        self._restart(ALL)
+        self._take_all()
+        self.outbox.dead.retry(NAME, None)
+        self._poll()
+        self._settle()
+        self.store.close()
+
+    def _steps(self) -> list[Callable[[], object]]:
+        return [
+            *[self._say] * 5,
+            *[self._poll] * 4,
+            *[lambda: self._serve(self._pick(["all", "all", "some", "unmarked", "refuse"]))] * 5,
+            lambda: self._retry(self.outbox),
+            self._settle,
+            *[lambda: self._restart(self._pick(CHOICES))] * 2,
+            *[self._restart_twice] * 2,
+            *[self._come_and_go] * 3,
+            self._retry_between_runs,
+        ]
+
+    def _begin(self) -> None:
+        self.store, _ = open_store(self._directory, self._clock.now())
+        self.state, self._poller = state_and_poller(self.store, self._imds, self._clock)
+        self.outbox = Outbox(self.store)
+        sinks = []
+        if self.choice is not None:
+            types, ours_only = self.choice
+            settings = SinkSettings(kind="quiet", types=types, affects_this_vm_only=ours_only)
+            sinks.append(Quiet(NAME, settings, sample_context()))
+        self.outbox.register(recipients(sinks))
+
+    def _restart(self, choice: Choice | None) -> None:
+        """Another run, with these settings of the sink; no record tells that it begins."""
+        self.store.close()
+        self.choice = choice
+        self._begin()
+
+    def _restart_twice(self) -> None:
+        """Two runs with other settings, and the sink takes little in the first."""
+        self._restart(self._pick(CHOICES))
+        if self.random.random() < 0.5:
+            self._come_and_go()
+        if self.random.random() < 0.3:
+            self._serve("some")
+        self._restart(self._pick(CHOICES))
+
+    def _come_and_go(self) -> None:
+        """An event that is there ends; one that is not comes and goes."""
+        event = self._pick(list(EVENTS))
+        if event not in self._said:
+            self._said[event] = entry(event)
+            self._poll()
+        del self._said[event]
+        self._poll()
+
+    def _retry_between_runs(self) -> None:
+        """A person has dead records tried again while no bridge runs, and changes the settings."""
+        self._retry(Outbox(self.store))
+        self._restart(self._pick(CHOICES))
+
+    def _retry(self, outbox: Outbox) -> None:
+        outbox.dead.retry(NAME, None)
+
+    def _say(self) -> None:
+        event, state = self._pick(list(EVENTS)), self._pick(STATES)
+        self._said.pop(event, None)
+        if state is not None:
+            self._said[event] = entry(event, **state)
+
+    def _poll(self) -> None:
+        self._polls += 1
+        self._imds.said = body(*self._said.values(), incarnation=self._polls)
+        self._clock.advance(1)
+        assert self._poller.run()
+
+    def _serve(self, how: str) -> bool:
+        """The sink takes a batch, or the first record of it; all, and the bridge is killed before
+        it marks that; or it refuses the first one for good. Whether there was one.
+        """
+        batch = None if self.choice is None else self.outbox.next(NAME, 3)
+        if batch is None:
+            return False
+        if how == "refuse":
+            self.outbox.mark_dead(
+                NAME,
+                batch.records[0].sequence,
+                reason="no",
+                attempts=1,
+                now=self._clock.now(),
+                again=batch.again,
+            )
+            return True
+        count = 1 if how == "some" else len(batch.records)
+        for record in batch.records[:count]:
+            if record.event_id is not None:
+                before = self.view.get(record.event_id, record)
+                self.view[record.event_id] = max(before, record, key=lambda each: each.sequence)
+        if how == "unmarked":
+            self._restart(self.choice)
+        else:
+            self.outbox.delivered(NAME, batch, count)
+        return True
+
+    def _take_all(self) -> None:
+        while self._serve("all"):
+            pass
+
+    def _settle(self) -> None:
+        """The sink takes everything; then its far end knows what is so."""
+        self._take_all()
+        if self.choice != ALL or self.outbox.dead.count(NAME):
+            return
+        pending = {each.event.event_id: each for each in self.state.events.values() if each.pending}
+        for event, tracked in pending.items():
+            known = self.view.get(event)
+            assert known is not None, f"{event} is not known"
+            assert known.data["revision"] == tracked.revision, f"{event} is not known as it is"
+        for event in self.view.keys() - pending.keys():
+            assert self.view[event].type == EVENT_ENDED, f"{event} has no end"
+
+    def _pick(self, among: list[Any]) -> Any:
+        return among[self.random.randrange(len(among))]
