@@ -36,7 +36,7 @@ take_turn() {
     config=$(api 5 GET "$via/config") || later "the turn cannot be read"
     holder=$(echo "$config" | jq -r --arg me "$PATRONI_NAME" '[.seb_turn // {} | to_entries[] |
         select(.key != $me and .value > now - 3600) | .key] | join(", ")')
-    [ -z "$holder" ] || { put_turn null; later "it is the turn of $holder"; }
+    [ -z "$holder" ] || { put_turn null || true; later "it is the turn of $holder"; }
 }
 put_turn() { api 10 PATCH "$via/config" -d "{\"seb_turn\": {\"$PATRONI_NAME\": $1}}" >/dev/null; }
 

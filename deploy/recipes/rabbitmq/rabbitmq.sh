@@ -38,7 +38,7 @@ take_turn() {
 }
 put_turn() { tool rabbitmqctl set_global_parameter "seb-turn-$RABBITMQ_NODE" "$1" >/dev/null; }
 give_way() {
-    put_turn 0
+    put_turn 0 || true
     later "$1"
 }
 
@@ -54,7 +54,7 @@ prepare() {
     tool rabbitmq-upgrade drain >/dev/null || later "this node cannot be drained"
     look || later "this node does not answer"
     [ -z "$(missing)" ] || { # another one went meanwhile, and not because of a recipe
-        tool rabbitmq-upgrade revive >/dev/null
+        tool rabbitmq-upgrade revive >/dev/null || true
         give_way "the cluster is one short already: $(missing)"
     }
 }
