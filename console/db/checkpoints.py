@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 from uuid import uuid4
 
-from sqlalchemy import Connection, Engine, select, update
+from sqlalchemy import Connection, Engine, func, select, update
 from sqlalchemy.dialects import postgresql
 
 from console.db import tables
@@ -32,7 +32,9 @@ class Checkpoint(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionClaim:
-    """That a reader has a partition; `etag` changes with each claim."""
+    """That a reader has a partition; `etag` changes with each claim, and `modified_at` is by this
+    machine's clock. In rows it is by the database's: the clocks of other machines may be wrong.
+    """
 
     hub: str
     consumer_group: str
@@ -75,21 +77,37 @@ def read_checkpoints(engine: Engine, hub: str, consumer_group: str) -> list[Any]
         return list(connection.execute(wanted))
 
 
-def read_claims(engine: Engine, hub: str, consumer_group: str) -> list[PartitionClaim]:
-    """Who reads which partition of a hub."""
+def read_claims(
+    engine: Engine, hub: str, consumer_group: str, *, own: Callable[[], float] = time.time
+) -> list[PartitionClaim]:
+    """Who reads which partition of a hub; `own` is this machine's clock."""
     c = tables.ownership.c
     wanted = select(tables.ownership).where(c.hub == hub, c.consumer_group == consumer_group)
     with engine.begin() as connection:
-        return [PartitionClaim(**row._mapping) for row in connection.execute(wanted)]  # noqa: SLF001
+        found = [PartitionClaim(**row._mapping) for row in connection.execute(wanted)]  # noqa: SLF001
+        offset = _offset(connection, own)
+    return [replace(each, modified_at=each.modified_at - offset) for each in found]
 
 
-def write_claims(engine: Engine, claims: Iterable[PartitionClaim]) -> list[PartitionClaim]:
-    """Claim partitions; those that another console was quicker to claim are left out."""
+def write_claims(
+    engine: Engine, claims: Iterable[PartitionClaim], *, own: Callable[[], float] = time.time
+) -> list[PartitionClaim]:
+    """Claim partitions; those that another console was quicker to claim are left out. `own` is this
+    machine's clock.
+    """
     with engine.begin() as connection:
-        return [got for claim in claims if (got := _claimed(connection, claim)) is not None]
+        offset = _offset(connection, own)
+        wanted = [(claim, claimed(claim, own())) for claim in claims]
+        return [made for claim, made in wanted if _is_got(connection, claim, made, offset)]
 
 
-def claimed(claim: PartitionClaim) -> PartitionClaim:
+def _offset(connection: Connection, own: Callable[[], float]) -> float:
+    """Seconds by which the database's clock is ahead of this machine's."""
+    now = connection.execute(select(func.extract("epoch", func.clock_timestamp()))).scalar_one()
+    return float(now) - own()
+
+
+def claimed(claim: PartitionClaim, now: float) -> PartitionClaim:
     """A claim as it stands from now on."""
     return PartitionClaim(
         hub=claim.hub,
@@ -97,15 +115,18 @@ def claimed(claim: PartitionClaim) -> PartitionClaim:
         partition=claim.partition,
         owner_id=claim.owner_id,
         etag=uuid4().hex,
-        modified_at=time.time(),
+        modified_at=now,
     )
 
 
-def _claimed(connection: Connection, claim: PartitionClaim) -> PartitionClaim | None:
-    made = claimed(claim)
+def _is_got(
+    connection: Connection, claim: PartitionClaim, made: PartitionClaim, offset: float
+) -> bool:
     c = tables.ownership.c
+    modified_at = made.modified_at + offset
     if claim.etag is None:
         values = {name: getattr(made, name) for name in PartitionClaim.__slots__}
+        values["modified_at"] = modified_at
         statement: Any = postgresql.insert(tables.ownership).values(values).on_conflict_do_nothing()
     else:
         statement = (
@@ -116,7 +137,6 @@ def _claimed(connection: Connection, claim: PartitionClaim) -> PartitionClaim | 
                 c.partition == claim.partition,
                 c.etag == claim.etag,
             )
-            .values(owner_id=made.owner_id, etag=made.etag, modified_at=made.modified_at)
+            .values(owner_id=made.owner_id, etag=made.etag, modified_at=modified_at)
         )
-    done = connection.execute(statement.returning(c.etag)).first()
-    return None if done is None else made
+    return connection.execute(statement.returning(c.etag)).first() is not None

@@ -205,14 +205,17 @@ def bring_back_decisions(connection: Connection, *, now: float, number: int) -> 
     """
     d, c = decision.c, command.c
     is_own = c.act != PREPARE
+    # A claim lasts for seconds, also on what was decided hours before.
+    claimed = d.claimed_until > now + _AHEAD_SECONDS
+    free = update(decision).where(claimed).values(claimed_until=None, changed=number)
+    found = connection.execute(free).rowcount
     newest = [
         connection.execute(select(func.max(column)).where(condition)).scalar()
         for column, condition in ((d.at, true()), (d.over_at, true()), (c.sent_at, is_own))
     ]
     ahead = max((each for each in newest if each is not None), default=now) - now
     if ahead <= _AHEAD_SECONDS:
-        return 0
-    found = 0
+        return found
     for table, columns in ((decision, _DECISION_TIMES), (command, _COMMAND_TIMES)):
         moved = {name: table.c[name] - ahead for name in columns}
         begun = table.c[columns[0]] > now

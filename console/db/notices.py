@@ -291,10 +291,12 @@ def claim(
 ) -> list[Record]:
     """The next notices of a sink, in order, for a console that delivers them within a minute.
 
-    Nothing if another console does, whose minute is not over.
+    Nothing if another console does, whose minute is not over. A minute that begins later was
+    claimed before the clock was set back.
     """
     c = notice_cursor.c
-    free = or_(c.claimed_by.is_(None), c.claimed_by == console, c.claimed_until < now)
+    is_past = or_(c.claimed_until < now, c.claimed_until > now + 2 * _LEASE_SECONDS)
+    free = or_(c.claimed_by.is_(None), c.claimed_by == console, is_past)
     done = connection.execute(
         update(notice_cursor)
         .where(c.sink == sink, free)

@@ -104,21 +104,31 @@ def clock_behind(vm: Vm | None, stream: Stream | None, record: IncomingRecord) -
     say. `stream`: as it was before.
 
     A record may come hours late and is as old as it says. But of two heartbeats that came as far
-    apart as they were made neither has waited; and what came sooner than the clock allows shows at
-    once that it is not as far behind.
+    apart as they were made neither has waited.
     """
-    if record.kind != "heartbeat" or (stream is not None and record.sequence <= stream.high):
+    if vm is None:
         return None
     lag = record.sent_at - record.time
-    before = 0.0 if vm is None else vm.behind
-    if lag <= max(before, _RIGHT_SECONDS):
-        return lag if lag > _RIGHT_SECONDS else 0.0
-    if stream is None or stream.beat_time is None or stream.beat_lag is None:
+    if lag < vm.behind:
+        return _not_behind(vm, record.time, record.sent_at).behind
+    if record.kind != "heartbeat" or lag <= _RIGHT_SECONDS or stream is None:
+        return None
+    if stream.beat_time is None or stream.beat_lag is None or record.sequence <= stream.high:
         return None
     steady = min(_STEADY_SECONDS, (record.interval or DEFAULT_INTERVAL) / 4)
     is_later = record.time - stream.beat_time > steady
     is_steady = is_later and abs(lag - stream.beat_lag) <= steady
     return min(lag, stream.beat_lag) if is_steady else None
+
+
+def _not_behind(vm: Vm, time: float, received_at: float) -> Vm:
+    """A VM that has said a time: if that came in sooner than its clock was thought to allow, the
+    clock is not as far behind.
+    """
+    lag = received_at - time
+    if lag >= vm.behind:
+        return vm
+    return replace(vm, behind=lag if lag > _RIGHT_SECONDS else 0.0)
 
 
 def _identified(vm: Vm, record: IncomingRecord) -> tuple[FleetName, FleetName | None]:
@@ -193,6 +203,7 @@ def with_status(vm: Vm | None, status: IncomingStatus) -> Vm:
             return vm
         return replace(vm, lost_at=status.received_at, lost_session=status.session)
     if status.heard_at is not None:
+        vm = _not_behind(vm, status.heard_at, status.received_at)
         at = vm.reported_at(status.heard_at, status.received_at)
         vm = _heard(vm, at, status.source)
     if not status.online:
@@ -214,6 +225,7 @@ def with_state(vm: Vm | None, state: IncomingState) -> Vm:
     if vm is None:
         site = state.site or DEFAULT_SITE
         vm = _new(state.vm_id, state.name, site, state.resource_id, state.source)
+    vm = _not_behind(vm, state.time, state.received_at)
     return _heard(vm, vm.reported_at(state.time, state.received_at), state.source)
 
 

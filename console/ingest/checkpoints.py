@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterable
 from typing import Any
 
@@ -48,7 +49,7 @@ class Checkpoints(CheckpointStore):
         if self._own is None:
             got = await asyncio.to_thread(write_claims, self._database.writing, wanted)
         else:
-            got = [claimed(claim) for claim in wanted]
+            got = [claimed(claim, time.time()) for claim in wanted]
             self._own.update((claim.partition, claim) for claim in got)
         return [_ownership(claim) for claim in got]
 

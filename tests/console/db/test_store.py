@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
@@ -352,7 +353,25 @@ def test_a_partition_is_claimed_by_one(database: Database) -> None:
         hub="ns/hub", consumer_group="g", partition="0", owner_id="two", etag="wrong"
     )
     assert write_claims(database.writing, [other]) == []
-    assert read_claims(database.reading, "ns/hub", "g") == got
+    (kept,) = read_claims(database.reading, "ns/hub", "g")
+    assert (kept.owner_id, kept.etag) == ("one", got[0].etag)
+
+
+@pytest.mark.parametrize("apart", [-3600.0, 3600.0])
+def test_a_claim_is_as_old_to_a_machine_whose_clock_is_wrong(
+    database: Database, apart: float
+) -> None:
+    """An hour apart in either direction: who has a partition keeps it, and once it is gone nobody
+    waits for longer than for another.
+    """
+    if database.is_sqlite:
+        pytest.skip("a SQLite file has one console, which keeps its claims in memory")
+    claim = PartitionClaim(hub="ns/hub", consumer_group="g", partition="0", owner_id="one")
+    write_claims(database.writing, [claim], own=lambda: time.time() + apart)
+    (seen,) = read_claims(database.reading, "ns/hub", "g")
+    assert abs(time.time() - seen.modified_at) < 30
+    (mine,) = read_claims(database.reading, "ns/hub", "g", own=lambda: time.time() + apart)
+    assert abs(time.time() + apart - mine.modified_at) < 30
 
 
 def test_a_newer_schema_is_refused(database: Database) -> None:
@@ -452,6 +471,17 @@ def test_a_decision_goes_on_though_the_clock_was_set_back(database: Database) ->
         **said,
     )
     second = Decision(id="2", kind="approve", state="open", actor="ada", at=at - 10, **said)
+    of_two = Decision(
+        id="4",
+        kind="approve",
+        state="open",
+        actor="ada",
+        second_actor="bob",
+        at=at - 7200,
+        claimed_by="one",
+        claimed_until=at + 5,
+        **{**said, "event_id": "F"},
+    )
     asked = Command(
         jti="j",
         decision_id="2",
@@ -464,7 +494,7 @@ def test_a_decision_goes_on_though_the_clock_was_set_back(database: Database) ->
         **said,
     )
     with write_to(database) as (connection, number):
-        for each in (first, second):
+        for each in (first, second, of_two):
             decisions.put_decision(connection, each, number)
         decisions.put_command(connection, asked, number)
     intake.now -= timedelta(hours=1)
@@ -475,6 +505,9 @@ def test_a_decision_goes_on_though_the_clock_was_set_back(database: Database) ->
         decisions.put_decision(connection, third, number)
         found = decisions.decisions_on(connection, ("E", "s"))
         (command,) = decisions.read_commands(connection, "2")
+        claimed = decisions.read_open(connection, ("F", "s"))
+    assert claimed is not None
+    assert (claimed.at, claimed.claimed_until) == (at - 7200, None)
     assert [each.id for each in found] == ["1", "2", "3"]
     assert command.sent_at == at - 3600
     assert command.expires_at - command.made_at == 40

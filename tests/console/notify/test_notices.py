@@ -27,6 +27,7 @@ from console.db import batches
 from console.db import notices as store
 from console.db.batches import next_number
 from console.db.decision_tables import notice as notice_table
+from console.db.decision_tables import notice_cursor
 from console.db.errors import StoreError
 from console.db.listening import Listened, write_listening
 from console.db.notices import MAX_AWAY, MAX_OF_ONE, Incident
@@ -712,6 +713,19 @@ def test_a_fact_is_stored_once_and_each_sink_has_its_place(database: Database) -
     assert claimed(database, "one", "b", NOW + 61) == [2]
     advance(database, "one", "b", 2)
     assert claimed(database, "one", "b", NOW + 62) == []
+
+
+def test_a_sink_waits_for_no_console_of_another_time(database: Database) -> None:
+    """A console that went while the clock was ahead, and was to deliver for a minute: another one
+    goes on at once, after the clock was set right.
+    """
+    with write_to(database) as (connection, _):
+        store.add_sinks(connection, ["s"])
+        store.tell(connection, [over(known(), [])], base="http://c", site="console", now=NOW)
+        connection.execute(notice_cursor.update().values(number=0))
+        assert store.claim(connection, "s", "one", now=NOW + 86_400, limit=9)
+        assert store.claim(connection, "s", "two", now=NOW + 86_400, limit=9) == []
+        assert store.claim(connection, "s", "two", now=NOW, limit=9)
 
 
 @pytest.mark.parametrize("is_emptied", [True, False])

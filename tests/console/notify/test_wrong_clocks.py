@@ -16,7 +16,7 @@ from console.db.decision_tables import notice
 from console.db.opening import Database
 from console.db.transactions import write_to
 from console.notify.notices import Notices
-from console.records.parse import parse_status
+from console.records.parse import parse_state, parse_status
 from wire.moment import rfc3339
 from wire.record import read_record
 
@@ -45,10 +45,10 @@ class Site:
         """The time on a VM's clock."""
         return self.intake.now - (BEHIND if name in self._behind else timedelta())
 
-    def go_on(self, seconds: float, *names: str) -> None:
-        """Time passes, in which some are heard."""
-        for _ in range(int(seconds / 15)):
-            self.intake.let_pass(15)
+    def go_on(self, seconds: int, *names: str, step: int = 15) -> None:
+        """Time passes, in which some are heard at each step."""
+        for _ in range(seconds // step):
+            self.intake.let_pass(step)
             for name in names:
                 self.beat(name)
             self._notices._look(self._begun)
@@ -100,7 +100,7 @@ def test_a_vm_that_its_peer_saw_deleted_is_retired(database: Database) -> None:
     site.says("p", "T", **about)
     site.go_on(60, "a", "p")
     site.says("p", "T", transition="ended", **about)
-    site.go_on(600, "p")
+    site.go_on(600, "p", step=60)
     assert site.intake.vm(site.vms["a"]).contact == "retired"
 
 
@@ -115,7 +115,7 @@ def test_a_vm_that_does_not_come_back_is_told(database: Database) -> None:
     site.says("p", "R", transition="started", resources=["a"])
     site.go_on(60, "p")
     site.says("p", "R", transition="ended", resources=["a"])
-    site.go_on(2400, "p")
+    site.go_on(1500, "p", step=60)
     assert site.told()["vm-not-back"] == 1
     assert "vm-silent" not in site.told()
 
@@ -167,6 +167,33 @@ def test_what_comes_late_is_as_old_as_it_says(database: Database, beats: int) ->
     assert event.shown_at == begin.timestamp() + 3600
     site.go_on(60, "a")
     assert intake.vm(vm).vm.behind == 0
+
+
+@pytest.mark.parametrize("first", ["record", "state", "status"])
+def test_a_state_from_before_an_event_does_not_end_it(database: Database, first: str) -> None:
+    """After a VM's clock was set right, and before its next heartbeat: whatever comes of it shows
+    that it is right.
+    """
+    site = Site(database, behind="a")
+    site.go_on(60, "a")
+    vm, intake = site.vms["a"], site.intake
+    site._behind = ""
+    at = intake.now.timestamp()
+    about = {"source": "web", "vm_id": vm.vm_id, "site": "default"}
+    empty = parse_state(vm.state(now=intake.now), received_at=at, **about)
+    if first == "status":
+        site.beat("a", "s2")
+    elif first == "state":
+        intake.hear(empty)
+    intake.let_pass(1)
+    site.says("a", "E")
+    assert intake.vm(vm).vm.behind == 0
+    intake.let_pass(1)
+    retained = parse_state(
+        vm.state(now=intake.now - timedelta(seconds=2)), received_at=at + 2, **about
+    )
+    intake.hear(retained)
+    assert intake.event("E").event.state == "scheduled"
 
 
 def test_a_clock_that_is_set_right_is_right_at_once(database: Database) -> None:
