@@ -23,10 +23,14 @@ RULES = (
     GroupSettings.model_validate({"name": "zone", "by": ["zone"], "approve": {}}),
 )
 MEMBERS = {f"v{n}": Member(vm_id=f"v{n}", name=f"db-{n}", zone=str(n % 2 + 1)) for n in range(1, 6)}
+WITHOUT_PROGRAM = "v5"
+"""It prepares nothing."""
 SILENT_AFTER = 180.0
 NOTICE = 900.0
 LIFE = 60.0
 """Of a command, in seconds."""
+CLOCK = 5.0
+"""Seconds by which the clocks of consoles differ from the model's."""
 
 vm_ids = st.sampled_from(sorted(MEMBERS))
 event_ids = st.sampled_from(["e1", "e2", "e3", "e4"])
@@ -42,6 +46,15 @@ def has_events(model: TurnsModel) -> bool:
 def has_commands(model: TurnsModel) -> bool:
     """Whether a command is on its way."""
     return any(vm.inbox for vm in model.vms.values())
+
+
+def _is_taken(before: Turn | None, after: Turn) -> bool:
+    """Whether a step has given an event its turn, or has had one that failed go on as it was."""
+    if after.state != "preparing":
+        return False
+    if before is None or not before.is_held:
+        return True
+    return before.state == "failed" and before.fingerprint == after.fingerprint
 
 
 @dataclass(slots=True, kw_only=True)
@@ -91,13 +104,21 @@ class TurnsModel(RuleBasedStateMachine):
         """When commands expire that no answer has come to, by vmId, act and event."""
         self.missing: dict[str, SimulatedEvent] = {}
         """Events that documents do not name at the moment."""
+        self.ended_at: dict[str, float] = {}
+        """When the console came to know of the end of an event."""
 
-    @initialize(several=st.lists(st.sets(vm_ids, min_size=1, max_size=2), min_size=2, max_size=4))
-    def begin(self, several: list[set[str]]) -> None:
-        """Azure has announced some events, and the VMs report them."""
+    @initialize(
+        several=st.lists(st.sets(vm_ids, min_size=1, max_size=2), min_size=2, max_size=4),
+        place=places,
+        is_overtaken=st.booleans(),
+    )
+    def begin(self, several: list[set[str]], place: int, *, is_overtaken: bool) -> None:
+        """Azure has announced some events, and the VMs report them; one may be overtaken."""
         for number, named in enumerate(several, start=1):
             self.announce(key=f"e{number}", named=named)
         self.quiet_seconds(steps=2, reports=True, receives=False)
+        if is_overtaken:
+            self.overtake(place=place, other=place, is_lost=False)
 
     @rule(key=event_ids, named=st.sets(vm_ids, min_size=1, max_size=2))
     def announce(self, key: str, named: set[str]) -> None:
@@ -123,6 +144,70 @@ class TurnsModel(RuleBasedStateMachine):
         event = self.events[self._there(place)]
         if event.status == "Scheduled" and self.now >= event.not_before:
             self._begin(event)
+
+    def start_early(self, key: str) -> None:
+        """Azure starts an event before its time, and its VMs tell so before they go."""
+        event = self.events[key]
+        event.status = "Started"
+        for vm_id in event.named:
+            self.report(vm_id)
+        self._begin(event)
+
+    def follow_all(self) -> None:
+        """Every VM does what it was asked to, and the console has heard of it, but not looked."""
+        for vm_id, vm in self.vms.items():
+            for _ in range(len(vm.inbox)):
+                self.receive(vm_id, works=True)
+            self.report(vm_id)
+
+    @precondition(lambda self: has_commands(self) and has_events(self))
+    @rule(place=places, other=places, is_lost=st.booleans())
+    def overtake(self, place: int, other: int, *, is_lost: bool) -> None:
+        """Azure starts an event as another one is prepared, whose VMs may be made anew while it
+        waits for that.
+        """
+        first = self._asked(place)
+        others = [key for key in sorted(self.events) if key not in self._asked_for()]
+        self.follow_all()
+        second = others[other % len(others)] if others else first
+        if second == first or self.events[second].status != "Scheduled":
+            return
+        self.start_early(second)
+        self.quiet_seconds(steps=2, reports=True, receives=False)
+        for vm_id in self.events[first].named if is_lost else ():
+            self.lose_store(vm_id)
+        self.end(sorted(self.events).index(second))
+        for vm_id in MEMBERS:
+            self.come_back(vm_id)
+        self.quiet_seconds(steps=2, reports=True, receives=False)
+
+    @precondition(lambda self: has_commands(self) and has_events(self))
+    @rule(place=places, is_lost=st.booleans())
+    def crash_beside(self, place: int, *, is_lost: bool) -> None:
+        """Two VMs have crashed as an event that names others is prepared, and come back later."""
+        named = self.events[self._asked(place)].named
+        self.follow_all()
+        crashed = sorted(MEMBERS.keys() - named)[:2]
+        for vm_id in crashed:
+            self.crash(vm_id)
+        self.now += SILENT_AFTER + CLOCK + 1
+        self.quiet_seconds(steps=2, reports=True, receives=False)
+        for vm_id in named if is_lost else ():
+            self.lose_store(vm_id)
+        for vm_id in crashed:
+            self.vms[vm_id].is_up = True
+        self.quiet_seconds(steps=2, reports=True, receives=False)
+
+    @precondition(has_commands)
+    @rule(rounds=st.sampled_from([7, 14]))
+    def get_no_commands(self, rounds: int) -> None:
+        """For some minutes no command reaches a VM, though all are heard."""
+        for _ in range(rounds):
+            self.now += 50.0
+            for vm_id, vm in self.vms.items():
+                vm.inbox = [each for each in vm.inbox if each[3] > self.now]
+                self.report(vm_id)
+            self.step(dies=False, skew=0.0)
 
     @precondition(has_events)
     @rule(place=places)
@@ -152,11 +237,18 @@ class TurnsModel(RuleBasedStateMachine):
         self.quiet_seconds(steps=2, reports=True, receives=True)
 
     @precondition(has_events)
-    @rule(place=places, recovers=st.booleans())
-    def pass_by(self, place: int, recovers: bool) -> None:
-        """An event is over, its VMs are heard, and may take their time to recover."""
+    @rule(place=places, recovers=st.booleans(), is_late=st.booleans())
+    def pass_by(self, place: int, *, recovers: bool, is_late: bool) -> None:
+        """An event is over; its VMs may be heard later than its end, and take their time to
+        recover.
+        """
         named = self.events[self._there(place)].named
         self.end(place)
+        for vm_id in named if is_late else ():
+            self.crash(vm_id)
+        self.quiet_seconds(steps=3 if is_late else 0, reports=True, receives=False)
+        for vm_id in named:
+            self.vms[vm_id].is_up = True
         for vm_id in named if recovers else ():
             self.come_back(vm_id)
         self.quiet_seconds(steps=3, reports=True, receives=True)
@@ -183,6 +275,15 @@ class TurnsModel(RuleBasedStateMachine):
 
     def _there(self, place: int) -> str:
         keys = sorted(self.events)
+        return keys[place % len(keys)]
+
+    def _asked_for(self) -> list[str]:
+        """The events for which commands are on their way."""
+        several = {key for vm in self.vms.values() for _, key, _, _ in vm.inbox}
+        return sorted(several & self.events.keys())
+
+    def _asked(self, place: int) -> str:
+        keys = self._asked_for() or sorted(self.events)
         return keys[place % len(keys)]
 
     @rule(vm_id=vm_ids)
@@ -217,7 +318,9 @@ class TurnsModel(RuleBasedStateMachine):
             if event is None:
                 # One reporter's word is enough for the end of the event, not of a turn.
                 self.shown.pop(key, None)
+                self.ended_at.setdefault(key, self.now)
             elif vm_id in event.named:
+                self.ended_at.pop(key, None)
                 self.shown[key] = EventFacts(
                     key=key,
                     event_id=key,
@@ -276,7 +379,7 @@ class TurnsModel(RuleBasedStateMachine):
         """The VMs of an event prepare by themselves, as before each event that nobody approved."""
         key = self._there(place)
         event = self.events[key]
-        for vm_id in event.named:
+        for vm_id in event.named - {WITHOUT_PROGRAM}:
             vm = self.vms[vm_id]
             if vm.is_up and key not in vm.preparations:
                 mark = event.fingerprint
@@ -312,7 +415,7 @@ class TurnsModel(RuleBasedStateMachine):
 
     @rule(
         dies=st.booleans(),
-        skew=st.sampled_from([-5.0, 0.0, 5.0]),
+        skew=st.sampled_from([-CLOCK, 0.0, CLOCK]),
     )
     def step(self, dies: bool, skew: float) -> None:
         """A console takes a step; it may die after the commit, before it sends anything."""
@@ -325,6 +428,12 @@ class TurnsModel(RuleBasedStateMachine):
             # The decision is committed together with the turn; the command is sent after that.
             move = Move(event_key=key, trigger="approve_sent")
             turns[key] = moved(turns[key], move, situation.events[key], now)
+        for key, after in turns.items():
+            before = self.turns.get(key)
+            if before is not None:
+                self._may_come_back(before, after)
+            if _is_taken(before, after):
+                self._has_room(situation, key)
         self.turns = {key: turn for key, turn in turns.items() if turn.state != "over"}
         if not dies:
             self._send(situation, todo.prepares, todo.approvals)
@@ -335,20 +444,40 @@ class TurnsModel(RuleBasedStateMachine):
         """
         self._has_room(situation, key)
         event = situation.events[key]
-        for vm_id in event.named:
+        for vm_id in event.named - {WITHOUT_PROGRAM}:
             said = self.known[vm_id].get(key)
             assert said is not None
             assert (said.state, said.fingerprint) == ("prepared", event.fingerprint)
 
+    def _may_come_back(self, before: Turn, after: Turn) -> None:
+        """No VM's part of a turn ends while it is away, as it says itself, or may follow a command;
+        nor, once the event is over, before the VM was heard.
+        """
+        if not before.is_held or after.state == "waiting":
+            return
+        left = after.vm_ids if after.is_held else set()
+        for vm_id in before.vm_ids - left:
+            said = self.known[vm_id].get(before.event_key)
+            assert said is None or said.state == "recovered", f"{vm_id} has not recovered"
+            expires = self.unanswered.get((vm_id, "prepare", before.event_key), 0.0)
+            assert expires <= self.now + CLOCK, f"{vm_id} may follow a command"
+            if before.event_key in self.ended_at:
+                heard_at = self.heard_at[vm_id] + CLOCK
+                assert heard_at >= self.ended_at[before.event_key], f"{vm_id} was not heard since"
+
     def _has_room(self, situation: TurnSituation, key: str) -> None:
-        """Beside VMs that Azure has taken, those that have crashed, and those that said that they
-        have prepared for another event, there is room for those of this one.
+        """Beside VMs that Azure has taken, those that have crashed, those that said that they have
+        prepared for another event, and those that hold its turn, there is room for those of this
+        one.
         """
         event = situation.events[key]
         gone = {vm_id for vm_id in MEMBERS if self.now - self.heard_at[vm_id] > SILENT_AFTER + 5}
         for other in self.shown.values():
             if other.status == "Started":
                 gone |= other.named
+        for turn in situation.turns.values():
+            if turn.event_key != key and turn.is_held:
+                gone |= turn.vm_ids
         for vm_id, said in self.known.items():
             if any(each.state != "recovered" for each in said.values()):
                 gone.add(vm_id)
@@ -391,7 +520,7 @@ class TurnsModel(RuleBasedStateMachine):
                 groups=keys_of(RULES, member),
                 contact="silent" if is_silent else "heard",
                 heard_at=self.heard_at[vm_id],
-                prepares=True,
+                prepares=vm_id != WITHOUT_PROGRAM,
                 takes_commands=True,
                 preparations=tuple(self.known[vm_id].values()),
             )
