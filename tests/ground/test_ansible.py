@@ -36,7 +36,7 @@ SETTINGS: dict[str, Any] = {
 OLD_SYSTEMD = """\
 #!/bin/sh
 case $1 in --version) echo 'systemd 245 (245.4-4ubuntu3.24)'; exit 0;; esac
-exec /usr/bin/systemctl "$@"
+exec /bin/systemctl "$@"
 """
 # The metadata service is there as soon as the package has brought the program.
 IMDS_COMES_LATER = "[Unit]\nStartLimitIntervalSec=0\n[Service]\nRestart=always\nRestartSec=1\n"

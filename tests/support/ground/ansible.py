@@ -65,6 +65,7 @@ class Ansible:
             "ANSIBLE_SSH_TRANSFER_METHOD": "piped",
             "ANSIBLE_HOST_KEY_CHECKING": "false",
             "ANSIBLE_NOCOLOR": "1",
+            "ANSIBLE_TIMEOUT": "120",
             "ANSIBLE_PYTHON_INTERPRETER": "/usr/bin/python3",
             "ANSIBLE_LOCAL_TEMP": str(self._work / "local"),
         }
