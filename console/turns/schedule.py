@@ -740,7 +740,7 @@ def _unnamed(turn: Turn, situation: TurnSituation, now: float) -> Iterator[tuple
         if vm.preparation(event.key) is not None:
             if _has_recovered(vm, turn):
                 yield from _rested(holder, turn, situation, now)
-        elif not vm.prepares or now - turn.since >= ANSWER_SECONDS:
+        elif not vm.prepares or vm.heard_at >= turn.since + ANSWER_SECONDS:
             yield Back(event_key=turn.event_key, vm_id=holder.vm_id), True
 
 

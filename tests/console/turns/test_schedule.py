@@ -435,6 +435,16 @@ def test_a_vm_that_a_changed_event_names_no_more_rests_and_follows_no_command() 
     assert back.turns["a"].vm_ids == {"v2"}
 
 
+def test_a_vm_that_a_changed_event_names_no_more_is_back_only_once_it_is_heard() -> None:
+    """It may prepare for the state before, and its word of that be late."""
+    turn = replace(taken("a", "v1"), state="preparing")
+    late = NOW + ANSWER_SECONDS
+    reading = situation([event("a", "v2")], (), [turn])
+    assert done(reading, late)[0].turns["a"].vm_ids == {"v1"}
+    heard = replace(reading, vms={**reading.vms, "v1": vm("v1", heard_at=late)})
+    assert done(heard, late)[0].turns["a"].vm_ids == set()
+
+
 def test_a_vm_that_crashes_while_it_rests_rests_again() -> None:
     """It has to be there for as long as its group wants it to."""
     turn = replace(taken("a", "v1"), over_at=NOW)
