@@ -134,6 +134,18 @@ def test_a_dry_run_on_fresh_machines(
     assert [has_the_package(each) for each in machines.values()] == [False, False, False]
 
 
+def test_a_canary_that_cannot_be_reached_stops_it(
+    tool: Ansible, machines: dict[str, Machine], package: Path
+) -> None:
+    """No other VM is touched, also if somebody has looked: at what, Ansible could not know."""
+    asked = inventory(package)
+    asked["seb"]["children"]["seb_canary"]["hosts"] = {"switched-off": None}
+    done = tool.play("rollout.yml", asked, "-e", "seb_go_on=true")
+    assert done.returncode != 0
+    assert "could not be reached" in done.stdout
+    assert [has_the_package(each) for each in machines.values()] == [False, False, False]
+
+
 def test_a_misspelt_sink_stops_at_the_canary(
     tool: Ansible, machines: dict[str, Machine], package: Path
 ) -> None:
@@ -156,7 +168,8 @@ def test_without_a_terminal_it_ends_after_the_canary(
     done = tool.play("rollout.yml", inventory(package))
     assert done.returncode != 0
     assert "ends after the canary" in done.stdout
-    assert recap(done.stdout)["canary"]["failed"] == 0, done.stdout
+    counts = recap(done.stdout)["canary"]
+    assert (counts["failed"], counts["unreachable"]) == (0, 0), done.stdout
     assert not has_the_package(machines["web"])
 
 
