@@ -272,6 +272,8 @@ class TurnsModel(RuleBasedStateMachine):
         event = self.events.pop(self._there(place))
         for vm_id in event.named:
             self.vms[vm_id].is_up = True
+        # It has nothing to recover from.
+        self.vms[WITHOUT_PROGRAM].by_us.discard(event.key)
 
     def _there(self, place: int) -> str:
         keys = sorted(self.events)
