@@ -49,11 +49,15 @@ def has_commands(model: TurnsModel) -> bool:
 
 
 def _is_taken(before: Turn | None, after: Turn) -> bool:
-    """Whether a step has given an event its turn, or has had one that failed go on as it was."""
+    """Whether a step has given an event its turn, has had one that failed go on as it was, or has
+    had other VMs join.
+    """
     if after.state != "preparing":
         return False
     if before is None or not before.is_held:
         return True
+    if before.state == "preparing":
+        return bool(after.vm_ids - before.vm_ids)
     return before.state == "failed" and before.fingerprint == after.fingerprint
 
 
@@ -129,13 +133,14 @@ class TurnsModel(RuleBasedStateMachine):
             )
 
     @precondition(has_events)
-    @rule(place=places)
-    def change(self, place: int) -> None:
-        """Azure changes an event that has not begun."""
+    @rule(place=places, named=st.none() | st.sets(vm_ids, min_size=1, max_size=2))
+    def change(self, place: int, named: set[str] | None) -> None:
+        """Azure changes an event that has not begun, and may name other VMs."""
         event = self.events[self._there(place)]
         if event.status == "Scheduled":
             event.revision += 1
             event.not_before = self.now + NOTICE
+            event.named = event.named if named is None else frozenset(named)
 
     @precondition(has_events)
     @rule(place=places)
@@ -279,6 +284,9 @@ class TurnsModel(RuleBasedStateMachine):
         keys = sorted(self.events)
         return keys[place % len(keys)]
 
+    def _is_named(self, vm_id: str, key: str) -> bool:
+        return key in self.events and vm_id in self.events[key].named
+
     def _asked_for(self) -> list[str]:
         """The events for which commands are on their way."""
         several = {key for vm in self.vms.values() for _, key, _, _ in vm.inbox}
@@ -295,9 +303,9 @@ class TurnsModel(RuleBasedStateMachine):
         if not vm.is_up:
             return
         for key, said in list(vm.preparations.items()):
-            if key not in self.events and said.state != "recovered":
+            if not self._is_named(vm_id, key) and said.state != "recovered":
                 vm.preparations[key] = replace(said, state="recovered", at=self.now)
-        vm.by_us = {key for key in vm.by_us if key in self.events}
+        vm.by_us = {key for key in vm.by_us if self._is_named(vm_id, key)}
 
     @rule(vm_id=vm_ids)
     def crash(self, vm_id: str) -> None:
