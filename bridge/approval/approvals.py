@@ -389,7 +389,10 @@ class Approvals:
         return self._is_allowed_now(opened, seen)
 
     def _is_allowed_now(self, opened: OpenApproval, seen: ApprovalSituation) -> bool:
-        """The same after a wait for the store or for a connection to IMDS, without a wait."""
+        """Check again that the POST may still be sent, without blocking.
+
+        Meanwhile the store and a connection to IMDS were waited for.
+        """
         tracked = seen.tracked
         latest = replace(
             seen,

@@ -58,7 +58,7 @@ class ApprovalWorker:
         self._check_preparations = False
         """Whether to check which events the VM must prepare for, as after each poll."""
         self._prepares_from = 0.0
-        """Monotonic time before which a deadline alone is no reason for that check."""
+        """Monotonic time: until then, a deadline that has passed does not start that check."""
         self._more = False
         """Whether the last step found something to do: then there may be more."""
         self._stopping = False

@@ -1,4 +1,4 @@
-"""`seb simulate`: a stand-in for IMDS. Standard output is its URL alone."""
+"""`seb simulate`: a stand-in for IMDS, which prints its URL on standard output and nothing else."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def problems(error: ValidationError, prefix: str, model: type[BaseModel]) -> str
 
 
 def stray(value: str) -> str | None:
-    """The stray part that an environment file has put into a value; None if there is none."""
+    """What an environment file has left in a value, a comment or a quote, in words; or None."""
     if value.lstrip()[:1] in ("[", "{"):
         return None
     if re.search(r"\s#", value):

@@ -1,4 +1,4 @@
-"""Calls into a sink's code, each with a deadline; a call that misses it is disowned."""
+"""Calls into a sink's code, each with a deadline; a call that misses it is abandoned."""
 
 from __future__ import annotations
 

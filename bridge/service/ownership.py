@@ -59,7 +59,10 @@ class OpenFile:
 
 
 class Ownership:
-    """The identity of one run. `ask` may be called from any thread, one at a time."""
+    """Which VM this run belongs to, and whether its store is that VM's.
+
+    `ask` may be called from any thread, one at a time.
+    """
 
     def __init__(self, settings: Settings, clock: Clock, *, boot_id: str | None) -> None:
         self._settings = settings

@@ -16,7 +16,7 @@ _POLL = 0.05
 
 
 class HungUpError(Exception):
-    """The client has gone, or the simulator stops: nothing more can be said."""
+    """The client has gone, or the simulator stops: no more bytes can be sent."""
 
 
 class SimulatedExchange:

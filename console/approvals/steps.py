@@ -116,16 +116,16 @@ def note_taken(
 
 
 def _situation(
-    snapshot: Snapshot, decision: Decision, now: KnownEvent | None, around: Surroundings
+    snapshot: Snapshot, decision: Decision, known: KnownEvent | None, around: Surroundings
 ) -> DecisionSituation:
     seen, found = None, []
-    if now is not None:
-        seen = Seen(state=now.event.state, fingerprint=now.shown.report.fingerprint)
-        found = candidates(now, snapshot.now, snapshot.listening)
+    if known is not None:
+        seen = Seen(state=known.event.state, fingerprint=known.shown.report.fingerprint)
+        found = candidates(known, snapshot.now, snapshot.listening)
     return DecisionSituation(
         decision=decision,
         commands=rows.read_commands(snapshot.connection, decision.id),
-        receipts=() if now is None else now.receipts,
+        receipts=() if known is None else known.receipts,
         seen=seen,
         candidates=found,
         connected=around.connected,

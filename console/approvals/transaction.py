@@ -170,14 +170,14 @@ class DecisionTransaction:
         self._write(made, new)
         return made
 
-    def _send(self, case: RequestSituation, now: KnownEvent) -> DecisionResult:
+    def _send(self, case: RequestSituation, known: KnownEvent) -> DecisionResult:
         asked = case.request
         waiting = case.first_of_two
         candidate = case.candidates[0]
         made = DecisionResult(state="approving")
         if waiting is None:
             self._replace(case.open_decision, made)
-            decision = self._decision(asked, now, kind="approve", state="open")
+            decision = self._decision(asked, known, kind="approve", state="open")
         else:
             decision = replace(waiting, state="open", second_actor=asked.person.name)
         decision = claimed(decision, self._console, self._now)
@@ -186,7 +186,7 @@ class DecisionTransaction:
             jti=str(uuid4()),
             decision_id=decision.id,
             event_id=asked.event_id,
-            scope=now.event.scope,
+            scope=known.event.scope,
             fingerprint=asked.fingerprint,
             vm_id=candidate.vm_id,
             channel=candidate.channel,
@@ -196,7 +196,7 @@ class DecisionTransaction:
             expires_at=expiry(self._now, decision.not_before, others=others),
         )
         made.jti = command.jti
-        self._audit("approve", asked, now, decision, command)
+        self._audit("approve", asked, known, decision, command)
         self._write(made, decision, is_new=waiting is None)
         rows.put_command(self._connection, command, self._number)
         made.commands.append(command)
@@ -210,19 +210,19 @@ class DecisionTransaction:
         return rows.read_open(self._connection, known.event.key)
 
     def _decision(
-        self, asked: DecisionRequest, now: KnownEvent, *, kind: str, state: str
+        self, asked: DecisionRequest, known: KnownEvent, *, kind: str, state: str
     ) -> Decision:
         return Decision(
             id=str(uuid4()),
             event_id=asked.event_id,
-            scope=now.event.scope,
+            scope=known.event.scope,
             fingerprint=asked.fingerprint,
             kind=kind,
             state=state,
             actor=asked.person.name,
             reason=asked.reason,
             at=self._now,
-            not_before=now.event.not_before,
+            not_before=known.event.not_before,
         )
 
     def _replace(self, open_decision: Decision | None, made: DecisionResult) -> None:
@@ -241,11 +241,11 @@ class DecisionTransaction:
         self,
         action: str,
         asked: DecisionRequest,
-        now: KnownEvent,
+        known: KnownEvent,
         decision: Decision,
         command: Command | None = None,
     ) -> None:
-        event = now.shown.report.event
+        event = known.shown.report.event
         log.append(
             self._connection,
             at=self._now,

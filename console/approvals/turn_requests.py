@@ -43,7 +43,7 @@ def situation_of(snapshot: Snapshot, settings: TurnSettings) -> TurnSituation:
 
 
 class PersonsTurn:
-    """Within the transaction of a person's approval: whether the event is due its turn."""
+    """Takes or refuses the turn of an event, in the transaction in which a person approves it."""
 
     def __init__(self, snapshot: Snapshot, number: int, settings: TurnSettings) -> None:
         self._snapshot = snapshot

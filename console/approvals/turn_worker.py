@@ -86,7 +86,7 @@ class TurnWorker:
 
     def _work(self) -> None:
         connected = {name for name, since in self._connected().items() if since is not None}
-        with self._snapshots.take() as snapshot:
+        with self._snapshots.open() as snapshot:
             if not turns.has_work(snapshot, self._settings, connected):
                 return
         with write_to(self._snapshots.database) as (connection, number):

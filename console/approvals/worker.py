@@ -155,7 +155,7 @@ class DecisionWorker:
         about which something was written after a transaction, or whose time has come.
         """
         around = self._around()
-        with self._snapshots.take() as snapshot:
+        with self._snapshots.open() as snapshot:
             found = rows.read_all_open(snapshot.connection)
             if not whole:
                 touched = [event_id for event_id, at in self._due.items() if at <= snapshot.now]

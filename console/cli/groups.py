@@ -84,7 +84,7 @@ def check(overrides: tuple[str, ...]) -> int:
     database = existing_database(settings)
     try:
         snapshots = Snapshots(database, silent_after=settings.silent_after)
-        with snapshots.take() as snapshot:
+        with snapshots.open() as snapshot:
             heard = snapshot.vms.page(WantedVms(), limit=_MAX_VMS)
     finally:
         database.close()
@@ -112,7 +112,7 @@ def replay_past(days: int, overrides: tuple[str, ...]) -> int:
     database = existing_database(settings)
     try:
         snapshots = Snapshots(database, silent_after=settings.silent_after)
-        with snapshots.take() as snapshot:
+        with snapshots.open() as snapshot:
             groups, vms, past = read_past(snapshot, grouping, since=snapshot.now - days * 86_400)
     finally:
         database.close()

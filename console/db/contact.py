@@ -50,7 +50,7 @@ def patience_of(vm: Any, listening: Listening) -> ColumnElement[float]:
 
 
 def _was_missed(vm: Any, patience: Any, listening: Listening) -> ColumnElement[bool]:
-    """Whether somebody listened to a VM's source in vain for so long."""
+    """Whether a console was connected to the VM's source for so long and heard nothing of it."""
     c = vm.c
     by_source = [
         and_(c.heard_by == source, _covered(c.heard_at, patience, intervals))

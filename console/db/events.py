@@ -230,7 +230,7 @@ class Events:
         limit: int | None = None,
         after: Place | None = None,
     ) -> list[KnownEvent]:
-        """Events that are over, the newest first, after a place in that order."""
+        """Ended events, the newest first; `after` is the place of the last one seen before."""
         return self._known(self._over(_events(), wanted, after).limit(limit))
 
     def fitting(self, wanted: WantedEvents, *, limit: int, after: Place | None = None) -> int:
@@ -301,8 +301,9 @@ class Events:
     def _first(
         self, wanted: WantedEvents, order: Sequence[ColumnElement[Any]], limit: int
     ) -> Sequence[Row[Any]]:
-        """The first events of an order that are wanted, of VMs of which there are many: that many
-        events are found among the first ones of all, unless the order keeps them apart.
+        """The first matching events of an order, for filters that match many VMs.
+
+        It reads the head of the order, because to look up the events of each VM would be slower.
         """
         columns = (event.c.event_id, event.c.scope)
         q = wanted.q if wanted.q is not None and is_text(wanted.q) else None
@@ -572,7 +573,9 @@ def time_left(known: KnownEvent) -> float:
 
 
 def main_of(several: Iterable[KnownEvent], scope: str | None = None) -> KnownEvent | None:
-    """Of the events of one id the one in a scope, or without one that is meant by the id alone."""
+    """Of the events that share an id, the one in `scope`; without a scope, the one that people mean
+    who know the id alone.
+    """
     found = (each for each in several if scope in (None, each.event.scope))
     return min(found, key=_by_age, default=None)
 

@@ -52,7 +52,7 @@ _MAX_ENDS: Final = 500
 
 
 class Tellable(Protocol):
-    """A notice that is not sealed yet."""
+    """A notice before it is sealed as a record."""
 
     @property
     def id(self) -> str:
@@ -177,7 +177,8 @@ def not_stored(connection: Connection, ids: Iterable[str]) -> set[str]:
 
 def told_lately(connection: Connection, since: float) -> Counter[str]:
     """By the vmId of the VM that shows it, how many notices about events were told lately."""
-    e, n = event.c, notice.c
+    e = event.c
+    n = notice.c
     same = and_(n.subject == e.event_id, n.scope == e.scope)
     query = select(e.shown_by, func.count()).join(notice, same)
     query = query.where(n.at > since, n.kind != _FAILED).group_by(e.shown_by)
@@ -185,17 +186,19 @@ def told_lately(connection: Connection, since: float) -> Counter[str]:
 
 
 def told_away(connection: Connection, since: float) -> set[str]:
-    """The VMs of which was told since a moment as often as it may be that they are away."""
+    """The VMs about which as many notices as allowed have said, since then, that they are away."""
     n = notice.c
     query = select(n.subject).where(n.at > since, n.kind.in_(_AWAY)).group_by(n.subject)
     return set(connection.execute(query.having(func.count() >= MAX_AWAY)).scalars())
 
 
 def scopes_told(connection: Connection, event_ids: Iterable[str]) -> dict[str, str]:
-    """Of some events, the scope of the one of which people were told first; where two scopes share
-    an id, people know that one by it.
+    """For each event id, the scope that a notice named first.
+
+    If two scopes share an id, that is the event which people know by it.
     """
-    n, e = notice.c, event.c
+    n = notice.c
+    e = event.c
     found: dict[str, str] = {}
     for few in portions(event_ids):
         told = select(n.subject, n.scope).join(
@@ -207,9 +210,12 @@ def scopes_told(connection: Connection, event_ids: Iterable[str]) -> dict[str, s
 
 
 def ended_without_notice(connection: Connection, since: float, settled: float) -> list[EventKey]:
-    """The events that ended after `since` and of whose end no notice tells, and those that ended
-    ever and of which people were told that a decision is due, and not that they are over. One that
-    ended after `settled` counts only once every VM that it names has seen the end.
+    """Ended events that still need the notice of their end.
+
+    - Those that ended after `since` without one.
+    - Older ones for which a notice said that a decision is due, and none that they are over.
+
+    One that ended after `settled` counts only once every VM that it names has seen the end.
     """
     e = event.c
     o = report.c

@@ -143,8 +143,9 @@ def show_again(connection: Connection, *, now: float, listening: Listening, numb
 
 
 def end_forgotten(connection: Connection, *, now: float, listening: Listening, number: int) -> int:
-    """End those events, as Unknown, that no heard VM has reported as pending for an hour after
-    their time; how many. A VM that may have spoken while nobody listened may report it still.
+    """End, as Unknown, the events that no heard VM still reports an hour after their notBefore.
+
+    Returns how many. A VM that may have spoken while no console listened counts as heard.
     """
     heard = contact_of(tables.vm, now, listening).in_(("heard", "late", "learning"))
     is_pending = and_(_O.event_id == _E.event_id, _O.scope == _E.scope, _O.over == 0)

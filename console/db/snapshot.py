@@ -63,7 +63,7 @@ class Snapshots:
         self.clock = clock
 
     @contextmanager
-    def take(self) -> Iterator[Snapshot]:
+    def open(self) -> Iterator[Snapshot]:
         """The database as it is now. Raises `StoreError` if it does not answer."""
         with read_from(self.database.reading) as connection:
             yield self.within(connection)

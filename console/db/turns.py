@@ -186,9 +186,11 @@ def asked_to_prepare(connection: Connection, now: float) -> dict[str, HeldBy]:
 
 
 def followed_until(connection: Connection, now: float) -> dict[str, float]:
-    """Until when a VM may still follow a command that it has not answered, and its first word of
-    that be on its way, by the key of the event. That it has accepted a command to prepare is no
-    such word: it is away from then on, and says so in a moment, unless its records do not come.
+    """Until when a VM may still follow a command that it has not answered, by the event's key.
+
+    That includes the time that its first record about it may take. A receipt `accepted` for a
+    command to prepare is no such record: the VM is away from then on, and reports it in a moment,
+    unless its records do not come.
     """
     c = command.c
     p = preparation.c

@@ -388,11 +388,17 @@ def place_of(known: Vm) -> tuple[str, str]:
 
 
 def named(*columns: ColumnElement[Any], heard: ColumnElement[bool] | None = None) -> Select[Any]:
-    """Which VM each name of each event is, as far as it is known: a bearer of the name in the place
-    of the reporter that shows the event, or else in that of another one that says the same. Of
-    several, `rank` 1 has the one that counts: the reporter itself, or one that says that the event
-    names it too, or the one that was heard last; if `heard` says who is heard, of those the one
-    that has borne the name longest. `columns` are further ones, of `BEARER` or of `event`.
+    """Which VM each name of each event is, as far as it is known: one that bears the name in the
+    place of the reporter that shows the event, or else in the place of another reporter.
+
+    If several VMs bear it, `rank` 1 has the one that counts, the first of these:
+
+    1. the reporter that shows the event;
+    2. one that reports the event too, and that it names it;
+    3. with `heard`, of those that are heard the one that has borne the name longest;
+    4. the one that was heard last.
+
+    `columns` are further ones, of `BEARER` or of `event`.
     """
     is_elsewhere = case((BEARER.c.place == _SHOWN.c.place, 0), else_=1)
     best = case((BEARER.c.vm_id == event.c.shown_by, 0), (report.c.vm_id.is_not(None), 1), else_=2)

@@ -53,22 +53,22 @@ def decision_status(
 
 
 def in_turn(
-    now: DecisionStatus, turn: EventTurn | None, *, is_grouped: bool, can_prepare: bool
+    status: DecisionStatus, turn: EventTurn | None, *, is_grouped: bool, can_prepare: bool
 ) -> DecisionStatus:
     """How a decision stands on an event that waits for its group: nothing is due while it waits for
     others, or while its VMs prepare. `is_grouped`: a group has its VMs, and whether there is room
     is not known without a turn; `can_prepare`: its VMs could prepare for it now.
     """
-    if now.state not in ("due", "second"):
-        return now
+    if status.state not in ("due", "second"):
+        return status
     if turn is None or turn.state == "over":
-        return DecisionStatus(state="none") if is_grouped and now.state == "due" else now
+        return DecisionStatus(state="none") if is_grouped and status.state == "due" else status
     if turn.state in ("preparing", "prepared"):
         return DecisionStatus(state="approving", by=turn.by, reason=turn.asked, at=turn.since)
-    if now.state == "second":
-        return now
+    if status.state == "second":
+        return status
     is_free = turn.state in ("waiting", "failed") and turn.is_free and can_prepare
-    return now if is_free else DecisionStatus(state="none")
+    return status if is_free else DecisionStatus(state="none")
 
 
 def open_word(decision: Decision | None) -> DecisionState | None:

@@ -30,7 +30,9 @@ Alike = tuple[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetName:
-    """By what the fleet knows a VM: what it says first is kept, and a change needs an admin."""
+    """The name, place and site by which the fleet knows a VM: its first report sets them, and an
+    admin has to accept a change.
+    """
 
     name: str
     subscription_id: str | None
@@ -138,7 +140,7 @@ class Vm:
 
     @property
     def known_as(self) -> FleetName:
-        """By what the fleet knows it."""
+        """The name, place and site of this report."""
         return FleetName(
             name=self.name,
             subscription_id=self.subscription_id,

@@ -317,8 +317,8 @@ class Event(Model):
 def event_item(
     known: values.KnownEvent, now: float, listening: Listening, *, names_scopes: bool = True
 ) -> Event:
-    """One event as `/api/v1/events` lists it; `names_scopes` says which other scopes have reported
-    another event under its id.
+    """One event as `/api/v1/events` lists it. If other scopes have reported another event under its
+    id, a conflict names them with `names_scopes`, and says only that there is one without it.
     """
     event, report = known.event, known.shown.report
     fields = report.event.to_wire()

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields, replace
-from typing import Any, Final
+from typing import Final, NamedTuple
 
 from console.fleet.contact import DEFAULT_INTERVAL
 from console.fleet.values import DEFAULT_SITE, FleetName, Stream, Vm, folded
 from console.records.incoming import Incoming, IncomingRecord, IncomingState, IncomingStatus
 
-Contact = tuple[float, str, float | None, float | None, str | None]
 Bearing = tuple[str, str]
 """A VM's place and its name as it is compared: of two VMs with the same, events name one."""
 _CLOCK_SECONDS: Final = 300.0
@@ -33,7 +32,16 @@ _NOT_SHOWN: Final = (
 )
 """Fields that change with each heartbeat, or that nothing shows."""
 _SHOWN: Final = tuple(each.name for each in fields(Vm) if each.name not in _NOT_SHOWN)
-_CONTACT: Final = ("heard_at", "heard_by", "lost_at", "retired_at", "retired_by")
+
+
+class LastContact(NamedTuple):
+    """When a VM was last heard and by which source, and whether it is given up since."""
+
+    heard_at: float
+    heard_by: str
+    lost_at: float | None
+    retired_at: float | None
+    retired_by: str | None
 
 
 def with_record(
@@ -57,9 +65,7 @@ def with_record(
         return _heard(vm, record.sent_at, record.source)
     identity = record.vm
     known, reported = _identified(vm, record)
-    heard_at, heard_by, lost_at, retired_at, retired_by = _contact(
-        vm, record.sent_at, record.source
-    )
+    last = _last_contact(vm, record.sent_at, record.source)
     return Vm(  # not `replace`: there are thousands a second, and few fields stay
         vm_id=vm.vm_id,
         name=known.name,
@@ -91,11 +97,11 @@ def with_record(
         accepted_at=vm.accepted_at,
         behind=vm.behind if behind is None else behind,
         changed=vm.changed,
-        heard_at=heard_at,
-        heard_by=heard_by,
-        lost_at=lost_at,
-        retired_at=retired_at,
-        retired_by=retired_by,
+        heard_at=last.heard_at,
+        heard_by=last.heard_by,
+        lost_at=last.lost_at,
+        retired_at=last.retired_at,
+        retired_by=last.retired_by,
     )
 
 
@@ -303,22 +309,21 @@ def _of_resource(resource_id: str | None) -> tuple[str | None, str | None]:
 def _heard(vm: Vm, at: float, source: str) -> Vm:
     if at <= vm.heard_at:
         return vm
-    heard: dict[str, Any] = dict(zip(_CONTACT, _contact(vm, at, source), strict=True))
-    return replace(vm, **heard)
+    return replace(vm, **_last_contact(vm, at, source)._asdict())
 
 
-def _contact(vm: Vm, at: float, source: str) -> Contact:
-    """The fields of `_CONTACT` by hearing it at a time; as they are if it was heard later."""
+def _last_contact(vm: Vm, at: float, source: str) -> LastContact:
+    """After hearing it at a time; as it is if it was heard later."""
     if at <= vm.heard_at:
-        return vm.heard_at, vm.heard_by, vm.lost_at, vm.retired_at, vm.retired_by
+        return LastContact(vm.heard_at, vm.heard_by, vm.lost_at, vm.retired_at, vm.retired_by)
     is_found = vm.lost_at is not None and at > vm.lost_at
     is_back = vm.retired_at is not None and at > vm.retired_at
-    return (
-        at,
-        source,
-        None if is_found else vm.lost_at,
-        None if is_back else vm.retired_at,
-        None if is_back else vm.retired_by,
+    return LastContact(
+        heard_at=at,
+        heard_by=source,
+        lost_at=None if is_found else vm.lost_at,
+        retired_at=None if is_back else vm.retired_at,
+        retired_by=None if is_back else vm.retired_by,
     )
 
 

@@ -1,4 +1,4 @@
-"""The bounds of one VM: records and bytes a minute, so that it takes no place of others."""
+"""The bounds of one VM: records and bytes a minute, so that one VM cannot crowd out others."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from console.ingest.delivery import Refused
 from console.records.incoming import Incoming, IncomingRecord, IncomingState
 
 BURST_MINUTES: Final = 10
-"""What a VM did not send is not lost to it: it may send so many minutes' worth at once, which is
-more than a bridge keeps of a day without a console. Heartbeats replace each other there.
+"""What a VM does not use adds up for so many minutes, and may be sent at once: more than a bridge
+keeps of a day without a console. Heartbeats replace each other there.
 """
 TOO_MUCH: Final = "too_much"
 _NAME_BYTES: Final = 150

@@ -53,8 +53,9 @@ class NoticeCandidates:
 
 
 def look(snapshot: Snapshot, *, begun: float) -> NoticeCandidates:
-    """What is to be told; `begun` is when consoles of this database began to tell, in seconds since
-    1970.
+    """The notices that are due.
+
+    `begun` is when consoles of this database began to send any, in seconds since 1970.
     """
     since = snapshot.now - _WINDOW_SECONDS
     if begun <= snapshot.now:  # or else the clock was set back since, and it says nothing

@@ -80,7 +80,7 @@ class Notice:
 
     @property
     def incident(self) -> str:
-        """The same for what opens and what ends an incident, and for no other one."""
+        """Identifies the incident: the notice that opens it and the one that ends it share this."""
         if not self.is_other:
             return self.subject
         return f"{self.subject} {uuid5(_NAMESPACE, self.scope or '')}"
@@ -89,8 +89,8 @@ class Notice:
         """The notice as a record: CloudEvents 1.0, like those of a bridge.
 
         `base` is the console's address in links. `data` has `vm`, `event` if it is about one, as a
-        bridge's records have them, and `notice`: kind, title, text, link, key (the same for
-        what opens and what ends an incident) and ends (whether this is the end of it).
+        bridge's records have them, and `notice`: kind, title, text, link, key (the
+        `incident`) and ends (true if this notice ends it).
         """
         data: dict[str, Any] = {
             "vm": {"name": "console", "vmId": "", **self.vm},

@@ -99,7 +99,7 @@ class Notices:
         What was told is looked up again where it is written: whatever another console told
         meanwhile, or a write that failed, is right in the next look.
         """
-        with self._snapshots.take() as snapshot:
+        with self._snapshots.open() as snapshot:
             now, found = snapshot.now, look(snapshot, begun=begun)
         quiet = not _differs(vm_notices(found.seen, found.incidents, now)) and not _differs(
             conflict_notices(found.conflicts, found.conflicts_told, now)

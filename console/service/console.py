@@ -245,7 +245,7 @@ class Console:
             self._on_loop(self._wake_polls, revoked)
 
     def _wake_polls(self, revoked: set[str]) -> None:
-        """Let polls look again whether their token still opens."""
+        """Wake waiting polls, so that each checks whether its token is still valid."""
         if EVERY_VM in revoked:
             self.pull_queue.wake_all()
         for vm_id in revoked:

@@ -55,7 +55,7 @@ class VmFacts:
     prepares: bool = False
     """Whether its status says that it has a program that prepares."""
     has_said: bool = True
-    """Whether it has said at all whether it prepares."""
+    """Whether a status or a heartbeat that says whether it prepares has come."""
     takes_commands: bool = False
     asked_for: str | None = None
     """The key of an event for which it may still follow a command to prepare."""
@@ -124,8 +124,8 @@ class EventFacts:
         """
         if self.reported_by is None or vm.vm_id in self.reported_by:
             return True
-        witness = None if self.shown_by is None else vms.get(self.shown_by)
-        return witness is not None and not witness.groups.isdisjoint(vm.groups)
+        reporter = None if self.shown_by is None else vms.get(self.shown_by)
+        return reporter is not None and not reporter.groups.isdisjoint(vm.groups)
 
     @property
     def order(self) -> tuple[float, str]:

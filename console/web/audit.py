@@ -21,7 +21,7 @@ class Audit:
     def listed(self, _request: Request, query: AuditQuery) -> Response:
         """Rows after the number `after`; the last one's number is the next `after`."""
         limit = query.limit or DEFAULT_LIMIT
-        with self._snapshots.take() as snapshot:
+        with self._snapshots.open() as snapshot:
             rows = rows_after(snapshot.connection, query.after or 0, limit)
         body = b"".join(canonical_json(as_json(row)) + b"\n" for row in rows)
         return Response(body, 200, {"Cache-Control": "no-store"}, "application/x-ndjson")

@@ -70,7 +70,7 @@ class DecisionRoutes:
         jti, person = request.path_params["jti"], person_of(request)
         if len(jti) > models.MAX_CHARACTERS or "\0" in jti:
             raise refuse(404, _NO_COMMAND)
-        with self._state.snapshots.take() as snapshot:
+        with self._state.snapshots.open() as snapshot:
             found = decisions.read_command(snapshot.connection, jti)
             if found is None:
                 raise refuse(404, _NO_COMMAND)
@@ -112,21 +112,21 @@ class DecisionRoutes:
 
     def _own_scope(self, event_id: str, person: Person) -> str | None:
         """The scope of the event that the person means, if only those of one site are seen."""
-        with self._state.snapshots.take() as snapshot:
+        with self._state.snapshots.open() as snapshot:
             several = snapshot.events.of_id(event_id)
             found = main_of(each for each in several if sees_event(person, each.event))
         return None if found is None else found.event.scope
 
     def _detail(self, event_id: str, person: Person, scope: str | None) -> EventDetail | None:
         """The event as it is now; None if the person does not see it."""
-        with self._state.snapshots.take() as snapshot:
+        with self._state.snapshots.open() as snapshot:
             return event_detail(snapshot, event_id, person, scope)
 
-    def _refused(self, now: EventDetail | None, refused: DecisionRefusedError) -> Response:
+    def _refused(self, detail: EventDetail | None, refused: DecisionRefusedError) -> Response:
         status = REASONS[refused.why].status
         body: Json = {"error": str(refused)}
         if status == HTTPStatus.CONFLICT:
-            body |= {} if now is None else as_json(now)
+            body |= {} if detail is None else as_json(detail)
             body |= {"jti": refused.jti}
         return answer(body, status)
 

@@ -39,7 +39,7 @@ class EventRoutes:
         if query.format == "csv":
             return csv_answer(self._rows(wanted, query, own))
         after = place_in(query.cursor, str, (int, float), str, str)  # type: ignore[arg-type]
-        with self._snapshots.take() as snapshot:
+        with self._snapshots.open() as snapshot:
             items, following = events_page(
                 snapshot,
                 wanted,
@@ -56,7 +56,7 @@ class EventRoutes:
         while left is None or left > 0:
             after = place_in(following, str, (int, float), str, str)  # type: ignore[arg-type]
             limit = MAX_ITEMS if left is None else min(MAX_ITEMS, left)
-            with self._snapshots.take() as snapshot:
+            with self._snapshots.open() as snapshot:
                 items, following = events_page(
                     snapshot,
                     wanted,
@@ -73,7 +73,7 @@ class EventRoutes:
     def one(self, request: Request, query: EventQuery) -> Response:
         """One event, with its timeline."""
         event_id, person = request.path_params["eventId"], person_of(request)
-        with self._snapshots.take() as snapshot:
+        with self._snapshots.open() as snapshot:
             found = event_detail(snapshot, event_id, person, query.scope)
         if found is None:
             raise refuse(404, "there is no such event")

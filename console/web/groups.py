@@ -31,7 +31,7 @@ class Groups:
     def listed(self, request: Request) -> Response:
         """Every group that has a member."""
         grouping, person = self._state.grouping, person_of(request)
-        with self._state.snapshots.take() as snapshot:
+        with self._state.snapshots.open() as snapshot:
             items = group_items(read_situation(snapshot, grouping), snapshot, grouping, person)
         return answer(models.GroupList(items=items))
 

@@ -67,7 +67,7 @@ class Metrics(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Every metric."""
-        with suppress(StoreError), self._state.snapshots.take() as snapshot:
+        with suppress(StoreError), self._state.snapshots.open() as snapshot:
             yield from list(_fleet(snapshot))
             yield from list(_groups(snapshot, self._state.grouping))
         held = len(self._state.pull_queue)

@@ -28,12 +28,12 @@ class OverviewRoutes:
     def shown(self, request: Request) -> Response:
         """How many VMs are heard, what is due, and whether the sources are connected."""
         sources = self._state.source_items()
-        with self._state.snapshots.take() as snapshot:
+        with self._state.snapshots.open() as snapshot:
             return answer(overview(snapshot, sources, site=person_of(request).site))
 
     def quarantine(self, _request: Request) -> Response:
         """What was not a record of ours: by source and reason, the newest first."""
-        with self._state.snapshots.take() as snapshot:
+        with self._state.snapshots.open() as snapshot:
             found = read_quarantine(snapshot.connection)
         items = [
             models.Quarantined(

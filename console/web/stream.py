@@ -69,7 +69,7 @@ class ChangeMessages:
 
     def skip(self) -> None:
         """No page asks what is new; the next look begins here. Raises `StoreError`."""
-        with self._snapshots.take() as snapshot:
+        with self._snapshots.open() as snapshot:
             self._number = newest_number(snapshot.connection)
             self._then, self._listening = snapshot.now, snapshot.listening
 
@@ -79,7 +79,7 @@ class ChangeMessages:
         Raises `StoreError`; then the next look finds it.
         """
         found: list[StreamMessage] | None = []
-        with self._snapshots.take() as snapshot:
+        with self._snapshots.open() as snapshot:
             number, since = newest_number(snapshot.connection), self._number
             vms = [] if since is None else snapshot.vms.changed_since(since)
             has_passed = abs(snapshot.now - self._then) >= _TIME_SECONDS

@@ -47,7 +47,7 @@ class TakeRoutes:
         person, event_id = person_of(request), request.path_params["eventId"]
         if not take_event(self._snapshots, person, event_id, scope, minutes):
             raise refuse(404, _NO_EVENT)
-        with self._snapshots.take() as snapshot:
+        with self._snapshots.open() as snapshot:
             found = event_detail(snapshot, event_id, person, scope)
         return answer(found)
 
@@ -55,7 +55,7 @@ class TakeRoutes:
         person, vm_id = person_of(request), request.path_params["vmId"]
         if not take_vm(self._snapshots, person, vm_id, minutes):
             raise refuse(404, _NO_VM)
-        with self._snapshots.take() as snapshot:
+        with self._snapshots.open() as snapshot:
             heard = snapshot.vms.one(vm_id)
             assert heard is not None  # noqa: S101  # VMs are not deleted
             return answer(vm_detail(snapshot, heard))
@@ -65,7 +65,7 @@ def take_event(
     snapshots: Snapshots, person: Person, event_id: str, scope: str | None, minutes: int
 ) -> bool:
     """Take an event for so many minutes, or give it back; False if the person sees none of it."""
-    with snapshots.take() as snapshot:
+    with snapshots.open() as snapshot:
         several = snapshot.events.of_id(event_id)
         known = main_of([each for each in several if sees_event(person, each.event)], scope)
     if known is None:
@@ -76,7 +76,7 @@ def take_event(
 
 def take_vm(snapshots: Snapshots, person: Person, vm_id: str, minutes: int) -> bool:
     """Take a VM for so many minutes, or give it back; False if the person does not see it."""
-    with snapshots.take() as snapshot:
+    with snapshots.open() as snapshot:
         heard = snapshot.vms.one(vm_id)
     if heard is None or not sees_vm(person, heard.vm):
         return False

@@ -53,13 +53,13 @@ class VmRoutes:
             equal={name: value for name, value in equal.items() if value},
         )
         after = place_in(query.cursor, str, str)
-        with self._snapshots.take() as snapshot:
+        with self._snapshots.open() as snapshot:
             items, following = vms_page(snapshot, wanted, limit=query.items, after=after)
         return answer(VmPage(items=items, next=following))
 
     def one(self, request: Request) -> Response:
         """One VM, with its records, its gaps and the events that named it."""
-        with self._snapshots.take() as snapshot:
+        with self._snapshots.open() as snapshot:
             heard = snapshot.vms.one(request.path_params["vmId"])
             if heard is None or not sees_vm(person_of(request), heard.vm):
                 raise refuse(404, "no record of such a VM has come in")
@@ -90,7 +90,7 @@ class VmRoutes:
 
     def _require(self, person: Person, vm_id: str) -> None:
         """Raise 404 for a VM that a person cannot see."""
-        with self._snapshots.take() as snapshot:
+        with self._snapshots.open() as snapshot:
             heard = snapshot.vms.one(vm_id)
         if heard is None or not sees_vm(person, heard.vm):
             raise refuse(404, "no record of such a VM has come in")
@@ -99,7 +99,7 @@ class VmRoutes:
         """The VM after what was done. Raises the refusal if it was not."""
         if problem is not None:
             raise refuse(*problem)
-        with self._snapshots.take() as snapshot:
+        with self._snapshots.open() as snapshot:
             after = snapshot.vms.one(vm_id)
             if after is None:
                 raise refuse(404, "all that the VM sent was removed")

@@ -1,4 +1,4 @@
-"""An MQTT broker as a destination: a connection that never hides a refusal."""
+"""Delivers records to an MQTT broker. A refusal by the broker is always an error."""
 
 from sinks.mqtt.sink import MqttSink
 

@@ -75,7 +75,7 @@ class Listing:
         """
         wanted = Filter.of(query)
         wanted_ids = {each.lower() for each in ticked}
-        with self._state.snapshots.take() as snapshot:
+        with self._state.snapshots.open() as snapshot:
             rows = event_rows.open_rows(snapshot)
             waiting = [row for row in rows if row["decision"]["state"] == "due"]
             searched = event_rows.found_among(snapshot, waiting, wanted.q)

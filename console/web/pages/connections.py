@@ -60,7 +60,7 @@ def troubles(state: AppState) -> list[Trouble]:
 def _depending(state: AppState, source: str) -> str:
     """How many VMs were last heard over a source."""
     try:
-        with state.snapshots.take() as snapshot:
+        with state.snapshots.open() as snapshot:
             count = snapshot.vms.count(heard_by=source)
     except StoreError:
         return "how many VMs depend on it is not known"

@@ -16,7 +16,7 @@ from starlette.responses import RedirectResponse, Response
 
 from console.access.people import Person
 from console.web.pages import bulk, forms
-from console.web.pages.decision_block import Sent
+from console.web.pages.decision_block import RejectedForm
 from console.web.security import person_of
 
 GONE_ON: Final = ("sent", "second", "left", "already")
@@ -52,19 +52,23 @@ class Forms:
         self._show = show
 
     async def event(self, request: Request) -> Response:
-        """The form of an event's page: carried out and led back, or shown again with why not."""
+        """Carry out the form of an event's page and redirect to it, or show why not."""
         event_id = request.path_params["event_id"]
         try:
             form = await forms.read(request)
         except forms.FormError as error:
-            return await asyncio.to_thread(self._show_event, request, Sent(problem=str(error)), 422)
+            return await asyncio.to_thread(
+                self._show_event, request, RejectedForm(problem=str(error)), 422
+            )
         if len(form.seen) != 1 or form.seen[0]["eventId"].lower() != event_id.lower():
             words = "The form is not of this event. Open the page again, and use its buttons."
-            return await asyncio.to_thread(self._show_event, request, Sent(problem=words), 422)
+            return await asyncio.to_thread(
+                self._show_event, request, RejectedForm(problem=words), 422
+            )
         problem = self._reason_problem(form, person_of(request))
         if problem is not None:
             return await asyncio.to_thread(
-                self._show_event, request, Sent(problem=problem, reason=form.reason), 422
+                self._show_event, request, RejectedForm(problem=problem, reason=form.reason), 422
             )
         seen = form.seen[0]
         outcome = await self._decide(person_of(request), form.action, seen, form.reason)
@@ -72,7 +76,7 @@ class Forms:
             query = "" if seen["scope"] is None else f"?scope={quote(seen['scope'], safe='')}"
             return RedirectResponse(f"/events/{quote(event_id, safe='')}{query}#decision", 303)
         changed = seen if outcome.kind == "changed" else None
-        sent = Sent(problem=outcome.words, reason=form.reason, seen=changed)
+        sent = RejectedForm(problem=outcome.words, reason=form.reason, seen=changed)
         return await asyncio.to_thread(self._show_event, request, sent, outcome.status)
 
     async def several(self, request: Request) -> Response:

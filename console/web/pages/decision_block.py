@@ -31,7 +31,7 @@ FIELDS: Final[Mapping[str, str]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sent:
+class RejectedForm:
     """A form that was not carried out: why, and what it held."""
 
     problem: str
@@ -57,7 +57,7 @@ def values(
     settings: Settings,
     has_key: bool,
     name_of: Callable[[str], str],
-    sent: Sent | None = None,
+    sent: RejectedForm | None = None,
 ) -> dict[str, Any]:
     """What the template shows of the decision on an event as the API describes it; `has_key`:
     the console can sign.

@@ -92,7 +92,7 @@ class Pages:
 
     def overview(self, request: Request) -> Response:
         """What is coming, to whom, and who is silent."""
-        with self._state.snapshots.take() as snapshot:
+        with self._state.snapshots.open() as snapshot:
             q = request.query_params.get("q", "").strip()[: overview.MAX_CHARACTERS]
             values = overview.values(self._state, snapshot, q)
         return self._answer(request, "overview.html", values)
@@ -100,7 +100,7 @@ class Pages:
     def fleet(self, request: Request) -> Response:
         """Every VM, as a table or as a map."""
         choice = fleet_page.Choice.of(request.query_params)
-        with self._state.snapshots.take() as snapshot:
+        with self._state.snapshots.open() as snapshot:
             values = fleet_page.values(snapshot, choice)
         return self._answer(request, "fleet.html", values)
 
@@ -108,7 +108,7 @@ class Pages:
         """What happened, of what is known."""
         choice, problem = history_page.Choice(request.query_params), None
         person, has_groups = person_of(request), bool(self._state.grouping.rules)
-        with self._state.snapshots.take() as snapshot:
+        with self._state.snapshots.open() as snapshot:
             try:
                 values = history_page.values(snapshot, choice, person, has_groups=has_groups)
             except ValidationError as error:
@@ -123,11 +123,11 @@ class Pages:
         return self._event(request)
 
     def _event(
-        self, request: Request, sent: decision_block.Sent | None = None, status: int = 200
+        self, request: Request, sent: decision_block.RejectedForm | None = None, status: int = 200
     ) -> Response:
         """An event's page; `sent`: a form that was not carried out."""
         state, person = self._state, person_of(request)
-        with state.snapshots.take() as snapshot:
+        with state.snapshots.open() as snapshot:
             scope = request.query_params.get("scope")
             event = event_detail(snapshot, request.path_params["event_id"], person, scope)
             found = None if event is None else as_json(event)
@@ -164,7 +164,7 @@ class Pages:
         return self._vm(request)
 
     async def retire(self, request: Request) -> Response:
-        """The form of a VM's page: the VM is gone; led back, or shown again with why not."""
+        """Retire a VM and redirect to its page, or show the form again with the reason."""
         person, vm_id = person_of(request), request.path_params["vm_id"]
         try:
             form = await forms.read(request)
@@ -180,7 +180,7 @@ class Pages:
         return RedirectResponse(f"/vms/{quote(vm_id, safe='')}", 303)
 
     async def accept(self, request: Request) -> Response:
-        """The button of a VM in conflict: what it says counts from now on; led back."""
+        """Accept what a VM in conflict reports, by the button of its page; redirects there."""
         person, vm_id = person_of(request), request.path_params["vm_id"]
         try:
             seen = await forms.read_conflict(request)
@@ -193,7 +193,7 @@ class Pages:
         return RedirectResponse(f"/vms/{quote(vm_id, safe='')}", 303)
 
     async def take(self, request: Request) -> Response:
-        """The button of an event or a VM: somebody is on it, or gives it back; led back."""
+        """Assign an event or a VM to the person, or release it; redirects to its page."""
         person, subject = person_of(request), request.path_params["subject"]
         try:
             minutes = await forms.read_minutes(request)
@@ -227,7 +227,7 @@ class Pages:
     def _vm(self, request: Request, problem: str | None = None, status: int = 200) -> Response:
         """A VM's page; `problem`: why its form was not carried out."""
         person = person_of(request)
-        with self._state.snapshots.take() as snapshot:
+        with self._state.snapshots.open() as snapshot:
             heard = snapshot.vms.one(request.path_params["vm_id"])
             values = None if heard is None else vm_page.values(snapshot, heard)
         if values is None:
@@ -241,7 +241,7 @@ class Pages:
     def groups(self, request: Request) -> Response:
         """Who is away in each group, and who waits for whom."""
         state = self._state
-        with state.snapshots.take() as snapshot:
+        with state.snapshots.open() as snapshot:
             values = groups_page.values(snapshot, state.grouping, person_of(request))
         return self._answer(request, "groups.html", values)
 

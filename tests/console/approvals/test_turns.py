@@ -142,7 +142,7 @@ class Cluster:
 
     def end(self, number: int) -> None:
         """Its event is over; a VM that was asked to approve it says what became of that."""
-        with self.snapshots.take() as snapshot:
+        with self.snapshots.open() as snapshot:
             known = snapshot.events.one(f"E-{number}")
         assert known is not None
         vm = self.vms[number]
@@ -153,7 +153,7 @@ class Cluster:
 
     def says(self, number: int, state: str) -> None:
         """A VM tells how far it has prepared for its event."""
-        with self.snapshots.take() as snapshot:
+        with self.snapshots.open() as snapshot:
             known = snapshot.events.one(f"E-{number}")
         assert known is not None
         data = {"evt": f"E-{number}", "evh": known.shown.report.fingerprint, "sink": "drain"}
@@ -191,7 +191,7 @@ class Cluster:
         )
         names = {vm.vm_id: vm.name for vm in self.vms}
         sent = []
-        with self.snapshots.take() as snapshot:
+        with self.snapshots.open() as snapshot:
             found = rows.read_all_open(snapshot.connection)
         for each in found:
             with write_to(self.database) as (connection, number):
@@ -213,7 +213,7 @@ class Cluster:
 
     def state(self, number: int) -> str:
         """Of the turn of a VM's event."""
-        with self.snapshots.take() as snapshot:
+        with self.snapshots.open() as snapshot:
             known = snapshot.events.one(f"E-{number}")
         return "none" if known is None or known.turn is None else known.turn.state
 
@@ -271,7 +271,7 @@ def test_a_prepare_command_is_sent_again_until_it_is_answered(cluster: Cluster) 
     cluster.tell(cluster.vms[0].receipt("E-0", "accepted", now=cluster.now, **answer))
     cluster.wait(30)
     assert cluster.step() == []
-    with cluster.snapshots.take() as snapshot:
+    with cluster.snapshots.open() as snapshot:
         known = snapshot.events.one("E-0")
     assert known is not None
     assert known.receipts == []
@@ -375,7 +375,7 @@ def test_a_person_leaves_an_event_whose_turn_has_begun(cluster: Cluster) -> None
     """Its group approves it no more."""
     cluster.announce(0)
     cluster.step()
-    with cluster.snapshots.take() as snapshot:
+    with cluster.snapshots.open() as snapshot:
         known = snapshot.events.one("E-0")
     assert known is not None
     seen = known.shown.report.fingerprint
@@ -397,7 +397,7 @@ def test_without_a_role_no_turn_is_ended(cluster: Cluster) -> None:
 
 def seen(cluster: Cluster, number: int) -> KnownEvent:
     """The event of a VM as a person sees it."""
-    with cluster.snapshots.take() as snapshot:
+    with cluster.snapshots.open() as snapshot:
         known = snapshot.events.one(f"E-{number}")
     assert known is not None
     return known
@@ -412,7 +412,7 @@ def approve(cluster: Cluster, number: int, *, person: Person = ALICE, **more: An
 
 def is_due(cluster: Cluster, number: int) -> bool:
     """Whether a decision on the event of a VM is shown as due."""
-    with cluster.snapshots.take() as snapshot:
+    with cluster.snapshots.open() as snapshot:
         known = snapshot.events.one(f"E-{number}")
         assert known is not None
         return decision_on(known, snapshot.now, snapshot.listening).state == "due"

@@ -38,11 +38,11 @@ def test_an_id_in_two_cases_is_one_event(intake: Intake, *, at_once: bool) -> No
     ]
     for few in [records[:2], records[2:]] if at_once else [[each] for each in records]:
         intake.take(*few)
-        with intake.snapshots.take() as snapshot:
+        with intake.snapshots.open() as snapshot:
             (known,) = snapshot.events.past(WantedEvents(), sort="at", descending=True, limit=9)[0]
             assert known.event.event_id == UPPER
     assert (known.seen_by, known.event.state) == (2, "ended")
-    with intake.snapshots.take() as snapshot:
+    with intake.snapshots.open() as snapshot:
         assert {each.vm_id for each in snapshot.events.reports(known.event.key)} == {
             a.vm_id,
             b.vm_id,
@@ -71,7 +71,7 @@ def test_what_a_vm_says_of_its_event_in_another_case_counts(intake: Intake) -> N
     assert [each.facts.state for each in known.receipts] == ["accepted"]
     assert known.other_scopes == ("sub-1/elsewhere",)
     assert known.named["b-1"].content_hash is not None
-    with intake.snapshots.take() as snapshot:
+    with intake.snapshots.open() as snapshot:
         assert snapshot.vms.expectations([c.vm_id])[c.vm_id].events == (UPPER,)
 
 

@@ -25,7 +25,7 @@ def intake(database: Database) -> Intake:
 
 def found(intake: Intake, wanted: WantedEvents, *, sort: str = "at") -> list[tuple[str, str]]:
     """Ids and scopes, as the history, the open ones and those that are over have them alike."""
-    with intake.snapshots.take() as snapshot:
+    with intake.snapshots.open() as snapshot:
         past, total = snapshot.events.past(wanted, sort=sort, descending=True, limit=100)
         keys = {each.event.key for each in past}
         assert total == Total(number=len(past))
@@ -78,7 +78,7 @@ def test_events_of_most_vms_are_not_counted_to_the_end(
     vm = FakeVm(tags={"role": "db"})
     intake.take(*(vm.event(f"E-{number}", now=NOW) for number in range(6)))
     wanted = WantedEvents(tag="role")
-    with intake.snapshots.take() as snapshot:
+    with intake.snapshots.open() as snapshot:
 
         def page(skip: int) -> tuple[list[str], Total]:
             several, total = snapshot.events.past(
@@ -102,7 +102,7 @@ def test_events_that_an_order_puts_last_are_found(
         vms = [FakeVm(name=f"{name}-{number}", tags={"role": role}) for number in range(5)]
         intake.take(*(vm.event(f"E-{vm.name}", now=NOW) for vm in vms))
     wanted = WantedEvents(tag="role:db")
-    with intake.snapshots.take() as snapshot:
+    with intake.snapshots.open() as snapshot:
         for descending, first, total in (
             (True, ["E-db-4", "E-db-3"], Total(number=2, has_more=True)),
             (False, ["E-db-0", "E-db-1"], Total(number=5)),

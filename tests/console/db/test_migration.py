@@ -170,7 +170,7 @@ def test_a_database_of_0_2_0_opens_with_everything(old: Database) -> None:
     """VMs, events and who they name, receipts, decisions, and when a VM last polled."""
     fill(old)
     old.open()
-    with Snapshots(old, clock=lambda: AT + 1).take() as snapshot:
+    with Snapshots(old, clock=lambda: AT + 1).open() as snapshot:
         (known,) = snapshot.events.open()
         (past,) = snapshot.events.over()
         assert (known.seen_by, known.differing) == (2, False)

@@ -290,7 +290,7 @@ def test_names_are_looked_for_where_any_agreeing_reporter_is(intake: Intake) -> 
         intake.let_pass(1)
     found = {name: each.vm_id for name, each in intake.event().named.items()}
     assert found == {vm.name: vm.vm_id for vm in (one, two, silent)}
-    with intake.snapshots.take() as snapshot:
+    with intake.snapshots.open() as snapshot:
         expected = snapshot.vms.expectations([vm.vm_id for vm in every])
         assert set(expected) == {vm.vm_id for vm in (one, two, silent)}
         found_by_id = snapshot.events.open(WantedEvents(vm=silent.vm_id))

@@ -22,7 +22,7 @@ def delete_older(intake: Intake, days: float) -> None:
 
 def past_events(intake: Intake) -> list[str]:
     """The ids of the events that are over."""
-    with intake.snapshots.take() as snapshot:
+    with intake.snapshots.open() as snapshot:
         return [each.event.event_id for each in snapshot.events.over(WantedEvents())]
 
 

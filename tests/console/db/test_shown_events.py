@@ -229,7 +229,7 @@ def test_a_new_store_takes_no_name_of_a_vm_that_is_heard(intake: Intake) -> None
     intake.take(moved.event("E", transition="started", now=earlier))
     known = intake.event()
     assert (known.event.state, known.shown.vm_id) == ("scheduled", web.vm_id)
-    with intake.snapshots.take() as snapshot:
+    with intake.snapshots.open() as snapshot:
         found = snapshot.vms.one(moved.vm_id)
     assert found is not None
     assert found.vm.withheld
@@ -237,7 +237,7 @@ def test_a_new_store_takes_no_name_of_a_vm_that_is_heard(intake: Intake) -> None
 
 def retired(intake: Intake, vm: FakeVm) -> bool:
     """Whether a VM is retired."""
-    with intake.snapshots.take() as snapshot:
+    with intake.snapshots.open() as snapshot:
         found = snapshot.vms.one(vm.vm_id)
     assert found is not None
     return found.contact == "retired"
@@ -443,7 +443,7 @@ def test_a_filter_offers_the_words_that_most_events_have(intake: Intake) -> None
     intake.take(
         *(liar.event(f"X{number}", event_type=f"A{number}", now=NOW) for number in range(400))
     )
-    with intake.snapshots.take() as snapshot:
+    with intake.snapshots.open() as snapshot:
         types = snapshot.events.words_of("event_type")
     assert "Reboot" in types
     assert len(types) < 100
@@ -476,7 +476,7 @@ def test_past_events_that_name_thousands_are_listed_some_at_a_time(intake: Intak
     found: list[str] = []
     after = None
     for _ in range(3):
-        with intake.snapshots.take() as snapshot:
+        with intake.snapshots.open() as snapshot:
             page = {"state": "over", "limit": 1000, "after": after}
             items, following = events_page(snapshot, WantedEvents(), **page)  # type: ignore[arg-type]
         assert 0 < len(items) < 9
@@ -501,7 +501,7 @@ def test_an_id_that_another_vm_has_used_removes_no_record(intake: Intake) -> Non
             else:
                 intake.take(forged)
                 intake.take(own)
-    with intake.snapshots.take() as snapshot:
+    with intake.snapshots.open() as snapshot:
         found = {
             vm.vm_id: [
                 each.event_id for each in past_of_vm(snapshot.connection, vm.vm_id, 9).records
@@ -522,13 +522,13 @@ def test_a_vm_on_a_restored_disk_is_heard(intake: Intake) -> None:
     intake.let_pass(600)
     beat = restored.heartbeat(now=intake.now)
     intake.take(beat)
-    with intake.snapshots.take() as snapshot:
+    with intake.snapshots.open() as snapshot:
         found = snapshot.vms.one(web.vm_id)
     assert found is not None
     assert found.contact == "heard"
     intake.let_pass(600)
     intake.take(beat)  # a copy of it proves nothing
-    with intake.snapshots.take() as snapshot:
+    with intake.snapshots.open() as snapshot:
         found = snapshot.vms.one(web.vm_id)
     assert found is not None
     assert found.contact == "silent"
@@ -562,7 +562,7 @@ def test_a_vm_that_had_stopped_is_heard_on_a_restored_disk(
 
 def condition(intake: Intake, vm: FakeVm) -> str:
     """What a VM expects."""
-    with intake.snapshots.take() as snapshot:
+    with intake.snapshots.open() as snapshot:
         return snapshot.vms.expectations([vm.vm_id]).get(vm.vm_id, Expectation()).condition
 
 
@@ -652,7 +652,7 @@ def test_what_a_vm_has_sent_is_removed_a_little_at_a_time(intake: Intake) -> Non
     event.remove(intake.database.writing, "commit", note)
     assert found == {liar.vm_id: 451}
     assert len(commits) >= 5
-    with intake.snapshots.take() as snapshot:
+    with intake.snapshots.open() as snapshot:
         assert [each.event.event_id for each in snapshot.events.over()] == ["E-7"]
         assert snapshot.events.open() == []
         assert snapshot.vms.one(liar.vm_id) is None

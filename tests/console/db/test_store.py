@@ -126,7 +126,7 @@ def test_a_record_is_stored_once_with_its_bytes(database: Database, taking: Taki
 
 def look(database: Database) -> AbstractContextManager[Snapshot]:
     """What the rows say, at the time of the tests."""
-    return Snapshots(database, clock=lambda: AT).take()
+    return Snapshots(database, clock=lambda: AT).open()
 
 
 def test_everything_comes_back_from_the_rows(database: Database, taking: Taking) -> None:
@@ -315,7 +315,7 @@ def test_what_is_too_long_for_an_index_does_not_stop_the_others(
     long = FakeVm(name=name(300), subscription=name(290), group=name(290))
     event = long.event(name(300), resources=[name(300), long.name])
     taking.take(status(300), taken(event), taken(FakeVm().event("E")))
-    with Snapshots(database, clock=lambda: AT).take() as snapshot:
+    with Snapshots(database, clock=lambda: AT).open() as snapshot:
         assert snapshot.events.one("E") is not None
 
 

@@ -144,7 +144,7 @@ def test_whether_a_vm_prepares(database: Database) -> None:
     vm = FakeVm()
 
     def prepares() -> bool:
-        with snapshots.take() as snapshot:
+        with snapshots.open() as snapshot:
             heard = snapshot.vms.one(vm.vm_id)
         return heard is not None and heard.vm.prepares
 

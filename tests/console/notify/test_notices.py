@@ -165,7 +165,7 @@ class Fleet:
     def tell(self, at: float) -> list[Notice]:
         """What is told at a moment; it is written down."""
         self.now = at
-        with self.snapshots.take() as snapshot:
+        with self.snapshots.open() as snapshot:
             found = look(snapshot, begun=NOW - 86_400)
         told = vm_notices(found.seen, found.incidents, at)
         every = [*found.notices, *told.notices]
@@ -548,7 +548,7 @@ def test_no_notice_is_longer_than_a_chat_takes(fleet: Fleet, sign: str) -> None:
     fleet.say(vm.event("E", transition="ended", now=fleet.moment(), **words))  # type: ignore[arg-type]
     vm.name = sign * 299 + "2"
     fleet.say(vm.heartbeat(now=fleet.moment()))
-    with fleet.snapshots.take() as snapshot:
+    with fleet.snapshots.open() as snapshot:
         conflicts = snapshot.vms.in_conflict()
     about = conflict_notices(conflicts, {}, NOW + 700).notices
     fleet.lose(vm)
@@ -568,7 +568,7 @@ def test_an_end_is_told_once_and_costs_nothing_afterwards(fleet: Fleet) -> None:
             fleet.say(*(vm.event(f"E{number}", **more) for vm in vms))
     ended = [("event-over", f"E{number}") for number in range(5)]
     assert sorted(kinds(fleet.tell(NOW + 1))) == ended
-    with fleet.snapshots.take() as snapshot:
+    with fleet.snapshots.open() as snapshot:
         assert store.ended_without_notice(snapshot.connection, NOW - 3600, NOW) == []
     assert fleet.tell(NOW + 2) == []
 
@@ -622,7 +622,7 @@ def test_an_end_is_told_though_the_first_look_was_in_the_future(fleet: Fleet) ->
     vm = FakeVm()
     for transition in ("scheduled", "ended"):
         fleet.say(vm.event("E", transition=transition, now=fleet.moment()))
-    with fleet.snapshots.take() as snapshot:
+    with fleet.snapshots.open() as snapshot:
         found = look(snapshot, begun=NOW + 86_400)
     assert ("event-over", "E") in kinds(found.notices)
 

@@ -254,7 +254,7 @@ def test_a_vm_that_polls_is_known_to_poll(stage: ConsoleStage, client: PullClien
     client.ask(forged.vm_id, wait=0, token="x")
 
     def polled_at(vm: FakeVm) -> float | None:
-        with stage.state.snapshots.take() as snapshot:
+        with stage.state.snapshots.open() as snapshot:
             heard = snapshot.vms.one(vm.vm_id)
         return None if heard is None else heard.vm.pulled_at
 

@@ -59,7 +59,7 @@ class Fleet:
         """No honest event is hidden, changed or blocked while a VM is heard that it names; nobody
         else is asked; and no honest VM that is heard is retired, or loses its name.
         """
-        with self.intake.snapshots.take() as snapshot:
+        with self.intake.snapshots.open() as snapshot:
             there = [vm for vm in self._honest if vm.name not in self._away]
             if len(there) < 2:
                 return  # one against one: nobody can tell who lies

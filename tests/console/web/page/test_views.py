@@ -41,7 +41,7 @@ def full(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConsoleStage]:
 
 
 def _id_of(stage: ConsoleStage, name: str) -> str:
-    with stage.state.snapshots.take() as snapshot:
+    with stage.state.snapshots.open() as snapshot:
         return next(each.vm.vm_id for each in snapshot.vms.page(WantedVms(q=name), limit=1))
 
 
