@@ -113,9 +113,14 @@ class Receiver:
         self.past = set()
 
     def lose_track(self, lineage: Lineage, events: Iterable[str]) -> None:
-        """The store is an earlier one, which may know less than was told here."""
+        """The store is an earlier one, which may know less than was told here. What it knows as
+        refused stays so: of such an event there is nothing on either side.
+        """
         for event in events:
-            if _same(self.view.get(event), lineage.newest.get(event)):
+            known, newest = self.view.get(event), lineage.newest.get(event)
+            if known is None and newest is None:
+                continue
+            if _same(known, newest):
                 self.unsure.discard(event)
             else:
                 self.unsure.add(event)
