@@ -67,7 +67,7 @@ hand_over() {
     at "$REDIS_SELF" client pause 15000 write >/dev/null
     within 1 copied || give_up "no replica has every write within 1 s"
     [ "$(at "$REDIS_SENTINEL" sentinel failover "$REDIS_MASTER")" = OK ] || take_back "Sentinel refuses"
-    within 2 has_moved || take_back "no other server is the master within 2 s"
+    within 3 has_moved || take_back "no other server is the master within 3 s"
     at "$REDIS_SELF" replicaof "${master%:*}" "${master##*:}" >/dev/null
     at "$REDIS_SELF" config rewrite >/dev/null
     at "$REDIS_SELF" client unpause >/dev/null
@@ -79,14 +79,16 @@ copied() {
     done
 }
 has_moved() {
-    for master in $REDIS_OTHERS; do
-        [ "$(fact "$master" role)" != master ] || return 0
-    done
-    return 1
+    master=$(master)
+    [ "$master" != "$REDIS_SELF" ] && [ "$(fact "$master" role)" = master ]
 }
 take_back() {
     at "$REDIS_SENTINEL" sentinel reset "$REDIS_MASTER" >/dev/null # ends a failover, too
-    has_moved || give_up "$1"
+    for other in $REDIS_OTHERS; do # one that was promoted, and of which no Sentinel knows it yet
+        [ "$(fact "$other" role)" != master ] ||
+            at "$other" replicaof "${REDIS_SELF%:*}" "${REDIS_SELF##*:}" >/dev/null
+    done
+    give_up "$1"
 }
 give_up() {
     at "$REDIS_SELF" client unpause >/dev/null
