@@ -147,6 +147,8 @@ def _next_turn(console: ConsoleProcess, speaking: Fleet, vm: FakeVm, group: int)
     event has its turn.
     """
     first, second = (f"events/{_event_id(group, place)}" for place in (0, 1))
+    for each in console.get(first)["tries"]:
+        speaking.say(vm, vm.receipt(_event_id(group, 0), "posted", jti=each["jti"]))
     speaking.say(vm, vm.event(_event_id(group, 0), transition="ended"))
     _leave(console, first, "approving")
     speaking.say(vm, vm.heartbeat())
