@@ -161,8 +161,10 @@ class Events:
         self._listening = listening
 
     def one(self, event_id: str, scope: str | None = None) -> KnownEvent | None:
-        """The event of an id, in any case, in a scope; None if there is none. Without a scope, it
-        is the one whose named VM has been known longest.
+        """The event with this id, in upper or lower case, or None.
+
+        If several scopes have the id and none is given, it is the event whose named VM has been
+        known longest.
         """
         return main_of(self.of_id(event_id), scope)
 

@@ -31,7 +31,9 @@ from console.turns.situation import (
     TurnSituation,
     VmFacts,
     VmPreparation,
+    event_id_of,
     key_of,
+    scope_of,
 )
 
 _FACTS: Final = (
@@ -291,11 +293,11 @@ def _preparations(
 
 def _leftover(preparation: VmPreparation) -> Turn:
     """The turn that an event never had for which a VM has prepared, and that is over."""
-    scope, _, event_id = preparation.event_key.rpartition("\n")
+    key = preparation.event_key
     return Turn(
-        event_key=preparation.event_key,
-        event_id=event_id,
-        scope=scope,
+        event_key=key,
+        event_id=event_id_of(key),
+        scope=scope_of(key),
         fingerprint=preparation.fingerprint,
         state="waiting",
         since=preparation.at,

@@ -189,8 +189,8 @@ def followed_until(connection: Connection, now: float) -> dict[str, float]:
     """Until when a VM may still follow a command that it has not answered, by the event's key.
 
     That includes the time that its first record about it may take. A receipt `accepted` for a
-    command to prepare is no such record: the VM is away from then on, and reports it in a moment,
-    unless its records do not come.
+    command to prepare does not count as one: the VM is away from then on, and reports that soon
+    afterwards, unless its records do not arrive.
     """
     c = command.c
     p = preparation.c

@@ -179,7 +179,9 @@ def with_event_ids(incoming: Incoming, written: Mapping[str, str]) -> Incoming:
                 replace(each, event_id=written[each.event_id]) for each in incoming.preparations
             ),
         )
-    event, preparation, receipt = incoming.event, incoming.preparation, incoming.receipt
+    event = incoming.event
+    preparation = incoming.preparation
+    receipt = incoming.receipt
     if event is not None:
         event = _event_with(event, written)
     if preparation is not None:

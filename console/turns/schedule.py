@@ -718,7 +718,7 @@ def _returns(turn: Turn, situation: TurnSituation, now: float) -> Iterator[tuple
     if now < situation.followed_until.get(turn.event_key, 0.0):
         return
     for holder in turn.still_away:
-        if holder.vm_id not in situation.vms:  # retired: it is no member any more
+        if holder.vm_id not in situation.vms:  # retired: no longer a member
             yield Back(event_key=turn.event_key, vm_id=holder.vm_id), True
     yield from _back(turn, situation, now)
     yield from _freed(turn, situation, now)

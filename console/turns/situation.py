@@ -30,6 +30,11 @@ def event_id_of(key: str) -> str:
     return key.rpartition("\n")[2]
 
 
+def scope_of(key: str) -> str:
+    """The scope of the event of a key."""
+    return key.rpartition("\n")[0]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VmPreparation:
     """What a VM last said about its preparation for one event."""

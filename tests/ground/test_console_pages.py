@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from support.eventually import eventually
 from support.ground.doc_page import Pages, blocks
-from support.ground.nspawn import Machine, missing
+from support.ground.nspawn import HOME, Machine, missing
 from support.ground.packages import CONSOLE, NAME, made
 from support.sinks.throwaway_ca import ThrowawayCa
 
@@ -37,8 +37,6 @@ ExecStart=/usr/lib/scheduled-events-bridge/bin/seb simulate host-maintenance --s
 """
 WHO = "http://127.0.0.1:8169/metadata/instance/compute?api-version=2021-02-01"
 GONE = "0b0c7d2e-8d55-4c0b-9a3e-5b1f3f6a1c1e"
-HOME = "/root"
-"""Of the person who works on the machine."""
 pytestmark = pytest.mark.timeout(600)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 from support.eventually import eventually
-from support.ground.nspawn import Machine, missing
+from support.ground.nspawn import HOME, Machine, missing
 from support.ground.packages import CONSOLE, NAME, made
 from support.sinks.far_ends import IMDS, PASSWORD, FarEnds
 
@@ -27,19 +27,19 @@ pytestmark = pytest.mark.timeout(600)
 
 @pytest.fixture(scope="module")
 def machine() -> Iterator[Machine]:
-    """A Debian 11 with both packages in /root."""
+    """A Debian 11 with both packages in root's home."""
     packages = {name: made(f"{name}_*_amd64.deb") for name in (CONSOLE, NAME)}
     if why := missing():
         pytest.skip(why)
     with Machine("bullseye") as up:
         for name, path in packages.items():
-            up.file(f"/root/{name}.deb").write_bytes(path.read_bytes())
+            up.file(f"{HOME}/{name}.deb").write_bytes(path.read_bytes())
         yield up
 
 
 def test_the_bridge_works(machine: Machine) -> None:
     """Installed by apt; its secret is handed over by systemd, and each sink gets records."""
-    machine.run(f"apt-get install -y -q /root/{NAME}.deb && ln -s /usr/lib/{NAME} /opt/seb")
+    machine.run(f"apt-get install -y -q {HOME}/{NAME}.deb && ln -s /usr/lib/{NAME} /opt/seb")
     far = FarEnds(machine)
     far.make()
     machine.run("systemctl start receiver")
@@ -75,7 +75,7 @@ def test_the_service_reads_its_secrets_without_credentials(machine: Machine) -> 
 def test_the_console_works(machine: Machine) -> None:
     """Installed beside it, it is ready, also with PostgreSQL."""
     machine.run(f"""
-        apt-get install -y -q /root/{CONSOLE}.deb
+        apt-get install -y -q {HOME}/{CONSOLE}.deb
         install -m 0640 -g seb-console /dev/null /etc/seb/console/enroll.key
         openssl rand -base64 32 > /etc/seb/console/enroll.key
         systemctl start postgresql

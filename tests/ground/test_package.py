@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from support.eventually import eventually
 from support.ground.doc_page import Pages
-from support.ground.nspawn import Machine, missing
+from support.ground.nspawn import HOME, Machine, missing
 from support.ground.packages import CONSOLE, NAME, left_behind, made, newer_deb
 from support.sinks.far_ends import IMDS, FarEnds
 
@@ -153,25 +153,25 @@ def test_one_vm_as_the_page_has_it(machine: Machine, far: FarEnds) -> None:
     the page on rotation has it.
     """
     machine.run(f"dpkg -P {NAME}; ln -sfn /usr/lib/{NAME} /opt/seb")
-    machine.run("cp /var/tmp/seb.deb /root/scheduled-events-bridge_0.2.0-1_amd64.deb")
+    machine.run(f"cp /var/tmp/seb.deb {HOME}/scheduled-events-bridge_0.2.0-1_amd64.deb")
     page = Pages("docs/rollout.md", by="tests/ground/test_package.py")
     script = page.take("One VM").replace("apt-get install", "apt-get install -y -q")
     install, check = script.split("sudo seb check")
     before = len(far.received())
-    machine.run(f"cd /root\n{install}")
+    machine.run(f"cd {HOME}\n{install}")
     machine.run("systemctl restart imds receiver")
     with machine.file("/etc/seb/seb.env").open("a") as settings:
         settings.write(IMDS)
     eventually(lambda: machine.outcome("seb check").returncode == 0, what="seb check", timeout=60)
     machine.run(f"seb check{check}")
     eventually(lambda: len(far.received()) > before, what="a record", timeout=120)
-    machine.run("echo s3cret > /root/new-password")
+    machine.run(f"echo s3cret > {HOME}/new-password")
     rotation = Pages("docs/rotation.md", by="tests/ground/test_package.py")
-    machine.run("cd /root\n" + rotation.take("A file on each VM"))
+    machine.run(f"cd {HOME}\n" + rotation.take("A file on each VM"))
     said = machine.run("stat -c '%a %U %G' /etc/seb/files/mqtt-password")
     assert said.strip() == "640 root seb"
     assert page.left() + rotation.left() == []
-    machine.run(f"rm /opt/seb /root/*.deb; systemctl stop imds; dpkg -r {NAME}")
+    machine.run(f"rm /opt/seb {HOME}/*.deb; systemctl stop imds; dpkg -r {NAME}")
 
 
 def test_purge_leaves_nothing(machine: Machine) -> None:

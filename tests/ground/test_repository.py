@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from support.ground.cache import ROOT
 from support.ground.doc_page import Pages
-from support.ground.nspawn import Machine, missing
+from support.ground.nspawn import HOME, Machine, missing
 from support.ground.packages import NAME, made
 from support.sinks.throwaway_ca import ThrowawayCa
 
@@ -67,13 +67,13 @@ def machine(repository: Path) -> Iterator[Machine]:
         pytest.skip(why)
     with Machine() as up:
         shutil.copytree(repository, up.file("/srv/repository"))
-        pair = ThrowawayCa(up.file("/root/ca")).server(hosts=("packages.example",))
+        pair = ThrowawayCa(up.file(f"{HOME}/ca")).server(hosts=("packages.example",))
         (up.file("/etc/nginx/tls")).mkdir()
         up.file("/etc/nginx/tls/server.pem").write_bytes(pair.cert.read_bytes())
         up.file("/etc/nginx/tls/server.key").write_bytes(pair.key.read_bytes())
         up.file("/etc/nginx/sites-enabled/packages").write_text(SITE)
-        up.run("""
-            cp /root/ca/ca.pem /usr/local/share/ca-certificates/ca.crt
+        up.run(f"""
+            cp {HOME}/ca/ca.pem /usr/local/share/ca-certificates/ca.crt
             update-ca-certificates
             echo 127.0.0.1 packages.example >> /etc/hosts
             rm -rf /etc/apt/sources.list /etc/apt/sources.list.d/*

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 from support.ground.doc_page import Pages
-from support.ground.nspawn import Machine, missing
+from support.ground.nspawn import HOME, Machine, missing
 from support.ground.packages import NAME, made
 
 pytestmark = pytest.mark.timeout(600)
@@ -20,7 +20,7 @@ def test_it_installs_without_a_network() -> None:
     page = Pages("docs/rollout.md", by="tests/ground/test_wheelhouse.py")
     with Machine() as machine:
         name = f"{NAME}-0.2.0-wheelhouse-linux.tar.gz"
-        machine.file(f"/root/{name}").write_bytes(archive.read_bytes())
-        machine.run("cd /root\n" + page.take("Without internet"), timeout=500)
+        machine.file(f"{HOME}/{name}").write_bytes(archive.read_bytes())
+        machine.run(f"cd {HOME}\n" + page.take("Without internet"), timeout=500)
         assert "0.2.0" in machine.run("/opt/seb-0.2.0/bin/seb version")
     assert page.left() == []

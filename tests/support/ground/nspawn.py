@@ -23,6 +23,8 @@ from typing import Final, Self
 
 from support.ground.cache import ROOT, cache, fetch, say
 
+HOME: Final = "/root"
+"""Of root, in the machine."""
 _TOOLS: Final = {"mmdebstrap": "mmdebstrap", "systemd-nspawn": "systemd-container"}
 _PACKAGES: Final = (
     *("systemd", "systemd-sysv", "dbus", "polkitd", "libnss-systemd", "sudo", "procps"),
