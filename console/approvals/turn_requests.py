@@ -22,7 +22,7 @@ from console.turns.away import away_by_group
 from console.turns.changes import changed_turns, moved, taken, waiting, with_holders
 from console.turns.groups import Grouping
 from console.turns.machine import Trigger
-from console.turns.schedule import Move, Take, groups_touched, holders, plan, refusal
+from console.turns.schedule import Move, Take, away_besides, groups_touched, plan, refusal
 from console.turns.situation import EventFacts, Turn, TurnSituation, key_of
 
 
@@ -123,7 +123,7 @@ class PersonsTurn:
     def _refused(self, turn: Turn | None, event: EventFacts, situation: TurnSituation) -> Turn:
         """The turn as it waits, so that the answer can say for whom."""
         away = away_by_group(situation, unsure_at=self._snapshot.now)
-        away_now = holders(event, situation, away)
+        away_now = away_besides(event, situation, away)
         base = turn or waiting(event, self._snapshot.now)
         return replace(
             base,

@@ -199,7 +199,7 @@ def _event(known: KnownEvent, before: Mapping[str, Turn], *, four_eyes: int) -> 
         named=frozenset(each.vm_id for each in there),
         reported_by=frozenset(each.vm_id for each in there if each.content_hash is not None),
         shown_by=event.shown_by,
-        strangers=tuple(n for n in reported.resources if folded(n) not in names),
+        unknown_names=tuple(n for n in reported.resources if folded(n) not in names),
         event_type=reported.event_type,
         event_source=reported.event_source,
         duration=reported.duration_in_seconds,

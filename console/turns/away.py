@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from console.turns.situation import Away, EventFacts, TurnSituation, VmFacts, Why
+from console.turns.situation import Away, AwayBecause, EventFacts, TurnSituation, VmFacts
 
 STARTED = "Started"
 SCHEDULED = "Scheduled"
@@ -13,10 +13,11 @@ SCHEDULED = "Scheduled"
 def away_by_group(
     situation: TurnSituation, *, unsure_at: float | None = None
 ) -> dict[str, dict[str, Away]]:
-    """For each group, the VMs that are away, by vmId, with the first reason that holds.
+    """Return, for each group, the VMs that are away, by vmId, each with the first reason that
+    holds.
 
-    With the time in `unsure_at` a VM counts also if the console cannot know yet whether it is away:
-    for a budget what may be away is away.
+    With `unsure_at`, a time, a VM also counts as away if the console cannot know yet whether it is:
+    a budget must count it.
     """
     found: dict[str, dict[str, Away]] = {key: {} for key in situation.groups}
     for turn in situation.turns.values():
@@ -26,7 +27,7 @@ def away_by_group(
             since = turn.since if turn.taken_at is None else turn.taken_at
             reason = Away(vm_id=holder.vm_id, why="turn", since=since, event_key=turn.event_key)
             vm = situation.vms.get(holder.vm_id)
-            # Where it was when the turn was taken, and where it is now.
+            # Its groups when the turn was taken, and its groups now.
             for key in holder.groups | (vm.groups if vm else frozenset()):
                 found.setdefault(key, {}).setdefault(holder.vm_id, reason)
     started = _started(situation, unsure_at)
@@ -40,7 +41,9 @@ def away_by_group(
 
 
 def is_preparing(vm: VmFacts) -> str | None:
-    """The key of an event for which its preparation has begun and it has not recovered."""
+    """Return the key of an event for which the VM has begun to prepare and has not recovered, or
+    None.
+    """
     for event_key in {each.event_key for each in vm.preparations}:
         newest = vm.preparation(event_key)
         if newest is not None and newest.state != "recovered":
@@ -61,21 +64,22 @@ def _reason(vm: VmFacts, started: Mapping[str, EventFacts], *, with_unsure: bool
         since = vm.heard_at if event.started_at is None else event.started_at
         return Away(vm_id=vm.vm_id, why="started", since=since, event_key=event.key)
     if vm.contact in ("silent", "stopped") or (with_unsure and vm.contact == "learning"):
-        why: Why = "stopped" if vm.contact == "stopped" else "silent"
+        why: AwayBecause = "stopped" if vm.contact == "stopped" else "silent"
         return Away(vm_id=vm.vm_id, why=why, since=vm.contact_since)
     return None
 
 
 def _started(situation: TurnSituation, unsure_at: float | None) -> dict[str, EventFacts]:
-    """For each VM the started event that names it; the earliest of several. Azure may have started
-    an event, at its time, of a VM that was not heard since.
+    """Return, for each VM, the started event that names it, or the earliest of several. With
+    `unsure_at`, an event counts as started too if its time has passed and the VM was not heard
+    since.
     """
     found: dict[str, EventFacts] = {}
     vms = situation.vms
     for event in sorted(situation.events.values(), key=lambda each: each.order, reverse=True):
         for vm in (vms[vm_id] for vm_id in event.named if vm_id in vms):
             begun = event.status == STARTED or _may_have_begun(event, vm, unsure_at)
-            if begun and event.is_word_on(vm, vms):
+            if begun and event.counts_for(vm, vms):
                 found[vm.vm_id] = event
     return found
 

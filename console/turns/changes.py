@@ -11,7 +11,7 @@ from console.turns.situation import EventFacts, Holder, Turn, TurnSituation
 
 
 def changed_turns(situation: TurnSituation, plan: Plan, now: float) -> dict[str, Turn]:
-    """The turns that the plan begins or changes, by the key of their event."""
+    """Return the turns that the plan begins or changes, by the key of their event."""
     turns = {key: _without_rests(turn, situation) for key, turn in situation.turns.items()}
     for rest in plan.rests:
         turns[rest.event_key] = _with_rest(turns[rest.event_key], rest, now)
@@ -37,7 +37,7 @@ def changed_turns(situation: TurnSituation, plan: Plan, now: float) -> dict[str,
 
 
 def waiting(event: EventFacts, now: float) -> Turn:
-    """The turn of an event that waits for it."""
+    """Return a new turn, in the state `waiting`, for an event that has none."""
     return Turn(
         event_key=event.key,
         event_id=event.event_id,
@@ -50,7 +50,7 @@ def waiting(event: EventFacts, now: float) -> Turn:
 
 
 def taken(before: Turn | None, take: Take, event: EventFacts, now: float) -> Turn:
-    """The turn once it was taken: its VMs are away from this moment on."""
+    """Return the turn of an event that is given its turn: its VMs are away from this moment on."""
     known = before or waiting(event, now)
     begun = replace(
         known,
@@ -60,7 +60,7 @@ def taken(before: Turn | None, take: Take, event: EventFacts, now: float) -> Tur
         taken_at=now,
         by=take.actor,
         is_forced=take.is_forced,
-        # Who is away for an earlier state of the event is away still.
+        # A VM that is away for an earlier state of the event is still away.
         holders=tuple(each for each in known.still_away if each.vm_id not in take.groups),
         reason=None,
         ended_by=None,
@@ -73,7 +73,7 @@ def taken(before: Turn | None, take: Take, event: EventFacts, now: float) -> Tur
 
 
 def moved(turn: Turn, move: Move, event: EventFacts | None, now: float) -> Turn:
-    """The turn after something happened to it."""
+    """Return the turn after something happened to it."""
     state = after(turn.state, move.trigger)
     fingerprint = turn.fingerprint
     if move.trigger in ("changed", "returned", "outdated") and event is not None:
@@ -86,7 +86,7 @@ def moved(turn: Turn, move: Move, event: EventFacts | None, now: float) -> Turn:
         over_at = now
     elif move.trigger in ("returned", "outdated"):
         over_at = None
-    # A VM is asked to prepare for each state anew, also for one that was there before.
+    # A VM is asked to prepare for each state of the event, even if that state was there before.
     is_same = state == turn.state and fingerprint == turn.fingerprint
     holders = () if state == "waiting" else turn.holders
     if over_at is None:
@@ -120,14 +120,16 @@ def _with_reason(turn: Turn, why: Waiting) -> Turn:
 
 
 def with_holders(turn: Turn, groups: Mapping[str, frozenset[str]]) -> Turn:
-    """The turn as these VMs hold it besides; for each the keys of its groups."""
+    """Return the turn with further VMs that hold it; `groups` has the group keys of each."""
     new = tuple(Holder(vm_id=vm_id, groups=groups[vm_id]) for vm_id in sorted(groups))
     before = tuple(each for each in turn.holders if each.vm_id not in groups)
     return replace(turn, holders=(*before, *new))
 
 
 def _with_silences(turn: Turn, plan: Plan, now: float) -> Turn:
-    """With the time since which each VM is asked and says nothing."""
+    """Set, for each VM, since when it is asked to prepare and does not answer; clear it for the
+    others.
+    """
     silent = {vm_id for key, vm_id in plan.silences if key == turn.event_key}
     if all((each.asked_at is None) == (each.vm_id not in silent) for each in turn.holders):
         return turn
@@ -139,7 +141,7 @@ def _with_silences(turn: Turn, plan: Plan, now: float) -> Turn:
 
 
 def _without_rests(turn: Turn, situation: TurnSituation) -> Turn:
-    """A VM that is gone while it rests will rest again."""
+    """Clear the rest of each VM that is silent or stopped again: it rests anew once it is back."""
     gone = {
         each.vm_id
         for each in turn.still_away

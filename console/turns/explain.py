@@ -1,4 +1,4 @@
-"""Groups in sentences, for the person who wrote them; values in, text out."""
+"""Sentences that explain the groups of the settings to the person who wrote them."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from console.turns.groups import Group
 
 
 def sentence(rule: GroupSettings) -> str:
-    """What a group is made of, what it allows, and what it approves by itself."""
+    """Return what a group is made of, what it allows, and what it approves by itself."""
     return f"{rule.name}: {_who(rule)}; {_budget(rule)}; {_approval(rule)}."
 
 
 def members(group: Group, names: Sequence[str]) -> str:
-    """The members of a group today, by name, and how many of them may be away."""
+    """Return today's members of a group, by name, and how many of them may be away."""
     shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")  # noqa: PLR2004  # as many as a line holds
     noun = "VM" if len(names) == 1 else "VMs"
     return f"{group.key}: {len(names)} {noun} ({shown}), at most {group.at_most} away"

@@ -1,4 +1,4 @@
-"""Which VM belongs to which group, how many of a group may be away, and what goes by itself."""
+"""Which VM belongs to which group, how many of a group may be away, and when it may approve."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from zoneinfo import ZoneInfo
 from console.config.groups import DAYS, TAG, GroupSettings, Window
 
 TAGS: Final = "tags"
-"""The attribute of a member that holds its tags."""
+"""The attribute of `Member` that holds its tags."""
 _MAX_KNOWN: Final = 100_000
-"""Different VMs whose groups are remembered."""
+"""For how many different VMs their groups are remembered at most."""
 _MAX_SEEN: Final = 16 * 1024 * 1024
-"""Characters of what is remembered of them: tags can be long, and others each time."""
+"""The limit of all remembered values together, in characters: tags can be long and many."""
 ATTRIBUTES: Final = {
     "site": "site",
     "location": "location",
@@ -26,12 +26,12 @@ ATTRIBUTES: Final = {
     "resourceGroup": "resource_group",
     "name": "name",
 }
-"""The fields of `settings.FIELDS`, and the attributes of a member that hold them."""
+"""For each name in `settings.FIELDS` the attribute of `Member` that holds its value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """A VM as groups see it: a value that enrolment bound stands here in place of the VM's own."""
+    """A VM as groups see it. A value that its enrolment has fixed replaces the VM's own."""
 
     vm_id: str
     name: str
@@ -43,7 +43,7 @@ class Member:
     tags: Mapping[str, str] = field(default_factory=dict)
 
     def value(self, name: str) -> str:
-        """The value of a group's field; empty if Azure did not name one."""
+        """Return the value of a group's field; empty if Azure did not name one."""
         if name.startswith(TAG):
             wanted = name.removeprefix(TAG).casefold()
             # Azure: the name of a tag is the same in any case, its value is not.
@@ -58,7 +58,7 @@ class Group:
     key: str
     rule: GroupSettings
     size: int
-    """How many VMs it has, without those that are retired."""
+    """The number of its VMs, without the retired ones."""
 
     @property
     def at_most(self) -> int:
@@ -67,7 +67,9 @@ class Group:
 
 
 def matches(rule: GroupSettings, member: Member) -> bool:
-    """Whether every field of the rule has a pattern that the VM's value fits, in any case."""
+    """Check whether the VM's values fit every field of the rule: one of its patterns each, in any
+    case.
+    """
     return all(
         any(fnmatchcase(member.value(name).casefold(), glob.casefold()) for glob in globs)
         for name, globs in rule.match.items()
@@ -75,7 +77,7 @@ def matches(rule: GroupSettings, member: Member) -> bool:
 
 
 def key_of(rule: GroupSettings, member: Member) -> str | None:
-    """The key of the VM's group by that rule; None if the rule does not match the VM."""
+    """Return the key of the VM's group by that rule; None if the rule does not match the VM."""
     if not matches(rule, member):
         return None
     if not rule.by:
@@ -85,24 +87,24 @@ def key_of(rule: GroupSettings, member: Member) -> str | None:
 
 
 def _part(value: str) -> str:
-    """A value as it stands in a key, in which a slash separates values."""
+    """Return a value as it stands in a key, in which a slash separates values."""
     return value.casefold().replace("%", "%25").replace("/", "%2f")
 
 
 def keys_of(rules: Iterable[GroupSettings], member: Member) -> frozenset[str]:
-    """The keys of all groups that the VM belongs to."""
+    """Return the keys of all groups that the VM belongs to."""
     return frozenset(key for rule in rules if (key := key_of(rule, member)) is not None)
 
 
 def groups_of(rules: Sequence[GroupSettings], members: Iterable[Member]) -> dict[str, Group]:
-    """Every group that has a member, by key, in the order of the rules and of the keys."""
+    """Return every group that has a member, by key, in the order of the rules and of the keys."""
     sizes = Counter(key for member in members for key in keys_of(rules, member))
     return Grouping(rules).groups(sizes)
 
 
 class Grouping:
-    """The rules, and which groups they put VMs into; that is found out once for VMs that are equal
-    in all that groups see.
+    """Finds the groups of VMs by the rules, and remembers them for VMs whose relevant values are
+    equal.
     """
 
     def __init__(self, rules: Iterable[GroupSettings]) -> None:
@@ -110,15 +112,17 @@ class Grouping:
         names = {name for rule in self.rules for name in (*rule.match, *rule.by)}
         columns = {TAGS if name.startswith(TAG) else ATTRIBUTES[name] for name in names}
         self.columns: Final = tuple(sorted(columns))
-        """Attributes of a member that the rules look at."""
+        """The attributes of `Member` that the rules use."""
         self._rule_of: Final = {rule.name: rule for rule in self.rules}
         self._order: Final = {rule.name: number for number, rule in enumerate(self.rules)}
         self._known: dict[tuple[str | None, ...], frozenset[str]] = {}
         self._seen = 0
-        """Characters in the keys of what is remembered."""
+        """The size of the remembered values, in characters."""
 
     def keys(self, seen: tuple[str | None, ...], member: Callable[[], Member]) -> frozenset[str]:
-        """The keys of a VM's groups; `seen` is all that the rules look at, as one value."""
+        """Return the keys of a VM's groups. `seen` has the values of `columns`; `member` makes the
+        VM, and is called only if they are new.
+        """
         found = self._known.get(seen)
         if found is None:
             if len(self._known) >= _MAX_KNOWN or self._seen > _MAX_SEEN:
@@ -129,8 +133,8 @@ class Grouping:
         return found
 
     def groups(self, sizes: Mapping[str, int]) -> dict[str, Group]:
-        """Every group that has a member, in the order of the rules and of the keys; `sizes` says
-        how many members each has, by key.
+        """Return every group that has a member, by key, in the order of the rules and of the keys;
+        `sizes` has the number of members by key.
         """
         # A name has no slash: what stands before the first one is the name of the rule.
         names = {key: key.partition("/")[0] for key in sizes}
@@ -141,14 +145,16 @@ class Grouping:
 
 
 def budget(at_most: int | str, members: int) -> int:
-    """How many of so many members may be away at once: a share is rounded down, and at least 1."""
+    """Return how many of `members` VMs may be away at once; a share is rounded down, to
+    at least 1.
+    """
     if isinstance(at_most, int):
         return at_most
     return max(1, members * int(at_most.removesuffix("%")) // 100)
 
 
 def is_open(windows: Sequence[Window], now: datetime) -> bool:
-    """Whether the console may approve by itself now; always if no window is given."""
+    """Check whether groups may approve by themselves now: in a window, or always without one."""
     return not windows or any(_is_within(window, now) for window in windows)
 
 

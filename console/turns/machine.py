@@ -1,4 +1,4 @@
-"""The states of a turn as a table: which thing that happens leads from which state to which.
+"""The states of a turn as a table: what can happen in each state, and to which state it leads.
 
 This file decides nothing and does nothing. `schedule` finds out what happened, and
 `console/approvals/turns.py` writes it down.
@@ -84,8 +84,8 @@ TABLE: Final[dict[State, dict[Trigger, State]]] = {
         "gone": "away",
         "ended_by_person": "over",
     },
-    # Azure starts the event at its time. A changed event is another chance to prepare, a person may
-    # take the turn up again, and may have the event approved as it is.
+    # Azure starts the event at its time. If the event changes, its VMs prepare again. A person may
+    # take the turn once more, or approve the event as it is.
     "failed": {
         "taken": "preparing",
         "approved_by_person": "approving",
@@ -95,8 +95,8 @@ TABLE: Final[dict[State, dict[Trigger, State]]] = {
         "gone": "away",
         "ended_by_person": "over",
     },
-    # An event that was over and is announced again has to be prepared again. One that never had a
-    # turn, because its VMs had prepared by themselves, waits for it.
+    # If an event that was over is announced again, its VMs prepare again. If it never had a turn,
+    # because its VMs had prepared without one, it waits for its turn.
     "away": {
         "returned": "preparing",
         "returned_untaken": "waiting",
@@ -112,7 +112,7 @@ TABLE: Final[dict[State, dict[Trigger, State]]] = {
         "all_back": "over",
         "ended_by_person": "over",
     },
-    # A VM that has prepared without a turn, and has not recovered, is away all the same.
+    # A VM that has prepared without a turn, and has not recovered, counts as away.
     "forced": {
         "taken": "preparing",
         "ungrouped": "over",
@@ -122,16 +122,16 @@ TABLE: Final[dict[State, dict[Trigger, State]]] = {
     },
     "over": {},
 }
-"""For each state, what can happen in it and where that leads. What is not here changes nothing."""
+"""The next state by state and trigger. A trigger that a state does not list leaves it as it is."""
 
 
 def after(state: State, trigger: Trigger) -> State:
-    """The state after something happened; the same state if the table has no entry for it."""
+    """Return the state after a trigger; the same state if the table has no entry for it."""
     return TABLE[state].get(trigger, state)
 
 
 def printed() -> list[Sequence[str]]:
-    """The table as rows of text: state, trigger and next state."""
+    """Return the table as rows of text: state, trigger and next state."""
     return [
         (state, trigger, then) for state, ways in TABLE.items() for trigger, then in ways.items()
     ]

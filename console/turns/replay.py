@@ -1,7 +1,8 @@
-"""The groups over the stored past: what they would have approved, when, and who would have waited.
+"""Replays the stored past with groups: which events they would have approved, when, and which
+waited.
 
-It takes the steps that a console takes, with three assumptions: every VM was heard, a preparation
-takes no time, and an event lasts as long as it did.
+It takes the steps that a console takes. It assumes that every VM was heard, that preparing takes no
+time, and that an event lasts as long as it did.
 """
 
 from __future__ import annotations
@@ -16,47 +17,47 @@ from console.turns.schedule import Move, Plan, groups_touched, plan
 from console.turns.situation import EventFacts, Turn, TurnSituation, VmFacts
 
 _LOOK_SECONDS: Final = 30.0
-"""From one look at those that wait to the next, at least: a window may open."""
+"""The shortest time between two looks at the waiting events: a window may open."""
 _LOOKS: Final = 1000
-"""The next look is so much nearer than the start that comes first: an event may say that it starts
+"""The time between two looks is the time until the next start, divided by this: an event may start
 in years.
 """
 _MAX_STEPS: Final = 12
-"""At one moment: a turn ends, the next is taken, prepared and approved."""
+"""The limit of steps at one moment: a turn ends, and the next is taken, prepared and approved."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastEvent:
-    """One event as it was; times are seconds since 1970."""
+    """One event of the past; times are seconds since 1970."""
 
     facts: EventFacts
-    """Of its announcement."""
+    """The event as it was announced."""
     announced_at: float
     seconds: float
-    """How long it kept its VMs away."""
+    """How long it kept its VMs away, in seconds."""
 
     @property
     def starts_at(self) -> float:
-        """When Azure started it at the latest."""
+        """The time at which Azure would have started it without an approval."""
         known = self.facts.not_before
         return self.announced_at if known is None else max(known, self.announced_at)
 
 
 @dataclass(slots=True, kw_only=True)
 class Fate:
-    """What would have become of an event."""
+    """What would have happened to an event."""
 
     past: PastEvent
     groups: tuple[str, ...]
     approved_at: float | None = None
     waited_for: set[str] = field(default_factory=set)
-    """Keys of the events that were before it."""
+    """Keys of the events that had their turn before it."""
     reason: str = ""
     """Why it was not approved."""
 
     @property
     def waited(self) -> float:
-        """Seconds from the announcement to the approval."""
+        """The seconds from the announcement to the approval."""
         at = self.approved_at
         return 0.0 if at is None else at - self.past.announced_at
 
@@ -64,16 +65,16 @@ class Fate:
 def replay(
     groups: Mapping[str, Group], vms: Mapping[str, VmFacts], past: Iterable[PastEvent]
 ) -> list[Fate]:
-    """What would have become of each event that touches a group, in their order."""
+    """Return what would have happened to each event that touches a group, in their order."""
     ordered = sorted(past, key=lambda each: (each.announced_at, each.facts.key))
     run = _Run(groups, vms, ordered)
     for at in run.moments():
-        run.go_on(at)
+        run.advance(at)
     return list(run.fates.values())
 
 
 class _Run:
-    """The console over time."""
+    """The simulated console, from the first event to the last."""
 
     def __init__(
         self,
@@ -107,7 +108,7 @@ class _Run:
         }
 
     def moments(self) -> Iterable[float]:
-        """When something may happen, until everything has."""
+        """Yield the times at which something may happen, until every event is over."""
         while self._pending or self._open:
             times = [*self._ends.values()]
             if self._pending:
@@ -120,8 +121,8 @@ class _Run:
             self._now = min(times)
             yield self._now
 
-    def go_on(self, now: float) -> None:
-        """What happens at one moment."""
+    def advance(self, now: float) -> None:
+        """Do everything that happens at one moment."""
         while self._pending and self._pending[-1].announced_at <= now:
             each = self._pending.pop()
             self._open[each.facts.key] = each.facts
@@ -140,7 +141,7 @@ class _Run:
         self._ends[key] = now + self.fates[key].past.seconds
 
     def _step(self, now: float) -> bool:
-        """One step of a console; whether it changed anything."""
+        """Take one step of a console; return whether it changed anything."""
         heard = {vm_id: replace(vm, heard_at=now) for vm_id, vm in self._vms.items()}
         situation = TurnSituation(
             groups=self._groups, vms=heard, events=self._open, turns=self._turns

@@ -1,4 +1,4 @@
-"""Whose turn it is: what is to be done about turns now, from one reading and the time.
+"""Decides what to do about turns now, from one reading of the database and the time.
 
 Pure: it sends nothing and writes nothing. `console/approvals/turns.py` carries out what `plan`
 returns, in the transaction of the reading.
@@ -27,14 +27,13 @@ from console.turns.situation import (
 
 Refusal = Literal["not_its_turn", "cannot_prepare", "not_prepared"]
 TOO_LATE_SECONDS: Final = 30.0
-"""Before notBefore: what is not prepared by then is not approved any more."""
+"""This long before its notBefore, an event that is not prepared is not approved any more."""
 ANSWER_SECONDS: Final = 120.0
-"""A command to prepare that was not followed by then is not followed any more."""
+"""A VM that has not followed a command to prepare after this time will not follow it any more."""
 UNANSWERED_SECONDS: Final = 300.0
-"""A turn is not held for a VM that says nothing of a preparation for so long; after as long again
-it is tried again."""
+"""A turn fails if a VM does not answer for this long. It is tried again after the same time."""
 STUCK_SECONDS: Final = 3600.0
-"""After the end of its event a turn that has not ended is stuck."""
+"""A turn is stuck if it has not ended this long after its event."""
 _NEEDS_TWO: Final = "two persons approve an event of so many VMs"
 
 
@@ -46,33 +45,33 @@ class Waiting:
     groups: tuple[str, ...]
     reason: str | None
     behind: tuple[str, ...] = ()
-    """Keys of the events that are before it: they hold a turn, or wait in front of it."""
+    """Keys of the events that come before it: they hold a turn, or wait in front of it."""
     needs_people: bool = False
-    """Whether it goes on only if a person asks."""
+    """Whether it continues only if a person asks for that."""
     is_free: bool = False
-    """Whether a person who approves it now is not refused."""
+    """Whether an approval by a person would be allowed now."""
     held_by: tuple[HeldBy, ...] = ()
-    """Who is away in its groups, besides the VMs that it names."""
+    """The VMs that are away in its groups, without those that it names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Take:
-    """Give an event its turn: its VMs are away from now on."""
+    """Gives an event its turn: its VMs are away from now on."""
 
     event_key: str
     groups: Mapping[str, frozenset[str]]
-    """For each VM the keys of its groups."""
+    """The keys of the groups of each VM, by vmId."""
     actor: str
     is_forced: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Join:
-    """Add VMs to a turn that is held: its event names them since it changed."""
+    """Adds VMs to a turn that is held: the event has changed and names them now."""
 
     event_key: str
     groups: Mapping[str, frozenset[str]]
-    """For each VM the keys of its groups."""
+    """The keys of the groups of each VM, by vmId."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +82,7 @@ class Move:
     trigger: Trigger
     reason: str | None = None
     actor: str | None = None
-    """Who approves it from now on, if that is another one."""
+    """The new actor of its approval, if that changes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,28 +95,28 @@ class Back:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """All that follows from one reading."""
+    """All that is to be done after one reading."""
 
     takes: tuple[Take, ...] = ()
     joins: tuple[Join, ...] = ()
     moves: tuple[Move, ...] = ()
     backs: tuple[Back, ...] = ()
     rests: tuple[Back, ...] = ()
-    """VMs that are heard again and have recovered: they rest from now on."""
+    """VMs that are heard again and have recovered: their rest begins now."""
     prepares: tuple[tuple[str, str], ...] = ()
-    """Event key and vmId of each VM that is to prepare, and has not said that it has."""
+    """Event key and vmId of each VM that is to prepare and has not reported that it has."""
     silences: frozenset[tuple[str, str]] = frozenset()
-    """Those of them that say nothing of a preparation."""
+    """Those of `prepares` that have reported nothing about a preparation."""
     approvals: tuple[str, ...] = ()
-    """Keys of the events that are prepared, and within the budget now."""
+    """Keys of the events whose VMs are prepared and within the budget now."""
     waiting: Mapping[str, Waiting] = field(default_factory=dict)
-    """By event key."""
+    """Why each event waits, by its key."""
     free: Mapping[str, bool] = field(default_factory=dict)
-    """For each turn that has failed, by event key: whether a person may take it up again."""
+    """For each turn that has failed, by event key, whether a person may take it again."""
 
 
 def plan(situation: TurnSituation, now: float) -> Plan:
-    """What is to be done now."""
+    """Return what is to be done now."""
     away = away_by_group(situation, unsure_at=now)
     joins: list[Join] = []
     moves: list[Move] = []
@@ -141,7 +140,7 @@ def plan(situation: TurnSituation, now: float) -> Plan:
             if turn.state == "preparing" and not happened:
                 stalled[turn.event_key] = _still_prepares(turn, situation, away)
             if turn.state == "prepared" and not happened:
-                why = _holds_back(turn, situation, away)
+                why = _why_not_approved_yet(turn, situation, away)
                 if why is None:
                     approvals.append(turn.event_key)
                 else:
@@ -167,13 +166,13 @@ def plan(situation: TurnSituation, now: float) -> Plan:
 
 
 def groups_touched(event: EventFacts, situation: TurnSituation) -> tuple[str, ...]:
-    """The keys of the groups of the VMs that the event names."""
+    """Return the keys of the groups of the VMs that the event names."""
     keys = {key for vm in _named(event, situation) for key in vm.groups}
     return tuple(sorted(keys & situation.groups.keys()))
 
 
 def never_fits(event: EventFacts, situation: TurnSituation) -> str | None:
-    """The key of a group of which the event by itself names more VMs than may be away."""
+    """Return the key of a group of which the event alone names too many VMs, or None."""
     for key in groups_touched(event, situation):
         group = situation.groups[key]
         if len(_members(event, key, situation)) > group.at_most:
@@ -184,7 +183,7 @@ def never_fits(event: EventFacts, situation: TurnSituation) -> str | None:
 def over_budget(
     event: EventFacts, situation: TurnSituation, away: Mapping[str, Mapping[str, Away]]
 ) -> tuple[str, ...]:
-    """The keys of the groups in which the event does not fit beside what is away already."""
+    """Return the keys of the groups in which too many would be away with the VMs of this event."""
     return tuple(
         key
         for key in groups_touched(event, situation)
@@ -193,10 +192,10 @@ def over_budget(
     )
 
 
-def holders(
+def away_besides(
     event: EventFacts, situation: TurnSituation, away: Mapping[str, Mapping[str, Away]]
 ) -> tuple[Away, ...]:
-    """Who is away in the groups of the event, besides the VMs that it names."""
+    """Return the VMs that are away in the groups of the event, without those that it names."""
     found = {
         each.vm_id: each
         for key in groups_touched(event, situation)
@@ -209,7 +208,7 @@ def holders(
 def refusal(
     event: EventFacts, situation: TurnSituation, away: Mapping[str, Mapping[str, Away]], now: float
 ) -> Refusal | None:
-    """Why a person may not approve an event that has no turn, unless by force; None if it may."""
+    """Return why a person may not approve an event without a turn, except by force, or None."""
     if over_budget(event, situation, away):
         return "not_its_turn"
     preparing = [vm for vm in _named(event, situation) if vm.prepares]
@@ -221,16 +220,19 @@ def refusal(
     return None
 
 
-def goes_on(event_key: str, situation: TurnSituation, now: float) -> Literal["yes", "later", "no"]:
-    """Whether one more VM may be asked to approve an event whose approval is under way: `later` if
-    there is no room at this moment.
+def may_ask_next_vm(
+    event_key: str, situation: TurnSituation, now: float
+) -> Literal["yes", "later", "no"]:
+    """Return whether a further VM may be asked to approve an event whose approval is under way:
+    `later` if the budget has no room at this moment.
     """
-    event, turn = situation.events.get(event_key), situation.turns.get(event_key)
+    event = situation.events.get(event_key)
+    turn = situation.turns.get(event_key)
     if event is None:
         return "yes"
     if turn is None or not turn.is_held:  # it is over, or a person has ended it
         return "no" if groups_touched(event, situation) else "yes"
-    if turn.state != "approving" or _goes_on_no_more(turn, event, situation, now):
+    if turn.state != "approving" or _why_no_longer_approved(turn, event, situation, now):
         return "no"
     if not turn.is_forced and not _all_prepared(turn, event, situation):
         return "no"
@@ -241,7 +243,7 @@ def goes_on(event_key: str, situation: TurnSituation, now: float) -> Literal["ye
 def _queue(
     situation: TurnSituation, away: dict[str, dict[str, Away]], now: float
 ) -> tuple[list[Take], dict[str, Waiting]]:
-    """Give turns in order; an event that waits blocks those behind it in its groups."""
+    """Give turns in order. An event that waits blocks those after it in its groups."""
     takes: list[Take] = []
     waiting: dict[str, Waiting] = {}
     blocked: dict[str, list[str]] = {}
@@ -256,7 +258,7 @@ def _queue(
             takes.append(_take(event, situation, keys))
             _mark_away(event, _named(event, situation), away, now)
             continue
-        away_now = holders(event, situation, away)
+        away_now = away_besides(event, situation, away)
         held_by = [each.event_key for each in away_now if each.event_key]
         waiting[event.key] = Waiting(
             event_key=event.key,
@@ -277,7 +279,7 @@ def _queue(
 
 
 def _for_people(event: EventFacts, situation: TurnSituation, now: float) -> str | None:
-    """Why the console does not take the event up by itself; None if it may."""
+    """Return why the console does not give the event its turn by itself, or None."""
     if not situation.can_sign:
         return "the console cannot approve: SEB_CONSOLE_KEY is not set"
     return (
@@ -289,25 +291,25 @@ def _for_people(event: EventFacts, situation: TurnSituation, now: float) -> str 
 
 def _about_its_vms(event: EventFacts, situation: TurnSituation) -> str | None:
     named = _named(event, situation)
-    permanent = _never_fits(event, situation) or _unknown(event)
+    permanent = _never_fits(event, situation) or _names_unknown_vms(event)
     if permanent is not None:
         return permanent
     silent = sorted(vm.name for vm in named if not vm.is_heard)
     if silent:
         return f"the console does not hear {', '.join(silent)}"
-    quiet = sorted(vm.name for vm in named if not event.is_word_on(vm, situation.vms))
-    if quiet:
-        return f"{', '.join(quiet)} does not report it"
+    not_reporting = sorted(vm.name for vm in named if not event.counts_for(vm, situation.vms))
+    if not_reporting:
+        return f"{', '.join(not_reporting)} does not report it"
     return _about_its_programs(named)
 
 
 def _about_its_programs(named: Sequence[VmFacts]) -> str | None:
-    mute = sorted(vm.name for vm in named if not vm.has_said)
-    if mute:
-        return f"{', '.join(mute)} has not said yet whether it prepares"
-    deaf = sorted(vm.name for vm in named if vm.prepares and not vm.takes_commands)
-    if deaf:
-        return f"{', '.join(deaf)} takes no commands"
+    not_said = sorted(vm.name for vm in named if not vm.has_said)
+    if not_said:
+        return f"{', '.join(not_said)} has not said yet whether it prepares"
+    without_commands = sorted(vm.name for vm in named if vm.prepares and not vm.takes_commands)
+    if without_commands:
+        return f"{', '.join(without_commands)} takes no commands"
     if not any(vm.takes_commands for vm in named):
         return "no VM that it names takes commands"
     return None
@@ -321,9 +323,9 @@ def _never_fits(event: EventFacts, situation: TurnSituation) -> str | None:
     return f"it names more VMs of {full} than the {at_most} that may be away"
 
 
-def _unknown(event: EventFacts) -> str | None:
-    if event.strangers:
-        return f"the console does not know {', '.join(event.strangers)}"
+def _names_unknown_vms(event: EventFacts) -> str | None:
+    if event.unknown_names:
+        return f"the console does not know {', '.join(event.unknown_names)}"
     return None
 
 
@@ -389,7 +391,7 @@ def _moves(
     now: float,
     backs: list[Back],
 ) -> Iterator[Move]:
-    """What happened to a turn that is held."""
+    """Yield what happened to a turn that is held."""
     event = situation.events.get(turn.event_key)
     if turn.state in ("away", "stuck"):
         yield from _while_away(turn, event, situation, now, backs)
@@ -400,7 +402,7 @@ def _moves(
     elif event.fingerprint != turn.fingerprint:
         yield _changed(turn, event, situation, now, "changed")
     elif turn.state in ("preparing", "prepared") and (
-        reason := _goes_on_no_more(turn, event, situation, now)
+        reason := _why_no_longer_approved(turn, event, situation, now)
     ):
         yield Move(event_key=turn.event_key, trigger="not_prepared", reason=reason)
     elif turn.state == "preparing":
@@ -410,7 +412,7 @@ def _moves(
     elif turn.state == "approving" and event.approval in (None, "failed"):
         reason = _kept_for_people(event) or "its approval failed"
         yield Move(event_key=turn.event_key, trigger="not_approved", reason=reason)
-    elif turn.state == "failed" and _may_go_on_again(turn, event, situation, away, now):
+    elif turn.state == "failed" and _may_retry(turn, event, situation, away, now):
         _mark_away(event, _named(event, situation), away, now)
         actor = _take(event, situation, groups_touched(event, situation)).actor
         yield Move(event_key=turn.event_key, trigger="taken", actor=actor)
@@ -419,14 +421,14 @@ def _moves(
 def _changed(
     turn: Turn, event: EventFacts, situation: TurnSituation, now: float, trigger: Trigger
 ) -> Move:
-    """What a new state of the event makes of its turn. What a person has approved is one state: the
-    turn goes on to another one only if its groups approve that by themselves.
+    """Return what a new state of the event means for its turn. A person approves one state of the
+    event: after a change the turn continues only if its groups approve the new state by themselves.
     """
     key = turn.event_key
     is_by_person = turn.by is not None and not turn.is_by_group
     if event.fingerprint == turn.fingerprint and is_by_person:
         return Move(event_key=key, trigger=trigger)
-    reason = _not_by_itself(event, situation, now)
+    reason = _why_not_by_groups(event, situation, now)
     if reason is None:
         actor = _take(event, situation, groups_touched(event, situation)).actor
         return Move(event_key=key, trigger=trigger, actor=actor)
@@ -435,16 +437,18 @@ def _changed(
     return Move(event_key=key, trigger="outdated", reason=reason)
 
 
-def _may_go_on_again(
+def _may_retry(
     turn: Turn,
     event: EventFacts,
     situation: TurnSituation,
     away: Mapping[str, Mapping[str, Away]],
     now: float,
 ) -> bool:
-    """Whether the cause for which a turn of a group failed has passed: its window is open again, no
-    VM has followed the approval, and none can any more, or a VM that said nothing may answer now.
-    What a VM gave up is left to people.
+    """Check whether the turn of a group, which has failed, may be taken again.
+
+    Its cause must have passed: its window is open again; or no VM has followed the approval, and
+    none can any more; or a VM that did not answer may answer now. A VM that could not prepare is
+    left to people.
     """
     if not turn.is_by_group or _is_too_late(event, now) or over_budget(event, situation, away):
         return False
@@ -454,27 +458,31 @@ def _may_go_on_again(
     if event.approval is not None and (event.again_at is None or now < event.again_at):
         return False
     has_failed = any(_has_failed(vm, event) for vm in _preparing(turn, event, situation))
-    return not has_failed and _not_by_itself(event, situation, now) is None
+    return not has_failed and _why_not_by_groups(event, situation, now) is None
 
 
-def _goes_on_no_more(
+def _why_no_longer_approved(
     turn: Turn, event: EventFacts, situation: TurnSituation, now: float
 ) -> str | None:
-    """Why an event that prepares, or is prepared, is not to be approved any more."""
+    """Return why an event whose VMs prepare, or are prepared, may not be approved any more, or
+    None.
+    """
     if turn.is_by_group:
-        return _not_by_itself(event, situation, now)
+        return _why_not_by_groups(event, situation, now)
     if event.needs_two and not event.has_first and turn.state != "approving":
-        return _NEEDS_TWO  # the first person's approval is over: the event was another for a moment
+        return _NEEDS_TWO  # the first approval has ended: the event had changed for a moment
     return "a person left it until Azure starts it" if event.is_left else None
 
 
-def _not_by_itself(event: EventFacts, situation: TurnSituation, now: float) -> str | None:
-    """Why groups do not approve the event by themselves; None also if that may pass in a moment."""
+def _why_not_by_groups(event: EventFacts, situation: TurnSituation, now: float) -> str | None:
+    """Return why groups do not approve the event by themselves, or None: also for a cause that may
+    pass in a moment.
+    """
     if not groups_touched(event, situation):
         return "no group of the settings has its VMs any more"
     return (
         _never_fits(event, situation)
-        or _unknown(event)
+        or _names_unknown_vms(event)
         or _kept_for_people(event)
         or _about_its_groups(event, situation, now)
     )
@@ -526,15 +534,15 @@ def _while_prepared(
 
 
 def _preparing(turn: Turn, event: EventFacts, situation: TurnSituation) -> list[VmFacts]:
-    """The VMs whose preparation the event waits for. A person who overrides the budget does not
-    wait for a VM that the console does not hear.
+    """Return the VMs whose preparation the event waits for. A person who overrides the budget does
+    not wait for a VM that the console does not hear.
     """
     named = _named(event, situation)
     return [vm for vm in named if vm.prepares and (vm.is_heard or not turn.is_forced)]
 
 
 def _all_prepared(turn: Turn, event: EventFacts, situation: TurnSituation) -> bool:
-    """Whether every VM that the event names holds the turn, and is prepared for it now."""
+    """Check whether every VM that the event names holds the turn and is prepared now."""
     is_whole = event.named <= turn.vm_ids
     is_known = all(vm.has_said for vm in _named(event, situation) if vm.is_heard)
     ready = all(_is_prepared(vm, event) for vm in _preparing(turn, event, situation))
@@ -542,7 +550,9 @@ def _all_prepared(turn: Turn, event: EventFacts, situation: TurnSituation) -> bo
 
 
 def _unanswered(turn: Turn, event: EventFacts, situation: TurnSituation, now: float) -> list[str]:
-    """The names of the VMs that say nothing of a preparation, though they are asked for long."""
+    """Return the names of the VMs that have been asked for long and report nothing of a
+    preparation.
+    """
     names = []
     for each in turn.still_away:
         vm = situation.vms.get(each.vm_id)
@@ -554,14 +564,15 @@ def _unanswered(turn: Turn, event: EventFacts, situation: TurnSituation, now: fl
 
 
 def _says_nothing(asked: tuple[str, str], situation: TurnSituation) -> bool:
-    """Whether a VM that is asked to prepare has not said that it does so, or has."""
-    event, vm = situation.events[asked[0]], situation.vms[asked[1]]
+    """Check whether a VM that is asked to prepare has reported nothing about that."""
+    event = situation.events[asked[0]]
+    vm = situation.vms[asked[1]]
     said = vm.preparation(event.key)
     return said is None or said.fingerprint != event.fingerprint or said.state == "recovered"
 
 
 def _unrecovered(turn: Turn, situation: TurnSituation) -> list[Join]:
-    """The VMs that have prepared for an event without a turn, and have not recovered from it."""
+    """Return the VMs that have prepared for an event without a turn and have not recovered."""
     if turn.event_key in situation.events:
         return []
     left = {
@@ -573,8 +584,8 @@ def _unrecovered(turn: Turn, situation: TurnSituation) -> list[Join]:
 
 
 def _moves_without_turn(turn: Turn, situation: TurnSituation, *, is_left: bool) -> Iterator[Move]:
-    """What happened to an event that waits, or that goes without a turn; `is_left`: a VM has not
-    recovered from it.
+    """Yield what happened to an event that waits, or that runs without a turn. `is_left`: a VM has
+    prepared for it and has not recovered.
     """
     event = situation.events.get(turn.event_key)
     if event is None:
@@ -594,8 +605,8 @@ def _moves_without_turn(turn: Turn, situation: TurnSituation, *, is_left: bool) 
 def _prepares(
     turn: Turn, situation: TurnSituation, away: Mapping[str, Mapping[str, Away]]
 ) -> Iterator[tuple[str, str]]:
-    """The VMs that are to prepare: while others are away that were not when the turn was taken, no
-    VM is sent after them.
+    """Yield the VMs that are to prepare: none while VMs that went away after the turn was taken
+    fill the budget.
     """
     event = situation.events.get(turn.event_key)
     if turn.state != "preparing" or event is None or event.fingerprint != turn.fingerprint:
@@ -610,7 +621,9 @@ def _prepares(
 def _joins(
     turn: Turn, situation: TurnSituation, away: dict[str, dict[str, Away]]
 ) -> Iterator[Join]:
-    """The VMs that a changed event names and that hold no turn yet, once there is room for them."""
+    """Yield the VMs that a changed event names and that hold no turn yet, if the budget
+    has room.
+    """
     event = situation.events.get(turn.event_key)
     if turn.state != "preparing" or event is None or event.fingerprint != turn.fingerprint:
         return
@@ -636,13 +649,13 @@ def _is_ready(vm: VmFacts, turn: Turn, event: EventFacts) -> bool:
 
 
 def _is_prepared(vm: VmFacts, event: EventFacts) -> bool:
-    """Whether it said so of this state of the event."""
+    """Check whether the VM reported that it is prepared for this state of the event."""
     said = vm.preparation(event.key)
     return said is not None and said.state == "prepared" and said.fingerprint == event.fingerprint
 
 
 def _has_failed(vm: VmFacts, event: EventFacts) -> bool:
-    """Whether it said that it could not prepare for this state of the event."""
+    """Check whether the VM reported that it could not prepare for this state of the event."""
     said = vm.preparation(event.key)
     return said is not None and said.state == "failed" and said.fingerprint == event.fingerprint
 
@@ -651,10 +664,10 @@ def _is_too_late(event: EventFacts, now: float) -> bool:
     return event.not_before is not None and event.not_before - now < TOO_LATE_SECONDS
 
 
-def _holds_back(
+def _why_not_approved_yet(
     turn: Turn, situation: TurnSituation, away: Mapping[str, Mapping[str, Away]]
 ) -> Waiting | None:
-    """Why an event that is prepared is not approved at this moment; None if it is."""
+    """Return why an event whose VMs are prepared is not approved at this moment, or None."""
     event = situation.events[turn.event_key]
     reason = None
     if turn.is_by_group and event.is_disputed:
@@ -672,9 +685,10 @@ def _has_room(
     situation: TurnSituation,
     away: Mapping[str, Mapping[str, Away]],
 ) -> bool:
-    """Whether an event that is prepared may be approved beside what is away. Turns that are all
-    prepared, in a group that has become too small for them, do not wait for each other: their VMs
-    are away already, and come back one after the other.
+    """Check whether an event whose VMs are prepared may be approved, with the VMs that are away.
+
+    If a group has become too small for its turns, and all of these are prepared, they do not wait
+    for each other: their VMs are away already, and come back one after the other.
     """
     return turn.is_forced or all(
         _waits_behind(other, event, situation)
@@ -685,7 +699,9 @@ def _has_room(
 
 
 def _waits_behind(other: Away, event: EventFacts, situation: TurnSituation) -> bool:
-    """Whether a VM that is away is there, and prepared for an event that waits behind this one."""
+    """Check whether a VM that counts as away is heard, and is prepared for an event that comes
+    later.
+    """
     vm = situation.vms.get(other.vm_id)
     turn = situation.turns.get(other.event_key or "")
     if vm is None or not vm.is_heard or turn is None:
@@ -698,22 +714,22 @@ def _waits_behind(other: Away, event: EventFacts, situation: TurnSituation) -> b
 def _still_prepares(
     turn: Turn, situation: TurnSituation, away: Mapping[str, Mapping[str, Away]]
 ) -> Waiting:
-    """What an event waits for beside the programs of its VMs."""
+    """Return what an event waits for besides the programs of its VMs."""
     event = situation.events[turn.event_key]
     unprepared = [vm for vm in _named(event, situation) if not _is_ready(vm, turn, event)]
-    deaf = sorted(vm.name for vm in unprepared if vm.prepares and not vm.takes_commands)
-    mute = sorted(vm.name for vm in unprepared if vm.is_heard and not vm.has_said)
-    reason = f"{', '.join(deaf)} takes no commands" if deaf else None
-    if mute:
-        reason = f"{', '.join(mute)} has not said yet whether it prepares"
+    without_commands = sorted(vm.name for vm in unprepared if vm.prepares and not vm.takes_commands)
+    not_said = sorted(vm.name for vm in unprepared if vm.is_heard and not vm.has_said)
+    reason = f"{', '.join(without_commands)} takes no commands" if without_commands else None
+    if not_said:
+        reason = f"{', '.join(not_said)} has not said yet whether it prepares"
     if not turn.is_forced and over_budget(event, situation, away):
         reason = _waits_for(event, situation, away, [])
     return Waiting(event_key=turn.event_key, groups=turn.groups, reason=reason)
 
 
 def _returns(turn: Turn, situation: TurnSituation, now: float) -> Iterator[tuple[Back, bool]]:
-    """The VMs of a turn that are not away any more; and whether they have rested. While a command
-    is on its way, an event that comes back may be followed.
+    """Yield the VMs of a turn that are not away any more, each with whether its rest is over. While
+    a VM may still follow a command, none is: the event could come back.
     """
     if now < situation.followed_until.get(turn.event_key, 0.0):
         return
@@ -726,9 +742,8 @@ def _returns(turn: Turn, situation: TurnSituation, now: float) -> Iterator[tuple
 
 
 def _unnamed(turn: Turn, situation: TurnSituation, now: float) -> Iterator[tuple[Back, bool]]:
-    """The VMs that a changed event names no more, and that are not away: they have recovered and
-    rested, or have prepared nothing since the last command to them has expired; and whether they
-    have rested.
+    """Yield the VMs that a changed event no longer names and that are not away, each with whether
+    its rest is over: they have recovered, or have prepared nothing until the last command expired.
     """
     event = situation.events.get(turn.event_key)
     if turn.state not in ("preparing", "failed") or event is None:
@@ -745,8 +760,8 @@ def _unnamed(turn: Turn, situation: TurnSituation, now: float) -> Iterator[tuple
 
 
 def _freed(turn: Turn, situation: TurnSituation, now: float) -> Iterator[tuple[Back, bool]]:
-    """The VMs of a turn that has failed that are not away: they have recovered and rested, or have
-    prepared nothing, and follow no command any more; and whether they have rested.
+    """Yield the VMs of a failed turn that are not away, each with whether its rest is over: they
+    have recovered, or have prepared nothing and follow no command any more.
     """
     event = situation.events.get(turn.event_key)
     if turn.state != "failed" or event is None or event.status != "Scheduled":
@@ -765,8 +780,8 @@ def _freed(turn: Turn, situation: TurnSituation, now: float) -> Iterator[tuple[B
 
 
 def _back(turn: Turn, situation: TurnSituation, now: float) -> Iterator[tuple[Back, bool]]:
-    """The VMs whose event is over, that were heard since and have recovered; and whether they are
-    back: they have rested.
+    """Yield the VMs that were heard after the end of their event and have recovered, each with
+    whether its rest is over.
     """
     if turn.event_key in situation.events or turn.over_at is None:
         return
@@ -781,7 +796,7 @@ def _back(turn: Turn, situation: TurnSituation, now: float) -> Iterator[tuple[Ba
 def _rested(
     holder: Holder, turn: Turn, situation: TurnSituation, now: float
 ) -> Iterator[tuple[Back, bool]]:
-    """A VM that has recovered: whether it has rested, or rests from now on."""
+    """Yield a VM that has recovered, with whether its rest is over; if not, its rest begins now."""
     back = Back(event_key=turn.event_key, vm_id=holder.vm_id)
     since = now if holder.ready_at is None else holder.ready_at
     if now - since >= _rest(holder.groups, situation):
@@ -791,7 +806,7 @@ def _rested(
 
 
 def _prepares_nothing(vm: VmFacts) -> bool:
-    """Whether it has said so."""
+    """Check whether the VM has reported that it does not prepare."""
     return vm.has_said and not vm.prepares
 
 
@@ -801,12 +816,12 @@ def _has_recovered(vm: VmFacts, turn: Turn) -> bool:
 
 
 def _rest(keys: frozenset[str], situation: TurnSituation) -> float:
-    """Seconds, the longest of its groups."""
+    """Return the longest rest of these groups, in seconds."""
     return max((g.rule.rest for key in keys if (g := situation.groups.get(key))), default=0.0)
 
 
 def _members(event: EventFacts, key: str, situation: TurnSituation) -> set[str]:
-    """The vmIds of the VMs that the event names and that belong to a group."""
+    """Return the vmIds of the VMs that the event names and that belong to the group."""
     return {vm.vm_id for vm in _named(event, situation) if key in vm.groups}
 
 

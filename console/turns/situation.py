@@ -1,4 +1,4 @@
-"""What turns are decided from: one reading of the fleet, its events and its turns, as values.
+"""The facts from which turns are decided: one reading of the fleet, its events and its turns.
 
 Times are seconds since 1970.
 """
@@ -12,32 +12,32 @@ from typing import Final, Literal
 from console.turns.groups import Group
 from console.turns.machine import HOLDING, State
 
-Why = Literal["turn", "preparing", "started", "silent", "stopped"]
+AwayBecause = Literal["turn", "preparing", "started", "silent", "stopped"]
 Progress = Literal["preparing", "prepared", "failed", "recovered"]
 HeldBy = tuple[str, str | None]
 """The vmId of a VM that is away, and the key of the event for which it is."""
 GROUP_ACTOR: Final = "group:"
-"""Before the name of a group that approves by itself."""
+"""Prefix of the actor of an approval by a group; the group's name follows."""
 
 
 def key_of(event_id: str, scope: str) -> str:
-    """The key of an event: its id within its scope."""
+    """Return the key of an event: its id within its scope."""
     return f"{scope}\n{event_id}"
 
 
 def event_id_of(key: str) -> str:
-    """The id of the event of a key."""
+    """Return the id of the event of a key."""
     return key.rpartition("\n")[2]
 
 
 def scope_of(key: str) -> str:
-    """The scope of the event of a key."""
+    """Return the scope of the event of a key."""
     return key.rpartition("\n")[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VmPreparation:
-    """What a VM last said about its preparation for one event."""
+    """What a VM last reported about its preparation for one event."""
 
     event_key: str
     fingerprint: str
@@ -47,7 +47,7 @@ class VmPreparation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VmFacts:
-    """One VM that is not retired."""
+    """What turns need to know of one VM; it is not retired."""
 
     vm_id: str
     name: str
@@ -60,72 +60,74 @@ class VmFacts:
     prepares: bool = False
     """Whether its status says that it has a program that prepares."""
     has_said: bool = True
-    """Whether a status or a heartbeat that says whether it prepares has come."""
+    """Whether a status or a heartbeat has come that says if it prepares."""
     takes_commands: bool = False
     asked_for: str | None = None
-    """The key of an event for which it may still follow a command to prepare."""
+    """The key of an event for which it may still follow a command to prepare, or None."""
     preparations: Sequence[VmPreparation] = ()
 
     @property
     def is_heard(self) -> bool:
-        """Whether its word is recent enough to rely on."""
+        """Whether its last message is recent enough to rely on."""
         return self.contact in ("heard", "late")
 
     @property
     def has_no_program(self) -> bool:
-        """Whether it says itself that it prepares nothing: then there is nothing to recover."""
+        """Whether it reports itself that it does not prepare: it has nothing to recover from."""
         return self.is_heard and self.has_said and not self.prepares
 
     def preparation(self, event_key: str) -> VmPreparation | None:
-        """What it last said about its preparation for that event."""
+        """Return what it last reported about its preparation for that event, or None."""
         found = [each for each in self.preparations if each.event_key == event_key]
         return max(found, key=lambda each: each.at) if found else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventFacts:
-    """One event that is open, as its named VMs report it."""
+    """What turns need to know of one pending event."""
 
     key: str
     event_id: str
     fingerprint: str
     status: str
-    """Azure's word."""
+    """`Scheduled` or `Started`, as Azure reports it."""
     named: frozenset[str]
     """vmIds of the VMs that it names, as far as the console knows them."""
     reported_by: frozenset[str] | None = None
-    """vmIds of those of them that say so themselves; None if all do."""
+    """vmIds of the named VMs that report the event themselves; None if all do."""
     shown_by: str | None = None
-    """vmId of the VM by whose report it is known."""
-    strangers: tuple[str, ...] = ()
+    """vmId of the VM whose report is shown."""
+    unknown_names: tuple[str, ...] = ()
     """Names of `resources` that the console cannot resolve."""
     event_type: str | None = None
     event_source: str | None = None
     duration: float | None = None
-    """Seconds; None if unknown."""
+    """In seconds; None if unknown."""
     not_before: float | None = None
     started_at: float | None = None
     is_left: bool = False
     """Whether a person left it until its notBefore."""
     is_disputed: bool = False
-    """Whether its reporters differ, or it is in conflict: a matter for people."""
+    """Whether its reporters differ, or it is in conflict: then people decide."""
     needs_two: bool = False
     """Whether two persons are needed for its approval."""
     has_first: bool = False
-    """Whether one of them has approved this state of the event, and that counts still."""
+    """Whether the first of two persons has approved this state of the event, and that still counts.
+    """
     ended_by: str | None = None
     """The person who has ended the turn of this state of the event."""
     approval: Literal["open", "confirmed", "failed"] | None = None
-    """How far the newest approval of this state of the event is."""
+    """The state of the newest approval of this state of the event."""
     again_at: float | None = None
-    """When it may be approved again, if the approval failed for a reason that may pass."""
+    """When it may be approved again, after a failure for a reason that may pass."""
     may_begin: bool = False
     """Whether a VM may have told Azure, or may still tell it, to start the event."""
     scope: str = ""
 
-    def is_word_on(self, vm: VmFacts, vms: Mapping[str, VmFacts]) -> bool:
-        """Whether the event counts for a VM that it names: the VM says so itself, or another member
-        of its group does. A VM outside may say what it likes of VMs that are heard.
+    def counts_for(self, vm: VmFacts, vms: Mapping[str, VmFacts]) -> bool:
+        """Check whether the event counts for a VM that it names: the VM reports it itself, or it is
+        shown by a member of one of the VM's groups. A VM outside cannot send away a VM that is
+        heard.
         """
         if self.reported_by is None or vm.vm_id in self.reported_by:
             return True
@@ -134,7 +136,7 @@ class EventFacts:
 
     @property
     def order(self) -> tuple[float, str]:
-        """Where it stands among those that wait: by notBefore, and then by eventId."""
+        """The place among waiting events: by notBefore, and then by eventId."""
         return (float("inf") if self.not_before is None else self.not_before, self.event_id)
 
 
@@ -144,12 +146,12 @@ class Holder:
 
     vm_id: str
     groups: frozenset[str]
-    """Keys of its groups when the turn was taken: it stays away in them until it is back."""
+    """Keys of its groups when the turn was taken: it counts as away in them until it is back."""
     ready_at: float | None = None
-    """Since when it is heard again and has recovered; then it rests."""
+    """When it was heard again and had recovered: its rest began."""
     back_at: float | None = None
     asked_at: float | None = None
-    """Since when it is asked to prepare and says nothing of that."""
+    """Since when it has been asked to prepare without an answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,34 +161,34 @@ class Turn:
     event_key: str
     event_id: str
     fingerprint: str
-    """Of the state of the event that its commands name."""
+    """The state of the event that its commands name."""
     state: State
     since: float
-    """When it came into that state."""
+    """When it entered that state."""
     taken_at: float | None = None
     holders: tuple[Holder, ...] = ()
     over_at: float | None = None
-    """When its event was over."""
+    """When its event ended."""
     by: str | None = None
     """The actor of the approval: `group:<name>`, or the person who asked."""
     is_forced: bool = False
     """Whether a person overrode the budget."""
     reason: str | None = None
-    """Why it waits, has failed or was forced, in words for people."""
+    """Why it waits, has failed or was forced, as a sentence for people."""
     scope: str = ""
-    """Of the event."""
+    """The scope of the event."""
     asked: str | None = None
-    """The reason of the person who asked."""
+    """The reason that the person gave who asked for it."""
     ended_by: str | None = None
     """The person who has ended it."""
     groups: tuple[str, ...] = ()
     """Keys of the groups that the event touches."""
     held_by: tuple[HeldBy, ...] = ()
-    """Who is away in these groups, while it waits."""
+    """The VMs that are away in these groups, while it waits."""
     behind: tuple[str, ...] = ()
-    """Keys of the events that are before it, while it waits."""
+    """Keys of the events that come before it, while it waits."""
     is_free: bool = False
-    """Whether it goes on only if a person asks, and who approves it now is not refused."""
+    """Whether it waits for a person, and an approval by one would be allowed now."""
 
     @property
     def is_held(self) -> bool:
@@ -195,12 +197,12 @@ class Turn:
 
     @property
     def is_by_group(self) -> bool:
-        """Whether the console approves by itself."""
+        """Whether a group approves it, and not a person."""
         return self.by is not None and self.by.startswith(GROUP_ACTOR)
 
     @property
     def vm_ids(self) -> frozenset[str]:
-        """The VMs that hold it."""
+        """The vmIds of the VMs that hold it."""
         return frozenset(each.vm_id for each in self.still_away)
 
     @property
@@ -214,7 +216,7 @@ class Away:
     """Why one VM is away in a group."""
 
     vm_id: str
-    why: Why
+    why: AwayBecause
     since: float
     event_key: str | None = None
 
@@ -225,12 +227,12 @@ class TurnSituation:
 
     groups: Mapping[str, Group]
     vms: Mapping[str, VmFacts]
-    """Those that are not retired and may be away, or are named by an event that is open."""
+    """Every VM that is not retired and may be away, or that a pending event names, by vmId."""
     events: Mapping[str, EventFacts] = field(default_factory=dict)
-    """The open ones, by key."""
+    """The pending events, by key."""
     turns: Mapping[str, Turn] = field(default_factory=dict)
-    """Those that are not over, by the key of their event."""
+    """The turns that are not over, by the key of their event."""
     followed_until: Mapping[str, float] = field(default_factory=dict)
-    """Until when a VM may still follow a command that it has not answered, by the event's key."""
+    """Until when a VM may still follow a command that it has not answered, by event key."""
     can_sign: bool = True
-    """Whether the console has a key."""
+    """Whether the console has a signing key."""

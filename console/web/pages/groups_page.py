@@ -50,6 +50,6 @@ def values(snapshot: Snapshot, grouping: Grouping, person: Person) -> dict[str, 
 def _named(event: EventFacts, situation: TurnSituation) -> str:
     """What it is, and of which VMs."""
     known = (situation.vms[vm_id].name for vm_id in event.named if vm_id in situation.vms)
-    names = [*sorted(known), *event.strangers]
+    names = [*sorted(known), *event.unknown_names]
     more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
     return f"{event.event_type or 'Event'} of {', '.join(names[:_NAMES])}{more}"

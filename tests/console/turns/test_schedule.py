@@ -285,7 +285,7 @@ def test_a_preparation_that_has_not_ended_in_time_approves_nothing() -> None:
 
 def test_an_event_for_people_blocks_no_other_event() -> None:
     """One without an `approve` that matches, or with a VM that is not heard, is left to people."""
-    strange = event("a", "v1", strangers=("db-9",), not_before=NOW + 100)
+    strange = event("a", "v1", unknown_names=("db-9",), not_before=NOW + 100)
     todo = plan(situation([strange, event("b", "v2")]), NOW)
     assert [take.event_key for take in todo.takes] == ["b"]
     assert todo.waiting["a"].reason == "the console does not know db-9"
@@ -405,7 +405,7 @@ def test_a_changed_event_that_can_never_go_on_has_failed_with_the_reason() -> No
     turn = replace(taken("a", "v1"), state="preparing")
     for grown, reason in (
         (event("a", "v1", "v2"), "it names more VMs of etcd than the 1 that may be away"),
-        (event("a", "v1", strangers=("db-9",)), "the console does not know db-9"),
+        (event("a", "v1", unknown_names=("db-9",)), "the console does not know db-9"),
     ):
         after, _ = done(situation([replace(grown, fingerprint="a-2")], [], [turn]))
         assert (after.turns["a"].state, after.turns["a"].reason) == ("failed", reason)
