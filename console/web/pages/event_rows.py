@@ -91,7 +91,8 @@ def trying(item: Mapping[str, Any], now: float) -> EventRow | None:
     waits = decision["state"] == "approving" and begun is not None
     late = now - begun if waits and begun is not None and now - begun > LATE_SECONDS else None
     if not tries:
-        return None if late is None else {"words": None, "late": late}
+        untried = {"words": None, "waits": False, "until": None}
+        return None if late is None else {**untried, "late": late}
     last = tries[-1]
     sent, until = seconds_of(last["sentAt"]), seconds_of(last["until"])
     # Who approves stands in the row already, as long as it is being approved.

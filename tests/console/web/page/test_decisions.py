@@ -638,3 +638,13 @@ def test_a_form_that_no_page_sends_decides_nothing(stage: ConsoleStage, path: st
     query = {"action": "approve", "reason": "r", "seen": SOME}
     assert stage.http.get(stage.url + path, params=query, timeout=20).status_code == 400
     assert audit(stage) == []
+
+
+def test_an_approval_that_was_not_asked_for_here_may_be_late_too(stage: ConsoleStage) -> None:
+    """Somebody approved on the VM: the console has asked nobody, and shows how long it takes."""
+    (vm,) = announced(stage, names=1)
+    stage.put(vm.receipt("E", "posted", actor="local:mia", now=stage.now))
+    stage.now += timedelta(seconds=90)
+    stage.put(vm.heartbeat(now=stage.now))
+    assert "not confirmed for 1 min 30 s" in stage.page("/events/E")
+    assert "Not confirmed for 1 min 30 s" in stage.page()
