@@ -8,7 +8,6 @@ from typing import Final, Literal
 
 from console.fleet import values
 from console.fleet.model import Model, Moment
-from console.fleet.moments import moment
 from console.fleet.values import Decision, Named, Receipt
 
 CommandState = Literal[
@@ -123,7 +122,7 @@ def command_item(
     receipt that confirmed it may have been lost.
     """
     now = command_status(command, receipts)
-    sent_at = moment(command.sent_at or command.made_at)
+    sent_at = command.sent_at or command.made_at
     history = [CommandStep(state="sent", at=sent_at, reason=None)]
     history += [
         _reported_step(each)
@@ -136,7 +135,7 @@ def command_item(
             state="confirmed", reason=None, at=decision.over_at or now.at
         )
     if unreported is not None:
-        history.append(CommandStep(state=now.state, at=moment(now.at), reason=None))
+        history.append(CommandStep(state=now.state, at=now.at, reason=None))
     return Command(
         jti=command.jti,
         event_id=command.event_id,
@@ -149,7 +148,7 @@ def command_item(
 
 def _reported_step(receipt: Receipt) -> CommandStep:
     facts = receipt.facts
-    return CommandStep(state=facts.state, at=moment(receipt.time), reason=facts.reason)
+    return CommandStep(state=facts.state, at=receipt.time, reason=facts.reason)
 
 
 def _rank(receipt: Receipt) -> int:

@@ -4,13 +4,21 @@ its fields are named there and nowhere else, and `/openapi.json` follows from th
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from datetime import datetime
+from typing import Annotated, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, WithJsonSchema
 from pydantic.alias_generators import to_camel
 
+from console.fleet.moments import moment
+from wire.moment import moment_text
+
+_DATE_TIME: Final = WithJsonSchema({"type": "string", "format": "date-time"})
 EventState = Literal["scheduled", "started", "ended"]
-Moment = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
+Moment = Annotated[float, PlainSerializer(moment), _DATE_TIME]
+"""Seconds since 1970; RFC 3339 in JSON."""
+ReportedMoment = Annotated[datetime, PlainSerializer(moment_text), _DATE_TIME]
+"""A time as a record has it; RFC 3339 in JSON, with a fraction only where there is one."""
 Count = Annotated[int, Field(ge=0)]
 
 

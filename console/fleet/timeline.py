@@ -8,8 +8,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
-from console.fleet.model import EventState, Model, Moment
-from console.fleet.moments import moment
+from console.fleet.model import EventState, Model, Moment, ReportedMoment
 from console.fleet.outcomes import outcome_words
 from console.fleet.values import Command, Decision, LatestReport, Receipt, SequenceGap
 from console.records.incoming import PreparationFacts
@@ -108,7 +107,7 @@ TimelineEntry = Annotated[
 
 def timeline_item(record: PastRecord) -> TimelineRecord | TimelineReceipt | TimelinePreparation:
     """One line of a timeline: a record, or the receipt or preparation that a record is."""
-    at = moment(min(record.time, record.received_at))
+    at = min(record.time, record.received_at)
     if record.receipt is not None:
         facts = record.receipt.facts
         return TimelineReceipt(
@@ -155,14 +154,14 @@ def timeline(
         items += _command_items(command)
     for each in decisions:
         items += _decision_items(each)
-    return sorted(items, key=lambda item: str(item.at))
+    return sorted(items, key=lambda item: item.at or 0.0)
 
 
 def _decision_items(decision: Decision) -> Iterable[TimelineDecision]:
     """What was decided, and how it ended."""
     decided = TimelineDecision(
         kind="decision",
-        at=moment(decision.at),
+        at=decision.at,
         id=decision.id,
         event_id=decision.event_id,
         action=decision.kind,
@@ -174,15 +173,15 @@ def _decision_items(decision: Decision) -> Iterable[TimelineDecision]:
     yield decided
     if decision.outcome is not None:
         words = outcome_words(decision.outcome, decision.outcome_reason)
-        at = moment(decision.over_at)
-        yield decided.model_copy(update={"at": at, "outcome": decision.outcome, "words": words})
+        ended = {"at": decision.over_at, "outcome": decision.outcome, "words": words}
+        yield decided.model_copy(update=ended)
 
 
 def _command_items(command: Command) -> Iterable[TimelineCommand]:
     """A command was sent to a VM, and perhaps it did not answer."""
     sent = TimelineCommand(
         kind="command",
-        at=moment(command.sent_at or command.made_at),
+        at=command.sent_at or command.made_at,
         jti=command.jti,
         event_id=command.event_id,
         vm_id=command.vm_id,
@@ -192,8 +191,7 @@ def _command_items(command: Command) -> Iterable[TimelineCommand]:
     )
     yield sent
     if command.unanswered_at is not None:
-        at = moment(command.unanswered_at)
-        yield sent.model_copy(update={"at": at, "state": "unanswered"})
+        yield sent.model_copy(update={"at": command.unanswered_at, "state": "unanswered"})
 
 
 class Gap(Model):
@@ -207,7 +205,7 @@ class Gap(Model):
 
 def gap_item(gap: SequenceGap) -> Gap:
     """A gap as the API shows it."""
-    return Gap(stream=gap.stream, first=gap.first, last=gap.last, found_at=moment(gap.found_at))
+    return Gap(stream=gap.stream, first=gap.first, last=gap.last, found_at=gap.found_at)
 
 
 class PastEvent(Model):
@@ -219,7 +217,7 @@ class PastEvent(Model):
     state: EventState
     event_status: str
     affects_this_vm: bool
-    not_before: Moment | None
+    not_before: ReportedMoment | None
     first_seen_at: Moment | None
     last_seen_at: Moment | None
     notice_seconds: float | None
@@ -230,20 +228,19 @@ class PastEvent(Model):
 
 def history_item(latest: LatestReport) -> PastEvent:
     """What an event was for one VM: notice against promise, pause against announcement."""
-    report = latest.report
-    fields = report.event.to_wire()
+    report, event = latest.report, latest.report.event
     return PastEvent(
-        event_id=fields["eventId"],
-        event_type=fields["eventType"],
+        event_id=event.event_id,
+        event_type=event.event_type,
         impact=report.impact,
         state=report.state,
-        event_status=fields["eventStatus"],
+        event_status=event.event_status,
         affects_this_vm=report.affects_this_vm,
-        not_before=fields["notBefore"],
-        first_seen_at=moment(latest.first_at),
-        last_seen_at=moment(latest.time),
+        not_before=event.not_before,
+        first_seen_at=latest.first_at,
+        last_seen_at=latest.time,
         notice_seconds=report.notice_seconds,
-        duration_in_seconds=fields["durationInSeconds"],
+        duration_in_seconds=event.duration_in_seconds,
         pause_seconds=report.pause_seconds,
         downtime_seconds=report.downtime_seconds,
     )

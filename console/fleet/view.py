@@ -13,11 +13,12 @@ from console.fleet.commands import CommandState, command_status
 from console.fleet.contact import CONTACTS, Contact, Listening
 from console.fleet.decisions import DecisionState, DecisionStatus, decision_status, in_turn
 from console.fleet.differences import report_differences
-from console.fleet.model import Count, EventState, Model, Moment
-from console.fleet.moments import moment
+from console.fleet.model import Count, EventState, Model, Moment, ReportedMoment
 from console.fleet.timeline import Gap, PastEvent, TimelineEntry
 from console.fleet.values import CLEAR
+from wire import event as wire
 from wire.event import EVENT_FIELDS
+from wire.fields import fields_of
 
 CONDITIONS: Final = (CLEAR, "scheduled", "started")
 _NOT_AS_REPORTED: Final = {
@@ -27,6 +28,7 @@ _NOT_AS_REPORTED: Final = {
 }
 SHOWN_FIELDS: Final = tuple(name for name in EVENT_FIELDS if name not in _NOT_AS_REPORTED)
 """Fields of an event, by their names in records, that the API shows as the records have them."""
+_SHOWN: Final = tuple(each.attribute for each in fields_of(wire.Event) if each.wire in SHOWN_FIELDS)
 Condition = Literal["clear", "scheduled", "started"]
 TurnState = Literal[
     "none",
@@ -96,7 +98,7 @@ def overview(
     total = sum(vms.values())
     expecting = {name: conditions.get(name, 0) for name in CONDITIONS[1:]}
     return Overview(
-        now=moment(now),
+        now=now,
         vms=Contacts(total=total, **vms),
         conditions=Conditions(clear=total - sum(expecting.values()), **expecting),
         decisions_due=due,
@@ -176,14 +178,14 @@ def vm_item(
         scale_set=vm.scale_set,
         contact=heard.contact,
         condition=expectation.condition,
-        last_heard_at=moment(vm.heard_at),
+        last_heard_at=vm.heard_at,
         bridge_version=vm.version,
         prepares=vm.prepares,
         gaps=vm.missing,
         conflict=_vm_conflict(vm),
         events=list(expectation.events),
         taken_by=None if taken is None else taken.actor,
-        taken_until=None if taken is None else moment(taken.until),
+        taken_until=None if taken is None else taken.until,
     )
 
 
@@ -194,7 +196,7 @@ def _vm_conflict(vm: values.Vm) -> VmConflict | None:
     reported = vm.reported_as or vm.known_as
     return VmConflict(
         id=reported.id,
-        since=moment(vm.conflict_at),
+        since=vm.conflict_at,
         is_taken=vm.withheld,
         said=VmSaid(
             name=reported.name,
@@ -295,7 +297,7 @@ class Event(Model):
     event_type: str | None
     event_source: str | None
     impact: str | None
-    not_before: Moment | None
+    not_before: ReportedMoment | None
     duration_in_seconds: int | None
     description: str | None
     fingerprint: str
@@ -321,7 +323,6 @@ def event_item(
     id, a conflict names them with `names_scopes`, and says only that there is one without it.
     """
     event, report = known.event, known.shown.report
-    fields = report.event.to_wire()
     decision = decision_on(known, now, listening)
     return Event(
         event_id=event.event_id,
@@ -329,25 +330,25 @@ def event_item(
         conflicts=_event_conflicts(known, names_scopes=names_scopes),
         state=event.state,
         impact=report.impact,
-        **{name: fields[name] for name in SHOWN_FIELDS},
+        **{name: getattr(report.event, name) for name in _SHOWN},
         fingerprint=report.fingerprint,
         differing=known.differing,
         resources=[_resource(known, name) for name in report.event.resources],
         seen_by=known.seen_by,
-        first_seen_at=moment(event.first_at),
+        first_seen_at=event.first_at,
         turn=_turn(known.turn),
         decision=Decision(
             state=decision.state,
             by=decision.by,
             reason=decision.reason,
-            at=moment(decision.at),
+            at=decision.at,
         ),
-        started_at=moment(event.started_at),
-        ended_at=moment(event.shown_at) if event.state == "ended" else None,
+        started_at=event.started_at,
+        ended_at=event.shown_at if event.state == "ended" else None,
         downtime_seconds=event.downtime,
         notice_seconds=event.notice,
         taken_by=None if known.taken is None else known.taken.actor,
-        taken_until=None if known.taken is None else moment(known.taken.until),
+        taken_until=None if known.taken is None else known.taken.until,
         tries=[_try(each, known.receipts) for each in known.decided.commands],
     )
 
@@ -378,9 +379,9 @@ def _try(command: values.Command, receipts: Sequence[values.Receipt]) -> Try:
         by=command.subject,
         state=now.state,
         reason=now.reason,
-        sent_at=moment(command.sent_at or command.made_at),
-        until=moment(command.expires_at),
-        at=moment(now.at),
+        sent_at=command.sent_at or command.made_at,
+        until=command.expires_at,
+        at=now.at,
     )
 
 
@@ -395,7 +396,7 @@ def _turn(turn: values.EventTurn | None) -> Turn:
             TurnHolder(vm_id=each.vm_id, name=each.name, event_id=each.event_id)
             for each in turn.held_by
         ],
-        since=moment(turn.since),
+        since=turn.since,
         reason=turn.reason,
     )
 
@@ -461,7 +462,7 @@ def reporter_item(
         fingerprint=report.fingerprint,
         impact=report.impact,
         description=report.event.description,
-        last_seen_at=moment(latest.time),
+        last_seen_at=latest.time,
         notice_seconds=report.notice_seconds,
         pause_seconds=report.pause_seconds,
         downtime_seconds=report.downtime_seconds,

@@ -12,7 +12,6 @@ from console.db.grouping import groups_now
 from console.db.snapshot import Snapshot
 from console.db.tables import vm
 from console.db.turn_situation import read_situation
-from console.fleet.moments import moment
 from console.turns.away import away_by_group
 from console.turns.groups import Group, Grouping
 from console.turns.situation import Away, Turn, TurnSituation, event_id_of
@@ -71,7 +70,7 @@ def _item(
                 event_id=turn.event_id,
                 behind=[event_id_of(key) for key in turn.behind],
                 reason=turn.reason,
-                since=moment(turn.since),
+                since=turn.since,
             )
             for turn in order
         ],
@@ -90,5 +89,5 @@ def _away(away: Away, situation: TurnSituation) -> models.AwayVm:
         name=away.vm_id if vm is None else vm.name,
         why=away.why,
         event_id=None if away.event_key is None else event_id_of(away.event_key),
-        since=moment(away.since),
+        since=away.since,
     )

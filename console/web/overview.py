@@ -12,7 +12,6 @@ from console.db.snapshot import Snapshot
 from console.db.vms import WantedVms
 from console.fleet import view
 from console.fleet.decisions import takes_away
-from console.fleet.moments import moment
 from console.web import models
 from console.web.answers import answer
 from console.web.security import person_of
@@ -40,8 +39,8 @@ class OverviewRoutes:
                 source=each.source,
                 reason=each.reason,
                 count=each.count,
-                first_at=moment(each.first_at),
-                last_at=moment(each.last_at),
+                first_at=each.first_at,
+                last_at=each.last_at,
                 message=each.message,
             )
             for each in found

@@ -10,7 +10,6 @@ from console.approvals.service import Decisions
 from console.config.settings import Settings
 from console.db.opening import Database
 from console.db.snapshot import Snapshots
-from console.fleet.moments import moment
 from console.fleet.view import Source
 from console.ingest.bounds import Bounds
 from console.ingest.enrolment import Enrolments
@@ -65,7 +64,7 @@ class AppState:
                 name=state.name,
                 kind=state.kind,
                 connected=state.connected,
-                last_record_at=moment(last.get(state.name)),
+                last_record_at=last.get(state.name),
                 trouble=state.trouble,
                 quarantined=sum(progress.refused(state.name).values()),
             )
