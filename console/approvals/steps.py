@@ -21,7 +21,6 @@ from console.fleet.candidates import PULL, candidates
 from console.fleet.commands import command_status
 from console.fleet.values import Command, Decision, KnownEvent
 from console.turns.schedule import may_ask_next_vm
-from console.turns.situation import key_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +85,7 @@ def _in_turn(
     if around.turns is None or not isinstance(step, Ask | Send):
         return step
     reading = situation_of(snapshot, around.turns)
-    may = may_ask_next_vm(key_of(*situation.decision.key), reading, snapshot.now)
+    may = may_ask_next_vm(situation.decision.key, reading, snapshot.now)
     if may == "no":
         return End(outcome="overtaken", reason="changed")
     return step if may == "yes" else Wait(until=situation.now + 1)

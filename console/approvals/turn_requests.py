@@ -23,7 +23,7 @@ from console.turns.changes import changed_turns, moved, taken, waiting, with_hol
 from console.turns.groups import Grouping
 from console.turns.machine import Trigger
 from console.turns.schedule import Move, Take, away_besides, groups_touched, plan, refusal
-from console.turns.situation import EventFacts, Turn, TurnSituation, key_of
+from console.turns.situation import EventFacts, Turn, TurnSituation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +56,7 @@ class PersonsTurn:
         `DecisionRefusedError` if it is not due its turn; then it waits.
         """
         situation = situation_of(self._snapshot, self._settings)
-        event = situation.events.get(key_of(known.event.event_id, known.event.scope))
+        event = situation.events.get(known.event.key)
         if event is None:
             return None
         turn = situation.turns.get(event.key)
@@ -175,8 +175,8 @@ def end_turn(
 ) -> None:
     """End a turn as a person wants it. Raises `DecisionRefusedError`; then nothing was written."""
     situation = situation_of(snapshot, settings)
-    event_id, scope = known.event.event_id, known.event.scope
-    turn = situation.turns.get(key_of(event_id, scope))
+    key = known.event.key
+    turn = situation.turns.get(key)
     if turn is None or not turn.is_held:
         raise DecisionRefusedError("no_turn")
     event = situation.events.get(turn.event_key)
@@ -189,17 +189,17 @@ def end_turn(
         at=snapshot.now,
         actor=person.name,
         action="end_turn",
-        event_id=event_id,
+        event_id=key.event_id,
         fingerprint=turn.fingerprint,
         reason=reason,
         state=turn.state,
         groups=list(turn.groups),
         vm_ids=[each.vm_id for each in turn.still_away],
     )
-    turns.give_up_prepare_commands(snapshot.connection, (event_id, scope), snapshot.now, number)
+    turns.give_up_prepare_commands(snapshot.connection, key, snapshot.now, number)
     _end_approval(snapshot, known, number)
     move = Move(event_key=turn.event_key, trigger="ended_by_person")
     over = replace(moved(turn, move, event, snapshot.now), ended_by=person.name)
     turns.put_turns(snapshot.connection, [over], number)
     if event is None:
-        turns.forget_preparations(snapshot.connection, (event_id, scope))
+        turns.forget_preparations(snapshot.connection, key)

@@ -103,10 +103,10 @@ def _approve(decide: DecisionTransaction, turn: Turn) -> DecisionResult:
         event_id=turn.event_id,
         fingerprint=turn.fingerprint,
         reason=_reason(turn),
-        scope=turn.scope,
+        scope=turn.event_key.scope,
         can_sign=True,
     )
-    return decide.approve_in_turn(asked, turn.scope)
+    return decide.approve_in_turn(asked, turn.event_key.scope)
 
 
 def _reason(turn: Turn) -> str:
@@ -145,8 +145,8 @@ def _due(
         channel = channel_of(vm.commands, vm.pulled_at, now, snapshot.listening)
         if channel is None or (channel != PULL and channel not in connected):
             continue
-        last = before.get((event.event_id, event.scope, event.fingerprint, vm_id))
-        tries = counts.get((event.event_id, event.scope, event.fingerprint, vm_id), 0)
+        last = before.get((event.key, event.fingerprint, vm_id))
+        tries = counts.get((event.key, event.fingerprint, vm_id), 0)
         preparation = situation.vms[vm_id].preparation(key)
         wanted = _next_command(
             last,
@@ -204,7 +204,7 @@ def _command(event: EventFacts, turn: Turn, vm_id: str, channel: str, now: float
         jti=str(uuid4()),
         decision_id="",
         event_id=event.event_id,
-        scope=event.scope,
+        scope=event.key.scope,
         fingerprint=event.fingerprint,
         vm_id=vm_id,
         channel=channel,

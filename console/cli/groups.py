@@ -21,7 +21,6 @@ from console.fleet.moments import moment
 from console.turns.explain import members, sentence
 from console.turns.groups import Grouping, Member, groups_of, key_of
 from console.turns.replay import Fate, replay
-from console.turns.situation import event_id_of
 from console.web.pages.text import span
 from sinks.shared.errors import OK
 from sinks.shared.text import plain
@@ -138,7 +137,7 @@ def _fate(fate: Fate) -> str:
         return f"not approved: {fate.reason or 'it started at once'}"
     if not fate.waited:
         return "approved at once"
-    behind = ", ".join(sorted(event_id_of(key) for key in fate.waited_for))
+    behind = ", ".join(sorted(key.event_id for key in fate.waited_for))
     return f"approved after {span(fate.waited)}, behind {behind}"
 
 

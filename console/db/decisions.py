@@ -25,7 +25,9 @@ _COMMAND_TIMES: Final = ("made_at", "sent_at", "expires_at", "unanswered_at")
 def read_open(connection: Connection, key: EventKey) -> Decision | None:
     """The decision on an event that is not over; there is one at most."""
     c = decision.c
-    wanted = select(decision).where(c.event_id == key[0], c.scope == key[1], c.state != OVER)
+    wanted = select(decision).where(
+        c.event_id == key.event_id, c.scope == key.scope, c.state != OVER
+    )
     row = connection.execute(wanted).first()
     return None if row is None else rows.decision_of(row)
 
@@ -122,7 +124,7 @@ def decision_histories(
         several = select(command).where(command.c.event_id.in_(few), command.c.act != PREPARE)
         several = several.order_by(command.c.made_at)
         for row in connection.execute(several):
-            commands.setdefault((row.event_id, row.scope), []).append(rows.command_of(row))
+            commands.setdefault(EventKey(row.event_id, row.scope), []).append(rows.command_of(row))
     return {
         key: DecisionHistory(decision=each, commands=tuple(commands.get(key, ())))
         for key, each in newest.items()
@@ -135,7 +137,7 @@ def newest_decisions(connection: Connection, event_ids: Iterable[str]) -> dict[E
     for few in portions(event_ids):
         wanted = select(decision).where(decision.c.event_id.in_(few)).order_by(decision.c.at)
         for row in connection.execute(wanted):
-            found[(row.event_id, row.scope)] = rows.decision_of(row)
+            found[EventKey(row.event_id, row.scope)] = rows.decision_of(row)
     return found
 
 
@@ -155,7 +157,7 @@ def approval_counts(
 def decisions_on(connection: Connection, key: EventKey) -> list[Decision]:
     """Every decision on an event, the oldest first."""
     c = decision.c
-    wanted = select(decision).where(c.event_id == key[0], c.scope == key[1]).order_by(c.at)
+    wanted = select(decision).where(c.event_id == key.event_id, c.scope == key.scope).order_by(c.at)
     return [rows.decision_of(row) for row in connection.execute(wanted)]
 
 

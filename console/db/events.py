@@ -210,7 +210,7 @@ class Events:
         found = self._connection.execute(_events().where(is_open)).all()
         names = self._named([is_open])
         decided = decisions.newest_decisions(self._connection, [row.event_id for row in found])
-        overtaken = [key[0] for key, each in decided.items() if each.outcome == "overtaken"]
+        overtaken = [key.event_id for key, each in decided.items() if each.outcome == "overtaken"]
         receipts, _ = self._receipts(overtaken)
         return [
             KnownEvent(
@@ -218,9 +218,9 @@ class Events:
                 shown=_shown_of(row),
                 seen_by=0,
                 differing=False,
-                named=names.get((row.event_id, row.scope), {}),
-                receipts=receipts.get((row.event_id, row.scope), ()),
-                decided=DecisionHistory(decision=decided.get((row.event_id, row.scope))),
+                named=names.get(EventKey(row.event_id, row.scope), {}),
+                receipts=receipts.get(EventKey(row.event_id, row.scope), ()),
+                decided=DecisionHistory(decision=decided.get(EventKey(row.event_id, row.scope))),
             )
             for row in found
         ]
@@ -290,7 +290,7 @@ class Events:
 
     def _in_order(self, found: Iterable[Row[Any]]) -> list[KnownEvent]:
         """The events of some ids and scopes, in their order."""
-        keys = [(row.event_id, row.scope) for row in found]
+        keys = [EventKey(row.event_id, row.scope) for row in found]
         known = self.of(keys)
         return [known[key] for key in keys if key in known]
 
@@ -354,7 +354,7 @@ class Events:
             names.c.content_hash.is_not(None),
             or_(names.c.commands.is_not(None), polls),
         )
-        keys = {(row.event_id, row.scope) for row in self._connection.execute(query)}
+        keys = {EventKey(row.event_id, row.scope) for row in self._connection.execute(query)}
         return list(self.of(keys).values())
 
     def count_open(self) -> int:
@@ -366,7 +366,7 @@ class Events:
     def reports(self, key: EventKey) -> list[LatestReport]:
         """What every reporter says of an event, the oldest first."""
         c = report.c
-        wanted = select(report).where(c.event_id == key[0], c.scope == key[1])
+        wanted = select(report).where(c.event_id == key.event_id, c.scope == key.scope)
         wanted = wanted.order_by(c.time, c.vm_id)
         return [rows.report_of(row) for row in self._connection.execute(wanted)]
 
@@ -377,7 +377,7 @@ class Events:
         for some in portions(keys, _PAIRS):
             wanted = select(report).where(tuple_(c.event_id, c.scope).in_(some), c.is_own == 1)
             for row in self._connection.execute(wanted):
-                found.setdefault((row.event_id, row.scope), []).append(rows.report_of(row))
+                found.setdefault(EventKey(row.event_id, row.scope), []).append(rows.report_of(row))
         return found
 
     def named_by(self, event_ids: Iterable[str]) -> set[str]:
@@ -419,7 +419,7 @@ class Events:
         turns = shown_turns(self._connection, ids)
         known = []
         for row in found:
-            key = (row.event_id, row.scope)
+            key = EventKey(row.event_id, row.scope)
             seen_by, ways = counts.get(key, (0, 0))
             decision = _of_now(decided.get(key, UNDECIDED), past)
             bearers = names.get(key, {})
@@ -449,7 +449,7 @@ class Events:
             query = select(c.event_id, c.scope, func.count(), *ways)
             query = query.where(c.event_id.in_(few)).group_by(c.event_id, c.scope)
             for event_id, scope, seen_by, contents, wordings in self._connection.execute(query):
-                found[(event_id, scope)] = (seen_by, max(contents, wordings))
+                found[EventKey(event_id, scope)] = (seen_by, max(contents, wordings))
         return found
 
     def _disputed(self, event_ids: Sequence[str]) -> dict[EventKey, list[tuple[str, str]]]:
@@ -465,7 +465,7 @@ class Events:
             for some in portions(names):
                 reported = query.where(c.vm_id.in_(some)).order_by(c.vm_id)
                 for row in self._connection.execute(reported):
-                    several = found.setdefault((row.event_id, row.scope), [])
+                    several = found.setdefault(EventKey(row.event_id, row.scope), [])
                     several.append((row.vm_id, names[row.vm_id]))
         return found
 
@@ -496,7 +496,7 @@ class Events:
             )
             for row in self._connection.execute(select(names).where(names.c.rank == 1)):
                 keys = keys_of(self._grouping, row[len(row) - len(seen) :])
-                found.setdefault((row.event_id, row.scope), {})[row.folded] = Named(
+                found.setdefault(EventKey(row.event_id, row.scope), {})[row.folded] = Named(
                     folded=row.folded,
                     vm_id=row.vm_id,
                     contact=row.contact,
@@ -542,7 +542,7 @@ class Events:
             query = query.where(receipt.c.event_id.in_(few), is_approval).order_by(receipt.c.at)
             for row in self._connection.execute(query):
                 found_receipt = rows.receipt_of(row)
-                found.setdefault((row.event_id, row.of_event), []).append(found_receipt)
+                found.setdefault(EventKey(row.event_id, row.of_event), []).append(found_receipt)
                 if row.is_past:
                     past[(found_receipt.vm_id, found_receipt.facts.jti)] = found_receipt.time
         if past:

@@ -51,11 +51,11 @@ def records_of_event(
     VM the newest alone, so that it does not take the place of the others'.
     """
     r, o, v = tables.record.c, tables.report.c, tables.vm.c
-    of_scope = select(o.vm_id).where(o.event_id == key[0], o.scope == key[1])
+    of_scope = select(o.vm_id).where(o.event_id == key.event_id, o.scope == key.scope)
     if site is not None:
         of_scope = of_scope.join(tables.vm, v.vm_id == o.vm_id).where(v.site == site)
     place = func.row_number().over(partition_by=r.vm_id, order_by=r.time.desc()).label("place")
-    some = select(r.id, place).where(r.event_id == key[0], r.vm_id.in_(of_scope)).subquery()
+    some = select(r.id, place).where(r.event_id == key.event_id, r.vm_id.in_(of_scope)).subquery()
     query = select(*_RECORD).join(some, some.c.id == r.id).where(some.c.place <= _MAX_OF_ONE)
     query = query.order_by(r.time, r.received_at).limit(_MAX_RECORDS)
     found = connection.execute(query).all()

@@ -242,7 +242,7 @@ def _first_of_each(
     ranked = select(e.event_id, e.scope, e.shown_at, place).where(*conditions).subquery()
     some = select(ranked.c.event_id, ranked.c.scope).where(ranked.c.place <= MAX_OF_ONE)
     some = some.order_by(ranked.c.place, ranked.c.shown_at).limit(_MAX_ENDS)
-    return {(row.event_id, row.scope): None for row in connection.execute(some)}
+    return {EventKey(row.event_id, row.scope): None for row in connection.execute(some)}
 
 
 def _told_as_due(connection: Connection, now: float) -> list[EventKey]:
@@ -258,7 +258,7 @@ def _told_as_due(connection: Connection, now: float) -> list[EventKey]:
     )
     wanted = select(n.subject, n.scope).distinct().where(n.kind.in_(_DUE), ~is_over)
     told = connection.execute(wanted.where(n.at > now - _LATELY_SECONDS))
-    return [(row.subject, row.scope) for row in told]
+    return [EventKey(row.subject, row.scope) for row in told]
 
 
 def lives_told(connection: Connection, event_ids: Iterable[str]) -> dict[EventKey, tuple[int, int]]:
@@ -272,7 +272,7 @@ def lives_told(connection: Connection, event_ids: Iterable[str]) -> dict[EventKe
             n.subject.in_(few), n.kind.in_((*_DUE, OVER))
         )
         for row in connection.execute(told.order_by(n.number)):
-            key = (row.subject, row.scope)
+            key = EventKey(row.subject, row.scope)
             ends, before = found.get(key, (0, 0))
             found[key] = (ends + 1, before) if row.kind == OVER else (ends, ends)
     return found

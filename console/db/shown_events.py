@@ -137,7 +137,7 @@ def show_again(connection: Connection, *, now: float, listening: Listening, numb
         .where(_E.state.in_(("scheduled", "started")), ~and_(heard, _O.is_own == 1))
         .where(or_(is_reported, and_(_O.is_own == 1, newest != _E.shown_by)))
     )
-    moved = [(row.event_id, row.scope) for row in connection.execute(query)]
+    moved = [EventKey(row.event_id, row.scope) for row in connection.execute(query)]
     show(connection, moved, {}, now=now, listening=listening, number=number)
     return len(moved)
 
@@ -161,7 +161,9 @@ def end_forgotten(connection: Connection, *, now: float, listening: Listening, n
         _E.state.in_(("scheduled", "started")), begins < now - _FORGOTTEN_SECONDS
     )
     found = connection.execute(query.where(~reported.exists())).all()
-    shown = _reports_by(connection, {(row.event_id, row.scope): row.shown_by for row in found}, {})
+    shown = _reports_by(
+        connection, {EventKey(row.event_id, row.scope): row.shown_by for row in found}, {}
+    )
     ended = [forgotten(each, now) for each in shown.values()]
     upsert(connection, tables.report, [rows.report_row(each, number) for each in ended])
     fresh = {(each.event_id, each.vm_id): each for each in ended}
@@ -174,7 +176,7 @@ def pending_of(connection: Connection, vm_ids: Iterable[str]) -> set[EventKey]:
     found: set[EventKey] = set()
     for few in portions(vm_ids):
         query = select(_O.event_id, _O.scope).where(_O.vm_id.in_(few), _O.over == 0, _O.is_own == 1)
-        found |= {(row.event_id, row.scope) for row in connection.execute(query)}
+        found |= {EventKey(row.event_id, row.scope) for row in connection.execute(query)}
     return found
 
 
@@ -183,7 +185,7 @@ def _events(connection: Connection, keys: Iterable[EventKey]) -> dict[EventKey, 
     for some in portions(keys, _PAIRS):
         query = select(tables.event).where(tuple_(_E.event_id, _E.scope).in_(some))
         for row in connection.execute(query):
-            found[(row.event_id, row.scope)] = rows.event_of(row)
+            found[EventKey(row.event_id, row.scope)] = rows.event_of(row)
     return found
 
 
@@ -201,7 +203,7 @@ def _named_reports(
             .where(tuple_(_O.event_id, _O.scope).in_(some), _O.is_own == 1)
         )
         for row in connection.execute(query):
-            found.setdefault((row.event_id, row.scope), []).append(
+            found.setdefault(EventKey(row.event_id, row.scope), []).append(
                 NamedReport(
                     vm_id=row.vm_id,
                     content_hash=row.content_hash,
@@ -233,7 +235,7 @@ def _support(
             .group_by(*columns)
         )
         for row in connection.execute(query):
-            found.setdefault((row.event_id, row.scope), []).append(
+            found.setdefault(EventKey(row.event_id, row.scope), []).append(
                 Support(
                     names_hash=row.names_hash,
                     place=row.place,
@@ -257,7 +259,7 @@ def _newest(connection: Connection, keys: Iterable[EventKey]) -> dict[EventKey, 
         each = ranked.subquery().c
         newest = select(each.event_id, each.scope, each.vm_id).where(each.place == 1)
         for row in connection.execute(newest):
-            found[(row.event_id, row.scope)] = row.vm_id
+            found[EventKey(row.event_id, row.scope)] = row.vm_id
     return found
 
 
@@ -269,17 +271,17 @@ def _reports_by(
     """What the reporters say by which events are shown."""
     found, missing = {}, set()
     for key, vm_id in wanted.items():
-        known = fresh.get((key[0], vm_id))
-        if known is not None and known.scope == key[1]:
+        known = fresh.get((key.event_id, vm_id))
+        if known is not None and known.scope == key.scope:
             found[key] = known
         else:
-            missing.add((key[0], vm_id))
+            missing.add((key.event_id, vm_id))
     for some in portions(missing, _PAIRS):
         query = select(tables.report).where(tuple_(_O.event_id, _O.vm_id).in_(some))
         for row in connection.execute(query):
             # The reporter may be in another scope now, where another one shows the event.
-            if wanted.get((row.event_id, row.scope)) == row.vm_id:
-                found[(row.event_id, row.scope)] = rows.report_of(row)
+            if wanted.get(EventKey(row.event_id, row.scope)) == row.vm_id:
+                found[EventKey(row.event_id, row.scope)] = rows.report_of(row)
     return found
 
 
@@ -355,7 +357,7 @@ def _write_names(
     for some in portions(events, _PAIRS):
         query = select(tables.resource).where(tuple_(r.event_id, r.scope).in_(some))
         for row in connection.execute(query):
-            before.setdefault((row.event_id, row.scope), set()).add(row.folded)
+            before.setdefault(EventKey(row.event_id, row.scope), set()).add(row.folded)
     new = []
     for key, event in events.items():
         names = {folded(name) for name in shown[key].report.event.resources}
@@ -383,9 +385,9 @@ def _write_places(connection: Connection, shown: Mapping[EventKey, LatestReport]
             .distinct()
         )
         for row in connection.execute(query):
-            key = (row.event_id, row.scope)
+            key = EventKey(row.event_id, row.scope)
             if row.content_hash == shown[key].content_hash:
-                places.append({"event_id": key[0], "scope": key[1], "place": row.place})
+                places.append({"event_id": key.event_id, "scope": key.scope, "place": row.place})
     insert_new(connection, tables.event_place, places)
 
 
@@ -420,5 +422,5 @@ def _drop(connection: Connection, keys: Iterable[EventKey]) -> None:
     """Events that have no reporter any more: what was said of them is another event's."""
     for key in keys:
         for table in (tables.resource, tables.event_place, tables.event):
-            same = and_(table.c.event_id == key[0], table.c.scope == key[1])
+            same = and_(table.c.event_id == key.event_id, table.c.scope == key.scope)
             connection.execute(delete(table).where(same))

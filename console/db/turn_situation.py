@@ -31,9 +31,6 @@ from console.turns.situation import (
     TurnSituation,
     VmFacts,
     VmPreparation,
-    event_id_of,
-    key_of,
-    scope_of,
 )
 
 _FACTS: Final = (
@@ -177,12 +174,11 @@ def _contact(word: Contact) -> Literal["heard", "late", "silent", "stopped", "le
     return word
 
 
-def _event(known: KnownEvent, before: Mapping[str, Turn], *, four_eyes: int) -> EventFacts:
+def _event(known: KnownEvent, before: Mapping[EventKey, Turn], *, four_eyes: int) -> EventFacts:
     event, facts = known.event, known.shown.report
     reported = facts.event
     named = known.named.values()
-    key = key_of(event.event_id, event.scope)
-    turn = before.get(key)
+    turn = before.get(event.key)
     is_ended = turn is not None and turn.fingerprint == facts.fingerprint
     there = [each for each in named if each.contact != "retired"]
     names = {each.folded for each in there}
@@ -191,9 +187,7 @@ def _event(known: KnownEvent, before: Mapping[str, Turn], *, four_eyes: int) -> 
     is_left = decision is not None and decision.kind == "leave" and decision.state == "open"
     receipts = {(each.facts.state, each.facts.reason) for each in known.receipts}
     return EventFacts(
-        key=key,
-        event_id=event.event_id,
-        scope=event.scope,
+        key=event.key,
         fingerprint=facts.fingerprint,
         status=STARTED if event.state == "started" else reported.event_status,
         named=frozenset(each.vm_id for each in there),
@@ -262,7 +256,7 @@ def _again_at(connection: Connection, pending: Iterable[KnownEvent]) -> dict[Eve
         and decision.over_at is not None
         and decision.outcome_reason in _MAY_PASS
     }
-    tries = approval_counts(connection, (key[0] for key in failed))
+    tries = approval_counts(connection, (key.event_id for key in failed))
     return {
         key: (each.over_at or 0.0)
         + _FIRST_PAUSE_SECONDS * 2 ** min(tries[(*key, each.fingerprint)] - 1, _MOST_DOUBLINGS)
@@ -282,7 +276,7 @@ def _preparations(
     found: dict[str, tuple[VmPreparation, ...]] = {}
     for row in connection.execute(wanted):
         one = VmPreparation(
-            event_key=key_of(row.event_id, row.scope),
+            event_key=EventKey(row.event_id, row.scope),
             fingerprint=row.fingerprint,
             state=cast("Progress", row.state),
             at=row.time,
@@ -293,11 +287,8 @@ def _preparations(
 
 def _leftover(preparation: VmPreparation) -> Turn:
     """The turn that an event never had for which a VM has prepared, and that is over."""
-    key = preparation.event_key
     return Turn(
-        event_key=key,
-        event_id=event_id_of(key),
-        scope=scope_of(key),
+        event_key=preparation.event_key,
         fingerprint=preparation.fingerprint,
         state="waiting",
         since=preparation.at,

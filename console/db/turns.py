@@ -18,9 +18,9 @@ from console.db.tables import event, preparation, receipt, vm
 from console.db.upsert import Values, portions, upsert
 from console.fleet.commands import REPLAYED
 from console.fleet.fold import RECOVERED
-from console.fleet.values import Command, EventTurn, TurnHolder
+from console.fleet.values import Command, EventKey, EventTurn, TurnHolder
 from console.turns.machine import State
-from console.turns.situation import HeldBy, Holder, Turn, event_id_of, key_of
+from console.turns.situation import HeldBy, Holder, Turn
 
 OVER: Final = "over"
 _IS_OPEN: Final = event.c.state.in_(("scheduled", "started"))
@@ -32,10 +32,8 @@ COMMAND_SECONDS: Final = 60
 """For how long a token of a command to prepare is good."""
 WORD_SECONDS: Final = 3600.0
 """How long a VM that has accepted a command to prepare, and says nothing of it, counts as away."""
-Key = tuple[str, str]
-"""An event's id and scope."""
-Asked = tuple[str, str, str, str]
-"""An event's id, scope and fingerprint, and a vmId."""
+Asked = tuple[EventKey, str, str]
+"""An event's key and fingerprint, and a vmId."""
 
 
 def read_turns(connection: Connection, *, of_open_events: bool = False) -> list[Turn]:
@@ -46,16 +44,16 @@ def read_turns(connection: Connection, *, of_open_events: bool = False) -> list[
     return [turn_of(row) for row in connection.execute(select(turn).where(wanted))]
 
 
-def turns_of(connection: Connection, event_ids: Iterable[str]) -> dict[Key, Turn]:
+def turns_of(connection: Connection, event_ids: Iterable[str]) -> dict[EventKey, Turn]:
     """The turns of some events, also those that are over."""
-    found: dict[Key, Turn] = {}
+    found: dict[EventKey, Turn] = {}
     for few in portions(event_ids):
         for row in connection.execute(select(turn).where(turn.c.event_id.in_(few))):
-            found[(row.event_id, row.scope)] = turn_of(row)
+            found[EventKey(row.event_id, row.scope)] = turn_of(row)
     return found
 
 
-def shown_turns(connection: Connection, event_ids: Iterable[str]) -> dict[Key, EventTurn]:
+def shown_turns(connection: Connection, event_ids: Iterable[str]) -> dict[EventKey, EventTurn]:
     """The turns of some events as they are shown."""
     found = turns_of(connection, event_ids)
     held = {key: _held(each) for key, each in found.items()}
@@ -69,7 +67,7 @@ def shown_turns(connection: Connection, event_ids: Iterable[str]) -> dict[Key, E
                 TurnHolder(
                     vm_id=vm_id,
                     name=names.get(vm_id, vm_id),
-                    event_id=None if event_key is None else event_id_of(event_key),
+                    event_id=None if event_key is None else event_key.event_id,
                 )
                 for vm_id, event_key in held[key]
             ),
@@ -152,18 +150,20 @@ def _brought_back(each: Turn, latest: float) -> Turn:
     )
 
 
-def forget_preparations(connection: Connection, key: Key) -> None:
+def forget_preparations(connection: Connection, key: EventKey) -> None:
     """Count no VM as away any more for what it has prepared for an event."""
     c = preparation.c
-    connection.execute(delete(preparation).where(c.event_id == key[0], c.scope == key[1]))
+    connection.execute(delete(preparation).where(c.event_id == key.event_id, c.scope == key.scope))
 
 
-def give_up_prepare_commands(connection: Connection, key: Key, now: float, number: int) -> None:
+def give_up_prepare_commands(
+    connection: Connection, key: EventKey, now: float, number: int
+) -> None:
     """Hand out no command any more that asks a VM to prepare for an event."""
     c = command.c
     connection.execute(
         update(command)
-        .where(c.event_id == key[0], c.scope == key[1], c.act == PREPARE)
+        .where(c.event_id == key.event_id, c.scope == key.scope, c.act == PREPARE)
         .where(c.unanswered_at.is_(None))
         .values(unanswered_at=now, changed=number)
     )
@@ -182,10 +182,10 @@ def asked_to_prepare(connection: Connection, now: float) -> dict[str, HeldBy]:
         ~_has_receipt(receipt.c.state.not_in(("accepted", "posted")), _is_of_no_copy()),
     )
     found = connection.execute(wanted)
-    return {row.vm_id: (row.vm_id, key_of(row.event_id, row.scope)) for row in found}
+    return {row.vm_id: (row.vm_id, EventKey(row.event_id, row.scope)) for row in found}
 
 
-def followed_until(connection: Connection, now: float) -> dict[str, float]:
+def followed_until(connection: Connection, now: float) -> dict[EventKey, float]:
     """Until when a VM may still follow a command that it has not answered, by the event's key.
 
     That includes the time that its first record about it may take. A receipt `accepted` for a
@@ -210,7 +210,7 @@ def followed_until(connection: Connection, now: float) -> dict[str, float]:
         ~has_said,
     )
     found = connection.execute(wanted.group_by(c.event_id, c.scope))
-    return {key_of(row[0], row[1]): row[2] + ON_ITS_WAY_SECONDS for row in found}
+    return {EventKey(row[0], row[1]): row[2] + ON_ITS_WAY_SECONDS for row in found}
 
 
 def _has_receipt(*those: ColumnElement[bool]) -> ColumnElement[bool]:
@@ -236,7 +236,7 @@ def prepare_commands(
     for few in portions(event_ids):
         wanted = select(command).where(c.event_id.in_(few), c.act == PREPARE).order_by(c.made_at)
         for row in connection.execute(wanted):
-            key = (row.event_id, row.scope, row.fingerprint, row.vm_id)
+            key = (EventKey(row.event_id, row.scope), row.fingerprint, row.vm_id)
             found[key] = rows.command_of(row)
             counts[key] += 1
     return found, counts
@@ -257,9 +257,7 @@ def is_any_turn_open(connection: Connection) -> bool:
 def turn_of(row: Row[Any]) -> Turn:
     """A turn from its row."""
     return Turn(
-        event_key=key_of(row.event_id, row.scope),
-        event_id=row.event_id,
-        scope=row.scope,
+        event_key=EventKey(row.event_id, row.scope),
         fingerprint=row.fingerprint,
         state=cast("State", row.state),
         since=row.since,
@@ -282,8 +280,8 @@ def turn_of(row: Row[Any]) -> Turn:
             )
             for vm_id, groups, back_at, *more in from_json(row.holders)
         ),
-        held_by=tuple((vm_id, key) for vm_id, key in from_json(row.held_by)),
-        behind=tuple(from_json(row.behind)),
+        held_by=tuple((vm_id, key and EventKey(*key)) for vm_id, key in from_json(row.held_by)),
+        behind=tuple(EventKey(*key) for key in from_json(row.behind)),
     )
 
 
@@ -291,7 +289,7 @@ def _row(each: Turn, number: int) -> Values:
     holders = [(h.vm_id, sorted(h.groups), h.back_at, h.ready_at, h.asked_at) for h in each.holders]
     return {
         "event_id": each.event_id,
-        "scope": each.scope,
+        "scope": each.event_key.scope,
         "fingerprint": each.fingerprint,
         "state": each.state,
         "since": each.since,

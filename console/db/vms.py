@@ -314,7 +314,7 @@ class Vms:
         )
         query = query.order_by(names.c.shown_at)
         found = self._connection.execute(query)
-        return {row.vm_id: (row.event_id, row.scope) for row in found}
+        return {row.vm_id: EventKey(row.event_id, row.scope) for row in found}
 
     def _matching(self, query: Select[Any], wanted: WantedVms) -> Select[Any]:
         if wanted.q:

@@ -31,7 +31,10 @@ from console.records.incoming import (
 )
 from wire.preparation import NONE
 
-Pair = tuple[str, str]
+StreamKey = tuple[str, str]
+"""A vmId and its stream."""
+ReporterKey = tuple[str, str]
+"""An event's id and the vmId of a reporter."""
 RECOVERED: Final = "recovered"
 MAX_OPEN_EVENTS: Final = 1000
 """Events that are not over, of which one VM may be a reporter: a document of Azure's has few."""
@@ -68,16 +71,13 @@ class Loaded:
     """By vmId, of how many events that are not over it is a reporter."""
     open_names: Counter[str] = field(default_factory=Counter)
     """By vmId, how many names those events have that are shown as it reports them."""
-    receipts: Counter[Pair] = field(default_factory=Counter)
-    """By event id and vmId, how many are stored."""
+    receipts: Counter[ReporterKey] = field(default_factory=Counter)
+    """How many are stored."""
     vms: dict[str, Vm] = field(default_factory=dict)
-    streams: dict[Pair, Stream] = field(default_factory=dict)
-    """By vmId and stream."""
-    gaps: dict[Pair, list[SequenceGap]] = field(default_factory=dict)
-    reports: dict[Pair, LatestReport] = field(default_factory=dict)
-    """By event id and vmId."""
-    preparations: dict[Pair, ReportedPreparation] = field(default_factory=dict)
-    """By event id and vmId."""
+    streams: dict[StreamKey, Stream] = field(default_factory=dict)
+    gaps: dict[StreamKey, list[SequenceGap]] = field(default_factory=dict)
+    reports: dict[ReporterKey, LatestReport] = field(default_factory=dict)
+    preparations: dict[ReporterKey, ReportedPreparation] = field(default_factory=dict)
     bearers: dict[Bearing, set[str]] = field(default_factory=dict)
     """The VMs that bear, or would bear, a name which one of the batch may take."""
     enrolled: dict[str, Vm] = field(default_factory=dict)
@@ -93,12 +93,12 @@ class Changes:
     records: dict[str, IncomingRecord] = field(default_factory=dict)
     """New ones, by id; heartbeats never."""
     vms: dict[str, Vm] = field(default_factory=dict)
-    streams: dict[Pair, Stream] = field(default_factory=dict)
-    gaps: dict[Pair, list[SequenceGap]] = field(default_factory=dict)
+    streams: dict[StreamKey, Stream] = field(default_factory=dict)
+    gaps: dict[StreamKey, list[SequenceGap]] = field(default_factory=dict)
     """All that are left of a stream's gaps, where they changed."""
-    past_streams: set[Pair] = field(default_factory=set)
+    past_streams: set[StreamKey] = field(default_factory=set)
     """Those that are forgotten, with their gaps: their VMs have begun too many."""
-    reports: dict[Pair, LatestReport] = field(default_factory=dict)
+    reports: dict[ReporterKey, LatestReport] = field(default_factory=dict)
     older_reports: list[LatestReport] = field(default_factory=list)
     """What came in too, and is not the newest that its reporter says: it was measured all the same.
     """
@@ -107,7 +107,7 @@ class Changes:
     turned: set[str] = field(default_factory=set)
     """VMs that are heard and were not, or were and are not: their word counts otherwise."""
     receipts: list[Receipt] = field(default_factory=list)
-    preparations: dict[Pair, ReportedPreparation] = field(default_factory=dict)
+    preparations: dict[ReporterKey, ReportedPreparation] = field(default_factory=dict)
     altered: set[str] = field(default_factory=set)
     """VMs of which more has changed than the time of their contact."""
     duplicates: int = 0
@@ -207,7 +207,7 @@ def _keep_counted(loaded: Loaded, changes: Changes, counted: Counted) -> None:
         loaded.gaps[key] = changes.gaps[key] = counted.gaps[-MAX_GAPS:]
 
 
-def _forget_streams(loaded: Loaded, changes: Changes, new: Pair) -> None:
+def _forget_streams(loaded: Loaded, changes: Changes, new: StreamKey) -> None:
     """Forget the oldest streams of a VM beyond as many as it may have; not the new one."""
     known = [each for each in loaded.streams if each[0] == new[0]]
     known.sort(key=lambda each: loaded.streams[each].high_time)

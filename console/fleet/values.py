@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Final
+from typing import Final, NamedTuple
 
 from console.fleet.contact import Contact
 from console.records.incoming import EventReport, PreparationFacts, ReceiptFacts
@@ -19,9 +19,14 @@ _MAX_KEY: Final = 400
 _MAX_SORTED: Final = 300
 """Characters of a name by which lists are sorted."""
 _MAX_DIGITS: Final = 18
-EventKey = tuple[str, str]
-"""An event's id and scope."""
 _DIGITS: Final = re.compile(rf"[0-9]{{1,{_MAX_DIGITS}}}")
+
+
+class EventKey(NamedTuple):
+    """What tells an event from every other: Azure's id, and the scope within which it is unique."""
+
+    event_id: str
+    scope: str
 
 
 Alike = tuple[str, str]
@@ -253,7 +258,7 @@ class LatestReport:
     @property
     def key(self) -> EventKey:
         """The event's id and scope."""
-        return self.event_id, self.scope
+        return EventKey(self.event_id, self.scope)
 
     @property
     def content_hash(self) -> str:
@@ -315,7 +320,7 @@ class FleetEvent:
     @property
     def key(self) -> EventKey:
         """The event's id and scope."""
-        return self.event_id, self.scope
+        return EventKey(self.event_id, self.scope)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -379,7 +384,7 @@ class Decision:
     @property
     def key(self) -> EventKey:
         """The event's id and scope."""
-        return self.event_id, self.scope
+        return EventKey(self.event_id, self.scope)
 
     @property
     def actors(self) -> str:

@@ -183,7 +183,8 @@ def _seen(snapshot: Snapshot, since: float, incidents: Mapping[str, Incident]) -
         if each.vm.vm_id in waiting:
             continue
         silent_since = _silent_since(each, snapshot)
-        event = known.get(cases.get(each.vm.vm_id, ("", "")))
+        key = cases.get(each.vm.vm_id)
+        event = None if key is None else known.get(key)
         case = None if event is None else vm_notices.case_of(event, each.vm.vm_id, silent_since)
         found.append(SeenVm(vm=each.vm, contact=each.contact, since=silent_since, case=case))
     return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from console.fleet.values import EventKey
 from console.turns.situation import Away, AwayBecause, EventFacts, TurnSituation, VmFacts
 
 STARTED = "Started"
@@ -40,7 +41,7 @@ def away_by_group(
     return found
 
 
-def is_preparing(vm: VmFacts) -> str | None:
+def is_preparing(vm: VmFacts) -> EventKey | None:
     """Return the key of an event for which the VM has begun to prepare and has not recovered, or
     None.
     """

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from console.fleet.values import EventKey
 from console.turns.machine import after
 from console.turns.schedule import Back, Move, Plan, Take, Waiting
 from console.turns.situation import EventFacts, Holder, Turn, TurnSituation
 
 
-def changed_turns(situation: TurnSituation, plan: Plan, now: float) -> dict[str, Turn]:
+def changed_turns(situation: TurnSituation, plan: Plan, now: float) -> dict[EventKey, Turn]:
     """Return the turns that the plan begins or changes, by the key of their event."""
     turns = {key: _without_rests(turn, situation) for key, turn in situation.turns.items()}
     for rest in plan.rests:
@@ -40,8 +41,6 @@ def waiting(event: EventFacts, now: float) -> Turn:
     """Return a new turn, in the state `waiting`, for an event that has none."""
     return Turn(
         event_key=event.key,
-        event_id=event.event_id,
-        scope=event.scope,
         fingerprint=event.fingerprint,
         state="waiting",
         since=now,

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from console.fleet.values import EventKey
 from console.turns.changes import changed_turns, moved
 from console.turns.groups import Group
 from console.turns.schedule import Move, Plan, groups_touched, plan
@@ -50,7 +51,7 @@ class Fate:
     past: PastEvent
     groups: tuple[str, ...]
     approved_at: float | None = None
-    waited_for: set[str] = field(default_factory=set)
+    waited_for: set[EventKey] = field(default_factory=set)
     """Keys of the events that had their turn before it."""
     reason: str = ""
     """Why it was not approved."""
@@ -98,10 +99,10 @@ class _Run:
         still = TurnSituation(groups=groups, vms=self._vms)
         self._past = [each for each in past if groups_touched(each.facts, still)]
         self._pending = list(reversed(self._past))
-        self._open: dict[str, EventFacts] = {}
-        self._ends: dict[str, float] = {}
+        self._open: dict[EventKey, EventFacts] = {}
+        self._ends: dict[EventKey, float] = {}
         self._now = 0.0
-        self._turns: dict[str, Turn] = {}
+        self._turns: dict[EventKey, Turn] = {}
         self.fates = {
             each.facts.key: Fate(past=each, groups=groups_touched(each.facts, still))
             for each in self._past
@@ -136,7 +137,7 @@ class _Run:
             if not self._step(now):
                 return
 
-    def _start(self, key: str, now: float) -> None:
+    def _start(self, key: EventKey, now: float) -> None:
         self._open[key] = replace(self._open[key], status="Started")
         self._ends[key] = now + self.fates[key].past.seconds
 

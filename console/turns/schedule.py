@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final, Literal
 
+from console.fleet.values import EventKey
 from console.turns.away import away_by_group
 from console.turns.groups import is_open
 from console.turns.machine import Trigger
@@ -41,10 +42,10 @@ _NEEDS_TWO: Final = "two persons approve an event of so many VMs"
 class Waiting:
     """Why an event does not have its turn yet."""
 
-    event_key: str
+    event_key: EventKey
     groups: tuple[str, ...]
     reason: str | None
-    behind: tuple[str, ...] = ()
+    behind: tuple[EventKey, ...] = ()
     """Keys of the events that come before it: they hold a turn, or wait in front of it."""
     needs_people: bool = False
     """Whether it continues only if a person asks for that."""
@@ -58,7 +59,7 @@ class Waiting:
 class Take:
     """Gives an event its turn: its VMs are away from now on."""
 
-    event_key: str
+    event_key: EventKey
     groups: Mapping[str, frozenset[str]]
     """The keys of the groups of each VM, by vmId."""
     actor: str
@@ -69,7 +70,7 @@ class Take:
 class Join:
     """Adds VMs to a turn that is held: the event has changed and names them now."""
 
-    event_key: str
+    event_key: EventKey
     groups: Mapping[str, frozenset[str]]
     """The keys of the groups of each VM, by vmId."""
 
@@ -78,7 +79,7 @@ class Join:
 class Move:
     """Something happened to a turn."""
 
-    event_key: str
+    event_key: EventKey
     trigger: Trigger
     reason: str | None = None
     actor: str | None = None
@@ -89,7 +90,7 @@ class Move:
 class Back:
     """A VM's part of a turn has ended."""
 
-    event_key: str
+    event_key: EventKey
     vm_id: str
 
 
@@ -103,15 +104,15 @@ class Plan:
     backs: tuple[Back, ...] = ()
     rests: tuple[Back, ...] = ()
     """VMs that are heard again and have recovered: their rest begins now."""
-    prepares: tuple[tuple[str, str], ...] = ()
+    prepares: tuple[tuple[EventKey, str], ...] = ()
     """Event key and vmId of each VM that is to prepare and has not reported that it has."""
-    silences: frozenset[tuple[str, str]] = frozenset()
+    silences: frozenset[tuple[EventKey, str]] = frozenset()
     """Those of `prepares` that have reported nothing about a preparation."""
-    approvals: tuple[str, ...] = ()
+    approvals: tuple[EventKey, ...] = ()
     """Keys of the events whose VMs are prepared and within the budget now."""
-    waiting: Mapping[str, Waiting] = field(default_factory=dict)
+    waiting: Mapping[EventKey, Waiting] = field(default_factory=dict)
     """Why each event waits, by its key."""
-    free: Mapping[str, bool] = field(default_factory=dict)
+    free: Mapping[EventKey, bool] = field(default_factory=dict)
     """For each turn that has failed, by event key, whether a person may take it again."""
 
 
@@ -122,10 +123,10 @@ def plan(situation: TurnSituation, now: float) -> Plan:
     moves: list[Move] = []
     backs: list[Back] = []
     rests: list[Back] = []
-    stalled: dict[str, Waiting] = {}
-    free: dict[str, bool] = {}
-    prepares: list[tuple[str, str]] = []
-    approvals: list[str] = []
+    stalled: dict[EventKey, Waiting] = {}
+    free: dict[EventKey, bool] = {}
+    prepares: list[tuple[EventKey, str]] = []
+    approvals: list[EventKey] = []
     for turn in situation.turns.values():
         if turn.is_held:
             joins += _joins(turn, situation, away)
@@ -221,7 +222,7 @@ def refusal(
 
 
 def may_ask_next_vm(
-    event_key: str, situation: TurnSituation, now: float
+    event_key: EventKey, situation: TurnSituation, now: float
 ) -> Literal["yes", "later", "no"]:
     """Return whether a further VM may be asked to approve an event whose approval is under way:
     `later` if the budget has no room at this moment.
@@ -242,11 +243,11 @@ def may_ask_next_vm(
 
 def _queue(
     situation: TurnSituation, away: dict[str, dict[str, Away]], now: float
-) -> tuple[list[Take], dict[str, Waiting]]:
+) -> tuple[list[Take], dict[EventKey, Waiting]]:
     """Give turns in order. An event that waits blocks those after it in its groups."""
     takes: list[Take] = []
-    waiting: dict[str, Waiting] = {}
-    blocked: dict[str, list[str]] = {}
+    waiting: dict[EventKey, Waiting] = {}
+    blocked: dict[str, list[EventKey]] = {}
     for event in sorted(situation.events.values(), key=lambda each: each.order):
         turn = situation.turns.get(event.key)
         keys = groups_touched(event, situation)
@@ -365,7 +366,7 @@ def _waits_for(
     event: EventFacts,
     situation: TurnSituation,
     away: Mapping[str, Mapping[str, Away]],
-    behind: list[str],
+    behind: list[EventKey],
 ) -> str:
     full = over_budget(event, situation, away)
     if full:
@@ -563,7 +564,7 @@ def _unanswered(turn: Turn, event: EventFacts, situation: TurnSituation, now: fl
     return sorted(names)
 
 
-def _says_nothing(asked: tuple[str, str], situation: TurnSituation) -> bool:
+def _says_nothing(asked: tuple[EventKey, str], situation: TurnSituation) -> bool:
     """Check whether a VM that is asked to prepare has reported nothing about that."""
     event = situation.events[asked[0]]
     vm = situation.vms[asked[1]]
@@ -604,7 +605,7 @@ def _moves_without_turn(turn: Turn, situation: TurnSituation, *, is_left: bool) 
 
 def _prepares(
     turn: Turn, situation: TurnSituation, away: Mapping[str, Mapping[str, Away]]
-) -> Iterator[tuple[str, str]]:
+) -> Iterator[tuple[EventKey, str]]:
     """Yield the VMs that are to prepare: none while VMs that went away after the turn was taken
     fill the budget.
     """
@@ -703,7 +704,7 @@ def _waits_behind(other: Away, event: EventFacts, situation: TurnSituation) -> b
     later.
     """
     vm = situation.vms.get(other.vm_id)
-    turn = situation.turns.get(other.event_key or "")
+    turn = None if other.event_key is None else situation.turns.get(other.event_key)
     if vm is None or not vm.is_heard or turn is None:
         return False
     behind = situation.events.get(turn.event_key)

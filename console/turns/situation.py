@@ -9,37 +9,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
+from console.fleet.values import EventKey
 from console.turns.groups import Group
 from console.turns.machine import HOLDING, State
 
 AwayBecause = Literal["turn", "preparing", "started", "silent", "stopped"]
 Progress = Literal["preparing", "prepared", "failed", "recovered"]
-HeldBy = tuple[str, str | None]
+HeldBy = tuple[str, EventKey | None]
 """The vmId of a VM that is away, and the key of the event for which it is."""
 GROUP_ACTOR: Final = "group:"
 """Prefix of the actor of an approval by a group; the group's name follows."""
-
-
-def key_of(event_id: str, scope: str) -> str:
-    """Return the key of an event: its id within its scope."""
-    return f"{scope}\n{event_id}"
-
-
-def event_id_of(key: str) -> str:
-    """Return the id of the event of a key."""
-    return key.rpartition("\n")[2]
-
-
-def scope_of(key: str) -> str:
-    """Return the scope of the event of a key."""
-    return key.rpartition("\n")[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VmPreparation:
     """What a VM last reported about its preparation for one event."""
 
-    event_key: str
+    event_key: EventKey
     fingerprint: str
     state: Progress
     at: float
@@ -62,7 +48,7 @@ class VmFacts:
     has_said: bool = True
     """Whether a status or a heartbeat has come that says if it prepares."""
     takes_commands: bool = False
-    asked_for: str | None = None
+    asked_for: EventKey | None = None
     """The key of an event for which it may still follow a command to prepare, or None."""
     preparations: Sequence[VmPreparation] = ()
 
@@ -76,7 +62,7 @@ class VmFacts:
         """Whether it reports itself that it does not prepare: it has nothing to recover from."""
         return self.is_heard and self.has_said and not self.prepares
 
-    def preparation(self, event_key: str) -> VmPreparation | None:
+    def preparation(self, event_key: EventKey) -> VmPreparation | None:
         """Return what it last reported about its preparation for that event, or None."""
         found = [each for each in self.preparations if each.event_key == event_key]
         return max(found, key=lambda each: each.at) if found else None
@@ -86,8 +72,7 @@ class VmFacts:
 class EventFacts:
     """What turns need to know of one pending event."""
 
-    key: str
-    event_id: str
+    key: EventKey
     fingerprint: str
     status: str
     """`Scheduled` or `Started`, as Azure reports it."""
@@ -122,7 +107,11 @@ class EventFacts:
     """When it may be approved again, after a failure for a reason that may pass."""
     may_begin: bool = False
     """Whether a VM may have told Azure, or may still tell it, to start the event."""
-    scope: str = ""
+
+    @property
+    def event_id(self) -> str:
+        """Azure's id of the event."""
+        return self.key.event_id
 
     def counts_for(self, vm: VmFacts, vms: Mapping[str, VmFacts]) -> bool:
         """Check whether the event counts for a VM that it names: the VM reports it itself, or it is
@@ -158,8 +147,7 @@ class Holder:
 class Turn:
     """The turn of one event."""
 
-    event_key: str
-    event_id: str
+    event_key: EventKey
     fingerprint: str
     """The state of the event that its commands name."""
     state: State
@@ -175,8 +163,6 @@ class Turn:
     """Whether a person overrode the budget."""
     reason: str | None = None
     """Why it waits, has failed or was forced, as a sentence for people."""
-    scope: str = ""
-    """The scope of the event."""
     asked: str | None = None
     """The reason that the person gave who asked for it."""
     ended_by: str | None = None
@@ -185,10 +171,15 @@ class Turn:
     """Keys of the groups that the event touches."""
     held_by: tuple[HeldBy, ...] = ()
     """The VMs that are away in these groups, while it waits."""
-    behind: tuple[str, ...] = ()
+    behind: tuple[EventKey, ...] = ()
     """Keys of the events that come before it, while it waits."""
     is_free: bool = False
     """Whether it waits for a person, and an approval by one would be allowed now."""
+
+    @property
+    def event_id(self) -> str:
+        """Azure's id of the event."""
+        return self.event_key.event_id
 
     @property
     def is_held(self) -> bool:
@@ -218,7 +209,7 @@ class Away:
     vm_id: str
     why: AwayBecause
     since: float
-    event_key: str | None = None
+    event_key: EventKey | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,11 +219,11 @@ class TurnSituation:
     groups: Mapping[str, Group]
     vms: Mapping[str, VmFacts]
     """Every VM that is not retired and may be away, or that a pending event names, by vmId."""
-    events: Mapping[str, EventFacts] = field(default_factory=dict)
+    events: Mapping[EventKey, EventFacts] = field(default_factory=dict)
     """The pending events, by key."""
-    turns: Mapping[str, Turn] = field(default_factory=dict)
+    turns: Mapping[EventKey, Turn] = field(default_factory=dict)
     """The turns that are not over, by the key of their event."""
-    followed_until: Mapping[str, float] = field(default_factory=dict)
+    followed_until: Mapping[EventKey, float] = field(default_factory=dict)
     """Until when a VM may still follow a command that it has not answered, by event key."""
     can_sign: bool = True
     """Whether the console has a signing key."""

@@ -14,7 +14,7 @@ from console.db.tables import vm
 from console.db.turn_situation import read_situation
 from console.turns.away import away_by_group
 from console.turns.groups import Group, Grouping
-from console.turns.situation import Away, Turn, TurnSituation, event_id_of
+from console.turns.situation import Away, Turn, TurnSituation
 from console.web import models
 from console.web.answers import answer
 from console.web.security import person_of
@@ -68,7 +68,7 @@ def _item(
         waiting=[
             models.WaitingEvent(
                 event_id=turn.event_id,
-                behind=[event_id_of(key) for key in turn.behind],
+                behind=[key.event_id for key in turn.behind],
                 reason=turn.reason,
                 since=turn.since,
             )
@@ -88,6 +88,6 @@ def _away(away: Away, situation: TurnSituation) -> models.AwayVm:
         vm_id=away.vm_id,
         name=away.vm_id if vm is None else vm.name,
         why=away.why,
-        event_id=None if away.event_key is None else event_id_of(away.event_key),
+        event_id=None if away.event_key is None else away.event_key.event_id,
         since=away.since,
     )

@@ -22,6 +22,7 @@ from console.db import decisions, tables
 from console.db.audit import kept_head
 from console.db.opening import Database, database_url
 from console.db.snapshot import Snapshots
+from console.fleet.values import EventKey
 
 _NUMBERS = count(1)
 AT = 1_800_000_000.0
@@ -194,7 +195,7 @@ def test_a_database_of_0_2_0_opens_with_everything(old: Database) -> None:
         }
         assert known.decided.decision is not None
         assert known.decided.decision.reason == "not today"
-        assert decisions.read_open(snapshot.connection, ("OPEN", "s/g")) is not None
+        assert decisions.read_open(snapshot.connection, EventKey("OPEN", "s/g")) is not None
         assert [(each.facts.state, each.time) for each in past.receipts] == [("confirmed", AT)]
         assert (past.event.status, past.event.notice, past.event.downtime) == ("Completed", 900, 42)
         one = snapshot.vms.one("id-1")

@@ -15,7 +15,7 @@ from console.db.events import WantedEvents
 from console.db.history import past_of_vm, records_of_event
 from console.db.opening import Database
 from console.db.transactions import read_from
-from console.fleet.values import Expectation
+from console.fleet.values import EventKey, Expectation
 from console.web.answers import place_in
 from console.web.events import events_page
 
@@ -461,7 +461,7 @@ def test_one_vm_does_not_fill_the_timeline_of_an_event(intake: Intake) -> None:
     ]
     intake.take(*many)
     with read_from(intake.database.reading) as connection:
-        found = records_of_event(connection, ("E", "sub-1/group-1"))
+        found = records_of_event(connection, EventKey("E", "sub-1/group-1"))
     assert named.vm_id in {each.vm_id for each in found}
     assert len(found) < len(many)
 

@@ -26,7 +26,7 @@ from console.db.snapshot import Snapshot, Snapshots
 from console.db.transactions import write_to
 from console.db.vms import WantedVms
 from console.fleet.fold import MAX_STREAMS
-from console.fleet.values import Command, Decision
+from console.fleet.values import Command, Decision, EventKey
 from console.ingest.delivery import Checkpoint, Delivery, Refused
 from console.ingest.writer import Writer
 from console.records.incoming import Incoming
@@ -503,9 +503,9 @@ def test_a_decision_goes_on_though_the_clock_was_set_back(database: Database) ->
     third = Decision(id="3", kind="leave", state="over", actor="bob", at=at - 3590, **said)
     with write_to(database) as (connection, number):
         decisions.put_decision(connection, third, number)
-        found = decisions.decisions_on(connection, ("E", "s"))
+        found = decisions.decisions_on(connection, EventKey("E", "s"))
         (command,) = decisions.read_commands(connection, "2")
-        claimed = decisions.read_open(connection, ("F", "s"))
+        claimed = decisions.read_open(connection, EventKey("F", "s"))
     assert claimed is not None
     assert (claimed.at, claimed.claimed_until) == (at - 7200, None)
     assert [each.id for each in found] == ["1", "2", "3"]

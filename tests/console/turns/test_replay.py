@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from console.config.groups import GroupSettings
+from console.fleet.values import EventKey
 from console.turns.groups import Member, groups_of
 from console.turns.replay import Fate, PastEvent, replay
 from console.turns.situation import EventFacts, VmFacts
@@ -10,13 +11,14 @@ from console.turns.situation import EventFacts, VmFacts
 NOW = 1_800_000_000.0
 
 
-def past(key: str, vm_id: str, *, at: float = 0, seconds: float = 60, **facts: object) -> PastEvent:
+def past(
+    event_id: str, vm_id: str, *, at: float = 0, seconds: float = 60, **facts: object
+) -> PastEvent:
     """An event with a notice of ten minutes."""
     given = {"not_before": NOW + at + 600, "event_type": "Reboot", **facts}
     event = EventFacts(
-        key=key,
-        event_id=key,
-        fingerprint=key,
+        key=EventKey(event_id, ""),
+        fingerprint=event_id,
         status="Scheduled",
         named=frozenset({vm_id}),
         **given,  # type: ignore[arg-type]
@@ -40,7 +42,7 @@ def played(*events: PastEvent, has_said: bool = True, **keys: object) -> dict[st
         for each in members
     }
     found = replay(groups_of([rule], members), vms, events)
-    return {each.past.facts.key: each for each in found}
+    return {each.past.facts.event_id: each for each in found}
 
 
 def test_the_second_waits_until_the_first_is_back() -> None:
@@ -48,7 +50,7 @@ def test_the_second_waits_until_the_first_is_back() -> None:
     fates = played(past("A", "v0"), past("B", "v1", at=10))
     assert fates["A"].waited == 0
     assert fates["B"].waited == 50
-    assert fates["B"].waited_for == {"A"}
+    assert fates["B"].waited_for == {EventKey("A", "")}
 
 
 def test_what_nobody_approves_starts_at_its_time() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from console.config.groups import GroupSettings
+from console.fleet.values import EventKey
 from console.turns.away import away_by_group
 from console.turns.changes import changed_turns
 from console.turns.groups import Group, Member, groups_of
@@ -20,6 +21,9 @@ from console.turns.situation import EventFacts, Turn, TurnSituation, VmFacts, Vm
 
 NOW = 1_000_000.0
 SOON = NOW + 900
+A = EventKey("a", "")
+B = EventKey("b", "")
+Z = EventKey("z", "")
 
 
 def rule(**keys: object) -> GroupSettings:
@@ -46,9 +50,9 @@ def vm(vm_id: str, **facts: object) -> VmFacts:
     return VmFacts(vm_id=vm_id, **{**given, **facts})  # type: ignore[arg-type]
 
 
-def event(key: str, *named: str, **facts: object) -> EventFacts:
+def event(key: EventKey, *named: str, **facts: object) -> EventFacts:
     """A scheduled event that names these VMs."""
-    given = {"event_id": key, "fingerprint": f"{key}-1", "status": "Scheduled", "not_before": SOON}
+    given = {"fingerprint": f"{key.event_id}-1", "status": "Scheduled", "not_before": SOON}
     return EventFacts(key=key, named=frozenset(named), **{**given, **facts})  # type: ignore[arg-type]
 
 
@@ -75,74 +79,74 @@ def done(before: TurnSituation, now: float = NOW) -> tuple[TurnSituation, Plan]:
     return replace(before, turns={k: v for k, v in turns.items() if v.state != "over"}), todo
 
 
-def said(event_key: str, state: str, at: float = NOW) -> VmPreparation:
+def said(key: EventKey, state: str, at: float = NOW) -> VmPreparation:
     """A preparation as a VM reported it."""
-    return VmPreparation(event_key=event_key, fingerprint=f"{event_key}-1", state=state, at=at)  # type: ignore[arg-type]
+    return VmPreparation(event_key=key, fingerprint=f"{key.event_id}-1", state=state, at=at)  # type: ignore[arg-type]
 
 
 def test_of_two_events_the_one_that_begins_first_gets_the_turn() -> None:
     """The second waits, and says behind whom."""
-    first, second = event("b", "v1", not_before=SOON), event("a", "v2", not_before=SOON + 1)
+    first, second = event(B, "v1", not_before=SOON), event(A, "v2", not_before=SOON + 1)
     after, todo = done(situation([second, first]))
-    assert [take.event_key for take in todo.takes] == ["b"]
-    assert todo.waiting["a"].behind == ("b",)
-    assert after.turns["b"].state == "preparing"
-    assert after.turns["a"].state == "waiting"
+    assert [take.event_key for take in todo.takes] == [B]
+    assert todo.waiting[A].behind == (B,)
+    assert after.turns[B].state == "preparing"
+    assert after.turns[A].state == "waiting"
 
 
 def test_each_named_vm_that_prepares_is_asked_to() -> None:
     """A VM that prepares nothing gets no command."""
-    reading = situation([event("a", "v1", "v2")], [vm("v2", prepares=False)], (), rule(at_most=2))
+    reading = situation([event(A, "v1", "v2")], [vm("v2", prepares=False)], (), rule(at_most=2))
     after, _ = done(reading)
-    assert plan(after, NOW).prepares == (("a", "v1"),)
+    assert plan(after, NOW).prepares == ((A, "v1"),)
 
 
 def test_it_is_approved_once_every_vm_is_prepared() -> None:
     """A word about another state of the event does not count."""
-    start = situation([event("a", "v1")])
+    start = situation([event(A, "v1")])
     preparing, _ = done(start)
-    other = VmPreparation(event_key="a", fingerprint="a-0", state="prepared", at=NOW)
+    other = VmPreparation(event_key=A, fingerprint="a-0", state="prepared", at=NOW)
     still, _ = done(replace(preparing, vms={**preparing.vms, "v1": vm("v1", preparations=[other])}))
-    assert still.turns["a"].state == "preparing"
-    ready = vm("v1", preparations=[said("a", "prepared")])
+    assert still.turns[A].state == "preparing"
+    ready = vm("v1", preparations=[said(A, "prepared")])
     prepared, todo = done(replace(preparing, vms={**preparing.vms, "v1": ready}))
-    assert (prepared.turns["a"].state, todo.approvals) == ("prepared", ())
-    assert plan(prepared, NOW).approvals == ("a",)
+    assert (prepared.turns[A].state, todo.approvals) == ("prepared", ())
+    assert plan(prepared, NOW).approvals == (A,)
 
 
 def test_what_is_prepared_waits_while_another_member_is_away() -> None:
     """Azure's own starts and crashes count, and delay only."""
-    ready = vm("v1", preparations=[said("a", "prepared")])
-    turn = replace(taken("a", "v1"), state="prepared")
-    reading = situation([event("a", "v1")], [ready, vm("v2", contact="silent")], [turn])
+    ready = vm("v1", preparations=[said(A, "prepared")])
+    turn = replace(taken(A, "v1"), state="prepared")
+    reading = situation([event(A, "v1")], [ready, vm("v2", contact="silent")], [turn])
     assert plan(reading, NOW).approvals == ()
-    assert plan(replace(reading, vms={**reading.vms, "v2": vm("v2")}), NOW).approvals == ("a",)
+    assert plan(replace(reading, vms={**reading.vms, "v2": vm("v2")}), NOW).approvals == (A,)
 
 
 def test_what_waits_prepared_is_prepared_again_once_it_is_not() -> None:
     """A VM has recovered meanwhile, or was made anew: it is asked before anything is approved."""
-    turn = replace(taken("a", "v1"), state="prepared")
-    recovered = vm("v1", preparations=[said("a", "recovered")])
-    reading = situation([event("a", "v1")], [recovered], [turn])
+    turn = replace(taken(A, "v1"), state="prepared")
+    recovered = vm("v1", preparations=[said(A, "recovered")])
+    reading = situation([event(A, "v1")], [recovered], [turn])
     after, todo = done(reading)
-    assert (after.turns["a"].state, todo.approvals) == ("preparing", ())
-    assert plan(after, NOW).prepares == (("a", "v1"),)
+    assert (after.turns[A].state, todo.approvals) == ("preparing", ())
+    assert plan(after, NOW).prepares == ((A, "v1"),)
 
 
 def test_an_approval_that_is_not_there_is_no_approval_under_way() -> None:
     """A person left the event once the approval had ended, before turns were looked at."""
-    turn = replace(taken("a", "v1"), state="approving")
-    left = event("a", "v1", is_left=True)
+    turn = replace(taken(A, "v1"), state="approving")
+    left = event(A, "v1", is_left=True)
     after, _ = done(situation([left], (), [turn]))
-    assert after.turns["a"].state == "failed"
-    assert after.turns["a"].reason == "a person left it until Azure starts it"
+    assert after.turns[A].state == "failed"
+    assert after.turns[A].reason == "a person left it until Azure starts it"
 
 
 def test_what_returns_after_a_deadline_of_its_own_waits_for_its_turn() -> None:
     """The VM prepared unasked, so it is away; that the event came back is nobody's approval, and
     no room for it: it goes on as any event that has had no turn.
     """
-    gone = vm("v1", preparations=[replace(said("a", "prepared"), fingerprint="")])
+    gone = vm("v1", preparations=[replace(said(A, "prepared"), fingerprint="")])
     for others, approve, state in (
         ([], {}, "preparing"),
         ([vm("v2", contact="silent")], {}, "waiting"),
@@ -150,218 +154,218 @@ def test_what_returns_after_a_deadline_of_its_own_waits_for_its_turn() -> None:
     ):
         rules = rule(approve=approve)
         vms = [gone, *others]
-        waiting, _ = done(situation([event("a", "v1", not_before=NOW + 20)], vms, (), rules))
+        waiting, _ = done(situation([event(A, "v1", not_before=NOW + 20)], vms, (), rules))
         away, _ = done(replace(waiting, events={}))
-        assert away.turns["a"].state == "away"
-        back, todo = done(replace(away, events={"a": event("a", "v1")}))
-        assert (back.turns["a"].state, back.turns["a"].holders) == ("waiting", ())
+        assert away.turns[A].state == "away"
+        back, todo = done(replace(away, events={A: event(A, "v1")}))
+        assert (back.turns[A].state, back.turns[A].holders) == ("waiting", ())
         assert todo.prepares == ()
         after, _ = done(back)
-        assert after.turns["a"].state == state
-        assert after.turns["a"].by == ("group:etcd" if state == "preparing" else None)
+        assert after.turns[A].state == state
+        assert after.turns[A].by == ("group:etcd" if state == "preparing" else None)
 
 
 def test_no_vm_is_asked_to_prepare_beside_one_that_has_gone_since() -> None:
     """It may not have got the first command. By force it is asked all the same."""
-    preparing, _ = done(situation([event("a", "v1")]))
+    preparing, _ = done(situation([event(A, "v1")]))
     gone = replace(preparing, vms={**preparing.vms, "v2": vm("v2", contact="silent")})
-    assert plan(preparing, NOW).prepares == (("a", "v1"),)
+    assert plan(preparing, NOW).prepares == ((A, "v1"),)
     after, todo = done(gone)
-    assert (todo.prepares, after.turns["a"].reason) == ((), "2 of etcd away, and 1 may be")
-    forced = {"a": replace(gone.turns["a"], is_forced=True)}
-    assert plan(replace(gone, turns=forced), NOW).prepares == (("a", "v1"),)
+    assert (todo.prepares, after.turns[A].reason) == ((), "2 of etcd away, and 1 may be")
+    forced = {A: replace(gone.turns[A], is_forced=True)}
+    assert plan(replace(gone, turns=forced), NOW).prepares == ((A, "v1"),)
 
 
 def test_in_the_step_in_which_a_turn_fails_no_vm_is_asked() -> None:
     """A person has left the event."""
-    preparing, _ = done(situation([event("a", "v1")]))
-    left = replace(preparing, events={"a": event("a", "v1", is_left=True)})
+    preparing, _ = done(situation([event(A, "v1")]))
+    left = replace(preparing, events={A: event(A, "v1", is_left=True)})
     after, todo = done(left)
-    assert (after.turns["a"].state, todo.prepares) == ("failed", ())
+    assert (after.turns[A].state, todo.prepares) == ("failed", ())
 
 
 def test_a_turn_is_not_held_for_a_vm_that_does_not_answer() -> None:
     """After some minutes the next event goes, and this one is tried again once there is room."""
     far = NOW + 36_000
-    reading = situation([event("a", "v1", not_before=far), event("b", "v2", not_before=far + 1)])
+    reading = situation([event(A, "v1", not_before=far), event(B, "v2", not_before=far + 1)])
     for _ in range(3):
         reading, _ = done(reading)
     failed, todo = done(reading, NOW + UNANSWERED_SECONDS)
-    assert (failed.turns["a"].state, failed.turns["a"].reason) == ("failed", "db-1 did not answer")
+    assert (failed.turns[A].state, failed.turns[A].reason) == ("failed", "db-1 did not answer")
     assert todo.prepares == ()
     later = NOW + UNANSWERED_SECONDS + ANSWER_SECONDS
-    assert done(failed, later)[0].turns["b"].state == "waiting"
+    assert done(failed, later)[0].turns[B].state == "waiting"
     heard = replace(failed, vms={**failed.vms, "v1": vm("v1", heard_at=later)})
     next_one, _ = done(done(heard, later)[0], later)
-    assert (next_one.turns["b"].state, next_one.turns["a"].state) == ("preparing", "failed")
+    assert (next_one.turns[B].state, next_one.turns[A].state) == ("preparing", "failed")
     again = later + UNANSWERED_SECONDS
-    assert done(next_one, again)[0].turns["a"].state == "failed"
-    alone = replace(next_one, events={"a": next_one.events["a"]})
-    alone = replace(alone, turns={"a": next_one.turns["a"]})
+    assert done(next_one, again)[0].turns[A].state == "failed"
+    alone = replace(next_one, events={A: next_one.events[A]})
+    alone = replace(alone, turns={A: next_one.turns[A]})
     tried, _ = done(alone, again)
-    assert tried.turns["a"].state == "preparing"
+    assert tried.turns[A].state == "preparing"
     joined, _ = done(tried, again)
-    assert joined.turns["a"].vm_ids == {"v1"}
-    assert plan(joined, again).prepares == (("a", "v1"),)
+    assert joined.turns[A].vm_ids == {"v1"}
+    assert plan(joined, again).prepares == ((A, "v1"),)
 
 
 def test_a_vm_that_is_not_to_be_asked_yet_is_not_one_that_does_not_answer() -> None:
     """While another VM is away the time for its answer does not run; nor while its program runs."""
-    reading = done(done(situation([event("a", "v1", not_before=NOW + 36_000)]))[0])[0]
-    assert reading.turns["a"].holders[0].asked_at == NOW
+    reading = done(done(situation([event(A, "v1", not_before=NOW + 36_000)]))[0])[0]
+    assert reading.turns[A].holders[0].asked_at == NOW
     full = replace(reading, vms={**reading.vms, "v2": vm("v2", contact="silent")})
     full, _ = done(full, NOW + 10)
-    assert full.turns["a"].holders[0].asked_at is None
+    assert full.turns[A].holders[0].asked_at is None
     room, _ = done(replace(full, vms=reading.vms), NOW + 500)
-    assert room.turns["a"].state == "preparing"
-    running = vm("v1", preparations=[said("a", "preparing")])
+    assert room.turns[A].state == "preparing"
+    running = vm("v1", preparations=[said(A, "preparing")])
     busy, _ = done(replace(reading, vms={**reading.vms, "v1": running}), NOW + 9_000)
-    assert busy.turns["a"].state == "preparing"
+    assert busy.turns[A].state == "preparing"
 
 
 def test_a_turn_that_failed_goes_on_again_only_within_the_budget() -> None:
     """Its window is open again, and another member has crashed meanwhile."""
-    preparing, _ = done(situation([event("a", "v1")]))
-    failed = replace(preparing.turns["a"], state="failed")
-    reading = replace(preparing, turns={"a": failed})
+    preparing, _ = done(situation([event(A, "v1")]))
+    failed = replace(preparing.turns[A], state="failed")
+    reading = replace(preparing, turns={A: failed})
     full = replace(reading, vms={**reading.vms, "v2": vm("v2", contact="silent")})
-    assert done(full)[0].turns["a"].state == "failed"
-    assert done(reading)[0].turns["a"].state == "preparing"
+    assert done(full)[0].turns[A].state == "failed"
+    assert done(reading)[0].turns[A].state == "preparing"
 
 
 def test_a_vm_of_a_turn_that_failed_is_back_once_it_has_recovered_and_rested() -> None:
     """What it prepared for was missing from one document, and its group approves it no more."""
-    turn = replace(taken("a", "v1"), state="failed")
-    half = vm("v1", preparations=[said("a", "failed")])
-    back = vm("v1", preparations=[said("a", "recovered")])
+    turn = replace(taken(A, "v1"), state="failed")
+    half = vm("v1", preparations=[said(A, "failed")])
+    back = vm("v1", preparations=[said(A, "recovered")])
     rules = rule(approve=None, rest=60)
-    assert done(situation([event("a", "v1")], [half], [turn], rules))[0].turns["a"].vm_ids == {"v1"}
-    resting, _ = done(situation([event("a", "v1")], [back], [turn], rules))
-    assert done(resting, NOW + 59)[0].turns["a"].vm_ids == {"v1"}
+    assert done(situation([event(A, "v1")], [half], [turn], rules))[0].turns[A].vm_ids == {"v1"}
+    resting, _ = done(situation([event(A, "v1")], [back], [turn], rules))
+    assert done(resting, NOW + 59)[0].turns[A].vm_ids == {"v1"}
     freed, _ = done(resting, NOW + 60)
-    assert freed.turns["a"].vm_ids == set()
-    started = replace(freed, events={"a": event("a", "v1", status="Started")})
-    assert done(started, NOW + 90)[0].turns["a"].vm_ids == {"v1"}
+    assert freed.turns[A].vm_ids == set()
+    started = replace(freed, events={A: event(A, "v1", status="Started")})
+    assert done(started, NOW + 90)[0].turns[A].vm_ids == {"v1"}
 
 
 def test_a_vm_that_may_have_told_azure_to_begin_is_held() -> None:
     """Its approval has failed, and the answer of Azure was lost; or a command is on its way."""
-    turn = replace(taken("a", "v1"), state="failed", by="alice")
+    turn = replace(taken(A, "v1"), state="failed", by="alice")
     nothing = vm("v1", prepares=False)
-    free = situation([event("a", "v1", approval="failed")], [nothing], [turn])
-    assert done(free)[0].turns["a"].vm_ids == set()
-    unsure = event("a", "v1", approval="failed", may_begin=True)
-    assert done(replace(free, events={"a": unsure}))[0].turns["a"].vm_ids == {"v1"}
-    assert done(replace(free, followed_until={"a": NOW + 1}))[0].turns["a"].vm_ids == {"v1"}
+    free = situation([event(A, "v1", approval="failed")], [nothing], [turn])
+    assert done(free)[0].turns[A].vm_ids == set()
+    unsure = event(A, "v1", approval="failed", may_begin=True)
+    assert done(replace(free, events={A: unsure}))[0].turns[A].vm_ids == {"v1"}
+    assert done(replace(free, followed_until={A: NOW + 1}))[0].turns[A].vm_ids == {"v1"}
 
 
 def test_a_turn_waits_for_a_vm_that_has_not_said_whether_it_prepares() -> None:
     """A person has approved the event; it is not approved before the heartbeat that tells."""
-    turn = replace(done(situation([event("a", "v1")]))[0].turns["a"], by="alice")
-    mute = situation([event("a", "v1")], [vm("v1", prepares=False, has_said=False)], [turn])
+    turn = replace(done(situation([event(A, "v1")]))[0].turns[A], by="alice")
+    mute = situation([event(A, "v1")], [vm("v1", prepares=False, has_said=False)], [turn])
     after, _ = done(mute)
-    assert after.turns["a"].state == "preparing"
-    assert after.turns["a"].reason == "db-1 has not said yet whether it prepares"
+    assert after.turns[A].state == "preparing"
+    assert after.turns[A].reason == "db-1 has not said yet whether it prepares"
     told = replace(after, vms={**after.vms, "v1": vm("v1", prepares=False)})
-    assert done(told)[0].turns["a"].state == "prepared"
+    assert done(told)[0].turns[A].state == "prepared"
 
 
 def test_a_failed_preparation_approves_nothing() -> None:
     """The turn stays held: the VM may be half prepared when Azure starts the event."""
-    preparing, _ = done(situation([event("a", "v1")]))
-    failed = vm("v1", preparations=[said("a", "failed")])
+    preparing, _ = done(situation([event(A, "v1")]))
+    failed = vm("v1", preparations=[said(A, "failed")])
     after, _ = done(replace(preparing, vms={**preparing.vms, "v1": failed}))
-    assert (after.turns["a"].state, after.turns["a"].reason) == ("failed", "db-1 could not prepare")
+    assert (after.turns[A].state, after.turns[A].reason) == ("failed", "db-1 could not prepare")
     assert plan(after, NOW).approvals == ()
 
 
 def test_a_preparation_that_has_not_ended_in_time_approves_nothing() -> None:
     """Thirty seconds before notBefore it is too late."""
-    preparing, _ = done(situation([event("a", "v1")]))
-    assert done(preparing, SOON - 30)[0].turns["a"].state == "preparing"
-    late = done(preparing, SOON - 29)[0].turns["a"]
+    preparing, _ = done(situation([event(A, "v1")]))
+    assert done(preparing, SOON - 30)[0].turns[A].state == "preparing"
+    late = done(preparing, SOON - 29)[0].turns[A]
     assert (late.state, late.reason) == ("failed", "db-1 did not prepare in time")
 
 
 def test_an_event_for_people_blocks_no_other_event() -> None:
     """One without an `approve` that matches, or with a VM that is not heard, is left to people."""
-    strange = event("a", "v1", unknown_names=("db-9",), not_before=NOW + 100)
-    todo = plan(situation([strange, event("b", "v2")]), NOW)
-    assert [take.event_key for take in todo.takes] == ["b"]
-    assert todo.waiting["a"].reason == "the console does not know db-9"
-    silent = plan(situation([event("a", "v1")], [vm("v1", contact="silent")]), NOW)
-    assert silent.waiting["a"].reason == "the console does not hear db-1"
-    manual = plan(situation([event("a", "v1")], (), (), rule(approve=None)), NOW)
-    assert (manual.takes, manual.waiting["a"].needs_people) == ((), True)
+    strange = event(A, "v1", unknown_names=("db-9",), not_before=NOW + 100)
+    todo = plan(situation([strange, event(B, "v2")]), NOW)
+    assert [take.event_key for take in todo.takes] == [B]
+    assert todo.waiting[A].reason == "the console does not know db-9"
+    silent = plan(situation([event(A, "v1")], [vm("v1", contact="silent")]), NOW)
+    assert silent.waiting[A].reason == "the console does not hear db-1"
+    manual = plan(situation([event(A, "v1")], (), (), rule(approve=None)), NOW)
+    assert (manual.takes, manual.waiting[A].needs_people) == ((), True)
 
 
 def test_an_event_in_several_groups_goes_by_itself_only_if_all_approve_it() -> None:
     """The group that leaves it to people is named."""
     both = frozenset({"etcd", "rack"})
     reading = situation(
-        [event("a", "v1")],
+        [event(A, "v1")],
         [vm("v1", groups=both)],
         (),
         rule(),
         rule(name="rack", approve=None),
     )
-    assert plan(reading, NOW).waiting["a"].reason == "rack leaves it to people"
+    assert plan(reading, NOW).waiting[A].reason == "rack leaves it to people"
 
 
 def test_an_event_that_names_too_many_never_gets_a_turn() -> None:
     """It is shown as forced from the start, with the reason, and blocks nothing."""
-    reading = situation([event("a", "v1", "v2"), event("b", "v3", not_before=SOON + 9)])
+    reading = situation([event(A, "v1", "v2"), event(B, "v3", not_before=SOON + 9)])
     waiting, todo = done(reading)
-    assert [take.event_key for take in todo.takes] == ["b"]
-    forced = done(waiting)[0].turns["a"]
+    assert [take.event_key for take in todo.takes] == [B]
+    forced = done(waiting)[0].turns[A]
     assert (forced.state, forced.reason) == ("forced", "it names more VMs of etcd than may be away")
 
 
 def test_what_azure_starts_without_a_turn_is_forced() -> None:
     """It counts as away, and the others wait."""
-    waiting, _ = done(situation([event("a", "v1"), event("b", "v2", not_before=SOON + 1)]))
-    started = event("b", "v2", status="Started")
-    after, _ = done(replace(waiting, events={**waiting.events, "b": started}))
-    assert after.turns["b"].state == "forced"
+    waiting, _ = done(situation([event(A, "v1"), event(B, "v2", not_before=SOON + 1)]))
+    started = event(B, "v2", status="Started")
+    after, _ = done(replace(waiting, events={**waiting.events, B: started}))
+    assert after.turns[B].state == "forced"
     assert {each.why for each in away_by_group(after)["etcd"].values()} == {"turn", "started"}
 
 
 def test_a_turn_ends_once_its_vm_is_back() -> None:
     """The event is over, the VM was heard since, has recovered, and `rest` has passed."""
-    turn = taken("a", "v1")
-    over = situation((), [vm("v1", preparations=[said("a", "prepared")])], [turn], rule(rest=60))
+    turn = taken(A, "v1")
+    over = situation((), [vm("v1", preparations=[said(A, "prepared")])], [turn], rule(rest=60))
     over, _ = done(over, NOW + 10)
-    assert over.turns["a"].over_at == NOW + 10
-    assert "a" in done(over, NOW + 20)[0].turns
-    back = vm("v1", heard_at=NOW + 30, preparations=[said("a", "recovered", NOW + 30)])
+    assert over.turns[A].over_at == NOW + 10
+    assert A in done(over, NOW + 20)[0].turns
+    back = vm("v1", heard_at=NOW + 30, preparations=[said(A, "recovered", NOW + 30)])
     resting, _ = done(replace(over, vms={**over.vms, "v1": back}), NOW + 30)
-    assert done(resting, NOW + 89)[0].turns.keys() == {"a"}
+    assert done(resting, NOW + 89)[0].turns.keys() == {A}
     assert done(resting, NOW + 90)[0].turns == {}
 
 
 def test_a_vm_that_prepares_nothing_rests_from_its_return_on() -> None:
     """A peer has said long before that the event is over."""
-    turn = replace(taken("a", "v1"), over_at=NOW)
+    turn = replace(taken(A, "v1"), over_at=NOW)
     reading = situation((), [vm("v1", heard_at=NOW + 600)], [turn], rule(rest=300))
     resting, _ = done(reading, NOW + 600)
-    assert done(resting, NOW + 899)[0].turns.keys() == {"a"}
+    assert done(resting, NOW + 899)[0].turns.keys() == {A}
     assert done(resting, NOW + 900)[0].turns == {}
 
 
 def test_a_peer_alone_ends_no_turn() -> None:
     """The event is over by a peer's word, and its VM was not heard since."""
-    over, _ = done(situation((), [vm("v1", prepares=False)], [taken("a", "v1")]), NOW + 10)
-    assert done(over, NOW + 700)[0].turns["a"].state == "away"
+    over, _ = done(situation((), [vm("v1", prepares=False)], [taken(A, "v1")]), NOW + 10)
+    assert done(over, NOW + 700)[0].turns[A].state == "away"
     heard = replace(over, vms={**over.vms, "v1": vm("v1", prepares=False, heard_at=NOW + 11)})
     assert done(heard, NOW + 11)[0].turns == {}
 
 
 def test_a_turn_that_does_not_end_is_stuck_after_an_hour() -> None:
     """It is still held, and ends if its VM comes back after all."""
-    over, _ = done(situation((), (), [taken("a", "v1")]), NOW + 10)
+    over, _ = done(situation((), (), [taken(A, "v1")]), NOW + 10)
     lost = replace(over, vms={**over.vms, "v1": vm("v1", contact="silent")})
     stuck, _ = done(lost, NOW + 10 + STUCK_SECONDS)
-    assert stuck.turns["a"].state == "stuck"
+    assert stuck.turns[A].state == "stuck"
     assert away_by_group(stuck)["etcd"].keys() == {"v1"}
     later = NOW + STUCK_SECONDS + 99
     back = replace(stuck, vms={**stuck.vms, "v1": vm("v1", prepares=False, heard_at=later)})
@@ -371,101 +375,101 @@ def test_a_turn_that_does_not_end_is_stuck_after_an_hour() -> None:
 def test_a_vm_that_changes_its_group_stays_away_in_both() -> None:
     """Until it is back it counts where it was and where it is."""
     moved = vm("v1", groups=frozenset({"other"}))
-    reading = situation((), [moved], [taken("a", "v1")], rule(), rule(name="other"))
+    reading = situation((), [moved], [taken(A, "v1")], rule(), rule(name="other"))
     away = away_by_group(reading)
     assert (away["etcd"].keys(), away["other"].keys()) == ({"v1"}, {"v1"})
 
 
 def test_an_event_that_changes_is_prepared_again() -> None:
     """What was prepared for the state before does not count for the new one."""
-    ready = vm("v1", preparations=[said("a", "prepared")])
-    turn = replace(taken("a", "v1"), state="prepared")
-    changed = situation([event("a", "v1", fingerprint="a-2")], [ready], [turn])
+    ready = vm("v1", preparations=[said(A, "prepared")])
+    turn = replace(taken(A, "v1"), state="prepared")
+    changed = situation([event(A, "v1", fingerprint="a-2")], [ready], [turn])
     after, _ = done(changed)
-    assert (after.turns["a"].state, after.turns["a"].fingerprint) == ("preparing", "a-2")
-    assert plan(after, NOW).prepares == (("a", "v1"),)
+    assert (after.turns[A].state, after.turns[A].fingerprint) == ("preparing", "a-2")
+    assert plan(after, NOW).prepares == ((A, "v1"),)
 
 
 def test_a_vm_that_a_changed_event_names_besides_joins_the_turn_within_the_budget() -> None:
     """It is asked to prepare once there is room for it, and nothing is approved before that."""
-    turn = replace(taken("a", "v1"), state="preparing")
-    ready = vm("v1", preparations=[said("a", "prepared")])
-    grown = event("a", "v1", "v2")
+    turn = replace(taken(A, "v1"), state="preparing")
+    ready = vm("v1", preparations=[said(A, "prepared")])
+    grown = event(A, "v1", "v2")
     full = situation([grown], [ready, vm("v3", contact="silent")], [turn], rule(at_most=2))
     after, todo = done(full)
-    assert (todo.joins, after.turns["a"].state) == ((), "preparing")
+    assert (todo.joins, after.turns[A].state) == ((), "preparing")
     room = situation([grown], [ready], [turn], rule(at_most=2))
     after, todo = done(room)
-    assert after.turns["a"].vm_ids == {"v1", "v2"}
-    assert plan(after, NOW).prepares == (("a", "v2"),)
+    assert after.turns[A].vm_ids == {"v1", "v2"}
+    assert plan(after, NOW).prepares == ((A, "v2"),)
 
 
 def test_a_changed_event_that_can_never_go_on_has_failed_with_the_reason() -> None:
     """It names more VMs than may be away, or one that the console does not know."""
-    turn = replace(taken("a", "v1"), state="preparing")
+    turn = replace(taken(A, "v1"), state="preparing")
     for grown, reason in (
-        (event("a", "v1", "v2"), "it names more VMs of etcd than the 1 that may be away"),
-        (event("a", "v1", unknown_names=("db-9",)), "the console does not know db-9"),
+        (event(A, "v1", "v2"), "it names more VMs of etcd than the 1 that may be away"),
+        (event(A, "v1", unknown_names=("db-9",)), "the console does not know db-9"),
     ):
         after, _ = done(situation([replace(grown, fingerprint="a-2")], [], [turn]))
-        assert (after.turns["a"].state, after.turns["a"].reason) == ("failed", reason)
+        assert (after.turns[A].state, after.turns[A].reason) == ("failed", reason)
 
 
 def test_a_vm_that_a_changed_event_names_no_more_is_back_once_it_has_recovered() -> None:
     """The VM that the event names in its place joins then."""
-    turn = replace(taken("a", "v1"), state="preparing")
-    moved = event("a", "v2")
-    kept = situation([moved], [vm("v1", preparations=[said("a", "prepared")])], [turn])
-    assert done(kept)[0].turns["a"].vm_ids == {"v1"}
-    freed = situation([moved], [vm("v1", preparations=[said("a", "recovered")])], [turn])
+    turn = replace(taken(A, "v1"), state="preparing")
+    moved = event(A, "v2")
+    kept = situation([moved], [vm("v1", preparations=[said(A, "prepared")])], [turn])
+    assert done(kept)[0].turns[A].vm_ids == {"v1"}
+    freed = situation([moved], [vm("v1", preparations=[said(A, "recovered")])], [turn])
     after, _ = done(done(freed)[0])
-    assert after.turns["a"].vm_ids == {"v2"}
+    assert after.turns[A].vm_ids == {"v2"}
 
 
 def test_a_vm_that_a_changed_event_names_no_more_rests_and_follows_no_command() -> None:
     """It has recovered, from an earlier stay: the event may name it again while one is good."""
-    turn = replace(taken("a", "v1"), state="preparing")
-    recovered = vm("v1", preparations=[said("a", "recovered")])
-    moved = situation([event("a", "v2")], [recovered], [turn], rule(rest=60))
-    good = replace(moved, followed_until={"a": NOW + 30})
-    assert done(good, NOW + 29)[0].turns["a"].holders[0].ready_at is None
+    turn = replace(taken(A, "v1"), state="preparing")
+    recovered = vm("v1", preparations=[said(A, "recovered")])
+    moved = situation([event(A, "v2")], [recovered], [turn], rule(rest=60))
+    good = replace(moved, followed_until={A: NOW + 30})
+    assert done(good, NOW + 29)[0].turns[A].holders[0].ready_at is None
     resting, _ = done(good, NOW + 30)
-    assert done(resting, NOW + 89)[0].turns["a"].vm_ids == {"v1"}
+    assert done(resting, NOW + 89)[0].turns[A].vm_ids == {"v1"}
     back, _ = done(done(resting, NOW + 90)[0], NOW + 90)
-    assert back.turns["a"].vm_ids == {"v2"}
+    assert back.turns[A].vm_ids == {"v2"}
 
 
 def test_a_vm_that_a_changed_event_names_no_more_is_back_only_once_it_is_heard() -> None:
     """It may prepare for the state before, and its word of that be late."""
-    turn = replace(taken("a", "v1"), state="preparing")
+    turn = replace(taken(A, "v1"), state="preparing")
     late = NOW + ANSWER_SECONDS
-    reading = situation([event("a", "v2")], (), [turn])
-    assert done(reading, late)[0].turns["a"].vm_ids == {"v1"}
+    reading = situation([event(A, "v2")], (), [turn])
+    assert done(reading, late)[0].turns[A].vm_ids == {"v1"}
     heard = replace(reading, vms={**reading.vms, "v1": vm("v1", heard_at=late)})
-    assert done(heard, late)[0].turns["a"].vm_ids == set()
+    assert done(heard, late)[0].turns[A].vm_ids == set()
 
 
 def test_a_vm_that_crashes_while_it_rests_rests_again() -> None:
     """It has to be there for as long as its group wants it to."""
-    turn = replace(taken("a", "v1"), over_at=NOW)
+    turn = replace(taken(A, "v1"), over_at=NOW)
     back = vm("v1", heard_at=NOW + 10)
     resting, _ = done(situation((), [back], [turn], rule(rest=60)), NOW + 10)
     gone = replace(resting, vms={**resting.vms, "v1": replace(back, contact="silent")})
     gone, _ = done(gone, NOW + 40)
     again = replace(back, heard_at=NOW + 80)
     again_resting, _ = done(replace(gone, vms={**gone.vms, "v1": again}), NOW + 80)
-    assert done(again_resting, NOW + 139)[0].turns.keys() == {"a"}
+    assert done(again_resting, NOW + 139)[0].turns.keys() == {A}
     assert done(again_resting, NOW + 140)[0].turns == {}
 
 
 def test_what_a_vm_outside_the_group_says_of_a_vm_that_is_heard_counts_for_nothing() -> None:
     """Neither is the VM away by it, nor is it asked to prepare; a member's word counts."""
     outside = vm("w9", groups=frozenset())
-    invented = event("a", "v1", reported_by=frozenset(), shown_by="w9")
-    reading = situation([invented, event("b", "v2")], [outside])
+    invented = event(A, "v1", reported_by=frozenset(), shown_by="w9")
+    reading = situation([invented, event(B, "v2")], [outside])
     todo = plan(reading, NOW)
-    assert [take.event_key for take in todo.takes] == ["b"]
-    assert todo.waiting["a"].reason == "db-1 does not report it"
+    assert [take.event_key for take in todo.takes] == [B]
+    assert todo.waiting[A].reason == "db-1 does not report it"
     started = replace(invented, status="Started")
     assert away_by_group(situation([started], [outside]))["etcd"] == {}
     by_member = situation([replace(started, shown_by="v2")])
@@ -474,16 +478,16 @@ def test_what_a_vm_outside_the_group_says_of_a_vm_that_is_heard_counts_for_nothi
 
 def test_a_vm_that_prepares_at_its_own_deadline_is_away() -> None:
     """The console did not ask it; it counts all the same."""
-    own = vm("v2", preparations=[said("z", "preparing")])
-    reading = situation([event("a", "v1")], [own])
+    own = vm("v2", preparations=[said(Z, "preparing")])
+    reading = situation([event(A, "v1")], [own])
     assert plan(reading, NOW).takes == ()
     assert away_by_group(reading)["etcd"]["v2"].why == "preparing"
 
 
 def test_a_vm_that_was_not_heard_since_its_event_was_due_may_be_gone() -> None:
     """Azure starts an event that was left to it; the VM may have had no time to report that."""
-    due = event("a", "v1", is_left=True, not_before=NOW)
-    reading = situation([due, event("b", "v2")], [vm("v1", heard_at=NOW - 10)])
+    due = event(A, "v1", is_left=True, not_before=NOW)
+    reading = situation([due, event(B, "v2")], [vm("v1", heard_at=NOW - 10)])
     assert plan(reading, NOW - 1).takes != ()
     assert plan(reading, NOW).takes == ()
     heard = {**reading.vms, "v1": vm("v1", heard_at=NOW + 5)}
@@ -492,12 +496,12 @@ def test_a_vm_that_was_not_heard_since_its_event_was_due_may_be_gone() -> None:
 
 def test_while_the_console_learns_it_releases_nothing_beside_a_vm_that_may_be_gone() -> None:
     """A member that was not heard yet may be away; it is not shown as away."""
-    reading = situation([event("a", "v1")], [vm("v2", contact="learning")])
+    reading = situation([event(A, "v1")], [vm("v2", contact="learning")])
     assert plan(reading, NOW).takes == ()
     assert away_by_group(reading)["etcd"] == {}
 
 
-def taken(key: str, vm_id: str) -> Turn:
+def taken(key: EventKey, vm_id: str) -> Turn:
     """A turn that one VM holds while its event has started."""
     start = situation([event(key, vm_id)])
     preparing, _ = done(start)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from console.config.groups import GroupSettings
+from console.fleet.values import EventKey
 from console.turns.changes import changed_turns, moved
 from console.turns.groups import Member, groups_of, keys_of
 from console.turns.schedule import Move, plan
@@ -33,7 +34,8 @@ CLOCK = 5.0
 """Seconds by which the clocks of consoles differ from the model's."""
 
 vm_ids = st.sampled_from(sorted(MEMBERS))
-event_ids = st.sampled_from(["e1", "e2", "e3", "e4"])
+EVENTS = [EventKey(f"e{number}", "") for number in range(1, 5)]
+event_keys = st.sampled_from(EVENTS)
 places = st.integers(0, 3)
 """Which one of the events that are there, or of the VMs that have commands."""
 
@@ -67,12 +69,12 @@ class SimulatedVm:
 
     vm_id: str
     is_up: bool = True
-    preparations: dict[str, VmPreparation] = field(default_factory=dict)
-    by_us: set[str] = field(default_factory=set)
+    preparations: dict[EventKey, VmPreparation] = field(default_factory=dict)
+    by_us: set[EventKey] = field(default_factory=set)
     """Events for which the console sent it away, until it is really back."""
-    inbox: list[tuple[str, str, str, float]] = field(default_factory=list)
+    inbox: list[tuple[str, EventKey, str, float]] = field(default_factory=list)
     """Commands on their way: act, event, fingerprint, and when they expire."""
-    answers: set[tuple[str, str]] = field(default_factory=set)
+    answers: set[tuple[str, EventKey]] = field(default_factory=set)
     """Act and event of the commands that it has followed or refused, and not told so."""
 
 
@@ -80,7 +82,7 @@ class SimulatedVm:
 class SimulatedEvent:
     """One event as Azure has it."""
 
-    key: str
+    key: EventKey
     named: frozenset[str]
     not_before: float
     revision: int = 1
@@ -88,7 +90,7 @@ class SimulatedEvent:
 
     @property
     def fingerprint(self) -> str:
-        return f"{self.key}-{self.not_before}-{self.revision}"
+        return f"{self.key.event_id}-{self.not_before}-{self.revision}"
 
 
 class TurnsModel(RuleBasedStateMachine):
@@ -98,17 +100,17 @@ class TurnsModel(RuleBasedStateMachine):
         super().__init__()
         self.now = 1_000_000.0
         self.vms = {vm_id: SimulatedVm(vm_id=vm_id) for vm_id in MEMBERS}
-        self.events: dict[str, SimulatedEvent] = {}
-        self.turns: dict[str, Turn] = {}
+        self.events: dict[EventKey, SimulatedEvent] = {}
+        self.turns: dict[EventKey, Turn] = {}
         # What the console knows: rows that its sources brought.
         self.heard_at = dict.fromkeys(MEMBERS, self.now)
-        self.known: dict[str, dict[str, VmPreparation]] = {vm_id: {} for vm_id in MEMBERS}
-        self.shown: dict[str, EventFacts] = {}
-        self.unanswered: dict[tuple[str, str, str], float] = {}
+        self.known: dict[str, dict[EventKey, VmPreparation]] = {vm_id: {} for vm_id in MEMBERS}
+        self.shown: dict[EventKey, EventFacts] = {}
+        self.unanswered: dict[tuple[str, str, EventKey], float] = {}
         """When commands expire that no answer has come to, by vmId, act and event."""
-        self.missing: dict[str, SimulatedEvent] = {}
+        self.missing: dict[EventKey, SimulatedEvent] = {}
         """Events that documents do not name at the moment."""
-        self.ended_at: dict[str, float] = {}
+        self.ended_at: dict[EventKey, float] = {}
         """When the console came to know of the end of an event."""
 
     @initialize(
@@ -118,14 +120,14 @@ class TurnsModel(RuleBasedStateMachine):
     )
     def begin(self, several: list[set[str]], place: int, *, is_overtaken: bool) -> None:
         """Azure has announced some events, and the VMs report them; one may be overtaken."""
-        for number, named in enumerate(several, start=1):
-            self.announce(key=f"e{number}", named=named)
+        for key, named in zip(EVENTS, several, strict=False):
+            self.announce(key=key, named=named)
         self.quiet_seconds(steps=2, reports=True, receives=False)
         if is_overtaken:
             self.overtake(place=place, other=place, is_lost=False)
 
-    @rule(key=event_ids, named=st.sets(vm_ids, min_size=1, max_size=2))
-    def announce(self, key: str, named: set[str]) -> None:
+    @rule(key=event_keys, named=st.sets(vm_ids, min_size=1, max_size=2))
+    def announce(self, key: EventKey, named: set[str]) -> None:
         """Azure announces an event."""
         if key not in self.events and key not in self.missing:
             self.events[key] = SimulatedEvent(
@@ -150,7 +152,7 @@ class TurnsModel(RuleBasedStateMachine):
         if event.status == "Scheduled" and self.now >= event.not_before:
             self._begin(event)
 
-    def start_early(self, key: str) -> None:
+    def start_early(self, key: EventKey) -> None:
         """Azure starts an event before its time, and its VMs tell so before they go."""
         event = self.events[key]
         event.status = "Started"
@@ -225,8 +227,8 @@ class TurnsModel(RuleBasedStateMachine):
                 vm.preparations[key] = replace(vm.preparations[key], fingerprint="")
 
     @precondition(lambda self: self.missing)
-    @rule(key=event_ids)
-    def come_again(self, key: str) -> None:
+    @rule(key=event_keys)
+    def come_again(self, key: EventKey) -> None:
         """Documents name an event again."""
         if key in self.missing:
             self.events[key] = self.missing.pop(key)
@@ -284,7 +286,7 @@ class TurnsModel(RuleBasedStateMachine):
         keys = sorted(self.events)
         return keys[place % len(keys)]
 
-    def _is_named(self, vm_id: str, key: str) -> bool:
+    def _is_named(self, vm_id: str, key: EventKey) -> bool:
         return key in self.events and vm_id in self.events[key].named
 
     def _asked_for(self) -> list[str]:
@@ -333,7 +335,6 @@ class TurnsModel(RuleBasedStateMachine):
                 self.ended_at.pop(key, None)
                 self.shown[key] = EventFacts(
                     key=key,
-                    event_id=key,
                     fingerprint=event.fingerprint,
                     status=event.status,
                     named=event.named,
@@ -396,8 +397,8 @@ class TurnsModel(RuleBasedStateMachine):
                 said = VmPreparation(event_key=key, fingerprint=mark, state="prepared", at=self.now)
                 vm.preparations[key] = said
 
-    @rule(key=event_ids)
-    def person_ends(self, key: str) -> None:
+    @rule(key=event_keys)
+    def person_ends(self, key: EventKey) -> None:
         """A person ends a turn that is stuck; the VM is away by nobody's doing then."""
         turn = self.turns.get(key)
         if turn is None or turn.state != "stuck":
@@ -448,7 +449,7 @@ class TurnsModel(RuleBasedStateMachine):
         if not dies:
             self._send(situation, todo.prepares, todo.approvals)
 
-    def _may_be_approved(self, situation: TurnSituation, key: str) -> None:
+    def _may_be_approved(self, situation: TurnSituation, key: EventKey) -> None:
         """Each VM that the event names has said so of this state, and nothing newer; and there is
         room.
         """
@@ -475,7 +476,7 @@ class TurnsModel(RuleBasedStateMachine):
                 heard_at = self.heard_at[vm_id] + CLOCK
                 assert heard_at >= self.ended_at[before.event_key], f"{vm_id} was not heard since"
 
-    def _has_room(self, situation: TurnSituation, key: str) -> None:
+    def _has_room(self, situation: TurnSituation, key: EventKey) -> None:
         """Beside VMs that Azure has taken, those that have crashed, those that said that they have
         prepared for another event, and those that hold its turn, there is room for those of this
         one.
