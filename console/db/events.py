@@ -266,10 +266,7 @@ class Events:
         is not known come last. By time, those whose names hold what is searched for come before
         those whose id does. Behind the last one the number is zero.
         """
-        column = SORTS[sort]
-        ordered = [column.desc() if descending else column]
-        if sort not in _ALWAYS_KNOWN:
-            ordered.insert(0, column.is_(None))
+        ordered = _sorted_by(sort, descending=descending)
         if wanted.q is not None and sort == "at" and is_text(wanted.q):
             ordered.insert(0, case((_in_names(wanted.q), 0), else_=1))
         # Sorted without what the reporters say: that is read of those that are shown alone.
@@ -588,6 +585,20 @@ def _by_age(known: KnownEvent) -> tuple[bool, float, str]:
     """
     ages = [each.known_since for each in known.named.values() if each.content_hash is not None]
     return not ages, min(ages, default=known.event.first_at), known.event.scope
+
+
+def _sorted_by(sort: str, *, descending: bool) -> list[ColumnElement[Any]]:
+    """What sorts past events by one of `SORTS`; those of which it is not known come last."""
+    column = SORTS[sort]
+    is_complete = sort in _ALWAYS_KNOWN
+    if sort == "by":
+        # The database looks up who approved an event once for each place in the query where that
+        # stands, so one text says both: the name, and whether there is one. (NULLS LAST needs
+        # SQLite 3.30.)
+        known, unknown = ("1", "0") if descending else ("0", "1")
+        column, is_complete = func.coalesce(literal(known) + column, unknown), True
+    order = [column.desc() if descending else column]
+    return order if is_complete else [column.is_(None), *order]
 
 
 def _time_left() -> ColumnElement[float]:

@@ -7,8 +7,11 @@ from support.console.intake import NOW, Intake
 from support.console.records import FakeVm
 
 from console.db import events
+from console.db.decisions import put_decision
 from console.db.events import Total, WantedEvents
 from console.db.opening import Database
+from console.db.transactions import write_to
+from console.fleet.values import Decision
 
 WANTED = (
     (WantedEvents(tag="role:db"), "tag"),
@@ -112,3 +115,41 @@ def test_events_that_an_order_puts_last_are_found(
             )
             assert [each.event.event_id for each in several] == first
             assert number == total
+
+
+@pytest.mark.parametrize("wanted", [WantedEvents(), WantedEvents(q="e-")], ids=["all", "some"])
+def test_what_is_not_known_comes_last_in_both_directions(
+    intake: Intake, wanted: WantedEvents
+) -> None:
+    """Sorted by who approved, by a decision here or a receipt from elsewhere, and by the start."""
+    vm = FakeVm()
+    intake.take(*(vm.event(f"E-{number}", now=NOW) for number in range(1, 7)))
+    for event_id, actor in (("E-2", "zoe"), ("E-3", "0-bot"), ("E-5", "zoe"), ("E-6", "anna")):
+        intake.take(vm.receipt(event_id, "confirmed", jti=f"jti-{event_id}", actor=actor, now=NOW))
+    intake.take(vm.receipt("E-4", "rejected", actor="anna", now=NOW))
+    intake.take(vm.event("E-3", transition="started", now=NOW))
+    with write_to(intake.database) as (connection, number):
+        decision = Decision(
+            id="decision-1",
+            event_id="E-6",
+            scope="sub-1/group-1",
+            fingerprint="",
+            kind="approve",
+            state="over",
+            actor="mia",
+            reason="",
+            at=NOW.timestamp(),
+        )
+        put_decision(connection, decision, number)
+
+    def order(sort: str, *, descending: bool) -> list[str]:
+        with intake.snapshots.open() as snapshot:
+            found, total = snapshot.events.past(wanted, sort=sort, descending=descending, limit=100)
+        assert total == Total(number=6)
+        return [each.event.event_id for each in found]
+
+    assert order("by", descending=False) == ["E-3", "E-6", "E-2", "E-5", "E-1", "E-4"]
+    assert order("by", descending=True) == ["E-2", "E-5", "E-6", "E-3", "E-1", "E-4"]
+    for descending in (False, True):
+        assert order("started", descending=descending)[0] == "E-3"
+        assert order("started", descending=descending)[1:] == ["E-1", "E-2", "E-4", "E-5", "E-6"]
