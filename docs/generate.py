@@ -27,6 +27,7 @@ from bridge.approval import transitions
 from bridge.cli import COMMANDS, module_of
 from bridge.cli.config import env_file
 from bridge.config import reference
+from bridge.config.approval import Rule
 from bridge.config.reference import Variable
 from bridge.preparation import transitions as preparation_transitions
 from bridge.simulator.scenarios import SCENARIOS
@@ -105,6 +106,7 @@ def generated() -> Iterator[tuple[str, str]]:
         "variables",
         table(("variable", "default", "meaning"), map(variable_row, reference.bridge_variables())),
     )
+    yield "rule-keys", table(("key", "default", "meaning"), rule_rows())
     for kind in registry.BUILT_IN:
         rows = map(variable_row, reference.sink_variables(kind))
         yield f"sink-{kind}", table(("variable", "default", "meaning"), rows)
@@ -247,6 +249,18 @@ def variable_row(variable: Variable) -> tuple[str, str, str]:
     default = "**required**" if variable.default is None else f"`{variable.default}`"
     secret = " (secret)" if variable.secret else ""
     return f"`{variable.name}`", default if default != "``" else "", variable.description + secret
+
+
+def rule_rows() -> Iterator[tuple[str, str, str]]:
+    """Each key of a rule, as JSON has it."""
+    for name, field in Rule.model_fields.items():
+        default = "**required**" if field.is_required() else json_of(field.default)
+        yield f"`{name}`", default, field.description or ""
+
+
+def json_of(default: object) -> str:
+    """A default as JSON; nothing where leaving the key out means that it does not count."""
+    return "" if default in (None, ()) else f"`{json.dumps(default)}`"
 
 
 def record_rows() -> Iterator[tuple[str, str, str]]:

@@ -39,10 +39,14 @@ class Rule(EventMatch, _Named):
     max_resources: int = Field(1, ge=0, description="Refuse if the event lists more VMs than this")
     after: JsonList = Field((), description="Sinks that must have acknowledged the event first")
     leader: Literal["first"] | None = Field(
-        None, description="first: only the first VM that the event lists acts"
+        None, description="first: of the VMs that the event lists, only the first one approves"
     )
     takeover: float | None = Field(
-        None, gt=0, allow_inf_nan=False, description="Seconds until the next VM may act instead"
+        None,
+        gt=0,
+        allow_inf_nan=False,
+        description="With leader: seconds after which the next VM that the event lists may "
+        "approve it, and so on",
     )
 
     @model_validator(mode="after")

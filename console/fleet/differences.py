@@ -14,7 +14,8 @@ SEEN: Final = (
     "eventSource",
     "resources",
 )
-"""Fields of the API's event that the fingerprint covers, in the order in which they are shown."""
+"""Fields of the API's event that the fingerprint covers, in the order in which they are shown. Its
+id and the kind of its resources never change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,7 +36,8 @@ def test_each_kind_of_ours_stands_in_all_places(kind: str) -> None:
         "pyproject.toml, bridge knows no concrete sink": module in unknown["forbidden_modules"],
         f"tests/sinks/test_{kind}.py, a subclass of SinkContract": bool(kept),
     }
-    assert [place for place, is_there in places.items() if not is_there] == []
+    missing = [place for place, is_there in places.items() if not is_there]
+    assert not missing, f"{kind} is missing in:\n" + "\n".join(missing)
 
 
 def test_the_readme_has_every_kind() -> None:
