@@ -35,11 +35,11 @@ ground: $(VENV)/dev.stamp helm ground-tools survive-etcd deploy-tools $(if $(SEB
 survive: $(VENV)/dev.stamp postgresql survive-tools ## Show on real services what users notice of an event (docs/survival.md); REPEAT=3 for each scene three times
 	@recipes() { PYTEST_XDIST_WORKER=$$1 $(BIN)/pytest -q -m survive -o faulthandler_timeout=0 tests/survive -k "$$2"; }; \
 	  scenes() { PYTEST_XDIST_WORKER=$$1 $(BIN)/python -m tests.survive $$2; }; code=0; \
-	  recipes gw9 rabbitmq & one=$$!; recipes gw8 'patroni or etcd' & two=$$!; \
-	  recipes gw0 'not rabbitmq and not patroni and not etcd' || code=$$?; \
+	  recipes gw9 'rabbitmq or pacemaker' & one=$$!; recipes gw8 'patroni or etcd' & two=$$!; \
+	  recipes gw0 'not rabbitmq and not pacemaker and not patroni and not etcd' || code=$$?; \
 	  wait $$one || code=$$?; wait $$two || code=$$?; \
-	  scenes gw9 '--service etcd --service patroni --service rabbitmq' & one=$$!; \
-	  scenes gw0 '--service redis --service haproxy --service slurm --service pacemaker' || code=$$?; \
+	  scenes gw9 '--service etcd --service patroni --service rabbitmq --service haproxy' & one=$$!; \
+	  scenes gw0 '--service redis --service slurm --service pacemaker' || code=$$?; \
 	  wait $$one || code=$$?; \
 	  awk '/^## Run it/ {exit} /^## / {on = 1} on && /^[#|]/' docs/survival.md; exit $$code
 

@@ -7,6 +7,7 @@ import tempfile
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Self
 from uuid import NAMESPACE_URL, uuid5
@@ -97,6 +98,10 @@ class Cluster(ABC):
     def prepare_once(self) -> None:  # noqa: B027  # most services need none
         """What is done once, once the cluster is whole and before the first client."""
 
+    def may_boot(self, number: int) -> bool:  # most services find each other
+        """Whether the members before this one are far enough when the cluster begins."""
+        return True
+
     def start_shared(self) -> None:  # noqa: B027  # most services need none
         """Start what stands on no member."""
 
@@ -183,6 +188,7 @@ class Cluster(ABC):
             for number, machine in enumerate(self.machines):
                 for name, unit in self.units(number).items():
                     machine.define(name, unit)
+                wait_for(partial(self.may_boot, number), what=f"the members before {machine.name}")
                 machine.boot()
             wait_for(self.is_whole, what=f"{self.NAME}: a whole cluster")
             self.prepare_once()

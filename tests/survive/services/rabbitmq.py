@@ -76,6 +76,10 @@ class RabbitMq(Cluster):
             ),
         }
 
+    def may_boot(self, number: int) -> bool:
+        """The first node begins the cluster: others would begin their own if it took long."""
+        return number == 0 or self._eval(0, "rabbit:is_running().") == "{ok, true}"
+
     def start_shared(self) -> None:
         command = ["epmd", "-address", "127.0.0.1", "-port", str(self._epmd_port)]
         with (self.directory / "epmd.log").open("wb") as log:
