@@ -24,8 +24,8 @@ from sinks.shared.errors import SebError
 _LOG: Final = logging.getLogger("console")
 _LOOK_SECONDS: Final = 1.0
 """Seconds after which turns are looked at, whatever comes in: time alone ends a rest."""
-_GATHER_SECONDS: Final = 0.1
-"""Seconds that a change waits for more, so that a busy fleet is not read for each record."""
+_GATHER_SECONDS: Final = 0.25
+"""Seconds of rest after a look, so that a busy fleet is not read for each record."""
 
 
 class TurnWorker:
@@ -73,22 +73,24 @@ class TurnWorker:
         while not self._stopping.is_set():
             begun, rest = time.monotonic(), _GATHER_SECONDS
             try:
-                self._work()
+                if self._work():
+                    continue  # what follows from its own step follows at once
                 # After a large fleet was read it rests for half as long: others get their turn.
                 rest = max(rest, (time.monotonic() - begun) / 2)
             except SebError as error:
                 _LOG.warning("%s", error, extra={"action": "turns_wait"})
             except Exception:  # noqa: BLE001  # logged with its trace
                 _LOG.exception("this is a bug in the console", extra={"action": "turns_bug"})
-            self._wanted.wait(_LOOK_SECONDS)
             self._stopping.wait(rest)
+            self._wanted.wait(_LOOK_SECONDS)
             self._wanted.clear()
 
-    def _work(self) -> None:
+    def _work(self) -> bool:
+        """Take the next step, if there is one; whether it has changed anything."""
         connected = {name for name, since in self._connected().items() if since is not None}
         with self._snapshots.open() as snapshot:
             if not turns.has_work(snapshot, self._settings, connected):
-                return
+                return False
         with write_to(self._snapshots.database) as (connection, number):
             snapshot = self._snapshots.within(connection, is_exact=True)
             decide = DecisionTransaction(snapshot, number, console=self._console, flood=Flood())
@@ -96,5 +98,5 @@ class TurnWorker:
         for each in written.outgoing:
             self._send(each)
         if written.has_changed:
-            self._wanted.set()
             self._committed()
+        return written.has_changed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Final
 
 from pydantic_core import from_json
@@ -111,7 +112,11 @@ class Vms:
         self._connection = connection
         self._now = now
         self._listening = listening
-        self._contact: ColumnElement[str] = contact_of(vm, now, listening).label("contact")
+
+    @cached_property
+    def _contact(self) -> ColumnElement[str]:
+        """The contact of each VM; many snapshots ask for none."""
+        return contact_of(vm, self._now, self._listening).label("contact")
 
     def one(self, vm_id: str) -> HeardVm | None:
         """A VM by its id; None if nothing has come in from it."""
