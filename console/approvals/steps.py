@@ -91,12 +91,12 @@ def _in_turn(
     return step if may == "yes" else Wait(until=situation.now + 1)
 
 
-def note_taken(
-    snapshot: Snapshot, taken: Sequence[tuple[Command, str | None, float]], number: int
+def note_sent(
+    snapshot: Snapshot, answers: Sequence[tuple[Command, str | None, float]], number: int
 ) -> StepResult:
-    """Record when the broker took each command, or why it refused it for good."""
+    """Record when the broker accepted each command, or why it refused it for good."""
     written = StepResult()
-    for command, refusal, at in taken:
+    for command, refusal, at in answers:
         known = rows.read_command(snapshot.connection, command.jti)
         if known is None or known[0].sent_at is not None:
             continue

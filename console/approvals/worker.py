@@ -17,7 +17,7 @@ from uuid import uuid4
 
 from console.approvals.sending import CommandRouter, Outgoing
 from console.approvals.situation import Wait
-from console.approvals.steps import StepResult, Surroundings, look, note_taken, take_step
+from console.approvals.steps import StepResult, Surroundings, look, note_sent, take_step
 from console.approvals.turn_requests import TurnSettings
 from console.db import decisions as rows
 from console.db.snapshot import Snapshots
@@ -55,7 +55,7 @@ class DecisionWorker:
         self._up_since = snapshots.clock()
         self._changed = threading.Condition()
         self._outgoing: deque[Outgoing] = deque()
-        self._taken: deque[tuple[Command, str | None, float]] = deque()
+        self._sent: deque[tuple[Command, str | None, float]] = deque()
         self._since: int | None = None
         """Number of the transaction after which rows were written that were not looked at yet."""
         self._due: dict[str, float] = {}
@@ -93,12 +93,12 @@ class DecisionWorker:
             self._changed.notify()
 
     def answered(self, command: Command, why: str | None) -> None:
-        """The broker has taken a command, or has refused it, and why."""
+        """The broker has accepted a command, or has refused it, and why."""
         if why is not None:
             fields = {"action": "command_refused", "jti": command.jti, "source": command.channel}
             _LOG.error("the broker refused a command: %s", why, extra=fields)
         with self._changed:
-            self._taken.append((command, why, self._clock()))
+            self._sent.append((command, why, self._clock()))
             self._changed.notify()
 
     def fetched(self, commands: Iterable[Command]) -> None:
@@ -124,7 +124,7 @@ class DecisionWorker:
         """Until there is something to do; False at the end."""
         with self._changed:
             while not self._stopping:
-                if self._outgoing or self._taken or self._since is not None:
+                if self._outgoing or self._sent or self._since is not None:
                     return True
                 rest = min(self._all_at - time.monotonic(), self._next_due() - self._clock())
                 if rest <= 0:
@@ -138,7 +138,7 @@ class DecisionWorker:
     def _work(self) -> None:
         while self._outgoing:
             self._give(self._outgoing.popleft())
-        self._note_taken()
+        self._note_sent()
         with self._changed:
             since, self._since = self._since, None
         whole = time.monotonic() >= self._all_at
@@ -195,17 +195,17 @@ class DecisionWorker:
         """Send; what is not on its way is found again once its claim has ended."""
         self._sender.send(outgoing, self.answered)
 
-    def _note_taken(self) -> None:
+    def _note_sent(self) -> None:
         """Write down, in one transaction, which commands are on their way."""
         with self._changed:
-            taken = list(self._taken)
-        if not taken:
+            sent = list(self._sent)
+        if not sent:
             return
         with write_to(self._database) as (connection, number):
-            written = note_taken(self._snapshots.within(connection), taken, number)
+            written = note_sent(self._snapshots.within(connection), sent, number)
         with self._changed:
-            for _ in taken:
-                self._taken.popleft()
+            for _ in sent:
+                self._sent.popleft()
         self._tell(written)
 
     def _tell(self, written: StepResult) -> None:

@@ -24,14 +24,21 @@ from sqlalchemy import (
     union,
 )
 
-from console.db import decisions, rows
+from console.db import assignments, decisions, rows
 from console.db.contact import contact_of
 from console.db.decision_tables import command, decision, turn
 from console.db.grouping import columns_of, keys_of
 from console.db.search import ESCAPE, has_tag, is_pattern, is_text, pattern_of, tag_of
-from console.db.tables import event, event_place, preparation, receipt, report, resource, taken, vm
-from console.db.taken import EVENT as TAKEN_EVENT
-from console.db.taken import taken_among
+from console.db.tables import (
+    assignment,
+    event,
+    event_place,
+    preparation,
+    receipt,
+    report,
+    resource,
+    vm,
+)
 from console.db.turns import shown_turns
 from console.db.upsert import portions
 from console.db.vms import BEARER, OPEN, named
@@ -394,18 +401,18 @@ class Events:
                 for table in (event, report, receipt, preparation, decision, command, turn)
             )
         )
-        taken_ids = select(taken.c.subject).where(
-            taken.c.changed > number, taken.c.kind == TAKEN_EVENT
+        assigned = select(assignment.c.subject).where(
+            assignment.c.changed > number, assignment.c.kind == assignments.EVENT
         )
         found = {*self._connection.execute(several).scalars()}
-        found |= {*self._connection.execute(taken_ids).scalars()}
+        found |= {*self._connection.execute(assigned).scalars()}
         return sorted(filter(None, found))
 
     def _known(self, query: Select[Any]) -> list[KnownEvent]:
         """The events of a query, in its order, with what other tables hold of them."""
         found = self._connection.execute(query).all()
         ids = [row.event_id for row in found]
-        by = taken_among(self._connection, TAKEN_EVENT, ids, self._now)
+        assigned = assignments.assignments_of(self._connection, assignments.EVENT, ids, self._now)
         counts, names = (
             self._counts(ids),
             self._named(resource.c.event_id.in_(few) for few in portions(ids)),
@@ -432,7 +439,7 @@ class Events:
                     other_scopes=tuple(sorted(scopes.get(row.event_id, set()) - {row.scope})),
                     disputed=tuple(disputed.get(key, ())),
                     turn=turns.get(key),
-                    taken=by.get(key),
+                    assigned=assigned.get(key),
                 )
             )
         return known

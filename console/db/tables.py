@@ -258,7 +258,7 @@ preparation: Final = Table(
 )
 
 # Somebody is on it, until then: an event, by its id and scope, or a VM, whose scope is empty.
-taken: Final = Table(
+assignment: Final = Table(
     "taken",
     metadata,
     Column("kind", Text, primary_key=True),  # event, vm

@@ -24,7 +24,7 @@ from sqlalchemy import (
 from console.db import rows
 from console.db.contact import contact_of
 from console.db.search import ESCAPE, has_tag, is_pattern, pattern_of, tag_of
-from console.db.tables import event, event_place, report, resource, taken, vm
+from console.db.tables import assignment, event, event_place, report, resource, vm
 from console.db.upsert import portions
 from console.fleet.candidates import PULL_SECONDS
 from console.fleet.contact import Contact, Listening
@@ -230,8 +230,10 @@ class Vms:
 
     def changed_since(self, number: int) -> list[HeardVm]:
         """VMs that a later transaction has changed."""
-        taken_ids = select(taken.c.subject).where(taken.c.changed > number, taken.c.kind == "vm")
-        changed = or_(vm.c.changed > number, vm.c.vm_id.in_(taken_ids))
+        assigned = select(assignment.c.subject).where(
+            assignment.c.changed > number, assignment.c.kind == "vm"
+        )
+        changed = or_(vm.c.changed > number, vm.c.vm_id.in_(assigned))
         return self._heard(select(vm, self._contact).where(changed))
 
     def passed_since(self, then: float, before: Listening) -> list[HeardVm]:

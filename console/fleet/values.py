@@ -479,7 +479,7 @@ class EventTurn:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Taken:
+class Assignment:
     """Somebody is on it, until then."""
 
     actor: str
@@ -508,7 +508,7 @@ class KnownEvent:
     """Scopes that have reported another event under the same id: a conflict."""
     disputed: tuple[tuple[str, str], ...] = ()
     """vmId and name of the VMs that have reported it and are in conflict themselves."""
-    taken: Taken | None = None
+    assigned: Assignment | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

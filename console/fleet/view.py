@@ -164,7 +164,9 @@ class VmDetail(Vm):
 
 
 def vm_item(
-    heard: values.HeardVm, expectation: values.Expectation, taken: values.Taken | None = None
+    heard: values.HeardVm,
+    expectation: values.Expectation,
+    assigned: values.Assignment | None = None,
 ) -> Vm:
     """One VM as `/api/v1/vms` lists it."""
     vm = heard.vm
@@ -184,8 +186,8 @@ def vm_item(
         gaps=vm.missing,
         conflict=_vm_conflict(vm),
         events=list(expectation.events),
-        taken_by=None if taken is None else taken.actor,
-        taken_until=None if taken is None else taken.until,
+        taken_by=None if assigned is None else assigned.actor,
+        taken_until=None if assigned is None else assigned.until,
     )
 
 
@@ -347,8 +349,8 @@ def event_item(
         ended_at=event.shown_at if event.state == "ended" else None,
         downtime_seconds=event.downtime,
         notice_seconds=event.notice,
-        taken_by=None if known.taken is None else known.taken.actor,
-        taken_until=None if known.taken is None else known.taken.until,
+        taken_by=None if known.assigned is None else known.assigned.actor,
+        taken_until=None if known.assigned is None else known.assigned.until,
         tries=[_try(each, known.receipts) for each in known.decided.commands],
     )
 

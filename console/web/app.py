@@ -16,6 +16,7 @@ from console.fleet import view
 from console.fleet.commands import Command
 from console.web import models
 from console.web.answers import answer, on_error, on_store_error
+from console.web.assigning import AssignRoutes
 from console.web.audit import Audit
 from console.web.decide import DecisionRoutes
 from console.web.enrolments import EnrolmentRoutes
@@ -35,7 +36,6 @@ from console.web.receipts import Receipts
 from console.web.security import Admission
 from console.web.state import AppState
 from console.web.stream import StreamHub
-from console.web.taking import TakeRoutes
 from console.web.vms import VmRoutes
 
 
@@ -69,7 +69,7 @@ def operations(state: AppState, stream: StreamHub) -> list[Operation]:
     events = EventRoutes(state.snapshots)
     vms = VmRoutes(state.snapshots, silent_after=state.settings.silent_seconds)
     overview = OverviewRoutes(state)
-    takes = TakeRoutes(state.snapshots)
+    takes = AssignRoutes(state.snapshots)
     decisions = DecisionRoutes(state)
     groups = Groups(state)
     return [

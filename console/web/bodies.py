@@ -16,8 +16,8 @@ _SMALL_BYTES: Final = 8 * 1024
 _MAX_LARGE_BYTES: Final = 32 * 1024 * 1024
 
 
-class NotTakenError(Exception):
-    """The request ends with this answer."""
+class RequestError(Exception):
+    """A request that is refused, with the status and the words of its answer."""
 
     def __init__(self, status: int, words: str, *, retry_after: float | None = None) -> None:
         """`retry_after`: the seconds after which another try may help."""
@@ -36,7 +36,7 @@ class Bodies:
         """Bytes of those that are not whole, beyond what each may have in any case."""
 
     async def read(self, headers: Headers, receive: Receive) -> bytes:
-        """The whole body. Raises `NotTakenError` if it is too large, too slow, one of too many, or
+        """The whole body. Raises `RequestError` if it is too large, too slow, one of too many, or
         never ends.
         """
         length = headers.get("content-length", "")
@@ -50,7 +50,7 @@ class Bodies:
                 while more:
                     message = await receive()
                     if message["type"] == "http.disconnect":
-                        raise NotTakenError(400, "the client has gone")
+                        raise RequestError(400, "the client has gone")
                     body += message.get("body", b"")
                     more = message.get("more_body", False)
                     if len(body) > MAX_BYTES:
@@ -59,13 +59,13 @@ class Bodies:
                     self._large += large - counted
                     counted = large
                     if counted and self._large > _MAX_LARGE_BYTES:
-                        raise NotTakenError(503, "too many large bodies come in at once")
+                        raise RequestError(503, "too many large bodies come in at once")
         except TimeoutError:
-            raise NotTakenError(408, f"the body did not come within {BODY_SECONDS:g} s") from None
+            raise RequestError(408, f"the body did not come within {BODY_SECONDS:g} s") from None
         finally:
             self._large -= counted
         return bytes(body)
 
 
-def _too_large() -> NotTakenError:
-    return NotTakenError(413, f"a record has at most {MAX_BYTES} bytes")
+def _too_large() -> RequestError:
+    return RequestError(413, f"a record has at most {MAX_BYTES} bytes")

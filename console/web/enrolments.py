@@ -14,7 +14,7 @@ from console.access import enrolment
 from console.errors import RefusedError
 from console.ingest.enrolment import KEY_IS_MISSING, read_key
 from console.web.answers import answer, refuse
-from console.web.bodies import Bodies, NotTakenError
+from console.web.bodies import Bodies, RequestError
 from console.web.models import MAX_VMS, EnrolledList, EnrolmentBody
 from console.web.security import person_of
 from console.web.state import AppState
@@ -61,7 +61,7 @@ async def _body(request: Request, bodies: Bodies) -> EnrolmentBody:
     """The VMs of the body. Raises an HTTP refusal."""
     try:
         body: Any = json.loads(await bodies.read(request.headers, request.receive))
-    except NotTakenError as why:
+    except RequestError as why:
         raise refuse(why.status, str(why)) from None
     except (ValueError, RecursionError):
         body = None

@@ -11,7 +11,7 @@ from starlette.types import Receive, Scope, Send
 from console.ingest.enrolment import KEY_IS_MISSING
 from console.ingest.signature import UnsignedError, verify
 from console.records.parse import ForeignError, parse_record, vm_of
-from console.web.bodies import NotTakenError
+from console.web.bodies import RequestError
 from console.web.receiving import Commits, refused, require_ready
 from console.web.state import AppState
 
@@ -30,7 +30,7 @@ class Ingest:
         """
         try:
             await self._take(Headers(scope=scope), receive)
-        except NotTakenError as why:
+        except RequestError as why:
             response = refused(why)
         else:
             response = Response(status_code=204)
@@ -42,24 +42,24 @@ class Ingest:
         now = self._state.now()
         vm_id = vm_of(body)
         if vm_id is None:
-            raise NotTakenError(400, "not a record: partitionkey is missing")
+            raise RequestError(400, "not a record: partitionkey is missing")
         enrolments = self._state.enrolments
         if not enrolments.has_key:
-            raise NotTakenError(503, KEY_IS_MISSING)
+            raise RequestError(503, KEY_IS_MISSING)
         try:
             verify(
                 headers, body, secret=enrolments.webhook_secret(vm_id), now=self._state.own_clock()
             )
         except UnsignedError as error:
-            raise NotTakenError(401, str(error)) from None
+            raise RequestError(401, str(error)) from None
         wait = self._state.bounds.wait(vm_id, len(body), now=time.monotonic())
         if wait:
-            raise NotTakenError(429, "this VM sends too much: it may go on later", retry_after=wait)
+            raise RequestError(429, "this VM sends too much: it may go on later", retry_after=wait)
         # Nothing else is read of what no VM has signed.
         try:
             record = parse_record(body, source=self._source, received_at=now, vm_id=vm_id)
         except ForeignError as error:
             self._commits.set_aside(self._source, error, body, vm_id=vm_id, at=now)
-            raise NotTakenError(400, f"not a record: {error}") from None
+            raise RequestError(400, f"not a record: {error}") from None
         self._state.bounds.charge(vm_id, record, now=time.monotonic())
         await self._commits.commit(record)

@@ -10,7 +10,7 @@ from starlette.types import Receive, Scope, Send
 
 from console.fleet.candidates import PULL
 from console.records.parse import ForeignError, parse_record, vm_of
-from console.web.bodies import NotTakenError
+from console.web.bodies import RequestError
 from console.web.pull import bearer, not_its_token
 from console.web.receiving import Commits, refused, require_ready
 from console.web.state import AppState
@@ -30,7 +30,7 @@ class Receipts:
         """
         try:
             response = await self._take(scope, receive)
-        except NotTakenError as why:
+        except RequestError as why:
             response = refused(why)
         await response(scope, receive, send)
 
@@ -42,18 +42,18 @@ class Receipts:
         body = await self._state.bodies.read(Headers(scope=scope), receive)
         vm_id, now = vm_of(body), self._state.now()
         if vm_id is None:
-            raise NotTakenError(400, "not a record: partitionkey is missing")
+            raise RequestError(400, "not a record: partitionkey is missing")
         if not self._state.enrolments.opens(vm_id, token):
             return not_its_token()
         wait = self._state.bounds.wait(vm_id, len(body), now=time.monotonic())
         if wait:
-            raise NotTakenError(429, "this VM sends too much: it may go on later", retry_after=wait)
+            raise RequestError(429, "this VM sends too much: it may go on later", retry_after=wait)
         try:
             record = parse_record(body, source=PULL, received_at=now, vm_id=vm_id)
         except ForeignError as error:
             self._commits.set_aside(PULL, error, body, vm_id=vm_id, at=now)
-            raise NotTakenError(400, f"not a record: {error}") from None
+            raise RequestError(400, f"not a record: {error}") from None
         if record.type != APPROVAL:
-            raise NotTakenError(400, f"not a receipt: its type is not {APPROVAL}")
+            raise RequestError(400, f"not a receipt: its type is not {APPROVAL}")
         await self._commits.commit(record)
         return Response(status_code=204)

@@ -18,7 +18,7 @@ from console.ingest.delivery import Delivery, Refused
 from console.ingest.writer import Writer
 from console.records.incoming import IncomingRecord
 from console.records.parse import ForeignError
-from console.web.bodies import NotTakenError
+from console.web.bodies import RequestError
 from console.web.state import AppState
 
 _COMMIT_SECONDS: Final = 15.0
@@ -30,9 +30,9 @@ _MAX_WAITING: Final = 100
 
 
 def require_ready(state: AppState) -> None:
-    """Raise `NotTakenError` until the console knows whose secrets were revoked."""
+    """Raise `RequestError` until the console knows whose secrets were revoked."""
     if not state.is_ready():
-        raise NotTakenError(503, "the console is reading its database")
+        raise RequestError(503, "the console is reading its database")
 
 
 class Commits:
@@ -47,7 +47,7 @@ class Commits:
     async def commit(self, record: IncomingRecord) -> None:
         """Return once the record is in the database.
 
-        Raises `NotTakenError` if that takes too long.
+        Raises `RequestError` if that takes too long.
         """
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[bool] = loop.create_future()
@@ -69,7 +69,7 @@ class Commits:
         except (queue.Full, TimeoutError):
             stored = False
         if not stored:
-            raise NotTakenError(503, "the database does not take records now")
+            raise RequestError(503, "the database does not take records now")
 
     def set_aside(
         self, source: str, error: ForeignError, body: bytes, *, vm_id: str, at: float
@@ -95,7 +95,7 @@ class Commits:
                 answer.set_result(stored)
 
 
-def refused(why: NotTakenError) -> Response:
+def refused(why: RequestError) -> Response:
     """The answer that it names, in words for the log of a bridge."""
     wait = _RETRY_SECONDS if why.status == 503 else why.retry_after  # noqa: PLR2004
     headers = {} if wait is None else {"Retry-After": str(ceil(wait))}

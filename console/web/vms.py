@@ -13,10 +13,9 @@ from console.access.people import Person
 from console.access.retirement import retire
 from console.access.scope import sees_vm
 from console.approvals.requests import is_reason
+from console.db import assignments
 from console.db.history import past_of_vm
 from console.db.snapshot import Snapshot, Snapshots
-from console.db.taken import VM as TAKEN_VM
-from console.db.taken import taken_among
 from console.db.vms import WantedVms, place_of
 from console.fleet import view
 from console.fleet.candidates import channel_of
@@ -158,7 +157,7 @@ def vm_items(snapshot: Snapshot, several: list[HeardVm]) -> list[Vm]:
     """VMs as the API lists them."""
     vm_ids = [each.vm.vm_id for each in several]
     expected = snapshot.vms.expectations(vm_ids)
-    by = taken_among(snapshot.connection, TAKEN_VM, vm_ids, snapshot.now)
+    by = assignments.assignments_of(snapshot.connection, assignments.VM, vm_ids, snapshot.now)
     return [
         view.vm_item(each, expected.get(each.vm.vm_id, Expectation()), by.get((each.vm.vm_id, "")))
         for each in several

@@ -7,10 +7,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from console.db import assignments
 from console.db.events import WantedEvents
 from console.db.snapshot import Snapshot
-from console.db.taken import VM as TAKEN_VM
-from console.db.taken import taken_among
 from console.db.vms import WantedVms
 from console.fleet.contact import CONTACTS
 from console.fleet.moments import seconds_of
@@ -71,7 +70,7 @@ def values(state: AppState, snapshot: Snapshot, q: str) -> dict[str, Any]:
         silent_found = snapshot.vms.counted(WantedVms(q=q)).get("silent", 0)
     silent = [each.vm for each in quiet]
     vm_ids = [each.vm_id for each in silent]
-    on_it = taken_among(snapshot.connection, TAKEN_VM, vm_ids, snapshot.now)
+    on_it = assignments.assignments_of(snapshot.connection, assignments.VM, vm_ids, snapshot.now)
     return {
         "answer": answer(vms, rows),
         "vms": vms,

@@ -15,6 +15,7 @@ from console.access.people import Person
 from console.db.errors import StoreError
 from console.errors import RefusedError
 from console.web.answers import as_json
+from console.web.assigning import assign_event, assign_vm
 from console.web.events import event_detail
 from console.web.operations import problem_of
 from console.web.pages import (
@@ -37,7 +38,6 @@ from console.web.pages.deciding import deciding
 from console.web.pages.rendering import FILES, Renderer
 from console.web.security import person_of
 from console.web.state import AppState
-from console.web.taking import take_event, take_vm
 from console.web.vms import acceptance_problem, retirement_problem
 
 
@@ -202,10 +202,10 @@ class Pages:
         snapshots, address = self._state.snapshots, quote(subject, safe="")
         if request.path_params["kind"] == "event":
             scope = request.query_params.get("scope")
-            done = await asyncio.to_thread(take_event, snapshots, person, subject, scope, minutes)
+            done = await asyncio.to_thread(assign_event, snapshots, person, subject, scope, minutes)
             address = f"/events/{address}" + (f"?scope={quote(scope, safe='')}" if scope else "")
         else:
-            done = await asyncio.to_thread(take_vm, snapshots, person, subject, minutes)
+            done = await asyncio.to_thread(assign_vm, snapshots, person, subject, minutes)
             address = f"/vms/{address}"
         if not done:
             return self._missing(request, "Nothing was taken", "There is no such event or VM.")

@@ -16,7 +16,7 @@ from console.access.people import Person
 from console.approvals import turns
 from console.approvals.refused import DecisionRefusedError
 from console.approvals.service import Decisions
-from console.approvals.steps import Surroundings, note_taken, take_step
+from console.approvals.steps import Surroundings, note_sent, take_step
 from console.approvals.transaction import DecisionTransaction
 from console.approvals.turn_requests import TurnSettings
 from console.audit.flood import Flood
@@ -209,7 +209,7 @@ class Cluster:
                 for decision in rows.read_all_open(connection)
                 for command in rows.read_commands(connection, decision.id)
             ]
-            note_taken(self.snapshots.within(connection), found, number)
+            note_sent(self.snapshots.within(connection), found, number)
 
     def state(self, number: int) -> str:
         """Of the turn of a VM's event."""

@@ -10,11 +10,11 @@ from starlette.responses import Response
 
 from console.access.people import Person
 from console.access.scope import sees_event, sees_vm
-from console.db import taken
+from console.db import assignments
 from console.db.events import main_of
 from console.db.snapshot import Snapshots
 from console.db.transactions import write_to
-from console.fleet.values import Taken
+from console.fleet.values import Assignment
 from console.web import models
 from console.web.answers import answer, refuse
 from console.web.decide import body_of
@@ -27,8 +27,8 @@ _NO_EVENT: Final = "there is no such event"
 _NO_VM: Final = "no record of such a VM has come in"
 
 
-class TakeRoutes:
-    """Answers to those who take something, or give it back."""
+class AssignRoutes:
+    """Assign a person to an event or a VM, or release it."""
 
     def __init__(self, snapshots: Snapshots) -> None:
         self._snapshots = snapshots
@@ -45,7 +45,7 @@ class TakeRoutes:
 
     def _event(self, request: Request, minutes: int, scope: str | None) -> Response:
         person, event_id = person_of(request), request.path_params["eventId"]
-        if not take_event(self._snapshots, person, event_id, scope, minutes):
+        if not assign_event(self._snapshots, person, event_id, scope, minutes):
             raise refuse(404, _NO_EVENT)
         with self._snapshots.open() as snapshot:
             found = event_detail(snapshot, event_id, person, scope)
@@ -53,7 +53,7 @@ class TakeRoutes:
 
     def _vm(self, request: Request, minutes: int) -> Response:
         person, vm_id = person_of(request), request.path_params["vmId"]
-        if not take_vm(self._snapshots, person, vm_id, minutes):
+        if not assign_vm(self._snapshots, person, vm_id, minutes):
             raise refuse(404, _NO_VM)
         with self._snapshots.open() as snapshot:
             heard = snapshot.vms.one(vm_id)
@@ -61,35 +61,39 @@ class TakeRoutes:
             return answer(vm_detail(snapshot, heard))
 
 
-def take_event(
+def assign_event(
     snapshots: Snapshots, person: Person, event_id: str, scope: str | None, minutes: int
 ) -> bool:
-    """Take an event for so many minutes, or give it back; False if the person sees none of it."""
+    """Assign the person to an event for so many minutes; 0 releases it. Return False if the person
+    sees none of it.
+    """
     with snapshots.open() as snapshot:
         several = snapshot.events.of_id(event_id)
         known = main_of([each for each in several if sees_event(person, each.event)], scope)
     if known is None:
         return False
-    _take(snapshots, person, taken.EVENT, known.event.key, minutes)
+    _assign(snapshots, person, assignments.EVENT, known.event.key, minutes)
     return True
 
 
-def take_vm(snapshots: Snapshots, person: Person, vm_id: str, minutes: int) -> bool:
-    """Take a VM for so many minutes, or give it back; False if the person does not see it."""
+def assign_vm(snapshots: Snapshots, person: Person, vm_id: str, minutes: int) -> bool:
+    """Assign the person to a VM for so many minutes; 0 releases it. Return False if the person does
+    not see it.
+    """
     with snapshots.open() as snapshot:
         heard = snapshot.vms.one(vm_id)
     if heard is None or not sees_vm(person, heard.vm):
         return False
-    _take(snapshots, person, taken.VM, (vm_id, ""), minutes)
+    _assign(snapshots, person, assignments.VM, (vm_id, ""), minutes)
     return True
 
 
-def _take(
-    snapshots: Snapshots, person: Person, kind: str, key: tuple[str, str], minutes: int
+def _assign(
+    snapshots: Snapshots, person: Person, kind: str, subject: assignments.Subject, minutes: int
 ) -> None:
     if not person.roles & _ROLES:
         raise refuse(403, "this needs the role approver or admin")
     now = snapshots.clock()
-    by = Taken(actor=person.name, until=now + 60 * minutes)
+    to = Assignment(actor=person.name, until=now + 60 * minutes)
     with write_to(snapshots.database) as (connection, number):
-        taken.take(connection, kind, key, by=by, at=now, number=number)
+        assignments.assign(connection, kind, subject, to=to, at=now, number=number)

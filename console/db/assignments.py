@@ -1,0 +1,38 @@
+"""'I am on it': an event or a VM to which a person is assigned for some minutes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from sqlalchemy import Connection, select
+
+from console.db.tables import assignment
+from console.db.upsert import portions, upsert
+from console.fleet.values import Assignment
+
+Subject = tuple[str, str]
+"""An event\'s id and scope, or a vmId and an empty scope."""
+EVENT: Final = "event"
+VM: Final = "vm"
+
+
+def assign(
+    connection: Connection, kind: str, subject: Subject, *, to: Assignment, at: float, number: int
+) -> None:
+    """Assign a person from now on; an end that is not later releases it."""
+    row = {"kind": kind, "subject": subject[0], "scope": subject[1], "actor": to.actor}
+    upsert(connection, assignment, [{**row, "at": at, "until": to.until, "changed": number}])
+
+
+def assignments_of(
+    connection: Connection, kind: str, subjects: Iterable[str], now: float
+) -> dict[Subject, Assignment]:
+    """Return who is assigned to them now, by subject and scope."""
+    c = assignment.c
+    found: dict[Subject, Assignment] = {}
+    for few in portions(set(subjects)):
+        wanted = select(assignment).where(c.kind == kind, c.until > now, c.subject.in_(few))
+        for row in connection.execute(wanted):
+            found[(row.subject, row.scope)] = Assignment(actor=row.actor, until=row.until)
+    return found
