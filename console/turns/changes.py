@@ -83,7 +83,7 @@ def moved(turn: Turn, move: Move, event: EventFacts | None, now: float) -> Turn:
     over_at = turn.over_at
     if move.trigger in ("gone", "unrecovered") and over_at is None:
         over_at = now
-    elif move.trigger in ("returned", "outdated"):
+    elif move.trigger in ("started", "returned", "outdated"):
         over_at = None
     # A VM is asked to prepare for each state of the event, even if that state was there before.
     is_same = state == turn.state and fingerprint == turn.fingerprint

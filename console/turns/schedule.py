@@ -493,10 +493,13 @@ def _while_away(
     turn: Turn, event: EventFacts | None, situation: TurnSituation, now: float, backs: list[Back]
 ) -> Iterator[Move]:
     came = {each.vm_id for each in backs if each.event_key == turn.event_key}
-    if event is not None:
-        if event.status == "Scheduled" and turn.by is None:
+    if event is not None and event.status != "Scheduled":
+        if turn.over_at is not None:  # a document left it out: it is not over yet
+            yield Move(event_key=turn.event_key, trigger="started")
+    elif event is not None:
+        if turn.by is None:
             yield Move(event_key=turn.event_key, trigger="returned_untaken")
-        elif event.status == "Scheduled":
+        else:
             yield _changed(turn, event, situation, now, "returned")
     elif turn.over_at is None:
         yield Move(event_key=turn.event_key, trigger="gone")

@@ -118,6 +118,10 @@ class Cluster:
     def set_back(self) -> None:
         """The console's clock is set back by an hour, and its writer sees that."""
         self.now -= timedelta(hours=1)
+        self.settle()
+
+    def settle(self) -> None:
+        """The writer looks what has changed because time has passed."""
         with write_to(self.database) as (connection, number):
             batches.settle(connection, number, now=self.now.timestamp())
 
@@ -591,7 +595,7 @@ def test_after_the_end_of_a_turn_its_command_counts_until_it_has_expired(cluster
     assert cluster.step() == ["prepare db-0"]
     asyncio.run(cluster.decisions.end_turn(ALICE, "E-0", "not now", force=True))
     assert cluster.step() == []
-    cluster.wait(61)
+    cluster.wait(71)
     assert cluster.step() == ["prepare db-1"]
 
 
@@ -875,10 +879,16 @@ class Pair:
         self.tell("scheduled")
         assert sorted(self.cluster.step()) == ["prepare db-0", "prepare db-1"]
 
-    def tell(self, transition: str, *, numbers: tuple[int, ...] = (0, 1), soon: str = "") -> None:
+    def tell(
+        self,
+        transition: str,
+        *,
+        numbers: tuple[int, ...] = (0, 1),
+        soon: str = "",
+        named: tuple[str, ...] = ("db-0", "db-1"),
+    ) -> None:
         """VMs report the event, with another `notBefore` if one is given."""
         at = soon or self.soon
-        named = ["db-0", "db-1"]
         for number in numbers:
             vm = self.cluster.vms[number]
             told = vm.event("E-0", transition=transition, resources=named, not_before=at)
@@ -990,7 +1000,7 @@ def test_a_vm_that_has_accepted_a_command_counts_after_the_end_of_its_turn(
     cluster.tell(cluster.vms[0].receipt("E-0", "accepted", now=cluster.now, **answer))
     asyncio.run(cluster.decisions.end_turn(ALICE, "E-0", "not now", force=True))
     assert cluster.step() == []
-    cluster.wait(61)
+    cluster.wait(71)
     assert cluster.step() == ["prepare db-1"]
 
 
@@ -1150,7 +1160,7 @@ def test_a_command_that_was_fetched_counts_although_it_is_offered_again(cluster:
     assert cluster.step() == ["prepare db-0"]
     asyncio.run(cluster.decisions.end_turn(ALICE, "E-0", "not now", force=True))
     assert cluster.step() == []
-    cluster.now += timedelta(seconds=61)
+    cluster.now += timedelta(seconds=71)
     cluster.poll()
     assert cluster.step() == ["prepare db-1"]
 
@@ -1259,3 +1269,72 @@ def test_what_is_prepared_already_does_not_wait_for_each_other(database: Databas
     pair.wait(71)
     assert pair.step() == ["approve db-1"]
     pair.decisions.stop()
+
+
+def told_by(cluster: Cluster, reporters: tuple[int, ...], transition: str) -> None:
+    """VMs report the event of the first one."""
+    for number in reporters:
+        vm = cluster.vms[number]
+        soon = _moment(cluster.now + timedelta(minutes=30))
+        more = {"resources": ["db-0"], "not_before": soon, "now": cluster.now}
+        cluster.tell(vm.event("E-0", transition=transition, **more))
+
+
+def away_again(database: Database, *, rest: float) -> Cluster:
+    """The event of the first VM was approved and has begun; one document left it out since, and the
+    VM has recovered and rests.
+    """
+    cluster = Cluster(database, rest=rest)
+    told_by(cluster, (0, 2), "scheduled")
+    cluster.step()
+    answer(cluster, "confirmed")
+    cluster.says(0, "prepared")
+    assert cluster.step() == ["approve db-0"]
+    for each in seen(cluster, 0).decided.commands:
+        more = {"jti": each.jti, "actor": each.subject, "now": cluster.now}
+        cluster.tell(cluster.vms[0].receipt("E-0", "confirmed", **more))
+    told_by(cluster, (0, 2), "started")
+    cluster.step()
+    cluster.wait(1)
+    told_by(cluster, (0, 2), "ended")
+    cluster.says(0, "recovered")
+    cluster.step()
+    assert cluster.state(0) == "away"
+    told_by(cluster, (0, 2), "started")
+    cluster.step()
+    return cluster
+
+
+def test_a_peer_ends_no_turn_of_an_event_that_was_missing_for_a_moment(database: Database) -> None:
+    """It is over now, and its VM, which was heard after the first end, has not come back."""
+    cluster = away_again(database, rest=60)
+    cluster.announce(1)
+    for _ in range(11):
+        cluster.now += timedelta(seconds=10)
+        cluster.tell(*(vm.heartbeat(now=cluster.now, prepares=True) for vm in cluster.vms[1:]))
+        cluster.settle()
+        assert cluster.step() == []
+    told_by(cluster, (2,), "ended")
+    cluster.settle()
+    assert seen(cluster, 0).event.state == "ended"
+    assert cluster.step() == []
+    assert cluster.state(0) == "away"
+    cluster.decisions.stop()
+
+
+def test_a_vm_rests_after_the_end_of_an_event_that_was_missing_for_a_moment(
+    database: Database,
+) -> None:
+    """What it rested before that does not count."""
+    cluster = away_again(database, rest=300)
+    cluster.wait(400)
+    told_by(cluster, (0, 2), "ended")
+    cluster.step()
+    assert cluster.state(0) == "away"
+    cluster.wait(290)
+    cluster.step()
+    assert cluster.state(0) == "away"
+    cluster.wait(20)
+    cluster.step()
+    assert cluster.state(0) == "over"
+    cluster.decisions.stop()
