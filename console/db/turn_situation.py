@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, Literal, cast
 
-from sqlalchemy import ColumnElement, Connection, Row, or_, select
+from sqlalchemy import ColumnElement, Connection, Row, and_, or_, select
 
 from console.db import turns
 from console.db.contact import contact_of
@@ -60,6 +60,8 @@ _MAY_PASS: Final = (
     "changed",
 )
 """Reasons for which an approval has failed, after which no VM acts on it, and another may work."""
+_OF_THE_EVENT: Final = ("event_changed", "unknown_event")
+"""Reasons of a bridge for the end of a preparation whose program has not given up."""
 _BY_CONSOLE: Final = ("changed", "decided")
 """Why the console itself gave up an approval: no VM acts on it."""
 
@@ -271,13 +273,17 @@ def _preparations(
     some events.
     """
     c = preparation.c
+    # A failure that ends with the state of the event says nothing of that state if it is back.
+    is_past = and_(c.state == "failed", c.reason.in_(_OF_THE_EVENT))
     ids = sorted(event_ids)[:AT_ONCE]
-    wanted = select(preparation).where(or_(c.state != RECOVERED, c.event_id.in_(ids)))
+    wanted = select(preparation, is_past.label("is_past")).where(
+        or_(c.state != RECOVERED, c.event_id.in_(ids))
+    )
     found: dict[str, tuple[VmPreparation, ...]] = {}
     for row in connection.execute(wanted):
         one = VmPreparation(
             event_key=EventKey(row.event_id, row.scope),
-            fingerprint=row.fingerprint,
+            fingerprint="" if row.is_past else row.fingerprint,
             state=cast("Progress", row.state),
             at=row.time,
         )

@@ -170,14 +170,14 @@ def give_up_prepare_commands(
 
 
 def asked_to_prepare(connection: Connection, now: float) -> dict[str, HeldBy]:
-    """The VMs that may have got a command to prepare that is good still, and that was given up and
-    not answered: vmId to vmId and the key of the event.
+    """The VMs that may have got a command to prepare that was given up and not answered, while it
+    is good and their first word may be on its way: vmId to vmId and the key of the event.
     """
     c = command.c
     # A VM that has accepted it begins in a moment.
     wanted = select(c.vm_id, c.event_id, c.scope).where(
         c.act == PREPARE,
-        c.expires_at > now,
+        c.expires_at > now - ON_ITS_WAY_SECONDS,
         c.unanswered_at.is_not(None),
         ~_has_receipt(receipt.c.state.not_in(("accepted", "posted")), _is_of_no_copy()),
     )
@@ -188,14 +188,15 @@ def asked_to_prepare(connection: Connection, now: float) -> dict[str, HeldBy]:
 def followed_until(connection: Connection, now: float) -> dict[EventKey, float]:
     """Until when a VM may still follow a command that it has not answered, by the event's key.
 
-    That includes the time that its first record about it may take. A receipt `accepted` for a
-    command to prepare does not count as one: the VM is away from then on, and reports that soon
-    afterwards, unless its records do not arrive.
+    That includes the time that its first record about it may take. The receipts `accepted` and
+    `confirmed` for a command to prepare do not count as one: the VM is away from then on, and
+    reports that soon afterwards, unless its records do not arrive.
     """
     c = command.c
     p = preparation.c
-    has_accepted = _has_receipt(receipt.c.state == "accepted")
-    is_answer = or_(c.act != PREPARE, receipt.c.state != "accepted")
+    follows = receipt.c.state.in_(("accepted", "confirmed"))
+    has_accepted = _has_receipt(follows)
+    is_answer = or_(c.act != PREPARE, ~follows)
     until = case((has_accepted, c.expires_at + WORD_SECONDS), else_=c.expires_at)
     said = select(p.event_id).where(
         p.event_id == c.event_id, p.vm_id == c.vm_id, p.time >= c.made_at, c.act == PREPARE

@@ -178,7 +178,7 @@ def _record(loaded: Loaded, changes: Changes, record: IncomingRecord) -> None:
             sequence=record.sequence,
             time=reported_at,
         )
-        _prepare(loaded, changes, reported)
+        _prepare(loaded, changes, reported, put_back=put_back)
     if not seen:
         loaded.records[record.id] = vm_id
         changes.records[record.id] = record
@@ -448,7 +448,9 @@ def _state(loaded: Loaded, changes: Changes, state: IncomingState) -> None:
                 _observe(loaded, changes, over)
 
 
-def _prepare(loaded: Loaded, changes: Changes, reported: ReportedPreparation) -> None:
+def _prepare(
+    loaded: Loaded, changes: Changes, reported: ReportedPreparation, *, put_back: bool = False
+) -> None:
     """What a VM says of its preparation, unless it has said something newer."""
     before = loaded.preparations.get((reported.facts.event_id, reported.vm_id))
     if reported.facts.state == NONE:
@@ -463,7 +465,8 @@ def _prepare(loaded: Loaded, changes: Changes, reported: ReportedPreparation) ->
         return
     if before is not None:
         if reported.sequence and reported.stream == before.stream and before.sequence:
-            if reported.sequence <= before.sequence:
+            is_later = put_back and reported.time > before.time
+            if reported.sequence <= before.sequence and not is_later:
                 return
         elif reported.time < before.time:
             return
@@ -473,12 +476,12 @@ def _prepare(loaded: Loaded, changes: Changes, reported: ReportedPreparation) ->
 
 
 def _keep_prepared(loaded: Loaded, changes: Changes, reported: ReportedPreparation) -> None:
-    """Keep what a VM has said of its preparation; what it prepared for an event that is over does
-    not count if the event comes back.
+    """Keep what a VM has said of its preparation; what it prepared for an event that is over, or
+    that does not name it any more, does not count if the event comes back as it was.
     """
     key = (reported.facts.event_id, reported.vm_id)
     latest = loaded.reports.get(key)
-    if latest is not None and latest.report.state == "ended":
+    if latest is not None and (latest.report.state == "ended" or not latest.report.affects_this_vm):
         reported = replace(reported, facts=replace(reported.facts, fingerprint=""))
     if loaded.preparations.get(key) != reported:
         loaded.preparations[key] = reported

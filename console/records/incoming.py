@@ -72,7 +72,9 @@ class PreparationFacts:
 
     event_id: str
     fingerprint: str
-    """Of that state; empty once the event was over for the VM, also if it comes back unchanged."""
+    """Of that state; empty once the event was over for the VM, or did not name it any more, also if
+    it comes back unchanged.
+    """
     state: str
     """`preparing`, `prepared`, `failed` or `recovered`; `none` from a state document alone."""
     reason: str | None = None

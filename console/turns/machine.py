@@ -96,8 +96,8 @@ TABLE: Final[dict[State, dict[Trigger, State]]] = {
         "ended_by_person": "over",
     },
     # If an event that was over is announced again, its VMs prepare again. If it never had a turn,
-    # because its VMs had prepared without one, it waits for its turn. If it had
-    # started, and a document left it out, it is not over.
+    # because its VMs had prepared without one, it waits for its turn. If it had started, and a
+    # document left it out, it is not over.
     "away": {
         "started": "away",
         "returned": "preparing",

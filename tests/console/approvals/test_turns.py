@@ -1338,3 +1338,91 @@ def test_a_vm_rests_after_the_end_of_an_event_that_was_missing_for_a_moment(
     cluster.step()
     assert cluster.state(0) == "over"
     cluster.decisions.stop()
+
+
+def test_a_vm_that_a_changed_event_left_out_is_prepared_again(pair: Pair) -> None:
+    """It is named again before it has said that it has recovered; the other one is prepared."""
+    before = seen(pair.cluster, 0).shown.report.fingerprint
+    pair.say(0, "prepared")
+    pair.tell("updated", named=("db-1",))
+    pair.tell("updated")
+    assert seen(pair.cluster, 0).shown.report.fingerprint == before
+    pair.say(1, "prepared")
+    assert pair.cluster.step() == []
+    assert pair.cluster.state(0) == "preparing"
+    pair.say(0, "recovered")
+    pair.say(0, "prepared")
+    assert "approve" in pair.cluster.step()[0]
+
+
+def test_a_vm_whose_store_was_put_back_is_away_until_it_has_recovered(cluster: Cluster) -> None:
+    """What it says since comes at places of its stream at which other records had come."""
+    copy = replace(cluster.vms[0], revisions=dict(cluster.vms[0].revisions))
+    for _ in range(20):
+        cluster.tell(cluster.vms[0].heartbeat(now=cluster.now, prepares=True))
+    cluster.announce(0)
+    cluster.announce(1)
+    cluster.step()
+    answer(cluster, "confirmed")
+    cluster.says(0, "prepared")
+    assert cluster.step() == ["approve db-0"]
+    cluster.vms[0] = copy
+    cluster.now += timedelta(seconds=5)
+    cluster.end(0)
+    cluster.now += timedelta(seconds=5)
+    cluster.step()
+    assert cluster.state(0) == "away"
+    cluster.says(0, "recovered")
+    assert "prepare db-1" in cluster.step()
+    assert cluster.state(0) == "over"
+
+
+def test_a_preparation_that_a_change_ended_is_no_failure(cluster: Cluster) -> None:
+    """The event is as it was before that change, and the VM has not given up."""
+    cluster.announce(0)
+    cluster.step()
+    cluster.says(0, "preparing")
+    before = seen(cluster, 0).shown.report
+    change(cluster, 0)
+    data = {"evt": "E-0", "evh": before.fingerprint, "sink": "drain", "cause": "deadline"}
+    more = {"reason": "event_changed", "state": "failed"}
+    cluster.tell(cluster.vms[0].record(PREPARATION, data | more, now=cluster.now))
+    cluster.step()
+    at = before.event.not_before
+    assert at is not None
+    change(cluster, 0, not_before=_moment(at))
+    assert seen(cluster, 0).shown.report.fingerprint == before.fingerprint
+    cluster.wait(11)
+    assert cluster.step() == ["prepare db-0"]
+    assert cluster.state(0) == "preparing"
+
+
+def test_a_vm_that_confirms_that_it_is_prepared_is_away(cluster: Cluster) -> None:
+    """Its records of the preparation do not come: a sink leaves them out, or they were too many."""
+    cluster.announce(0)
+    cluster.announce(1)
+    cluster.step()
+    answer(cluster, "accepted")
+    answer(cluster, "confirmed")
+    for _ in range(12):
+        cluster.wait(50)
+        cluster.step()
+        assert cluster.state(1) == "waiting"
+
+
+def test_a_command_that_is_followed_in_its_last_second_counts_until_the_first_word(
+    cluster: Cluster,
+) -> None:
+    """A person has ended its turn before."""
+    cluster.announce(0)
+    cluster.announce(1)
+    cluster.step()
+    asyncio.run(cluster.decisions.end_turn(ALICE, "E-0", "not now", force=True))
+    cluster.wait(59)
+    answer(cluster, "accepted")
+    cluster.now += timedelta(seconds=5)
+    assert cluster.step() == []
+    cluster.says(0, "preparing")
+    cluster.wait(20)
+    assert cluster.step() == []
+    assert cluster.state(1) == "waiting"
