@@ -242,17 +242,23 @@ class Events:
         """Ended events, the newest first; `after` is the place of the last one seen before."""
         return self._known(self._over(_events(), wanted, after).limit(limit))
 
-    def fitting(self, wanted: WantedEvents, *, limit: int, after: Place | None = None) -> int:
-        """How many of the events that `over` finds one answer can hold, if they name thousands of
-        VMs each; one at least.
+    def page_over(
+        self, wanted: WantedEvents, *, limit: int, after: Place | None = None
+    ) -> tuple[list[KnownEvent], bool]:
+        """The first events that `over` finds, as many as one answer can hold if they name thousands
+        of VMs each, but at least one; and whether there are more.
         """
-        sizes = self._over(select(func.length(event.c.words)), wanted, after).limit(limit)
-        total = 0
-        for number, size in enumerate(self._connection.execute(sizes).scalars()):
-            total += size
-            if total > _MAX_SIGNS:
-                return max(1, number)
-        return limit
+        c = event.c
+        query = select(c.event_id, c.scope, func.length(c.words).label("size"))
+        found = self._connection.execute(self._over(query, wanted, after).limit(limit + 1)).all()
+        shown: list[Row[Any]] = []
+        size = 0
+        for row in found[:limit]:
+            size += row.size
+            if shown and size > _MAX_SIGNS:
+                break
+            shown.append(row)
+        return self._in_order(shown), len(found) > len(shown)
 
     def _over(
         self, query: Select[Any], wanted: WantedEvents | None, after: Place | None

@@ -79,7 +79,7 @@ def read_situation(
     pending = snapshot.events.pending()
     again = _again_at(connection, pending)
     events = [
-        replace(_event(each, every, four_eyes=four_eyes), again_at=again.get(each.event.key))
+        _event(each, every, four_eyes=four_eyes, again_at=again.get(each.event.key))
         for each in pending
     ]
     wanted = {vm_id for each in events for vm_id in each.named} | preparations.keys()
@@ -176,7 +176,13 @@ def _contact(word: Contact) -> Literal["heard", "late", "silent", "stopped", "le
     return word
 
 
-def _event(known: KnownEvent, before: Mapping[EventKey, Turn], *, four_eyes: int) -> EventFacts:
+def _event(
+    known: KnownEvent,
+    before: Mapping[EventKey, Turn],
+    *,
+    four_eyes: int = 0,
+    again_at: float | None = None,
+) -> EventFacts:
     event, facts = known.event, known.shown.report
     reported = facts.event
     named = known.named.values()
@@ -207,6 +213,7 @@ def _event(known: KnownEvent, before: Mapping[EventKey, Turn], *, four_eyes: int
         has_first=_has_first(known),
         ended_by=turn.ended_by if turn is not None and is_ended else None,
         approval=_approval(known),
+        again_at=again_at,
         may_begin=bool(working(known.receipts)) or any(_may_begin(*each) for each in receipts),
     )
 
@@ -322,7 +329,7 @@ def _past(known: KnownEvent) -> PastEvent:
     starts = max(event.first_at, not_before or event.first_at)
     measured = facts.downtime_seconds or facts.pause_seconds
     lasted = max(0.0, event.shown_at - starts) if measured is None else measured
-    announced = _event(known, {}, four_eyes=0)
+    announced = _event(known, {})
     return PastEvent(
         facts=replace(
             announced,

@@ -139,13 +139,12 @@ def events_page(
     rest = limit - len(found)
     if not rest:
         return items(found), cursor("over", NEVER, "", "")
-    rest = snapshot.events.fitting(wanted, limit=rest, after=place)
-    over = snapshot.events.over(wanted, limit=rest + 1, after=place)
+    over, has_more = snapshot.events.page_over(wanted, limit=rest, after=place)
     following = None
-    if len(over) > rest:
-        event = over[rest - 1].event
-        following = cursor("over", event.shown_at, *event.key)
-    return items([*found, *over[:rest]]), following
+    if has_more:
+        last = over[-1]
+        following = cursor("over", last.event.shown_at, *last.event.key)
+    return items([*found, *over]), following
 
 
 def event_detail(

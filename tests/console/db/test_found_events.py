@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 from support.console.intake import NOW, Intake
 from support.console.records import FakeVm
@@ -93,6 +95,30 @@ def test_events_of_most_vms_are_not_counted_to_the_end(
         assert page(2) == (["E-2", "E-3"], Total(number=6))
         assert page(4) == (["E-4", "E-5"], Total(number=6))
         assert page(6) == ([], Total(number=0))
+
+
+@pytest.mark.parametrize(("signs", "sizes"), [(1_000_000, [4, 2]), (1, [1, 1, 1, 1, 1, 1])])
+def test_a_page_holds_fewer_events_if_they_name_thousands_of_vms(
+    intake: Intake, monkeypatch: pytest.MonkeyPatch, signs: int, sizes: list[int]
+) -> None:
+    """But at least one; every event is on one page, the newest first."""
+    monkeypatch.setattr(events, "_MAX_SIGNS", signs)
+    vm = FakeVm()
+    for number in range(6):
+        at = NOW + timedelta(seconds=number)
+        intake.take(vm.event(f"E-{number}", transition="ended", now=at))
+    shown: list[str] = []
+    shown_at_once: list[int] = []
+    after, has_more = None, True
+    with intake.snapshots.open() as snapshot:
+        while has_more:
+            found, has_more = snapshot.events.page_over(WantedEvents(), limit=4, after=after)
+            last = found[-1].event
+            after = (last.shown_at, *last.key)
+            shown += [each.event.event_id for each in found]
+            shown_at_once.append(len(found))
+    assert shown == [f"E-{number}" for number in reversed(range(6))]
+    assert shown_at_once == sizes
 
 
 def test_events_that_an_order_puts_last_are_found(
