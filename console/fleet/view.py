@@ -317,6 +317,21 @@ class Event(Model):
     taken_until: Moment | None
     tries: list[Try]
 
+    @property
+    def start(self) -> float | None:
+        """`not_before` in seconds since 1970."""
+        return None if self.not_before is None else self.not_before.timestamp()
+
+    @property
+    def names(self) -> list[str]:
+        """The names of all VMs that it lists, each once, in its order."""
+        return list(dict.fromkeys(each.name for each in self.resources))
+
+    @property
+    def is_news(self) -> bool:
+        """Whether it is news only: nothing in it is due."""
+        return self.state == "scheduled" and self.event_status != "Scheduled"
+
 
 def event_item(
     known: values.KnownEvent, now: float, listening: Listening, *, names_scopes: bool = True

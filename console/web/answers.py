@@ -30,7 +30,7 @@ def answer(content: BaseModel | Any, status: int = 200) -> Response:
 
 
 def as_json(model: BaseModel) -> Json:
-    """A model with the names of the API, as templates read it."""
+    """A model as JSON has it: names in camelCase, times as text."""
     return model.model_dump(by_alias=True)
 
 

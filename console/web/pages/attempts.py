@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
-from console.fleet.moments import seconds_of
 from console.fleet.outcomes import FINAL, ending
+from console.fleet.timeline import TimelineCommand, TimelineEntry, TimelineReceipt
 from console.web.pages import words
 
 STEPS: Final = ("sent", "accepted", "posted", "confirmed")
@@ -82,35 +82,39 @@ class Attempt:
         ]
 
 
-def attempts(timeline: Iterable[Mapping[str, Any]], name_of: Callable[[str], str]) -> list[Attempt]:
-    """The attempts that a timeline of the API shows, the newest last."""
+def attempts(timeline: Iterable[TimelineEntry], name_of: Callable[[str], str]) -> list[Attempt]:
+    """The attempts that an event's timeline shows, the newest last."""
     items = [
         item
         for item in timeline
-        if item.get("kind") in ("command", "receipt") and item.get("act") != "prepare"
+        if isinstance(item, (TimelineCommand, TimelineReceipt)) and item.act != "prepare"
     ]
-    ours = {item["jti"] for item in items if item["kind"] == "command"}
+    ours = {item.jti for item in items if item.kind == "command"}
     found: dict[str, Attempt] = {}
     for item in items:
-        jti, vm_id = str(item.get("jti")), str(item.get("vmId") or "")
-        attempt = found.get(jti)
+        by, reason = (item.by, item.reason) if item.kind == "receipt" else (None, None)
+        attempt = found.get(item.jti)
         if attempt is None:
-            attempt = found[jti] = Attempt(
-                jti=jti, vm_id=vm_id, vm=name_of(vm_id), by=item.get("by"), is_here=jti in ours
+            attempt = found[item.jti] = Attempt(
+                jti=item.jti,
+                vm_id=item.vm_id,
+                vm=name_of(item.vm_id),
+                by=by,
+                is_here=item.jti in ours,
             )
-        state = str(item.get("state"))
-        if item["kind"] == "receipt":
+        state = item.state
+        if item.kind == "receipt":
             attempt.at.pop("unanswered", None)  # the answer came late
             attempt.has_answer = True
         if state in attempt.at or state == "made" or (attempt.is_over and state in STEPS):
             continue
         if state == "unanswered" and attempt.has_answer:
             continue
-        if state == "rejected" and item.get("reason") == "replayed" and attempt.at:
+        if state == "rejected" and reason == "replayed" and attempt.at:
             continue  # a second copy of the same command; the first one counts
-        attempt.at[state] = seconds_of(item.get("at"))
-        attempt.by = attempt.by or item.get("by")
-        attempt.reason = item.get("reason") or attempt.reason
+        attempt.at[state] = item.at
+        attempt.by = attempt.by or by
+        attempt.reason = reason or attempt.reason
     return list(found.values())
 
 

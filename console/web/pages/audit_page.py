@@ -213,8 +213,7 @@ def _heading(row: Mapping[str, Any]) -> str | None:
     names = row.get("resources")
     if not isinstance(names, list) or not names:
         return None
-    listed = [{"name": name} for name in names]
-    return words.heading({"eventType": row.get("eventType"), "resources": listed})
+    return words.heading_of(row.get("eventType"), [str(name) for name in names])
 
 
 def _outcome(decision: Decision) -> str:

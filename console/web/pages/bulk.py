@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlencode
 
 from console.access.people import Person
-from console.fleet.differences import names_of
-from console.web.pages import decision_block, event_rows, forms, siblings, words
+from console.web.pages import decision_block, event_rows, forms, words
 from console.web.pages.event_rows import EventRow
+from console.web.pages.siblings import Sibling, siblings
 from console.web.pages.text import plural
 from console.web.state import AppState
 
@@ -51,9 +51,21 @@ class Filter:
 
     def takes(self, row: EventRow) -> bool:
         """Whether an event is one of those, but for what is searched for."""
-        if self.site and self.site not in row["all_sites"]:
+        if self.site and self.site not in row.sites:
             return False
-        return not self.type or self.type.lower() == (row["eventType"] or "").lower()
+        return not self.type or self.type.lower() == (row.event.event_type or "").lower()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """An event that was ticked, as the page that confirms it shows it."""
+
+    row: EventRow
+    seen: str
+    """What the form carries along."""
+    four_eyes: bool
+    """Whether one person alone cannot approve it."""
+    siblings: Sequence[Sibling]
 
 
 class Listing:
@@ -77,15 +89,16 @@ class Listing:
         wanted_ids = {each.lower() for each in ticked}
         with self._state.snapshots.open() as snapshot:
             rows = event_rows.open_rows(snapshot)
-            waiting = [row for row in rows if row["decision"]["state"] == "due"]
+            waiting = [row for row in rows if row.event.decision.state == "due"]
             searched = event_rows.found_among(snapshot, waiting, wanted.q)
-            chosen = [row for row in waiting if row["eventId"].lower() in wanted_ids]
-            beside = siblings.siblings(snapshot, chosen, self._state.grouping, person)
+            chosen = [row for row in waiting if row.event.event_id.lower() in wanted_ids]
+            events = [row.event for row in chosen]
+            beside = siblings(snapshot, events, self._state.grouping, person)
         found = [row for row in searched if wanted.takes(row)]
         return {
             "filter": wanted,
-            "sites": sorted({site for row in waiting for site in row["all_sites"]}),
-            "types": sorted({row["eventType"] for row in waiting if row["eventType"]}),
+            "sites": sorted({site for row in waiting for site in row.sites}),
+            "types": sorted({row.event.event_type for row in waiting if row.event.event_type}),
             "rows": found[:_SHOWN],
             "count": len(found),
             "waiting": len(waiting),
@@ -94,28 +107,25 @@ class Listing:
             "limit": LIMIT,
             "ticked": ticked,
             "gone": len(wanted_ids) - len(chosen),
-            "chosen": [
-                {**self._asked(row), "siblings": those}
-                for row, those in zip(chosen, beside, strict=True)
-            ],
-            "vms": sum(len(names_of(row)) for row in chosen),
+            "chosen": [self._chosen(row, those) for row, those in zip(chosen, beside, strict=True)],
+            "vms": sum(len(event.names) for event in events),
             "may": "approver" in person.roles,
             "change_pattern": self.change_pattern,
             "has_key": self._state.decisions.signer is not None,
         }
 
-    def _asked(self, row: EventRow) -> dict[str, Any]:
-        return {
-            **row,
-            "all_names": names_of(row),
-            "seen": forms.written(row),
-            "four_eyes": decision_block.needs_second(row, self._state.settings),
-        }
+    def _chosen(self, row: EventRow, beside: Sequence[Sibling]) -> Chosen:
+        return Chosen(
+            row=row,
+            seen=forms.written(row.event),
+            four_eyes=decision_block.needs_second(row.event, self._state.settings),
+            siblings=beside,
+        )
 
 
 def _is_note(row: EventRow) -> bool:
     """Whether it is an eviction or a deletion, which needs no decision."""
-    return bool(row["group"] == "note")
+    return row.group == "note"
 
 
 def problem(seen: Sequence[Mapping[str, Any]]) -> str | None:
@@ -139,12 +149,11 @@ def results(action: str, outcomes: Sequence[tuple[Mapping[str, Any], Outcome]]) 
         "title": f"{done} of {plural(len(outcomes), 'event')} {verb}",
         "is_left": action == "leave",
         "lines": [
-            {"seen": seen, "heading": _heading(seen), "outcome": outcome}
+            {
+                "seen": seen,
+                "heading": words.heading_of(seen["eventType"], seen["resources"]),
+                "outcome": outcome,
+            }
             for seen, outcome in outcomes
         ],
     }
-
-
-def _heading(seen: Mapping[str, Any]) -> str:
-    named = [{"name": name} for name in seen["resources"]]
-    return words.heading({"eventType": seen["eventType"], "resources": named})

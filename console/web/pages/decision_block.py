@@ -9,8 +9,10 @@ from typing import Any, Final
 from console.access.people import Person, is_same_person
 from console.config.settings import Settings
 from console.fleet.decisions import takes_away
-from console.fleet.differences import differences, names_of
+from console.fleet.differences import differences
 from console.fleet.moments import seconds_of
+from console.fleet.timeline import TimelineDecision
+from console.fleet.view import Event, EventDetail
 from console.web.pages import attempts, forms, text, words
 
 _OPEN: Final = ("due", "second", "left")
@@ -51,7 +53,7 @@ class Change:
 
 
 def values(
-    item: Mapping[str, Any],
+    event: EventDetail,
     *,
     person: Person,
     settings: Settings,
@@ -59,52 +61,49 @@ def values(
     name_of: Callable[[str], str],
     sent: RejectedForm | None = None,
 ) -> dict[str, Any]:
-    """What the template shows of the decision on an event as the API describes it; `has_key`:
-    the console can sign.
-    """
-    decision = item["decision"]
-    tried = attempts.attempts(item["timeline"], name_of)
-    decisions = [each for each in item["timeline"] if each["kind"] == "decision"]
-    by = decision["by"]
-    is_here = by in {each["by"] for each in decisions}
-    first = by if decision["state"] == "second" else None
-    why_not = _why_not(item, person)
-    can_force = _can_force(item)
-    is_open = decision["state"] in ("due", "second", "left") or can_force
+    """What the template shows of the decision on an event; `has_key`: the console can sign."""
+    decision = event.decision
+    tried = attempts.attempts(event.timeline, name_of)
+    decisions = [each for each in event.timeline if each.kind == "decision"]
+    by = decision.by
+    is_here = by in {each.by for each in decisions}
+    first = by if decision.state == "second" else None
+    why_not = _why_not(event, person)
+    can_force = _can_force(event)
+    is_open = decision.state in ("due", "second", "left") or can_force
     return {
-        "state": decision["state"],
-        "is_asked": item["state"] == "scheduled" and is_open,
-        "is_news": words.is_news(item),
-        "takes_away": takes_away(item["eventType"]),
+        "state": decision.state,
+        "is_asked": event.state == "scheduled" and is_open,
+        "takes_away": takes_away(event.event_type),
         "by": None if by is None else words.actor_words(by, here=is_here),
-        "at": seconds_of(decision["at"]),
-        "reason": decision["reason"],
+        "at": decision.at,
+        "reason": decision.reason,
         "is_first": first is not None and is_same_person(first, person.name),
-        "names": names_of(item),
-        "four_eyes": needs_second(item, settings),
+        "names": event.names,
+        "four_eyes": needs_second(event, settings),
         "change_pattern": settings.approval.change_pattern,
         "form": why_not is None,
         "can_force": can_force,
-        "is_stuck": item["turn"]["state"] == "stuck" and "approver" in person.roles,
+        "is_stuck": event.turn.state == "stuck" and "approver" in person.roles,
         "why_not": why_not,
         "has_key": has_key,
-        "seen": forms.written(item),
-        "fingerprint": item["fingerprint"],
+        "seen": forms.written(event),
+        "fingerprint": event.fingerprint,
         "problem": sent.problem if sent else None,
         "typed": sent.reason if sent else "",
-        "changes": changes(sent.seen, item) if sent and sent.seen else None,
+        "changes": changes(sent.seen, event) if sent and sent.seen else None,
         "attempts": tried[::-1],
-        "last": _last_in_vain(decisions, decision["state"]),
+        "last": _last_in_vain(decisions, decision.state),
     }
 
 
-def needs_second(item: Mapping[str, Any], settings: Settings) -> bool:
+def needs_second(event: Event, settings: Settings) -> bool:
     """Whether one person alone cannot approve an event."""
     least = settings.approval.four_eyes
-    return 0 < least <= len(names_of(item))
+    return 0 < least <= len(event.names)
 
 
-def changes(seen: Mapping[str, Any], item: Mapping[str, Any]) -> list[Change]:
+def changes(seen: Mapping[str, Any], event: Event) -> list[Change]:
     """The comparison of what a person saw with what is so now, in words."""
     return [
         Change(
@@ -113,30 +112,31 @@ def changes(seen: Mapping[str, Any], item: Mapping[str, Any]) -> list[Change]:
             now=field_value(each.field, each.now),
             is_time=each.field == "notBefore",
         )
-        for each in differences(seen, {**item, "resources": names_of(item)})
+        for each in differences(seen, forms.seen_now(event))
     ]
 
 
-def _last_in_vain(decisions: Sequence[Mapping[str, Any]], state: str) -> dict[str, Any] | None:
+def _last_in_vain(decisions: Sequence[TimelineDecision], state: str) -> TimelineDecision | None:
     """The last decision, if it came to nothing and nothing has taken its place."""
     last = decisions[-1] if decisions else None
-    if last is None or last["outcome"] in (None, "confirmed", "left") or state not in _AFTER:
+    if last is None or last.outcome in (None, "confirmed", "left") or state not in _AFTER:
         return None
-    return {**last, "at": seconds_of(last["at"])}
+    return last
 
 
-def _why_not(item: Mapping[str, Any], person: Person) -> tuple[str, str] | None:
+def _why_not(event: EventDetail, person: Person) -> tuple[str, str] | None:
     """Why this person is shown no form, and what to do; None if there is one."""
-    decision = item["decision"]
-    is_open = decision["state"] in _OPEN or _can_force(item)
-    if item["state"] != "scheduled" or not is_open:
+    decision = event.decision
+    is_open = decision.state in _OPEN or _can_force(event)
+    if event.state != "scheduled" or not is_open:
         return "", ""  # the state of the event says it
     if "approver" not in person.roles:
         return (
             "You can look, but not decide: you do not have the role approver.",
             "The operator of the console gives it with SEB_CONSOLE_ROLES.",
         )
-    if decision["state"] == "second" and is_same_person(decision["by"], person.name):
+    is_first = decision.by is not None and is_same_person(decision.by, person.name)
+    if decision.state == "second" and is_first:
         return (
             "You were the first to approve. Another approver has to be the second.",
             "Send them the address of this page.",
@@ -144,16 +144,16 @@ def _why_not(item: Mapping[str, Any], person: Person) -> tuple[str, str] | None:
     return None
 
 
-def _can_force(item: Mapping[str, Any]) -> bool:
+def _can_force(event: EventDetail) -> bool:
     """Whether the event waits for its group, or failed in it: a person may override that."""
-    has_turn = item["turn"]["state"] in ("waiting", "forced", "failed")
-    return (
-        item["state"] == "scheduled" and has_turn and item["decision"]["state"] in (*_OPEN, "none")
-    )
+    has_turn = event.turn.state in ("waiting", "forced", "failed")
+    return event.state == "scheduled" and has_turn and event.decision.state in (*_OPEN, "none")
 
 
 def field_value(field: str, value: Any) -> Any:
-    """A value of a field as it is compared: a time in seconds since 1970, names, or words."""
+    """A value of a field in JSON as it is compared: a time in seconds since 1970, names, or
+    words.
+    """
     if field == "notBefore":
         return seconds_of(value)
     if field == "durationInSeconds":

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
+from console.fleet.timeline import PastEvent
+from console.fleet.view import Reporter
 from console.web.pages import words
 from console.web.pages.text import span
 
@@ -39,15 +40,19 @@ class Pair:
         return f"{self.label} {span(self.seconds)}, {self.against} {span(self.promised)}"
 
 
-def durations(item: Mapping[str, Any]) -> list[Pair]:
-    """The pairs of one event on one VM: an item of a VM's `history`, or a reporter's."""
-    return [each for each in (_notice(item), _pause(item)) if each is not None]
+def durations(
+    measured: PastEvent | Reporter, event_type: str | None, announced: int | None
+) -> list[Pair]:
+    """The pairs of one event on one VM; `announced`: the seconds of interruption, if Azure says
+    them.
+    """
+    pairs = (_notice(measured, event_type), _pause(measured, announced))
+    return [each for each in pairs if each is not None]
 
 
-def _notice(item: Mapping[str, Any]) -> Pair | None:
-    notice = words.event_type(item.get("eventType")).notice
-    given = item.get("noticeSeconds")
-    if notice is None or given is None or not item.get("affectsThisVm"):
+def _notice(measured: PastEvent | Reporter, event_type: str | None) -> Pair | None:
+    notice, given = words.event_type(event_type).notice, measured.notice_seconds
+    if notice is None or given is None or not measured.affects_this_vm:
         return None
     return Pair(
         label="notice",
@@ -58,18 +63,17 @@ def _notice(item: Mapping[str, Any]) -> Pair | None:
     )
 
 
-def _pause(item: Mapping[str, Any]) -> Pair | None:
-    announced = item.get("durationInSeconds")
-    down, paused = item.get("downtimeSeconds"), item.get("pauseSeconds")
-    label, measured = ("was down", down) if down else ("paused", paused)
-    if not measured or announced is None or announced < 0:
+def _pause(measured: PastEvent | Reporter, announced: int | None) -> Pair | None:
+    down, paused = measured.downtime_seconds, measured.pause_seconds
+    label, seconds = ("was down", down) if down else ("paused", paused)
+    if not seconds or announced is None or announced < 0:
         return None
     return Pair(
         label=label,
-        seconds=measured,
+        seconds=seconds,
         against="announced",
         promised=announced,
-        is_worse=measured > announced,
+        is_worse=seconds > announced,
     )
 
 

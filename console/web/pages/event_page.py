@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from console.db.snapshot import Snapshot
-from console.fleet.moments import seconds_of
+from console.fleet.view import EventDetail, Reporter, Resource
 from console.web.pages import decision_block, durations, event_rows, past, report, words
 
 _RESOURCES: Final = 200
@@ -14,79 +15,85 @@ _RESOURCES: Final = 200
 _OTHERS: Final = 50
 
 
-def values(item: Mapping[str, Any], names: Mapping[str, str], now: float) -> dict[str, Any]:
-    """What the template shows of an event as the API describes it, with its timeline; `names` are
-    those of VMs, by vmId.
-    """
-    reporters = {each["vmId"]: each for each in item["witnesses"]}
-    named = [
-        {**resource, "says": _says(reporters.get(resource["vmId"]), item)}
-        for resource in item["resources"][:_RESOURCES]
-    ]
-    named_ids = {resource["vmId"] for resource in item["resources"]}
-    others = [each for vm_id, each in reporters.items() if vm_id not in named_ids]
-    start = seconds_of(item["notBefore"])
-    is_news = words.is_news(item)
-    may_start = item["state"] == "scheduled" and start is not None and start <= now
-    entries = past.entries(item["timeline"], lambda vm_id: names.get(vm_id, vm_id))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedVm:
+    """A VM that the event names, and what it reports of it."""
+
+    resource: Resource
+    says: Reporter | None
+    measures: Sequence[durations.Pair]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FieldDifference:
+    """A row of the table of differences: one value of a field that reporters say otherwise."""
+
+    label: str
+    is_time: bool
+    before: Any
+    now: Any
+    vms: list[tuple[str, str]] = field(default_factory=list)
+    """vmId and name of those that say so."""
+
+
+def values(event: EventDetail, names: Mapping[str, str], now: float) -> dict[str, Any]:
+    """What the template shows of an event; `names` are those of VMs, by vmId."""
+    reports = {each.vm_id: each for each in event.witnesses}
+    named_ids = {resource.vm_id for resource in event.resources}
+    others = [each for vm_id, each in reports.items() if vm_id not in named_ids]
+    entries = past.entries(event.timeline, lambda vm_id: names.get(vm_id, vm_id))
     return {
-        "event": item,
-        "heading": words.heading(item),
-        "report": report.report(item, entries[::-1], now),
-        "type": words.event_type(item["eventType"]),
-        "trying": event_rows.trying(item, now),
-        "start": start,
-        "first": seconds_of(item["firstSeenAt"]),
-        "may_start": may_start and not is_news,
-        "is_news": is_news,
-        "asked_by": words.ASKED_BY.get(item["eventSource"] or ""),
-        "named": named,
-        "more_named": max(0, len(item["resources"]) - _RESOURCES),
+        "event": event,
+        "heading": words.heading(event),
+        "report": report.report(event, entries[::-1], now),
+        "type": words.event_type(event.event_type),
+        "trying": event_rows.trying(event, now),
+        "may_start": event_rows.may_start(event, now),
+        "asked_by": words.ASKED_BY.get(event.event_source or ""),
+        "named": [
+            _named(each, reports.get(each.vm_id or ""), event)
+            for each in event.resources[:_RESOURCES]
+        ],
+        "more_named": max(0, len(event.resources) - _RESOURCES),
         "others": others[:_OTHERS],
-        "differences": _differences(item["witnesses"]) if item["state"] != "ended" else [],
+        "differences": _differences(event.witnesses) if event.state != "ended" else [],
         "more_others": max(0, len(others) - _OTHERS),
         "timeline": entries,
-        "tone": event_rows.group_of(item),
+        "tone": event_rows.group_of(event),
     }
 
 
-def _says(reporter: Mapping[str, Any] | None, item: Mapping[str, Any]) -> dict[str, Any] | None:
-    if reporter is None:
-        return None
-    facts = {**reporter, "eventType": item["eventType"]}
-    facts["durationInSeconds"] = item["durationInSeconds"]
-    return {
-        **reporter,
-        "last": seconds_of(reporter["lastSeenAt"]),
-        "measures": durations.durations(facts),
-    }
+def _named(resource: Resource, found: Reporter | None, event: EventDetail) -> NamedVm:
+    measures = (
+        []
+        if found is None
+        else durations.durations(found, event.event_type, event.duration_in_seconds)
+    )
+    return NamedVm(resource=resource, says=found, measures=measures)
 
 
-def _differences(reporters: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _differences(reporters: Sequence[Reporter]) -> list[FieldDifference]:
     """What reporters say otherwise than what is shown, field by field; those that say the same are
     one line.
     """
-    found: dict[tuple[str, str], dict[str, Any]] = {}
+    found: dict[tuple[str, str], FieldDifference] = {}
     for reporter in reporters:
-        for each in reporter["differences"]:
-            field, reported = each["field"], each["reported"]
+        for each in reporter.differences:
             line = found.setdefault(
-                (field, repr(reported)),
-                {
-                    "field": field,
-                    "label": decision_block.FIELDS[field],
-                    "is_time": field == "notBefore",
-                    "before": decision_block.field_value(field, each["shown"]),
-                    "now": decision_block.field_value(field, reported),
-                    "vms": [],
-                },
+                (each.field, repr(each.reported)),
+                FieldDifference(
+                    label=decision_block.FIELDS[each.field],
+                    is_time=each.field == "notBefore",
+                    before=decision_block.field_value(each.field, each.shown),
+                    now=decision_block.field_value(each.field, each.reported),
+                ),
             )
-            line["vms"].append((reporter["vmId"], reporter["name"] or reporter["vmId"]))
-    fields = list(decision_block.FIELDS)
-    return sorted(found.values(), key=lambda line: fields.index(line["field"]))
+            line.vms.append((reporter.vm_id, reporter.name or reporter.vm_id))
+    labels = list(decision_block.FIELDS.values())
+    return sorted(found.values(), key=lambda line: labels.index(line.label))
 
 
-def names_of(snapshot: Snapshot, item: Mapping[str, Any]) -> dict[str, str]:
+def names_of(snapshot: Snapshot, event: EventDetail) -> dict[str, str]:
     """The names of the VMs in an event's timeline, as far as they are known."""
-    vm_ids = {each.get("vmId") for each in item["timeline"]} - {None}
+    vm_ids = {each.vm_id for each in event.timeline if each.kind != "decision"}
     return {each.vm.vm_id: each.vm.name for each in snapshot.vms.some(sorted(vm_ids))}

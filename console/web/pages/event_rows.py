@@ -3,26 +3,73 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
 
 from console.db.events import WantedEvents
 from console.db.snapshot import Snapshot
 from console.fleet.decisions import takes_away
-from console.fleet.moments import seconds_of
 from console.fleet.outcomes import reason_words
-from console.fleet.values import FleetEvent, KnownEvent
-from console.web.answers import as_json
+from console.fleet.values import DEFAULT_SITE, FleetEvent, KnownEvent
+from console.fleet.view import Event
 from console.web.events import event_item
 from console.web.pages import words
 
-EventRow = dict[str, Any]
-_NAMES: Final = 3
 _OF_ONE: Final = 5
 """Events of one kind that one VM may show before those of others."""
 LATE_SECONDS: Final = 30.0
 """An approval that is not confirmed for so long is worth a look."""
 _RANKS: Final = ("due", "second", "started", "note", "scheduled", "news", "ended")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trying:
+    """How far the newest try to approve an event is; without `words` this console has not tried."""
+
+    late: float | None
+    """For how long an approval has not been confirmed, once that is long."""
+    words: str | None = None
+    ordinal: str = ""
+    by: str | None = None
+    """Who approves, unless the row says it already."""
+    at: float | None = None
+    reason: str | None = None
+    waits: bool = False
+    """Whether the VM has not answered yet."""
+    sent: float | None = None
+    until: float | None = None
+
+    @property
+    def patience(self) -> float | None:
+        """For how many seconds the console waits for an answer."""
+        if self.sent is None or self.until is None:
+            return None
+        return max(0.0, self.until - self.sent)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventRow:
+    """An event as a list shows it."""
+
+    event: Event
+    heading: str
+    type: words.EventType
+    group: str
+    """What is to be done about it: one of `_RANKS`."""
+    may_start: bool
+    """Whether Azure may start it at any moment."""
+    shown_by: str
+    """vmId of the reporter whose report is shown."""
+    shown_at: float
+    """The time of that report."""
+    sites: Sequence[str]
+    trying: Trying | None
+
+    @property
+    def named_sites(self) -> list[str]:
+        """Its sites, but for that of VMs to which none was given."""
+        return [site for site in self.sites if site != DEFAULT_SITE]
 
 
 def open_rows(snapshot: Snapshot) -> list[EventRow]:
@@ -35,80 +82,66 @@ def found_among(snapshot: Snapshot, rows: Sequence[EventRow], q: str) -> list[Ev
     if not q:
         return list(rows)
     keys = {each.event.key for each in snapshot.events.open(WantedEvents(q=q))}
-    return [row for row in rows if (row["eventId"], row["scope"]) in keys]
+    return [row for row in rows if (row.event.event_id, row.event.scope) in keys]
 
 
 def rows_of(snapshot: Snapshot, several: Iterable[KnownEvent]) -> list[EventRow]:
     """Events as rows."""
-    return [
-        row_of(as_json(event_item(snapshot, each)), each.event, snapshot.now) for each in several
-    ]
+    return [row_of(event_item(snapshot, each), each.event, snapshot.now) for each in several]
 
 
-def row_of(item: Mapping[str, Any], event: FleetEvent, now: float) -> EventRow:
-    """What a row shows beside what the API does."""
-    names = [resource["name"] for resource in item["resources"]]
-    start = seconds_of(item["notBefore"])
-    return {
-        **item,
-        "heading": words.heading(item),
-        "type": words.event_type(item["eventType"]),
-        "group": group_of(item),
-        "start": start,
-        "first": seconds_of(item["firstSeenAt"]),
-        "shown_at": event.shown_at,
-        "shown_by": event.shown_by,
-        "may_start": item["state"] == "scheduled"
-        and not words.is_news(item)
-        and start is not None
-        and start <= now,
-        "names": names[:_NAMES],
-        "more_names": max(0, len(names) - _NAMES),
-        "all_sites": event.sites,
-        "sites": [site for site in event.sites if site != "default"],
-        "asked_by": words.ASKED_BY.get(item["eventSource"] or ""),
-        "trying": trying(item, now),
-    }
+def row_of(event: Event, row: FleetEvent, now: float) -> EventRow:
+    """An event as a list shows it; `row` is its own one in the database."""
+    return EventRow(
+        event=event,
+        heading=words.heading(event),
+        type=words.event_type(event.event_type),
+        group=group_of(event),
+        may_start=may_start(event, now),
+        shown_at=row.shown_at,
+        shown_by=row.shown_by,
+        sites=row.sites,
+        trying=trying(event, now),
+    )
 
 
-def group_of(item: Mapping[str, Any]) -> str:
+def may_start(event: Event, now: float) -> bool:
+    """Whether Azure may start an event at any moment."""
+    is_pending = event.state == "scheduled" and not event.is_news
+    return is_pending and event.start is not None and event.start <= now
+
+
+def group_of(event: Event) -> str:
     """What is to be done about an event: one of `_RANKS`."""
-    decision = item["decision"]["state"]
+    decision = event.decision.state
     if decision in ("due", "second"):
-        return "note" if takes_away(item["eventType"]) else str(decision)
-    return "news" if words.is_news(item) else str(item["state"])
+        return "note" if takes_away(event.event_type) else decision
+    return "news" if event.is_news else event.state
 
 
-def trying(item: Mapping[str, Any], now: float) -> EventRow | None:
-    """How far the newest try to approve an event is; None if it was not tried, or is approved.
-
-    `late`: for how long an approval has not been confirmed, once that is long.
-    """
-    decision, tries = item["decision"], item["tries"]
-    if decision["state"] not in ("due", "approving") or item["state"] != "scheduled":
+def trying(event: Event, now: float) -> Trying | None:
+    """How far the newest try to approve an event is; None if it was not tried, or is approved."""
+    decision, tries = event.decision, event.tries
+    if decision.state not in ("due", "approving") or event.state != "scheduled":
         return None
-    begun = seconds_of(decision["at"])
-    waits = decision["state"] == "approving" and begun is not None
-    late = now - begun if waits and begun is not None and now - begun > LATE_SECONDS else None
+    begun = decision.at if decision.state == "approving" else None
+    late = now - begun if begun is not None and now - begun > LATE_SECONDS else None
     if not tries:
-        untried = {"words": None, "waits": False, "until": None}
-        return None if late is None else {**untried, "late": late}
+        return None if late is None else Trying(late=late)
     last = tries[-1]
-    sent, until = seconds_of(last["sentAt"]), seconds_of(last["until"])
     # Who approves stands in the row already, as long as it is being approved.
-    is_said = waits and decision["by"] == last["by"]
-    return {
-        "ordinal": _ordinal(len(tries)),
-        "by": None if is_said else last["by"],
-        "words": words.COMMAND_STATES[last["state"]],
-        "at": seconds_of(last["at"]),
-        "reason": reason_words(last["reason"]),
-        "waits": last["state"] == "sent",
-        "sent": sent,
-        "until": until,
-        "patience": None if sent is None or until is None else max(0.0, until - sent),
-        "late": late,
-    }
+    is_said = begun is not None and decision.by == last.by
+    return Trying(
+        late=late,
+        words=words.COMMAND_STATES[last.state],
+        ordinal=_ordinal(len(tries)),
+        by=None if is_said else last.by,
+        at=last.at,
+        reason=reason_words(last.reason),
+        waits=last.state == "sent",
+        sent=last.sent_at,
+        until=last.until,
+    )
 
 
 def _ordinal(number: int) -> str:
@@ -123,12 +156,13 @@ def in_order(rows: Iterable[EventRow]) -> list[EventRow]:
     found: list[tuple[int, bool, float, str, EventRow]] = []
     shown: Counter[tuple[str, str]] = Counter()
     for row in sorted(rows, key=_by_time):
-        key = (row["group"], row["shown_by"])
+        key = (row.group, row.shown_by)
         shown[key] += 1
-        rank = _RANKS.index(row["group"])
+        rank = _RANKS.index(row.group)
         found.append((rank, shown[key] > _OF_ONE, *_by_time(row), row))
     return [each[-1] for each in sorted(found, key=lambda each: each[:-1])]
 
 
 def _by_time(row: EventRow) -> tuple[float, str]:
-    return (float("inf") if row["start"] is None else row["start"], row["eventId"])
+    start = row.event.start
+    return (float("inf") if start is None else start, row.event.event_id)

@@ -12,6 +12,7 @@ from starlette.requests import Request
 
 from console.approvals.requests import names_change
 from console.fleet.differences import SEEN, seen_of
+from console.fleet.view import Event
 from console.web.answers import is_text
 
 MAX_REASON: Final = 300
@@ -22,6 +23,10 @@ _MAX_NUMBER: Final = 1e12
 ACTIONS: Final = ("approve", "leave", "end_turn", "retire")
 FORCE: Final = "force"
 """The box, and the action that an approval becomes with it."""
+
+
+_NOT_SEEN: Final = {"timeline", "witnesses"}
+"""Long parts of an event of which a form carries nothing."""
 
 
 class FormError(Exception):
@@ -38,9 +43,14 @@ class Form:
     """Each event as the person saw it: `differences.seen_of`."""
 
 
-def written(item: Mapping[str, Any]) -> str:
+def seen_now(event: Event) -> dict[str, Any]:
+    """What the person sees of an event, in the API's JSON, as forms and programs compare it."""
+    return seen_of(event.model_dump(by_alias=True, exclude=_NOT_SEEN))
+
+
+def written(event: Event) -> str:
     """What the person sees of an event, as the form carries it along."""
-    return json.dumps(seen_of(item), separators=(",", ":"))
+    return json.dumps(seen_now(event), separators=(",", ":"))
 
 
 async def read(request: Request) -> Form:

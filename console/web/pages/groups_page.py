@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from console.access.people import Person
 from console.db.snapshot import Snapshot
 from console.db.turn_situation import read_situation
-from console.fleet.moments import seconds_of
 from console.turns.groups import Grouping
 from console.turns.situation import EventFacts, TurnSituation
-from console.web.answers import as_json
+from console.web import models
 from console.web.groups import group_items
 from console.web.pages import words
 
@@ -19,35 +20,57 @@ _MAX_GROUPS: Final = 200
 _NAMES: Final = 3
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitingRow:
+    """An event that waits for its turn."""
+
+    event_id: str
+    heading: str
+    state: str
+    """In words."""
+    reason: str | None
+    start: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupRow:
+    """A group, and the events that wait in it."""
+
+    group: models.Group
+    waiting: Sequence[WaitingRow]
+
+
 def values(snapshot: Snapshot, grouping: Grouping, person: Person) -> dict[str, Any]:
     """What the template shows: groups in which something happens first."""
     situation = read_situation(snapshot, grouping)
-    items = [as_json(each) for each in group_items(situation, snapshot, grouping, person)]
-    wanted = {one["eventId"] for each in items for one in each["waiting"]}
+    groups = group_items(situation, snapshot, grouping, person)
     events = {each.event_id: each for each in situation.events.values()}
     states = {each.event_id: each.state for each in situation.turns.values()}
-    items.sort(key=lambda each: (not each["waiting"], not each["away"]))
-    shown = items[:_MAX_GROUPS]
-    for each in shown:
-        for one in each["away"]:
-            one.update(start=seconds_of(one["since"]))
-        for one in each["waiting"]:
-            event = events.get(one["eventId"])
-            one.update(
-                names=one["eventId"] if event is None else _named(event, situation),
-                start=None if event is None else event.not_before,
-                state=words.TURNS[states.get(one["eventId"], "waiting")],
-            )
+
+    def waiting_row(waiting: models.WaitingEvent) -> WaitingRow:
+        event = events.get(waiting.event_id)
+        return WaitingRow(
+            event_id=waiting.event_id,
+            heading=waiting.event_id if event is None else _heading(event, situation),
+            state=words.TURNS[states.get(waiting.event_id, "waiting")],
+            reason=waiting.reason,
+            start=None if event is None else event.not_before,
+        )
+
+    groups.sort(key=lambda each: (not each.waiting, not each.away))
     return {
-        "groups": shown,
-        "more": len(items) - len(shown),
-        "waiting": len(wanted),
+        "groups": [
+            GroupRow(group=each, waiting=[waiting_row(one) for one in each.waiting])
+            for each in groups[:_MAX_GROUPS]
+        ],
+        "more": max(0, len(groups) - _MAX_GROUPS),
+        "waiting": len({one.event_id for each in groups for one in each.waiting}),
         "is_set": bool(grouping.rules),
         "why_words": words.AWAY,
     }
 
 
-def _named(event: EventFacts, situation: TurnSituation) -> str:
+def _heading(event: EventFacts, situation: TurnSituation) -> str:
     """What it is, and of which VMs."""
     known = (situation.vms[vm_id].name for vm_id in event.named if vm_id in situation.vms)
     names = [*sorted(known), *event.unknown_names]

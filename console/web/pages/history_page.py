@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 from urllib.parse import urlencode
@@ -10,9 +11,8 @@ from urllib.parse import urlencode
 from console.access.people import Person
 from console.db.events import SORTS, Total, WantedEvents
 from console.db.snapshot import Snapshot
-from console.fleet.moments import seconds_of
 from console.fleet.values import KnownEvent
-from console.web.answers import as_json
+from console.fleet.view import Event
 from console.web.events import event_item, wanted_of
 from console.web.models import EventsQuery
 from console.web.pages import words
@@ -24,7 +24,6 @@ PAGE: Final = 100
 _FILTERS: Final = ("q", "since", "until", "type", "status", "site", "group", "vm", "tag", "by")
 PARAMETERS: Final = (*_FILTERS, "sort", "page")
 """The parameters of this page's address."""
-_NAMES: Final = 3
 COLUMNS: Final = (
     ("at", "First seen"),
     ("type", "Event"),
@@ -80,6 +79,19 @@ class Choice:
         return "descending" if self.descending else "ascending"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryRow:
+    """An event as the table shows it."""
+
+    event: Event
+    group: str
+    sites: Sequence[str]
+    promised: float | None
+    """Seconds of notice that Azure promises for its type."""
+    announced: int | None
+    """Seconds of interruption that Azure announced."""
+
+
 def values(
     snapshot: Snapshot, choice: Choice, person: Person, *, has_groups: bool
 ) -> dict[str, Any]:
@@ -96,7 +108,7 @@ def values(
         "choice": choice,
         "has_groups": has_groups,
         "columns": COLUMNS,
-        "rows": [_row(as_json(event_item(snapshot, each)), each.event.sites) for each in found],
+        "rows": [_row(event_item(snapshot, each), each.event.sites) for each in found],
         "total": total,
         "first": first,
         "page": page,
@@ -128,24 +140,15 @@ def _pages(count: int) -> int:
     return max(1, -(-count // PAGE))
 
 
-def _row(item: Mapping[str, Any], sites: tuple[str, ...]) -> dict[str, Any]:
-    names = [each["name"] for each in item["resources"]]
-    kind = words.event_type(item["eventType"])
-    promised = None if kind.notice is None else kind.notice[0]
-    announced = item["durationInSeconds"]
-    return {
-        **item,
-        "group": group_of(item),
-        "names": names[:_NAMES],
-        "more_names": max(0, len(names) - _NAMES),
-        "sites": sites,
-        "first": seconds_of(item["firstSeenAt"]),
-        "started": seconds_of(item["startedAt"]),
-        "ended": seconds_of(item["endedAt"]),
-        "promised": promised,
-        "announced": announced if announced is not None and announced >= 0 else None,
-        "decided_at": seconds_of(item["decision"]["at"]),
-    }
+def _row(event: Event, sites: Sequence[str]) -> HistoryRow:
+    notice, announced = words.event_type(event.event_type).notice, event.duration_in_seconds
+    return HistoryRow(
+        event=event,
+        group=group_of(event),
+        sites=sites,
+        promised=None if notice is None else notice[0],
+        announced=announced if announced is not None and announced >= 0 else None,
+    )
 
 
 def _last_night(now: float) -> dict[str, str]:

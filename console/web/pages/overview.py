@@ -12,8 +12,6 @@ from console.db.events import WantedEvents
 from console.db.snapshot import Snapshot
 from console.db.vms import WantedVms
 from console.fleet.contact import CONTACTS
-from console.fleet.moments import seconds_of
-from console.web.answers import as_json
 from console.web.events import events_page
 from console.web.pages import event_rows
 from console.web.pages.causes import causes
@@ -28,7 +26,6 @@ _EVENTS: Final = 50
 _MANY: Final = 5
 """Open events from which on a search is offered."""
 _SILENT: Final = 8
-_NAMES: Final = 3
 _IS: Final = ("are", "is")
 _OVER: Final = 5
 """Events that are over."""
@@ -80,9 +77,9 @@ def values(state: AppState, snapshot: Snapshot, q: str) -> dict[str, Any]:
         "open": len(rows),
         "found": len(found),
         "groups": groups(found[:_EVENTS], snapshot.now),
-        "waiting": sum(row["decision"]["state"] in ("due", "second") for row in rows),
+        "waiting": sum(row.event.decision.state in ("due", "second") for row in rows),
         "more_events": max(0, len(found) - _EVENTS),
-        "over": [_past(as_json(event)) for event in over],
+        "over": over,
         "silent": silent,
         "causes": causes(snapshot, vms["silent"], vms["total"] - vms["retired"]),
         "silent_taken": {vm_id: by.actor for (vm_id, _), by in on_it.items()},
@@ -94,21 +91,10 @@ def values(state: AppState, snapshot: Snapshot, q: str) -> dict[str, Any]:
     }
 
 
-def _past(item: Mapping[str, Any]) -> dict[str, Any]:
-    names = [resource["name"] for resource in item["resources"]]
-    return {
-        **item,
-        "names": names[:_NAMES],
-        "more_names": max(0, len(names) - _NAMES),
-        "first": seconds_of(item["firstSeenAt"]),
-    }
-
-
 def answer(vms: Mapping[str, int], rows: Sequence[EventRow]) -> dict[str, Any]:
     """The one sentence of the page, the event whose countdown stands beside it, and the rest."""
     counted = {
-        kind: sum(row["group"] in groups for row in rows)
-        for kind, (groups, _, _) in _ANSWERS.items()
+        kind: sum(row.group in groups for row in rows) for kind, (groups, _, _) in _ANSWERS.items()
     }
     phrases = [
         (kind, f"{count:,} {_ANSWERS[kind][1 if count == 1 else 2]}")
@@ -122,7 +108,7 @@ def answer(vms: Mapping[str, int], rows: Sequence[EventRow]) -> dict[str, Any]:
         rest = " and ".join(filter(None, [", ".join(besides[:-1]), *besides[-1:]]))
         more = f"Besides, {rest}." if rest else ""
         (kind, title), groups_ = phrases[0], _ANSWERS[phrases[0][0]][0]
-        event = next(row for row in rows if row["group"] in groups_)
+        event = next(row for row in rows if row.group in groups_)
     else:
         more = "There is news from Azure that needs no decision." if rows else ""
         kind, title, event = "clear", "Nothing is coming", None
@@ -164,8 +150,9 @@ def groups(rows: Sequence[EventRow], now: float) -> list[tuple[str, list[EventRo
 
 
 def _heading(row: EventRow, now: float) -> str:
-    if row["group"] not in ("due", "second"):
+    if row.group not in ("due", "second"):
         other = {"started": _UNDER_WAY, "note": _NOTE, "news": _NEWS}
-        return other.get(row["group"], _SCHEDULED)
-    is_soon = row["start"] is not None and row["start"] - now <= _SOON
+        return other.get(row.group, _SCHEDULED)
+    start = row.event.start
+    is_soon = start is not None and start - now <= _SOON
     return _DUE_SOON if is_soon else _DUE_LATER

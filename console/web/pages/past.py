@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
-from console.fleet.moments import seconds_of
 from console.fleet.outcomes import reason_words
+from console.fleet.timeline import (
+    TimelineCommand,
+    TimelineDecision,
+    TimelineEntry,
+    TimelinePreparation,
+    TimelineReceipt,
+    TimelineRecord,
+)
 from console.web.pages import words
 
 _TRANSITIONS: Final[Mapping[str, tuple[str, str, str]]] = {
@@ -29,6 +36,16 @@ _BRIDGE: Final[Mapping[str, tuple[str, str, str]]] = {
     "seb.bridge.store-reset.v1": ("The bridge lost its store and began a new one", "red", "square"),
     "seb.bridge.dead-letter.v1": ("A sink refused a record for good", "red", "square"),
 }
+_TONES: Final[Mapping[str, str]] = {
+    "confirmed": "green",
+    "rejected": "red",
+    "failed": "red",
+    "unanswered": "red",
+    "overtaken": "amber",
+    "leave": "soft",
+    "left": "soft",
+}
+"""Of the states of commands and decisions; the others are blue."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -50,13 +67,13 @@ class Entry:
 
 
 def entries(
-    items: Iterable[Mapping[str, Any]], name_of: Callable[[str], str], *, newest_first: bool = True
+    items: Iterable[TimelineEntry], name_of: Callable[[str], str], *, newest_first: bool = True
 ) -> list[Entry]:
-    """The lines of a timeline of the API; neighbours that say the same are one line."""
+    """The lines of a timeline; neighbours that say the same are one line."""
     found: list[Entry] = []
     for item in items:
         entry = _entry(item)
-        vm = (item["vmId"], name_of(item["vmId"])) if item.get("vmId") else None
+        vm = None if item.kind == "decision" else (item.vm_id, name_of(item.vm_id))
         last = found[-1] if found else None
         if last is not None and (last.title, last.event_id, last.reason, last.by, last.why) == (
             entry.title,
@@ -74,43 +91,37 @@ def entries(
     return found[::-1] if newest_first else found
 
 
-def _entry(item: Mapping[str, Any]) -> Entry:
+def _entry(item: TimelineEntry) -> Entry:
+    """One line, without the VM that reported it."""
     title, tone, shape = _words(item)
-    reason = item.get("reason")
-    return Entry(
-        at=seconds_of(item.get("at")),
-        title=title,
-        tone=tone,
-        shape=shape,
-        reason=item.get("words") or reason_words(reason),
-        by=item.get("by"),
-        why=item.get("rsn"),
-        vm_word="to" if item.get("kind") == "command" else "reported by",
-        event_id=item.get("eventId"),
-    )
+    entry = Entry(at=item.at, title=title, tone=tone, shape=shape, event_id=item.event_id)
+    match item:
+        case TimelineReceipt():
+            entry.reason, entry.by, entry.why = reason_words(item.reason), item.by, item.rsn
+        case TimelinePreparation():
+            entry.reason = reason_words(item.reason)
+        case TimelineDecision():
+            entry.reason, entry.by = item.words or item.reason, item.by
+        case TimelineCommand():
+            entry.vm_word = "to"
+    return entry
 
 
-def _words(item: Mapping[str, Any]) -> tuple[str, str, str]:
-    kind, state = (
-        item.get("kind"),
-        str(item.get("state") or item.get("outcome") or item.get("action") or ""),
-    )
-    if kind == "record":
-        known = _TRANSITIONS.get(str(item.get("transition"))) or _BRIDGE.get(str(item.get("type")))
-        return known or (str(item.get("type")), "soft", "hollow")
-    tone = {
-        "confirmed": "green",
-        "rejected": "red",
-        "failed": "red",
-        "unanswered": "red",
-        "overtaken": "amber",
-        "leave": "soft",
-        "left": "soft",
-    }
-    if kind == "preparation":
-        return _PREPARATIONS.get(state, (state, "soft", "square"))
-    label = {"receipt": "Approval", "command": "Command", "decision": "Decision"}
-    if item.get("act") == "prepare":
-        label |= {"receipt": "Prepare command", "command": "Prepare command"}
-    title = f"{label.get(str(kind), str(kind))}: {words.COMMAND_STATES.get(state, state)}"
-    return title, tone.get(state, "blue"), "square"
+def _words(item: TimelineEntry) -> tuple[str, str, str]:
+    """Title, tone and shape."""
+    match item:
+        case TimelineRecord():
+            known = _TRANSITIONS.get(item.transition or "") or _BRIDGE.get(item.type)
+            return known or (item.type, "soft", "hollow")
+        case TimelinePreparation():
+            return _PREPARATIONS.get(item.state, (item.state, "soft", "square"))
+        case TimelineDecision():
+            label, state = "Decision", item.outcome or item.action
+        case TimelineReceipt():
+            label, state = "Approval", item.state
+        case TimelineCommand():
+            label, state = "Command", item.state
+    if item.kind != "decision" and item.act == "prepare":
+        label = "Prepare command"
+    title = f"{label}: {words.COMMAND_STATES.get(state, state)}"
+    return title, _TONES.get(state, "blue"), "square"

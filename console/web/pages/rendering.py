@@ -68,6 +68,7 @@ def environment() -> Environment:
     made.filters |= {
         "coded": text.coded,
         "decider": words.decider,
+        "hour_and_minute": text.hour_and_minute,
         "outside": text.outside,
         "span": text.span,
         "plural": text.plural,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
-from console.fleet.moments import seconds_of
+from console.fleet.view import Event
 from console.web.pages import words
 from console.web.pages.past import Entry
 from console.web.pages.text import span
@@ -15,32 +15,32 @@ from sinks.shared.text import visible
 _NAMES: Final = 20
 
 
-def report(item: Mapping[str, Any], entries: Sequence[Entry], now: float) -> list[str]:
+def report(event: Event, entries: Sequence[Entry], now: float) -> list[str]:
     """What an event was, whom it named, what was decided, and when what happened: its lines."""
-    return [visible(line) for line in _lines(item, entries, now)]
+    return [visible(line) for line in _lines(event, entries, now)]
 
 
-def _lines(item: Mapping[str, Any], entries: Sequence[Entry], now: float) -> Iterator[str]:
-    names = [str(each["name"]) for each in item["resources"]]
+def _lines(event: Event, entries: Sequence[Entry], now: float) -> Iterator[str]:
+    names = [each.name for each in event.resources]
     more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
-    yield f"{words.heading(item)} (event {item['eventId']})"
-    yield f"Status: {item['eventStatus']}, as of {_time(now)}"
+    yield f"{words.heading(event)} (event {event.event_id})"
+    yield f"Status: {event.event_status}, as of {_time(now)}"
     yield f"VMs: {', '.join(names[:_NAMES]) or 'none is named'}{more}"
-    if item["description"]:
-        yield f"Azure says: {item['description']}"
-    yield f"First seen: {_time(seconds_of(item['firstSeenAt']))}{_notice(item)}"
-    for name, label in (
-        ("notBefore", "Not before"),
-        ("startedAt", "Started"),
-        ("endedAt", "Ended"),
+    if event.description:
+        yield f"Azure says: {event.description}"
+    yield f"First seen: {_time(event.first_seen_at)}{_notice(event)}"
+    for at, label in (
+        (event.start, "Not before"),
+        (event.started_at, "Started"),
+        (event.ended_at, "Ended"),
     ):
-        if item[name]:
-            yield f"{label}: {_time(seconds_of(item[name]))}"
-    if item["downtimeSeconds"]:
-        announced = item["durationInSeconds"]
-        against = f", announced {span(announced)}" if (announced or -1) >= 0 else ""
-        yield f"Away: {span(item['downtimeSeconds'])}{against}"
-    yield f"Decision: {_decision(item)}"
+        if at is not None:
+            yield f"{label}: {_time(at)}"
+    if event.downtime_seconds:
+        announced = event.duration_in_seconds
+        against = f", announced {span(announced)}" if announced and announced > 0 else ""
+        yield f"Away: {span(event.downtime_seconds)}{against}"
+    yield f"Decision: {_decision(event)}"
     yield "What happened:"
     for entry in entries:
         vms = ", ".join(name for _, name in entry.vms[:3])
@@ -51,23 +51,23 @@ def _lines(item: Mapping[str, Any], entries: Sequence[Entry], now: float) -> Ite
         yield f"  {_time(entry.at)}  {', '.join(filter(None, lines))}"
 
 
-def _notice(item: Mapping[str, Any]) -> str:
-    if item["noticeSeconds"] is None:
+def _notice(event: Event) -> str:
+    if event.notice_seconds is None:
         return ""
-    promised = words.event_type(item["eventType"]).notice
+    promised = words.event_type(event.event_type).notice
     against = "" if promised is None else f", {span(promised[0])} promised"
-    return f" (notice {span(item['noticeSeconds'])}{against})"
+    return f" (notice {span(event.notice_seconds)}{against})"
 
 
-def _decision(item: Mapping[str, Any]) -> str:
-    decision = item["decision"]
-    lines = [words.DECISIONS[decision["state"]]]
-    if decision["by"]:
-        lines.append(f"by {decision['by']}")
-    if decision["at"]:
-        lines.append(f"at {_time(seconds_of(decision['at']))}")
-    if decision["reason"]:
-        lines.append(f"reason: {decision['reason']}")
+def _decision(event: Event) -> str:
+    decision = event.decision
+    lines = [words.DECISIONS[decision.state]]
+    if decision.by:
+        lines.append(f"by {decision.by}")
+    if decision.at:
+        lines.append(f"at {_time(decision.at)}")
+    if decision.reason:
+        lines.append(f"reason: {decision.reason}")
     return ", ".join(lines)
 
 

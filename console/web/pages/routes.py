@@ -14,7 +14,6 @@ from starlette.routing import Route
 from console.access.people import Person
 from console.db.errors import StoreError
 from console.errors import RefusedError
-from console.web.answers import as_json
 from console.web.assigning import assign_event, assign_vm
 from console.web.events import event_detail
 from console.web.operations import problem_of
@@ -130,17 +129,14 @@ class Pages:
         with state.snapshots.open() as snapshot:
             scope = request.query_params.get("scope")
             event = event_detail(snapshot, request.path_params["event_id"], person, scope)
-            found = None if event is None else as_json(event)
-            names = {} if found is None else event_page.names_of(snapshot, found)
-            beside = []
-            if found is not None:
-                (beside,) = siblings.siblings(snapshot, [found], state.grouping, person)
-        if found is None:
-            words = "Nothing is known of an event of this id, or it is older than what is kept."
-            return self._missing(request, "There is no such event", words)
-        values = event_page.values(found, names, state.now()) | {"siblings": beside}
+            if event is None:
+                words = "Nothing is known of an event of this id, or it is older than what is kept."
+                return self._missing(request, "There is no such event", words)
+            names = event_page.names_of(snapshot, event)
+            (beside,) = siblings.siblings(snapshot, [event], state.grouping, person)
+        values = event_page.values(event, names, state.now()) | {"siblings": beside}
         values["decision"] = decision_block.values(
-            found,
+            event,
             person=person,
             settings=state.settings,
             has_key=state.decisions.signer is not None,

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from console.access.people import Person
 from console.access.scope import sees_vm
 from console.db.grouping import keys_among
 from console.db.snapshot import Snapshot
 from console.fleet.values import Alike, Expectation, HeardVm, Vm
-from console.fleet.view import decision_on
+from console.fleet.view import Event, decision_on
 from console.turns.groups import Grouping
 
 _MAX_SIBLINGS: Final = 50
@@ -37,20 +37,20 @@ class Sibling:
 
 
 def siblings(
-    snapshot: Snapshot, items: Sequence[Mapping[str, Any]], grouping: Grouping, person: Person
+    snapshot: Snapshot, several: Sequence[Event], grouping: Grouping, person: Person
 ) -> list[list[Sibling]]:
-    """For each of some events, as the API describes them, the siblings of the VMs that it names,
-    those that the person sees: the worst first.
+    """For each of some events, the siblings of the VMs that it names, those that the person sees:
+    the worst first.
     """
-    named = [{each["vmId"] for each in item["resources"] if each["vmId"]} for item in items]
-    vm_ids = set().union(*named)
+    named = [{each.vm_id for each in event.resources if each.vm_id} for event in several]
+    vm_ids = set[str]().union(*named)
     mates = _mates(snapshot, grouping, vm_ids)
     found = snapshot.vms.siblings(
-        vm_ids, limit=_MAX_SIBLINGS * len(items), also=sorted(mates)[:_MAX_MATES]
+        vm_ids, limit=_MAX_SIBLINGS * len(several), also=sorted(mates)[:_MAX_MATES]
     )
     found = [each for each in found if sees_vm(person, each.vm)]
     if not found:
-        return [[] for _ in items]
+        return [[] for _ in several]
     mine = {each.vm.vm_id: each.vm for each in snapshot.vms.some(vm_ids)}
     expected = snapshot.vms.expectations([each.vm.vm_id for each in found])
     event_ids = {event_id for each in expected.values() for event_id in each.events}
@@ -60,7 +60,7 @@ def siblings(
         for event_id, known in events.items()
         if decision_on(known, snapshot.now, snapshot.listening).state in ("due", "second")
     }
-    several = []
+    lists = []
     for those in named:
         beside = []
         kin = _Kin.of([mine[vm_id] for vm_id in those if vm_id in mine], mates)
@@ -82,8 +82,8 @@ def siblings(
                     start=None if known is None else known.event.not_before,
                 )
             )
-        several.append(sorted(beside, key=lambda each: _RANKS.index(each.state))[:_MAX_SIBLINGS])
-    return several
+        lists.append(sorted(beside, key=lambda each: _RANKS.index(each.state))[:_MAX_SIBLINGS])
+    return lists
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -108,6 +108,11 @@ def clock(at: float | None, now: float) -> Markup:
     return Markup('<time class="clock" datetime="{}">{}</time>').format(_iso(moment), words)
 
 
+def hour_and_minute(at: float) -> str:
+    """A time in UTC without its date and seconds: `14:32`."""
+    return f"{datetime.fromtimestamp(at, UTC):%H:%M}"
+
+
 def ago(at: float | None, now: float) -> Markup:
     """How long ago, ticking."""
     moment = None if at is None else _utc(at)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote
 
 from console.db.snapshot import Snapshot
-from console.fleet.moments import seconds_of
-from console.fleet.values import HeardVm, KnownEvent, Vm
-from console.web.answers import as_json
+from console.fleet.timeline import PastEvent
+from console.fleet.values import FleetEvent, HeardVm, KnownEvent, Vm
+from console.fleet.view import VmDetail
 from console.web.pages import durations, event_rows, past, words
-from console.web.pages.causes import causes
+from console.web.pages.causes import Cause, causes
 from console.web.pages.text import DAY
 from console.web.vms import vm_detail
 
@@ -22,12 +23,47 @@ _MIN_MARK: Final = 8.0
 """Of 1,000: what can still be seen and touched."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastRow:
+    """An event of the VM's history."""
+
+    event: PastEvent
+    type: words.EventType
+    measures: Sequence[durations.Pair]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StripMark:
+    """An event on the line of the last days, which is 1,000 wide."""
+
+    event_id: str
+    type: str
+    status: str
+    x: float
+    width: float
+    kind: str
+    """`open`, `over`, or `bad`: it was worse than promised."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VmSilence:
+    """What the silence of a VM means."""
+
+    event: FleetEvent | None
+    """The one that explains it; then `since` is its start, and at `back` the VM is expected."""
+    since: float | None
+    back: float | None
+    last: past.Entry | None
+    """The VM's last word."""
+    causes: Sequence[Cause]
+
+
 def values(snapshot: Snapshot, heard: HeardVm) -> dict[str, Any]:
-    """What the template shows of a VM as the API describes it, with its history."""
-    row, item = heard.vm, as_json(vm_detail(snapshot, heard))
-    history = [_past_event(each) for each in item["history"]]
+    """What the template shows of a VM, with its history."""
+    row, vm = heard.vm, vm_detail(snapshot, heard)
+    history = [_past_row(each) for each in vm.history]
     return {
-        "vm": item,
+        "vm": vm,
         "portal": _portal(row.resource_id),
         "heard": row.heard_at,
         "heard_by": row.heard_by,
@@ -39,21 +75,15 @@ def values(snapshot: Snapshot, heard: HeardVm) -> dict[str, Any]:
         "said": _contradictions(row),
         "interval": row.interval,
         "open": event_rows.in_order(
-            event_rows.rows_of(snapshot, _naming(snapshot.events.some(item["events"]), row.vm_id))
+            event_rows.rows_of(snapshot, _naming(snapshot.events.some(vm.events), row.vm_id))
         ),
         "history": history[:_HISTORY],
-        "silence": _silence(snapshot, heard, item),
+        "silence": _silence(snapshot, heard, vm),
         "strip": strip(history, snapshot.now),
         "strip_days": _STRIP_DAYS,
         "more_history": max(0, len(history) - _HISTORY),
-        "missing": [
-            {**gap, "count": gap["last"] - gap["first"] + 1, "at": seconds_of(gap["foundAt"])}
-            for gap in item["missing"]
-        ],
-        # The API's timeline of a VM is newest first already.
-        "timeline": past.entries(item["timeline"], lambda _: item["name"], newest_first=False)[
-            :_ENTRIES
-        ],
+        # The timeline of a VM is newest first already.
+        "timeline": past.entries(vm.timeline, lambda _: vm.name, newest_first=False)[:_ENTRIES],
     }
 
 
@@ -75,33 +105,28 @@ def _naming(several: Iterable[KnownEvent], vm_id: str) -> list[KnownEvent]:
     return [known for known in several if vm_id in {each.vm_id for each in known.named.values()}]
 
 
-def strip(history: Sequence[Mapping[str, Any]], now: float) -> list[dict[str, Any]]:
-    """The events of the last days that named the VM, as marks on a line of 1,000: the start and the
-    width of each, in its order of time.
-    """
+def strip(history: Sequence[PastRow], now: float) -> list[StripMark]:
+    """The events of the last days that named the VM, as marks on a line, in their order of time."""
     begin = now - _STRIP_DAYS * DAY
     marks = []
-    for each in history:
-        if not each["affectsThisVm"] or each["first"] is None or each["last"] < begin:
+    for row in history:
+        event, first, last = row.event, row.event.first_seen_at, row.event.last_seen_at
+        if not event.affects_this_vm or first is None or last is None or last < begin:
             continue
-        start = max(0.0, 1000 * (each["first"] - begin) / (now - begin))
-        last = now if each["state"] != "ended" else each["last"]
-        end = min(1000.0, 1000 * (last - begin) / (now - begin))
+        is_over = event.state == "ended"
+        is_worse = any(pair.is_worse for pair in row.measures)
+        start = max(0.0, 1000 * (first - begin) / (now - begin))
+        end = min(1000.0, 1000 * ((last if is_over else now) - begin) / (now - begin))
         width = max(_MIN_MARK, end - start)
         marks.append(
-            {
-                "event_id": each["eventId"],
-                "type": each["eventType"] or "Event",
-                "status": each["eventStatus"],
-                "at": each["first"],
-                "x": round(min(start, 1000 - width), 1),
-                "width": round(width, 1),
-                "kind": "open"
-                if each["state"] != "ended"
-                else "bad"
-                if any(pair.is_worse for pair in each["measures"])
-                else "over",
-            }
+            StripMark(
+                event_id=event.event_id,
+                type=event.event_type or "Event",
+                status=event.event_status,
+                x=round(min(start, 1000 - width), 1),
+                width=round(width, 1),
+                kind=("bad" if is_worse else "over") if is_over else "open",
+            )
         )
     return marks[::-1]
 
@@ -113,35 +138,29 @@ def _portal(resource_id: str | None) -> str | None:
     return f"https://portal.azure.com/#resource{quote(resource_id)}"
 
 
-def _silence(snapshot: Snapshot, heard: HeardVm, item: Mapping[str, Any]) -> dict[str, Any] | None:
-    """What the silence of a VM means: the event that explains it and when the VM is expected back,
-    and its last word; None if it is not silent.
-    """
+def _silence(snapshot: Snapshot, heard: HeardVm, vm: VmDetail) -> VmSilence | None:
+    """What the silence of a VM means; None if it is not silent."""
     if heard.contact != "silent":
         return None
-    open_events = _naming(snapshot.events.some(item["events"]), heard.vm.vm_id)
-    begun = [each for each in open_events if each.event.state == "started"]
-    last = past.entries(item["timeline"][:1], lambda _: item["name"])
-    found: dict[str, Any] = {"event": None, "last": last[0] if last else None, "back": None}
     contacts = snapshot.vms.counted()
     there = sum(count for contact, count in contacts.items() if contact != "retired")
     shared = causes(snapshot, contacts.get("silent", 0), there)
-    found["causes"] = [each for each in shared if each.is_of(heard.vm)]
-    if begun:
-        event, report = begun[0].event, begun[0].shown.report
-        announced = report.event.duration_in_seconds
-        since = event.started_at or event.shown_at
-        found |= {"event": event, "type": words.event_type(event.event_type), "since": since}
-        if announced is not None and announced >= 0:
-            found["back"] = since + announced
-    return found
+    event, since, back = None, None, None
+    for known in _naming(snapshot.events.some(vm.events), vm.vm_id):
+        if known.event.state == "started":
+            event, announced = known.event, known.shown.report.event.duration_in_seconds
+            since = event.started_at or event.shown_at
+            back = since + announced if announced is not None and announced >= 0 else None
+            break
+    return VmSilence(
+        event=event,
+        since=since,
+        back=back,
+        last=next(iter(past.entries(vm.timeline[:1], lambda _: vm.name)), None),
+        causes=[each for each in shared if each.is_of(heard.vm)],
+    )
 
 
-def _past_event(item: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        **item,
-        "type": words.event_type(item["eventType"]),
-        "first": seconds_of(item["firstSeenAt"]),
-        "last": seconds_of(item["lastSeenAt"]),
-        "measures": durations.durations(item),
-    }
+def _past_row(event: PastEvent) -> PastRow:
+    measures = durations.durations(event, event.event_type, event.duration_in_seconds)
+    return PastRow(event=event, type=words.event_type(event.event_type), measures=measures)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
+from console.fleet.view import Event
 from console.web.pages.text import MINUTE, plural
 
 
@@ -133,21 +134,22 @@ COMMAND_STATES: Final[Mapping[str, str]] = MappingProxyType(
 )
 
 
-def is_news(item: Mapping[str, Any]) -> bool:
-    """Whether an event, as the API shows it, is news only: nothing in it is due."""
-    return bool(item["state"] == "scheduled" and item["eventStatus"] != "Scheduled")
-
-
 def event_type(name: str | None) -> EventType:
     """What is known of a type; Azure may invent new ones."""
     return TYPES.get((name or "").lower(), UNKNOWN_TYPE)
 
 
-def heading(item: Mapping[str, Any]) -> str:
+def heading(event: Event) -> str:
     """`Reboot of db-3`, `Freeze of 3 VMs`."""
-    names = [str(each["name"]) for each in item["resources"]]
+    return heading_of(event.event_type, [each.name for each in event.resources])
+
+
+def heading_of(event_type: str | None, names: Sequence[str]) -> str:
+    """The heading of an event of which no more is known than its type and the names that it
+    lists.
+    """
     whom = names[0] if len(names) == 1 else plural(len(names), "VM") if names else "no named VM"
-    return f"{item['eventType'] or 'Event'} of {whom}"
+    return f"{event_type or 'Event'} of {whom}"
 
 
 def decider(actor: str) -> str:

@@ -3,47 +3,66 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
 import pytest
 
 from console.fleet import outcomes
-from console.fleet.differences import Difference, differences, seen_of
+from console.fleet.differences import Difference, differences
+from console.fleet.timeline import TimelineCommand, TimelineEntry, TimelineReceipt
+from console.fleet.view import Decision, Event, Resource, Turn
 from console.web.pages import attempts, bulk, decision_block, forms, words
 
-ITEM: dict[str, Any] = {
-    "eventId": "E",
-    "fingerprint": "sha256:1",
-    "eventType": "Freeze",
-    "eventStatus": "Scheduled",
-    "notBefore": "2026-03-02T02:29:00.000Z",
-    "durationInSeconds": 9,
-    "eventSource": "Platform",
-    "resources": [{"name": "a"}, {"name": "b\u202e"}, {"name": "a"}],
-    "seenBy": 3,
-}
+EVENT = Event(
+    event_id="E",
+    scope="sub/group",
+    conflicts=[],
+    state="scheduled",
+    event_status="Scheduled",
+    event_type="Freeze",
+    event_source="Platform",
+    impact="pause",
+    not_before=datetime(2026, 3, 2, 2, 29, tzinfo=UTC),
+    duration_in_seconds=9,
+    description=None,
+    fingerprint="sha256:1",
+    differing=False,
+    resources=[Resource(name=name, vm_id=None, contact=None) for name in ("a", "b\u202e", "a")],
+    seen_by=3,
+    first_seen_at=0,
+    turn=Turn(state="none", groups=[], held_by=[], since=None, reason=None),
+    decision=Decision(state="none", by=None, reason=None, at=None),
+    started_at=None,
+    ended_at=None,
+    downtime_seconds=None,
+    notice_seconds=None,
+    taken_by=None,
+    taken_until=None,
+    tries=[],
+)
 
 
 def test_what_was_seen_survives_the_form() -> None:
     """All names, whatever signs they hold; nothing that the fingerprint does not cover."""
-    assert forms._seen(forms.written(ITEM)) == {
+    assert forms._seen(forms.written(EVENT)) == {
         "eventId": "E",
-        "scope": None,
+        "scope": "sub/group",
         "fingerprint": "sha256:1",
         "eventType": "Freeze",
         "eventStatus": "Scheduled",
-        "notBefore": "2026-03-02T02:29:00.000Z",
+        "notBefore": "2026-03-02T02:29:00Z",
         "durationInSeconds": 9,
         "eventSource": "Platform",
         "resources": ["a", "b\u202e"],
     }
-    assert forms.written(ITEM).isascii()
+    assert forms.written(EVENT).isascii()
 
 
 def test_a_difference_is_named_field_by_field() -> None:
     """The order of the VMs is none."""
-    before = seen_of(ITEM)
+    before = forms.seen_now(EVENT)
     assert differences(before, {**before, "resources": ["b\u202e", "a"]}) == []
     assert differences(before, {**before, "resources": ["a"], "eventType": "Reboot"}) == [
         Difference(field="eventType", before="Freeze", now="Reboot"),
@@ -92,7 +111,7 @@ def test_an_event_that_was_not_seen_is_refused(text: str) -> None:
 def test_values_that_no_event_has_are_compared_too(seen: dict[str, Any]) -> None:
     """A form that no page made shows a difference, and is no error of the console's own."""
     sent = forms._seen(json.dumps({"eventId": "E", "fingerprint": "f", **seen}))
-    labels = {each.label for each in decision_block.changes(sent, ITEM)}
+    labels = {each.label for each in decision_block.changes(sent, EVENT)}
     assert labels & {"Not before", "Announced interruption"}
 
 
@@ -122,10 +141,39 @@ def test_a_reason_is_one_readable_line(reason: str, problem: str | None) -> None
     assert found is None if problem is None else problem in (found or "")
 
 
-def told(*items: tuple[str, str, str | None], kind: str = "receipt") -> list[dict[str, Any]]:
-    """Items of a timeline: jti, state and reason."""
+def commands(*items: tuple[str, str]) -> list[TimelineEntry]:
+    """Commands of a timeline: jti and state."""
     return [
-        {"kind": kind, "jti": jti, "vmId": "v", "state": state, "reason": reason, "by": "mia"}
+        TimelineCommand(
+            kind="command",
+            at=1,
+            jti=jti,
+            event_id="E",
+            vm_id="v",
+            channel="web",
+            act="approve",
+            state=state,
+        )
+        for jti, state in items
+    ]
+
+
+def receipts(*items: tuple[str, str, str | None], by: str = "mia") -> list[TimelineEntry]:
+    """Receipts of a timeline: jti, state and reason."""
+    return [
+        TimelineReceipt(
+            kind="receipt",
+            at=2,
+            id=f"{jti}-{state}",
+            vm_id="v",
+            event_id="E",
+            jti=jti,
+            state=state,
+            reason=reason,
+            by=by,
+            rsn=None,
+            act="approve",
+        )
         for jti, state, reason in items
     ]
 
@@ -137,8 +185,8 @@ def marks(attempt: attempts.Attempt) -> list[tuple[str, str]]:
 
 def test_the_steps_of_an_approval_are_seen_as_they_come() -> None:
     """What came, where it stands, and what is still to come."""
-    sent = told(("1", "sent", None), kind="command")
-    (attempt,) = attempts.attempts(sent + told(("1", "accepted", None)), str.upper)
+    sent = commands(("1", "sent"))
+    (attempt,) = attempts.attempts(sent + receipts(("1", "accepted", None)), str.upper)
     assert attempt.vm == "V"
     assert marks(attempt) == [
         ("sent", "done"),
@@ -146,7 +194,7 @@ def test_the_steps_of_an_approval_are_seen_as_they_come() -> None:
         ("given to Azure", "open"),
         ("confirmed", "open"),
     ]
-    more = sent + told(*((("1", state, None)) for state in ("accepted", "posted", "confirmed")))
+    more = sent + receipts(*((("1", state, None)) for state in ("accepted", "posted", "confirmed")))
     (attempt,) = attempts.attempts(more, str.upper)
     assert {mark for _, mark in marks(attempt)} == {"done"}
     assert attempt.ending is None
@@ -154,8 +202,8 @@ def test_the_steps_of_an_approval_are_seen_as_they_come() -> None:
 
 def test_an_attempt_that_ended_badly_says_why_and_what_to_do() -> None:
     """The steps end there; a second copy of the command changes nothing."""
-    sent = told(("1", "sent", None), kind="command")
-    items = sent + told(("1", "rejected", "unknown_key"), ("1", "rejected", "replayed"))
+    sent = commands(("1", "sent"))
+    items = sent + receipts(("1", "rejected", "unknown_key"), ("1", "rejected", "replayed"))
     (attempt,) = attempts.attempts(items, str.upper)
     assert marks(attempt) == [("sent", "done"), ("rejected", "bad")]
     assert attempt.ending is not None
@@ -166,8 +214,8 @@ def test_an_attempt_that_ended_badly_says_why_and_what_to_do() -> None:
 def test_the_next_vm_is_an_attempt_of_its_own() -> None:
     """The first gave no answer; both are shown."""
     items = [
-        *told(("1", "sent", None), ("1", "unanswered", None), ("2", "sent", None), kind="command"),
-        *told(("2", "confirmed", None)),
+        *commands(("1", "sent"), ("1", "unanswered"), ("2", "sent")),
+        *receipts(("2", "confirmed", None)),
     ]
     first, second = attempts.attempts(items, str.upper)
     assert marks(first) == [("sent", "done"), ("no answer", "bad")]
@@ -185,9 +233,7 @@ def test_the_next_vm_is_an_attempt_of_its_own() -> None:
 )
 def test_a_decision_of_others_shows_as_what_it_is(actor: str, told_as: str) -> None:
     """A rule, a person on the VM, another control plane; here a name is only a name."""
-    (attempt,) = attempts.attempts(
-        [{**each, "by": actor} for each in told(("1", "posted", None))], str
-    )
+    (attempt,) = attempts.attempts(receipts(("1", "posted", None), by=actor), str)
     assert attempt.who == told_as
     assert marks(attempt)[0] == ("accepted by the VM", "done")
     assert words.actor_words(actor, here=True) == actor

@@ -6,8 +6,11 @@ import pytest
 
 from console.fleet.moments import seconds_of
 from console.fleet.outcomes import outcome_words
+from console.fleet.timeline import TimelineDecision, TimelineReceipt, TimelineRecord
+from console.fleet.view import Reporter
 from console.web.pages import past, text
 from console.web.pages.durations import durations
+from wire.record import EVENT_SCHEDULED
 
 
 @pytest.mark.parametrize(
@@ -48,17 +51,29 @@ def test_signs_that_cannot_be_seen_are_written_out() -> None:
     assert text.outside("a\u202eb<\n\x07c") == "<bdi>a\\u202eb&lt; \\u0007c</bdi>"
 
 
+def reported(*, affects: bool = True, notice: float, pause: float | None = None) -> Reporter:
+    """What a VM says of an event."""
+    return Reporter(
+        vm_id="a",
+        name=None,
+        contact=None,
+        affects_this_vm=affects,
+        state="started",
+        event_status="Started",
+        fingerprint="sha256:1",
+        impact="pause",
+        description=None,
+        last_seen_at=None,
+        notice_seconds=notice,
+        pause_seconds=pause,
+        downtime_seconds=None,
+        differences=[],
+    )
+
+
 def test_less_notice_than_promised_is_shown_as_worse() -> None:
     """Notice against Azure's promise, the pause against what was announced."""
-    found = durations(
-        {
-            "eventType": "Freeze",
-            "affectsThisVm": True,
-            "noticeSeconds": 600.0,
-            "durationInSeconds": 9,
-            "pauseSeconds": 12.0,
-        }
-    )
+    found = durations(reported(notice=600.0, pause=12.0), "Freeze", 9)
     assert [(each.sentence, each.is_worse, each.width) for each in found] == [
         ("notice 10 min, promised 15 min", True, 67),
         ("paused 12 s, announced 9 s", True, 100),
@@ -67,17 +82,37 @@ def test_less_notice_than_promised_is_shown_as_worse() -> None:
 
 def test_an_event_of_other_vms_has_no_measures() -> None:
     """A VM that the event does not name was promised nothing."""
-    assert durations({"eventType": "Freeze", "affectsThisVm": False, "noticeSeconds": 1.0}) == []
+    assert durations(reported(affects=False, notice=1.0), "Freeze", 9) == []
 
 
 def test_equal_reports_of_many_vms_are_one_line() -> None:
     """Newest first; a receipt's reason is in plain words."""
     items = [
-        {"kind": "record", "transition": "scheduled", "vmId": vm, "eventId": "E", "id": vm}
+        TimelineRecord(
+            kind="record",
+            at=1,
+            id=vm,
+            vm_id=vm,
+            event_id="E",
+            type=EVENT_SCHEDULED,
+            transition="scheduled",
+        )
         for vm in ("a", "b", "c")
     ]
-    refused = {"kind": "receipt", "state": "rejected", "reason": "event_changed", "vmId": "a"}
-    found = past.entries([*items, {**refused, "by": "mia"}], str.upper)
+    refused = TimelineReceipt(
+        kind="receipt",
+        at=2,
+        id="r",
+        vm_id="a",
+        event_id="E",
+        jti="1",
+        state="rejected",
+        reason="event_changed",
+        by="mia",
+        rsn=None,
+        act="approve",
+    )
+    found = past.entries([*items, refused], str.upper)
     assert [
         (each.title, each.reason, each.by, [name for _, name in each.vms]) for each in found
     ] == [
@@ -89,6 +124,23 @@ def test_equal_reports_of_many_vms_are_one_line() -> None:
         ),
         ("Announced", None, None, ["A", "B", "C"]),
     ]
+
+
+def test_a_person_may_give_a_reason_that_is_a_word_of_ours() -> None:
+    """The approver's own words are shown as they are."""
+    decided = TimelineDecision(
+        kind="decision",
+        at=1,
+        id="d",
+        event_id="E",
+        action="approve",
+        by="mia",
+        reason="expired",
+        outcome=None,
+        words=None,
+    )
+    (entry,) = past.entries([decided], str.upper)
+    assert (entry.title, entry.reason, entry.vms) == ("Decision: approved", "expired", [])
 
 
 def test_that_no_vm_answered_is_said_once() -> None:
