@@ -11,6 +11,7 @@ from urllib.parse import urlencode
 from console.access.people import Person
 from console.web.pages import decision_block, event_rows, forms, words
 from console.web.pages.event_rows import EventRow
+from console.web.pages.forms import SeenEvent
 from console.web.pages.siblings import Sibling, siblings
 from console.web.pages.text import plural
 from console.web.state import AppState
@@ -128,18 +129,18 @@ def _is_note(row: EventRow) -> bool:
     return row.group == "note"
 
 
-def problem(seen: Sequence[Mapping[str, Any]]) -> str | None:
+def problem(seen: Sequence[SeenEvent]) -> str | None:
     """Why these events cannot be decided at once; None if they can."""
     if not seen:
         return NOT_TICKED
     if len(seen) > LIMIT:
         return f"At most {LIMIT} events can be decided at once."
-    if max(Counter((each["eventId"], each.get("scope")) for each in seen).values()) > 1:
+    if max(Counter((each.event_id, each.scope) for each in seen).values()) > 1:
         return "An event stands twice in the form. Open the page again, and use its buttons."
     return None
 
 
-def results(action: str, outcomes: Sequence[tuple[Mapping[str, Any], Outcome]]) -> dict[str, Any]:
+def results(action: str, outcomes: Sequence[tuple[SeenEvent, Outcome]]) -> dict[str, Any]:
     """What the last page shows: a sentence, and a line per event."""
     done = sum(outcome.kind in ("sent", "second", "left") for _, outcome in outcomes)
     verb = "left until its time" if action == "leave" else "approved"
@@ -151,7 +152,7 @@ def results(action: str, outcomes: Sequence[tuple[Mapping[str, Any], Outcome]]) 
         "lines": [
             {
                 "seen": seen,
-                "heading": words.heading_of(seen["eventType"], seen["resources"]),
+                "heading": words.heading_of(seen.event_type, seen.names),
                 "outcome": outcome,
             }
             for seen, outcome in outcomes

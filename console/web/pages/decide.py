@@ -34,7 +34,7 @@ class Outcome:
     """Of HTTP, if it was refused."""
 
 
-Decide = Callable[[Person, str, Mapping[str, Any], str], Awaitable[Outcome]]
+Decide = Callable[[Person, str, forms.SeenEvent, str], Awaitable[Outcome]]
 """Carries one decision out: who, the action, the event as it was seen, the reason."""
 ShowEvent = Callable[..., Response]
 ShowPage = Callable[..., Response]
@@ -60,7 +60,7 @@ class Forms:
             return await asyncio.to_thread(
                 self._show_event, request, RejectedForm(problem=str(error)), 422
             )
-        if len(form.seen) != 1 or form.seen[0]["eventId"].lower() != event_id.lower():
+        if len(form.seen) != 1 or form.seen[0].event_id.lower() != event_id.lower():
             words = "The form is not of this event. Open the page again, and use its buttons."
             return await asyncio.to_thread(
                 self._show_event, request, RejectedForm(problem=words), 422
@@ -73,7 +73,7 @@ class Forms:
         seen = form.seen[0]
         outcome = await self._decide(person_of(request), form.action, seen, form.reason)
         if outcome.kind in GONE_ON:
-            query = "" if seen["scope"] is None else f"?scope={quote(seen['scope'], safe='')}"
+            query = "" if seen.scope is None else f"?scope={quote(seen.scope, safe='')}"
             return RedirectResponse(f"/events/{quote(event_id, safe='')}{query}#decision", 303)
         changed = seen if outcome.kind == "changed" else None
         sent = RejectedForm(problem=outcome.words, reason=form.reason, seen=changed)

@@ -10,6 +10,7 @@ from console.access.people import Person
 from console.approvals.refused import REASONS, DecisionRefusedError
 from console.db.errors import StoreError
 from console.web.pages.decide import CHANGED, Decide, Outcome
+from console.web.pages.forms import SeenEvent
 from console.web.state import AppState
 
 _DONE: Final[Mapping[str, Outcome]] = {
@@ -24,7 +25,7 @@ _ALREADY: Final = "It is being approved already. Nothing more is sent."
 def deciding(state: AppState) -> Decide:
     """The service of this app that carries decisions out."""
 
-    async def decide(person: Person, action: str, seen: Mapping[str, Any], reason: str) -> Outcome:
+    async def decide(person: Person, action: str, seen: SeenEvent, reason: str) -> Outcome:
         decisions = state.decisions
         carry_out: Any = decisions.approve
         if action == "force":
@@ -33,10 +34,10 @@ def deciding(state: AppState) -> Decide:
             carry_out = decisions.leave
         try:
             if action == "end_turn":
-                await decisions.end_turn(person, seen["eventId"], reason, scope=seen.get("scope"))
+                await decisions.end_turn(person, seen.event_id, reason, scope=seen.scope)
                 return Outcome(kind="sent", words="Its turn has ended.")
             made = await carry_out(
-                person, seen["eventId"], seen["fingerprint"], reason, scope=seen.get("scope")
+                person, seen.event_id, seen.fingerprint, reason, scope=seen.scope
             )
         except DecisionRefusedError as refused:
             return _refused(refused)

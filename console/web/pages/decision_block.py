@@ -38,7 +38,7 @@ class RejectedForm:
 
     problem: str
     reason: str = ""
-    seen: Mapping[str, Any] | None = None
+    seen: forms.SeenEvent | None = None
     """Given if the event is not what the person saw."""
 
 
@@ -103,7 +103,7 @@ def needs_second(event: Event, settings: Settings) -> bool:
     return 0 < least <= len(event.names)
 
 
-def changes(seen: Mapping[str, Any], event: Event) -> list[Change]:
+def changes(seen: forms.SeenEvent, event: Event) -> list[Change]:
     """The comparison of what a person saw with what is so now, in words."""
     return [
         Change(
@@ -112,7 +112,7 @@ def changes(seen: Mapping[str, Any], event: Event) -> list[Change]:
             now=field_value(each.field, each.now),
             is_time=each.field == "notBefore",
         )
-        for each in differences(seen, forms.seen_now(event))
+        for each in differences(seen.fields, forms.seen_now(event))
     ]
 
 

@@ -63,13 +63,10 @@ def values(event: EventDetail, names: Mapping[str, str], now: float) -> dict[str
     }
 
 
-def _named(resource: Resource, found: Reporter | None, event: EventDetail) -> NamedVm:
-    measures = (
-        []
-        if found is None
-        else durations.durations(found, event.event_type, event.duration_in_seconds)
-    )
-    return NamedVm(resource=resource, says=found, measures=measures)
+def _named(resource: Resource, said: Reporter | None, event: EventDetail) -> NamedVm:
+    announced = event.duration_in_seconds
+    measures = durations.durations(said, event.event_type, announced) if said is not None else []
+    return NamedVm(resource=resource, says=said, measures=measures)
 
 
 def _differences(reporters: Sequence[Reporter]) -> list[FieldDifference]:

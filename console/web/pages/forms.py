@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import parse_qsl
@@ -23,8 +23,6 @@ _MAX_NUMBER: Final = 1e12
 ACTIONS: Final = ("approve", "leave", "end_turn", "retire")
 FORCE: Final = "force"
 """The box, and the action that an approval becomes with it."""
-
-
 _NOT_SEEN: Final = {"timeline", "witnesses"}
 """Long parts of an event of which a form carries nothing."""
 
@@ -34,13 +32,35 @@ class FormError(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SeenEvent:
+    """An event as the person saw it."""
+
+    event_id: str
+    scope: str | None
+    fingerprint: str
+    fields: Mapping[str, Any]
+    """What a person sees of it, in the API's JSON: `differences.SEEN`."""
+
+    @property
+    def event_type(self) -> str | None:
+        """Its type."""
+        found: str | None = self.fields["eventType"]
+        return found
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Of the VMs that it lists."""
+        found: Sequence[str] = self.fields["resources"]
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Form:
     """A decision as a person sent it: on one event, or on several."""
 
     action: str
     reason: str
-    seen: tuple[Mapping[str, Any], ...]
-    """Each event as the person saw it: `differences.seen_of`."""
+    seen: tuple[SeenEvent, ...]
 
 
 def seen_now(event: Event) -> dict[str, Any]:
@@ -129,7 +149,7 @@ async def _body(request: Request) -> bytes:
     return bytes(body)
 
 
-def _seen(text: str) -> Mapping[str, Any]:
+def _seen(text: str) -> SeenEvent:
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
@@ -142,12 +162,12 @@ def _seen(text: str) -> Mapping[str, Any]:
     names, scope = found.get("resources"), found.get("scope")
     kept = {name: _plain(found.get(name)) for name in SEEN if name != "resources"}
     listed = [str(each) for each in names] if isinstance(names, list) else []
-    return kept | {
-        "eventId": found["eventId"],
-        "scope": scope if isinstance(scope, str) and is_text(scope) else None,
-        "fingerprint": found["fingerprint"],
-        "resources": listed,
-    }
+    return SeenEvent(
+        event_id=found["eventId"],
+        scope=scope if isinstance(scope, str) and is_text(scope) else None,
+        fingerprint=found["fingerprint"],
+        fields=kept | {"resources": listed},
+    )
 
 
 def _plain(value: object) -> str | int | float | None:

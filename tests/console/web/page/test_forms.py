@@ -46,17 +46,19 @@ EVENT = Event(
 
 def test_what_was_seen_survives_the_form() -> None:
     """All names, whatever signs they hold; nothing that the fingerprint does not cover."""
-    assert forms._seen(forms.written(EVENT)) == {
-        "eventId": "E",
-        "scope": "sub/group",
-        "fingerprint": "sha256:1",
-        "eventType": "Freeze",
-        "eventStatus": "Scheduled",
-        "notBefore": "2026-03-02T02:29:00Z",
-        "durationInSeconds": 9,
-        "eventSource": "Platform",
-        "resources": ["a", "b\u202e"],
-    }
+    assert forms._seen(forms.written(EVENT)) == forms.SeenEvent(
+        event_id="E",
+        scope="sub/group",
+        fingerprint="sha256:1",
+        fields={
+            "eventType": "Freeze",
+            "eventStatus": "Scheduled",
+            "notBefore": "2026-03-02T02:29:00Z",
+            "durationInSeconds": 9,
+            "eventSource": "Platform",
+            "resources": ["a", "b\u202e"],
+        },
+    )
     assert forms.written(EVENT).isascii()
 
 
@@ -273,7 +275,7 @@ def test_every_reason_of_the_contract_says_what_to_do() -> None:
 
 def test_several_events_have_a_limit() -> None:
     """Twenty at once, each once, and at least one."""
-    seen = [{"eventId": f"E{number}"} for number in range(21)]
+    seen = [forms._seen(f'{{"eventId": "E{number}", "fingerprint": "f"}}') for number in range(21)]
     assert bulk.problem(seen[:20]) is None
     assert "At most 20" in (bulk.problem(seen) or "")
     assert "twice" in (bulk.problem([seen[0], seen[0]]) or "")
