@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+import textwrap
 import threading
 from collections.abc import Iterator
 from hashlib import sha256
@@ -62,6 +63,35 @@ def test_ansible_lint_finds_nothing(tmp_path: Path) -> None:
         cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=110,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_secret_of_the_page_is_an_entry_of_the_inventory(tmp_path: Path) -> None:
+    """What the page's command prints has the secret's name, and Ansible decrypts it."""
+    vault = tool("ansible-vault")
+    (command,) = (
+        each.text for each in blocks("docs/rollout.md", "sh") if "ansible-vault" in each.text
+    )
+    (tmp_path / "password").write_text("of-the-vault")
+    environment = {
+        **os.environ,
+        "PATH": f"{TOOLS / 'bin'}:{os.environ['PATH']}",
+        "HOME": str(tmp_path),
+        "ANSIBLE_VAULT_PASSWORD_FILE": str(tmp_path / "password"),
+    }
+    done = subprocess.run(
+        ["sh", "-c", command.replace("ansible-vault", vault)],
+        input="s3cret\n", env=environment, capture_output=True, text=True, check=True, timeout=100,
+    )  # fmt: skip
+    inventory = tmp_path / "inventory.yml"
+    inventory.write_text(
+        "all:\n  vars:\n    seb_secrets:\n" + textwrap.indent(done.stdout, " " * 6)
+    )
+    words = ["localhost", "-i", str(inventory), "-m", "debug", "-a", "var=seb_secrets"]
+    shown = subprocess.run(
+        [tool("ansible"), *words],
+        env=environment, capture_output=True, text=True, check=True, timeout=100,
+    )  # fmt: skip
+    assert '"SINK__MQTT__PASSWORD": "s3cret\\n"' in shown.stdout, shown.stdout
 
 
 def test_the_settings_that_the_role_writes(tmp_path: Path) -> None:
