@@ -1,1 +1,3 @@
-"""From what a person asks for to a signed command and its end: two tables, and what obeys them."""
+"""Decisions, from a person's request to the signed command and its end: two tables and their
+workers.
+"""

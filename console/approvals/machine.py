@@ -1,9 +1,9 @@
 """The state machine of a decision: what happens next, as a table.
 
-In each state the first row that holds is taken. `python -m console.approvals.machine` prints it.
-
-It never lets two VMs work on one event: the next reporter is asked only once the token of the last
-has expired, the event is Scheduled with the same fingerprint, and no VM has reported anything.
+In each state the first row whose condition holds is used. `python -m console.approvals.machine`
+prints it. It never lets two VMs work on one event: the next reporter is asked only once the token
+of the last has expired, the event is Scheduled with the same fingerprint, and no VM has reported
+anything.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ STATES: Final = (
     "confirmed",
 )
 _MOVED: Final = ("already_started", "unknown_event")
-"""Reasons of a VM that was asked too late."""
+"""The reasons that a VM gives if it was asked too late."""
 
 Condition = Callable[[DecisionSituation], bool]
 Action = Callable[[DecisionSituation], Step]
@@ -45,7 +45,7 @@ Action = Callable[[DecisionSituation], Step]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepRow:
-    """In a state, if a condition holds: what is done."""
+    """A row of the table: a state, a condition, and the action if it holds."""
 
     state: str
     when: Condition
@@ -53,14 +53,14 @@ class StepRow:
 
 
 def next_step(situation: DecisionSituation) -> Step:
-    """The next step of a decision that is not over."""
+    """Return the next step of a decision that is not over."""
     state = state_of(situation)
     rows = (row for row in TABLE if row.state == state)
     return next(row.then(situation) for row in rows if row.when(situation))
 
 
 def state_of(situation: DecisionSituation) -> str:
-    """The state of a decision that is not over, one of `STATES`."""
+    """Return the state of a decision that is not over, one of `STATES`."""
     decision = situation.decision
     if decision.state == "second":
         return "second"
@@ -76,7 +76,7 @@ def state_of(situation: DecisionSituation) -> str:
     return "unsent" if is_unsent and situation.now < situation.deadline else "sent"
 
 
-# Conditions. The first line of each says what a row of the table says.
+# Conditions. The first line of each docstring stands in the printed table.
 
 
 def always(_situation: DecisionSituation) -> bool:
@@ -86,7 +86,8 @@ def always(_situation: DecisionSituation) -> bool:
 
 def is_as_decided(situation: DecisionSituation) -> bool:
     """The event is Scheduled and as it was decided."""
-    seen, decision = situation.seen, situation.decision
+    seen = situation.seen
+    decision = situation.decision
     return (
         seen is not None and seen.state == "scheduled" and seen.fingerprint == decision.fingerprint
     )
@@ -233,7 +234,8 @@ def send(situation: DecisionSituation) -> Send:
     """Sign the command and send it."""
     command = situation.last
     assert command is not None  # noqa: S101  # the state says so
-    # It may have been sent without a note of that: a life that has not ended is kept.
+    # It may have been sent, and the console died before it wrote that down: a token that has not
+    # expired keeps its expiry.
     until = command.expires_at
     if until <= situation.now + 1:
         others = situation.following is not None
@@ -283,7 +285,8 @@ def end_by_others(situation: DecisionSituation) -> End:
 
 def end_out_of_reach(situation: DecisionSituation) -> End:
     """It is over: overtaken by those others, or by what became of the event."""
-    seen, by = situation.seen, situation.approved_by()
+    seen = situation.seen
+    by = situation.approved_by()
     if by is not None:
         return End(outcome="overtaken", reason=by)
     if has_changed(situation):
@@ -366,5 +369,5 @@ TABLE: Final = tuple(
 
 
 def printed() -> list[Sequence[str]]:
-    """The table as rows of text: state, condition and action."""
+    """Return the table as rows of text: state, condition and action."""
     return [(row.state, words_of(row.when), words_of(row.then)) for row in TABLE]

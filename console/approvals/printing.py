@@ -6,5 +6,5 @@ from collections.abc import Callable
 
 
 def words_of(function: Callable[..., object]) -> str:
-    """What a condition or an action is: the first line of its docstring."""
+    """Return what a condition or an action is: the first line of its docstring."""
     return (function.__doc__ or "").strip().splitlines()[0]

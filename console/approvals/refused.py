@@ -1,4 +1,6 @@
-"""The reasons to refuse a decision: one table, with all that each needs."""
+"""The reasons to refuse a decision: one table with the status, the sentence and the audit
+of each.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ from typing import Final, Literal
 
 from sinks.shared.errors import SebError
 
-Why = Literal[
+RefusalReason = Literal[
     "role",
     "site",
     "second",
@@ -32,18 +34,18 @@ Why = Literal[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reason:
-    """What goes with one word: all that a new reason needs."""
+    """What belongs to one word of `RefusalReason`."""
 
     status: int
-    """Of the API's answer."""
+    """The HTTP status of the API's answer."""
     sentence: str
     is_audited: bool = False
-    """Whether the transaction audits it: it cannot be done now. What a person may never do is
-    audited before.
+    """Whether the transaction writes it to the audit, because it cannot be done now. What the
+    person's role never allows is audited before.
     """
 
 
-REASONS: Final[Mapping[Why, Reason]] = {
+REASONS: Final[Mapping[RefusalReason, Reason]] = {
     "role": Reason(
         status=403,
         sentence="you may not decide here: this needs the role approver; see SEB_CONSOLE_ROLES",
@@ -155,8 +157,8 @@ REASONS: Final[Mapping[Why, Reason]] = {
 class DecisionRefusedError(SebError):
     """Nothing was decided, and nothing is sent."""
 
-    def __init__(self, why: Why, *, jti: str | None = None) -> None:
+    def __init__(self, why: RefusalReason, *, jti: str | None = None) -> None:
         super().__init__(REASONS[why].sentence)
         self.why = why
         self.jti = jti
-        """Of the approval that is under way, if there is one."""
+        """The jti of the approval that is under way, if there is one."""

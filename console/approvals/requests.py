@@ -1,6 +1,6 @@
-"""A person's request and its outcome, as a table: values in, an action or a refusal out.
+"""The outcome of a person's request, as a table: values in, an action or a refusal out.
 
-The first row that holds is taken. `python -m console.approvals.requests` prints it.
+The first row whose condition holds is used. `python -m console.approvals.requests` prints it.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Final, Literal
 from console.access.people import Person, is_same_person
 from console.access.scope import decides_event
 from console.approvals.printing import words_of
-from console.approvals.refused import REASONS, Why
+from console.approvals.refused import REASONS, RefusalReason
 from console.fleet.candidates import Candidate
 from console.fleet.commands import working
 from console.fleet.values import Decision, KnownEvent
 
 MAX_REASON: Final = 300
-"""Characters; a token's text may have 512."""
+"""In characters; a token's text may have 512."""
 What = Literal["approve", "leave"]
 Action = Literal["note_first", "note_leave", "keep_first", "keep_left", "send"]
 ACTIONS: Final[dict[Action, str]] = {
@@ -33,7 +33,7 @@ ACTIONS: Final[dict[Action, str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionRequest:
-    """What a person asks for, of an event as the person saw it."""
+    """What a person asks for, about an event in the state that the person saw."""
 
     what: What
     person: Person
@@ -41,20 +41,22 @@ class DecisionRequest:
     fingerprint: str
     reason: str
     scope: str | None
-    """Of the event; None: of those of this id the one whose named VM has been known longest."""
+    """The scope of the event. None: of the events with this id, the one whose named VM has been
+    known longest.
+    """
     can_sign: bool
-    """Whether the console has a key."""
+    """Whether the console has a signing key."""
     four_eyes: int = 0
-    """From so many named VMs on a second person is needed; 0: never."""
+    """The least number of named VMs for which a second person is needed; 0: never."""
     change_pattern: str | None = None
-    """What the number of a change looks like, if an approval must name one."""
+    """The regular expression of a change number, if an approval must name one."""
     force: bool = False
-    """Whether the event is approved though it is not due its turn."""
+    """Whether the event is approved even if it is not due its turn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestSituation:
-    """A request, and what it meets in the transaction that decides it."""
+    """A request, and what the transaction that decides it has read."""
 
     request: DecisionRequest
     known: KnownEvent | None
@@ -65,7 +67,9 @@ class RequestSituation:
 
     @property
     def first_of_two(self) -> Decision | None:
-        """The first person's approval of just this, if it waits for a second one."""
+        """The first person's approval of this state of the event, if it waits for a
+        second person.
+        """
         open_decision = self.open_decision
         if open_decision is None or open_decision.state != "second":
             return None
@@ -77,30 +81,30 @@ Condition = Callable[[RequestSituation], bool]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestRow:
-    """One row of the table: a condition on a request, and the refusal or the action after it."""
+    """A row of the table: a condition on a request, and the refusal or the action if it holds."""
 
     what: tuple[What, ...]
     when: Condition
-    then: Why | Action
+    then: RefusalReason | Action
 
 
-def outcome_of(case: RequestSituation) -> Why | Action:
-    """Why a request is refused, or what is done."""
+def outcome_of(case: RequestSituation) -> RefusalReason | Action:
+    """Return why a request is refused, or which action follows."""
     rows = (row for row in TABLE if case.request.what in row.what)
     return next(row.then for row in rows if row.when(case))
 
 
 def is_reason(text: str) -> bool:
-    """Whether a text can be the reason of a decision: one line, and not too long."""
+    """Check whether a text can be the reason of a decision: one line, and not too long."""
     return 0 < len(text) <= MAX_REASON and text.isprintable() and not text.isspace()
 
 
 def names_change(reason: str, pattern: str | None) -> bool:
-    """Whether a reason holds the number of a change, where a pattern says how that looks."""
+    """Check whether a reason holds a change number, if there is a pattern for one."""
     return pattern is None or re.search(pattern, reason) is not None
 
 
-# Conditions. The first line of each says what a row of the table says.
+# Conditions. The first line of each docstring stands in the printed table.
 
 
 def always(_case: RequestSituation) -> bool:
@@ -139,7 +143,8 @@ def is_unknown(case: RequestSituation) -> bool:
 
 def is_under_way(case: RequestSituation) -> bool:
     """A VM has, or will have, something to do for this event."""
-    open_decision, known = case.open_decision, case.known
+    open_decision = case.open_decision
+    known = case.known
     if (
         open_decision is not None
         and open_decision.kind == "approve"
@@ -206,7 +211,8 @@ def is_left_already(case: RequestSituation) -> bool:
 
 
 def _needs_two(case: RequestSituation) -> bool:
-    least, known = case.request.four_eyes, case.known
+    least = case.request.four_eyes
+    known = case.known
     return known is not None and 0 < least <= len(known.shown.report.event.resources)
 
 
@@ -235,11 +241,11 @@ TABLE: Final = (
 
 
 def printed() -> list[Sequence[str]]:
-    """The table as rows of text: request, condition and outcome."""
+    """Return the table as rows of text: request, condition and outcome."""
     return [(" or ".join(row.what), words_of(row.when), _outcome_words(row.then)) for row in TABLE]
 
 
-def _outcome_words(outcome: Why | Action) -> str:
+def _outcome_words(outcome: RefusalReason | Action) -> str:
     for action, words in ACTIONS.items():
         if action == outcome:
             return words

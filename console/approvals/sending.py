@@ -1,4 +1,4 @@
-"""Signs a command and hands it to the channel that its VM has."""
+"""Signs commands and sends each over the channel of its VM."""
 
 from __future__ import annotations
 
@@ -20,18 +20,20 @@ _LOG: Final = logging.getLogger("console")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outgoing:
-    """A command that is claimed and stored, and where its VM is."""
+    """A command that is claimed and stored, with the site of its VM."""
 
     command: Command
     site: str
 
 
 Answered = Callable[[Command, str | None], None]
-"""Called with a command once the broker has it, or with why it refuses it."""
+"""Called with a command and None once the broker has it, or with the reason for which it refuses
+it.
+"""
 
 
 class CommandRouter:
-    """What sends commands; from any thread."""
+    """Sends commands. All methods may be called from any thread."""
 
     def __init__(
         self,
@@ -47,9 +49,10 @@ class CommandRouter:
         self._clock = clock
 
     def send(self, outgoing: Outgoing, answered: Answered) -> bool:
-        """Sign and send; whether it is on its way. `answered` is told once the broker has it.
+        """Sign and send a command; return whether it is on its way. `answered` is called once the
+        broker has it.
 
-        A VM that asks over HTTPS is only woken: the token is signed when it has asked.
+        A VM that asks over HTTPS is only woken: the token is signed when it asks.
         """
         command = outgoing.command
         if command.channel == PULL:
@@ -73,7 +76,7 @@ class CommandRouter:
         return publisher.publish(message, lambda why: answered(command, why))
 
     def token(self, command: Command) -> bytes:
-        """The signed token of a command, which is stored nowhere. Raises `SigningError`."""
+        """Return the signed token of a command; it is stored nowhere. Raises `SigningError`."""
         if self._signer is None:
             raise SigningError("SEB_CONSOLE_KEY is not set")
         return self._signer.sign(command, self._clock())

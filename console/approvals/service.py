@@ -1,4 +1,4 @@
-"""The one way to decide: pages, API and command line all come here."""
+"""The service that decides: pages, API and command line all use it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from console.approvals.turn_requests import TurnSettings, end_turn
 from console.approvals.turn_worker import TurnWorker
 from console.approvals.worker import DecisionWorker
 from console.audit.flood import Flood
-from console.db import decisions as rows
+from console.db import decisions
 from console.db.snapshot import Snapshots
 from console.db.transactions import read_from, write_to
 from console.fleet.candidates import PULL
@@ -30,14 +30,14 @@ from console.turns.groups import Grouping
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionAnswer:
-    """What became of a request that was not refused."""
+    """The answer to a request that was not refused."""
 
     state: DecisionState
     jti: str | None = None
 
 
 class Decisions:
-    """Checks, audits and writes what people decide, and lets a worker carry it on."""
+    """Checks, audits and writes what people decide; workers carry it out."""
 
     def __init__(
         self,
@@ -52,8 +52,8 @@ class Decisions:
         change_pattern: str | None = None,
         grouping: Grouping | None = None,
     ) -> None:
-        """`committed` is told that rows were written; `offer` wakes a VM that polls over HTTPS;
-        `connected` gives, for each source of this console, since when it is connected.
+        """`committed` is called after rows were written. `offer` wakes a VM that polls over HTTPS.
+        `connected` returns, for each source of this console, since when it is connected.
         """
         self.signer = signer
         """None: nothing can be approved."""
@@ -85,12 +85,12 @@ class Decisions:
         )
 
     def start(self) -> None:
-        """Carry on what is open, from here on; the database must be open."""
+        """Start the workers, which continue open decisions too; the database must be open."""
         self._worker.start()
         self._turn_worker.start()
 
     def stop(self) -> None:
-        """End; what is open is carried on at the next start, or by another console."""
+        """Stop the workers. Open decisions continue at the next start, or at another console."""
         self._turn_worker.stop()
         self._worker.stop()
 
@@ -104,16 +104,16 @@ class Decisions:
         force: bool = False,
         scope: str | None = None,
     ) -> DecisionAnswer:
-        """Approve an event as the person saw it, in a scope if one is given; `force`: though it is
-        not due its turn.
+        """Approve an event in the state that the person saw, in a scope if one is given; with
+        `force` even if it is not due its turn.
 
         Raises `DecisionRefusedError`, or `StoreError` if it cannot be audited: then nothing is
         sent.
         """
-        asked = self._request(
+        request = self._request(
             "approve", person, event_id, fingerprint, reason, force=force, scope=scope
         )
-        return await asyncio.to_thread(self._decide, asked)
+        return await asyncio.to_thread(self._decide, request)
 
     async def leave(
         self,
@@ -124,9 +124,9 @@ class Decisions:
         *,
         scope: str | None = None,
     ) -> DecisionAnswer:
-        """Leave an event until its notBefore. Raises as `approve`."""
-        asked = self._request("leave", person, event_id, fingerprint, reason, scope=scope)
-        return await asyncio.to_thread(self._decide, asked)
+        """Leave an event until its notBefore. Raises what `approve` raises."""
+        request = self._request("leave", person, event_id, fingerprint, reason, scope=scope)
+        return await asyncio.to_thread(self._decide, request)
 
     async def end_turn(
         self,
@@ -137,25 +137,28 @@ class Decisions:
         force: bool = False,
         scope: str | None = None,
     ) -> None:
-        """End the turn of an event; `force`: one that is not stuck. Raises as `approve`."""
+        """End the turn of an event; with `force` even if it is not stuck. Raises what `approve`
+        raises.
+        """
         await asyncio.to_thread(
             self._end_turn, person, event_id, reason.strip(), force=force, scope=scope
         )
 
     def tokens_for(self, vm_id: str) -> list[bytes]:
-        """The signed commands that a VM which asks over HTTPS is to have now; on any thread.
-
+        """Return the signed commands for a VM that asks over HTTPS; may be called from any thread.
         Raises `StoreError` or `SigningError`.
         """
         return [self._sender.token(each) for each in self._waiting(vm_id)]
 
     def fetched(self, vm_id: str) -> None:
-        """The VM has been given what `tokens_for` returned; on any thread. Raises `StoreError`."""
+        """Note that the VM was given what `tokens_for` returned; may be called from any thread.
+        Raises `StoreError`.
+        """
         self._worker.fetched([each for each in self._waiting(vm_id) if each.sent_at is None])
 
     def changed(self, since: int | None) -> None:
-        """Rows were committed after a transaction, here or by another console; None: any may have
-        been. Open decisions may have a next step.
+        """Look at open decisions again: rows were committed after the transaction `since`, here or
+        by another console. None: any rows may have changed.
         """
         self._worker.changed(since)
         self._turn_worker.changed()
@@ -210,8 +213,8 @@ class Decisions:
             )
         self._committed()
 
-    def _decide(self, asked: DecisionRequest) -> DecisionAnswer:
-        """One transaction; what it has written is told and sent once it is committed."""
+    def _decide(self, request: DecisionRequest) -> DecisionAnswer:
+        """Decide in one transaction; announce and send what it has written once it is committed."""
         with write_to(self._database) as (connection, number):
             made = DecisionTransaction(
                 self._snapshots.within(connection),
@@ -219,7 +222,7 @@ class Decisions:
                 console=self._worker.console,
                 flood=self._flood,
                 turns=self._turns,
-            ).decide(asked)
+            ).decide(request)
         if made.outgoing is not None:
             self._worker.send(made.outgoing)
         if made.decisions or made.commands or made.has_turn:
@@ -229,8 +232,8 @@ class Decisions:
         return DecisionAnswer(state=made.state, jti=made.jti)
 
     def _waiting(self, vm_id: str) -> list[Command]:
-        """The commands that a VM has neither answered nor outlived."""
+        """Return the VM's commands that have no receipt and have not expired."""
         with read_from(self._database.reading) as connection:
-            waiting = rows.waiting_commands(connection, PULL, self._clock(), vm_id=vm_id)
-            receipts = rows.receipts_of(connection, [each.jti for each in waiting])
+            waiting = decisions.waiting_commands(connection, PULL, self._clock(), vm_id=vm_id)
+            receipts = decisions.receipts_of(connection, [each.jti for each in waiting])
         return [each for each in waiting if not own_receipts(each, receipts)]

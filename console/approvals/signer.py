@@ -1,4 +1,4 @@
-"""Signs commands. It alone reads the private key, and never keeps or logs a token."""
+"""Signs commands. Only this module reads the private key; it never keeps or logs a token."""
 
 from __future__ import annotations
 
@@ -15,27 +15,25 @@ from wire.keys import MAX_FILE_BYTES, KeyFileError, parse_jwk, parse_private, pu
 
 
 class SigningError(SebError):
-    """The command cannot be signed now; the message says why, and shows nothing of the key."""
+    """The command cannot be signed now. The message says why, and shows nothing of the key."""
 
 
 class Signer(Protocol):
     """A key that the bridges trust."""
 
     def sign(self, command: Command, now: float) -> bytes:
-        """The token of a command, good until it expires; `now` in seconds since 1970.
-
+        """Return the token of a command, valid until it expires; `now` in seconds since 1970.
         Raises `SigningError`.
         """
 
     def public_key(self) -> dict[str, Any]:
-        """The public half, as it stands in the bridges' SEB_APPROVAL__TRUST.
-
-        Raises `SigningError`.
+        """Return the public half, in the form that the bridges' SEB_APPROVAL__TRUST has. Raises
+        `SigningError`.
         """
 
 
 class FileSigner:
-    """The key in a file, which is read each time: a new one is used without a restart."""
+    """Signs with the key in a file. The file is read each time, so a new key needs no restart."""
 
     def __init__(self, file: Path) -> None:
         """Raises `ConfigurationError` if the file holds no private key."""
@@ -76,12 +74,12 @@ def _content(file: Path) -> bytes:
 
 
 def moment_of(now: float) -> datetime:
-    """Seconds since 1970 as a moment."""
+    """Return seconds since 1970 as a UTC datetime."""
     return datetime.fromtimestamp(now, UTC)
 
 
 def wire_command(command: Command) -> WireCommand:
-    """What the token says."""
+    """Return the command as its token states it."""
     return WireCommand(
         subject=command.subject,
         event_id=command.event_id,
@@ -93,9 +91,8 @@ def wire_command(command: Command) -> WireCommand:
 
 
 def signer_of(settings: Settings) -> Signer | None:
-    """The signer that the settings name; None: nothing can be approved.
-
-    Raises `ConfigurationError` if its key cannot be used.
+    """Return the signer that the settings name, or None: then nothing can be approved. Raises
+    `ConfigurationError` if its key cannot be used.
     """
     if settings.key_vault.key is not None:
         from console.approvals.vault import VaultSigner  # noqa: PLC0415  # an optional extra

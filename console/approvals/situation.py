@@ -1,4 +1,4 @@
-"""The facts from which the next step of a decision follows, and the steps there are."""
+"""The facts from which the next step of a decision follows, and the kinds of steps."""
 
 from __future__ import annotations
 
@@ -18,17 +18,19 @@ from console.fleet.commands import (
 from console.fleet.values import Command, Decision, Receipt
 
 TAKEOVER_SECONDS: Final = 10.0
-"""Without a receipt for so long, the next reporter is asked."""
+"""The next reporter is asked after this time without a receipt."""
 SHORT_SECONDS: Final = 8
-"""Life of a token while another reporter could be asked next: it must have ended by then."""
+"""The lifetime of a token while another reporter could be asked next: it must end before that."""
 LONG_SECONDS: Final = 60
-"""Life of a token if no other reporter could be asked."""
+"""The lifetime of a token if no other reporter could be asked, in seconds."""
 GRACE_SECONDS: Final = 10.0
-"""Seconds that a receipt may be on its way once the token has expired."""
+"""How long after the expiry of a token a receipt may still arrive."""
 SETTLE_SECONDS: Final = 3.0
-"""Seconds that a source may take, once connected again, to bring what has waited there."""
+"""How long a source may take, after it is connected again, to deliver the messages that waited
+there.
+"""
 END_SECONDS: Final = 900.0
-"""After notBefore: how long a VM that has accepted a command may take to report its end."""
+"""How long after notBefore a VM that has accepted a command may take to report the event's end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,26 +43,26 @@ class Seen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionSituation:
-    """All that a step follows from; times are seconds since 1970."""
+    """Everything from which a step follows; times are seconds since 1970."""
 
     decision: Decision
     commands: Sequence[Command]
-    """Of this decision, the oldest first."""
+    """The commands of this decision, the oldest first."""
     receipts: Sequence[Receipt]
-    """About the event, of VMs that it names, the oldest first."""
+    """The receipts about the event from the VMs that it names, the oldest first."""
     seen: Seen | None
     """None: the event is not known any more."""
     candidates: Sequence[Candidate]
-    """Those that can be asked now, the best first."""
+    """The VMs that can be asked now, the best first."""
     connected: Mapping[str, float | None]
-    """For each source of this console, since when it is connected; None while it is not."""
+    """For each source of this console, since when it is connected; None if it is not."""
     now: float
     up_since: float
-    """Since when this console runs."""
+    """When this console was started."""
 
     @property
     def deadline(self) -> float:
-        """When it ends, whatever is still to come."""
+        """When the decision ends at the latest."""
         return max(self.decision.at, self.decision.not_before or 0) + END_SECONDS
 
     @property
@@ -75,21 +77,21 @@ class DecisionSituation:
 
     @property
     def progress(self) -> list[tuple[Command, CommandStatus]]:
-        """How far each command is."""
+        """The status of each command."""
         return [(each, command_status(each, self.receipts)) for each in self.commands]
 
     def reached(self, state: str) -> float | None:
-        """When a VM reported that state of a command; None if none has."""
+        """Return when a VM reported that state of a command, or None."""
         return next((how.at for _, how in self.progress if how.state == state), None)
 
     @property
     def answered(self) -> list[CommandStatus]:
-        """How far the commands are of which their VMs have reported anything."""
+        """The statuses of the commands for which their VMs sent a receipt."""
         return [how for each, how in self.progress if own_receipts(each, self.receipts)]
 
     @property
     def answers_until(self) -> float:
-        """Until when a receipt may come of a command that was not answered for good."""
+        """Until when a receipt may arrive for a command that has no final answer."""
         return max(
             (
                 each.expires_at + GRACE_SECONDS
@@ -101,13 +103,15 @@ class DecisionSituation:
 
     @property
     def asked_next_at(self) -> float:
-        """When the next reporter may be asked: no token is good any more, and a VM had its time."""
+        """When the next reporter may be asked: no token is valid any more, and the last VM had its
+        time.
+        """
         if self.last is None:
             return 0.0
         return max(self.last.expires_at, (self.last.sent_at or 0) + TAKEOVER_SECONDS)
 
     def approved_by(self, *, or_confirmed: bool = False) -> str | None:
-        """Who else had the event approved, as a VM reports it: a rule, or a person on the VM."""
+        """Return who else approved the event, as a VM reports it: a rule, or a person on the VM."""
         own = {each.jti for each in self.commands}
         others = [
             each
@@ -120,7 +124,9 @@ class DecisionSituation:
         return begun[0].facts.actor if begun else None
 
     def cannot_hear(self, command: Command) -> bool:
-        """Whether a receipt may wait where the console is not connected, or has just been again."""
+        """Check whether a receipt may be waiting at a source that is not connected, or was not
+        until just now.
+        """
         if command.channel == PULL:
             return False
         since = self.connected.get(command.channel)
@@ -129,7 +135,7 @@ class DecisionSituation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Send:
-    """Sign this command and send it, good until then."""
+    """Sign this command and send it, valid until `expires_at`."""
 
     command: Command
     expires_at: float
@@ -137,7 +143,7 @@ class Send:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """Ask this VM too."""
+    """Ask this further VM."""
 
     candidate: Candidate
     expires_at: float
@@ -153,7 +159,7 @@ class End:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wait:
-    """Nothing, until something comes in, or until then; None: until something comes in."""
+    """Wait for a change, or until a time; None: only for a change."""
 
     until: float | None = None
 
@@ -162,7 +168,9 @@ Step = Send | Ask | End | Wait
 
 
 def expiry(now: float, not_before: float | None, *, others: bool) -> float:
-    """When a token that is signed now expires: soon, and never long after notBefore."""
+    """Return when a token that is signed now expires: at most `SHORT_SECONDS` after notBefore, but
+    never sooner than `SHORT_SECONDS` from now.
+    """
     life = SHORT_SECONDS if others else LONG_SECONDS
     if not_before is not None:
         life = max(SHORT_SECONDS, min(life, int(not_before - now) + SHORT_SECONDS))
@@ -170,5 +178,7 @@ def expiry(now: float, not_before: float | None, *, others: bool) -> float:
 
 
 def _may_still_answer(how: CommandStatus) -> bool:
-    """Whether more may come: nothing has yet, or only that a copy of the command was refused."""
+    """Check whether a further receipt may come: there is none yet, or only the refusal of
+    a copy.
+    """
     return how.state == "sent" or (how.state == "rejected" and how.reason == REPLAYED)

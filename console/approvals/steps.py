@@ -1,6 +1,8 @@
-"""One step of a decision, in a transaction: read again, found again, written, and then sent.
+"""One step of a decision in a transaction: the rows are read again, the step is found again and
+written.
 
-Two consoles that find the same step at once take turns here, and the second finds it done.
+Two consoles that find the same step at once write one after the other; the second finds it done.
+What is to be sent is sent after the commit.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from console.approvals.sending import Outgoing
 from console.approvals.situation import Ask, DecisionSituation, End, Seen, Send, Step, Wait
 from console.approvals.turn_requests import TurnSettings, situation_of
 from console.audit import log
-from console.db import decisions as rows
+from console.db import decisions
 from console.db.snapshot import Snapshot
 from console.fleet.candidates import PULL, candidates
 from console.fleet.commands import command_status
@@ -25,15 +27,15 @@ from console.turns.schedule import may_ask_next_vm
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """What a step depends on apart from the database's rows."""
+    """What a step depends on besides the rows of the database."""
 
     up_since: float
     console: str
-    """Name of this run of this console."""
+    """The id of this run of this console."""
     connected: Mapping[str, float | None]
-    """For each source of this console, since when it is connected."""
+    """For each source of this console, since when it is connected; None if it is not."""
     turns: TurnSettings | None = None
-    """By what events wait for their groups; None if there are no groups."""
+    """The settings of turns; None if there are no groups."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -46,10 +48,10 @@ class StepResult:
     outgoing: Outgoing | None = None
 
 
-def look(
+def next_steps(
     snapshot: Snapshot, several: Sequence[Decision], around: Surroundings
 ) -> list[tuple[Decision, Step]]:
-    """The next step of decisions that are not over; nothing is written."""
+    """Return the next step of each of these decisions, which are not over. Writes nothing."""
     events = snapshot.events.of({each.key for each in several})
     return [
         (each, next_step(_situation(snapshot, each, events.get(each.key), around)))
@@ -60,8 +62,8 @@ def look(
 def take_step(
     snapshot: Snapshot, decision_id: str, around: Surroundings, number: int
 ) -> StepResult:
-    """Take the next step of a decision, if it is still to be taken."""
-    decision = rows.read_decision(snapshot.connection, decision_id)
+    """Write the next step of a decision, unless the decision is over by now."""
+    decision = decisions.read_decision(snapshot.connection, decision_id)
     if decision is None or decision.state == "over":
         return StepResult()
     known = snapshot.events.one(*decision.key)
@@ -79,8 +81,8 @@ def take_step(
 def _in_turn(
     snapshot: Snapshot, situation: DecisionSituation, step: Step, around: Surroundings
 ) -> Step:
-    """The step, or what takes its place if no further VM is to be asked: since the command before,
-    a VM may have gone away, or the event's turn may have to prepare again.
+    """Return the step, or another one if no further VM may be asked now: since the last command a
+    VM may have gone away, or the event's VMs may have to prepare again.
     """
     if around.turns is None or not isinstance(step, Ask | Send):
         return step
@@ -94,21 +96,23 @@ def _in_turn(
 def note_sent(
     snapshot: Snapshot, answers: Sequence[tuple[Command, str | None, float]], number: int
 ) -> StepResult:
-    """Record when the broker accepted each command, or why it refused it for good."""
+    """Write when the broker accepted each command, or the reason for which it refused it
+    for good.
+    """
     written = StepResult()
     for command, refusal, at in answers:
-        known = rows.read_command(snapshot.connection, command.jti)
+        known = decisions.read_command(snapshot.connection, command.jti)
         if known is None or known[0].sent_at is not None:
             continue
         if refusal is None:
             sent = replace(known[0], sent_at=at)
-            rows.change_command(snapshot.connection, sent, number)
+            decisions.change_command(snapshot.connection, sent, number)
             written.commands.append(sent)
             continue
-        decision = rows.read_decision(snapshot.connection, command.decision_id)
+        decision = decisions.read_decision(snapshot.connection, command.decision_id)
         if decision is not None and decision.state == "open":
             over = ended(decision, "failed", "not_sent", at)
-            rows.change_decision(snapshot.connection, over, number)
+            decisions.change_decision(snapshot.connection, over, number)
             written.decisions.append(over)
             written.commands += _given_up(snapshot, [known[0]], at, number)
     return written
@@ -117,13 +121,14 @@ def note_sent(
 def _situation(
     snapshot: Snapshot, decision: Decision, known: KnownEvent | None, around: Surroundings
 ) -> DecisionSituation:
-    seen, found = None, []
+    seen = None
+    found = []
     if known is not None:
         seen = Seen(state=known.event.state, fingerprint=known.shown.report.fingerprint)
         found = candidates(known, snapshot.now, snapshot.listening)
     return DecisionSituation(
         decision=decision,
-        commands=rows.read_commands(snapshot.connection, decision.id),
+        commands=decisions.read_commands(snapshot.connection, decision.id),
         receipts=() if known is None else known.receipts,
         seen=seen,
         candidates=found,
@@ -135,7 +140,7 @@ def _situation(
 
 def _end(snapshot: Snapshot, situation: DecisionSituation, step: End, number: int) -> StepResult:
     over = ended(situation.decision, step.outcome, step.reason, situation.now)
-    rows.change_decision(snapshot.connection, over, number)
+    decisions.change_decision(snapshot.connection, over, number)
     silent = [
         each
         for each in situation.commands
@@ -148,7 +153,8 @@ def _end(snapshot: Snapshot, situation: DecisionSituation, step: End, number: in
 def _ask(
     snapshot: Snapshot, situation: DecisionSituation, step: Ask, around: Surroundings, number: int
 ) -> StepResult:
-    decision, first = situation.decision, situation.commands[0]
+    decision = situation.decision
+    first = situation.commands[0]
     command = replace(
         first,
         jti=str(uuid4()),
@@ -173,7 +179,7 @@ def _ask(
         channel=command.channel,
         unanswered=situation.commands[-1].jti,
     )
-    rows.put_command(snapshot.connection, command, number)
+    decisions.put_command(snapshot.connection, command, number)
     silent = _given_up(snapshot, situation.commands, situation.now, number)
     decided = _claim(snapshot, decision, around, number)
     return StepResult(
@@ -191,7 +197,7 @@ def _send(
         return StepResult(wait_until=situation.now + 1)  # another console may be connected
     if command.expires_at != step.expires_at:
         command = replace(command, expires_at=step.expires_at)
-        rows.change_command(snapshot.connection, command, number)
+        decisions.change_command(snapshot.connection, command, number)
     decided = _claim(snapshot, situation.decision, around, number)
     return StepResult(
         decisions=[decided], commands=[command], outgoing=outgoing(snapshot.connection, command)
@@ -200,15 +206,15 @@ def _send(
 
 def _claim(snapshot: Snapshot, decision: Decision, around: Surroundings, number: int) -> Decision:
     after = claimed(decision, around.console, snapshot.now)
-    rows.change_decision(snapshot.connection, after, number)
+    decisions.change_decision(snapshot.connection, after, number)
     return after
 
 
 def _given_up(
     snapshot: Snapshot, commands: Sequence[Command], at: float, number: int
 ) -> list[Command]:
-    """The console stops waiting for the answers to these."""
+    """Note that the console no longer waits for the answers to these commands."""
     changed = [replace(each, unanswered_at=at) for each in commands if each.unanswered_at is None]
     for each in changed:
-        rows.change_command(snapshot.connection, each, number)
+        decisions.change_command(snapshot.connection, each, number)
     return changed

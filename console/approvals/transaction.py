@@ -1,4 +1,4 @@
-"""The transaction of a decision: checked against the newest rows, audited, and written, or refused.
+"""The transaction of a decision: check a request against the newest rows, audit it, and write it.
 
 Nothing here signs or sends. What is to be sent has its audit row in the same transaction.
 """
@@ -11,14 +11,14 @@ from typing import Final, cast
 from uuid import uuid4
 
 from console.approvals.claims import claimed, ended, outgoing
-from console.approvals.refused import REASONS, DecisionRefusedError, Why
+from console.approvals.refused import REASONS, DecisionRefusedError, RefusalReason
 from console.approvals.requests import ACTIONS, DecisionRequest, RequestSituation, outcome_of
 from console.approvals.sending import Outgoing
 from console.approvals.situation import expiry
 from console.approvals.turn_requests import PersonsTurn, TurnSettings
 from console.audit import log
 from console.audit.flood import Flood
-from console.db import decisions as rows
+from console.db import decisions
 from console.db.snapshot import Snapshot
 from console.fleet.candidates import Candidate, candidates, first
 from console.fleet.commands import working
@@ -27,7 +27,7 @@ from console.fleet.values import Command, Decision, KnownEvent
 from wire.moment import moment_text
 
 _MAX_NAMES: Final = 100
-"""Resources that stand in an audit row by name."""
+"""How many resources an audit row lists by name."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -42,7 +42,7 @@ class DecisionResult:
     outgoing: Outgoing | None = None
     """What is to be sent after the commit."""
     has_turn: bool = False
-    """Whether its VMs prepare first; it is approved after that."""
+    """Whether its VMs prepare first; the approval follows."""
 
 
 class DecisionTransaction:
@@ -57,8 +57,8 @@ class DecisionTransaction:
         flood: Flood,
         turns: TurnSettings | None = None,
     ) -> None:
-        """`snapshot`: what the transaction sees; `number` is its own. `turns`: by what events wait
-        for their groups; None if there are no groups.
+        """`snapshot` is what the transaction sees; `number` is the transaction's own. `turns`: the
+        settings of turns; None if there are no groups.
         """
         self._snapshot = snapshot
         self._connection = snapshot.connection
@@ -68,20 +68,20 @@ class DecisionTransaction:
         self._flood = flood
         self._turns = None if turns is None else PersonsTurn(snapshot, number, turns)
 
-    def decide(self, asked: DecisionRequest) -> DecisionResult:
+    def decide(self, request: DecisionRequest) -> DecisionResult:
         """Carry out what a person asks for, or refuse it."""
-        known = self._snapshot.events.one(asked.event_id, asked.scope)
+        known = self._snapshot.events.one(request.event_id, request.scope)
         if known is not None:  # the id may be given in another case
-            asked = replace(asked, event_id=known.event.event_id)
+            request = replace(request, event_id=known.event.event_id)
         case = RequestSituation(
-            request=asked,
+            request=request,
             known=known,
             open_decision=self._open_decision(known),
             candidates=() if known is None else self._candidates(known),
         )
         outcome = outcome_of(case)
         if known is None or outcome not in ACTIONS:
-            return self._refuse(cast("Why", outcome), case)
+            return self._refuse(cast("RefusalReason", outcome), case)
         if outcome == "keep_first":
             return DecisionResult(state="second")
         if outcome == "keep_left":
@@ -90,17 +90,17 @@ class DecisionTransaction:
             return self._send_in_turn(case, known)
         is_leave = outcome == "note_leave"
         kind, state = ("leave", "open") if is_leave else ("approve", "second")
-        return self._note(case, known, self._decision(asked, known, kind=kind, state=state))
+        return self._note(case, known, self._decision(request, known, kind=kind, state=state))
 
-    def approve_in_turn(self, asked: DecisionRequest, scope: str) -> DecisionResult:
-        """Approve an event whose turn has come; nothing is done, and nothing audited, if that is
-        not possible now: `refused` says why.
+    def approve_in_turn(self, request: DecisionRequest, scope: str) -> DecisionResult:
+        """Approve an event that has its turn. If that is not possible now, do nothing and audit
+        nothing: `refused` of the result has the reason.
         """
-        known = self._snapshot.events.one(asked.event_id, asked.scope)
+        known = self._snapshot.events.one(request.event_id, request.scope)
         if known is None or known.event.scope != scope:
             return DecisionResult()
         case = RequestSituation(
-            request=asked,
+            request=request,
             known=known,
             open_decision=self._open_decision(known),
             candidates=self._candidates(known),
@@ -108,10 +108,10 @@ class DecisionTransaction:
         outcome = outcome_of(case)
         if outcome in ACTIONS:
             return self._send(case, known) if outcome == "send" else DecisionResult()
-        return DecisionResult(refused=DecisionRefusedError(cast("Why", outcome)))
+        return DecisionResult(refused=DecisionRefusedError(cast("RefusalReason", outcome)))
 
     def _send_in_turn(self, case: RequestSituation, known: KnownEvent) -> DecisionResult:
-        """Send at once if the VMs of the event are prepared and belong to no group that is full."""
+        """Send the approval at once, or first give the event its turn so that its VMs prepare."""
         if self._turns is None:
             return self._send(case, known)
         try:
@@ -132,37 +132,39 @@ class DecisionTransaction:
     def _candidates(self, known: KnownEvent) -> Sequence[Candidate]:
         return candidates(known, self._now, self._snapshot.listening)
 
-    def _refuse(self, why: Why, case: RequestSituation) -> DecisionResult:
-        """What a person may not do is audited before this, what cannot be done now is here."""
-        asked = case.request
+    def _refuse(self, why: RefusalReason, case: RequestSituation) -> DecisionResult:
+        """Refuse a request, and audit it if it cannot be done now. What a role never allows was
+        audited before.
+        """
+        request = case.request
         jti = self._jti_under_way(case) if why == "under_way" else None
-        kind = (asked.person.name, asked.what, why, asked.event_id, asked.fingerprint)
+        kind = (request.person.name, request.what, why, request.event_id, request.fingerprint)
         is_audited = REASONS[why].is_audited
         if is_audited and (unwritten := self._flood.passes(*kind)) is not None:
             log.append(
                 self._connection,
                 at=self._now,
-                actor=asked.person.name,
+                actor=request.person.name,
                 action="refused",
-                event_id=asked.event_id,
+                event_id=request.event_id,
                 jti=jti,
-                what=asked.what,
+                what=request.what,
                 reason=why,
-                fingerprint=asked.fingerprint,
+                fingerprint=request.fingerprint,
                 unwritten=unwritten or None,
             )
         return DecisionResult(refused=DecisionRefusedError(why, jti=jti), jti=jti)
 
     def _jti_under_way(self, case: RequestSituation) -> str | None:
         if case.open_decision is not None:
-            commands = rows.read_commands(self._connection, case.open_decision.id)
+            commands = decisions.read_commands(self._connection, case.open_decision.id)
             if commands:
                 return commands[-1].jti
         begun = [] if case.known is None else working(case.known.receipts)
         return begun[0].facts.jti if begun else None
 
     def _note(self, case: RequestSituation, known: KnownEvent, new: Decision) -> DecisionResult:
-        """Write a decision that sends nothing, in the place of the one that stands."""
+        """Write a decision that sends nothing; it replaces the open one."""
         made = DecisionResult(state=open_word(new) or "none")
         self._replace(case.open_decision, made)
         action = "leave" if new.kind == "leave" else "approve_first"
@@ -171,76 +173,76 @@ class DecisionTransaction:
         return made
 
     def _send(self, case: RequestSituation, known: KnownEvent) -> DecisionResult:
-        asked = case.request
+        request = case.request
         waiting = case.first_of_two
         candidate = case.candidates[0]
         made = DecisionResult(state="approving")
         if waiting is None:
             self._replace(case.open_decision, made)
-            decision = self._decision(asked, known, kind="approve", state="open")
+            decision = self._decision(request, known, kind="approve", state="open")
         else:
-            decision = replace(waiting, state="open", second_actor=asked.person.name)
+            decision = replace(waiting, state="open", second_actor=request.person.name)
         decision = claimed(decision, self._console, self._now)
         others = first(case.candidates, {candidate.vm_id}) is not None
         command = Command(
             jti=str(uuid4()),
             decision_id=decision.id,
-            event_id=asked.event_id,
+            event_id=request.event_id,
             scope=known.event.scope,
-            fingerprint=asked.fingerprint,
+            fingerprint=request.fingerprint,
             vm_id=candidate.vm_id,
             channel=candidate.channel,
-            subject=asked.person.name,
-            reason=asked.reason,
+            subject=request.person.name,
+            reason=request.reason,
             made_at=self._now,
             expires_at=expiry(self._now, decision.not_before, others=others),
         )
         made.jti = command.jti
-        self._audit("approve", asked, known, decision, command)
+        self._audit("approve", request, known, decision, command)
         self._write(made, decision, is_new=waiting is None)
-        rows.put_command(self._connection, command, self._number)
+        decisions.put_command(self._connection, command, self._number)
         made.commands.append(command)
         made.outgoing = outgoing(self._connection, command)
         return made
 
     def _open_decision(self, known: KnownEvent | None) -> Decision | None:
-        """The decision on the event that is not over."""
+        """Return the decision on the event that is not over, or None."""
         if known is None:
             return None
-        return rows.read_open(self._connection, known.event.key)
+        return decisions.read_open(self._connection, known.event.key)
 
     def _decision(
-        self, asked: DecisionRequest, known: KnownEvent, *, kind: str, state: str
+        self, request: DecisionRequest, known: KnownEvent, *, kind: str, state: str
     ) -> Decision:
         return Decision(
             id=str(uuid4()),
-            event_id=asked.event_id,
+            event_id=request.event_id,
             scope=known.event.scope,
-            fingerprint=asked.fingerprint,
+            fingerprint=request.fingerprint,
             kind=kind,
             state=state,
-            actor=asked.person.name,
-            reason=asked.reason,
+            actor=request.person.name,
+            reason=request.reason,
             at=self._now,
             not_before=known.event.not_before,
         )
 
     def _replace(self, open_decision: Decision | None, made: DecisionResult) -> None:
-        """End the decision that a new one takes the place of."""
+        """End the open decision, which a new one replaces."""
         if open_decision is not None:
             after = ended(open_decision, "overtaken", "decided", self._now)
-            rows.change_decision(self._connection, after, self._number)
+            decisions.change_decision(self._connection, after, self._number)
             made.decisions.append(after)
 
     def _write(self, made: DecisionResult, decision: Decision, *, is_new: bool = True) -> None:
-        write = rows.put_decision if is_new else rows.change_decision
+        write = decisions.put_decision if is_new else decisions.change_decision
         write(self._connection, decision, self._number)
         made.decisions.append(decision)
 
     def _audit(
         self,
         action: str,
-        asked: DecisionRequest,
+        request: DecisionRequest,
         known: KnownEvent,
         decision: Decision,
         command: Command | None = None,
@@ -249,13 +251,13 @@ class DecisionTransaction:
         log.append(
             self._connection,
             at=self._now,
-            actor=asked.person.name,
+            actor=request.person.name,
             action=action,
-            event_id=asked.event_id,
+            event_id=request.event_id,
             jti=None if command is None else command.jti,
             decision=decision.id,
-            fingerprint=asked.fingerprint,
-            reason=asked.reason,
+            fingerprint=request.fingerprint,
+            reason=request.reason,
             first_actor=None if decision.second_actor is None else decision.actor,
             event_type=event.event_type,
             not_before=moment_text(event.not_before),

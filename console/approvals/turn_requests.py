@@ -13,8 +13,7 @@ from console.approvals.refused import DecisionRefusedError
 from console.approvals.requests import DecisionRequest
 from console.approvals.situation import GRACE_SECONDS
 from console.audit import log
-from console.db import decisions as rows
-from console.db import turns
+from console.db import decisions, turns
 from console.db.snapshot import Snapshot
 from console.db.turn_situation import read_situation
 from console.fleet.values import KnownEvent
@@ -28,7 +27,7 @@ from console.turns.situation import EventFacts, Turn, TurnSituation
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnSettings:
-    """What turns are decided by."""
+    """The settings from which turns are decided."""
 
     grouping: Grouping
     can_sign: bool = False
@@ -36,24 +35,26 @@ class TurnSettings:
 
 
 def situation_of(snapshot: Snapshot, settings: TurnSettings) -> TurnSituation:
-    """All that turns are decided from now."""
+    """Read everything from which turns are decided now."""
     return read_situation(
         snapshot, settings.grouping, can_sign=settings.can_sign, four_eyes=settings.four_eyes
     )
 
 
 class PersonsTurn:
-    """Takes or refuses the turn of an event, in the transaction in which a person approves it."""
+    """Gives an event its turn or refuses it, in the transaction in which a person approves it."""
 
     def __init__(self, snapshot: Snapshot, number: int, settings: TurnSettings) -> None:
         self._snapshot = snapshot
         self._number = number
         self._settings = settings
 
-    def take(self, asked: DecisionRequest, known: KnownEvent) -> Turn | None:
-        """The turn that the event has from now on; its approval is to be sent at once if the state
-        is `prepared`, and by a later step otherwise. None if no group has its VMs. Raises
-        `DecisionRefusedError` if it is not due its turn; then it waits.
+    def take(self, request: DecisionRequest, known: KnownEvent) -> Turn | None:
+        """Return the turn that the event has from now on, or None if no group has its VMs. If its
+        state is `prepared` or `failed`, the approval is to be sent at once; otherwise a later step
+        sends it.
+
+        Raises `DecisionRefusedError` if it is not due its turn; then it waits.
         """
         situation = situation_of(self._snapshot, self._settings)
         event = situation.events.get(known.event.key)
@@ -61,67 +62,73 @@ class PersonsTurn:
             return None
         turn = situation.turns.get(event.key)
         if turn is not None and turn.is_held:
-            return self._held(asked, turn, event, situation)
+            return self._held(request, turn, event, situation)
         if not groups_touched(event, situation):
             return None
-        return self._new(asked, turn, event, situation)
+        return self._new(request, turn, event, situation)
 
     def sent(self, turn: Turn) -> None:
-        """The approval of the event has been written."""
+        """Note that the approval of the event was written."""
         trigger: Trigger = "approve_sent" if turn.state == "prepared" else "approved_by_person"
         move = Move(event_key=turn.event_key, trigger=trigger)
         self._put(moved(turn, move, None, self._snapshot.now))
 
     def _held(
-        self, asked: DecisionRequest, turn: Turn, event: EventFacts, situation: TurnSituation
+        self, request: DecisionRequest, turn: Turn, event: EventFacts, situation: TurnSituation
     ) -> Turn:
-        is_in_vain = turn.state == "approving" and event.approval != "open"
-        if turn.state == "failed" or is_in_vain:
-            if not asked.force:
-                return self._new(asked, replace(turn, state="failed"), event, situation)
-            forced = replace(turn, is_forced=True, by=asked.person.name, asked=asked.reason)
+        has_approval_ended = turn.state == "approving" and event.approval != "open"
+        if turn.state == "failed" or has_approval_ended:
+            if not request.force:
+                return self._new(request, replace(turn, state="failed"), event, situation)
+            forced = replace(turn, is_forced=True, by=request.person.name, asked=request.reason)
             back = (event.named - turn.vm_ids) & situation.vms.keys()
             forced = with_holders(forced, {each: situation.vms[each].groups for each in back})
-            self._audit(asked, forced, event)
+            self._audit(request, forced, event)
             return forced
-        if not asked.force or turn.state not in ("preparing", "prepared") or turn.is_forced:
+        if not request.force or turn.state not in ("preparing", "prepared") or turn.is_forced:
             raise DecisionRefusedError("turn_begun")
-        forced = replace(turn, is_forced=True, by=asked.person.name, asked=asked.reason)
-        self._audit(asked, forced, event)
+        forced = replace(turn, is_forced=True, by=request.person.name, asked=request.reason)
+        self._audit(request, forced, event)
         self._put(forced)
         return replace(forced, state="preparing")
 
     def _new(
-        self, asked: DecisionRequest, turn: Turn | None, event: EventFacts, situation: TurnSituation
+        self,
+        request: DecisionRequest,
+        turn: Turn | None,
+        event: EventFacts,
+        situation: TurnSituation,
     ) -> Turn:
         now = self._snapshot.now
         away = away_by_group(situation, unsure_at=now)
         why = refusal(event, situation, away, now)
         named = [situation.vms[vm_id] for vm_id in sorted(event.named & situation.vms.keys())]
-        if why is not None and not asked.force:
+        if why is not None and not request.force:
             self._put(self._refused(turn, event, situation))
             raise DecisionRefusedError(why)
         take = Take(
             event_key=event.key,
             groups={vm.vm_id: vm.groups for vm in named},
-            actor=asked.person.name,
+            actor=request.person.name,
             is_forced=why is not None,
         )
-        begun = replace(taken(turn, take, event, now), asked=asked.reason, ended_by=None)
+        begun = replace(taken(turn, take, event, now), asked=request.reason, ended_by=None)
         reading = replace(
             situation,
             turns={**situation.turns, event.key: begun},
             events={**situation.events, event.key: replace(event, is_left=False)},
         )
         after = changed_turns(reading, plan(reading, now), now).get(event.key, begun)
-        if after.state == "failed" and not asked.force:
+        if after.state == "failed" and not request.force:
             raise DecisionRefusedError("not_prepared")
-        self._audit(asked, begun, event)
+        self._audit(request, begun, event)
         self._put(after)
         return after
 
     def _refused(self, turn: Turn | None, event: EventFacts, situation: TurnSituation) -> Turn:
-        """The turn as it waits, so that the answer can say for whom."""
+        """Return the turn as waiting, with the VMs that it waits for: the answer to the person
+        shows them.
+        """
         away = away_by_group(situation, unsure_at=self._snapshot.now)
         away_now = away_besides(event, situation, away)
         base = turn or waiting(event, self._snapshot.now)
@@ -131,15 +138,15 @@ class PersonsTurn:
             held_by=tuple((each.vm_id, each.event_key) for each in away_now),
         )
 
-    def _audit(self, asked: DecisionRequest, turn: Turn, event: EventFacts) -> None:
+    def _audit(self, request: DecisionRequest, turn: Turn, event: EventFacts) -> None:
         log.append(
             self._snapshot.connection,
             at=self._snapshot.now,
-            actor=asked.person.name,
-            action="force_turn" if asked.force else "take_turn",
+            actor=request.person.name,
+            action="force_turn" if request.force else "take_turn",
             event_id=event.event_id,
             fingerprint=event.fingerprint,
-            reason=asked.reason,
+            reason=request.reason,
             groups=list(turn.groups),
             held_by=[vm_id for vm_id, _ in turn.held_by] or None,
         )
@@ -149,18 +156,18 @@ class PersonsTurn:
 
 
 def _is_past(snapshot: Snapshot, known: KnownEvent) -> bool:
-    """Whether no VM may act any more on the commands of the approval that is under way."""
+    """Check whether no VM may follow the commands of the approval that is under way any more."""
     latest = max((each.expires_at for each in known.decided.commands), default=0.0)
     return snapshot.now > latest + GRACE_SECONDS
 
 
 def _end_approval(snapshot: Snapshot, known: KnownEvent, number: int) -> None:
-    """No further VM is asked to approve the event."""
-    decision = rows.read_open(snapshot.connection, known.event.key)
+    """End the open approval of the event: no further VM is asked."""
+    decision = decisions.read_open(snapshot.connection, known.event.key)
     if decision is None or decision.kind != "approve" or decision.state != "open":
         return
     over = ended(decision, "overtaken", "decided", snapshot.now)
-    rows.change_decision(snapshot.connection, over, number)
+    decisions.change_decision(snapshot.connection, over, number)
 
 
 def end_turn(
@@ -173,7 +180,9 @@ def end_turn(
     force: bool,
     settings: TurnSettings,
 ) -> None:
-    """End a turn as a person wants it. Raises `DecisionRefusedError`; then nothing was written."""
+    """End a turn at a person's request. Raises `DecisionRefusedError` if that is not allowed; then
+    nothing was written.
+    """
     situation = situation_of(snapshot, settings)
     key = known.event.key
     turn = situation.turns.get(key)

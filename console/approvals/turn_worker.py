@@ -1,7 +1,7 @@
-"""One thread that gives turns, carries them on and ends them, whichever console began them.
+"""One thread that gives turns, continues them and ends them, whichever console began them.
 
-No console leads: each step is one transaction that reads everything again, and what is to be sent
-is sent after its commit.
+No console leads: each step is one transaction that reads everything again. What is to be sent is
+sent after its commit.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from sinks.shared.errors import SebError
 
 _LOG: Final = logging.getLogger("console")
 _LOOK_SECONDS: Final = 1.0
-"""Seconds after which turns are looked at, whatever comes in: time alone ends a rest."""
+"""The time between two looks at turns without a change: a rest ends with time alone."""
 _GATHER_SECONDS: Final = 0.25
-"""Seconds of rest after a look, so that a busy fleet is not read for each record."""
+"""The pause after a look, so that a busy fleet is not read for each record."""
 
 
 class TurnWorker:
-    """`changed` may be called from any thread."""
+    """Runs the steps of turns in a thread. `changed` may be called from any thread."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class TurnWorker:
         connected: Callable[[], Mapping[str, float | None]],
         committed: Callable[[], None],
     ) -> None:
-        """`console` is the name of this run, `connected` gives, for each source of this console,
+        """`console` is the id of this run; `connected` returns, for each source of this console,
         since when it is connected.
         """
         self._snapshots = snapshots
@@ -55,27 +55,28 @@ class TurnWorker:
         self._thread = threading.Thread(target=self._run, name="turns", daemon=True)
 
     def start(self) -> None:
-        """Begin; without groups, open turns of an earlier run are brought to their end."""
+        """Start the thread. Without groups it ends the open turns of an earlier run."""
         self._thread.start()
 
     def stop(self, timeout: float = 5.0) -> None:
-        """End after what is under way; harmless if it has not started."""
+        """Stop after the current step; harmless if it has not started."""
         self._stopping.set()
         self._wanted.set()
         if self._thread.is_alive():
             self._thread.join(timeout)
 
     def changed(self) -> None:
-        """Rows were written: there may be a next step."""
+        """Look at turns soon: rows were written."""
         self._wanted.set()
 
     def _run(self) -> None:
         while not self._stopping.is_set():
-            begun, rest = time.monotonic(), _GATHER_SECONDS
+            begun = time.monotonic()
+            rest = _GATHER_SECONDS
             try:
                 if self._work():
-                    continue  # what follows from its own step follows at once
-                # After a large fleet was read it rests for half as long: others get their turn.
+                    continue  # its own step may have a next one, which follows at once
+                # Pause for half the time that a large fleet took: others need the database too.
                 rest = max(rest, (time.monotonic() - begun) / 2)
             except SebError as error:
                 _LOG.warning("%s", error, extra={"action": "turns_wait"})

@@ -1,7 +1,7 @@
-"""The transaction of turns: what follows from one reading is written together with it.
+"""The transaction of turns: read everything, and write what follows from it.
 
 A turn is taken, moved on and ended while other writers wait, so any number of consoles never
-release more of a group than it allows. Nothing here signs or sends.
+release more VMs of a group than it allows. Nothing here signs or sends.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ from console.approvals.sending import Outgoing
 from console.approvals.transaction import DecisionResult, DecisionTransaction
 from console.approvals.turn_requests import TurnSettings, situation_of
 from console.audit import log
-from console.db import decisions as rows
-from console.db import turns
+from console.db import decisions, turns
 from console.db.snapshot import Snapshot
 from console.fleet.candidates import PULL, channel_of
 from console.fleet.commands import REPLAYED, own_receipts
@@ -29,11 +28,17 @@ from console.turns.schedule import ANSWER_SECONDS, Move, Plan, plan
 from console.turns.situation import EventFacts, Turn, TurnSituation
 
 AGAIN_SECONDS: Final = 10.0
-"""A prepare command that was not answered is sent again after so long."""
+"""A prepare command that was not answered is sent again after this time."""
 _MAX_SECONDS: Final = 300.0
-"""Between two commands to a VM that refuses them."""
-_ASK_ANEW: Final = ("unknown_event", "expired", "not_yet_valid", "rate_limited", "event_changed")
-"""Reasons of a VM that may take another command."""
+"""The longest time between two commands to a VM that refuses them."""
+_ASK_AGAIN_REASONS: Final = (
+    "unknown_event",
+    "expired",
+    "not_yet_valid",
+    "rate_limited",
+    "event_changed",
+)
+"""The reasons for which a VM refuses a command, and may accept the next one."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -45,7 +50,7 @@ class TurnsResult:
 
 
 def has_work(snapshot: Snapshot, settings: TurnSettings, connected: Collection[str]) -> bool:
-    """Whether `step` would write anything now."""
+    """Check whether `step` would write anything now."""
     is_open = turns.is_anything_open if settings.grouping.rules else turns.is_any_turn_open
     if not is_open(snapshot.connection):
         return False
@@ -63,8 +68,8 @@ def step(
     decide: DecisionTransaction,
     connected: Collection[str],
 ) -> TurnsResult:
-    """Write what follows from the newest rows; `connected` are the sources of this console that
-    are connected.
+    """Write what follows from the newest rows. `connected` names the connected sources of this
+    console.
     """
     situation = situation_of(snapshot, settings)
     todo = plan(situation, snapshot.now)
@@ -95,9 +100,9 @@ def step(
 
 
 def _approve(decide: DecisionTransaction, turn: Turn) -> DecisionResult:
-    """Have an event approved whose VMs are prepared, as the one who took its turn."""
+    """Approve an event whose VMs are prepared, in the name of the actor that took its turn."""
     actor = turn.by or ""
-    asked = DecisionRequest(
+    request = DecisionRequest(
         what="approve",
         person=Person(name=actor, roles=frozenset({"approver"}), is_token=turn.is_by_group),
         event_id=turn.event_id,
@@ -106,11 +111,13 @@ def _approve(decide: DecisionTransaction, turn: Turn) -> DecisionResult:
         scope=turn.event_key.scope,
         can_sign=True,
     )
-    return decide.approve_in_turn(asked, turn.event_key.scope)
+    return decide.approve_in_turn(request, turn.event_key.scope)
 
 
 def _reason(turn: Turn) -> str:
-    """A person's, or whose turn it is; a key may hold what a tag of a VM does."""
+    """Return the reason of the person, or the groups whose turn it is. The key of a group may hold
+    characters from the tag of a VM: only printable ones are kept.
+    """
     text = turn.asked or f"its turn in {', '.join(turn.groups)}"
     return "".join(each for each in text if each.isprintable())[:MAX_REASON]
 
@@ -120,7 +127,7 @@ def _reason(turn: Turn) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Wanted:
-    """A prepare command that is to be sent now; `is_new`: it was never sent."""
+    """A prepare command that is to be sent now. `is_new`: it was never sent."""
 
     command: Command
     is_new: bool
@@ -129,17 +136,20 @@ class _Wanted:
 def _due(
     snapshot: Snapshot, situation: TurnSituation, todo: Plan, connected: Collection[str]
 ) -> list[_Wanted]:
-    """The prepare commands that are to be sent now, over channels that this console has."""
+    """Return the prepare commands that are to be sent now, over channels that this console has."""
     if not todo.prepares or not situation.can_sign:
         return []
-    connection, now = snapshot.connection, snapshot.now
+    connection = snapshot.connection
+    now = snapshot.now
     events = {key: situation.events[key] for key, _ in todo.prepares}
     before, counts = turns.prepare_commands(connection, {e.event_id for e in events.values()})
-    receipts = rows.receipts_of(connection, [each.jti for each in before.values()])
+    receipts = decisions.receipts_of(connection, [each.jti for each in before.values()])
     vms = {each.vm.vm_id: each.vm for each in snapshot.vms.some({v for _, v in todo.prepares})}
     found = []
     for key, vm_id in todo.prepares:
-        event, vm, turn = events[key], vms.get(vm_id), situation.turns[key]
+        event = events[key]
+        vm = vms.get(vm_id)
+        turn = situation.turns[key]
         if vm is None:
             continue
         channel = channel_of(vm.commands, vm.pulled_at, now, snapshot.listening)
@@ -176,23 +186,27 @@ def _next_command(
     patience: float,
     is_preparing: bool,
 ) -> _Wanted | None:
-    """The command that is to be sent now to a VM that has not prepared; None if it was sent lately,
-    or answered. After a refusal that may pass the next one waits for `patience`. A VM that accepted
-    it and says for long of nothing that it is preparing may have lost it: it is asked again.
+    """Return the command that is to be sent now to a VM that has not prepared, or None if one was
+    sent lately or answered.
+
+    After a refusal for a reason that may pass, the next one waits for `patience` seconds. A VM that
+    accepted a command and does not report for `ANSWER_SECONDS` that it is preparing may have lost
+    it: it is asked again.
     """
     expires_at = float(int(now) + turns.COMMAND_SECONDS)
     if last is None:
         return _Wanted(command=_command(event, turn, vm_id, channel, now), is_new=True)
     if now < last.expires_at - turns.COMMAND_SECONDS + AGAIN_SECONDS:
         return None
-    if last.made_at < turn.since:  # for an earlier stay in this state of the event
+    if last.made_at < turn.since:  # it was made when the turn was in this state before
         return _Wanted(command=_command(event, turn, vm_id, channel, now), is_new=True)
     answers = [one for one in own_receipts(last, receipts) if one.facts.reason != REPLAYED]
     if not answers:
         again = replace(last, channel=channel, expires_at=expires_at, sent_at=None)
         return _Wanted(command=again, is_new=False)
-    newest, age = answers[-1].facts, now - last.made_at
-    may_pass = newest.state in ("rejected", "failed") and newest.reason in _ASK_ANEW
+    newest = answers[-1].facts
+    age = now - last.made_at
+    may_pass = newest.state in ("rejected", "failed") and newest.reason in _ASK_AGAIN_REASONS
     is_lost = newest.state in ("accepted", "confirmed") and not is_preparing
     if (may_pass and age >= patience) or (is_lost and age >= ANSWER_SECONDS):
         return _Wanted(command=_command(event, turn, vm_id, channel, now), is_new=True)
@@ -212,13 +226,16 @@ def _command(event: EventFacts, turn: Turn, vm_id: str, channel: str, now: float
         reason=_reason(turn),
         made_at=now,
         expires_at=float(int(now) + turns.COMMAND_SECONDS),
-        act=rows.PREPARE,
+        act=decisions.PREPARE,
     )
 
 
 def _write_command(snapshot: Snapshot, wanted: _Wanted, number: int) -> Outgoing | None:
-    """The row that makes other consoles wait, and for a new command that of the audit before it."""
-    command, connection = wanted.command, snapshot.connection
+    """Write the row that makes other consoles wait, and before it, for a new command, the audit
+    row.
+    """
+    command = wanted.command
+    connection = snapshot.connection
     if wanted.is_new:
         log.append(
             connection,
@@ -232,9 +249,9 @@ def _write_command(snapshot: Snapshot, wanted: _Wanted, number: int) -> Outgoing
             vm_id=command.vm_id,
             channel=command.channel,
         )
-        rows.put_command(connection, command, number)
+        decisions.put_command(connection, command, number)
     else:
-        rows.change_command(connection, command, number)
+        decisions.change_command(connection, command, number)
     return outgoing(connection, command)
 
 

@@ -1,4 +1,6 @@
-"""Signs with a key that never leaves Azure Key Vault: ES256, over its SDK, which is an extra."""
+"""Signs with a key that never leaves Azure Key Vault: ES256, by the Azure SDK, which is
+an extra.
+"""
 
 from __future__ import annotations
 
@@ -19,23 +21,26 @@ _REMEDY: Final = "run pip install 'scheduled-events-bridge[azure-keyvault]'"
 
 
 class Vault(Protocol):
-    """One key of a vault."""
+    """One key of a Key Vault."""
 
     def sign(self, digest: bytes) -> bytes:
-        """The signature of a SHA-256 digest: r and s, 32 bytes each."""
+        """Return the signature of a SHA-256 digest: r and s, 32 bytes each."""
 
     def coordinates(self) -> tuple[bytes, bytes]:
-        """X and y of the public key on P-256."""
+        """Return x and y of the public key on P-256."""
 
 
 class VaultSigner:
-    """A key of Azure Key Vault; the console's identity needs the right to sign with it alone."""
+    """Signs with a key of Azure Key Vault. The console's identity needs no right but to sign with
+    it.
+    """
 
     def __init__(
         self, settings: KeyVaultSettings, open_vault: Callable[[str], Vault] | None = None
     ) -> None:
         """Raises `ConfigurationError` if the SDK is not installed."""
-        self._url, self._issuer = str(settings.key), str(settings.issuer)
+        self._url = str(settings.key)
+        self._issuer = str(settings.issuer)
         self._vault = (open_vault or _open)(self._url)
         self._kid = "/".join(self._url.rsplit("/", maxsplit=2)[1:])
         """Name and version of the key."""
@@ -57,7 +62,7 @@ class VaultSigner:
         return unsigned + b"." + _b64(signature).encode()
 
     def public_key(self) -> dict[str, Any]:
-        """See `Signer`; it needs the right to read the key."""
+        """See `Signer`; needs the right to read the key."""
         try:
             x, y = self._vault.coordinates()
         except Exception as error:  # noqa: BLE001  # as above
@@ -67,7 +72,7 @@ class VaultSigner:
 
 
 class _AzureVault:
-    """The SDK's clients, with the identity that azure-identity finds."""
+    """The clients of the Azure SDK, with the identity that azure-identity finds."""
 
     def __init__(self, url: str, credential: Any, **options: Any) -> None:
         try:
@@ -80,7 +85,8 @@ class _AzureVault:
             message = f"SEB_CONSOLE_KEY_VAULT__KEY: azure-keyvault-keys is missing; {_REMEDY}"
             raise ConfigurationError(message) from None
         vault, _, name, version = url.rsplit("/", maxsplit=3)
-        self._name, self._version = name, version
+        self._name = name
+        self._version = version
         self._keys = KeyClient(vault, credential, **options)
         self._key = CryptographyClient(url, credential, **options)
         self._es256 = SignatureAlgorithm.es256
@@ -106,7 +112,7 @@ def _open(url: str) -> Vault:
 
 
 def _words(error: Exception) -> str:
-    """The first line: what the SDK says, without its request."""
+    """Return the first line of the SDK's message, without the request that follows it."""
     lines = str(error).strip().splitlines()
     return lines[0][:300] if lines else type(error).__name__
 

@@ -1,6 +1,6 @@
-"""One thread that carries every open decision on, whichever console it was made at.
+"""One thread that continues every open decision, whichever console made it.
 
-No console leads: each step is taken in a transaction that reads everything again, and a command
+No console leads: each step is written in a transaction that reads everything again, and a command
 is left for a few seconds to the console that has claimed it. A token is only ever signed for a
 command that was committed with its audit row.
 """
@@ -17,9 +17,9 @@ from uuid import uuid4
 
 from console.approvals.sending import CommandRouter, Outgoing
 from console.approvals.situation import Wait
-from console.approvals.steps import StepResult, Surroundings, look, note_sent, take_step
+from console.approvals.steps import StepResult, Surroundings, next_steps, note_sent, take_step
 from console.approvals.turn_requests import TurnSettings
-from console.db import decisions as rows
+from console.db import decisions
 from console.db.snapshot import Snapshots
 from console.db.transactions import write_to
 from console.fleet.values import Command, Decision
@@ -27,12 +27,12 @@ from sinks.shared.errors import SebError
 
 _LOG: Final = logging.getLogger("console")
 _ALL_SECONDS: Final = 5.0
-"""Seconds after which every open decision is looked at, whatever comes in."""
+"""The time between two looks at every open decision, even without a change."""
 _TROUBLE_SECONDS: Final = 0.5
 
 
 class DecisionWorker:
-    """Carries decisions on. All methods may be called from any thread."""
+    """Takes the steps of open decisions. All methods may be called from any thread."""
 
     def __init__(
         self,
@@ -43,9 +43,9 @@ class DecisionWorker:
         committed: Callable[[], None],
         turns: TurnSettings | None = None,
     ) -> None:
-        """`turns`: by what events wait for their groups; None if there are no groups."""
+        """`turns`: the settings of turns; None if there are no groups."""
         self.console = uuid4().hex
-        """Name of this run of this console, in claims."""
+        """The id of this run of this console, in claims."""
         self._snapshots = snapshots
         self._database = snapshots.database
         self._connected = connected
@@ -57,7 +57,9 @@ class DecisionWorker:
         self._outgoing: deque[Outgoing] = deque()
         self._sent: deque[tuple[Command, str | None, float]] = deque()
         self._since: int | None = None
-        """Number of the transaction after which rows were written that were not looked at yet."""
+        """The number of the oldest transaction whose followers have not been looked at; None: all
+        have.
+        """
         self._due: dict[str, float] = {}
         """When an open decision is to be looked at next, by event id."""
         self._all_at = 0.0
@@ -66,11 +68,11 @@ class DecisionWorker:
         self._thread = threading.Thread(target=self._run, name="decisions", daemon=True)
 
     def start(self) -> None:
-        """Start the thread; it also carries on decisions that were open before."""
+        """Start the thread; it continues decisions that were open before, too."""
         self._thread.start()
 
     def stop(self, timeout: float = 5.0) -> None:
-        """End after what is under way; harmless if it has not started."""
+        """Stop after the current step; harmless if it has not started."""
         with self._changed:
             self._stopping = True
             self._changed.notify()
@@ -78,7 +80,9 @@ class DecisionWorker:
             self._thread.join(timeout)
 
     def changed(self, since: int | None) -> None:
-        """Rows were written after the transaction of a number; None: any may have been."""
+        """Look at decisions on events of which rows were written after the transaction `since`;
+        None: at all decisions.
+        """
         with self._changed:
             if since is None:
                 self._all_at = 0.0
@@ -87,13 +91,13 @@ class DecisionWorker:
             self._changed.notify()
 
     def send(self, outgoing: Outgoing) -> None:
-        """Send a command that has just been committed, and claimed by this console."""
+        """Send a command that was committed just now, and claimed by this console."""
         with self._changed:
             self._outgoing.append(outgoing)
             self._changed.notify()
 
     def answered(self, command: Command, why: str | None) -> None:
-        """The broker has accepted a command, or has refused it, and why."""
+        """Note that the broker has accepted a command, or has refused it for the reason `why`."""
         if why is not None:
             fields = {"action": "command_refused", "jti": command.jti, "source": command.channel}
             _LOG.error("the broker refused a command: %s", why, extra=fields)
@@ -102,7 +106,7 @@ class DecisionWorker:
             self._changed.notify()
 
     def fetched(self, commands: Iterable[Command]) -> None:
-        """A VM has been given these commands."""
+        """Note that a VM has been given these commands."""
         for each in commands:
             self.answered(each, None)
 
@@ -121,7 +125,7 @@ class DecisionWorker:
                     self._changed.wait(_TROUBLE_SECONDS)
 
     def _wait(self) -> bool:
-        """Until there is something to do; False at the end."""
+        """Wait until there is something to do; return False at the end."""
         with self._changed:
             while not self._stopping:
                 if self._outgoing or self._sent or self._since is not None:
@@ -137,10 +141,11 @@ class DecisionWorker:
 
     def _work(self) -> None:
         while self._outgoing:
-            self._give(self._outgoing.popleft())
+            self._send_now(self._outgoing.popleft())
         self._note_sent()
         with self._changed:
-            since, self._since = self._since, None
+            since = self._since
+            self._since = None
         whole = time.monotonic() >= self._all_at
         if whole:
             self._all_at = time.monotonic() + _ALL_SECONDS
@@ -151,18 +156,18 @@ class DecisionWorker:
             raise
 
     def _look(self, since: int | None, *, whole: bool) -> None:
-        """Take every step that is to be taken now: of every open decision, or of those on events
-        about which something was written after a transaction, or whose time has come.
+        """Take every step that is due: of every open decision with `whole`, or of those on events
+        of which something was written after the transaction `since`, or whose time has come.
         """
         around = self._around()
         with self._snapshots.open() as snapshot:
-            found = rows.read_all_open(snapshot.connection)
+            found = decisions.read_all_open(snapshot.connection)
             if not whole:
                 touched = [event_id for event_id, at in self._due.items() if at <= snapshot.now]
                 if since is not None and found:
                     touched += snapshot.events.changed_since(since)
                 found = [each for each in found if each.event_id in touched]
-            steps = look(snapshot, found, around)
+            steps = next_steps(snapshot, found, around)
         if whole:
             self._due.clear()
         for each, step in steps:
@@ -182,21 +187,21 @@ class DecisionWorker:
         with write_to(self._database) as (connection, number):
             snapshot = self._snapshots.within(connection)
             written = take_step(snapshot, decision.id, around, number)
-        self._tell(written)
+        self._announce(written)
         over = any(each.state == "over" for each in written.decisions)
         if not over:
             self._remember(decision.event_id, written.wait_until)
             if written.wait_until is None:  # what comes next is found once this is written
                 self._remember(decision.event_id, self._clock())
         if written.outgoing is not None:
-            self._give(written.outgoing)
+            self._send_now(written.outgoing)
 
-    def _give(self, outgoing: Outgoing) -> None:
-        """Send; what is not on its way is found again once its claim has ended."""
+    def _send_now(self, outgoing: Outgoing) -> None:
+        """Send a command. One that cannot be sent now is found again once its claim has ended."""
         self._sender.send(outgoing, self.answered)
 
     def _note_sent(self) -> None:
-        """Write down, in one transaction, which commands are on their way."""
+        """Write, in one transaction, which commands are on their way."""
         with self._changed:
             sent = list(self._sent)
         if not sent:
@@ -206,9 +211,9 @@ class DecisionWorker:
         with self._changed:
             for _ in sent:
                 self._sent.popleft()
-        self._tell(written)
+            self._announce(written)
 
-    def _tell(self, written: StepResult) -> None:
+    def _announce(self, written: StepResult) -> None:
         if written.decisions or written.commands:
             self._committed()
 
