@@ -1,1 +1,1 @@
-"""The database: SQLite or PostgreSQL, from one set of tables; the only package with SQLAlchemy."""
+"""The database: SQLite or PostgreSQL, with the same tables. Only this package uses SQLAlchemy."""

@@ -1,4 +1,4 @@
-"""The tables of who may do what: tokens of programs, sessions of people, enrolled VMs."""
+"""The tables of access: tokens of programs, sessions of people, and enrolled VMs."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ session: Final = Table(
     Index("session_ends", "ends_at"),
 )
 
-# A login that has succeeded, so that it does so once. One that is under way is known to its browser
-# alone: strangers who begin thousands leave no row.
+# Logins that have succeeded, so that none succeeds twice. A login that is under way is stored in
+# its browser only: strangers who begin thousands leave no row.
 login: Final = Table(
     "login",
     metadata,
@@ -44,8 +44,8 @@ login: Final = Table(
     Index("login_ends", "ends_at"),
 )
 
-# Which generation of its derived secrets a VM has; the row "*" is the least one of all VMs. What
-# an admin said of it counts for its first contact.
+# Which generation of its derived secrets a VM has; the row "*" has the least one of all VMs. What
+# an admin gave with the enrolment (resource id, site, tags) is used when the VM is first heard.
 enrolment: Final = Table(
     "enrolment",
     metadata,

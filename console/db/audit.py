@@ -1,4 +1,4 @@
-"""The rows of the audit: read, and put at the end; there is no way here to change one."""
+"""The rows of the audit: read, and appended. Nothing here changes a row."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ from console.db.upsert import upsert
 _TABLE: Final = decision_tables.audit
 _HEAD: Final = decision_tables.audit_head
 _HEAD_REVISION: Final = "0008"
-"""The schema's first revision that keeps a head."""
+"""The first revision of the schema with the table of the head."""
 _DECISION: Final = decision_tables.decision
 _LONGEST: Final = 300
 _ID: Final = 36
-"""Characters of a decision's id."""
+"""The length of a decision's id, in characters."""
 
 
 class _PlaceOf(GenericFunction[int]):
-    """Where a text holds another one, from 1; 0 if it does not."""
+    """The SQL function for the position of one text in another, from 1; 0 if it is not there."""
 
     name = "instr"
     identifier = "place_of"
@@ -53,8 +53,9 @@ def _in_postgresql(element: _PlaceOf, compiler: SQLCompiler, **how: Any) -> str:
 
 
 def _in_body(name: str, length: int) -> ColumnElement[str]:
-    """The beginning of what a row says under a name. Within a value of JSON a quotation mark has a
-    backslash, so the name with its own ones is found nowhere else.
+    """Return the SQL for the beginning of a row's value of this name.
+
+    In JSON a quotation mark within a value has a backslash, so `"name":"` is found only as a name.
     """
     mark = f'"{name}":"'
     place = _PlaceOf(_TABLE.c.body, mark)
@@ -62,7 +63,7 @@ def _in_body(name: str, length: int) -> ColumnElement[str]:
 
 
 def _outcome() -> ColumnElement[str]:
-    """How the decision of a row has ended, or stands."""
+    """Return the SQL for the outcome of a row's decision, or its state while it is open."""
     outcome = func.coalesce(_DECISION.c.outcome, _DECISION.c.state)
     found = select(outcome).where(_DECISION.c.id == _in_body("decision", _ID)).scalar_subquery()
     return func.coalesce(found, "")
@@ -96,30 +97,30 @@ class AuditRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WantedRows:
-    """Which rows a listing shows."""
+    """The filter and the order of a listing."""
 
     q: str = ""
-    """A part of anything that a row says, or what finds its event: see `console.db.search`."""
+    """A part of anything in a row, or a search for its event: see `console.db.search`."""
     equal: Mapping[str, str] = field(default_factory=dict)
-    """The values of some columns."""
+    """The wanted values, by column."""
     sort: str = "-at"
-    """One of `SORTS`; the other way round behind a minus."""
+    """One of `SORTS`; with a minus before it in descending order."""
 
 
 def insert_row(connection: Connection, row: AuditRow) -> None:
-    """Put a row at the end. Raises SQLAlchemy's `IntegrityError` if its number is taken."""
+    """Append a row. Raises SQLAlchemy's `IntegrityError` if its number is taken."""
     values = {name: getattr(row, name) for name in AuditRow.__slots__}
     connection.execute(insert(_TABLE).values(values))
 
 
 def write_head(connection: Connection, row: AuditRow) -> None:
-    """Keep number and hash of the newest row beside the audit. Raises SQLAlchemy's errors."""
+    """Store number and hash of the newest row beside the audit. Raises SQLAlchemy's errors."""
     upsert(connection, _HEAD, [{"id": 1, "number": row.number, "hash": row.hash}])
 
 
 def kept_head(connection: Connection) -> tuple[int, str] | None:
-    """Number and hash of the newest row that was written; no hash if they were taken away, and
-    None if the database is of a version that kept none.
+    """Return number and hash of the newest row that was ever written. The hash is empty if they
+    were removed; None if the database is of a version without them.
     """
     if not inspect(connection).has_table(_HEAD.name):
         version = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
@@ -129,7 +130,7 @@ def kept_head(connection: Connection) -> tuple[int, str] | None:
 
 
 def last_row(connection: Connection) -> AuditRow | None:
-    """The newest row; None if there is none."""
+    """Return the newest row, or None."""
     found = connection.execute(select(_TABLE).order_by(_TABLE.c.number.desc()).limit(1)).first()
     return None if found is None else _row(found)
 
@@ -137,7 +138,9 @@ def last_row(connection: Connection) -> AuditRow | None:
 def rows_after(
     connection: Connection, number: int, limit: int, *, event_id: str | None = None
 ) -> list[AuditRow]:
-    """Up to `limit` rows after a number, oldest first; of one event, if it is named."""
+    """Return up to `limit` rows after a number, the oldest first; with `event_id` only those of
+    that event.
+    """
     query = select(_TABLE).where(_TABLE.c.number > number)
     if event_id is not None:
         query = query.where(_TABLE.c.event_id == event_id)
@@ -148,7 +151,7 @@ def rows_after(
 def found_rows(
     connection: Connection, wanted: WantedRows, *, limit: int, skip: int
 ) -> list[AuditRow]:
-    """The rows that are wanted, in their order."""
+    """Return the wanted rows in their order."""
     column = SORTS[wanted.sort.removeprefix("-")]
     order = [column.desc(), _TABLE.c.number.desc()] if wanted.sort.startswith("-") else [column]
     query = _filtered(select(_TABLE), wanted).order_by(*order, _TABLE.c.number)
@@ -156,7 +159,7 @@ def found_rows(
 
 
 def count_rows(connection: Connection, wanted: WantedRows) -> int:
-    """How many rows are wanted."""
+    """Return how many rows are wanted."""
     found: int = connection.scalar(_filtered(select(func.count()).select_from(_TABLE), wanted)) or 0
     return found
 
@@ -177,7 +180,7 @@ def _filtered(query: Select[Any], wanted: WantedRows) -> Select[Any]:
 
 
 def actions(connection: Connection) -> list[str]:
-    """Every action that has been written."""
+    """Return every action that stands in the audit."""
     query = select(_TABLE.c.action).distinct().order_by(_TABLE.c.action)
     return list(connection.scalars(query))
 

@@ -1,4 +1,4 @@
-"""A copy of the SQLite database, made while a console writes to it."""
+"""Copies the SQLite database while a console writes to it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from console.db.errors import StoreError
 
 
 def copy(source: Path, target: Path) -> None:
-    """A consistent copy, checked and on disk when this returns, for its owner alone.
-
-    Raises `OSError`, or `StoreError` if the database or its copy is damaged.
+    """Write a consistent copy, checked and synced to disk, that only its owner can read. Raises
+    `OSError`, or `StoreError` if the database or its copy is damaged.
     """
     target.unlink(missing_ok=True)
     os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
@@ -22,7 +21,8 @@ def copy(source: Path, target: Path) -> None:
             closing(sqlite3.connect(f"{source.absolute().as_uri()}?mode=ro", uri=True)) as database,
             closing(sqlite3.connect(target)) as made,
         ):
-            # Not in small steps: each write of the console between two steps would begin it again.
+            # All pages in one step: a write of the console between two steps would restart the
+            # copy.
             database.backup(made)
             made.execute("PRAGMA journal_mode=DELETE")
             (said,) = made.execute("PRAGMA quick_check").fetchone()

@@ -1,4 +1,4 @@
-"""One transaction of the writer: what a batch needs to know, and what it changes."""
+"""The transaction of a batch of messages: loads what it needs, and writes what it changes."""
 
 from __future__ import annotations
 
@@ -47,24 +47,26 @@ from console.records.incoming import (
 
 _NEXT: Final = text("UPDATE change SET number = number + 1 WHERE id = 1 RETURNING number")
 _PAIRS: Final = 1000
-"""Pairs in one statement."""
+"""How many pairs one statement takes."""
 
 
 def next_number(connection: Connection) -> int:
-    """Take the transaction's number; on PostgreSQL, wait until other writers are done."""
+    """Return the number of this transaction; on PostgreSQL this waits until other writers
+    are done.
+    """
     number: int = connection.execute(_NEXT).scalar_one()
     return number
 
 
 def newest_number(connection: Connection) -> int:
-    """The number of the last transaction."""
+    """Return the number of the last transaction."""
     number: int = connection.execute(select(tables.change.c.number)).scalar_one()
     return number
 
 
 def as_known(connection: Connection, batch: Iterable[Incoming]) -> list[Incoming]:
-    """What came in, with the id of each event as it was written first: a peer may write it in
-    another case. From here on ids are compared as they are.
+    """Return the batch with each event id in the spelling that was stored first, since a peer may
+    write it in another case. From here on ids are compared exactly.
     """
     several = list(batch)
     written = written_ids(connection, (one for each in several for one in event_ids(each)))
@@ -74,7 +76,7 @@ def as_known(connection: Connection, batch: Iterable[Incoming]) -> list[Incoming
 def load(
     connection: Connection, batch: Sequence[Incoming], *, silent_after: float | None = None
 ) -> Loaded:
-    """What the database holds of the VMs, streams, records and events of a batch; `silent_after`
+    """Read what the database has of the VMs, streams, records and events of a batch. `silent_after`
     in seconds, if it is the same for every VM.
     """
     loaded = Loaded()
@@ -97,7 +99,7 @@ def load(
 
 
 def load_conflicts(connection: Connection, vm_ids: Iterable[str]) -> Loaded:
-    """What the database holds of some VMs that are in conflict about their names."""
+    """Read what the database has of those of these VMs that are in conflict about their names."""
     loaded = Loaded()
     for row in _select_in(connection, tables.vm, "vm_id", vm_ids):
         if row.conflict_at is not None:
@@ -110,7 +112,7 @@ def load_conflicts(connection: Connection, vm_ids: Iterable[str]) -> Loaded:
 
 
 def write(connection: Connection, changes: Changes, number: int, *, now: float) -> None:
-    """Carry out what a batch changes; `now` in seconds since 1970."""
+    """Write the changes of a batch; `now` in seconds since 1970."""
     insert_new(connection, tables.record, map(rows.record_row, changes.records.values()))
     altered = changes.altered
     upsert(
@@ -165,8 +167,9 @@ def accept(
     silent_after: float | None = None,
     conflicts: Mapping[str, str] | None = None,
 ) -> dict[str, Vm]:
-    """Let what VMs say of themselves count, where it is in conflict with what they are known as;
-    each as it is then, by vmId. `conflicts`: as what it was seen, by vmId; another one stays.
+    """Accept what VMs in conflict report of themselves; return each of them as it is then, by vmId.
+
+    `conflicts` has the conflict that a person saw, by vmId: if it is another one by now, it stays.
     """
     loaded = load_conflicts(connection, vm_ids)
     seen = conflicts or {}
@@ -188,7 +191,9 @@ def bind(
     now: float,
     silent_after: float | None = None,
 ) -> None:
-    """Let what an admin says of VMs count that are known already: the columns of an enrolment."""
+    """Apply what an admin gave with an enrolment to VMs that are known already; `enrolled` has
+    columns of `enrolment`, by vmId.
+    """
     there = {
         row.vm_id: rows.vm_of(row) for row in _select_in(connection, tables.vm, "vm_id", enrolled)
     }
@@ -197,12 +202,12 @@ def bind(
     )
     names = {vms.bearing(vms.as_it_says(vm)) for vm in loaded.vms.values()}
     _load_bearers(connection, loaded, names, there)
-    # Not all at once: one may take the name of another.
+    # One after the other: a VM may take the name that another one gives up.
     _accept(connection, loaded, list(there), number, now=now, silent_after=silent_after)
 
 
 def bind_tags(connection: Connection, tags: Mapping[str, Mapping[str, str]], number: int) -> None:
-    """Give tags to VMs that are known already, by vmId, in place of those that they were given."""
+    """Replace the tags that were given to known VMs; `tags` by vmId."""
     known = [rows.vm_of(row) for row in _select_in(connection, tables.vm, "vm_id", tags)]
     given = [replace(vms.with_bound_tags(vm, tags[vm.vm_id]), changed=number) for vm in known]
     upsert(connection, tables.vm, [rows.vm_row(vm) for vm in given])
@@ -235,7 +240,7 @@ def _accept(
 def _move_preparations(
     connection: Connection, vm_id: str, before: str, after: str, number: int
 ) -> None:
-    """What a VM said of its preparation goes with it into another scope."""
+    """Move the rows of a VM's preparations into the scope that the VM has now."""
     if before == after:
         return
     c = tables.preparation.c
@@ -247,8 +252,8 @@ def _move_preparations(
 def settle(
     connection: Connection, number: int, *, now: float, silent_after: float | None = None
 ) -> bool:
-    """What changes because time has passed; whether anything has. `silent_after` in seconds, if it
-    is the same for every VM.
+    """Write what changes because time has passed; return whether anything has. `silent_after` in
+    seconds, if it is the same for every VM.
     """
     listening = read_listening(connection, now, silent_after)
     corrected = bring_back(connection, now=now, number=number)
@@ -270,7 +275,9 @@ def quarantine(
     at: float,
     count: int = 1,
 ) -> None:
-    """Count what was not a record of ours; the last one of each kind is kept, cut short."""
+    """Count a message that is not a record of ours. The last one of each source and reason is kept,
+    cut short.
+    """
     values = {
         "source": source,
         "reason": reason,
@@ -295,9 +302,8 @@ def quarantine(
 
 
 def write_polls(connection: Connection, polls: Mapping[str, float], number: int) -> set[str]:
-    """Write when VMs last polled the HTTPS channel, in seconds since 1970; the VMs that are known.
-
-    A VM that has begun to poll, or does so again, is a change of it.
+    """Write when VMs last polled the HTTPS channel, in seconds since 1970; return those that are
+    known. The first poll after a pause counts as a change of the VM.
     """
     table = tables.vm
     found = {row.vm_id: row for row in _select_in(connection, table, "vm_id", polls)}
@@ -318,7 +324,9 @@ def write_polls(connection: Connection, polls: Mapping[str, float], number: int)
 
 
 def _stored(connection: Connection, records: Iterable[IncomingRecord]) -> dict[str, str]:
-    """The VM of each id of a batch that is in the store; another VM may have used it."""
+    """Return, for each record id of a batch that is stored, the VM that sent it: another VM may
+    have used the id.
+    """
     c = tables.record.c
     found: dict[str, str] = {}
     for few in portions({each.id for each in records if each.kind != "heartbeat"}):
@@ -351,7 +359,7 @@ def _load_events(connection: Connection, loaded: Loaded, batch: Sequence[Incomin
         )
         for row in connection.execute(pending):
             loaded.reports[(row.event_id, row.vm_id)] = rows.report_of(row)
-    # Of the reporters in the batch alone: an event may have thousands of others.
+    # Only of the reporters in the batch: an event may have thousands of others.
     for some in portions(pairs, _PAIRS):
         wanted = select(tables.report).where(tuple_(c.event_id, c.vm_id).in_(some))
         for row in connection.execute(wanted):
@@ -359,8 +367,8 @@ def _load_events(connection: Connection, loaded: Loaded, batch: Sequence[Incomin
 
 
 def _load_open_events(connection: Connection, loaded: Loaded, batch: Iterable[Incoming]) -> None:
-    """How many open events those VMs report that report another one now, and how many names these
-    have.
+    """Count, for the VMs that report a further event, the open events that they report, and the
+    names in those that are shown by them.
     """
     c = tables.report.c
     new = {
@@ -375,7 +383,8 @@ def _load_open_events(connection: Connection, loaded: Loaded, batch: Iterable[In
         query = select(c.vm_id, func.count()).where(c.vm_id.in_(few), c.over == 0)
         for vm_id, number in connection.execute(query.group_by(c.vm_id)):
             loaded.open_events[vm_id] = number
-    e, r = tables.event.c, tables.resource.c
+    e = tables.event.c
+    r = tables.resource.c
     reporters = {_vm_id(each) for each in batch if _tells_of_event(each)}
     for few in portions(reporters & set(loaded.vms)):
         names = (
@@ -389,7 +398,7 @@ def _load_open_events(connection: Connection, loaded: Loaded, batch: Iterable[In
 
 
 def _is_open(loaded: Loaded, event_id: str, vm_id: str) -> bool:
-    """Whether a VM reports an event as one that is not over."""
+    """Check whether a VM reports an event that is not over."""
     before = loaded.reports.get((event_id, vm_id))
     return before is not None and before.report.state != "ended"
 
@@ -401,7 +410,9 @@ def _tells_of_event(each: Incoming) -> bool:
 
 
 def _load_receipts(connection: Connection, loaded: Loaded, batch: Iterable[Incoming]) -> None:
-    """How many receipts are stored of the VMs about the events of which others come in."""
+    """Count the stored receipts of those VMs about those events for which the batch has further
+    ones.
+    """
     c = tables.receipt.c
     pairs = {
         (each.receipt.event_id, each.vm.vm_id)
@@ -420,9 +431,9 @@ def _load_receipts(connection: Connection, loaded: Loaded, batch: Iterable[Incom
 def _load_names(
     connection: Connection, loaded: Loaded, batch: Sequence[Incoming], silent_after: float | None
 ) -> None:
-    """Who else bears a name that a VM of the batch may take: one that is new, is back, or says
-    otherwise than before. Most batches have none. Which of its records is the newest is seen later,
-    so each may be it.
+    """Read which other VMs bear a name that a VM of the batch may take: a VM that is new, is back,
+    or reports another identity than before. Most batches have none. Which of its records is the
+    newest is found later, so every one of them counts here.
     """
     listening = Listening(silent_after=silent_after)
     new = {_vm_id(each) for each in batch} - loaded.vms.keys()
@@ -455,7 +466,7 @@ def _load_names(
 def _load_bearers(
     connection: Connection, loaded: Loaded, names: Iterable[vms.Bearing], vm_ids: Iterable[str]
 ) -> None:
-    """The VMs that bear some names, and what they and some others say of events that are open."""
+    """Read the VMs that bear these names, and what they and `vm_ids` report of open events."""
     reported = tables.report.c
     event = tables.event.c
     judged = set(vm_ids)
@@ -493,6 +504,6 @@ def _load_preparations(connection: Connection, loaded: Loaded, batch: Iterable[I
 def _select_in(
     connection: Connection, table: Table, column: str, values: Iterable[str]
 ) -> Iterable[Any]:
-    """The rows of a table whose column is one of some texts."""
+    """Yield the rows of a table whose column has one of these values."""
     for few in portions(values):
         yield from connection.execute(select(table).where(table.c[column].in_(few)))

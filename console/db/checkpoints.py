@@ -16,7 +16,7 @@ from console.db.upsert import insert_of
 
 
 class Checkpoint(Protocol):
-    """A place in a partition."""
+    """A position in a partition."""
 
     @property
     def hub(self) -> str: ...  # noqa: D102
@@ -32,8 +32,10 @@ class Checkpoint(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionClaim:
-    """That a reader has a partition; `etag` changes with each claim, and `modified_at` is by this
-    machine's clock. In rows it is by the database's: the clocks of other machines may be wrong.
+    """A reader's claim of a partition. `etag` changes with each claim.
+
+    `modified_at` is by this machine's clock; the rows have the time of the database's clock,
+    because the clocks of other machines may be wrong.
     """
 
     hub: str
@@ -45,9 +47,8 @@ class PartitionClaim:
 
 
 def write_checkpoint(connection: Connection, checkpoint: Checkpoint) -> None:
-    """Note how far a partition has been read, in the transaction of its records.
-
-    Never back: a console that has lost the partition may still have a batch of it.
+    """Store how far a partition has been read, in the transaction of its records. The position
+    never goes back: a console that has lost the partition may still write a batch of it.
     """
     values = {
         "hub": checkpoint.hub,
@@ -70,7 +71,7 @@ def write_checkpoint(connection: Connection, checkpoint: Checkpoint) -> None:
 
 
 def read_checkpoints(engine: Engine, hub: str, consumer_group: str) -> list[Any]:
-    """The rows of a hub: partition, offset, sequence_number."""
+    """Return the rows of a hub: partition, offset, sequence_number."""
     c = tables.checkpoint.c
     wanted = select(tables.checkpoint).where(c.hub == hub, c.consumer_group == consumer_group)
     with engine.begin() as connection:
@@ -80,7 +81,7 @@ def read_checkpoints(engine: Engine, hub: str, consumer_group: str) -> list[Any]
 def read_claims(
     engine: Engine, hub: str, consumer_group: str, *, own: Callable[[], float] = time.time
 ) -> list[PartitionClaim]:
-    """Who reads which partition of a hub; `own` is this machine's clock."""
+    """Return the claims of a hub's partitions; `own` is this machine's clock."""
     c = tables.ownership.c
     wanted = select(tables.ownership).where(c.hub == hub, c.consumer_group == consumer_group)
     with engine.begin() as connection:
@@ -92,8 +93,8 @@ def read_claims(
 def write_claims(
     engine: Engine, claims: Iterable[PartitionClaim], *, own: Callable[[], float] = time.time
 ) -> list[PartitionClaim]:
-    """Claim partitions; those that another console was quicker to claim are left out. `own` is this
-    machine's clock.
+    """Claim partitions; return the claims that succeeded. Another console may have been quicker.
+    `own` is this machine's clock.
     """
     with engine.begin() as connection:
         offset = _offset(connection, own)
@@ -102,13 +103,13 @@ def write_claims(
 
 
 def _offset(connection: Connection, own: Callable[[], float]) -> float:
-    """Seconds by which the database's clock is ahead of this machine's."""
+    """Return by how many seconds the database's clock is ahead of this machine's."""
     now = connection.execute(select(func.extract("epoch", func.clock_timestamp()))).scalar_one()
     return float(now) - own()
 
 
 def claimed(claim: PartitionClaim, now: float) -> PartitionClaim:
-    """A claim as it stands from now on."""
+    """Return a claim that is renewed now."""
     return PartitionClaim(
         hub=claim.hub,
         consumer_group=claim.consumer_group,

@@ -1,5 +1,5 @@
-"""The time that several consoles on one PostgreSQL have in common: what one of them has written is
-judged by the others, and the clock of one machine may be wrong.
+"""The common time of several consoles on one PostgreSQL: each judges what the others have written,
+and the clock of one machine may be wrong.
 """
 
 from __future__ import annotations
@@ -13,27 +13,31 @@ from sqlalchemy import Connection, text
 
 _LOG: Final = logging.getLogger("console")
 _SMALL: Final = 5.0
-"""Seconds by which clocks may differ without a word about it."""
+"""Clocks may differ by so many seconds without a warning."""
 _EXACT: Final = 0.5
-"""A smaller difference may come from the time that the question takes."""
+"""A smaller difference, in seconds, may come from the time that the query takes."""
 _NOW: Final = text("SELECT extract(epoch FROM clock_timestamp())")
 
 
 class CommonClock:
-    """The database's clock, counted on by this machine's between two looks; from any thread."""
+    """The database's clock, continued by this machine's clock between two comparisons. May be
+    called from any thread.
+    """
 
     def __init__(self, own: Callable[[], float] = time.time, *, is_compared: bool = True) -> None:
-        """`own` gives this machine's seconds since 1970; alone, if it is not compared."""
+        """`own` is this machine's clock, in seconds since 1970. Without `is_compared` it is used as
+        it is.
+        """
         self.own: Final = own
         self._is_compared = is_compared
         self._offset = 0.0
 
     def __call__(self) -> float:
-        """Seconds since 1970."""
+        """Return seconds since 1970."""
         return self.own() + self._offset
 
     def compare(self, connection: Connection) -> None:
-        """Look at the database's clock; SQLite has none. Raises SQLAlchemy's errors."""
+        """Read the database's clock; SQLite has none. Raises SQLAlchemy's errors."""
         if not self._is_compared or connection.dialect.name != "postgresql":
             return
         before = self.own()

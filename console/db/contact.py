@@ -1,9 +1,9 @@
-"""Contact in SQL: from a VM's row, from when consoles listened, and the time.
+"""Contact in SQL: from a VM's row, the intervals in which consoles listened, and the time.
 
-A VM is silent if it has said nothing for its silent time, and a console listened to its source
-through all of such a time; `learning` if it may have spoken while no console listened. It is late
-if somebody listened in vain for half of that time: a console that was away for a minute calls
-no VM late.
+A VM is `silent` if it has sent nothing for its silent time while a console was connected to its
+source for as long; `learning` if it may have sent something while no console was connected. It is
+`late` after half of that time, if a console was connected for that half: after a console was away
+for a minute, no VM is late.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from console.fleet.contact import DEFAULT_INTERVAL, INTERVALS, Interval, Listeni
 
 
 def contact_of(vm: Any, now: float, listening: Listening) -> ColumnElement[str]:
-    """The word for the contact of each VM; `vm` is the table, or an alias of it."""
+    """Return the SQL for the contact of each VM; `vm` is the table or an alias of it."""
     c = vm.c
     patience = patience_of(vm, listening)
     age = literal(now) - c.heard_at
@@ -43,20 +43,22 @@ def contact_of(vm: Any, now: float, listening: Listening) -> ColumnElement[str]:
 
 
 def patience_of(vm: Any, listening: Listening) -> ColumnElement[float]:
-    """Seconds without a word after which each VM is silent."""
+    """Return the SQL for the seconds without a message after which each VM is silent."""
     if listening.silent_after is not None:
         return literal(listening.silent_after)
     return INTERVALS * func.coalesce(vm.c.interval, DEFAULT_INTERVAL)
 
 
 def _was_missed(vm: Any, patience: Any, listening: Listening) -> ColumnElement[bool]:
-    """Whether a console was connected to the VM's source for so long and heard nothing of it."""
+    """Return the SQL for whether a console was connected to the VM's source for `patience` seconds
+    and heard nothing of it.
+    """
     c = vm.c
     by_source = [
         and_(c.heard_by == source, _covered(c.heard_at, patience, intervals))
         for source, intervals in listening.intervals.items()
     ]
-    # Of a source that was given up, or renamed, any other console's or source's time counts.
+    # For a source that was removed or renamed, the time of every source counts.
     everything = merged(each for several in listening.intervals.values() for each in several)
     unknown = and_(
         c.heard_by.not_in(sorted(listening.intervals)), _covered(c.heard_at, patience, everything)

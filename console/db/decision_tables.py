@@ -1,4 +1,4 @@
-"""The tables of what was decided: audit, decisions, commands, and what people were told."""
+"""The tables of decisions: audit, decisions, commands, turns and notices."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ audit: Final = Table(
     Index("audit_event", "event_id"),
 )
 
-# Number and hash of the newest row that was ever written, one row: rows that are deleted from the
-# end of the audit are missed.
+# One row with number and hash of the newest row that was ever written: it shows when rows were
+# deleted from the end of the audit.
 audit_head: Final = Table(
     "audit_head",
     metadata,
@@ -94,8 +94,7 @@ command: Final = Table(
     Index("command_changed", "changed"),
 )
 
-# One row per event whose VMs belong to a group: whose turn it is, and who waits for whom. Lists are
-# JSON.
+# One row per event whose VMs belong to a group: its turn, or what it waits for. Lists are JSON.
 turn: Final = Table(
     "turn",
     metadata,
@@ -121,8 +120,8 @@ turn: Final = Table(
     Index("turn_changed", "changed"),
 )
 
-# What the console told people by itself: a stream of records. The id is made from the fact, so
-# several consoles, and one that starts again, tell it once.
+# The notices that the console sends to people: a stream of records. The id is made from the fact,
+# so several consoles, and a console that restarts, send it once.
 notice: Final = Table(
     "notice",
     metadata,
@@ -138,18 +137,18 @@ notice: Final = Table(
     Index("notice_subject", "subject", "kind"),
 )
 
-# What people were told about a VM and is not over: whatever opened with a key is ended with it.
+# Incidents of VMs that are open: the notice that ends one has the key of the notice that opened it.
 incident: Final = Table(
     "incident",
     metadata,
     Column("vm_id", Text, primary_key=True),
     Column("key", Text, nullable=False),  # the VM's id, or that of a group of VMs
     Column("kind", Text, nullable=False),
-    Column("size", Integer, nullable=False),  # VMs that were told under the key
+    Column("size", Integer, nullable=False),  # VMs in the notice with that key
     Column("at", Float(53), nullable=False),
 )
 
-# What people were told about VMs that say to be another than they are known as, until it is over.
+# Open incidents of VMs that report another identity than the one that they are known as.
 conflict_notice: Final = Table(
     "conflict_notice",
     metadata,
@@ -160,8 +159,8 @@ conflict_notice: Final = Table(
     Column("at", Float(53), nullable=False),
 )
 
-# How far each sink has come, and which console delivers to it now; the row "*" is the number of
-# the last transaction whose events and decisions were looked at.
+# How far each sink has come, and which console delivers to it now; the row "*" has the time at
+# which a console looked for notices for the first time.
 notice_cursor: Final = Table(
     "notice_cursor",
     metadata,

@@ -1,4 +1,4 @@
-"""Decisions and commands in the database."""
+"""The rows of decisions and commands."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from console.fleet.values import Command, Decision, DecisionHistory, EventKey, R
 
 OVER: Final = "over"
 PREPARE: Final = "prepare"
-"""The act of a command that belongs to a turn, and to no decision."""
+"""The act of a command that belongs to a turn and not to a decision."""
 _AHEAD_SECONDS: Final = 30.0
-"""More than the clocks of consoles on one database differ."""
+"""More than the difference of the clocks of consoles on one database."""
 _DECISION_TIMES: Final = ("at", "over_at", "claimed_until")
 _COMMAND_TIMES: Final = ("made_at", "sent_at", "expires_at", "unanswered_at")
 
 
 def read_open(connection: Connection, key: EventKey) -> Decision | None:
-    """The decision on an event that is not over; there is one at most."""
+    """Return the decision on an event that is not over, or None; there is one at most."""
     c = decision.c
     wanted = select(decision).where(
         c.event_id == key.event_id, c.scope == key.scope, c.state != OVER
@@ -33,13 +33,13 @@ def read_open(connection: Connection, key: EventKey) -> Decision | None:
 
 
 def read_decision(connection: Connection, decision_id: str) -> Decision | None:
-    """A decision by its id."""
+    """Return the decision with this id, or None."""
     row = connection.execute(select(decision).where(decision.c.id == decision_id)).first()
     return None if row is None else rows.decision_of(row)
 
 
 def decisions_by_id(connection: Connection, ids: Iterable[str]) -> dict[str, Decision]:
-    """Decisions by their ids."""
+    """Return the decisions with these ids, by id."""
     found: dict[str, Decision] = {}
     for few in portions(set(ids)):
         for row in connection.execute(select(decision).where(decision.c.id.in_(few))):
@@ -48,19 +48,19 @@ def decisions_by_id(connection: Connection, ids: Iterable[str]) -> dict[str, Dec
 
 
 def read_all_open(connection: Connection) -> list[Decision]:
-    """Every decision that is not over, the oldest first."""
+    """Return every decision that is not over, the oldest first."""
     wanted = select(decision).where(decision.c.state.in_(("second", "open")))
     return [rows.decision_of(row) for row in connection.execute(wanted.order_by(decision.c.at))]
 
 
 def read_commands(connection: Connection, decision_id: str) -> list[Command]:
-    """The commands of a decision, the oldest first."""
+    """Return the commands of a decision, the oldest first."""
     wanted = select(command).where(command.c.decision_id == decision_id)
     return _commands(connection, wanted.order_by(command.c.made_at))
 
 
 def read_command(connection: Connection, jti: str) -> tuple[Command, list[Receipt]] | None:
-    """A command and the receipts that name it; None if there is none."""
+    """Return a command with the receipts for it, or None."""
     row = connection.execute(select(command).where(command.c.jti == jti)).first()
     if row is None:
         return None
@@ -68,7 +68,7 @@ def read_command(connection: Connection, jti: str) -> tuple[Command, list[Receip
 
 
 def receipts_of(connection: Connection, jtis: Iterable[str]) -> list[Receipt]:
-    """The receipts that name some commands, the oldest first."""
+    """Return the receipts for these commands, the oldest first."""
     found: list[Receipt] = []
     for few in portions(jtis):
         wanted = select(tables.receipt).where(tables.receipt.c.jti.in_(few))
@@ -77,7 +77,9 @@ def receipts_of(connection: Connection, jtis: Iterable[str]) -> list[Receipt]:
 
 
 def commands_changed(connection: Connection, number: int) -> list[tuple[Command, list[Receipt]]]:
-    """The commands that a later transaction has changed or answered, each with its receipts."""
+    """Return the commands that a later transaction has changed or answered, each with its
+    receipts.
+    """
     r = tables.receipt.c
     answered = select(r.jti).where(r.changed > number)
     wanted = select(command).where((command.c.changed > number) | command.c.jti.in_(answered))
@@ -89,7 +91,9 @@ def commands_changed(connection: Connection, number: int) -> list[tuple[Command,
 def waiting_commands(
     connection: Connection, channel: str, now: float, *, vm_id: str | None = None
 ) -> list[Command]:
-    """The commands over a channel that can still be sent, the oldest first; of one VM, or all."""
+    """Return the commands over a channel that can still be sent, the oldest first; of one VM, or of
+    all.
+    """
     c = command.c
     wanted = (
         select(command)
@@ -103,8 +107,8 @@ def waiting_commands(
 
 
 def commands_to_fetch(connection: Connection, channel: str, number: int) -> list[Command]:
-    """The commands over a channel that a later transaction has changed, and that are not given up;
-    what was fetched and is not answered too, for the answer may have been lost.
+    """Return the commands over a channel that a later transaction has changed and that are not
+    given up. One that was fetched and is not answered counts too: the VM may not have received it.
     """
     c = command.c
     wanted = select(command).where(
@@ -116,7 +120,9 @@ def commands_to_fetch(connection: Connection, channel: str, number: int) -> list
 def decision_histories(
     connection: Connection, event_ids: Iterable[str]
 ) -> dict[EventKey, DecisionHistory]:
-    """All that was decided about some events; those without a decision are left out."""
+    """Return everything that was decided about these events; those without a decision are
+    left out.
+    """
     ids = list(event_ids)
     newest = newest_decisions(connection, ids)
     commands: dict[EventKey, list[Command]] = {}
@@ -132,7 +138,7 @@ def decision_histories(
 
 
 def newest_decisions(connection: Connection, event_ids: Iterable[str]) -> dict[EventKey, Decision]:
-    """The last decision on each of some events, those that have one."""
+    """Return the last decision on each of these events, if it has one."""
     found: dict[EventKey, Decision] = {}
     for few in portions(event_ids):
         wanted = select(decision).where(decision.c.event_id.in_(few)).order_by(decision.c.at)
@@ -144,7 +150,9 @@ def newest_decisions(connection: Connection, event_ids: Iterable[str]) -> dict[E
 def approval_counts(
     connection: Connection, event_ids: Iterable[str]
 ) -> Counter[tuple[str, str, str]]:
-    """How often each state of some events was approved, by event id, scope and fingerprint."""
+    """Return how often each state of these events was approved, by event id, scope and
+    fingerprint.
+    """
     found: Counter[tuple[str, str, str]] = Counter()
     c = decision.c
     for few in portions(event_ids):
@@ -155,7 +163,7 @@ def approval_counts(
 
 
 def decisions_on(connection: Connection, key: EventKey) -> list[Decision]:
-    """Every decision on an event, the oldest first."""
+    """Return every decision on an event, the oldest first."""
     c = decision.c
     wanted = select(decision).where(c.event_id == key.event_id, c.scope == key.scope).order_by(c.at)
     return [rows.decision_of(row) for row in connection.execute(wanted)]
@@ -164,7 +172,7 @@ def decisions_on(connection: Connection, key: EventKey) -> list[Decision]:
 def decisions_over(
     connection: Connection, moment: float, outcomes: Sequence[str]
 ) -> list[Decision]:
-    """Decisions that ended after a moment with one of some outcomes."""
+    """Return the decisions that ended after a moment with one of these outcomes."""
     c = decision.c
     wanted = select(decision).where(
         c.state == OVER, c.over_at > moment, c.outcome.in_(list(outcomes))
@@ -173,41 +181,44 @@ def decisions_over(
 
 
 def site_of(connection: Connection, vm_id: str) -> str | None:
-    """The site of a VM, which is a part of its topics; None if the VM is not known."""
+    """Return the site of a VM, which is a part of its topics, or None if the VM is not known."""
     wanted = select(tables.vm.c.site).where(tables.vm.c.vm_id == vm_id)
     return connection.execute(wanted).scalar_one_or_none()
 
 
 def put_decision(connection: Connection, made: Decision, number: int) -> None:
-    """A new decision."""
+    """Insert a new decision."""
     connection.execute(insert(decision).values(**rows.decision_row(made, number)))
 
 
 def put_command(connection: Connection, made: Command, number: int) -> None:
-    """A new command."""
+    """Insert a new command."""
     connection.execute(insert(command).values(**rows.command_row(made, number)))
 
 
 def change_decision(connection: Connection, after: Decision, number: int) -> None:
-    """A decision's row as it is from now on; writers take turns, so nothing came between."""
+    """Update a decision's row. Writers take turns, so no other change is lost."""
     statement = update(decision).where(decision.c.id == after.id)
     connection.execute(statement.values(**rows.decision_row(after, number)))
 
 
 def change_command(connection: Connection, after: Command, number: int) -> None:
-    """A command's row as it is from now on."""
+    """Update a command's row."""
     statement = update(command).where(command.c.jti == after.jti)
     connection.execute(statement.values(**rows.command_row(after, number)))
 
 
 def bring_back_decisions(connection: Connection, *, now: float, number: int) -> int:
-    """Correct moments of decisions and of their commands that are still to come, for the console's
-    clock was set back since: the newest of them counts as now, and the others keep their distance
-    from it. Without that a decision would wait until the clock is there again. How many there were.
+    """Correct times of decisions and their commands that lie in the future; return how many rows.
+
+    They do after the console's clock was set back. The newest of them becomes now, and the others
+    keep their distance from it. Otherwise a decision would wait until the clock reaches that time
+    again.
     """
-    d, c = decision.c, command.c
+    d = decision.c
+    c = command.c
     is_own = c.act != PREPARE
-    # A claim lasts for seconds, also on what was decided hours before.
+    # A claim lasts for seconds, even on a decision that is hours old.
     claimed = d.claimed_until > now + _AHEAD_SECONDS
     free = update(decision).where(claimed).values(claimed_until=None, changed=number)
     found = connection.execute(free).rowcount

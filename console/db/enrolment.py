@@ -1,4 +1,4 @@
-"""The rows that say which generation of its secrets a VM has."""
+"""The rows of enrolment: the generation of each VM's secrets, and what an admin gave with it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from console.db.upsert import portions, upsert
 
 
 def read_generations(connection: Connection, vm_ids: Iterable[str]) -> dict[str, int]:
-    """The generations of some VMs, as far as they have a row. Raises SQLAlchemy's errors."""
+    """Return the generations of these VMs, if they have a row. Raises SQLAlchemy's errors."""
     found: dict[str, int] = {}
     for few in portions(vm_ids):
         wanted = select(enrolment).where(enrolment.c.vm_id.in_(few))
@@ -21,7 +21,7 @@ def read_generations(connection: Connection, vm_ids: Iterable[str]) -> dict[str,
 
 
 def read_enrolled(connection: Connection, vm_ids: Iterable[str]) -> dict[str, Any]:
-    """The rows of some VMs of which an admin has said who they are, where, or with which tags."""
+    """Return the rows of those of these VMs whose resource id, site or tags an admin has given."""
     c = enrolment.c
     found: dict[str, Any] = {}
     for few in portions(vm_ids):
@@ -33,7 +33,7 @@ def read_enrolled(connection: Connection, vm_ids: Iterable[str]) -> dict[str, An
 
 
 def newest_generation(connection: Connection) -> int:
-    """The highest generation of any VM; the first one needs no row."""
+    """Return the highest generation of any VM; the first one has no row."""
     newest: int | None = connection.execute(select(func.max(enrolment.c.generation))).scalar()
     return newest or 1
 
@@ -46,8 +46,8 @@ def write_generations(
     revoked_at: float | None,
     given: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> None:
-    """Put VMs into a generation; `revoked_at` in seconds since 1970, None if they are enrolled.
-    `said`: the columns of what an admin says of some of them; what was said of others stays.
+    """Write the generation of VMs. `revoked_at` in seconds since 1970; None if they are enrolled.
+    `given`: the columns that an admin gave, by vmId; the columns of other VMs stay.
     """
     names = ("resource_id", "site", "enrolled_at", "tags")
     before = {
@@ -75,6 +75,6 @@ def write_generations(
 
 
 def generations_since(connection: Connection, number: int) -> dict[str, int]:
-    """The generations that a later transaction has changed, by vmId."""
+    """Return the generations that a later transaction has changed, by vmId."""
     rows = connection.execute(select(enrolment).where(enrolment.c.changed > number))
     return {row.vm_id: row.generation for row in rows}

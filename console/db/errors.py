@@ -1,4 +1,4 @@
-"""Errors of the database, in words without secrets."""
+"""Errors of the database, in messages without secrets."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from sinks.shared.errors import UnreachableError
 
 
 class StoreError(UnreachableError):
-    """The database did not do what it was asked; the same may work later."""
+    """The database did not do what it was asked; the same request may succeed later."""
 
 
 def words_of(error: SQLAlchemyError) -> str:
-    """The database's own words: no statement, no parameters, no password."""
+    """Return the database's own message: no statement, no parameters, no password."""
     original = error.orig if isinstance(error, DBAPIError) else None
     first = str(original or error).strip().splitlines()
     return f"database: {first[0] if first else type(error).__name__}"
 
 
-# The first of whose signs PostgreSQL or its client says one. The last is for all others, and for a
-# server that speaks another language.
+# Parts of messages of PostgreSQL or its client, and the remedy; the first that matches is used. The
+# last is for all other messages, and for a server with another language.
 _REMEDIES: Final = (
     (
         ("connection refused", "resolve host", "timeout", "timed out", "no such file", "no route"),
@@ -52,6 +52,6 @@ _REMEDIES: Final = (
 
 
 def remedy_of(words: str) -> str:
-    """What a person does about these words of PostgreSQL, as `words_of` gives them."""
+    """Return what a person should do about a message of PostgreSQL, as `words_of` returns it."""
     said = words.lower()
     return next(remedy for signs, remedy in _REMEDIES if any(each in said for each in signs))

@@ -1,4 +1,4 @@
-"""Events in the database: each with all that its rows hold at one moment."""
+"""Queries of events: each event with everything that its rows have at one moment."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ from console.turns.groups import Grouping
 NO_GROUPS: Final = Grouping(())
 ENDED: Final = "ended"
 NEVER: Final = 1e18
-"""Behind every event that has a notBefore."""
+"""Sorts after the notBefore of every event."""
 SORTS: Final[Mapping[str, ColumnElement[Any]]] = {
     "at": event.c.first_at,
     "type": event.c.event_type,
@@ -83,58 +83,60 @@ SORTS: Final[Mapping[str, ColumnElement[Any]]] = {
 }
 """The columns by which past events can be sorted."""
 _PAIRS: Final = 1000
-"""Pairs in one statement."""
+"""How many pairs one statement takes."""
 _MAX_WORDS: Final = 50
 _MAX_SIGNS: Final = 1_000_000
-"""Of the names of past events in one answer, which says fifty times as much of a short name."""
+"""The limit of the names of past events in one answer, in characters; with short names, the answer
+is fifty times as long.
+"""
 _ALWAYS_KNOWN: Final = ("at", "status", "site", "vms")
 _BEARER: Final = vm.alias("named_vm")
 _COMMON: Final = 0.2
-"""The share of the VMs from which on it is quicker to look at one event after the other."""
+"""From this share of the VMs on it is quicker to look at one event after the other."""
 _AHEAD: Final = 6
-"""For each event of such VMs that is looked for, so many are looked at."""
+"""How many events are looked at for each event of such VMs that is wanted."""
 COUNTED: Final = 1000
-"""Of the events of such VMs, no more than these are counted."""
+"""The limit up to which the events of such VMs are counted."""
 Place = tuple[float, str, str]
-"""The place where a listing goes on: what it is sorted by, then id and scope."""
+"""Where a listing continues: the sort value, the id and the scope of the event before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WantedEvents:
-    """Which events a listing shows; None does not ask."""
+    """The filter of a listing; None filters nothing."""
 
     q: str | None = None
-    """A part of a name or of the id, a pattern such as `db-*`, `tag=role:db`, or a part of the
-    reason of a decision: a change number.
+    """A part of a name or of the id, a pattern such as `db-*`, `tag=role:db`, or a part of a
+    decision's reason, such as a change number.
     """
     site: str | None = None
     type: str | None = None
     status: str | None = None
     by: str | None = None
-    """A part of the name of who approved it."""
+    """A part of the name of the person or rule that approved it."""
     vm: str | None = None
     """Name or vmId of a VM that it names."""
     tag: str | None = None
-    """Of a VM that it names: `role:db`, or a name alone."""
+    """A tag of a VM that it names: `role:db`, or only the tag's name."""
     since: float | None = None
-    """Events of whose life some lies at this time or after it."""
+    """Events that were open at this time or later."""
     until: float | None = None
     group: str | None = None
-    """Key of a group, or its name."""
+    """The key of a group, or its name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Total:
-    """How many events there are; with `has_more`, there are more."""
+    """The number of events; with `has_more` there are more than that."""
 
     number: int
     has_more: bool = False
 
 
 def written_ids(connection: Connection, event_ids: Iterable[str]) -> dict[str, str]:
-    """Of ids of events, given in any case, each as it was written first: by an event that is
-    stored, or else among those that are given. An id that an event has as it is given stays: a
-    console up to version 0.2.0 stored what was written in another case as another event.
+    """Return, for event ids in any case, the spelling that was stored first, or else the first of
+    those given. An id that is stored exactly as given stays: a console up to version 0.2.0 stored
+    each spelling as an event of its own.
     """
     given = list(dict.fromkeys(event_ids))
     known: dict[str, list[str]] = {}
@@ -151,7 +153,7 @@ def written_ids(connection: Connection, event_ids: Iterable[str]) -> dict[str, s
 
 
 class Events:
-    """Questions about events within one transaction."""
+    """Queries of events within one transaction."""
 
     def __init__(
         self,
@@ -168,7 +170,7 @@ class Events:
         self._listening = listening
 
     def one(self, event_id: str, scope: str | None = None) -> KnownEvent | None:
-        """The event with this id, in upper or lower case, or None.
+        """Return the event with this id, in upper or lower case, or None.
 
         If several scopes have the id and none is given, it is the event whose named VM has been
         known longest.
@@ -176,18 +178,18 @@ class Events:
         return main_of(self.of_id(event_id), scope)
 
     def of_id(self, event_id: str) -> list[KnownEvent]:
-        """The events of an id that a person or a program gives, in any case, in every scope."""
+        """Return the events with this id, in any case, in every scope."""
         return self.some(written_ids(self._connection, [event_id]).values())
 
     def some(self, event_ids: Iterable[str]) -> list[KnownEvent]:
-        """The events of some ids in every scope, open or over, those that there are."""
+        """Return the events with these ids in every scope, open or over."""
         found: list[KnownEvent] = []
         for few in portions(event_ids):
             found += self._known(_events().where(event.c.event_id.in_(few)))
         return found
 
     def of(self, keys: Iterable[EventKey]) -> dict[EventKey, KnownEvent]:
-        """Events by their ids and scopes, those that there are."""
+        """Return those of these events that exist, by key."""
         wanted = set(keys)
         found = self.some({event_id for event_id, _ in wanted})
         return {each.event.key: each for each in found if each.event.key in wanted}
@@ -199,8 +201,8 @@ class Events:
         limit: int | None = None,
         after: Place | None = None,
     ) -> list[KnownEvent]:
-        """Open events by time left, those that have started first; `after` is a place in that
-        order, as `time_left`, the id and the scope give it.
+        """Return open events: started ones first, then by the time that is left. `after` is the
+        last one of the page before: its `time_left`, id and scope.
         """
         left = _time_left()
         query = _events().where(event.c.state.in_(OPEN))
@@ -212,7 +214,7 @@ class Events:
         return self._known(query.limit(limit))
 
     def pending(self) -> list[KnownEvent]:
-        """Open events, without what only people look at."""
+        """Return open events, without what only pages show."""
         is_open = event.c.state.in_(OPEN)
         found = self._connection.execute(_events().where(is_open)).all()
         names = self._named([is_open])
@@ -239,14 +241,16 @@ class Events:
         limit: int | None = None,
         after: Place | None = None,
     ) -> list[KnownEvent]:
-        """Ended events, the newest first; `after` is the place of the last one seen before."""
+        """Return ended events, the newest first; `after` is the place of the last one of the page
+        before.
+        """
         return self._known(self._over(_events(), wanted, after).limit(limit))
 
     def page_over(
         self, wanted: WantedEvents, *, limit: int, after: Place | None = None
     ) -> tuple[list[KnownEvent], bool]:
-        """The first events that `over` finds, as many as one answer can hold if they name thousands
-        of VMs each, but at least one; and whether there are more.
+        """Return the first events that `over` finds, and whether there are more: at least one, and
+        not more than fit into one answer, as each may name thousands of VMs.
         """
         c = event.c
         query = select(c.event_id, c.scope, func.length(c.words).label("size"))
@@ -263,7 +267,7 @@ class Events:
     def _over(
         self, query: Select[Any], wanted: WantedEvents | None, after: Place | None
     ) -> Select[Any]:
-        """A query of events that are over, the newest first, after a place in that order."""
+        """Return the query of ended events, the newest first, after a place in that order."""
         c = event.c
         is_common = wanted is not None and self._is_common(wanted)
         query = _filtered(query.where(c.state == ENDED), wanted, by_event=is_common)
@@ -275,21 +279,21 @@ class Events:
     def past(
         self, wanted: WantedEvents, *, sort: str, descending: bool, limit: int, skip: int = 0
     ) -> tuple[list[KnownEvent], Total]:
-        """Events, open or over, by one of `SORTS`, and how many there are in all; those of which it
-        is not known come last. By time, those whose names hold what is searched for come before
-        those whose id does. Behind the last one the number is zero.
+        """Return events, open or over, by one of `SORTS`, and how many there are in all. Events
+        without a value come last. In the order of time, events with a matching name come before
+        those with a matching id. Beyond the last event the number is zero.
         """
         ordered = _sorted_by(sort, descending=descending)
         if wanted.q is not None and sort == "at" and is_text(wanted.q):
             ordered.insert(0, case((_in_names(wanted.q), 0), else_=1))
-        # Sorted without what the reporters say: that is read of those that are shown alone.
+        # Sorted without the reports: only those of the events that are returned are read.
         order = (*ordered, event.c.event_id)
         if skip + limit <= COUNTED and self._is_common(wanted):
             first = self._first(wanted, order, COUNTED + 1)
             if len(first) > COUNTED:
                 total = Total(number=COUNTED, has_more=True)
                 return self._in_order(first[skip : skip + limit]), total
-        # What is filtered is counted in the same go; all there is has a quicker way.
+        # With a filter, the rows are counted in the same query; without one, `count` is quicker.
         in_one_go = wanted != WantedEvents()
         counted = func.count().over() if in_one_go else null()
         query = _filtered(select(event.c.event_id, event.c.scope, counted), wanted)
@@ -299,13 +303,13 @@ class Events:
         return self._in_order(found), Total(number=number)
 
     def _in_order(self, found: Iterable[Row[Any]]) -> list[KnownEvent]:
-        """The events of some ids and scopes, in their order."""
+        """Return the events of these ids and scopes, in the same order."""
         keys = [EventKey(row.event_id, row.scope) for row in found]
         known = self.of(keys)
         return [known[key] for key in keys if key in known]
 
     def count(self, wanted: WantedEvents) -> int:
-        """How many events are wanted, open or over."""
+        """Return how many events are wanted, open or over."""
         query = _filtered(select(func.count()).select_from(event), wanted)
         found: int = self._connection.execute(query).scalar_one()
         return found
@@ -313,9 +317,8 @@ class Events:
     def _first(
         self, wanted: WantedEvents, order: Sequence[ColumnElement[Any]], limit: int
     ) -> Sequence[Row[Any]]:
-        """The first matching events of an order, for filters that match many VMs.
-
-        It reads the head of the order, because to look up the events of each VM would be slower.
+        """Return the first matching events of an order, for filters that match many VMs. It reads
+        the head of the order, because looking up the events of each VM would be slower.
         """
         columns = (event.c.event_id, event.c.scope)
         q = wanted.q if wanted.q is not None and is_text(wanted.q) else None
@@ -326,8 +329,8 @@ class Events:
         return self._connection.execute(query).all()
 
     def _is_common(self, wanted: WantedEvents) -> bool:
-        """Whether so many VMs have the tag or the name that is wanted that a look at one event
-        after the other finds enough of theirs before all of theirs are looked up.
+        """Check whether the wanted tag or name is so common that scanning events in order is
+        quicker than looking up all events of those VMs.
         """
         those = [has_tag(vm, tag) for tag in (wanted.tag, tag_of(wanted.q or "")) if tag]
         if wanted.q is not None and is_pattern(wanted.q) and tag_of(wanted.q) is None:
@@ -339,8 +342,8 @@ class Events:
         return bool(every and some >= _COMMON * every)
 
     def words_of(self, name: str) -> list[str]:
-        """The values that most events have in a column, in order: `event_type` or `status`. Azure
-        has a few; a VM may make up others.
+        """Return the most frequent values of a column, sorted: `event_type` or `status`. Azure has
+        a few values; a VM may make up others.
         """
         column = event.c[name]
         query = select(column).group_by(column).order_by(func.count().desc(), column)
@@ -348,8 +351,8 @@ class Events:
         return sorted(value for value in found if value)
 
     def askable(self) -> list[KnownEvent]:
-        """Scheduled events about which a VM may be asked: a heard one that the event names, that
-        has reported it, and that says or shows that it takes commands.
+        """Return scheduled events about which a VM can be asked: one that is heard, is named by the
+        event, has reported it, and takes commands.
         """
         contact = contact_of(BEARER, self._now, self._listening)
         names = (
@@ -368,20 +371,20 @@ class Events:
         return list(self.of(keys).values())
 
     def count_open(self) -> int:
-        """How many events are not over."""
+        """Return how many events are not over."""
         query = select(func.count()).select_from(event).where(event.c.state.in_(OPEN))
         found: int = self._connection.execute(query).scalar_one()
         return found
 
     def reports(self, key: EventKey) -> list[LatestReport]:
-        """What every reporter says of an event, the oldest first."""
+        """Return the latest report of every reporter of an event, the oldest first."""
         c = report.c
         wanted = select(report).where(c.event_id == key.event_id, c.scope == key.scope)
         wanted = wanted.order_by(c.time, c.vm_id)
         return [rows.report_of(row) for row in self._connection.execute(wanted)]
 
     def own_reports(self, keys: Iterable[EventKey]) -> dict[EventKey, list[LatestReport]]:
-        """What those reporters say of some events that they name, by event."""
+        """Return, by event, the latest reports of the VMs that the event names."""
         c = report.c
         found: dict[EventKey, list[LatestReport]] = {}
         for some in portions(keys, _PAIRS):
@@ -391,7 +394,7 @@ class Events:
         return found
 
     def named_by(self, event_ids: Iterable[str]) -> set[str]:
-        """The VMs that some events name, open or over."""
+        """Return the vmIds of the VMs that these events name, open or over."""
         found: set[str] = set()
         names = named().subquery()
         for few in portions(event_ids):
@@ -400,7 +403,7 @@ class Events:
         return found
 
     def changed_since(self, number: int) -> list[str]:
-        """The ids of events about which a later transaction has written anything."""
+        """Return the ids of events about which a later transaction has written anything."""
         several = union(
             *(
                 select(table.c.event_id).where(table.c.changed > number)
@@ -415,15 +418,14 @@ class Events:
         return sorted(filter(None, found))
 
     def _known(self, query: Select[Any]) -> list[KnownEvent]:
-        """The events of a query, in its order, with what other tables hold of them."""
+        """Return the events of a query, in its order, with what other tables have of them."""
         found = self._connection.execute(query).all()
         ids = [row.event_id for row in found]
         assigned = assignments.assignments_of(self._connection, assignments.EVENT, ids, self._now)
-        counts, names = (
-            self._counts(ids),
-            self._named(resource.c.event_id.in_(few) for few in portions(ids)),
-        )
-        scopes, (receipts, past) = self._scopes(ids), self._receipts(ids)
+        counts = self._counts(ids)
+        names = self._named(resource.c.event_id.in_(few) for few in portions(ids))
+        scopes = self._scopes(ids)
+        (receipts, past) = self._receipts(ids)
         disputed = self._disputed(ids)
         decided = decisions.decision_histories(self._connection, ids)
         turns = shown_turns(self._connection, ids)
@@ -451,7 +453,9 @@ class Events:
         return known
 
     def _counts(self, event_ids: Sequence[str]) -> dict[EventKey, tuple[int, int]]:
-        """How many have reported each event, and in how many ways at least."""
+        """Return, for each event, how many VMs have reported it, and at least how many versions of
+        it.
+        """
         c = report.c
         found: dict[EventKey, tuple[int, int]] = {}
         ways = (func.count(c.content_hash.distinct()), func.count(c.wording_hash.distinct()))
@@ -463,7 +467,9 @@ class Events:
         return found
 
     def _disputed(self, event_ids: Sequence[str]) -> dict[EventKey, list[tuple[str, str]]]:
-        """The VMs in conflict that have reported each event: few are, so they are found first."""
+        """Return the VMs in conflict that have reported each event; these VMs are few, so they are
+        read first.
+        """
         found: dict[EventKey, list[tuple[str, str]]] = {}
         in_conflict = select(vm.c.vm_id, vm.c.name).where(vm.c.conflict_at.is_not(None))
         names = {row.vm_id: row.name for row in self._connection.execute(in_conflict)}
@@ -480,7 +486,7 @@ class Events:
         return found
 
     def _scopes(self, event_ids: Sequence[str]) -> dict[str, set[str]]:
-        """The scopes in which each id is an event's."""
+        """Return, for each event id, the scopes that have an event with it."""
         found: dict[str, set[str]] = {}
         for few in portions(event_ids):
             query = select(event.c.event_id, event.c.scope).where(event.c.event_id.in_(few))
@@ -489,8 +495,8 @@ class Events:
         return found
 
     def _named(self, several: Iterable[ColumnElement[bool]]) -> dict[EventKey, dict[str, Named]]:
-        """The VMs that each event names, by the name as it is compared, for the events of which one
-        of several conditions is true.
+        """Return the VMs that each event names, by event and by folded name, of the events for
+        which one of these conditions holds.
         """
         contact = contact_of(BEARER, self._now, self._listening)
         seen = [
@@ -525,9 +531,9 @@ class Events:
     def _receipts(
         self, event_ids: Sequence[str]
     ) -> tuple[dict[EventKey, list[Receipt]], set[tuple[str, str]]]:
-        """Receipts of the VMs that each event names by their own records, the oldest first; and of
-        which approvals, by vmId and jti, they are none: the event has come back as Scheduled since
-        that VM saw it begin or go.
+        """Return the receipts of the VMs that each event names by their own reports, the oldest
+        first; and the approvals, by vmId and jti, that no longer count: the event was announced as
+        Scheduled again after the VM had seen it begin or go.
         """
         own = and_(
             report.c.event_id == receipt.c.event_id,
@@ -547,7 +553,7 @@ class Events:
         for few in portions(event_ids):
             columns = report.c.scope.label("of_event"), is_past.label("is_past")
             query = select(receipt, *columns).join(report, own).join(event, same)
-            # What became of a prepare command says nothing of an approval.
+            # The receipt of a prepare command says nothing about an approval.
             is_approval = func.coalesce(receipt.c.act, "") != "prepare"
             query = query.where(receipt.c.event_id.in_(few), is_approval).order_by(receipt.c.at)
             for row in self._connection.execute(query):
@@ -563,12 +569,16 @@ class Events:
 def _without_past(
     receipts: Iterable[Receipt], past: Mapping[tuple[str, str], float]
 ) -> list[Receipt]:
-    """Receipts without those of approvals until they were confirmed, by vmId and jti."""
+    """Return the receipts without those up to the confirmation of an approval that no longer
+    counts.
+    """
     return [each for each in receipts if each.time > past.get((each.vm_id, each.facts.jti), -1.0)]
 
 
 def _of_now(decided: DecisionHistory, past: Collection[tuple[str, str]]) -> DecisionHistory:
-    """What was decided, without a decision that was confirmed before the event came back."""
+    """Return what was decided, without a decision that was confirmed before the event was announced
+    again.
+    """
     last = decided.decision
     if last is None or last.outcome != "confirmed":
         return decided
@@ -578,30 +588,30 @@ def _of_now(decided: DecisionHistory, past: Collection[tuple[str, str]]) -> Deci
 
 
 def time_left(known: KnownEvent) -> float:
-    """What open events are sorted by: started ones first, then by notBefore."""
+    """Return the sort value of an open event: started ones first, then by notBefore."""
     if known.event.state == "started":
         return 0.0
     return NEVER if known.event.not_before is None else known.event.not_before
 
 
 def main_of(several: Iterable[KnownEvent], scope: str | None = None) -> KnownEvent | None:
-    """Of the events that share an id, the one in `scope`; without a scope, the one that people mean
-    who know the id alone.
+    """Return, of the events that share an id, the one in `scope`; without a scope, the one that
+    people mean who know only the id.
     """
     found = (each for each in several if scope in (None, each.event.scope))
     return min(found, key=_by_age, default=None)
 
 
 def _by_age(known: KnownEvent) -> tuple[bool, float, str]:
-    """What the events of one id are sorted by: since when a VM is known that they name and that
-    says so itself; then by their first record.
+    """Return the sort value of events with the same id: since when a VM is known that reports the
+    event and is named by it; then the time of the event's first record.
     """
     ages = [each.known_since for each in known.named.values() if each.content_hash is not None]
     return not ages, min(ages, default=known.event.first_at), known.event.scope
 
 
 def _sorted_by(sort: str, *, descending: bool) -> list[ColumnElement[Any]]:
-    """What sorts past events by one of `SORTS`; those of which it is not known come last."""
+    """Return the order of past events by one of `SORTS`; events without a value come last."""
     column = SORTS[sort]
     is_complete = sort in _ALWAYS_KNOWN
     if sort == "by":
@@ -609,7 +619,8 @@ def _sorted_by(sort: str, *, descending: bool) -> list[ColumnElement[Any]]:
         # stands, so one text says both: the name, and whether there is one. (NULLS LAST needs
         # SQLite 3.30.)
         known, unknown = ("1", "0") if descending else ("0", "1")
-        column, is_complete = func.coalesce(literal(known) + column, unknown), True
+        column = func.coalesce(literal(known) + column, unknown)
+        is_complete = True
     order = [column.desc() if descending else column]
     return order if is_complete else [column.is_(None), *order]
 
@@ -620,10 +631,12 @@ def _time_left() -> ColumnElement[float]:
 
 
 def _events() -> Select[Any]:
-    """Every event with what the reporter says by which it is shown."""
-    o = report.c
+    """Return a query of every event with the report that it is shown by."""
+    reported = report.c
     shown = and_(
-        o.event_id == event.c.event_id, o.vm_id == event.c.shown_by, o.scope == event.c.scope
+        reported.event_id == event.c.event_id,
+        reported.vm_id == event.c.shown_by,
+        reported.scope == event.c.scope,
     )
     columns = [column.label(f"shown_{column.name}") for column in report.columns]
     return select(event, *columns).join(report, shown)
@@ -636,9 +649,9 @@ def _shown_of(row: Any) -> LatestReport:
 def _filtered(
     query: Select[Any], wanted: WantedEvents | None, *, by_event: bool = False
 ) -> Select[Any]:
-    """The events of a query that are wanted. `by_event`: the database looks at one event after the
-    other, for the names that it lists; otherwise it looks up all events of the names that are
-    wanted, which is quicker where those are few among many.
+    """Add the wanted filters to a query of events. With `by_event` the database looks at one event
+    after the other, and at its names; otherwise it looks up all events of the wanted names, which
+    is quicker if those are few.
     """
     if wanted is None:
         return query
@@ -661,13 +674,14 @@ def _filtered(
 
 
 def _concerning(query: Select[Any], wanted: WantedEvents, *, by_event: bool) -> Select[Any]:
-    """The events of a query that are about the wanted VMs, and were approved by whom is wanted."""
+    """Add the filters by VM, group, tag and approver to a query of events."""
     c = event.c
     if wanted.by is not None:
         query = query.where(c.event_id.in_(_approved_by(wanted.by)))
     if wanted.vm is not None:
-        name, vm_ids = folded(wanted.vm), [wanted.vm, wanted.vm.lower()]
-        # A name that an event lists counts also where its VM is not known.
+        name = folded(wanted.vm)
+        vm_ids = [wanted.vm, wanted.vm.lower()]
+        # A name that an event lists also counts if its VM is not known.
         listing = select(resource.c.event_id).where(resource.c.folded == name)
         same = _names_one(lambda each: each.c.vm_id.in_(vm_ids), by_event=by_event)
         query = query.where(or_(same, c.event_id.in_(listing)))
@@ -685,12 +699,12 @@ def _concerning(query: Select[Any], wanted: WantedEvents, *, by_event: bool) -> 
 
 
 def ids_found(q: str) -> Select[Any]:
-    """The ids of the events that somebody searches for."""
+    """Return a query of the ids of the events that match a search."""
     return select(event.c.event_id).where(_found(q, by_event=False))
 
 
 def _found(q: str, *, by_event: bool) -> ColumnElement[bool]:
-    """Whether an event is what somebody searches for."""
+    """Return the SQL for whether an event matches a search."""
     c = event.c
     tag = tag_of(q)
     if tag is not None:
@@ -709,7 +723,9 @@ def _found(q: str, *, by_event: bool) -> ColumnElement[bool]:
 
 
 def _in_names(q: str) -> ColumnElement[bool]:
-    """Whether what is searched for is in a name that an event lists; those stand behind its id."""
+    """Return the SQL for whether a name that an event lists matches a search; `words` has the names
+    after the id.
+    """
     found: ColumnElement[bool] = event.c.words.like(
         f"%\n%{pattern_of(q.casefold())}%", escape=ESCAPE
     )
@@ -717,7 +733,7 @@ def _in_names(q: str) -> ColumnElement[bool]:
 
 
 def _is_named_like(table: Any, q: str) -> ColumnElement[bool]:
-    """Whether a name of a table, as names are compared, is one that a pattern stands for."""
+    """Return the SQL for whether a folded name of a table matches a pattern."""
     found: ColumnElement[bool] = table.c.folded.like(pattern_of(folded(q)), escape=ESCAPE)
     return found
 
@@ -725,10 +741,12 @@ def _is_named_like(table: Any, q: str) -> ColumnElement[bool]:
 def _names_one(
     wanted: Callable[[Any], ColumnElement[bool]], *, by_event: bool
 ) -> ColumnElement[bool]:
-    """Whether an event names a VM of which something is so; `wanted` says what, of a table of VMs.
-    A name means the VMs that bear it in the places of the reporters that say what is shown.
+    """Return the SQL for whether an event names a VM that fulfils `wanted`, which gets the table of
+    VMs. A name stands for the VMs that bear it in the places of the reporters whose report is
+    shown.
     """
-    p, r = event_place.c, resource.c
+    p = event_place.c
+    r = resource.c
     names = select(r.event_id, r.scope)
     if by_event:
         bearer = (
@@ -745,8 +763,9 @@ def _names_one(
 
 
 def _among(names: Select[Any], *, by_event: bool) -> ColumnElement[bool]:
-    """Whether an event is among those of some names: ids and scopes of `resource`."""
-    c, r = event.c, resource.c
+    """Return the SQL for whether an event is in a query of ids and scopes of `resource`."""
+    c = event.c
+    r = resource.c
     if by_event:
         own = names.where(r.event_id == c.event_id, r.scope == c.scope)
         return own.correlate(event).exists()
@@ -754,9 +773,12 @@ def _among(names: Select[Any], *, by_event: bool) -> ColumnElement[bool]:
 
 
 def _approved_by(name: str) -> CompoundSelect[Any]:
-    """The events that somebody approved, here or elsewhere."""
+    """Return a query of the ids of the events that somebody approved, in the console or
+    elsewhere.
+    """
     wanted = name.lower()
-    d, r = decision.c, receipt.c
+    d = decision.c
+    r = receipt.c
     actors = func.lower(d.actor + ", " + func.coalesce(d.second_actor, ""))
     here = select(d.event_id).where(
         d.kind == "approve", d.outcome == "confirmed", actors.contains(wanted, autoescape=True)

@@ -1,4 +1,4 @@
-"""Which groups VMs belong to, by the columns that the rules look at."""
+"""Which groups VMs belong to, by the columns that the rules use."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _NAME: Final = "name"
 
 
 def columns_of(grouping: Grouping, table: Any) -> list[ColumnElement[Any]]:
-    """What the rules look at; `table` is that of VMs, or an alias of it."""
+    """Return the columns that the rules use; `table` is that of VMs, or an alias of it."""
     return [table.c[name] for name in grouping.columns]
 
 
 def keys_of(grouping: Grouping, values: Sequence[Any]) -> frozenset[str]:
-    """The keys of the groups of a VM, from the values of `columns_of`."""
+    """Return the keys of a VM's groups, from the values of `columns_of`."""
     seen = tuple(values)
     return grouping.keys(seen, lambda: _member(grouping.columns, seen))
 
@@ -29,7 +29,7 @@ def keys_of(grouping: Grouping, values: Sequence[Any]) -> frozenset[str]:
 def keys_among(
     connection: Connection, grouping: Grouping, vm_ids: Iterable[str]
 ) -> dict[str, frozenset[str]]:
-    """The keys of the groups of some VMs that are not retired, by vmId."""
+    """Return the keys of the groups of those of these VMs that are not retired, by vmId."""
     found: dict[str, frozenset[str]] = {}
     for few in portions(vm_ids):
         wanted = select(vm.c.vm_id, *columns_of(grouping, vm))
@@ -41,11 +41,13 @@ def keys_among(
 def groups_now(
     connection: Connection, grouping: Grouping, *those: ColumnElement[bool]
 ) -> dict[str, Group]:
-    """Every group that has a VM that is not retired, or one of `those`, with how many it has."""
+    """Return every group that has a VM, with its size, of the VMs that are not retired and fulfil
+    `those`.
+    """
     if not grouping.rules:
         return {}
     columns = columns_of(grouping, vm)
-    # VMs that are equal in what the rules look at are one row; by their names they rarely are.
+    # VMs with the same values in these columns become one row; with the name among them few do.
     is_each = _NAME in grouping.columns
     wanted: Any = select(literal(1) if is_each else func.count(), *columns)
     wanted = wanted.where(vm.c.retired_at.is_(None), *those)

@@ -1,4 +1,4 @@
-"""Queries of the past: records of an event or a VM, gaps, and the quarantine."""
+"""Queries of the past: the records of an event or a VM, gaps, and the quarantine."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from wire.record import PREPARATION
 
 _MAX_RECORDS: Final = 2000
 _MAX_OF_ONE: Final = 200
-"""Records of one VM about one event that are shown."""
+"""How many records of one VM about one event are shown."""
 _RECORD: Final = [column for column in tables.record.columns if column.name != "body"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastVm:
-    """What has happened to a VM; records and reports newest first."""
+    """The history of a VM; records and reports with the newest first."""
 
     records: list[PastRecord]
     gaps: list[SequenceGap]
@@ -33,7 +33,7 @@ class PastVm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quarantined:
-    """What was not a record of ours: of one source, for one reason."""
+    """The messages of one source that are not records of ours, for one reason."""
 
     source: str
     reason: str
@@ -41,19 +41,23 @@ class Quarantined:
     first_at: float
     last_at: float
     message: str
-    """Of the last one."""
+    """The error of the last one."""
 
 
 def records_of_event(
     connection: Connection, key: EventKey, site: str | None = None
 ) -> list[PastRecord]:
-    """The records about an event, in order: of its reporters, or of those of one site alone; of one
-    VM the newest alone, so that it does not take the place of the others'.
+    """Return the records about an event, in order, of its reporters; with `site` only of those of
+    that site. Of each VM only the newest ones, so that one cannot crowd out the others.
     """
-    r, o, v = tables.record.c, tables.report.c, tables.vm.c
-    of_scope = select(o.vm_id).where(o.event_id == key.event_id, o.scope == key.scope)
+    r = tables.record.c
+    reported = tables.report.c
+    v = tables.vm.c
+    of_scope = select(reported.vm_id).where(
+        reported.event_id == key.event_id, reported.scope == key.scope
+    )
     if site is not None:
-        of_scope = of_scope.join(tables.vm, v.vm_id == o.vm_id).where(v.site == site)
+        of_scope = of_scope.join(tables.vm, v.vm_id == reported.vm_id).where(v.site == site)
     place = func.row_number().over(partition_by=r.vm_id, order_by=r.time.desc()).label("place")
     some = select(r.id, place).where(r.event_id == key.event_id, r.vm_id.in_(of_scope)).subquery()
     query = select(*_RECORD).join(some, some.c.id == r.id).where(some.c.place <= _MAX_OF_ONE)
@@ -70,8 +74,10 @@ def records_of_event(
 
 
 def past_of_vm(connection: Connection, vm_id: str, limit: int) -> PastVm:
-    """The last records of a VM, its gaps, and the events that it saw."""
-    r, o, answers = tables.record.c, tables.report.c, tables.receipt.c
+    """Return the last records of a VM, its gaps, and the events that it reported."""
+    r = tables.record.c
+    reported = tables.report.c
+    answers = tables.receipt.c
     query = select(*_RECORD).where(r.vm_id == vm_id).order_by(r.time.desc()).limit(limit)
     found = connection.execute(query).all()
     wanted = select(tables.receipt).where(answers.vm_id == vm_id).order_by(answers.at.desc())
@@ -80,7 +86,7 @@ def past_of_vm(connection: Connection, vm_id: str, limit: int) -> PastVm:
     newest = prepared.order_by(r.time.desc()).limit(limit)
     bodies = {row.id: row.body for row in connection.execute(newest)}
     gaps = connection.execute(select(tables.gap).where(tables.gap.c.vm_id == vm_id))
-    seen = select(tables.report).where(o.vm_id == vm_id).order_by(o.first_at.desc())
+    seen = select(tables.report).where(reported.vm_id == vm_id).order_by(reported.first_at.desc())
     return PastVm(
         records=_records(found, receipts, bodies),
         gaps=[rows.gap_of(row) for row in gaps],
@@ -89,7 +95,7 @@ def past_of_vm(connection: Connection, vm_id: str, limit: int) -> PastVm:
 
 
 def read_quarantine(connection: Connection) -> list[Quarantined]:
-    """What was not a record of ours, the newest first."""
+    """Return the messages that were not records of ours, the newest first."""
     wanted = [column for column in tables.quarantine.columns if column.name != "sample"]
     query = select(*wanted).order_by(tables.quarantine.c.last_at.desc())
     return [Quarantined(**row._mapping) for row in connection.execute(query)]  # noqa: SLF001  # SQLAlchemy's public name for it
@@ -98,7 +104,9 @@ def read_quarantine(connection: Connection) -> list[Quarantined]:
 def _records(
     found: Iterable[Any], receipts: Iterable[Receipt], preparations: Mapping[str, bytes]
 ) -> list[PastRecord]:
-    """`preparations`: the bytes of the records that tell of one, by id."""
+    """Return the rows as records; `preparations` has the bytes of the records about one, by record
+    id.
+    """
     by_record = {receipt.record_id: receipt for receipt in receipts}
     return [
         PastRecord(
@@ -117,7 +125,7 @@ def _records(
 
 
 def _preparation(body: bytes | None) -> PreparationFacts | None:
-    """What a record tells of a preparation; it was checked when it came in."""
+    """Return what a record says about a preparation; it was checked when it came in."""
     if body is None:
         return None
     data = from_json(body)["data"]

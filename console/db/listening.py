@@ -1,4 +1,4 @@
-"""The intervals in which consoles listened: their rows, and their meaning now."""
+"""The intervals in which consoles were connected to sources: their rows, and what they mean now."""
 
 from __future__ import annotations
 
@@ -13,16 +13,18 @@ from console.db.upsert import upsert
 from console.fleet.contact import Interval, Listening, merged
 
 GRACE_SECONDS: Final = 12.0
-"""A console that has not written for so long does not run, or does not work."""
+"""A console that has not written for this long does not run, or does not work."""
 _KEPT_SECONDS: Final = 8 * 86_400.0
 """More than the longest silent time that can be set."""
 _MAX_INTERVALS: Final = 500
-"""Intervals that are looked at; the newest say most."""
+"""How many intervals are read, the newest first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listened:
-    """That a console listened to a source; `until` is `since` if it is not connected yet."""
+    """An interval in which a console was connected to a source; `until` equals `since` if it is not
+    connected yet.
+    """
 
     source: str
     since: float
@@ -30,7 +32,9 @@ class Listened:
 
 
 def read_listening(connection: Connection, now: float, silent_after: float | None) -> Listening:
-    """When the consoles of this database listened, until now in seconds since 1970."""
+    """Return when the consoles of this database were connected to their sources, until `now`, in
+    seconds since 1970.
+    """
     c = listening.c
     kept = or_(c.until > now - _KEPT_SECONDS, c.seen_at > now - GRACE_SECONDS)
     newest = select(listening).where(kept).order_by(c.until.desc()).limit(_MAX_INTERVALS)
@@ -39,7 +43,7 @@ def read_listening(connection: Connection, now: float, silent_after: float | Non
     for row in connection.execute(newest):
         runs = row.seen_at >= now - GRACE_SECONDS
         is_connected = runs and row.until >= row.seen_at
-        # What is still to come was written before the clock was set back.
+        # A time in the future was written before the clock was set back.
         until = now if is_connected else min(now, row.until)
         if until > row.since:
             interval = Interval(since=row.since, until=until)
@@ -56,7 +60,7 @@ def read_listening(connection: Connection, now: float, silent_after: float | Non
 def write_listening(
     connection: Connection, console: str, listened: Iterable[Listened], *, seen_at: float
 ) -> None:
-    """Write what a run of a console listened to; `seen_at` is its now, or 0 at its end."""
+    """Write the intervals of a run of a console; `seen_at` is its current time, or 0 at its end."""
     upsert(
         connection,
         listening,
@@ -74,13 +78,13 @@ def write_listening(
 
 
 def end_others(connection: Connection, console: str) -> None:
-    """Note that no other run works on this database any more: a SQLite file has one at a time."""
+    """Note that no other run uses this database any more: a SQLite file has one at a time."""
     c = listening.c
     connection.execute(update(listening).where(c.console != console).values(seen_at=0))
 
 
 def forget_listening(connection: Connection, now: float) -> None:
-    """Delete what says nothing any more."""
+    """Delete the intervals that are too old to matter."""
     c = listening.c
     connection.execute(
         delete(listening).where(c.until < now - _KEPT_SECONDS, c.seen_at < now - _KEPT_SECONDS)

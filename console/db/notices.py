@@ -1,4 +1,4 @@
-"""Notices in the database: told once by all consoles together, delivered in order to each sink.
+"""Notices in the database: stored once by all consoles together, delivered in order to each sink.
 
 Numbers are never used again: retention keeps the newest notice.
 """
@@ -42,16 +42,16 @@ _DUE: Final = ("decision-due", "undecided")
 _LATELY_SECONDS: Final = 8 * 86_400.0
 """More than the longest notice that Azure gives."""
 MAX_OF_ONE: Final = 100
-"""Notices about the events that one VM shows, within some minutes."""
+"""The limit of notices about the events that one VM shows, within some minutes."""
 MAX_AWAY: Final = 3
-"""Notices that one VM is away, within some minutes."""
+"""The limit of notices that one VM is away, within some minutes."""
 _PAIRS: Final = 1000
-"""Pairs in one statement."""
+"""How many pairs one statement takes."""
 _MAX_ENDS: Final = 500
-"""Ends that are told at once; the others are told at the next look."""
+"""The limit of ended events at one look; the others follow at the next one."""
 
 
-class Tellable(Protocol):
+class PendingNotice(Protocol):
     """A notice before it is sealed as a record."""
 
     @property
@@ -60,45 +60,44 @@ class Tellable(Protocol):
 
     @property
     def kind(self) -> str:
-        """What it is about."""
+        """What happened, such as `vm-silent`."""
 
     @property
     def subject(self) -> str:
-        """The id of what it is about."""
+        """The id of the event or the VM."""
 
     @property
     def scope(self) -> str | None:
-        """Of the event that it is about, if it is one."""
+        """The scope of the event, if it is about one."""
 
     @property
     def at(self) -> float:
         """Seconds since 1970."""
 
     def sealed(self, *, number: int, stream: str, base: str, site: str) -> Record:
-        """The record."""
+        """Return the notice as a record."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Incident:
-    """What people were told about a VM, until it is over."""
+    """An open incident of a VM: a notice has opened it, and another one will end it."""
 
     vm_id: str
     key: str
-    """Of the notices that open and end it: the VM's id, or that of a group of VMs."""
+    """The key of the notices that open and end it: the VM's id, or that of a group of VMs."""
     kind: str
-    """Of the notice that opened it."""
+    """The kind of the notice that opened it."""
     size: int = 1
-    """VMs that were told under the key."""
+    """The number of VMs in the notice with that key."""
     at: float = field(default=0.0, compare=False)
-    """When they were, in seconds since 1970."""
+    """When that notice was made, in seconds since 1970."""
 
 
 def tell(
-    connection: Connection, notices: Iterable[Tellable], *, base: str, site: str, now: float
+    connection: Connection, notices: Iterable[PendingNotice], *, base: str, site: str, now: float
 ) -> int:
-    """Store those that were not told before, each with the next number; how many were new.
-
-    In a transaction that has taken its number: other consoles wait. `now` in seconds since 1970.
+    """Store the notices that are new, each with the next number; return how many were. Needs a
+    transaction that has taken its number: other consoles wait for it. `now` in seconds since 1970.
     """
     wanted = {each.id: each for each in notices}
     known = set(
@@ -129,9 +128,7 @@ def tell(
 
 
 def incidents(connection: Connection, table: Table = incident) -> dict[str, Incident]:
-    """What people were told about VMs and is not over, by vmId; `table` is that of silence, or
-    `conflict_notice`.
-    """
+    """Return the open incidents, by vmId; `table` is `incident`, or `conflict_notice`."""
     return {
         row.vm_id: Incident(vm_id=row.vm_id, key=row.key, kind=row.kind, size=row.size, at=row.at)
         for row in connection.execute(select(table))
@@ -141,7 +138,7 @@ def incidents(connection: Connection, table: Table = incident) -> dict[str, Inci
 def open_incidents(
     connection: Connection, opened: Iterable[Incident], at: float, table: Table = incident
 ) -> None:
-    """Store incidents; one about the same VM is replaced. `at` in seconds since 1970."""
+    """Store incidents; each replaces an older one of the same VM. `at` in seconds since 1970."""
     new = [{**asdict(each), "at": at} for each in opened]
     end_incidents(connection, [each["vm_id"] for each in new], table)
     if new:
@@ -149,15 +146,15 @@ def open_incidents(
 
 
 def end_incidents(connection: Connection, vm_ids: Iterable[str], table: Table = incident) -> None:
-    """Forget the incidents of some VMs."""
+    """Delete the incidents of these VMs."""
     gone = [{"gone": vm_id} for vm_id in vm_ids]
     if gone:
         connection.execute(delete(table).where(table.c.vm_id == bindparam("gone")), gone)
 
 
 def newest_number(connection: Connection) -> int:
-    """The highest number that was ever used: a sink may have come further than the notices that
-    are left, if retention deleted all of them.
+    """Return the highest number that was ever used. A sink may be further than the stored notices,
+    if retention has deleted all of them.
     """
     stored = connection.execute(select(func.max(notice.c.number))).scalar()
     delivered = connection.execute(
@@ -167,7 +164,7 @@ def newest_number(connection: Connection) -> int:
 
 
 def not_stored(connection: Connection, ids: Iterable[str]) -> set[str]:
-    """Those of some notices that were never stored."""
+    """Return those of these ids that no stored notice has."""
     wanted = set(ids)
     known: set[str] = set()
     for few in portions(wanted):
@@ -175,8 +172,10 @@ def not_stored(connection: Connection, ids: Iterable[str]) -> set[str]:
     return wanted - known
 
 
-def told_lately(connection: Connection, since: float) -> Counter[str]:
-    """By the vmId of the VM that shows it, how many notices about events were told lately."""
+def recent_event_notices(connection: Connection, since: float) -> Counter[str]:
+    """Return how many notices about events were stored since then, by the vmId of the VM that shows
+    the event.
+    """
     e = event.c
     n = notice.c
     same = and_(n.subject == e.event_id, n.scope == e.scope)
@@ -185,17 +184,18 @@ def told_lately(connection: Connection, since: float) -> Counter[str]:
     return Counter({row[0]: row[1] for row in connection.execute(query)})
 
 
-def told_away(connection: Connection, since: float) -> set[str]:
-    """The VMs about which as many notices as allowed have said, since then, that they are away."""
+def at_away_limit(connection: Connection, since: float) -> set[str]:
+    """Return the VMs about which as many notices as allowed have said, since then, that they are
+    away.
+    """
     n = notice.c
     query = select(n.subject).where(n.at > since, n.kind.in_(_AWAY)).group_by(n.subject)
     return set(connection.execute(query.having(func.count() >= MAX_AWAY)).scalars())
 
 
-def scopes_told(connection: Connection, event_ids: Iterable[str]) -> dict[str, str]:
-    """For each event id, the scope that a notice named first.
-
-    If two scopes share an id, that is the event which people know by it.
+def first_noticed_scopes(connection: Connection, event_ids: Iterable[str]) -> dict[str, str]:
+    """Return, for each event id, the scope of its first notice. If two scopes share an id, that is
+    the event which people know by it.
     """
     n = notice.c
     e = event.c
@@ -210,7 +210,7 @@ def scopes_told(connection: Connection, event_ids: Iterable[str]) -> dict[str, s
 
 
 def ended_without_notice(connection: Connection, since: float, settled: float) -> list[EventKey]:
-    """Ended events that still need the notice of their end.
+    """Return ended events that still need the notice of their end.
 
     - Those that ended after `since` without one.
     - Older ones for which a notice said that a decision is due, and none that they are over.
@@ -218,15 +218,15 @@ def ended_without_notice(connection: Connection, since: float, settled: float) -
     One that ended after `settled` counts only once every VM that it names has seen the end.
     """
     e = event.c
-    o = report.c
+    reported = report.c
     n = notice.c
     has_notice = exists().where(n.subject == e.event_id, n.scope == e.scope, n.kind == OVER)
-    is_same = and_(o.event_id == e.event_id, o.scope == e.scope)
-    is_open = exists().where(is_same, o.is_own == 1, o.over == 0)
+    is_same = and_(reported.event_id == e.event_id, reported.scope == e.scope)
+    is_open = exists().where(is_same, reported.is_own == 1, reported.over == 0)
     is_settled = or_(e.shown_at < settled, ~is_open)
     ended = and_(e.state == "ended", is_settled)
     found = _first_of_each(connection, ended, e.shown_at > since, ~has_notice)
-    for few in portions(_told_as_due(connection, settled), _PAIRS):
+    for few in portions(_noticed_as_due(connection, settled), _PAIRS):
         found |= _first_of_each(connection, ended, tuple_(e.event_id, e.scope).in_(few))
     return list(found)
 
@@ -234,8 +234,8 @@ def ended_without_notice(connection: Connection, since: float, settled: float) -
 def _first_of_each(
     connection: Connection, *conditions: ColumnElement[bool]
 ) -> dict[EventKey, None]:
-    """Some of the events for which conditions hold: the oldest of each VM that shows them, so that
-    many of one VM do not stand before those of others.
+    """Return some of the events for which these conditions hold: the oldest of each VM that shows
+    them, so that one VM with many does not delay those of others.
     """
     e = event.c
     place = func.row_number().over(partition_by=e.shown_by, order_by=e.shown_at).label("place")
@@ -245,11 +245,12 @@ def _first_of_each(
     return {EventKey(row.event_id, row.scope): None for row in connection.execute(some)}
 
 
-def _told_as_due(connection: Connection, now: float) -> list[EventKey]:
-    """The events of which people were told lately that a decision is due, and not since then that
-    they are over.
+def _noticed_as_due(connection: Connection, now: float) -> list[EventKey]:
+    """Return the events for which a recent notice says that a decision is due, and no later one
+    that they are over.
     """
-    later, n = notice.alias("later"), notice.c
+    later = notice.alias("later")
+    n = notice.c
     is_over = exists().where(
         later.c.subject == n.subject,
         later.c.scope == n.scope,
@@ -261,9 +262,11 @@ def _told_as_due(connection: Connection, now: float) -> list[EventKey]:
     return [EventKey(row.subject, row.scope) for row in told]
 
 
-def lives_told(connection: Connection, event_ids: Iterable[str]) -> dict[EventKey, tuple[int, int]]:
-    """How often people were told of each of some events that it is over; and how often before they
-    were told the last time that a decision is due: it may come back after its end.
+def end_notices(
+    connection: Connection, event_ids: Iterable[str]
+) -> dict[EventKey, tuple[int, int]]:
+    """Return, for each of these events, how many notices said that it is over, and how many of them
+    before the last notice that a decision is due: an event may be announced again after its end.
     """
     n = notice.c
     found: dict[EventKey, tuple[int, int]] = {}
@@ -279,7 +282,7 @@ def lives_told(connection: Connection, event_ids: Iterable[str]) -> dict[EventKe
 
 
 def add_sinks(connection: Connection, sinks: Iterable[str]) -> None:
-    """Give each new sink its place: behind what was told before it."""
+    """Start each new sink after the notices that are stored already."""
     known = set(connection.execute(select(notice_cursor.c.sink)).scalars())
     newest = newest_number(connection)
     for sink in set(sinks) - known:
@@ -287,7 +290,7 @@ def add_sinks(connection: Connection, sinks: Iterable[str]) -> None:
 
 
 def is_waiting(connection: Connection, sink: str) -> bool:
-    """Whether a sink has notices before it."""
+    """Check whether there are notices that a sink has not acknowledged."""
     found = connection.execute(select(notice.c.number).where(_before(sink)).limit(1)).first()
     return found is not None
 
@@ -295,10 +298,11 @@ def is_waiting(connection: Connection, sink: str) -> bool:
 def claim(
     connection: Connection, sink: str, console: str, *, now: float, limit: int
 ) -> list[Record]:
-    """The next notices of a sink, in order, for a console that delivers them within a minute.
+    """Return the next notices of a sink, in order, for a console that delivers them within a
+    minute; nothing if another console has claimed the sink and its minute is not over.
 
-    Nothing if another console does, whose minute is not over. A minute that begins later was
-    claimed before the clock was set back.
+    A claim that ends more than two minutes from now was made before the clock was set back, and
+    does not count.
     """
     c = notice_cursor.c
     is_past = or_(c.claimed_until < now, c.claimed_until > now + 2 * _LEASE_SECONDS)
@@ -315,13 +319,13 @@ def claim(
 
 
 def _before(sink: str) -> ColumnElement[bool]:
-    """Whether a notice comes after what a sink has acknowledged."""
+    """Return the SQL for whether a sink has not acknowledged a notice."""
     place = select(notice_cursor.c.number).where(notice_cursor.c.sink == sink).scalar_subquery()
     return notice.c.number > place
 
 
 def release(connection: Connection, console: str) -> None:
-    """Let other consoles deliver at once."""
+    """Release the claims of a console, so that others can deliver at once."""
     c = notice_cursor.c
     connection.execute(
         update(notice_cursor)
@@ -331,7 +335,7 @@ def release(connection: Connection, console: str) -> None:
 
 
 def advance(connection: Connection, sink: str, console: str, number: int) -> None:
-    """The sink has acknowledged everything up to a number."""
+    """Note that the sink has acknowledged everything up to a number."""
     c = notice_cursor.c
     connection.execute(
         update(notice_cursor)
@@ -341,7 +345,9 @@ def advance(connection: Connection, sink: str, console: str, number: int) -> Non
 
 
 def begun(connection: Connection, now: float) -> float:
-    """When any console on this database looked for the first time, in seconds since 1970."""
+    """Return when a console of this database looked for notices for the first time, in seconds
+    since 1970.
+    """
     c = notice_cursor.c
     found = connection.execute(select(c.number).where(c.sink == _WATCH)).scalar()
     if found is None:

@@ -1,4 +1,4 @@
-"""Opens the database: one lock per SQLite file, migrations up to ours, and never a newer schema."""
+"""Opens the database: locks a SQLite file, migrates an older schema, and refuses a newer one."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _LOG_PAGES: Final = 4000
 _MIGRATIONS: Final = Path(__file__).parent / "migrations"
 _REVISIONS: Final = "alembic_version"
 REVISIONS: Final = tuple(f"{number:04}" for number in range(1, 9))
-"""The schema's revisions, the newest last."""
+"""The revisions of the schema, the newest last."""
 _UPGRADE_SECONDS: Final = 600.0
 _MIGRATING: Final = threading.Lock()
-# Any number that other programs on the same server do not take for their own locks.
+# An arbitrary number that other programs on the same server are unlikely to use.
 _ADVISORY_LOCK: Final = 0x5EB_C0DE
 
 
@@ -38,7 +38,7 @@ class Database:
     """The engines for writing and for reading; on SQLite, also the lock of the file."""
 
     def __init__(self, url: URL, *, patience: Patience | None = None) -> None:
-        """`patience`: how long PostgreSQL may take; SQLite has a limit of its own."""
+        """`patience`: how long PostgreSQL may take; SQLite has its own limit."""
         self.url = url
         self.is_sqlite = url.get_backend_name() == "sqlite"
         self._lock: sqlite3.Connection | None = None
@@ -51,14 +51,12 @@ class Database:
 
     @property
     def place(self) -> str:
-        """Where the database is, without its password."""
+        """The address of the database, without its password."""
         return self.url.render_as_string(hide_password=True)
 
     def open(self) -> None:
-        """Take the lock and bring the schema up to date.
-
-        Raises `ConfigurationError` if the file is in use or the schema is newer than this console,
-        `StoreError` if the database cannot be reached.
+        """Take the lock and migrate the schema. Raises `ConfigurationError` if the file is in use
+        or the schema is newer than this console, `StoreError` if the database cannot be reached.
         """
         if self.is_sqlite and self._lock is None:
             self._lock = _lock(Path(str(self.url.database)))
@@ -69,9 +67,8 @@ class Database:
             raise StoreError(words_of(error)) from error
 
     def join(self) -> None:
-        """Open for one short command, beside a console that may be running.
-
-        The lock is held only while the schema is brought up to date. Raises as `open`.
+        """Open for one short command while a console may be running. The lock is held only for a
+        migration. Raises what `open` raises.
         """
         try:
             with self.reading.connect() as connection:
@@ -83,7 +80,7 @@ class Database:
             self._unlock()
 
     def close(self) -> None:
-        """Let go of every connection and of the lock."""
+        """Close every connection and release the lock."""
         for engine in {self.writing, self.reading}:
             engine.dispose()
         self._unlock()
@@ -95,9 +92,8 @@ class Database:
 
 
 def database_url(settings: Settings) -> URL:
-    """The URL of the database that the settings name.
-
-    Raises `ConfigurationError` if the state directory cannot be made.
+    """Return the URL of the database that the settings name. Raises `ConfigurationError` if the
+    state directory cannot be made.
     """
     if settings.database is not None:
         url = make_url(settings.database.get_secret_value())
@@ -114,8 +110,7 @@ def database_url(settings: Settings) -> URL:
 
 
 def existing_database(settings: Settings) -> Database:
-    """The database of the settings, to be read without opening it: beside a running console.
-
+    """Return the database of the settings without opening it, to read beside a running console.
     Raises `ConfigurationError` if there is none.
     """
     url = database_url(settings)
@@ -132,13 +127,14 @@ def _sqlite_engine(url: URL, *, begin: str, read_only: bool) -> Engine:
 
     @event.listens_for(engine, "connect")
     def _connected(connection: Any, _record: object) -> None:
-        # Python would begin a transaction late, and a read that becomes a write fails at once.
+        # Python begins a transaction only at the first write, and then a transaction that has read
+        # before fails at once.
         connection.isolation_level = None
         cursor = connection.cursor()
         cursor.execute(f"PRAGMA busy_timeout={_BUSY_MILLISECONDS}")
         if read_only:
             cursor.execute("PRAGMA query_only=ON")
-            # Bytes that somebody else wrote, and that are no text, must not hide the other rows.
+            # Invalid UTF-8 that another program wrote must not make other rows unreadable.
             connection.text_factory = partial(str, encoding="utf-8", errors="backslashreplace")
         else:
             cursor.execute("PRAGMA journal_mode=WAL")
@@ -163,8 +159,8 @@ def _postgresql_engine(url: URL, patience: Patience | None) -> Engine:
 
 
 def _lock(file: Path) -> sqlite3.Connection:
-    """Hold a lock beside the database: SQLite's own, which every system has, and which ends with
-    the process.
+    """Lock a file beside the database: by SQLite, which works on every system and ends with the
+    process.
     """
     lock = sqlite3.connect(f"{file}.lock", timeout=0, isolation_level=None, check_same_thread=False)
     try:
@@ -180,9 +176,8 @@ def _lock(file: Path) -> sqlite3.Connection:
 
 
 def _is_ours(connection: Connection) -> bool:
-    """Whether the schema is this version's; False if it is older, or there is none.
-
-    Raises `ConfigurationError` if it is newer.
+    """Check whether the schema is this version's; False if it is older or missing. Raises
+    `ConfigurationError` if it is newer.
     """
     current = None
     if inspect(connection).has_table(_REVISIONS):

@@ -1,7 +1,7 @@
-"""Connections to PostgreSQL on which nothing waits for ever: not the console for an answer, and no
-other console for a lock that a console holds which has come to a standstill.
+"""Connections to PostgreSQL with a limit for every wait: for an answer, and for a lock that a
+console which hangs still holds.
 
-Timeouts of TCP do not help where a proxy or a firewall acknowledges what it does not hand on.
+TCP timeouts do not help if a proxy or a firewall acknowledges data that it does not pass on.
 """
 
 from __future__ import annotations
@@ -20,50 +20,50 @@ from sqlalchemy.engine import URL
 V = TypeVar("V")
 _INTERVAL: Final = 0.1
 _TCP_USER_TIMEOUT_SINCE: Final = 120_000
-"""The version of PostgreSQL that can be told so, as libpq counts them."""
+"""The first version of PostgreSQL that has this setting, in libpq's form."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patience:
-    """Seconds that each of these may take."""
+    """The limits of waits, in seconds."""
 
     connect: int = 4
     answer: float = 8.0
-    """From a statement to its answer, as the console sees it."""
+    """From a statement to its answer, measured by the console."""
     ping: float = 2.0
-    """The same for the question whether an unused connection still works. After a silence of the
-    server no connection works, and each request for one waits this long.
+    """The same for the check of an unused connection. After the server was silent no connection
+    works, and each request for one waits this long.
     """
     statement: float = 7.0
-    """The same as the server sees it."""
+    """From a statement to its answer, measured by the server."""
     lock: float = 4.0
     idle: float = 7.0
-    """From one statement of a transaction to the next, until the server ends it."""
+    """From one statement of a transaction to the next; then the server ends it."""
     pool: float = 5.0
-    """For a connection while all are in use."""
+    """The wait for a connection while all are in use."""
 
 
 class PatientConnection(psycopg.Connection[Any]):
-    """One that ends if the server does not answer."""
+    """A connection that closes if the server does not answer."""
 
     patience: float | None = None
-    """Seconds that an answer may take; None: any time."""
+    """How many seconds an answer may take; None: no limit."""
 
     def wait(self, gen: PQGen[V], interval: float = _INTERVAL, timeout: float | None = None) -> V:
-        """Every statement, commit and rollback waits here."""
+        """Wait for the server; every statement, commit and rollback does so here."""
         try:
             return super().wait(gen, interval, timeout or self.patience)
         except psycopg.OperationalError as error:
             has_said_why = error.sqlstate is not None
             if has_said_why or self.info.transaction_status != TransactionStatus.ACTIVE:
                 raise
-            # What the server says later must not be taken for the answer to the next statement.
+            # A late answer must not be taken for the answer to the next statement.
             self.close()
             raise psycopg.OperationalError(f"no answer within {self.patience} s") from None
 
 
 def engine_of(url: URL, patience: Patience) -> Engine:
-    """An engine whose connections have these limits, on both sides."""
+    """Return an engine whose connections have these limits, on both sides."""
     engine = create_engine(
         url,
         pool_size=4,
@@ -89,12 +89,13 @@ def engine_of(url: URL, patience: Patience) -> Engine:
 
 
 def _ping_with(engine: Engine, patience: Patience) -> None:
-    """Let the pool wait less for the answer to a ping than for others."""
+    """Make the pool wait for the answer to a ping for a shorter time."""
     dialect: Any = engine.dialect
     ping = dialect.do_ping
 
     def do_ping(connection: PatientConnection) -> bool:
-        before, connection.patience = connection.patience, patience.ping
+        before = connection.patience
+        connection.patience = patience.ping
         try:
             return bool(ping(connection))
         finally:
@@ -104,14 +105,14 @@ def _ping_with(engine: Engine, patience: Patience) -> None:
 
 
 def _limit(connection: PatientConnection, patience: Patience) -> None:
-    """Tell the server, for as long as the connection lasts."""
+    """Set the limits on the server, for the life of the connection."""
     limits = {
         "statement_timeout": patience.statement,
         "lock_timeout": patience.lock,
         "idle_in_transaction_session_timeout": patience.idle,
     }
     if connection.info.server_version >= _TCP_USER_TIMEOUT_SINCE:
-        # A console that reads no more: the server would wait for it while it holds its locks.
+        # The server would wait for a console that does not read, and keep its locks meanwhile.
         limits["tcp_user_timeout"] = patience.idle
     connection.autocommit = True
     for name, seconds in limits.items():
@@ -122,7 +123,7 @@ def _limit(connection: PatientConnection, patience: Patience) -> None:
 
 @contextmanager
 def with_time(connection: Connection, seconds: float) -> Iterator[None]:
-    """A part of a transaction that may take longer: a change of the schema."""
+    """Allow a part of a transaction more time, for a migration."""
     driver: Any = connection.connection.driver_connection
     patience = driver.patience
     driver.patience = seconds

@@ -1,4 +1,4 @@
-"""Removes what one VM has sent."""
+"""Removes everything that one VM has sent."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _EVENTS_AT_ONCE: Final = 200
 
 
 def is_known(connection: Connection, vm_id: str) -> bool:
-    """Whether a VM has sent anything."""
+    """Check whether a VM has sent anything."""
     known = select(tables.vm.c.vm_id).where(tables.vm.c.vm_id == vm_id)
     return connection.execute(known).first() is not None
 
@@ -24,8 +24,9 @@ def is_known(connection: Connection, vm_id: str) -> bool:
 def remove_past(
     connection: Connection, vm_id: str, number: int, *, now: float, listening: Listening
 ) -> bool:
-    """Remove some of what a VM says of events that are over; whether there was anything."""
-    r, e = tables.report.c, tables.event.c
+    """Remove some of a VM's reports of ended events; return whether there were any."""
+    r = tables.report.c
+    e = tables.event.c
     same = and_(e.event_id == r.event_id, e.scope == r.scope)
     reported = select(r.event_id, r.scope).join(tables.event, same)
     reported = reported.where(r.vm_id == vm_id, e.state == "ended").limit(_EVENTS_AT_ONCE)
@@ -39,8 +40,8 @@ def remove_past(
 def remove_vm(
     connection: Connection, vm_id: str, number: int, *, now: float, listening: Listening
 ) -> None:
-    """Remove a VM's row, and what it says of events. An event that others report too is shown by
-    them; what no other VM has reported is gone.
+    """Remove a VM's row and its reports. An event that other VMs report is then shown by them; one
+    that no other VM has reported is removed.
     """
     r = tables.report.c
     reported = select(r.event_id, r.scope).where(r.vm_id == vm_id)
@@ -52,9 +53,10 @@ def remove_vm(
 
 def remove_some(connection: Connection, vm_id: str, before: float) -> int:
     """Remove some of a VM's records and receipts that came in before a moment, in seconds since
-    1970; how many records.
+    1970; return how many records.
     """
-    r, a = tables.record.c, tables.receipt.c
+    r = tables.record.c
+    a = tables.receipt.c
     old = select(r.id).where(r.vm_id == vm_id, r.received_at <= before).limit(_AT_ONCE)
     ids = list(connection.execute(old).scalars())
     connection.execute(delete(tables.record).where(r.id.in_(ids)))

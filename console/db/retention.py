@@ -1,4 +1,4 @@
-"""Retention: old rows go, a few at a time; what is open or present stays."""
+"""Retention: deletes old rows, a few at a time; rows of what is open stay."""
 
 from __future__ import annotations
 
@@ -9,15 +9,18 @@ from console.db.decision_tables import command, decision, notice, turn
 
 
 def delete_before(connection: Connection, moment: float, limit: int) -> bool:
-    """Delete up to `limit` old rows of each kind; whether there may be more.
+    """Delete up to `limit` old rows of each kind; return whether there may be more.
 
-    Records and receipts by the time at which they came in; events that are over by the time of
-    their end, with what was observed, and not before their records, because the clock of a VM may
-    be far behind; gaps by the time at which they were found; decisions by the
-    time of their end; notices by their own, but for those about an event that is open, which would
-    be told again, and for the newest, whose number the next one follows.
+    - Records and receipts, by the time at which they came in.
+    - Ended events with their reports, by the time of their end, but not before their records: the
+      clock of a VM may be far behind.
+    - Gaps, by the time at which they were found.
+    - Decisions, by the time of their end.
+    - Notices, by their time; not those about an open event, which would be sent again, and not the
+      newest one, whose number the next one follows.
     """
-    e, r = tables.event.c, tables.record.c
+    e = tables.event.c
+    r = tables.record.c
     is_recent = exists().where(r.event_id == e.event_id, r.received_at >= moment)
     over = select(e.event_id, e.scope).where(e.state == "ended", e.shown_at < moment, ~is_recent)
     gone = [(row.event_id, row.scope) for row in connection.execute(over.limit(limit))]
@@ -44,7 +47,7 @@ def delete_before(connection: Connection, moment: float, limit: int) -> bool:
 
 
 def _old_decisions(connection: Connection, moment: float, limit: int) -> int:
-    """Decisions that are over, with their commands. The audit's rows stay."""
+    """Delete old ended decisions with their commands; return how many. The audit's rows stay."""
     c = decision.c
     over = select(c.id).where(c.state == "over", c.over_at < moment).limit(limit)
     ids = list(connection.execute(over).scalars())
@@ -54,7 +57,7 @@ def _old_decisions(connection: Connection, moment: float, limit: int) -> int:
 
 
 def _old_gaps(connection: Connection, moment: float, limit: int) -> int:
-    """Gaps that will not be filled any more; their VMs' counts shrink with them."""
+    """Delete old gaps, and reduce the counts of missing records of their VMs; return how many."""
     table: Table = tables.gap
     c = table.c
     old = connection.execute(select(table).where(c.found_at < moment).limit(limit)).all()

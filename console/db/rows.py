@@ -1,4 +1,4 @@
-"""Values to rows, and back."""
+"""Converts values to rows, and rows to values."""
 
 from __future__ import annotations
 
@@ -37,15 +37,17 @@ _DECISION: Final = tuple(each.name for each in fields(Decision))
 _COMMAND: Final = tuple(each.name for each in fields(Command))
 _NO_TAGS: Final = "{}"
 _EVENT_REPORT: Final = TypeAdapter(EventReport)
-"""Its JSON in rows: the names are those of the attributes."""
+"""For the JSON in rows, whose names are those of the attributes."""
 _NOT_SAID: Final = {
     each.attribute: None for each in fields_of(Event) if each.field.type.is_nullable
 }
-"""A field of the event that is newer than a row is None, as in a record of an older bridge."""
+"""Defaults of the event's fields that a row may not have yet: None, as in a record of an older
+bridge.
+"""
 
 
 def vm_row(vm: Vm) -> Values:
-    """A VM's row."""
+    """Return the row of a VM."""
     return {
         **{name: getattr(vm, name) for name in _VM},
         "prepares": int(vm.prepares),
@@ -60,7 +62,7 @@ def vm_row(vm: Vm) -> Values:
 
 
 def vm_of(row: Row[Any]) -> Vm:
-    """A VM from its row, which may have further columns."""
+    """Return the VM of a row, which may have further columns."""
     values = {name: getattr(row, name) for name in _VM}
     values["prepares"] = bool(row.prepares)
     values["withheld"] = bool(row.withheld)
@@ -73,27 +75,27 @@ def vm_of(row: Row[Any]) -> Vm:
 
 
 def stream_row(stream: Stream) -> Values:
-    """A stream's row."""
+    """Return the row of a stream."""
     return {name: getattr(stream, name) for name in _STREAM}
 
 
 def stream_of(row: Row[Any]) -> Stream:
-    """A stream from its row."""
+    """Return the stream of a row."""
     return Stream(**{name: getattr(row, name) for name in _STREAM})
 
 
 def gap_row(gap: SequenceGap) -> Values:
-    """A gap's row."""
+    """Return the row of a gap."""
     return {name: getattr(gap, name) for name in _GAP}
 
 
 def gap_of(row: Row[Any]) -> SequenceGap:
-    """A gap from its row."""
+    """Return the gap of a row."""
     return SequenceGap(**{name: getattr(row, name) for name in _GAP})
 
 
 def record_row(record: IncomingRecord) -> Values:
-    """A record's row."""
+    """Return the row of a record."""
     about = record.event.event.event_id if record.event is not None else None
     if record.receipt is not None:
         about = record.receipt.event_id
@@ -113,21 +115,21 @@ def record_row(record: IncomingRecord) -> Values:
 
 
 def event_row(event: FleetEvent, number: int) -> Values:
-    """An event's row."""
+    """Return the row of an event."""
     values = {name: getattr(event, name) for name in _EVENT}
     changed = {"sites": _json(event.sites), "is_news": int(event.is_news), "changed": number}
     return {**values, **changed}
 
 
 def event_of(row: Row[Any]) -> FleetEvent:
-    """An event from its row, which may have further columns."""
+    """Return the event of a row, which may have further columns."""
     values = {name: getattr(row, name) for name in _EVENT}
     values |= {"sites": tuple(from_json(row.sites)), "is_news": bool(row.is_news)}
     return FleetEvent(**values)
 
 
 def report_row(latest: LatestReport, number: int) -> Values:
-    """The row of a reporter's latest report."""
+    """Return the row of a reporter's latest report."""
     report = latest.report
     return {
         "event_id": latest.event_id,
@@ -150,7 +152,7 @@ def report_row(latest: LatestReport, number: int) -> Values:
 
 
 def report_of(row: Row[Any], *, prefix: str = "") -> LatestReport:
-    """A reporter's latest report from its row, whose columns may have names with a prefix."""
+    """Return the latest report of a row, whose columns may have names with a prefix."""
     values = {name: getattr(row, prefix + name) for name in _REPORT}
     values["is_own"] = bool(values["is_own"])
     return LatestReport(**values, report=_event_report_of(getattr(row, f"{prefix}facts")))
@@ -165,7 +167,7 @@ def _event_report_of(text: str) -> EventReport:
 
 
 def receipt_row(receipt: Receipt, number: int) -> Values:
-    """A receipt's row."""
+    """Return the row of a receipt."""
     facts = receipt.facts
     return {
         "record_id": receipt.record_id,
@@ -185,7 +187,7 @@ def receipt_row(receipt: Receipt, number: int) -> Values:
 
 
 def receipt_of(row: Row[Any]) -> Receipt:
-    """A receipt from its row."""
+    """Return the receipt of a row."""
     return Receipt(
         record_id=row.record_id,
         vm_id=row.vm_id,
@@ -205,7 +207,7 @@ def receipt_of(row: Row[Any]) -> Receipt:
 
 
 def preparation_row(preparation: ReportedPreparation, number: int) -> Values:
-    """A preparation's row."""
+    """Return the row of a preparation."""
     facts = preparation.facts
     return {
         "event_id": facts.event_id,
@@ -223,7 +225,7 @@ def preparation_row(preparation: ReportedPreparation, number: int) -> Values:
 
 
 def preparation_of(row: Row[Any]) -> ReportedPreparation:
-    """A preparation from its row."""
+    """Return the preparation of a row."""
     return ReportedPreparation(
         vm_id=row.vm_id,
         scope=row.scope,
@@ -241,22 +243,22 @@ def preparation_of(row: Row[Any]) -> ReportedPreparation:
 
 
 def decision_row(decision: Decision, number: int) -> Values:
-    """A decision's row."""
+    """Return the row of a decision."""
     return {**{name: getattr(decision, name) for name in _DECISION}, "changed": number}
 
 
 def decision_of(row: Row[Any]) -> Decision:
-    """A decision from its row."""
+    """Return the decision of a row."""
     return Decision(**{name: getattr(row, name) for name in _DECISION})
 
 
 def command_row(command: Command, number: int) -> Values:
-    """A command's row."""
+    """Return the row of a command."""
     return {**{name: getattr(command, name) for name in _COMMAND}, "changed": number}
 
 
 def command_of(row: Row[Any]) -> Command:
-    """A command from its row."""
+    """Return the command of a row."""
     return Command(**{name: getattr(row, name) for name in _COMMAND})
 
 

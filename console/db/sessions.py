@@ -1,4 +1,4 @@
-"""The rows of sessions, and of logins that have succeeded; times are seconds since 1970."""
+"""The rows of sessions and of successful logins; times are seconds since 1970."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class SessionRow:
 
 
 def read_session(connection: Connection, hashed: str) -> SessionRow | None:
-    """The session of a hash; None if there is none. Raises SQLAlchemy's errors."""
+    """Return the session with this hash, or None. Raises SQLAlchemy's errors."""
     found = connection.execute(select(session).where(session.c.hash == hashed)).first()
     if found is None:
         return None
@@ -41,9 +41,8 @@ def read_session(connection: Connection, hashed: str) -> SessionRow | None:
 def valid_sessions(
     connection: Connection, hashes: list[str], *, now: float, seen_before: float
 ) -> set[str]:
-    """Which of some sessions have neither been deleted nor ended by themselves.
-
-    Raises SQLAlchemy's errors.
+    """Return those of these sessions that were neither deleted nor have expired. Raises
+    SQLAlchemy's errors.
     """
     c = session.c
     good = (c.hash.in_(hashes), c.ends_at > now, c.seen_at > seen_before)
@@ -51,7 +50,7 @@ def valid_sessions(
 
 
 def insert_session(connection: Connection, row: SessionRow) -> None:
-    """Put a new session in. Raises SQLAlchemy's errors."""
+    """Insert a new session. Raises SQLAlchemy's errors."""
     connection.execute(
         insert(session).values(
             hash=row.hash,
@@ -65,24 +64,26 @@ def insert_session(connection: Connection, row: SessionRow) -> None:
 
 
 def touch_session(connection: Connection, hashed: str, *, seen_at: float) -> None:
-    """A request of the session was seen. Raises SQLAlchemy's errors."""
+    """Note when the last request of the session came. Raises SQLAlchemy's errors."""
     connection.execute(update(session).where(session.c.hash == hashed).values(seen_at=seen_at))
 
 
 def delete_session(connection: Connection, hashed: str) -> bool:
-    """End a session; whether there was one. Raises SQLAlchemy's errors."""
+    """End a session; return whether there was one. Raises SQLAlchemy's errors."""
     return connection.execute(delete(session).where(session.c.hash == hashed)).rowcount > 0
 
 
 def delete_past(connection: Connection, *, now: float, seen_before: float) -> None:
-    """Forget what has ended by itself. Raises SQLAlchemy's errors."""
+    """Delete expired sessions and logins. Raises SQLAlchemy's errors."""
     over = or_(session.c.ends_at <= now, session.c.seen_at <= seen_before)
     connection.execute(delete(session).where(over))
     connection.execute(delete(login).where(login.c.ends_at <= now))
 
 
 def use_login(connection: Connection, hashed: str, *, ends_at: float) -> bool:
-    """Note that a login has succeeded; False if it had before. Raises SQLAlchemy's errors."""
+    """Note that a login has succeeded; return False if it had succeeded before. Raises SQLAlchemy's
+    errors.
+    """
     if connection.execute(select(login.c.hash).where(login.c.hash == hashed)).first() is not None:
         return False
     connection.execute(insert(login).values(hash=hashed, ends_at=ends_at))

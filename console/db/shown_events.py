@@ -1,4 +1,6 @@
-"""The rows of events: by which reporter each is shown, written with what its reporters say."""
+"""The rows of events: chooses the reporter that each event is shown by, and writes what
+it reports.
+"""
 
 from __future__ import annotations
 
@@ -24,10 +26,10 @@ from console.fleet.values import EventKey, FleetEvent, LatestReport, folded
 
 _FORGOTTEN_SECONDS: Final = 3600.0
 _PAIRS: Final = 1000
-"""Pairs in one statement."""
-_E: Final = tables.event.c
-_O: Final = tables.report.c
-_V: Final = tables.vm.c
+"""How many pairs one statement takes."""
+_EVENT: Final = tables.event.c
+_REPORT: Final = tables.report.c
+_VM: Final = tables.vm.c
 
 
 def show(
@@ -40,9 +42,9 @@ def show(
     number: int,
     older: Iterable[LatestReport] = (),
 ) -> None:
-    """Write the rows of some events after what their reporters say has changed; `fresh` are the
-    reports that this transaction has written, by event id and vmId, and `older` those that came in
-    with them and are not the newest of their reporters.
+    """Write the rows of these events after their reports have changed. `fresh` has the reports that
+    this transaction has written, by event id and vmId; `older` those that came with them and are
+    not the newest of their reporters.
     """
     if not keys:
         return
@@ -93,9 +95,9 @@ def _shown_reports(
     reporters: Mapping[EventKey, str | None],
     fresh: Mapping[tuple[str, str], LatestReport],
 ) -> dict[EventKey, LatestReport]:
-    """The report that each event is shown by: that of its reporter. An event without a reporter, or
-    whose reporter is in another scope now, is shown by its newest report. Events that no VM reports
-    any more are left out.
+    """Return the report that each event is shown by: that of its reporter. An event without a
+    reporter, or whose reporter is in another scope now, is shown by its newest report. Events that
+    no VM reports any more are left out.
     """
     wanted = {key: vm_id for key, vm_id in reporters.items() if vm_id is not None}
     shown = _reports_by(connection, wanted, fresh)
@@ -104,15 +106,19 @@ def _shown_reports(
 
 
 def show_again(connection: Connection, *, now: float, listening: Listening, number: int) -> int:
-    """Show those open events by another reporter whose own has fallen silent; how many.
+    """Choose another reporter for the open events whose own has fallen silent; return how many.
 
-    One question for all of them: when a fleet falls silent together, they are thousands, and what
-    comes in waits for this transaction.
+    It is one query for all of them: when a whole fleet falls silent they are thousands, and
+    incoming messages wait for this transaction.
     """
     heard = contact_of(tables.vm, now, listening) == "heard"
-    shown = and_(_O.event_id == _E.event_id, _O.vm_id == _E.shown_by, _O.scope == _E.scope)
+    shown = and_(
+        _REPORT.event_id == _EVENT.event_id,
+        _REPORT.vm_id == _EVENT.shown_by,
+        _REPORT.scope == _EVENT.scope,
+    )
     other = tables.report.alias("other")
-    same = and_(other.c.event_id == _E.event_id, other.c.scope == _E.scope)
+    same = and_(other.c.event_id == _EVENT.event_id, other.c.scope == _EVENT.scope)
     speaker = tables.vm.alias("speaker")
     is_reported = (
         select(literal(1))
@@ -131,11 +137,11 @@ def show_again(connection: Connection, *, now: float, listening: Listening, numb
         .scalar_subquery()
     )
     query = (
-        select(_E.event_id, _E.scope)
+        select(_EVENT.event_id, _EVENT.scope)
         .join(tables.report, shown)
-        .join(tables.vm, _V.vm_id == _E.shown_by)
-        .where(_E.state.in_(("scheduled", "started")), ~and_(heard, _O.is_own == 1))
-        .where(or_(is_reported, and_(_O.is_own == 1, newest != _E.shown_by)))
+        .join(tables.vm, _VM.vm_id == _EVENT.shown_by)
+        .where(_EVENT.state.in_(("scheduled", "started")), ~and_(heard, _REPORT.is_own == 1))
+        .where(or_(is_reported, and_(_REPORT.is_own == 1, newest != _EVENT.shown_by)))
     )
     moved = [EventKey(row.event_id, row.scope) for row in connection.execute(query)]
     show(connection, moved, {}, now=now, listening=listening, number=number)
@@ -143,22 +149,24 @@ def show_again(connection: Connection, *, now: float, listening: Listening, numb
 
 
 def end_forgotten(connection: Connection, *, now: float, listening: Listening, number: int) -> int:
-    """End, as Unknown, the events that no heard VM still reports an hour after their notBefore.
-
-    Returns how many. A VM that may have spoken while no console listened counts as heard.
+    """End, as Unknown, the events that no VM which is heard still reports an hour after their
+    notBefore; return how many. A VM that may have sent something while no console was connected
+    counts as heard.
     """
     heard = contact_of(tables.vm, now, listening).in_(("heard", "late", "learning"))
-    is_pending = and_(_O.event_id == _E.event_id, _O.scope == _E.scope, _O.over == 0)
+    is_pending = and_(
+        _REPORT.event_id == _EVENT.event_id, _REPORT.scope == _EVENT.scope, _REPORT.over == 0
+    )
     reported = (
         select(literal(1))
         .select_from(tables.report)
-        .join(tables.vm, _V.vm_id == _O.vm_id)
+        .join(tables.vm, _VM.vm_id == _REPORT.vm_id)
         .where(is_pending, heard)
         .correlate(tables.event)
     )
-    begins = func.coalesce(_E.not_before, _E.started_at, _E.shown_at)
-    query = select(_E.event_id, _E.scope, _E.shown_by).where(
-        _E.state.in_(("scheduled", "started")), begins < now - _FORGOTTEN_SECONDS
+    begins = func.coalesce(_EVENT.not_before, _EVENT.started_at, _EVENT.shown_at)
+    query = select(_EVENT.event_id, _EVENT.scope, _EVENT.shown_by).where(
+        _EVENT.state.in_(("scheduled", "started")), begins < now - _FORGOTTEN_SECONDS
     )
     found = connection.execute(query.where(~reported.exists())).all()
     shown = _reports_by(
@@ -172,10 +180,14 @@ def end_forgotten(connection: Connection, *, now: float, listening: Listening, n
 
 
 def pending_of(connection: Connection, vm_ids: Iterable[str]) -> set[EventKey]:
-    """The events that name some VMs, as these say, and are not over to them."""
+    """Return the events that one of these VMs reports, that name it, and that are not
+    over for it.
+    """
     found: set[EventKey] = set()
     for few in portions(vm_ids):
-        query = select(_O.event_id, _O.scope).where(_O.vm_id.in_(few), _O.over == 0, _O.is_own == 1)
+        query = select(_REPORT.event_id, _REPORT.scope).where(
+            _REPORT.vm_id.in_(few), _REPORT.over == 0, _REPORT.is_own == 1
+        )
         found |= {EventKey(row.event_id, row.scope) for row in connection.execute(query)}
     return found
 
@@ -183,7 +195,7 @@ def pending_of(connection: Connection, vm_ids: Iterable[str]) -> set[EventKey]:
 def _events(connection: Connection, keys: Iterable[EventKey]) -> dict[EventKey, FleetEvent]:
     found = {}
     for some in portions(keys, _PAIRS):
-        query = select(tables.event).where(tuple_(_E.event_id, _E.scope).in_(some))
+        query = select(tables.event).where(tuple_(_EVENT.event_id, _EVENT.scope).in_(some))
         for row in connection.execute(query):
             found[EventKey(row.event_id, row.scope)] = rows.event_of(row)
     return found
@@ -192,15 +204,23 @@ def _events(connection: Connection, keys: Iterable[EventKey]) -> dict[EventKey, 
 def _named_reports(
     connection: Connection, keys: Iterable[EventKey], now: float, listening: Listening
 ) -> dict[EventKey, list[NamedReport]]:
-    """What the VMs say that the events name by their own report."""
+    """Return the reports of each event by the VMs that it names."""
     contact = contact_of(tables.vm, now, listening).label("contact")
-    columns = (_O.event_id, _O.scope, _O.vm_id, _O.content_hash, _O.names_hash, _O.over, _O.time)
+    columns = (
+        _REPORT.event_id,
+        _REPORT.scope,
+        _REPORT.vm_id,
+        _REPORT.content_hash,
+        _REPORT.names_hash,
+        _REPORT.over,
+        _REPORT.time,
+    )
     found: dict[EventKey, list[NamedReport]] = {}
     for some in portions(keys, _PAIRS):
         query = (
-            select(*columns, _V.first_at, _V.site, _V.folded, _V.place, contact)
-            .join(tables.vm, _V.vm_id == _O.vm_id)
-            .where(tuple_(_O.event_id, _O.scope).in_(some), _O.is_own == 1)
+            select(*columns, _VM.first_at, _VM.site, _VM.folded, _VM.place, contact)
+            .join(tables.vm, _VM.vm_id == _REPORT.vm_id)
+            .where(tuple_(_REPORT.event_id, _REPORT.scope).in_(some), _REPORT.is_own == 1)
         )
         for row in connection.execute(query):
             found.setdefault(EventKey(row.event_id, row.scope), []).append(
@@ -223,15 +243,22 @@ def _named_reports(
 def _support(
     connection: Connection, keys: Iterable[EventKey], now: float, listening: Listening
 ) -> dict[EventKey, list[Support]]:
-    """How many heard reporters say what of some events, and where."""
+    """Return how many reporters that are heard report what about each event, by place."""
     heard = contact_of(tables.vm, now, listening) == "heard"
-    columns = (_O.event_id, _O.scope, _O.names_hash, _V.place, _O.content_hash, _O.over)
+    columns = (
+        _REPORT.event_id,
+        _REPORT.scope,
+        _REPORT.names_hash,
+        _VM.place,
+        _REPORT.content_hash,
+        _REPORT.over,
+    )
     found: dict[EventKey, list[Support]] = {}
     for some in portions(keys, _PAIRS):
         query = (
             select(*columns, func.count().label("number"))
-            .join(tables.vm, _V.vm_id == _O.vm_id)
-            .where(tuple_(_O.event_id, _O.scope).in_(some), _O.is_weak == 0, heard)
+            .join(tables.vm, _VM.vm_id == _REPORT.vm_id)
+            .where(tuple_(_REPORT.event_id, _REPORT.scope).in_(some), _REPORT.is_weak == 0, heard)
             .group_by(*columns)
         )
         for row in connection.execute(query):
@@ -248,14 +275,15 @@ def _support(
 
 
 def _newest(connection: Connection, keys: Iterable[EventKey]) -> dict[EventKey, str]:
-    """The reporter that said the newest of each of some events, those that have one."""
+    """Return the reporter with the newest report of each of these events, if it has one."""
     place = func.row_number().over(
-        partition_by=(_O.event_id, _O.scope), order_by=(_O.is_weak, _O.time.desc(), _O.vm_id)
+        partition_by=(_REPORT.event_id, _REPORT.scope),
+        order_by=(_REPORT.is_weak, _REPORT.time.desc(), _REPORT.vm_id),
     )
     found: dict[EventKey, str] = {}
     for some in portions(keys, _PAIRS):
-        ranked = select(_O.event_id, _O.scope, _O.vm_id, place.label("place"))
-        ranked = ranked.where(tuple_(_O.event_id, _O.scope).in_(some))
+        ranked = select(_REPORT.event_id, _REPORT.scope, _REPORT.vm_id, place.label("place"))
+        ranked = ranked.where(tuple_(_REPORT.event_id, _REPORT.scope).in_(some))
         each = ranked.subquery().c
         newest = select(each.event_id, each.scope, each.vm_id).where(each.place == 1)
         for row in connection.execute(newest):
@@ -268,8 +296,9 @@ def _reports_by(
     wanted: Mapping[EventKey, str],
     fresh: Mapping[tuple[str, str], LatestReport],
 ) -> dict[EventKey, LatestReport]:
-    """What the reporters say by which events are shown."""
-    found, missing = {}, set()
+    """Return the reports of the reporters that these events are shown by."""
+    found = {}
+    missing = set()
     for key, vm_id in wanted.items():
         known = fresh.get((key.event_id, vm_id))
         if known is not None and known.scope == key.scope:
@@ -277,7 +306,7 @@ def _reports_by(
         else:
             missing.add((key.event_id, vm_id))
     for some in portions(missing, _PAIRS):
-        query = select(tables.report).where(tuple_(_O.event_id, _O.vm_id).in_(some))
+        query = select(tables.report).where(tuple_(_REPORT.event_id, _REPORT.vm_id).in_(some))
         for row in connection.execute(query):
             # The reporter may be in another scope now, where another one shows the event.
             if wanted.get(EventKey(row.event_id, row.scope)) == row.vm_id:
@@ -290,8 +319,9 @@ def _sites(
     shown: Mapping[EventKey, LatestReport],
     named_reports: Mapping[EventKey, Iterable[NamedReport]],
 ) -> dict[EventKey, tuple[str, ...]]:
-    """The sites of the VMs that each event names, as far as they report it; or its reporter's. Who
-    bears one of the names elsewhere than that reporter counts only if no VM bears it there.
+    """Return the sites of each event: those of the VMs that it names and that report it, or else
+    that of its reporter. A VM in another place than that reporter counts only if no VM there bears
+    the name.
     """
     reporters = _places(connection, {each.vm_id for each in shown.values()})
     own: dict[EventKey, list[NamedReport]] = {}
@@ -304,7 +334,7 @@ def _sites(
         for each in several
         if each.place != reporters[shown[key].vm_id][1]
     }
-    taken = _borne(connection, wanted)
+    taken = _borne_names(connection, wanted)
     found = {}
     for key, several in own.items():
         site, place = reporters[shown[key].vm_id]
@@ -318,28 +348,28 @@ def _sites(
 
 
 def _places(connection: Connection, vm_ids: Iterable[str]) -> dict[str, tuple[str, str]]:
-    """The site of each of some VMs, and where its name is unique."""
+    """Return the site and the place of each of these VMs."""
     found = {}
     for few in portions(vm_ids):
-        query = select(_V.vm_id, _V.site, _V.place).where(_V.vm_id.in_(few))
+        query = select(_VM.vm_id, _VM.site, _VM.place).where(_VM.vm_id.in_(few))
         for row in connection.execute(query):
             found[row.vm_id] = (row.site, row.place)
     return found
 
 
-def _borne(connection: Connection, names: Iterable[tuple[str, str]]) -> set[tuple[str, str]]:
-    """Those of some names, each with its place, that a VM bears."""
+def _borne_names(connection: Connection, names: Iterable[tuple[str, str]]) -> set[tuple[str, str]]:
+    """Return those of these names, each with its place, that a VM bears."""
     found = set()
     for some in portions(names, _PAIRS):
-        query = select(_V.place, _V.folded).where(tuple_(_V.place, _V.folded).in_(some))
+        query = select(_VM.place, _VM.folded).where(tuple_(_VM.place, _VM.folded).in_(some))
         found |= {(row.place, row.folded) for row in connection.execute(query)}
     return found
 
 
 def _touch(connection: Connection, keys: Iterable[EventKey], number: int) -> None:
-    """Events that look as before, and of which a reporter has said something."""
+    """Mark events as changed that look the same but have a new report."""
     for some in portions(keys, _PAIRS):
-        same = tuple_(_E.event_id, _E.scope).in_(some)
+        same = tuple_(_EVENT.event_id, _EVENT.scope).in_(some)
         connection.execute(update(tables.event).where(same).values(changed=number))
 
 
@@ -372,16 +402,18 @@ def _write_names(
 
 
 def _write_places(connection: Connection, shown: Mapping[EventKey, LatestReport]) -> None:
-    """Where the names of some events are unique, as they are shown now."""
+    """Replace the places of these events, in which their names are unique: those of the reporters
+    that report what is shown.
+    """
     p = tables.event_place.c
     places: list[dict[str, str]] = []
     for some in portions(shown, _PAIRS):
         same = tuple_(p.event_id, p.scope).in_(some)
         connection.execute(delete(tables.event_place).where(same))
         query = (
-            select(_O.event_id, _O.scope, _O.content_hash, _V.place)
-            .join(tables.vm, _V.vm_id == _O.vm_id)
-            .where(tuple_(_O.event_id, _O.scope).in_(some))
+            select(_REPORT.event_id, _REPORT.scope, _REPORT.content_hash, _VM.place)
+            .join(tables.vm, _VM.vm_id == _REPORT.vm_id)
+            .where(tuple_(_REPORT.event_id, _REPORT.scope).in_(some))
             .distinct()
         )
         for row in connection.execute(query):
@@ -396,8 +428,8 @@ def _add_places(
     content_hashes: Mapping[EventKey, str],
     fresh: Mapping[tuple[str, str], LatestReport],
 ) -> None:
-    """The places of the reporters that now say what is shown: `content_hashes`, by event. Of those
-    alone: an event may have thousands of others.
+    """Add the places of new reporters that report what is shown; `content_hashes` has that, by
+    event. Only the new ones are read: an event may have thousands of others.
     """
     agreeing = [
         each for each in fresh.values() if content_hashes.get(each.key) == each.content_hash
@@ -411,15 +443,16 @@ def _add_places(
 def _note_dropped(
     connection: Connection, event: FleetEvent, names: Collection[str], number: int
 ) -> None:
-    """Mark VMs as changed that the event named before and names no more."""
-    v, p = tables.vm, tables.event_place.c
+    """Mark the VMs as changed that the event no longer names."""
+    v = tables.vm
+    p = tables.event_place.c
     places = select(p.place).where(p.event_id == event.event_id, p.scope == event.scope)
     dropped = update(v).where(v.c.place.in_(places), v.c.folded.in_(names))
     connection.execute(dropped.values(changed=number))
 
 
 def _drop(connection: Connection, keys: Iterable[EventKey]) -> None:
-    """Events that have no reporter any more: what was said of them is another event's."""
+    """Delete events that have no reporter any more: their reports belong to another event now."""
     for key in keys:
         for table in (tables.resource, tables.event_place, tables.event):
             same = and_(table.c.event_id == key.event_id, table.c.scope == key.scope)

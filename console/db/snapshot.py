@@ -1,5 +1,5 @@
-"""What the database holds at one moment: every answer of a page, the API or a notice is made from
-one snapshot, so that it does not contradict itself.
+"""Snapshots of the database: every answer of a page, the API or a notice is made from one, so that
+it does not contradict itself.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Clock = Callable[[], float]
 
 
 class Snapshot:
-    """One transaction, at one time."""
+    """The database in one transaction, at one time."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class Snapshot:
 
 
 class Snapshots:
-    """What takes snapshots, from any thread."""
+    """Opens snapshots; from any thread."""
 
     def __init__(
         self,
@@ -64,13 +64,15 @@ class Snapshots:
 
     @contextmanager
     def open(self) -> Iterator[Snapshot]:
-        """The database as it is now. Raises `StoreError` if it does not answer."""
+        """Open a snapshot of the database as it is now. Raises `StoreError` if it does
+        not answer.
+        """
         with read_from(self.database.reading) as connection:
             yield self.within(connection)
 
     def within(self, connection: Connection, *, is_exact: bool = False) -> Snapshot:
-        """The database as a transaction sees it that is open already; `is_exact`: the database's
-        clock is looked at before, whatever became of this machine's meanwhile.
+        """Return a snapshot within an open transaction. With `is_exact` the database's clock is
+        read first.
         """
         if is_exact and isinstance(self.clock, CommonClock):
             self.clock.compare(connection)

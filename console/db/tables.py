@@ -20,8 +20,9 @@ from sqlalchemy import (
 
 metadata: Final = MetaData()
 
-# Every transaction of a writer takes the next number, and every row keeps that of its last change:
-# on PostgreSQL the row's lock makes writers take turns, and other consoles read what is newer.
+# Each writing transaction takes the next number, and each row has the number of its last change. On
+# PostgreSQL the lock of this row makes writers take turns; other consoles read rows with newer
+# ones.
 change: Final = Table(
     "change",
     metadata,
@@ -63,15 +64,15 @@ vm: Final = Table(
     Column("prepares", Integer, nullable=False, server_default="0"),
     # When it last polled the HTTPS command channel; it takes commands there for a minute.
     Column("pulled_at", Float(53)),
-    # When the first word of it came in: what was known for longer is believed before a newcomer.
+    # When its first message came in: a VM that has been known longer counts before a new one.
     Column("first_at", Float(53), nullable=False, server_default="0"),
-    # What it says that it is now, without effect, as JSON; whether its name is another VM's; since
-    # when one of these is so; and when a person accepted what it said.
+    # The identity that it reports and that has no effect yet, as JSON; whether another VM bears its
+    # name; since when one of these holds; and when a person accepted what it reported.
     Column("reported_as", Text),
     Column("withheld", Integer, nullable=False, server_default="0"),
     Column("conflict_at", Float(53)),
     Column("accepted_at", Float(53), nullable=False, server_default="0"),
-    # Where its name is unique, and the name as it is compared and as lists are sorted by it.
+    # The place in which its name is unique; the name as it is compared; and as lists are sorted.
     Column("place", Text, nullable=False, server_default=""),
     Column("folded", Text, nullable=False, server_default=""),
     Column("sort_name", Text, nullable=False, server_default=""),
@@ -83,8 +84,8 @@ vm: Final = Table(
     Index("vm_conflict", "conflict_at"),
 )
 
-# When which console listened to which source: `until` grows while it is connected, `seen_at` while
-# the console runs and has such a source. A VM is only silent if somebody listened all the while.
+# When which console was connected to which source: `until` grows while it is connected, `seen_at`
+# while the console runs with that source. A VM is silent only if a console was connected meanwhile.
 listening: Final = Table(
     "listening",
     metadata,
@@ -105,7 +106,7 @@ stream: Final = Table(
     Column("high", BigInteger, nullable=False),
     Column("high_time", Float(53), nullable=False),
     Column("beat_time", Float(53)),
-    # Seconds from then, by the VM's clock, until it came in, by the console's.
+    # Seconds from `beat_time`, by the VM's clock, to its arrival, by the console's clock.
     Column("beat_lag", Float(53)),
 )
 
@@ -149,17 +150,17 @@ event: Final = Table(
     Column("first_at", Float(53), nullable=False),
     Column("event_type", Text),
     Column("not_before", Float(53)),
-    # It only tells something: nothing is due, and no VM's condition changes.
+    # It only informs: no decision is due, and no VM's condition changes.
     Column("is_news", Integer, nullable=False, server_default="0"),
     Column("sites", Text, nullable=False),
     Column("words", Text, nullable=False),
     Column("changed", BigInteger, nullable=False),
-    # Azure's word for how it stands, and what was measured: by the VM that measured most.
+    # Azure's status of it, and the measurements of the VM that measured most.
     Column("status", Text, nullable=False, server_default=""),
     Column("started_at", Float(53)),
     Column("notice", Float(53)),
     Column("downtime", Float(53)),
-    # An id is compared in any case, and kept as it was written first.
+    # Ids are compared without regard to case, and stored in the first spelling.
     Index("event_lower", func.lower(text("event_id"))),
     Index("event_changed", "changed"),
     Index("event_over", "state", "shown_at"),
@@ -168,7 +169,7 @@ event: Final = Table(
     Index("event_status", "status"),
 )
 
-# The names that an event lists, as its shown reporter says; each once, as names are compared.
+# The names that an event lists, in the report that it is shown by; each once, as it is compared.
 resource: Final = Table(
     "resource",
     metadata,
@@ -178,7 +179,8 @@ resource: Final = Table(
     Index("resource_folded", "folded", "event_id", "scope"),
 )
 
-# Where the names of an event are unique: the places of the reporters that say what is shown.
+# In which places the names of an event are unique: those of the reporters that report what is
+# shown.
 event_place: Final = Table(
     "event_place",
     metadata,
@@ -187,7 +189,7 @@ event_place: Final = Table(
     Column("place", Text, primary_key=True),
 )
 
-# What one reporter says of one event: its newest record about it.
+# The latest report of one reporter about one event.
 report: Final = Table(
     "report",
     metadata,
@@ -202,14 +204,14 @@ report: Final = Table(
     Column("facts", Text, nullable=False),
     Column("changed", BigInteger, nullable=False),
     Column("scope", Text, nullable=False, server_default=""),
-    # The event names its reporter, by the name that it bears.
+    # Whether the event names its reporter.
     Column("is_own", Integer, nullable=False, server_default="0"),
-    # Equal for two reporters that say the same: fingerprint and names; that name the same VMs; and
-    # that describe it in the same words, if they do.
+    # Hashes by which reports are compared: fingerprint and names; the names alone; the wording
+    # alone.
     Column("content_hash", Text, nullable=False, server_default=""),
     Column("names_hash", Text, nullable=False, server_default=""),
     Column("wording_hash", Text),
-    # It shows the event only until another reporter does.
+    # The event is shown by it only until there is a better report.
     Column("is_weak", Integer, nullable=False, server_default="0"),
     Index("report_vm", "vm_id", "over"),
     Index("report_changed", "changed"),
@@ -230,14 +232,14 @@ receipt: Final = Table(
     Column("why", Text),
     Column("scope", Text, nullable=False, server_default=""),
     Column("act", Text),
-    # `at` is when it came in, `time` what its VM says, but never later than that.
+    # `at` is when it came in; `time` is by the VM's clock, but not later than `at`.
     Column("time", Float(53), nullable=False, server_default="0"),
     Index("receipt_event", "event_id"),
     Index("receipt_jti", "jti"),
     Index("receipt_changed", "changed"),
 )
 
-# How far one VM has prepared for one event: the newest that it said of that.
+# The latest report of one VM about its preparation for one event.
 preparation: Final = Table(
     "preparation",
     metadata,
@@ -257,7 +259,7 @@ preparation: Final = Table(
     Index("preparation_changed", "changed"),
 )
 
-# Somebody is on it, until then: an event, by its id and scope, or a VM, whose scope is empty.
+# A person works on an event, by its id and scope, or on a VM, with an empty scope, until then.
 assignment: Final = Table(
     "taken",
     metadata,

@@ -25,29 +25,29 @@ class TokenRow:
     revoked_at: float | None = None
 
     def is_good(self, now: float) -> bool:
-        """Whether it opens anything at that time."""
+        """Check whether the token is valid at that time."""
         return self.revoked_at is None and now < self.ends_at
 
 
 def read_tokens(connection: Connection) -> list[TokenRow]:
-    """Every token, by name. Raises SQLAlchemy's errors."""
+    """Return every token, by name. Raises SQLAlchemy's errors."""
     return [_row(each) for each in connection.execute(select(token).order_by(token.c.name))]
 
 
 def read_token(connection: Connection, name: str) -> TokenRow | None:
-    """The token of that name; None if there is none. Raises SQLAlchemy's errors."""
+    """Return the token of that name, or None. Raises SQLAlchemy's errors."""
     found = connection.execute(select(token).where(token.c.name == name)).first()
     return None if found is None else _row(found)
 
 
 def insert_token(connection: Connection, row: TokenRow, number: int) -> None:
-    """Put a new token in. Raises SQLAlchemy's `IntegrityError` if its name is taken."""
+    """Insert a new token. Raises SQLAlchemy's `IntegrityError` if its name is taken."""
     values = {name: getattr(row, name) for name in TokenRow.__slots__}
     connection.execute(insert(token).values(**values, changed=number))
 
 
 def revoke_token(connection: Connection, name: str, *, at: float, number: int) -> None:
-    """End a token at a time, in seconds since 1970. Raises SQLAlchemy's errors."""
+    """Revoke a token at a time, in seconds since 1970. Raises SQLAlchemy's errors."""
     statement = update(token).where(token.c.name == name)
     connection.execute(statement.values(revoked_at=at, changed=number))
 

@@ -1,4 +1,4 @@
-"""Transactions whose failure is a `StoreError`, in words without secrets."""
+"""Transactions that raise `StoreError`, with messages without secrets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from console.db.opening import Database
 
 @contextmanager
 def read_from(engine: Engine) -> Iterator[Connection]:
-    """One transaction that reads. Raises `StoreError` if the database does not answer."""
+    """Open a transaction that reads. Raises `StoreError` if the database does not answer."""
     try:
         with engine.begin() as connection:
             yield connection
@@ -25,9 +25,8 @@ def read_from(engine: Engine) -> Iterator[Connection]:
 
 @contextmanager
 def write_to(database: Database) -> Iterator[tuple[Connection, int]]:
-    """One transaction that writes, and its number: writers take turns from here on.
-
-    Raises `StoreError`; then nothing was written.
+    """Open a transaction that writes, with its number; other writers wait for its end. Raises
+    `StoreError`; then nothing was written.
     """
     try:
         with database.writing.begin() as connection:

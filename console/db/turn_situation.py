@@ -1,4 +1,4 @@
-"""One reading of the database from which turns are decided."""
+"""Reads from the database everything from which turns are decided."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ _FACTS: Final = (
     "commands",
     "pulled_at",
 )
-"""Columns of what turns are decided from, of a VM."""
+"""The columns of a VM from which turns are decided."""
 _AHEAD_SECONDS: Final = 30.0
-"""More than the clocks of consoles on one database differ."""
+"""More than the difference of the clocks of consoles on one database."""
 _FIRST_PAUSE_SECONDS: Final = 60.0
-"""Before an event is approved again."""
+"""The pause before an event is approved again for the first time."""
 _MOST_DOUBLINGS: Final = 5
 _MAY_PASS: Final = (
     "no_answer",
@@ -59,18 +59,18 @@ _MAY_PASS: Final = (
     "event_changed",
     "changed",
 )
-"""Reasons for which an approval has failed, after which no VM acts on it, and another may work."""
+"""The reasons of a failed approval after which no VM acts on it, and another may succeed."""
 _OF_THE_EVENT: Final = ("event_changed", "unknown_event")
-"""Reasons of a bridge for the end of a preparation whose program has not given up."""
+"""The reasons a bridge gives when a preparation failed because of the event, not its program."""
 _BY_CONSOLE: Final = ("changed", "decided")
-"""Why the console itself gave up an approval: no VM acts on it."""
+"""The reasons for which the console itself gave up an approval: no VM acts on it."""
 
 
 def read_situation(
     snapshot: Snapshot, grouping: Grouping, *, can_sign: bool = True, four_eyes: int = 0
 ) -> TurnSituation:
-    """All that turns are decided from. `four_eyes`: from so many named VMs on a second person is
-    needed; 0: never.
+    """Read everything from which turns are decided. `four_eyes`: the least number of named VMs for
+    which a second person is needed; 0: never.
     """
     connection = snapshot.connection
     every = {each.event_key: each for each in turns.read_turns(connection, of_open_events=True)}
@@ -110,7 +110,7 @@ def read_situation(
 
 
 def member_of(known: Vm) -> Member:
-    """A VM as groups see it."""
+    """Return a VM as groups see it."""
     return Member(
         vm_id=known.vm_id,
         name=known.name,
@@ -129,7 +129,7 @@ def _vms(
     preparations: Mapping[str, Sequence[VmPreparation]],
     wanted: Collection[str],
 ) -> dict[str, VmFacts]:
-    """The VMs that may be away: those that are not heard, and some that are."""
+    """Return the VMs that may be away: those that are not heard, and those in `wanted`."""
     contact = contact_of(vm, snapshot.now, snapshot.listening).label("contact")
     columns: list[ColumnElement[Any]] = [vm.c[name] for name in _FACTS]
     there: Any = select(*columns, contact, *columns_of(grouping, vm)).where(
@@ -152,7 +152,7 @@ def _facts(
     grouping: Grouping,
     preparations: Mapping[str, Sequence[VmPreparation]],
 ) -> VmFacts:
-    # Heard by a clock that was set back since: how long ago that was is not known.
+    # The clock was set back since it was heard: how long ago that was is not known.
     is_ahead = row.contact in ("heard", "late") and row.heard_at > snapshot.now + _AHEAD_SECONDS
     heard_until = row.heard_at + snapshot.listening.patience(row.interval)
     channel = channel_of(row.commands, row.pulled_at, snapshot.now, snapshot.listening)
@@ -164,7 +164,7 @@ def _facts(
         heard_at=row.heard_at,
         contact_since=row.stopped_at or row.lost_at or heard_until,
         prepares=bool(row.prepares),
-        # Heartbeats and the MQTT status say it; a record about an event does not.
+        # Only heartbeats and the MQTT status say whether it prepares; records of events do not.
         has_said=bool(row.prepares) or row.interval is not None or row.commands is not None,
         takes_commands=channel is not None,
         preparations=preparations.get(row.vm_id, ()),
@@ -219,8 +219,8 @@ def _event(
 
 
 def _has_first(known: KnownEvent) -> bool:
-    """Whether the first of two persons has approved this state of the event, and waits for the
-    second one.
+    """Check whether the first of two persons has approved this state of the event, and the second
+    has not.
     """
     decision = known.decided.decision
     if decision is None or decision.kind != "approve" or decision.state != "second":
@@ -229,14 +229,14 @@ def _has_first(known: KnownEvent) -> bool:
 
 
 def _may_begin(state: str, reason: str | None) -> bool:
-    """Whether a receipt says that Azure may have taken the approval."""
+    """Check whether a receipt says that Azure may have received the approval."""
     is_unsure = state == "failed" and reason in ("imds_unreachable", "expired")
     return state in ("posted", "confirmed") or is_unsure
 
 
 def _approval(known: KnownEvent) -> Literal["open", "confirmed", "failed"] | None:
-    """How far the newest approval of this state of the event is, also one by others that was
-    before the console's.
+    """Return the state of the newest approval of this state of the event; one by a rule or on a VM
+    counts too if it came before the console's.
     """
     decision = known.decided.decision
     if decision is None or decision.kind != "approve":
@@ -255,8 +255,8 @@ def _approval(known: KnownEvent) -> Literal["open", "confirmed", "failed"] | Non
 
 
 def _again_at(connection: Connection, pending: Iterable[KnownEvent]) -> dict[EventKey, float]:
-    """When events may be approved again whose approval failed for a reason that may pass, by their
-    key: after a pause that doubles.
+    """Return when events whose approval failed for a reason that may pass may be approved again, by
+    key: after a pause that doubles each time.
     """
     failed = {
         each.event.key: decision
@@ -276,8 +276,8 @@ def _again_at(connection: Connection, pending: Iterable[KnownEvent]) -> dict[Eve
 def _preparations(
     connection: Connection, event_ids: Iterable[str]
 ) -> dict[str, tuple[VmPreparation, ...]]:
-    """How far VMs say that they have prepared, by vmId: of those that have not recovered, and for
-    some events.
+    """Return the preparations of VMs, by vmId: those that have not recovered, and all for these
+    events.
     """
     c = preparation.c
     # A failure that ends with the state of the event says nothing of that state if it is back.
@@ -299,7 +299,7 @@ def _preparations(
 
 
 def _leftover(preparation: VmPreparation) -> Turn:
-    """The turn that an event never had for which a VM has prepared, and that is over."""
+    """Return a turn for an ended event that never had one, and for which a VM has prepared."""
     return Turn(
         event_key=preparation.event_key,
         fingerprint=preparation.fingerprint,
@@ -311,7 +311,7 @@ def _leftover(preparation: VmPreparation) -> Turn:
 def read_past(
     snapshot: Snapshot, grouping: Grouping, *, since: float
 ) -> tuple[dict[str, Group], dict[str, VmFacts], list[PastEvent]]:
-    """The groups of today, the VMs that events since a moment have named, and these events."""
+    """Return today's groups, the VMs that events since a moment have named, and these events."""
     groups = groups_now(snapshot.connection, grouping)
     known = snapshot.events.over(WantedEvents(since=since))
     wanted = {named.vm_id for each in known for named in each.named.values()}
@@ -320,8 +320,9 @@ def read_past(
 
 
 def _past(known: KnownEvent) -> PastEvent:
-    """An event as it was announced, as far as it is known."""
-    facts, event = known.shown.report, known.event
+    """Return an event as it was announced, as far as that is known."""
+    facts = known.shown.report
+    event = known.event
     notice = facts.notice_seconds
     not_before = event.not_before
     if not_before is None and notice is not None:  # Azure: NotBefore is blank once it has started

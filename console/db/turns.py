@@ -1,4 +1,4 @@
-"""Turns in the database, and the commands that ask VMs to prepare."""
+"""The rows of turns, and of the commands that ask VMs to prepare."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from console.turns.situation import HeldBy, Holder, Turn
 OVER: Final = "over"
 _IS_OPEN: Final = event.c.state.in_(("scheduled", "started"))
 ON_ITS_WAY_SECONDS: Final = 10.0
-"""How long the first word of a VM that follows a command may be on its way."""
+"""How long the first report of a VM that follows a command may take to arrive."""
 _AHEAD_SECONDS: Final = 30.0
-"""More than the clocks of consoles on one database differ."""
+"""More than the difference of the clocks of consoles on one database."""
 COMMAND_SECONDS: Final = 60
-"""For how long a token of a command to prepare is good."""
-WORD_SECONDS: Final = 3600.0
-"""How long a VM that has accepted a command to prepare, and says nothing of it, counts as away."""
+"""The lifetime of a token of a command to prepare."""
+FIRST_REPORT_SECONDS: Final = 3600.0
+"""How long a VM that has accepted a command to prepare, and reports nothing, counts as away."""
 Asked = tuple[EventKey, str, str]
 """An event's key and fingerprint, and a vmId."""
 
 
 def read_turns(connection: Connection, *, of_open_events: bool = False) -> list[Turn]:
-    """Those that are not over; also those of open events, if wanted."""
+    """Return the turns that are not over; with `of_open_events` also the others of open events."""
     wanted = turn.c.state != OVER
     if of_open_events:
         wanted = or_(wanted, turn.c.event_id.in_(select(event.c.event_id).where(_IS_OPEN)))
@@ -45,7 +45,7 @@ def read_turns(connection: Connection, *, of_open_events: bool = False) -> list[
 
 
 def turns_of(connection: Connection, event_ids: Iterable[str]) -> dict[EventKey, Turn]:
-    """The turns of some events, also those that are over."""
+    """Return the turns of these events, including those that are over."""
     found: dict[EventKey, Turn] = {}
     for few in portions(event_ids):
         for row in connection.execute(select(turn).where(turn.c.event_id.in_(few))):
@@ -54,7 +54,7 @@ def turns_of(connection: Connection, event_ids: Iterable[str]) -> dict[EventKey,
 
 
 def shown_turns(connection: Connection, event_ids: Iterable[str]) -> dict[EventKey, EventTurn]:
-    """The turns of some events as they are shown."""
+    """Return the turns of these events in the form that pages and the API show."""
     found = turns_of(connection, event_ids)
     held = {key: _held(each) for key, each in found.items()}
     names = _names(connection, {vm_id for several in held.values() for vm_id, _ in several})
@@ -95,15 +95,17 @@ def _names(connection: Connection, vm_ids: Iterable[str]) -> dict[str, str]:
 
 
 def put_turns(connection: Connection, several: Iterable[Turn], number: int) -> None:
-    """The rows of some turns as they are from now on."""
+    """Write the rows of these turns."""
     upsert(connection, turn, [_row(each, number) for each in several])
 
 
 def bring_back_turns(connection: Connection, *, now: float, number: int) -> int:
-    """Correct moments of turns that are not over, and of commands to prepare, that are still to
-    come, for the console's clock was set back since: they count as soon to come, and keep their
-    order. So they are later than all that was heard before, and no VM counts as back, or as silent
-    to a command, for what it said then. How many there were.
+    """Correct times of open turns, and of commands to prepare, that lie in the future; return how
+    many rows.
+
+    They do after the console's clock was set back. They become a time a little after now, and keep
+    their order. So they are later than everything that was heard before, and no VM counts as back,
+    or as not answering, because of an earlier message.
     """
     latest = now + _AHEAD_SECONDS + 1.0
     known = [(each, _brought_back(each, latest)) for each in read_turns(connection)]
@@ -127,14 +129,14 @@ def bring_back_turns(connection: Connection, *, now: float, number: int) -> int:
 
 
 def _brought_back(each: Turn, latest: float) -> Turn:
-    """A turn of which nothing is later than a moment."""
+    """Return a turn with no time later than `latest`."""
 
     def until(moment: float | None) -> float | None:
         return None if moment is None else min(moment, latest)
 
     return replace(
         each,
-        # People were told of these by it, and nothing waits for it.
+        # Notices have shown this time, and nothing waits for it.
         since=each.since if each.state in ("stuck", "forced") else min(each.since, latest),
         taken_at=until(each.taken_at),
         over_at=until(each.over_at),
@@ -151,7 +153,7 @@ def _brought_back(each: Turn, latest: float) -> Turn:
 
 
 def forget_preparations(connection: Connection, key: EventKey) -> None:
-    """Count no VM as away any more for what it has prepared for an event."""
+    """Delete what VMs have prepared for an event, so that none counts as away for it."""
     c = preparation.c
     connection.execute(delete(preparation).where(c.event_id == key.event_id, c.scope == key.scope))
 
@@ -159,7 +161,7 @@ def forget_preparations(connection: Connection, key: EventKey) -> None:
 def give_up_prepare_commands(
     connection: Connection, key: EventKey, now: float, number: int
 ) -> None:
-    """Hand out no command any more that asks a VM to prepare for an event."""
+    """Give up the open commands to prepare for an event: none is sent or fetched any more."""
     c = command.c
     connection.execute(
         update(command)
@@ -170,11 +172,12 @@ def give_up_prepare_commands(
 
 
 def asked_to_prepare(connection: Connection, now: float) -> dict[str, HeldBy]:
-    """The VMs that may have got a command to prepare that was given up and not answered, while it
-    is good and their first word may be on its way: vmId to vmId and the key of the event.
+    """Return the VMs that may still follow a command to prepare which was given up and not
+    answered: by vmId, the vmId and the key of the event. They count while the command is valid and
+    while their first report may be on its way.
     """
     c = command.c
-    # A VM that has accepted it begins in a moment.
+    # A VM that has accepted it is about to begin.
     wanted = select(c.vm_id, c.event_id, c.scope).where(
         c.act == PREPARE,
         c.expires_at > now - ON_ITS_WAY_SECONDS,
@@ -186,26 +189,26 @@ def asked_to_prepare(connection: Connection, now: float) -> dict[str, HeldBy]:
 
 
 def followed_until(connection: Connection, now: float) -> dict[EventKey, float]:
-    """Until when a VM may still follow a command that it has not answered, by the event's key.
+    """Return, by event key, until when a VM may still act on a command that it has not answered,
+    plus the time for its first report to arrive.
 
-    That includes the time that its first record about it may take. The receipts `accepted` and
-    `confirmed` for a command to prepare do not count as one: the VM is away from then on, and
-    reports that soon afterwards, unless its records do not arrive.
+    The receipts `accepted` and `confirmed` for a command to prepare are not answers: the VM counts
+    as away from then on. It reports soon afterwards, unless its records do not arrive.
     """
     c = command.c
     p = preparation.c
     follows = receipt.c.state.in_(("accepted", "confirmed"))
     has_accepted = _has_receipt(follows)
     is_answer = or_(c.act != PREPARE, ~follows)
-    until = case((has_accepted, c.expires_at + WORD_SECONDS), else_=c.expires_at)
+    until = case((has_accepted, c.expires_at + FIRST_REPORT_SECONDS), else_=c.expires_at)
     said = select(p.event_id).where(
         p.event_id == c.event_id, p.vm_id == c.vm_id, p.time >= c.made_at, c.act == PREPARE
     )
-    # A VM may recover from an earlier stay of the event while the command is on its way.
+    # A VM may recover from an earlier announcement of the event while the command is on its way.
     has_begun = said.where(p.state != RECOVERED).exists()
     has_said = or_(has_begun, and_(has_accepted, said.exists()))
     wanted = select(c.event_id, c.scope, func.max(until)).where(
-        c.expires_at > now - ON_ITS_WAY_SECONDS - WORD_SECONDS,
+        c.expires_at > now - ON_ITS_WAY_SECONDS - FIRST_REPORT_SECONDS,
         until > now - ON_ITS_WAY_SECONDS,
         ~_has_receipt(is_answer, _is_of_no_copy()),
         ~has_said,
@@ -215,21 +218,23 @@ def followed_until(connection: Connection, now: float) -> dict[EventKey, float]:
 
 
 def _has_receipt(*those: ColumnElement[bool]) -> ColumnElement[bool]:
-    """Whether the VM of a command has answered it."""
+    """Return the SQL for whether the VM of a command has answered it."""
     r = receipt.c
     return select(r.jti).where(r.jti == command.c.jti, r.vm_id == command.c.vm_id, *those).exists()
 
 
 def _is_of_no_copy() -> ColumnElement[bool]:
-    """Whether a receipt says more than that a copy of its command was refused."""
+    """Return the SQL for whether a receipt says more than that a copy of its command was
+    refused.
+    """
     return receipt.c.reason.is_distinct_from(REPLAYED)
 
 
 def prepare_commands(
     connection: Connection, event_ids: Iterable[str]
 ) -> tuple[dict[Asked, Command], Mapping[Asked, int]]:
-    """The newest prepare command for each state of some events and each VM, and how many there are
-    of each.
+    """Return the newest command to prepare for each state of these events and each VM, and how many
+    there are.
     """
     found: dict[Asked, Command] = {}
     counts: Counter[Asked] = Counter()
@@ -244,19 +249,19 @@ def prepare_commands(
 
 
 def is_anything_open(connection: Connection) -> bool:
-    """Whether an event or a turn is not over: else nothing is to be decided."""
+    """Check whether any event or turn is open: otherwise there is nothing to decide."""
     wanted = select(event.c.event_id).where(_IS_OPEN).limit(1)
     return is_any_turn_open(connection) or connection.execute(wanted).first() is not None
 
 
 def is_any_turn_open(connection: Connection) -> bool:
-    """Whether a turn is not over."""
+    """Check whether any turn is not over."""
     wanted = select(turn.c.event_id).where(turn.c.state != OVER).limit(1)
     return connection.execute(wanted).first() is not None
 
 
 def turn_of(row: Row[Any]) -> Turn:
-    """A turn from its row."""
+    """Return the turn of a row."""
     return Turn(
         event_key=EventKey(row.event_id, row.scope),
         fingerprint=row.fingerprint,

@@ -1,4 +1,4 @@
-"""Inserts of many rows that may be there already, the same on SQLite and on PostgreSQL."""
+"""Inserts many rows that may exist already, in the same way on SQLite and PostgreSQL."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from sqlalchemy.dialects import postgresql, sqlite
 T = TypeVar("T")
 Values = Mapping[str, Any]
 AT_ONCE: Final = 5000
-"""Parameters in one statement; SQLite takes 32,766, PostgreSQL 65,535."""
+"""How many parameters one statement gets; SQLite takes 32,766, PostgreSQL 65,535."""
 
 
 def insert_new(connection: Connection, table: Table, rows: Iterable[Values]) -> None:
-    """Insert rows; one whose key is there already stays as it is."""
+    """Insert rows; a row whose key exists stays as it is."""
     if many := list(rows):
         connection.execute(_inserting(connection.dialect.name, table), many)
 
 
 def upsert(connection: Connection, table: Table, rows: Iterable[Values]) -> None:
-    """Insert rows, or put them in the place of those with the same key; each key once."""
+    """Insert rows, or replace those with the same key; each key once."""
     if many := list(rows):
         connection.execute(_upserting(connection.dialect.name, table), many)
 
 
 def insert_of(dialect: str, table: Table) -> Any:
-    """The dialect's insert, which knows conflicts."""
+    """Return the dialect's own insert, which supports conflicts."""
     return sqlite.insert(table) if dialect == "sqlite" else postgresql.insert(table)
 
 
 def portions(values: Iterable[T], size: int = AT_ONCE) -> Iterator[Sequence[T]]:
-    """Values as often as one statement takes them."""
+    """Yield the values in portions that one statement takes."""
     rest = iter(values)
     while some := list(islice(rest, size)):
         yield some

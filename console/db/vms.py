@@ -1,4 +1,4 @@
-"""VMs in the database: who they are, how they are heard, and which open events name them."""
+"""Queries of VMs: who they are, how they are heard, and which open events name them."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ from console.fleet.values import CLEAR, EventKey, Expectation, HeardVm, Vm, fold
 from wire.event import IMPACTS
 
 _MAX_STEMS: Final = 100
-"""Kinds of names of one event whose siblings are looked for: one condition of SQL each."""
+"""How many kinds of names are looked for as siblings of one event: each is a condition in SQL."""
 OPEN: Final = ("scheduled", "started")
-"""States of an event that is not over."""
+"""The states of an event that is not over."""
 FILTERS: Final = (
     "site",
     "location",
@@ -44,7 +44,7 @@ FILTERS: Final = (
     "resource_group",
     "heard_by",
 )
-"""Columns that lists are filtered by."""
+"""The columns by which lists can be filtered."""
 _COLUMNS: Final = {
     "site": ("site",),
     "location": ("location", "zone"),
@@ -55,10 +55,10 @@ SORTS: Final = ("name", "contact", "condition", "heard", "missing", *_COLUMNS)
 """The columns by which VMs can be sorted."""
 _WORST_CONTACT: Final = ("silent", "late", "learning", "stopped", "heard", "retired")
 _DELETING: Final = tuple(word for word, impact in IMPACTS.items() if impact == "delete")
-"""Types of events that delete a VM, in small letters."""
+"""Types of events that delete a VM, in lower case."""
 _DAY: Final = 86_400.0
 _AHEAD_SECONDS: Final = 30.0
-"""More than the clocks of consoles on one database differ."""
+"""More than the difference of the clocks of consoles on one database."""
 _MOMENTS: Final = (
     "heard_at",
     "pulled_at",
@@ -68,7 +68,7 @@ _MOMENTS: Final = (
     "accepted_at",
     "conflict_at",
 )
-"""Moments of VMs with which the time, or those of others, are compared."""
+"""The times of VMs that are compared with the current time or with each other."""
 _CELL: Final = ("vm_id", "name", "site", "location", "zone", "scale_set")
 _SHOWN: Final = vm.alias("shown")
 BEARER: Final = vm.alias("bearer")
@@ -78,7 +78,7 @@ _CONTACT_COLUMNS: Final = ("commands", "pulled_at", "heard_at", "first_at", "sit
 
 @dataclass(slots=True, kw_only=True)  # not frozen: 10,000 are made at each look
 class VmCell:
-    """A VM with no more than a map shows."""
+    """A VM with what a map shows, and no more."""
 
     vm_id: str
     name: str
@@ -92,21 +92,21 @@ class VmCell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WantedVms:
-    """Which VMs a listing shows; an empty text does not ask."""
+    """The filter and the order of a listing; an empty text filters nothing."""
 
     q: str = ""
     contact: str = ""
     condition: str = ""
     equal: Mapping[str, str] = field(default_factory=dict)
-    """Value by column, of `FILTERS`."""
+    """The wanted values by column, one of `FILTERS`."""
     sort: str = "name"
-    """One of `SORTS`; the other way round behind a minus."""
+    """One of `SORTS`; with a minus before it in descending order."""
     names_first: bool = False
-    """Whether those whose name holds what is searched for come before those whose id does."""
+    """Whether VMs with a matching name come before those with a matching id."""
 
 
 class Vms:
-    """Questions about VMs within one transaction."""
+    """Queries of VMs within one transaction."""
 
     def __init__(self, connection: Connection, now: float, listening: Listening) -> None:
         self._connection = connection
@@ -119,11 +119,11 @@ class Vms:
         return contact_of(vm, self._now, self._listening).label("contact")
 
     def one(self, vm_id: str) -> HeardVm | None:
-        """A VM by its id; None if nothing has come in from it."""
+        """Return the VM with this id, or None if nothing has come in from it."""
         return next(iter(self.some([vm_id])), None)
 
     def some(self, vm_ids: Iterable[str]) -> list[HeardVm]:
-        """VMs by their ids, those that are known."""
+        """Return those of these VMs that are known."""
         found: list[HeardVm] = []
         for few in portions(vm_ids):
             found += self._heard(select(vm, self._contact).where(vm.c.vm_id.in_(few)))
@@ -137,7 +137,9 @@ class Vms:
         after: tuple[str, str] | None = None,
         skip: int = 0,
     ) -> list[HeardVm]:
-        """VMs in their order; `after` is a place in the order of names, as `place_of` gives it."""
+        """Return VMs in their order; `after` is the last one of the page before, as `place_of`
+        gives it.
+        """
         query = self._matching(select(vm, self._contact), wanted)
         if after is not None:
             query = query.where(tuple_(vm.c.sort_name, vm.c.vm_id) > tuple_(*after))
@@ -145,7 +147,7 @@ class Vms:
         return self._heard(query.limit(limit).offset(skip))
 
     def cells(self, wanted: WantedVms) -> list[VmCell]:
-        """Every VM that is wanted, in order, as a map shows it."""
+        """Return every wanted VM, in order, with what a map shows."""
         columns = [vm.c[name] for name in _CELL]
         query = self._matching(select(*columns, self._contact), wanted)
         query = query.order_by(*self._order(wanted))
@@ -169,14 +171,14 @@ class Vms:
         ]
 
     def counted(self, wanted: WantedVms | None = None) -> dict[str, int]:
-        """How many VMs there are of each contact."""
+        """Return how many VMs have each contact."""
         counts: Any = select(self._contact, func.count())
         query = self._matching(counts, wanted or WantedVms())
         found = self._connection.execute(query.group_by(self._contact))
         return {row[0]: row[1] for row in found}
 
     def conditions(self, wanted: WantedVms | None = None) -> dict[str, int]:
-        """How many VMs there are of each condition but clear."""
+        """Return how many VMs have each condition except clear."""
         names = _conditions().subquery()
         counts: Any = select(names.c.condition, func.count())
         counts = counts.join(vm, vm.c.vm_id == names.c.vm_id)
@@ -184,8 +186,8 @@ class Vms:
         return {row[0]: row[1] for row in self._connection.execute(query)}
 
     def count(self, *, heard_by: str | None = None) -> int:
-        """How many VMs there are; of a source, those that are not retired and were last heard over
-        it.
+        """Return how many VMs there are; with `heard_by` only those that are not retired and were
+        last heard over that source.
         """
         query = select(func.count()).select_from(vm)
         if heard_by is not None:
@@ -194,8 +196,8 @@ class Vms:
         return found
 
     def silent_by(self, *names: str) -> list[tuple[tuple[str | None, ...], int, int]]:
-        """Values of some columns, how many VMs that are not retired have them, and how many of
-        those are silent; only those of which some are.
+        """Return, for each combination of values of these columns with a silent VM, the values, the
+        number of VMs that are not retired, and the number of silent ones.
         """
         columns = [vm.c[name] for name in names]
         silent = func.sum(case((self._contact == "silent", 1), else_=0))
@@ -204,11 +206,11 @@ class Vms:
         return [(tuple(row[:-2]), row[-2], row[-1]) for row in found]
 
     def missing(self) -> int:
-        """How many records never came, of all VMs."""
+        """Return how many records are missing, of all VMs."""
         return int(self._connection.execute(select(func.sum(vm.c.missing))).scalar() or 0)
 
     def options(self) -> dict[str, list[str]]:
-        """The values that each filter can have, in order."""
+        """Return the values that each filter can have, in order."""
         columns = [vm.c[name] for name in FILTERS]
         found = self._connection.execute(select(*columns).distinct()).all()
         return {
@@ -217,7 +219,9 @@ class Vms:
         }
 
     def expectations(self, vm_ids: Iterable[str]) -> dict[str, Expectation]:
-        """What some VMs expect, by vmId; those that no open event names are left out."""
+        """Return what is coming to these VMs, by vmId; those that no open event names are
+        left out.
+        """
         found: dict[str, list[tuple[str, str]]] = {}
         state = case((event.c.is_news == 1, CLEAR), else_=event.c.state).label("brings")
         names = named(state).where(event.c.state.in_(OPEN)).subquery()
@@ -229,7 +233,7 @@ class Vms:
         return {vm_id: _expectation(several) for vm_id, several in found.items()}
 
     def changed_since(self, number: int) -> list[HeardVm]:
-        """VMs that a later transaction has changed."""
+        """Return the VMs that a later transaction has changed."""
         assigned = select(assignment.c.subject).where(
             assignment.c.changed > number, assignment.c.kind == "vm"
         )
@@ -237,8 +241,8 @@ class Vms:
         return self._heard(select(vm, self._contact).where(changed))
 
     def passed_since(self, then: float, before: Listening) -> list[HeardVm]:
-        """VMs whose contact or command channel is another one than at the moment `then`, by the
-        passing of time; `before`: when somebody had listened until then.
+        """Return the VMs whose contact or command channel has changed since `then` because time has
+        passed. `before`: when consoles were connected until then.
         """
         polled = func.coalesce(vm.c.pulled_at, 0)
         return self._heard(
@@ -253,17 +257,18 @@ class Vms:
     def with_contact(
         self, contacts: Iterable[Contact], *, limit: int | None = None
     ) -> list[HeardVm]:
-        """The VMs that are heard in one of some ways, those that were heard last first."""
+        """Return the VMs with one of these contacts, the last heard first."""
         query = select(vm, self._contact).where(self._contact.in_(list(contacts)))
         return self._heard(query.order_by(vm.c.heard_at.desc(), vm.c.sort_name).limit(limit))
 
     def siblings(
         self, vm_ids: Iterable[str], *, limit: int, also: Collection[str] = ()
     ) -> list[HeardVm]:
-        """The VMs like some others, and those of `also`, that are silent or have stopped, or that
-        an open event names; those others are among them, and count for no limit. VMs are alike in
-        the same scale set, with the same tags, or in the same resource group if their names differ
-        in the number at the end alone.
+        """Return these VMs, and the VMs like them or in `also` that are silent or stopped, or that
+        an open event names. `limit` is for the further ones.
+
+        VMs are alike in the same scale set, with the same tags, or in the same resource group if
+        their names differ only in the number at the end.
         """
         mine = self.some(vm_ids)
         places = {each.vm.place for each in mine if each.vm.scale_set}
@@ -287,7 +292,7 @@ class Vms:
         return self._heard(query.order_by(vm.c.sort_name, vm.c.vm_id).limit(most))
 
     def away_or_expecting(self) -> set[str]:
-        """The VMs that are silent or have stopped, or that an open event names."""
+        """Return the VMs that are silent or stopped, or that an open event names."""
         query = select(vm.c.vm_id).where(*self._away_or_expecting())
         return set(self._connection.execute(query).scalars())
 
@@ -298,16 +303,16 @@ class Vms:
         return vm.c.retired_at.is_(None), or_(is_away, expecting)
 
     def in_conflict(self) -> list[Vm]:
-        """The VMs that say to be others than they are known as, or whose name another one bears;
-        without those that are retired.
+        """Return the VMs that report another identity than the one they are known as, or whose name
+        another VM bears; without retired ones.
         """
         query = select(vm).where(vm.c.conflict_at.is_not(None), vm.c.retired_at.is_(None))
         return [rows.vm_of(row) for row in self._connection.execute(query)]
 
     def taken_away(self, since: float) -> dict[str, EventKey]:
-        """By vmId of a silent or stopped VM, the newest event that has taken it away: one that has
-        begun, or has ended after a moment and after the VM was heard. A VM that is shut down in
-        order for its event has no chance to report that it started.
+        """Return, for each silent or stopped VM, the newest event that may be the cause: one that
+        has begun, or that has ended after `since` and after the VM was heard. A VM that is shut
+        down for its event often cannot report the start.
         """
         e = event.c
         begun = or_(e.state == "started", and_(e.state == "scheduled", e.not_before <= self._now))
@@ -342,7 +347,8 @@ class Vms:
         return query
 
     def _order(self, wanted: WantedVms) -> Sequence[ColumnElement[Any]]:
-        sort, descending = wanted.sort.lstrip("-"), wanted.sort.startswith("-")
+        sort = wanted.sort.lstrip("-")
+        descending = wanted.sort.startswith("-")
         columns = [*self._sorted_by(sort), *([vm.c.sort_name] if sort == "name" else [])]
         order = [column.desc() if descending else column for column in columns]
         if wanted.names_first and wanted.q and sort == "name":
@@ -374,7 +380,7 @@ class Vms:
 
 
 def _found(q: str) -> ColumnElement[bool]:
-    """Whether a VM is what somebody searches for: by its name, its id, a pattern or a tag."""
+    """Return the SQL for whether a VM matches a search: by its name, its id, a pattern or a tag."""
     tag = tag_of(q)
     if tag is not None:
         return has_tag(vm, tag)
@@ -390,13 +396,13 @@ def _in_name(q: str) -> ColumnElement[bool]:
 
 
 def place_of(known: Vm) -> tuple[str, str]:
-    """Where a VM stands in the order of names."""
+    """Return the place of a VM in the order of names."""
     return rows.vm_row(known)["sort_name"], known.vm_id
 
 
 def named(*columns: ColumnElement[Any], heard: ColumnElement[bool] | None = None) -> Select[Any]:
-    """Which VM each name of each event is, as far as it is known: one that bears the name in the
-    place of the reporter that shows the event, or else in the place of another reporter.
+    """Return which VM each name of each event is, as far as it is known: one that bears the name in
+    the place of the reporter that shows the event, or else in the place of another reporter.
 
     If several VMs bear it, `rank` 1 has the one that counts, the first of these:
 
@@ -451,7 +457,7 @@ def named(*columns: ColumnElement[Any], heard: ColumnElement[bool] | None = None
 
 
 def _conditions() -> Select[Any]:
-    """The VMs that open events name, each with its condition."""
+    """Return a query of the VMs that open events name, each with its condition."""
     names = named().where(event.c.state.in_(OPEN), event.c.is_news == 0).subquery()
     started = func.max(case((names.c.state == "started", 1), else_=0))
     condition = case((started == 1, "started"), else_="scheduled").label("condition")
@@ -475,9 +481,11 @@ def retire_deleted(
     number: int,
     keys: Collection[EventKey] | None = None,
 ) -> int:
-    """Retire the VMs that say themselves that their deletion is pending, and whose peer reports it
-    as Completed, of some events or of all that ended within a day; how many. One that was heard
-    since, or may be heard still, is not retired.
+    """Retire the VMs that were deleted; return how many.
+
+    A VM counts as deleted if it has reported itself that its deletion is pending, and a peer has
+    reported the same event as Completed: one of `keys`, or one that ended within a day. A VM that
+    was heard since, or may still be heard, is not retired.
     """
     e = event.c
     is_deleted = func.lower(e.event_type).in_(_DELETING)
@@ -514,9 +522,11 @@ def retire_deleted(
 
 
 def bring_back(connection: Connection, *, now: float, number: int) -> int:
-    """Correct moments of VMs that are still to come, for the console's clock was set back since:
-    how long ago they were is not known, so they count as now; of how many VMs. Without that a VM
-    that died would be heard until the clock is there again.
+    """Correct times of VMs that lie in the future; return of how many VMs.
+
+    They do after the console's clock was set back. How long ago they were is not known, so they
+    become now. Otherwise a VM that died would count as heard until the clock reaches that time
+    again.
     """
     c = vm.c
     ahead = {name: c[name] > now + _AHEAD_SECONDS for name in _MOMENTS}
@@ -530,7 +540,9 @@ def bring_back(connection: Connection, *, now: float, number: int) -> int:
 def retire_rows(
     connection: Connection, vm_ids: Sequence[str], *, by: str, at: float, number: int
 ) -> list[str]:
-    """Note that VMs are gone; those that are known and were not retired before, in their order."""
+    """Mark VMs as retired; return those that are known and were not retired before, in
+    their order.
+    """
     known = connection.execute(
         select(vm.c.vm_id).where(vm.c.vm_id.in_(vm_ids), vm.c.retired_at.is_(None))
     ).scalars()

@@ -1,4 +1,6 @@
-"""Which VMs say to be another than they are known as, and which do no longer. Pure, as `vms`."""
+"""Notices about VMs that report another identity than the one they are known as. Pure, as
+`vm_notices`.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +15,10 @@ from console.notify.notice import Notice, short
 from console.notify.vm_notices import GATHER, MANY, VmNotices
 
 _TAKEN_SECONDS: Final = 300.0
-"""A VM that was made again under its name waits so long for the other one to fall silent."""
+"""How long a VM that was made again under its old name waits for the other one to fall silent."""
 _MIN_SECONDS: Final = 600.0
-"""Until a conflict that has ended is told to be over: a VM that says this and that in turn makes no
-more than two notices meanwhile.
+"""The shortest time from the notice of a conflict to that of its end: a VM that keeps changing what
+it reports makes no more than two notices in this time.
 """
 _LISTED: Final = 20
 _NAMESPACE: Final = uuid.UUID("5b6d0f4e-1a0c-4b5e-8f5c-6a2f0d9b7c11")
@@ -26,7 +28,9 @@ KIND: Final = "vm-conflict"
 def conflict_notices(
     found: Sequence[Vm], incidents: Mapping[str, Incident], now: float
 ) -> VmNotices:
-    """What there is to tell about the VMs that are in conflict now, given what was told before."""
+    """Return the notices about VMs that are in conflict now; `incidents` are the open ones, by
+    vmId.
+    """
     result = VmNotices()
     ready = [vm for vm in found if vm.vm_id not in incidents and _is_ready(vm, now)]
     begun = min((vm.conflict_at or now for vm in ready), default=now)
@@ -124,7 +128,7 @@ def _end(incident: Incident, now: float) -> Notice:
 
 
 def _key(vm_id: str) -> str:
-    """Another one than that of the VM's silence."""
+    """Return a key that differs from that of the VM's silence."""
     return f"{vm_id} conflict"
 
 

@@ -16,20 +16,22 @@ from wire.fields import read_object
 from wire.moment import moment_text
 
 ESCALATE_SECONDS: Final = 300.0
-"""Before notBefore: then an event without a decision is told once more."""
+"""This long before notBefore, an event without a decision gets a second notice."""
 DUE: Final = ("due", "second")
-"""States of a decision that people are told of."""
+"""The states of a decision that need a notice."""
 _NAMED: Final = 5
 FAILURES: Final = ("failed", "rejected", "unanswered")
 
 
 def of_open(known: KnownEvent, state: str, now: float, *, life: int = 0) -> list[Notice]:
-    """A decision that is due, and one that nothing was decided about shortly before its time;
-    `state` is the decision's, and `life` says how often people were told that the event is over.
+    """Return the notices of a decision that is due, and that nothing was decided shortly before the
+    event's time. `state` is the decision's; `life` is how many notices have said that the event is
+    over.
     """
     if state not in DUE:
         return []
-    event, start = known.shown.report.event, known.event.not_before
+    event = known.shown.report.event
+    start = known.event.not_before
     found = []
     is_note = takes_away(event.event_type)
     who = "a decision is due" if state == "due" else "a second person is needed"
@@ -62,7 +64,9 @@ def of_open(known: KnownEvent, state: str, now: float, *, life: int = 0) -> list
 
 
 def of_turn(known: KnownEvent, at: float) -> Notice | None:
-    """A turn that is stuck, or an event that Azure started, or will start, without one."""
+    """Return the notice of a turn that is stuck, or of an event that Azure starts without a turn,
+    or None.
+    """
     turn = known.turn
     if turn is None or turn.state not in ("forced", "stuck"):
         return None
@@ -86,8 +90,8 @@ def of_turn(known: KnownEvent, at: float) -> Notice | None:
 
 
 def over(known: KnownEvent, reported: Iterable[LatestReport], *, life: int = 0) -> Notice:
-    """An event that has ended, with what it cost, as the VMs say that it names; `life` says how
-    often it had ended before, as people were told.
+    """Return the notice of an event that has ended, with the longest interruption that its VMs
+    report. `life` is how many notices had said before that it is over.
     """
     event = known.shown.report.event
     costs = sorted(filter(None, map(_cost, reported)), reverse=True)
@@ -104,7 +108,7 @@ def over(known: KnownEvent, reported: Iterable[LatestReport], *, life: int = 0) 
 
 
 def approval_failed(decision: Decision, known: KnownEvent | None) -> Notice:
-    """An approval that did not get through; `known` is what is known of its event now."""
+    """Return the notice of an approval that failed; `known` is what is known of its event now."""
     event = _unknown(decision.event_id) if known is None else known.shown.report.event
     outcome = decision.outcome or ""
     words = short(outcome_words(outcome, decision.outcome_reason), most=MAX_REASON)
@@ -121,22 +125,27 @@ def approval_failed(decision: Decision, known: KnownEvent | None) -> Notice:
 
 
 def path_of(event_id: str) -> str:
-    """The page of an event."""
+    """Return the path of an event's page."""
     return f"/events/{quote(event_id, safe='')}"
 
 
 def _unknown(event_id: str) -> Event:
-    """An event of which only the id is known."""
+    """Return an event of which only the id is known."""
     known = {"eventId": event_id, "resources": [], "eventStatus": UNKNOWN_STATUS}
     return read_object(Event, known)
 
 
 def _about(kind: Any, subject: KnownEvent | Event, **given: Any) -> Notice:
     if isinstance(subject, Event):
-        event, state, impact, named = subject, "scheduled", None, None
+        event = subject
+        state = "scheduled"
+        impact = None
+        named = None
     else:
         report = subject.shown.report
-        event, state, impact = report.event, subject.event.state, report.impact
+        event = report.event
+        state = subject.event.state
+        impact = report.impact
         named = _first_named(subject, event.resources)
         given["scope"] = subject.event.scope
     name = next(iter(event.resources), "")
@@ -153,7 +162,9 @@ def _about(kind: Any, subject: KnownEvent | Event, **given: Any) -> Notice:
 
 
 def _again(life: int) -> tuple[object, ...]:
-    """What tells an event that has come back from what it was before."""
+    """Return a part of a key that tells an event that was announced again from what it
+    was before.
+    """
     return (f"life {life + 1}",) if life else ()
 
 

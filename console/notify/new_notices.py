@@ -1,4 +1,6 @@
-"""The notices that are due now, from one snapshot of the database; nothing else is remembered."""
+"""The notices that are due now, found in one snapshot of the database; nothing else is
+remembered.
+"""
 
 from __future__ import annotations
 
@@ -20,52 +22,53 @@ from console.notify.notice import Notice
 from console.notify.vm_notices import SeenVm
 
 _WINDOW_SECONDS: Final = 3600.0
-"""Seconds: an end that is older is not told any more."""
+"""An end that is older gets no notice."""
 _BOUND_SECONDS: Final = 600.0
-"""Within so many, not more than some notices are about one VM, and the events that it shows."""
+"""The time for which the number of notices about one VM, and the events that it shows, is
+limited.
+"""
 _SETTLE_SECONDS: Final = 60.0
-"""An event's end waits so long for the VMs that it names to say what it cost."""
+"""How long the notice of an event's end waits for its VMs to report what they measured."""
 
 AboutEvent = tuple[KnownEvent, Notice]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoticeCandidates:
-    """What a look has found."""
+    """What one look at the database has found."""
 
     notices: list[Notice]
-    """About events and the audit: those that were not told before."""
+    """New notices about events and the audit."""
     seen: list[SeenVm]
-    """The VMs about which there may be something to tell."""
+    """The VMs that may need a notice."""
     incidents: Mapping[str, Incident]
-    """What was told about VMs and is not over, by vmId."""
+    """The open incidents of VMs, by vmId."""
     conflicts: list[Vm]
     """The VMs that are in conflict and not retired."""
-    conflicts_told: Mapping[str, Incident]
-    """What was told about such, and is not over, by vmId."""
+    conflict_incidents: Mapping[str, Incident]
+    """The open incidents of conflicts, by vmId."""
 
     def known(self, incidents: Mapping[str, Incident]) -> dict[str, Incident]:
-        """Those incidents about which this look can say something: one that another console has
-        opened meanwhile may be of a VM that was heard before.
+        """Return those of these incidents that this look can judge. Another console may have opened
+        one since, for a VM that this look did not read.
         """
         looked_at = {*self.incidents, *(each.vm.vm_id for each in self.seen)}
         return {vm_id: each for vm_id, each in incidents.items() if vm_id in looked_at}
 
 
 def look(snapshot: Snapshot, *, begun: float) -> NoticeCandidates:
-    """The notices that are due.
-
-    `begun` is when consoles of this database began to send any, in seconds since 1970.
+    """Return the notices that are due. `begun` is when consoles of this database began to send any,
+    in seconds since 1970.
     """
     since = snapshot.now - _WINDOW_SECONDS
-    if begun <= snapshot.now:  # or else the clock was set back since, and it says nothing
+    if begun <= snapshot.now:  # otherwise the clock was set back since
         since = max(begun, since)
     about = [*_due(snapshot), *_turns(snapshot), *_over(snapshot, since)]
     others = _failed(snapshot, since)
     head = log.head(snapshot.connection)
     if head.number:
         others.append(_of_head(head, snapshot.now))
-    about, others = _told_apart(snapshot, about, others)
+    about, others = _with_other_scopes(snapshot, about, others)
     ids = [each.id for each in (*others, *(notice for _, notice in about))]
     new = store.not_stored(snapshot.connection, ids)
     incidents = store.incidents(snapshot.connection)
@@ -75,20 +78,20 @@ def look(snapshot: Snapshot, *, begun: float) -> NoticeCandidates:
         seen=_seen(snapshot, since, incidents),
         incidents=incidents,
         conflicts=snapshot.vms.in_conflict(),
-        conflicts_told=store.incidents(snapshot.connection, conflict_notice),
+        conflict_incidents=store.incidents(snapshot.connection, conflict_notice),
     )
 
 
-def _told_apart(
+def _with_other_scopes(
     snapshot: Snapshot, about: Sequence[AboutEvent], others: Sequence[Notice]
 ) -> tuple[list[AboutEvent], list[Notice]]:
-    """The notices; those about an event whose id people know as that of another scope's event, as
-    such: each of the two is told, and ended, once.
+    """Mark the notices about an event whose id people know from an event of another scope, so that
+    each of the two is announced and ended once.
     """
     of_events = [notice for _, notice in about] + [
         each for each in others if each.scope is not None
     ]
-    told = store.scopes_told(snapshot.connection, {each.subject for each in of_events})
+    told = store.first_noticed_scopes(snapshot.connection, {each.subject for each in of_events})
     for each in of_events:
         told.setdefault(each.subject, each.scope or "")
 
@@ -100,13 +103,13 @@ def _told_apart(
 
 
 def _within_bounds(snapshot: Snapshot, about: Sequence[AboutEvent]) -> list[Notice]:
-    """What of the new notices about events is told now: of those that one VM shows not more than
-    some, and first those of VMs that were told of least, so that nothing waits behind a thousand.
-    The rest is told later, if it is still so.
+    """Return the notices about events that are sent now: not more than allowed for the events that
+    one VM shows, and first those of VMs with the fewest, so that none waits behind a thousand. The
+    others follow later, if they still hold.
     """
     if not about:
         return []
-    told = store.told_lately(snapshot.connection, snapshot.now - _BOUND_SECONDS)
+    told = store.recent_event_notices(snapshot.connection, snapshot.now - _BOUND_SECONDS)
     found = []
     for known, notice in about:
         vm_id = known.event.shown_by
@@ -117,13 +120,15 @@ def _within_bounds(snapshot: Snapshot, about: Sequence[AboutEvent]) -> list[Noti
 
 
 def _due(snapshot: Snapshot) -> list[AboutEvent]:
-    """The decisions that are due; of an event that has come back after its end, once more."""
+    """Return the notices of decisions that are due; for an event that was announced again after its
+    end, once more.
+    """
     opened = [
         (known, decision_on(known, snapshot.now, snapshot.listening).state)
         for known in snapshot.events.open()
     ]
     due = [(known, state) for known, state in opened if state in event_notices.DUE]
-    lives = store.lives_told(snapshot.connection, {known.event.event_id for known, _ in due})
+    lives = store.end_notices(snapshot.connection, {known.event.event_id for known, _ in due})
     found: list[AboutEvent] = []
     for known, state in due:
         life, _ = lives.get(known.event.key, (0, 0))
@@ -133,10 +138,12 @@ def _due(snapshot: Snapshot) -> list[AboutEvent]:
 
 
 def _over(snapshot: Snapshot, since: float) -> list[AboutEvent]:
-    """The ends that were not told yet, once the VMs that the event names have said what it cost."""
+    """Return the notices of ends, once the VMs that the event names have reported what they
+    measured.
+    """
     settled = snapshot.now - _SETTLE_SECONDS
     ended = store.ended_without_notice(snapshot.connection, since, settled)
-    lives = store.lives_told(snapshot.connection, {event_id for event_id, _ in ended})
+    lives = store.end_notices(snapshot.connection, {event_id for event_id, _ in ended})
     told: list[AboutEvent] = []
     reports = snapshot.events.own_reports(ended)
     for known in snapshot.events.of(ended).values():
@@ -147,12 +154,14 @@ def _over(snapshot: Snapshot, since: float) -> list[AboutEvent]:
 
 
 def _of_its_vms(known: KnownEvent, reported: Iterable[LatestReport]) -> list[LatestReport]:
-    """What those say that the event names as it is shown: one that adds itself says nothing."""
+    """Return the reports that name the same VMs as the one that is shown: a VM that adds its own
+    name does not count.
+    """
     return [each for each in reported if each.names_hash == known.shown.names_hash]
 
 
 def _turns(snapshot: Snapshot) -> list[AboutEvent]:
-    """Turns that are stuck, and events that have none where their group should wait."""
+    """Return the notices of turns that are stuck, and of events that start without a turn."""
     troubled = [
         each.event_id
         for each in turns.read_turns(snapshot.connection)
@@ -171,13 +180,16 @@ def _failed(snapshot: Snapshot, since: float) -> list[Notice]:
 
 
 def _seen(snapshot: Snapshot, since: float, incidents: Mapping[str, Incident]) -> list[SeenVm]:
-    """The VMs that are silent, that an event has taken away, or that people were told about."""
+    """Return the VMs that are silent, that an event has taken away, or that have an open
+    incident.
+    """
     cases = snapshot.vms.taken_away(since)
     known = snapshot.events.of(cases.values())
     silent = {each.vm.vm_id: each for each in snapshot.vms.with_contact(["silent"])}
     others = [vm_id for vm_id in {*incidents, *cases} if vm_id not in silent]
-    # One that comes and goes: what opens with the next look is told later, if it is still so.
-    waiting = store.told_away(snapshot.connection, snapshot.now - _BOUND_SECONDS) - {*incidents}
+    # VMs that come and go: an incident that would open now waits, and opens later if it still
+    # holds.
+    waiting = store.at_away_limit(snapshot.connection, snapshot.now - _BOUND_SECONDS) - {*incidents}
     found = []
     for each in [*silent.values(), *snapshot.vms.some(others)]:
         if each.vm.vm_id in waiting:
@@ -197,7 +209,9 @@ def _silent_since(heard: HeardVm, snapshot: Snapshot) -> float:
 
 
 def _of_head(head: Head, now: float) -> Notice:
-    """The head of the audit's chain, so that a copy of it stands elsewhere."""
+    """Return the notice with the head of the audit's chain, so that a copy of it exists
+    elsewhere.
+    """
     return Notice(
         kind="audit-head",
         subject="audit",

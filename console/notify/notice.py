@@ -1,4 +1,4 @@
-"""A notice: one fact, with its words and its link."""
+"""A notice: one fact, with its text and its link."""
 
 from __future__ import annotations
 
@@ -30,15 +30,17 @@ NoticeKind = Literal[
 TYPE: Final = "seb.console.{kind}.v1"
 _NAMESPACE: Final = UUID("0f0c3f6c-2b6a-5f52-9d3e-6f2a7a3f3c11")
 _MAX_CHARACTERS: Final = 100
-"""Of a word from outside: Azure's names have 64 at most, and a chat takes some thousand in all."""
+"""The limit of a text from outside: Azure's names have at most 64 characters, and a chat takes a
+few thousand in all.
+"""
 MAX_REASON: Final = 300
 _ENDS: Final = ("vm-heard", "vm-retired", "vm-conflict-over", "event-over")
-"""Kinds that say that something is over: a pager resolves its incident."""
+"""The kinds that say that something is over: a pager resolves its incident."""
 
 
 def short(text: str, *, most: int = _MAX_CHARACTERS) -> str:
-    """A text from outside as a notice shows it: in one line, without signs that cannot be seen, and
-    no longer than `most` signs.
+    """Return a text from outside for a notice: on one line, without invisible characters, and with
+    at most `most` characters.
     """
     written = visible(text[: most + 1])
     return written if len(written) <= most else f"{written[: most - 1]}…"
@@ -46,25 +48,25 @@ def short(text: str, *, most: int = _MAX_CHARACTERS) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
-    """One thing to tell. `at` in seconds since 1970; `key` makes its id: the same key, the same
-    id, at every console and after every restart.
+    """One fact that people are told. `at` in seconds since 1970. `key` makes its id: the same key
+    gives the same id at every console and after every restart.
     """
 
     kind: NoticeKind
     subject: str
-    """The id of the event or of the VM that it is about; `audit` for the audit's head."""
+    """The id of the event or of the VM; `audit` for the audit's head."""
     scope: str | None = None
-    """Of the event, if it is about one."""
+    """The scope of the event, if it is about one."""
     is_other: bool = False
-    """Whether people know another scope's event by this id alone."""
+    """Whether this id alone means an event of another scope to people."""
     key: tuple[object, ...]
     at: float
     title: str
     text: str
     path: str
-    """Of the page that shows it, below the console's address."""
+    """The path of the page that shows it, below the console's address."""
     event: Mapping[str, Any] | None = None
-    """The event as records have it in `data.event`."""
+    """The event in the form that records have in `data.event`."""
     transition: str | None = None
     impact: str | None = None
     vm: Mapping[str, Any] = field(default_factory=dict)
@@ -86,11 +88,11 @@ class Notice:
         return f"{self.subject} {uuid5(_NAMESPACE, self.scope or '')}"
 
     def sealed(self, *, number: int, stream: str, base: str, site: str) -> Record:
-        """The notice as a record: CloudEvents 1.0, like those of a bridge.
+        """Return the notice as a record: CloudEvents 1.0, like those of a bridge.
 
         `base` is the console's address in links. `data` has `vm`, `event` if it is about one, as a
-        bridge's records have them, and `notice`: kind, title, text, link, key (the
-        `incident`) and ends (true if this notice ends it).
+        bridge's records have them, and `notice`: kind, title, text, link, key (the `incident`) and
+        ends (true if this notice ends it).
         """
         data: dict[str, Any] = {
             "vm": {"name": "console", "vmId": "", **self.vm},

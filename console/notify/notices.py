@@ -1,4 +1,6 @@
-"""The part of a run that tells people: looks once a second, stores what is new, delivers it."""
+"""The thread that makes notices: it looks once a second, stores what is new, and wakes
+the sinks.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,7 @@ class Notices:
         self._database = snapshots.database
         self._base = base
         self._site = site
-        # A SQLite file has one console: what a killed run had claimed is this one's at once.
+        # A SQLite file has one console, so it takes over the claims of a killed run at once.
         self._console = "" if self._database.is_sqlite else str(uuid.uuid4())
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="notices", daemon=True)
@@ -58,7 +60,7 @@ class Notices:
             self._thread.start()
 
     def stop(self) -> None:
-        """End, within seconds."""
+        """Stop all threads, within seconds."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join(5)
@@ -81,11 +83,11 @@ class Notices:
                 _LOG.warning("%s", words_of(error), extra={"action": "notices_not_stored"})
             except SebError as error:
                 _LOG.warning("%s", error, extra={"action": "notices_not_stored"})
-            except Exception:  # noqa: BLE001  # if this thread ended, people would not be told
+            except Exception:  # noqa: BLE001  # without this thread there would be no notices
                 _LOG.exception("a look failed", extra={"action": "notices_failed"})
 
     def _begin(self) -> float:
-        """Start the workers; since when consoles of this database tell."""
+        """Start the workers; return when consoles of this database began to send notices."""
         with write_to(self._database) as (connection, _):
             begun = store.begun(connection, self._snapshots.clock())
             store.add_sinks(connection, [each.name for each in self.workers])
@@ -94,15 +96,16 @@ class Notices:
         return begun
 
     def _look(self, begun: float) -> None:
-        """Find what there is to tell, and store it with the incidents that it opens and ends.
+        """Find the notices that are due, and store them with the incidents that they open and end.
 
-        What was told is looked up again where it is written: whatever another console told
-        meanwhile, or a write that failed, is right in the next look.
+        The incidents are read again in the writing transaction: what another console stored
+        meanwhile, or a write that failed, is handled at the next look.
         """
         with self._snapshots.open() as snapshot:
-            now, found = snapshot.now, look(snapshot, begun=begun)
+            now = snapshot.now
+            found = look(snapshot, begun=begun)
         quiet = not _differs(vm_notices(found.seen, found.incidents, now)) and not _differs(
-            conflict_notices(found.conflicts, found.conflicts_told, now)
+            conflict_notices(found.conflicts, found.conflict_incidents, now)
         )
         if quiet and not found.notices:
             return

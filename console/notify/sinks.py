@@ -1,4 +1,4 @@
-"""The sinks that people are told over: the bridge's kinds, with the bridge's settings."""
+"""The sinks of notices: the bridge's kinds, with the bridge's settings."""
 
 from __future__ import annotations
 
@@ -21,18 +21,17 @@ from wire.vm import VmIdentity
 _PART: Final = "SINK__"
 AUDIT_HEAD: Final = TYPE.format(kind="audit-head")
 SITE: Final = "console"
-"""The place of a VM's site in an MQTT topic."""
+"""The site in an MQTT topic."""
 
 
 def read_sinks(
     declared: Mapping[str, Mapping[str, Any]], *, version: str, port: int
 ) -> dict[str, Sink[Any]]:
-    """The sinks by name, each checked and not open; `port` is the console's own.
-
-    Raises `ConfigurationError`.
+    """Return the sinks by name, checked and not yet open; `port` is the console's own. Raises
+    `ConfigurationError`.
     """
-    # A broker ends an older connection with the same client id. So each console has its own id,
-    # also beside others on one host, and keeps it over a restart.
+    # A broker closes an older connection with the same client id. So each console has its own id,
+    # even beside others on one host, and keeps it over a restart.
     own = f"{OWN_VM}{socket.gethostname()}-{port}"
     context = SinkContext(
         identity=lambda: VmIdentity(vm_id=own, name="console"),
@@ -63,8 +62,8 @@ def read_sinks(
 
 
 def accepts(sink: Sink[Any], record: Record) -> bool:
-    """Whether a notice is for this sink: by its TYPES, and if those are not given, the head of the
-    audit is not for a chat or a pager.
+    """Check whether a notice is for this sink: by its TYPES. Without these, the head of the audit
+    is not for a chat or a pager.
     """
     if sink.settings.types is None and not sink.wants_heartbeats and record.type == AUDIT_HEAD:
         return False

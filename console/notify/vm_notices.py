@@ -1,7 +1,8 @@
-"""Which VMs have fallen silent, have not come back after their event, and are heard again.
+"""Notices about VMs that have fallen silent, have not come back after their event, or are heard
+again.
 
-The rows of what was told are an argument, so that several consoles, or one and its restart, tell
-each thing once. What opens under a key ends under the same key.
+The open incidents are an argument, so that several consoles, or one and its restart, send each
+notice once. An incident ends with the key that it was opened with.
 """
 
 from __future__ import annotations
@@ -19,17 +20,17 @@ from console.fleet.values import KnownEvent, Vm
 from console.notify.notice import Notice, NoticeKind, short
 
 PATIENCE: Final = 30.0
-"""Seconds for which a VM stays silent before people are told: connections come and go."""
+"""How long a VM stays silent before there is a notice: connections come and go."""
 GATHER: Final = 60.0
-"""Seconds for which VMs that fall silent are gathered, if it is more than one."""
+"""For how long VMs that fall silent are gathered, if there are several."""
 RETURN_SECONDS: Final = 600.0
-"""Seconds that a VM may take to come back after the start of its event, beyond its duration."""
+"""How long a VM may take to come back after the start of its event, in addition to its duration."""
 AWAY_SECONDS: Final = 3600.0
-"""Seconds that a VM is awaited at most, beyond that, however long its event is said to take: once
-it is silent, peers may say of its event what they like.
+"""How long a VM is awaited at most, in addition to that, however long its event is said to take:
+once the VM is silent, peers can report any duration.
 """
 MANY: Final = 10
-"""VMs that are told one by one; more than that are one notice."""
+"""Up to so many VMs have a notice each; more of them share one."""
 _LISTED: Final = 20
 _IDS: Final = 100
 _DELETES: Final = "delete"
@@ -38,7 +39,7 @@ _NAMESPACE: Final = uuid.UUID("7c1f8a52-54c6-4c39-a3c1-2b0a5d0f6a3e")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AwaitedReturn:
-    """An event that a VM should have come back from by `due`."""
+    """An event after which a VM should be back by `due`."""
 
     event_id: str
     kind: str
@@ -47,7 +48,7 @@ class AwaitedReturn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenVm:
-    """A VM as one look sees it; `since`: from when on it was silent, if it is."""
+    """A VM as one look sees it; `since`: when it fell silent, if it is."""
 
     vm: Vm
     contact: Contact
@@ -57,7 +58,7 @@ class SeenVm:
 
 @dataclass(slots=True, kw_only=True)
 class VmNotices:
-    """What a look leads to: notices, and how the incidents change."""
+    """The result of a look: notices, and changes of the incidents."""
 
     notices: list[Notice] = field(default_factory=list)
     opened: list[Incident] = field(default_factory=list)
@@ -66,7 +67,7 @@ class VmNotices:
 
 
 def vm_notices(seen: Sequence[SeenVm], incidents: Mapping[str, Incident], now: float) -> VmNotices:
-    """What there is to tell about VMs, given what was told before, by vmId."""
+    """Return the notices about VMs, given the open incidents, by vmId."""
     result = VmNotices()
     _tell_not_back(result, seen, incidents, now)
     _tell_silent(result, [each for each in seen if each.vm.vm_id not in incidents], now)
@@ -77,12 +78,13 @@ def vm_notices(seen: Sequence[SeenVm], incidents: Mapping[str, Incident], now: f
 def _tell_not_back(
     result: VmNotices, seen: Sequence[SeenVm], incidents: Mapping[str, Incident], now: float
 ) -> None:
-    """VMs that their event has stopped, and that were not heard since. Where it is several, they
-    are gathered: the maintenance of a whole site may stop hundreds.
+    """Add VMs that went away for their event and were not heard since. Several of them are
+    gathered: the maintenance of a whole site may stop hundreds.
     """
     awaited = []
     for each in seen:
-        case, incident = each.case, incidents.get(each.vm.vm_id)
+        case = each.case
+        incident = incidents.get(each.vm.vm_id)
         is_told = incident is not None and incident.kind == "vm-not-back"
         if case is not None and each.contact in ("silent", "stopped") and not is_told:
             awaited.append((each.vm, case))
@@ -111,10 +113,10 @@ def _tell_not_back(
 
 
 def _tell_silent(result: VmNotices, seen: Iterable[SeenVm], now: float) -> None:
-    """VMs without an incident that have been silent for long enough.
+    """Add VMs without an incident that have been silent for long enough.
 
-    A VM that falls silent alone is told after its patience. Where several do, they are gathered,
-    so that a broker that is away does not page four hundred times.
+    A VM that falls silent alone has a notice after `PATIENCE`. Several are gathered, so that a
+    broker that is down does not page four hundred times.
     """
     silent = [each for each in seen if each.contact == "silent" and each.case is None]
     if not silent:
@@ -166,7 +168,7 @@ def _tell_group_not_back(result: VmNotices, vms: list[Vm], now: float) -> None:
 def _tell_group(
     result: VmNotices, kind: NoticeKind, vms: list[Vm], now: float, *, title: str, advice: str
 ) -> None:
-    """One notice about many VMs, and their incidents under its key."""
+    """Add one notice about many VMs, and their incidents with its key."""
     ordered = sorted(vms, key=lambda vm: (vm.name.lower(), vm.vm_id))
     facts = [kind, *(f"{vm.vm_id} {vm.heard_at}" for vm in ordered)]
     key = f"vms-{uuid.uuid5(_NAMESPACE, ' '.join(facts)).hex[:16]}"
@@ -189,7 +191,7 @@ def _tell_group(
 def _tell_ends(
     result: VmNotices, seen: Sequence[SeenVm], incidents: Mapping[str, Incident], now: float
 ) -> None:
-    """Incidents of VMs that are heard again, or that are not awaited any more."""
+    """Add the ends of incidents of VMs that are heard again, or that are not awaited any more."""
     by_id = {each.vm.vm_id: each for each in seen}
     moved = {each.vm_id: each for each in result.opened}
     open_keys = {each.key for each in result.opened}
@@ -210,14 +212,14 @@ def _tell_ends(
 
 
 def _is_over(incident: Incident, seen: SeenVm | None) -> bool:
-    """Whether a VM was heard since, was retired, or is not known any more."""
+    """Check whether a VM was heard since, was retired, or is not known any more."""
     if seen is None or seen.contact in ("heard", "late", "retired"):
         return True
     return seen.contact == "stopped" and incident.kind != "vm-not-back"
 
 
 def _end(incident: Incident, seen: SeenVm | None, now: float) -> Notice:
-    """The notice that ends a key; `seen` is the VM that the key is about, if it is one VM's."""
+    """Return the notice that ends an incident; `seen` is its VM, if it is one VM's."""
     if incident.size > 1:
         is_back = incident.kind == "vm-not-back"
         return _about_group(
@@ -252,11 +254,12 @@ def _end(incident: Incident, seen: SeenVm | None, now: float) -> Notice:
 
 
 def case_of(known: KnownEvent, vm_id: str, silent_since: float) -> AwaitedReturn | None:
-    """From when on a VM that an event has taken away should be back; None if it is not awaited:
-    the event deletes it, costs it nothing, or did not take place. Of an event that only others have
-    reported it is awaited for a short time alone.
+    """Return when a VM that an event has taken away should be back. None if it is not awaited: the
+    event deletes it, costs it nothing, or did not take place. If only other VMs have reported the
+    event, the wait is short.
     """
-    report, event = known.shown.report, known.event
+    report = known.shown.report
+    event = known.event
     if report.impact in (_DELETES, "none") or report.event.event_status == "Canceled":
         return None
     is_coming = event.state == "scheduled" and event.not_before is not None

@@ -1,4 +1,4 @@
-"""Brings notices to one sink, in order, at least once; one console at a time delivers to it."""
+"""Delivers notices to one sink, in order, at least once; one console at a time delivers to it."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from wire.record import Record
 _LOG: Final = logging.getLogger("console")
 _MAX_WAIT: Final = 60.0
 _DATABASE_WAIT: Final = 1.0
-"""The longest wait while it is the database that does not answer."""
+"""The longest wait while the database does not answer."""
 _IDLE_SECONDS: Final = 5.0
 
 
 class SinkWorker:
-    """The thread of one sink."""
+    """The thread that delivers to one sink."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class SinkWorker:
         console: str,
         now: Callable[[], float] = time.time,
     ) -> None:
-        """`console` names this run, for the claim; `now` in seconds since 1970."""
+        """`console` is the id of this run, for the claim; `now` in seconds since 1970."""
         self._sink = sink
         self._database = database
         self._console = console
@@ -46,7 +46,9 @@ class SinkWorker:
         self._stop = threading.Event()
         self._open = False
         self._settled = 0
-        """Up to where the sink has acknowledged, and the database may not know it yet."""
+        """The sequence up to which the sink has acknowledged, while the database may not have it; 0
+        otherwise.
+        """
         self._refused = ""
         self._refusals = 0
         self._thread = threading.Thread(target=self._run, name=f"to {sink.name}", daemon=True)
@@ -65,11 +67,11 @@ class SinkWorker:
         self._thread.start()
 
     def wake(self) -> None:
-        """There is something new."""
+        """Look at once: there is something new."""
         self._wake.set()
 
     def stop(self) -> None:
-        """End, within seconds; what was not acknowledged is delivered by the next run."""
+        """Stop, within seconds. The next run delivers what was not acknowledged."""
         self._stop.set()
         self._wake.set()
         if self._thread.is_alive():
@@ -97,8 +99,8 @@ class SinkWorker:
         self._close()
 
     def _turn(self) -> bool:
-        """Deliver what waits; whether there may be more at once."""
-        if self._settled:  # what failed to be written down is not delivered again
+        """Deliver what waits; return whether there may be more at once."""
+        if self._settled:  # acknowledged, but the write failed: it is not delivered again
             self._advance(self._settled)
         batch = self._claimed()
         if not batch:
@@ -114,7 +116,7 @@ class SinkWorker:
         return True
 
     def _claimed(self) -> list[Record]:
-        """The next notices, if this console is the one that delivers to the sink."""
+        """Return the next notices, if this console is the one that delivers to the sink."""
         with self._database.reading.begin() as connection:
             if not store.is_waiting(connection, self.name):
                 return []
@@ -124,9 +126,8 @@ class SinkWorker:
             )
 
     def _delivered(self, wanted: list[Record]) -> int:
-        """Hand notices to the sink; the number of one that it refused for good, or 0.
-
-        Raises what the sink raises, once what it took before that is settled.
+        """Deliver notices to the sink; return the sequence of one that it refused for good, or 0.
+        Raises what the sink raises, after the notices that it took before were noted.
         """
         if not wanted:
             return 0
@@ -145,15 +146,14 @@ class SinkWorker:
         return 0
 
     def _settle(self, taken: list[Record]) -> None:
-        """The sink has acknowledged these, and not the ones behind them."""
+        """Note that the sink has acknowledged these notices, and not those after them."""
         self.delivered += len(taken)
         if taken:
             self._advance(taken[-1].sequence)
 
     def _rejected(self, record: Record, error: SinkRejected) -> int:
-        """Skip a notice that the sink can never take; the sequence up to which all is done.
-
-        Raises `SinkError` as long as another try may help.
+        """Skip a notice that the sink can never take; return its sequence. Raises `SinkError` as
+        long as another try may help.
         """
         self._refusals = self._refusals + 1 if self._refused == record.id else 1
         self._refused = record.id

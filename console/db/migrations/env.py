@@ -1,4 +1,4 @@
-"""How Alembic reaches the database: over the connection that the console hands it."""
+"""Runs Alembic over the connection that the console passes to it."""
 
 from __future__ import annotations
 
