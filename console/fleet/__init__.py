@@ -1,4 +1,4 @@
 """What is known of a fleet, as pure functions of rows and `now`: contact, condition, events.
 
-It never reads a clock, a database or a network.
+Nothing here reads a clock, a database or a network.
 """

@@ -10,14 +10,14 @@ from console.fleet.contact import Listening
 from console.fleet.values import KnownEvent
 
 PULL: Final = "pull"
-"""Name of the HTTPS channel, where else the name of a source stands."""
+"""The name of the HTTPS channel, used in the place of a source's name."""
 PULL_SECONDS: Final = 60.0
-"""A VM that polled the HTTPS channel takes commands there for so long."""
+"""For how long a VM takes commands over HTTPS after it has polled."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A VM that can be asked, over which channel, and whether a console is connected to that."""
+    """A VM that can be asked, its channel, and whether a console is connected to that channel."""
 
     vm_id: str
     channel: str
@@ -28,9 +28,9 @@ class Candidate:
 def channel_of(
     commands: str | None, pulled_at: float | None, now: float, listening: Listening
 ) -> str | None:
-    """Over which channel a VM takes commands: a source that is connected before HTTPS, and HTTPS
-    before one that is not; None if it takes none. `commands` is the source over which it says that
-    it takes them, `pulled_at` when it last polled.
+    """Return the channel over which a VM takes commands: a connected source, or else HTTPS, or else
+    a source that is not connected; None if it takes none. `commands` is the source over which the
+    VM says that it takes them, `pulled_at` when it last polled.
     """
     pulls = pulled_at is not None and now - pulled_at < PULL_SECONDS
     if commands is None or (pulls and not listening.connected.get(commands)):
@@ -39,9 +39,9 @@ def channel_of(
 
 
 def candidates(known: KnownEvent, now: float, listening: Listening) -> list[Candidate]:
-    """The VMs that can be asked now, the best first: heard, named by the event, and seeing it as it
-    is shown. One that sees it otherwise would only refuse; and what cannot be checked against its
-    fingerprint cannot be approved.
+    """Return the VMs that can be asked now, the best first: heard, named by the event, and
+    reporting it as it is shown. A VM that reports something else would only refuse, and an event
+    that does not fit its fingerprint cannot be approved.
     """
     found: dict[str, Candidate] = {}
     report = known.shown.report
@@ -65,5 +65,5 @@ def candidates(known: KnownEvent, now: float, listening: Listening) -> list[Cand
 
 
 def first(found: Iterable[Candidate], tried: Collection[str] = ()) -> Candidate | None:
-    """The best VM that this decision has not tried yet; None after the last."""
+    """Return the best VM that was not tried yet, or None."""
     return next((each for each in found if each.vm_id not in tried), None)

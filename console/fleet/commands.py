@@ -1,4 +1,4 @@
-"""Commands and their ends, by the receipts of the VMs that they were for. Values in, values out."""
+"""The statuses of commands, from the receipts of their VMs. Values in, values out."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ STATES: Final = (
     "unanswered",
 )
 WORKING: Final = ("accepted", "posted")
-"""States after which the VM goes on by itself, also after a restart."""
+"""States after which the VM continues by itself, even after a restart."""
 _RANK: Final = {"rejected": 1, "accepted": 2, "posted": 3, "failed": 4, "confirmed": 5}
 REPLAYED: Final = "replayed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandStatus:
-    """How far a command is; `at` in seconds since 1970."""
+    """The status of a command; `at` in seconds since 1970."""
 
     state: str
     """`sent`, `unanswered`, or the state of the receipt that counts."""
@@ -39,7 +39,9 @@ class CommandStatus:
 
 
 def own_receipts(command: values.Command, receipts: Iterable[Receipt]) -> list[Receipt]:
-    """The receipts of the command's own VM, oldest first: no other VM can speak for it."""
+    """Return the receipts from the command's own VM, the oldest first; those of other VMs do not
+    count.
+    """
     return [
         each
         for each in receipts
@@ -48,15 +50,15 @@ def own_receipts(command: values.Command, receipts: Iterable[Receipt]) -> list[R
 
 
 def foreign(receipt: Receipt, commands: Iterable[values.Command]) -> bool:
-    """Whether a receipt names a command that was for another VM than the one that sent it."""
+    """Check whether a receipt names a command that was sent to another VM than the receipt's."""
     return any(each.jti == receipt.facts.jti and each.vm_id != receipt.vm_id for each in commands)
 
 
 def counting(
     receipts: Iterable[Receipt], named: Mapping[str, Named], commands: Iterable[values.Command]
 ) -> list[Receipt]:
-    """The receipts that say something of an event: of VMs that were asked; and of another that it
-    names, as it is shown, as long as no other heard VM that it names says that it is pending.
+    """Return the receipts that count for an event: those of VMs that were asked, and those of
+    another VM that it names, unless a heard VM that it names still reports it as pending.
     """
     bearers = {each.vm_id for each in named.values()}
     asked = {(each.jti, each.vm_id) for each in commands}
@@ -74,8 +76,8 @@ def counting(
 
 
 def command_status(command: values.Command, receipts: Sequence[Receipt]) -> CommandStatus:
-    """How far a command is. What was accepted is not undone by the rejection of a second copy:
-    `replayed`, or another reason if the copy was late.
+    """Return the status of a command. The rejection of a second copy does not undo an acceptance:
+    its reason is `replayed`, or another one if the copy was late.
     """
     own = own_receipts(command, receipts)
     if not own:
@@ -87,7 +89,7 @@ def command_status(command: values.Command, receipts: Sequence[Receipt]) -> Comm
 
 
 def working(receipts: Iterable[Receipt]) -> list[Receipt]:
-    """For each approval that a VM has begun and not ended: its newest receipt."""
+    """Return, for each approval that a VM has begun and not ended, its newest receipt."""
     best: dict[tuple[str, str], Receipt] = {}
     for each in receipts:
         key = (each.vm_id, each.facts.jti)
@@ -118,8 +120,8 @@ class Command(Model):
 def command_item(
     command: values.Command, receipts: Sequence[Receipt], decision: Decision | None = None
 ) -> Command:
-    """The command as `/api/v1/commands/{jti}` shows it; `decision` is the one that it is of: the
-    receipt that confirmed it may have been lost.
+    """Return the command as `/api/v1/commands/{jti}` shows it. `decision` is the command's: it may
+    be confirmed although the receipt was lost.
     """
     now = command_status(command, receipts)
     sent_at = command.sent_at or command.made_at

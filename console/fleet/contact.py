@@ -1,5 +1,7 @@
-"""How a bridge is heard: the words, and when anybody listened. `console.db.contact` finds the word
-of each VM, in SQL, so that ten thousand of them are counted, filtered and compared at once.
+"""How a bridge is heard: the words, and when consoles were connected to sources.
+
+`console.db.contact` finds the word of each VM in SQL, so that ten thousand of them are counted,
+filtered and compared at once.
 """
 
 from __future__ import annotations
@@ -18,14 +20,14 @@ CONTACTS: Final[tuple[Contact, ...]] = (
     "retired",
 )
 INTERVALS: Final = 3
-"""Heartbeats that may fail to come until a VM is silent."""
+"""How many heartbeats may be missing until a VM is silent."""
 DEFAULT_INTERVAL: Final = 60.0
-"""Seconds from one heartbeat to the next, until a heartbeat says otherwise."""
+"""Seconds between heartbeats, until a heartbeat states the interval."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interval:
-    """From when until when somebody listened, in seconds since 1970."""
+    """An interval in which a console was connected, in seconds since 1970."""
 
     since: float
     until: float
@@ -33,24 +35,26 @@ class Interval:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listening:
-    """When the consoles of a database listened, and how patient they are."""
+    """When the consoles of a database were connected to their sources, and the silent time."""
 
     intervals: Mapping[str, Sequence[Interval]] = field(default_factory=dict)
-    """By source, the oldest first, none touching the next."""
+    """By source, the oldest first; they do not touch."""
     connected: Mapping[str, bool] = field(default_factory=dict)
-    """The sources that a running console has, and whether one of them is connected."""
+    """Whether a running console is connected, for each source that one has."""
     silent_after: float | None = None
-    """Seconds for every VM; three of its own heartbeat intervals if None."""
+    """In seconds, for every VM; None: three heartbeat intervals of each."""
 
     def patience(self, interval: float | None) -> float:
-        """Seconds without a word after which a VM with such heartbeats is silent."""
+        """Return the seconds without a message after which a VM with this heartbeat interval is
+        silent.
+        """
         if self.silent_after is not None:
             return self.silent_after
         return INTERVALS * (interval or DEFAULT_INTERVAL)
 
 
 def merged(intervals: Iterable[Interval]) -> list[Interval]:
-    """The intervals in which at least one of several consoles listened."""
+    """Return the intervals in which at least one of several consoles was connected."""
     found: list[Interval] = []
     for each in sorted(intervals, key=lambda one: one.since):
         if found and each.since <= found[-1].until:

@@ -1,4 +1,4 @@
-"""The status of a decision in one word, from its state, the reports and the receipts."""
+"""The status of the decision on an event, from its state, the reports and the receipts."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ _IN_VAIN: Final = ("failed", "rejected", "unanswered")
 
 
 def takes_away(event_type: str | None) -> bool:
-    """Whether approving only takes the VM away sooner. Such an event is usually left, and the
-    decision is not urgent.
+    """Check whether an approval would only take the VM away sooner. Such an event is usually left,
+    and its decision is not urgent.
     """
     return (event_type or "").lower() in ("preempt", "terminate")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionStatus:
-    """How a decision stands; `at`, when it was decided, in seconds since 1970.
+    """The status of a decision; `at`, when it was decided, in seconds since 1970.
 
-    While one is due, `by`, `reason` and `at` are those of the last approval that was in vain.
+    While a decision is due, `by`, `reason` and `at` are those of the last approval without success.
     """
 
     state: DecisionState
@@ -41,7 +41,7 @@ def decision_status(
     *,
     can_be_asked: bool,
 ) -> DecisionStatus:
-    """The status of the decision on an event, whose newest fingerprint is `fingerprint`.
+    """Return the status of the decision on an event, whose newest fingerprint is `fingerprint`.
     `can_be_asked`: a VM that the event names is heard and takes commands.
     """
     counting = [each for each in receipts if not foreign(each, decided.commands)]
@@ -55,9 +55,9 @@ def decision_status(
 def in_turn(
     status: DecisionStatus, turn: EventTurn | None, *, is_grouped: bool, can_prepare: bool
 ) -> DecisionStatus:
-    """How a decision stands on an event that waits for its group: nothing is due while it waits for
-    others, or while its VMs prepare. `is_grouped`: a group has its VMs, and whether there is room
-    is not known without a turn; `can_prepare`: its VMs could prepare for it now.
+    """Return the status for an event that waits for its group: no decision is due while it waits
+    for others, or while its VMs prepare. `is_grouped`: a group has its VMs, and without a turn it
+    is not known if there is room. `can_prepare`: its VMs could prepare for it now.
     """
     if status.state not in ("due", "second"):
         return status
@@ -72,7 +72,7 @@ def in_turn(
 
 
 def open_word(decision: Decision | None) -> DecisionState | None:
-    """How an open decision stands; None without a decision, or after its end."""
+    """Return the status of an open decision; None without a decision, or after its end."""
     if decision is None or decision.state == "over":
         return None
     if decision.state == "second":
@@ -83,7 +83,9 @@ def open_word(decision: Decision | None) -> DecisionState | None:
 def _approved(
     event_state: str, receipts: Sequence[Receipt], decided: DecisionHistory
 ) -> DecisionStatus | None:
-    """What VMs, and the console's own command under way, say of an approval."""
+    """Return the status that VMs report of an approval, or that of the console's own open
+    approval.
+    """
     for receipt in receipts:
         if receipt.facts.state == "confirmed":
             return _by_receipt("approved", receipt, decided)
@@ -99,7 +101,7 @@ def _approved(
 def _decided(
     event_state: str, fingerprint: str, decision: Decision | None
 ) -> DecisionStatus | None:
-    """What a person said, as long as it is about what there is."""
+    """Return the status of a person's decision, if it is about the event as it is."""
     if decision is None:
         return None
     if _is_left(decision, event_state, fingerprint):
@@ -109,7 +111,7 @@ def _decided(
 
 
 def _waiting(event_state: str, decision: Decision | None, *, can_be_asked: bool) -> DecisionStatus:
-    """Whether a decision is due."""
+    """Return whether a decision is due."""
     if event_state != "scheduled" or not can_be_asked:
         return DecisionStatus(state="none")
     if decision is not None and decision.outcome in _IN_VAIN:
@@ -119,7 +121,7 @@ def _waiting(event_state: str, decision: Decision | None, *, can_be_asked: bool)
 
 
 def _is_left(decision: Decision, event_state: str, fingerprint: str) -> bool:
-    """Whether it was left, and is still what was seen, or was so until its end."""
+    """Check whether it was left, and either has not changed since or stayed so until its end."""
     if decision.kind != "leave":
         return False
     if event_state == "scheduled":
@@ -132,13 +134,15 @@ def _by_person(state: DecisionState, decision: Decision) -> DecisionStatus:
 
 
 def _by_receipt(state: DecisionState, receipt: Receipt, decided: DecisionHistory) -> DecisionStatus:
-    """A status with who approved, by the receipt: the person of a command, `rule:NAME`, or
+    """Return a status with the actor of the receipt: the person of a command, `rule:NAME`, or
     `local:USER`.
     """
     own = next((each for each in decided.commands if each.jti == receipt.facts.jti), None)
     reason = receipt.facts.why if own is None else own.reason
-    by, at = receipt.facts.actor, receipt.time
+    by = receipt.facts.actor
+    at = receipt.time
     decision = decided.decision
     if own is not None and decision is not None and decision.id == own.decision_id:
-        by, at = decision.actors, decision.at
+        by = decision.actors
+        at = decision.at
     return DecisionStatus(state=state, by=by, reason=reason, at=at)

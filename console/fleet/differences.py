@@ -1,4 +1,6 @@
-"""The differences between an event as a person saw it and as it is: shown before it is approved."""
+"""The differences between an event as a person saw it and as it is; they are shown before it is
+approved.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ id and the kind of its resources never change."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """One field that is not what it was; names of VMs are lists."""
+    """A field with its value before and now; the value of `resources` is a list of names."""
 
     field: str
     before: Any
@@ -28,18 +30,20 @@ class Difference:
 
 
 def seen_of(item: Mapping[str, Any]) -> dict[str, Any]:
-    """What an approver sees of an event as the API shows it, with id, scope and fingerprint."""
+    """Return what an approver sees of an event as the API shows it, with id, scope and
+    fingerprint.
+    """
     seen = {name: item.get(name) for name in ("eventId", "scope", "fingerprint", *SEEN)}
     return seen | {"resources": names_of(item)}
 
 
 def names_of(item: Mapping[str, Any]) -> list[str]:
-    """The names of all VMs that an event lists, each once, in the order of the event."""
+    """Return the names of all VMs that an event lists, each once, in the order of the event."""
     return list(dict.fromkeys(str(each["name"]) for each in item.get("resources") or ()))
 
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Difference]:
-    """The fields of two `seen_of` that differ; the order of the names says nothing."""
+    """Return the fields of two `seen_of` that differ; the order of the names says nothing."""
     return [
         Difference(field=name, before=before.get(name), now=now.get(name))
         for name in SEEN
@@ -53,12 +57,13 @@ def _comparable(value: Any) -> Any:
 
 
 def report_differences(shown: Mapping[str, Any], reported: Mapping[str, Any]) -> list[Difference]:
-    """The fields in which a reporter says otherwise than what is shown: `now` is what it says.
-    Impact and description count only where the reporter gives them; a state document does not.
+    """Return the fields in which a reporter differs from what is shown; `now` has the reporter's
+    value. Impact and description count only if the reporter gives them; a state document does not.
     """
     found = differences(shown, reported)
     for name in ("impact", "description"):
-        before, now = shown.get(name), reported.get(name)
+        before = shown.get(name)
+        now = reported.get(name)
         if now is not None and before is not None and before != now:
             found.append(Difference(field=name, before=before, now=now))
     return found

@@ -37,51 +37,51 @@ ReporterKey = tuple[str, str]
 """An event's id and the vmId of a reporter."""
 RECOVERED: Final = "recovered"
 MAX_OPEN_EVENTS: Final = 1000
-"""Events that are not over, of which one VM may be a reporter: a document of Azure's has few."""
+"""How many open events one VM may report: a document of Azure's has few."""
 MAX_OPEN_NAMES: Final = 20_000
-"""Names of the open events that are shown as one VM reports them."""
+"""How many names the open events that one VM shows may have."""
 _FEW_NAMES: Final = 20
-"""An event with so few is not weighed by its names."""
+"""An event with so few names does not count for that."""
 MAX_UNRECOVERED: Final = 100
-"""Events for which one VM may have prepared and from which it has not recovered."""
+"""For how many events one VM may have prepared without having recovered."""
 MAX_PREPARATIONS: Final = 1000
-"""Events of which is kept how far one VM had prepared for them."""
+"""For how many events the preparations of one VM are stored."""
 MAX_RECEIPTS: Final = 1000
-"""Receipts of one VM about one event."""
+"""How many receipts of one VM about one event are stored."""
 MAX_GAPS: Final = 1000
-"""Gaps of one stream that may still be filled: those before them stay counted."""
+"""How many gaps of one stream may still be filled; older ones stay counted."""
 MAX_STREAMS: Final = 20
-"""Streams of one VM; a bridge begins a new one only with a new store."""
+"""How many streams of one VM are stored; a bridge begins a new one only with a new store."""
 EXCESSES: Final[Mapping[str, str]] = {
     "too_many_events": f"it reports {MAX_OPEN_EVENTS:,} open events already",
     "too_many_names": f"its open events name more than {MAX_OPEN_NAMES:,} VMs",
     "too_many_preparations": f"it has prepared for {MAX_UNRECOVERED} events already",
     "too_many_receipts": f"it has sent {MAX_RECEIPTS:,} receipts about this event already",
 }
-"""What of a VM is not stored any more, by the word for the quarantine."""
+"""What is no longer stored of a VM: the word for the quarantine, and a sentence."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Loaded:
-    """What the database holds of the VMs and events of a batch; the fold works on it."""
+    """What the database has of the VMs and events of a batch. The fold changes it as it goes."""
 
     records: dict[str, str] = field(default_factory=dict)
-    """The VM of each id."""
+    """The VM that has sent each record, by record id."""
     open_events: Counter[str] = field(default_factory=Counter)
-    """By vmId, of how many events that are not over it is a reporter."""
+    """How many open events each VM reports, by vmId."""
     open_names: Counter[str] = field(default_factory=Counter)
-    """By vmId, how many names those events have that are shown as it reports them."""
+    """How many names the events have that each VM shows, by vmId."""
     receipts: Counter[ReporterKey] = field(default_factory=Counter)
-    """How many are stored."""
+    """How many receipts are stored, by event id and vmId."""
     vms: dict[str, Vm] = field(default_factory=dict)
     streams: dict[StreamKey, Stream] = field(default_factory=dict)
     gaps: dict[StreamKey, list[SequenceGap]] = field(default_factory=dict)
     reports: dict[ReporterKey, LatestReport] = field(default_factory=dict)
     preparations: dict[ReporterKey, ReportedPreparation] = field(default_factory=dict)
     bearers: dict[Bearing, set[str]] = field(default_factory=dict)
-    """The VMs that bear, or would bear, a name which one of the batch may take."""
+    """The VMs that bear, or would bear, a name that a VM of the batch may take."""
     enrolled: dict[str, Vm] = field(default_factory=dict)
-    """What an admin said of VMs of which nothing has come in yet."""
+    """What an admin has given of VMs that were not heard yet."""
     bound_tags: dict[str, Mapping[str, str]] = field(default_factory=dict)
     """The tags that an admin gave such VMs, by vmId."""
 
@@ -91,37 +91,40 @@ class Changes:
     """What a batch changes, each row once."""
 
     records: dict[str, IncomingRecord] = field(default_factory=dict)
-    """New ones, by id; heartbeats never."""
+    """New records, by id; no heartbeats."""
     vms: dict[str, Vm] = field(default_factory=dict)
     streams: dict[StreamKey, Stream] = field(default_factory=dict)
     gaps: dict[StreamKey, list[SequenceGap]] = field(default_factory=dict)
-    """All that are left of a stream's gaps, where they changed."""
+    """The gaps that remain of each stream whose gaps changed."""
     past_streams: set[StreamKey] = field(default_factory=set)
-    """Those that are forgotten, with their gaps: their VMs have begun too many."""
+    """Streams that are forgotten, with their gaps: their VMs have begun too many."""
     reports: dict[ReporterKey, LatestReport] = field(default_factory=dict)
     older_reports: list[LatestReport] = field(default_factory=list)
-    """What came in too, and is not the newest that its reporter says: it was measured all the same.
+    """Reports that came in and are not the newest of their reporters: what they measured counts
+    too.
     """
     touched: set[EventKey] = field(default_factory=set)
-    """Events about which a reporter says something else than before."""
+    """Events of which a report has changed."""
     turned: set[str] = field(default_factory=set)
-    """VMs that are heard and were not, or were and are not: their word counts otherwise."""
+    """VMs that were not heard and are now, or the other way round: their reports now count
+    differently.
+    """
     receipts: list[Receipt] = field(default_factory=list)
     preparations: dict[ReporterKey, ReportedPreparation] = field(default_factory=dict)
     altered: set[str] = field(default_factory=set)
     """VMs of which more has changed than the time of their contact."""
     duplicates: int = 0
     refused: list[tuple[str, IncomingRecord]] = field(default_factory=list)
-    """A word of `EXCESSES`, and what of a VM is more than any VM has to say: it is not stored."""
+    """Records that are not stored, each with the word of `EXCESSES`: no VM needs so many."""
     listening: Listening = field(default_factory=Listening)
-    """How patient the console is."""
+    """Has the silent time."""
 
 
 def fold(
     loaded: Loaded, batch: Iterable[Incoming], *, silent_after: float | None = None
 ) -> Changes:
-    """The changes that a batch makes, in the order in which it came in; `silent_after` in seconds,
-    if it is the same for every VM.
+    """Return the changes that a batch makes, in the order in which it came in. `silent_after` in
+    seconds, if it is the same for every VM.
     """
     changes = Changes(listening=Listening(silent_after=silent_after))
     for each in batch:
@@ -139,7 +142,8 @@ def _record(loaded: Loaded, changes: Changes, record: IncomingRecord) -> None:
     vm_id = record.vm.vm_id
     vm = _known_vm(loaded, vm_id)
     key = (vm_id, record.stream)
-    stream, missing = loaded.streams.get(key), loaded.gaps.get(key, [])
+    stream = loaded.streams.get(key)
+    missing = loaded.gaps.get(key, [])
     counted = gaps.count(stream, missing, record, interval=None if vm is None else vm.interval)
     record = _with_own_id(loaded, record)
     seen = record.kind == "heartbeat" or record.id in loaded.records
@@ -147,7 +151,7 @@ def _record(loaded: Loaded, changes: Changes, record: IncomingRecord) -> None:
         _count_again(loaded, changes, record)
         return
     _keep_counted(loaded, changes, counted)
-    # Another record at a place that had come in: the store was put back to an earlier copy.
+    # Another record at a known place: the store was restored from an earlier copy.
     put_back = not counted.fresh
     heard = vms.with_record(
         vm,
@@ -168,7 +172,7 @@ def _record(loaded: Loaded, changes: Changes, record: IncomingRecord) -> None:
         return
     if record.event is not None:
         _observe(loaded, changes, of_record(record, record.event, heard), put_back=put_back)
-    # What a VM with a new store had prepared before that counts no more, also if it comes in late.
+    # What a VM prepared before it got a new store no longer counts, even if the record is late.
     if record.preparation is not None and record.stream == heard.stream:
         reported = ReportedPreparation(
             vm_id=vm_id,
@@ -196,7 +200,7 @@ def _record(loaded: Loaded, changes: Changes, record: IncomingRecord) -> None:
 
 
 def _keep_counted(loaded: Loaded, changes: Changes, counted: Counted) -> None:
-    """Keep how far a stream has come in, and its newest gaps."""
+    """Keep the state of a stream, and its newest gaps."""
     key = (counted.stream.vm_id, counted.stream.stream)
     if key not in loaded.streams:
         changes.past_streams.discard(key)
@@ -208,7 +212,7 @@ def _keep_counted(loaded: Loaded, changes: Changes, counted: Counted) -> None:
 
 
 def _forget_streams(loaded: Loaded, changes: Changes, new: StreamKey) -> None:
-    """Forget the oldest streams of a VM beyond as many as it may have; not the new one."""
+    """Forget the oldest streams of a VM that has too many; never the new one."""
     known = [each for each in loaded.streams if each[0] == new[0]]
     known.sort(key=lambda each: loaded.streams[each].high_time)
     for each in known[: max(0, len(known) + 1 - MAX_STREAMS)]:
@@ -220,7 +224,7 @@ def _forget_streams(loaded: Loaded, changes: Changes, new: StreamKey) -> None:
 
 
 def _excess(loaded: Loaded, record: IncomingRecord) -> str | None:
-    """Why a record is more than its VM may have stored, a word of `EXCESSES`; None if it is not."""
+    """Return why a record exceeds what its VM may store, a word of `EXCESSES`, or None."""
     vm_id = record.vm.vm_id
     if record.event is not None:
         return _excess_of_event(loaded, vm_id, record.event)
@@ -235,7 +239,7 @@ def _excess(loaded: Loaded, record: IncomingRecord) -> str | None:
 
 
 def _excess_of_event(loaded: Loaded, vm_id: str, event: EventReport) -> str | None:
-    """As `_excess`, of what a VM reports as open."""
+    """Return the same for an event that a VM reports."""
     if event.state == "ended":
         return None
     before = loaded.reports.get((event.event.event_id, vm_id))
@@ -254,7 +258,7 @@ def _excess_of_event(loaded: Loaded, vm_id: str, event: EventReport) -> str | No
 
 
 def _is_one_too_many(loaded: Loaded, vm_id: str, reported: PreparationFacts) -> bool:
-    """Whether a VM tells of a preparation for one more event than it may."""
+    """Check whether a VM reports preparations for too many events."""
     if (reported.event_id, vm_id) in loaded.preparations:
         return False
     known = [each for key, each in loaded.preparations.items() if key[1] == vm_id]
@@ -264,8 +268,8 @@ def _is_one_too_many(loaded: Loaded, vm_id: str, reported: PreparationFacts) -> 
 
 
 def _with_own_id(loaded: Loaded, record: IncomingRecord) -> IncomingRecord:
-    """The record; under another id if another VM has used its own: that takes nothing away from
-    this one's history.
+    """Return the record, with another id if another VM has used its id, so that neither history
+    loses a record.
     """
     vm_id = record.vm.vm_id
     if loaded.records.get(record.id, vm_id) == vm_id:
@@ -274,8 +278,8 @@ def _with_own_id(loaded: Loaded, record: IncomingRecord) -> IncomingRecord:
 
 
 def _count_again(loaded: Loaded, changes: Changes, record: IncomingRecord) -> None:
-    """A copy; or the heartbeat of a VM whose disk was put back to an earlier copy, which counts
-    again what it had counted: that is contact, also if it had stopped before.
+    """Count a copy as a duplicate. A new heartbeat at an old place is contact, even if the VM had
+    stopped: its disk was restored from an earlier copy.
     """
     vm = loaded.vms.get(record.vm.vm_id)
     if vm is None or record.kind != "heartbeat" or not vms.is_later(vm, record):
@@ -285,20 +289,20 @@ def _count_again(loaded: Loaded, changes: Changes, record: IncomingRecord) -> No
 
 
 def accept(loaded: Loaded, changes: Changes, vm_id: str, at: float) -> None:
-    """A VM that is in conflict is what it says from now on; another that is there and bears its
-    name bears it no more.
+    """Accept what a VM in conflict reports of itself. Another VM that is there and bears its name
+    loses it.
     """
     _put(loaded, changes, replace(vms.as_it_says(loaded.vms[vm_id]), accepted_at=at), at)
     changes.touched |= {each.key for each in loaded.reports.values() if each.vm_id == vm_id}
 
 
 def _known_vm(loaded: Loaded, vm_id: str) -> Vm | None:
-    """A VM's row, or what an admin said of one of which nothing has come in yet."""
+    """Return a VM's row, or what an admin gave of a VM that was not heard yet."""
     return loaded.vms.get(vm_id) or loaded.enrolled.get(vm_id)
 
 
 def _put(loaded: Loaded, changes: Changes, vm: Vm, at: float) -> Vm:
-    """The row of a VM from a moment on, in seconds since 1970."""
+    """Write the row of a VM, valid from `at`, in seconds since 1970."""
     before = loaded.vms.get(vm.vm_id)
     patience = changes.listening.patience(vm.interval)
     if before is None and vm.vm_id in loaded.bound_tags:
@@ -320,7 +324,9 @@ def _put(loaded: Loaded, changes: Changes, vm: Vm, at: float) -> Vm:
 
 
 def _may_take_a_name(before: Vm | None, vm: Vm, at: float, patience: float) -> bool:
-    """Whether a VM bears its name as it did not before: it is new, is back, or was withheld it."""
+    """Check whether a VM may bear a name that it did not bear before: it is new, is back, or its
+    name was withheld.
+    """
     if before is None or vm.withheld or not vms.bears_the_same_name(before, vm):
         return True
     if before.accepted_at != vm.accepted_at:
@@ -329,8 +335,8 @@ def _may_take_a_name(before: Vm | None, vm: Vm, at: float, patience: float) -> b
 
 
 def _with_name(loaded: Loaded, changes: Changes, vm: Vm, at: float) -> Vm:
-    """A VM with its name, unless another that is there has the better right to it; those that are
-    there and have not are withheld theirs.
+    """Return a VM that bears its name, or with its name withheld if another VM that is there has
+    the better right. Otherwise the names of those others are withheld.
     """
     bearing = vms.bearing(vm)
     others = loaded.bearers.setdefault(bearing, set())
@@ -353,14 +359,14 @@ def _with_name(loaded: Loaded, changes: Changes, vm: Vm, at: float) -> Vm:
 
 
 def _with_conflict(vm: Vm, at: float) -> Vm:
-    """A VM that says when its conflict began, if there is one."""
+    """Return a VM with the time at which its conflict began, if it has one."""
     if vm.reported_as is None and not vm.withheld:
         return vm if vm.conflict_at is None else replace(vm, conflict_at=None)
     return vm if vm.conflict_at is not None else replace(vm, conflict_at=at)
 
 
 def _judge_again(loaded: Loaded, changes: Changes, vm: Vm) -> None:
-    """What a VM said of events, now that it bears another name, or is elsewhere."""
+    """Update the reports of a VM that now bears another name, or is in another place."""
     for key, before in list(loaded.reports.items()):
         if before.vm_id != vm.vm_id:
             continue
@@ -385,7 +391,7 @@ def _observe(
             changes.older_reports.append(before)
         if before.first_at < latest.first_at:
             latest = replace(latest, first_at=before.first_at)
-        if before.scope != latest.scope:  # until now, Azure's word for it was not known
+        if before.scope != latest.scope:  # the reporter's scope was not known until now
             changes.touched.add(before.key)
     was_open = before is not None and before.report.state != "ended"
     is_open = latest.report.state != "ended"
@@ -399,7 +405,9 @@ def _observe(
 
 
 def _is_of_newer_store(loaded: Loaded, latest: LatestReport, before: LatestReport) -> bool:
-    """Whether the VM has got a new store since: by its order, for its clock may be behind now."""
+    """Check whether the report is from a newer store of the VM: by the order of its streams, since
+    its clock may be behind.
+    """
     current = loaded.vms[latest.vm_id].stream
     return bool(before.stream) and latest.stream == current != before.stream
 
@@ -407,7 +415,7 @@ def _is_of_newer_store(loaded: Loaded, latest: LatestReport, before: LatestRepor
 def _observe_late(
     loaded: Loaded, changes: Changes, late: LatestReport, newest: LatestReport
 ) -> None:
-    """What a reporter said before its newest report, and which comes in after that."""
+    """Note an older report that came in after a newer one of the same reporter."""
     if late.scope != newest.scope:
         return
     changes.older_reports.append(late)
@@ -418,10 +426,13 @@ def _observe_late(
 
 
 def _state(loaded: Loaded, changes: Changes, state: IncomingState) -> None:
-    """Events that are pending on a VM, where the records about them were missed."""
+    """Apply a state document: the events that are pending on a VM, in case their records were
+    missed.
+    """
     vm = vms.with_state(_known_vm(loaded, state.vm_id), state)
     vm = _put(loaded, changes, vm, state.received_at)
-    at, written_at = vm.reported_at(state.time, state.received_at), state.time + vm.behind
+    at = vm.reported_at(state.time, state.received_at)
+    written_at = state.time + vm.behind
     pending = set()
     for record_id, event in state.events:
         event_id = event.event.event_id
@@ -451,7 +462,7 @@ def _state(loaded: Loaded, changes: Changes, state: IncomingState) -> None:
 def _prepare(
     loaded: Loaded, changes: Changes, reported: ReportedPreparation, *, put_back: bool = False
 ) -> None:
-    """What a VM says of its preparation, unless it has said something newer."""
+    """Apply what a VM reports about its preparation, unless it has reported something newer."""
     before = loaded.preparations.get((reported.facts.event_id, reported.vm_id))
     if reported.facts.state == NONE:
         if (
@@ -476,8 +487,8 @@ def _prepare(
 
 
 def _keep_prepared(loaded: Loaded, changes: Changes, reported: ReportedPreparation) -> None:
-    """Keep what a VM has said of its preparation; what it prepared for an event that is over, or
-    that does not name it any more, does not count if the event comes back as it was.
+    """Keep what a VM reports about its preparation. What it prepared for an ended event, or for
+    one that no longer names it, does not count if the event comes back unchanged.
     """
     key = (reported.facts.event_id, reported.vm_id)
     latest = loaded.reports.get(key)
@@ -491,8 +502,8 @@ def _keep_prepared(loaded: Loaded, changes: Changes, reported: ReportedPreparati
 def _begin_unprepared(
     loaded: Loaded, changes: Changes, *, before: Vm | None, vm: Vm, at: float
 ) -> None:
-    """A VM with a new store has prepared nothing: it was made again, or its disk was lost. `at`:
-    when it says so.
+    """Mark the preparations of a VM with a new store as recovered: the VM was made again, or its
+    disk was lost. `at`: the time that it reports.
     """
     if before is None or before.stream in (None, vm.stream):
         return
@@ -505,12 +516,12 @@ def _begin_unprepared(
 
 
 def _unprepared(reported: ReportedPreparation, time: float) -> ReportedPreparation:
-    """The preparation of a VM that has none any more, as it says at `time`."""
+    """Return the preparation as recovered, as the VM reports at `time`."""
     return replace(reported, facts=replace(reported.facts, state=RECOVERED, reason=None), time=time)
 
 
 def _is_lost(before: PreparationFacts, reported: PreparationFacts) -> bool:
-    """Whether a VM that says of a state of an event that it has not prepared for it had done so."""
+    """Check whether a VM had prepared for a state of an event, and now reports that it has not."""
     return before.fingerprint == reported.fingerprint and before.state in ("preparing", "prepared")
 
 
@@ -519,7 +530,7 @@ def _is_same(one: PreparationFacts, other: PreparationFacts) -> bool:
 
 
 def _is_newer(before: LatestReport, at: float, event: EventReport, vm: Vm) -> bool:
-    """Whether a state document of then knows more of an event than what was observed before."""
+    """Check whether a state document is newer than the report that is known."""
     if vm.stream not in (None, before.stream) and before.time < at:
         return True  # from a store that counts revisions from the beginning
     if before.report.revision != event.revision:
@@ -528,6 +539,6 @@ def _is_newer(before: LatestReport, at: float, event: EventReport, vm: Vm) -> bo
 
 
 def is_deletion(event: EventReport) -> bool:
-    """Whether it says that the VMs that it names are gone."""
+    """Check whether a report says that the VMs that it names are deleted."""
     is_over = event.transition == "ended" and event.event.event_status == "Completed"
     return is_over and event.impact == "delete"

@@ -1,4 +1,6 @@
-"""Which records of a stream never came: sequences are counted, and filled when they come late."""
+"""Finds the records of a stream that are missing: counts sequences, and fills gaps when they come
+late.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from wire.record import BRIDGE_STARTED
 
 _DOUBT_SECONDS: Final = 0.5
 _DRIFT: Final = 0.01
-"""Part of the time since a heartbeat came by which the next ones may be late."""
+"""By which share of the time since a heartbeat the next ones may be late."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +25,7 @@ class Counted:
     stream: Stream
     gaps: list[SequenceGap]
     fresh: bool
-    """False if this place of the stream had come in before, or was taken for a heartbeat's."""
+    """False if this place of the stream was known already, or was taken for a heartbeat's."""
 
 
 def count(
@@ -33,11 +35,11 @@ def count(
     *,
     interval: float | None,
 ) -> Counted:
-    """The stream and its gaps after a record; `interval` is that of the VM's heartbeats.
+    """Return the stream and its gaps after a record; `interval` is that of the VM's heartbeats.
 
-    A heartbeat that a newer one replaced before its delivery is not a gap: a heartbeat says which
-    is the newest record that is not a heartbeat (`lastRecordSequence`); between other records, as
-    many are taken for heartbeats as were due there, counted in intervals from the last one that
+    A heartbeat that a newer one replaced before its delivery is not a gap. A heartbeat states the
+    newest sequence that is not a heartbeat (`lastRecordSequence`). Between other records, as many
+    missing sequences count as heartbeats as were due there, in intervals from the last one that
     came.
     """
     if stream is None:
@@ -61,7 +63,7 @@ def count(
         left = list(_without(gaps, record.sequence, record.sequence))
         return Counted(stream=stream, gaps=left, fresh=left != gaps)
     if interval is None and record.interval is not None:
-        # The first heartbeat says what could not be known before: how many of them were due.
+        # Only the first heartbeat states the interval, and so how many of them were due.
         gaps = list(_doubtless(gaps, record.interval))
     due = _heartbeats_due(stream, record, interval) if interval else 0
     last = record.sequence - 1
@@ -75,7 +77,7 @@ def count(
 
 
 def _moved(stream: Stream, record: IncomingRecord) -> Stream:
-    """The stream after its newest record."""
+    """Return the stream after its newest record."""
     is_beat = _begins_an_interval(record)
     return Stream(
         vm_id=stream.vm_id,
@@ -89,11 +91,12 @@ def _moved(stream: Stream, record: IncomingRecord) -> Stream:
 
 
 def _heartbeats_due(stream: Stream, record: IncomingRecord, interval: float) -> int:
-    """How many heartbeats the bridge may have made between the stream's newest record and this one.
+    """Return how many heartbeats the bridge may have made between the stream's newest record and
+    this one.
 
-    A record's time is that of the observation, and its sequence that of the commit, so a heartbeat
-    may stand on either side of a record of nearly its time; and its intervals are never shorter
-    than they should be, but a little longer.
+    A record has the time of the observation, but the sequence of the commit: a heartbeat may be
+    before or after a record of nearly the same time. And intervals are never too short, but a
+    little too long.
     """
     until = record.time - (interval / 2 if record.kind == "heartbeat" else 0.0)
     if stream.beat_time is None:
@@ -124,7 +127,7 @@ def _begins_an_interval(record: IncomingRecord) -> bool:
 
 
 def _doubtless(gaps: Iterable[SequenceGap], interval: float) -> Iterable[SequenceGap]:
-    """The gaps without as many sequences as may have been heartbeats of that interval."""
+    """Yield the gaps without the sequences that may have been heartbeats of that interval."""
     for gap in gaps:
         due = floor((gap.seconds + 2 * _DOUBT_SECONDS) / interval)
         if due < gap.size:
@@ -132,7 +135,7 @@ def _doubtless(gaps: Iterable[SequenceGap], interval: float) -> Iterable[Sequenc
 
 
 def _without(gaps: Iterable[SequenceGap], first: int, last: int) -> Iterable[SequenceGap]:
-    """The gaps without the sequences from `first` to `last`."""
+    """Yield the gaps without the sequences from `first` to `last`."""
     for gap in gaps:
         if last < gap.first or gap.last < first:
             yield gap

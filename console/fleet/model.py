@@ -1,5 +1,5 @@
-"""The base of what the API shows. A class of an answer stands beside the function that makes it:
-its fields are named there and nowhere else, and `/openapi.json` follows from them.
+"""The base of the API's answers. A class of an answer stands beside the function that makes it: its
+fields are named there and nowhere else, and `/openapi.json` follows from them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Count = Annotated[int, Field(ge=0)]
 
 
 class Model(BaseModel):
-    """Fields are camelCase on the wire, as Azure's are."""
+    """Base of the answers. Fields are camelCase on the wire, as Azure's are."""
 
     model_config = ConfigDict(
         alias_generator=to_camel, populate_by_name=True, extra="forbid", hide_input_in_errors=True

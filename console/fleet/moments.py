@@ -13,7 +13,7 @@ def moment(at: float | None) -> str | None:
 
 
 def seconds_of(moment: object) -> float | None:
-    """Seconds since 1970 of an RFC 3339 time; None for what is not one."""
+    """Return seconds since 1970 of an RFC 3339 time; None for what is not one."""
     if not isinstance(moment, str):
         return None
     try:

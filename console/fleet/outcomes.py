@@ -1,4 +1,4 @@
-"""The ends of commands and decisions in words: why, and what to do about it."""
+"""The ends of commands and decisions as sentences: why, and what to do."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Final
 
 FINAL: Final = ("confirmed", "failed", "rejected", "unanswered")
-"""States in which a command stays."""
+"""The last states of a command."""
 
 _OVER: Final = "There is nothing to do."
 _AGAIN: Final = "Look at the event as it is now, and decide again if that is still right."
@@ -18,7 +18,7 @@ _LOGS: Final = (
     "Check that their bridges run and trust the console's key: `command_refused` in a VM's log "
     "names the fault. Then approve again, or run `seb approve` on a VM."
 )
-# A bridge's reasons (docs/control-plane.md), then the console's own: why, and what to do.
+# The reasons of a bridge (docs/control-plane.md), then those of the console: why, and what to do.
 _REASONS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
     {
         "too_large": ("The command is larger than the bridge takes.", "Give a shorter reason."),
@@ -100,14 +100,14 @@ _OUTCOMES: Final[Mapping[str, str]] = MappingProxyType(
 
 
 def reason_words(reason: str | None) -> str | None:
-    """A reason as a sentence; one that is unknown stays as it came."""
+    """Return a reason as a sentence; an unknown one unchanged."""
     if not reason:
         return None
     return _REASONS[reason][0] if reason in _REASONS else reason
 
 
 def ending(state: str, reason: str | None) -> tuple[str, str] | None:
-    """Why a command ended as it did, and what to do; None if nothing is wrong."""
+    """Return why a command ended without success and what to do, or None if nothing is wrong."""
     if state not in FINAL or state == "confirmed":
         return None
     if state == "unanswered":
@@ -119,15 +119,15 @@ def ending(state: str, reason: str | None) -> tuple[str, str] | None:
 
 
 def outcome_words(outcome: str, reason: str | None) -> str:
-    """What the outcome of a decision means and what to do; `reason` is its word, of a receipt or
-    of the console. An actor, such as `rule:NAME` or `local:USER`, is named if that is who
-    overtook it.
+    """Return what the outcome of a decision means and what to do. `reason` is a word, from a
+    receipt or the console. If a rule or a person overtook the decision, it is that actor, such as
+    `rule:NAME` or `local:USER`.
     """
     start = _OUTCOMES.get(outcome, outcome)
     if outcome in ("confirmed", "left") or reason is None:
         return start
     if reason in _REASONS:
-        # That no VM answered says the reason too.
+        # The sentence of the reason says already that no VM answered.
         return " ".join(_REASONS[reason] if outcome == "unanswered" else (start, *_REASONS[reason]))
     detail = f"The event was approved by {reason}." if outcome == "overtaken" else reason
     return f"{start} {detail}"

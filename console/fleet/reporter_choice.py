@@ -1,4 +1,6 @@
-"""Which reporter an event is shown by: a named VM that is heard, before everybody else."""
+"""Chooses the reporter that an event is shown by: a VM that it names and that is heard
+comes first.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +11,12 @@ from dataclasses import dataclass, replace
 from console.fleet.values import FleetEvent, LatestReport
 
 Names = tuple[str, str]
-"""Equal for two that name the same VMs: a hash of the names, and where they are unique."""
+"""Equal for two reporters that name the same VMs: a hash of the names, and their place."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedReport:
-    """What a VM that bears a name in its own report says of an event."""
+    """The report of an event by a VM that it names."""
 
     vm_id: str
     content_hash: str
@@ -24,12 +26,12 @@ class NamedReport:
     time: float
     is_heard: bool
     known_since: float
-    """When the first word of the VM came in."""
+    """When the first message of the VM came in."""
     site: str
     folded: str
-    """The VM's name, as names are compared."""
+    """The VM's name as it is compared."""
     place: str
-    """Where the names are unique by which it names VMs."""
+    """The place in which the names that it reports are unique."""
 
     @property
     def names(self) -> Names:
@@ -38,13 +40,13 @@ class NamedReport:
 
     @property
     def age(self) -> tuple[float, str]:
-        """The lower, the longer the VM has been known."""
+        """A sort value: lower for a VM that has been known longer."""
         return self.known_since, self.vm_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Support:
-    """How many heard reporters, named or not, say one thing of an event in one place."""
+    """How many heard reporters, named or not, report the same of an event in one place."""
 
     names_hash: str
     place: str
@@ -59,8 +61,8 @@ class Support:
 
 
 def is_contested(reports: Iterable[NamedReport]) -> bool:
-    """Whether heard VMs that the event names do not agree which VMs it names, or on what is pending
-    or over.
+    """Check whether heard VMs that the event names disagree about which VMs it names, or about what
+    is pending or over.
     """
     heard = [each for each in reports if each.is_heard]
     words = {(each.content_hash, each.is_over) for each in heard}
@@ -74,9 +76,8 @@ def reporter_of(
     support: Sequence[Support],
     fresh: Sequence[LatestReport],
 ) -> str | None:
-    """The VM whose report shows an event; None if the newest report of all does.
-
-    `event` is as it was shown until now, and `fresh` are the reports that came in now.
+    """Return the VM whose report shows an event; None if the newest of all reports does. `event` is
+    the row until now; `fresh` are the reports that came in now.
     """
     vm_id = chosen(reports, support)
     if vm_id is not None or (event is None and not fresh):
@@ -87,24 +88,25 @@ def reporter_of(
 
 
 def _newest_of(event: FleetEvent | None, fresh: Iterable[LatestReport]) -> str | None:
-    """The reporter of an event that no heard, named VM reports: the one until now, or one with a
-    newer report.
+    """Return the reporter for an event that no heard VM it names reports: the current one, or one
+    with a newer report.
     """
     shown_by, shown_at = (None, 0.0) if event is None else (event.shown_by, event.shown_at)
     for each in sorted(fresh, key=lambda one: (not one.is_weak, one.time)):
         is_newer = each.time >= shown_at and not each.is_weak
         if shown_by is None or each.vm_id == shown_by or is_newer:
-            shown_by, shown_at = each.vm_id, each.time
+            shown_by = each.vm_id
+            shown_at = each.time
     return shown_by
 
 
 def chosen(reports: Sequence[NamedReport], support: Sequence[Support] = ()) -> str | None:
-    """The VM whose word counts; None if no heard VM says that the event names it.
+    """Return the VM whose report counts, or None if no heard VM reports that the event names it.
 
-    If they disagree, the one with the most heard reporters on its side wins: first about which VMs
-    are named, and where they have their names. Of those that agree on this, a VM for which the
-    event is pending comes before one for which it is over; then the words count that most use. If
-    that decides nothing, the VM known longest wins. `support` is needed only where they disagree.
+    If they disagree, the report with the most heard reporters wins, first about which VMs are named
+    and in which place. Among those that agree on this, a VM for which the event is pending comes
+    before one for which it is over. Then the wording with the most reporters wins, and at last the
+    VM that has been known longest. `support` is needed only if they disagree.
     """
     heard = [each for each in reports if each.is_heard]
     if not heard:
@@ -131,11 +133,11 @@ def as_shown(
     *,
     sites: tuple[str, ...],
 ) -> FleetEvent:
-    """The event's row as one of its reporters shows it; `fresh` is what came in now. Of others than
-    that reporter those say when it was seen, and what it cost, that it names as it is shown.
+    """Return the event's row as its reporter shows it; `fresh` are the reports that came in now.
 
-    Several reports of one reporter may have come in together, and late: what they measured counts,
-    in whatever order and however many at once they came.
+    Times and measurements of other reporters count if the event names them and they name the same
+    VMs. Several reports of one reporter may come in together, and late: all their measurements
+    count, in any order.
     """
     report = shown.report
     starts = report.event.not_before
@@ -173,8 +175,8 @@ def as_shown(
 def dated(
     event: FleetEvent | None, shown: LatestReport, named: Iterable[NamedReport]
 ) -> FleetEvent | None:
-    """An event's row until now; where a VM shows it now that it names, and a reporter did until now
-    that it does not name, without the time at which that one says to have seen it first.
+    """Return the event's row until now. If a VM that it names takes over from a reporter that it
+    does not name, the row loses the time at which that reporter says it saw the event first.
     """
     if event is None or not shown.is_own:
         return event
@@ -184,9 +186,11 @@ def dated(
 
 
 def _measured(event: FleetEvent, latest: LatestReport) -> FleetEvent:
-    """The event's row with what a reporter measured, whichever reporter shows it."""
+    """Return the event's row with what a reporter measured, whichever reporter shows it."""
     report = latest.report
-    started_at, notice, downtime = event.started_at, event.notice, event.downtime
+    started_at = event.started_at
+    notice = event.notice
+    downtime = event.downtime
     if report.state == "started":
         started_at = _best(min, started_at, latest.time)
     if latest.is_own:

@@ -1,4 +1,4 @@
-"""A reporter's latest report of an event, from its records and its state documents."""
+"""A reporter's latest report of an event, made from its records and its state documents."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from wire.event import UNKNOWN_STATUS
 
 
 def of_record(record: IncomingRecord, event: EventReport, vm: Vm) -> LatestReport:
-    """What a record says; a VM whose clock is wrong is neither newer nor older than its peers."""
+    """Return the report of a record. Its time is corrected, so that a VM with a wrong clock is
+    neither newer nor older than its peers.
+    """
     at = vm.reported_at(record.time, record.received_at)
     return LatestReport(
         event_id=event.event.event_id,
@@ -27,7 +29,7 @@ def of_record(record: IncomingRecord, event: EventReport, vm: Vm) -> LatestRepor
 
 
 def of_pending(state: IncomingState, vm: Vm, record_id: str, event: EventReport) -> LatestReport:
-    """What a state document says of an event whose record has not come in."""
+    """Return the report of a state document about an event whose record has not come in."""
     at = vm.reported_at(state.time, state.received_at)
     return LatestReport(
         event_id=event.event.event_id,
@@ -44,9 +46,8 @@ def of_pending(state: IncomingState, vm: Vm, record_id: str, event: EventReport)
 
 
 def ended_unseen(latest: LatestReport, at: float) -> LatestReport | None:
-    """An open event that a state document of then does not list: it is over, and how is not known.
-
-    None if it is over already.
+    """Return the report of an open event that a state document of that time no longer lists: ended,
+    with an unknown outcome. None if it is over already.
     """
     if latest.report.state == "ended":
         return None
@@ -56,14 +57,16 @@ def ended_unseen(latest: LatestReport, at: float) -> LatestReport | None:
 
 
 def forgotten(latest: LatestReport, now: float) -> LatestReport:
-    """An open event that no heard VM reports any more: it is over, and how is not known."""
+    """Return the report of an open event that no heard VM reports any more: ended, with an unknown
+    outcome.
+    """
     event = replace(latest.report.event, event_status=UNKNOWN_STATUS)
     report = replace(latest.report, transition="ended", event=event)
     return replace(latest, time=now, report=report)
 
 
 def supersedes(one: LatestReport, other: LatestReport) -> bool:
-    """Whether a reporter's report takes the place of its other one."""
+    """Check whether a report replaces another one of the same reporter."""
     if one.sequence and other.sequence:
         if one.stream != other.stream:
             return one.time >= other.time
@@ -72,7 +75,7 @@ def supersedes(one: LatestReport, other: LatestReport) -> bool:
         )
     # One of them, or both, is from a state document.
     if one.stream != other.stream and one.time > other.time:
-        return True  # a VM that has lost its store counts revisions from the beginning
+        return True  # a VM that has lost its store counts revisions from 1 again
     if one.report.revision != other.report.revision:
         return one.report.revision > other.report.revision
     if "ended" in (one.report.state, other.report.state):

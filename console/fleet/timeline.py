@@ -18,7 +18,7 @@ _EVENT: Final = "seb.event."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastRecord:
-    """A record as the store keeps it, without its bytes."""
+    """A stored record, without its bytes."""
 
     id: str
     vm_id: str
@@ -106,7 +106,7 @@ TimelineEntry = Annotated[
 
 
 def timeline_item(record: PastRecord) -> TimelineRecord | TimelineReceipt | TimelinePreparation:
-    """One line of a timeline: a record, or the receipt or preparation that a record is."""
+    """Return one entry of a timeline: a record, or the receipt or preparation in it."""
     at = min(record.time, record.received_at)
     if record.receipt is not None:
         facts = record.receipt.facts
@@ -148,7 +148,7 @@ def timeline_item(record: PastRecord) -> TimelineRecord | TimelineReceipt | Time
 def timeline(
     records: Sequence[PastRecord], decisions: Iterable[Decision], commands: Iterable[Command]
 ) -> list[TimelineEntry]:
-    """All that happened to an event, in order."""
+    """Return everything that happened to an event, in order."""
     items: list[TimelineEntry] = [timeline_item(each) for each in records]
     for command in commands:
         items += _command_items(command)
@@ -158,7 +158,7 @@ def timeline(
 
 
 def _decision_items(decision: Decision) -> Iterable[TimelineDecision]:
-    """What was decided, and how it ended."""
+    """Yield what was decided, and how it ended."""
     decided = TimelineDecision(
         kind="decision",
         at=decision.at,
@@ -178,7 +178,7 @@ def _decision_items(decision: Decision) -> Iterable[TimelineDecision]:
 
 
 def _command_items(command: Command) -> Iterable[TimelineCommand]:
-    """A command was sent to a VM, and perhaps it did not answer."""
+    """Yield the sending of a command to a VM, and that the VM did not answer."""
     sent = TimelineCommand(
         kind="command",
         at=command.sent_at or command.made_at,
@@ -204,7 +204,7 @@ class Gap(Model):
 
 
 def gap_item(gap: SequenceGap) -> Gap:
-    """A gap as the API shows it."""
+    """Return a gap as the API shows it."""
     return Gap(stream=gap.stream, first=gap.first, last=gap.last, found_at=gap.found_at)
 
 
@@ -227,8 +227,11 @@ class PastEvent(Model):
 
 
 def history_item(latest: LatestReport) -> PastEvent:
-    """What an event was for one VM: notice against promise, pause against announcement."""
-    report, event = latest.report, latest.report.event
+    """Return what an event was for one VM: the notice that it got, and the pause that it
+    measured.
+    """
+    report = latest.report
+    event = latest.report.event
     return PastEvent(
         event_id=event.event_id,
         event_type=event.event_type,

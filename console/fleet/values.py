@@ -1,4 +1,4 @@
-"""The rows that the fleet's state follows from, as values. Times are seconds since 1970."""
+"""The rows from which the fleet's state follows, as values. Times are seconds since 1970."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ from console.records.incoming import EventReport, PreparationFacts, ReceiptFacts
 CLEAR: Final = "clear"
 DEFAULT_SITE: Final = "default"
 _MAX_KEY: Final = 400
-"""Bytes of a text in an index with others, an event's id among them: PostgreSQL takes 2,700 in all.
+"""The limit in bytes of a text that shares an index with others, such as an event's id: PostgreSQL
+takes 2,700 in all.
 """
 _MAX_SORTED: Final = 300
-"""Characters of a name by which lists are sorted."""
+"""How many characters of a name count in the order of lists."""
 _MAX_DIGITS: Final = 18
 _DIGITS: Final = re.compile(rf"[0-9]{{1,{_MAX_DIGITS}}}")
 
 
 class EventKey(NamedTuple):
-    """What tells an event from every other: Azure's id, and the scope within which it is unique."""
+    """Identifies an event: Azure's id, and the scope within which it is unique."""
 
     event_id: str
     scope: str
@@ -48,13 +49,13 @@ class FleetName:
 
     @property
     def compared(self) -> tuple[str, ...]:
-        """Equal for two that are the same: Azure writes a name in any case."""
+        """Equal for two names that are the same: Azure writes a name in any case."""
         names = (self.name, self.subscription_id, self.resource_group, self.scale_set)
         return (*(folded(each or "") for each in names), self.site)
 
     @property
     def id(self) -> str:
-        """Equal for two that are the same, to be sent back by who has read it."""
+        """Equal for two names that are the same. Whoever accepts a name sends it back."""
         return _hash("\n".join(self.compared))[:16]
 
 
@@ -72,52 +73,54 @@ class Vm:
     zone: str | None = None
     scale_set: str | None = None
     tags: Mapping[str, str] = field(default_factory=dict)
-    """What it says, and in place of that what an admin gave it."""
+    """Its own tags, replaced by those of `bound_tags` with the same name."""
     bound_tags: Mapping[str, str] = field(default_factory=dict)
-    """Those that an admin gave it."""
+    """The tags that an admin gave it."""
     version: str | None = None
     session: str | None = None
     stream: str | None = None
     sequence: int = 0
     record_time: float = 0.0
-    """Of the newest record, by the VM's clock."""
+    """The time of the newest record, by the VM's clock."""
     heard_at: float = 0.0
     heard_by: str = ""
-    """Name of the source."""
+    """The name of the source."""
     interval: float | None = None
-    """Seconds between its heartbeats."""
+    """The seconds between its heartbeats."""
     stopped_at: float | None = None
     lost_at: float | None = None
     lost_session: str | None = None
     retired_at: float | None = None
     retired_by: str | None = None
     commands: str | None = None
-    """Name of the source over which it takes commands."""
+    """The name of the source over which it takes commands."""
     prepares: bool = False
     """Whether it has a program that prepares."""
     missing: int = 0
-    """How many records never came."""
+    """How many records are missing."""
     pulled_at: float | None = None
     """When it last polled the HTTPS command channel."""
     first_at: float = 0.0
-    """Since when it bears its name in its place; zero if that was before this was noted."""
+    """Since when it bears its name in its place; zero if that was before this was stored."""
     reported_as: FleetName | None = None
-    """What it says that it is now, without effect; None if it says what it is known as."""
+    """The identity that it reports and that has no effect yet; None if it reports what it is known
+    as.
+    """
     withheld: bool = False
     """Whether another VM that is there bears its name in its place: events name that one."""
     conflict_at: float | None = None
-    """Since when one of these is so; None if neither is."""
+    """Since when one of these two holds; None if neither does."""
     accepted_at: float = 0.0
-    """When a person said that its name is right; zero if that was never needed."""
+    """When a person accepted its name; zero if that was never needed."""
     behind: float = 0.0
-    """By how many seconds its clock is behind the console's, as its heartbeats show."""
+    """How many seconds its clock is behind the console's, by its heartbeats."""
     changed: int = 0
-    """Number of the transaction that last changed more of it than the time of its contact."""
+    """The number of the transaction that last changed more of it than the time of its contact."""
 
     @property
     def place(self) -> str:
-        """Where its name is unique: a key of subscription, resource group and scale set. A VM of
-        which Azure did not say them, or whose name is another's, has a place of its own.
+        """A key of subscription, resource group and scale set, within which its name is unique. A
+        VM without these, or whose name another one bears, has a place of its own.
         """
         if self.withheld or not self.subscription_id or not self.resource_group:
             parts = ["vm", self.vm_id]
@@ -127,8 +130,8 @@ class Vm:
 
     @property
     def alike(self) -> Alike | None:
-        """Equal for the VMs of a resource group whose names differ in the number at the end alone;
-        None if its name ends in no number, or if it is of a scale set, which says more.
+        """Equal for the VMs of a resource group whose names differ only in the number at the end;
+        None if its name has none, or if it belongs to a scale set, which says more.
         """
         text = folded(self.name)
         stem = text.rstrip("0123456789")
@@ -138,14 +141,14 @@ class Vm:
 
     @property
     def scope(self) -> str:
-        """Within what an event's id is unique: subscription and resource group, if known."""
+        """Subscription and resource group, if known: within them an event's id is unique."""
         if not self.subscription_id or not self.resource_group:
             return ""
         return _as_key(f"{self.subscription_id}/{self.resource_group}".lower())
 
     @property
     def known_as(self) -> FleetName:
-        """The name, place and site of this report."""
+        """The name, place and site by which the fleet knows it."""
         return FleetName(
             name=self.name,
             subscription_id=self.subscription_id,
@@ -157,17 +160,19 @@ class Vm:
 
     @property
     def conflict_id(self) -> str | None:
-        """What a person has seen who accepts what it says; None if there is no conflict."""
+        """The id that a person sends back to accept what it reports; None without a conflict."""
         if self.conflict_at is None:
             return None
         return (self.reported_as or self.known_as).id
 
     def reported_at(self, time: float, received_at: float) -> float:
-        """A time that it says, by the console's clock, and never later than it came in."""
+        """Return a time that it reports by the console's clock, but never later than it came in."""
         return min(time + self.behind, received_at)
 
     def is_named_by(self, report: EventReport) -> bool:
-        """Whether an event names this VM: by the name that it bears, whatever it says itself."""
+        """Check whether an event names this VM by the name that it bears, whatever the VM reports
+        itself.
+        """
         if self.withheld:
             return False
         own = folded(self.name)
@@ -176,14 +181,12 @@ class Vm:
 
 
 def folded(name: str) -> str:
-    """A name as it is compared: in any case."""
+    """Return a name as it is compared, which is in any case."""
     return _as_key(name.casefold())
 
 
 def _as_key(text: str) -> str:
-    """A text as it stands in an index: one that is too long is cut, and its hash tells it from
-    others.
-    """
+    """Return a text for an index: if it is too long it is cut, and its hash is appended."""
     if len(text) <= _MAX_KEY // 4:  # a sign has four bytes at most
         return text
     whole = text.encode(errors="replace")
@@ -197,29 +200,29 @@ def _hash(text: str) -> str:
 
 
 def sort_name(name: str) -> str:
-    """A name as lists are sorted by it: web-2 stands before web-10."""
+    """Return a name as lists are sorted: web-2 comes before web-10."""
     return _DIGITS.sub(lambda found: found[0].zfill(_MAX_DIGITS), name.casefold())[:_MAX_SORTED]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stream:
-    """How far a VM's stream has come in."""
+    """How much of a VM's stream has come in."""
 
     vm_id: str
     stream: str
     low: int
     high: int
     high_time: float
-    """Time of the record with the highest sequence, by the VM's clock."""
+    """The time of the record with the highest sequence, by the VM's clock."""
     beat_time: float | None = None
-    """Time of its newest heartbeat or start: the next ones are due whole intervals later."""
+    """The time of its newest heartbeat or start: the next ones are due whole intervals later."""
     beat_lag: float | None = None
-    """Seconds from then until it came in, by the clocks of VM and console."""
+    """The seconds from `beat_time`, by the VM's clock, to its arrival, by the console's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SequenceGap:
-    """Sequences of a stream that have not come, both ends included."""
+    """Sequences of a stream that have not come; `first` and `last` are missing too."""
 
     vm_id: str
     stream: str
@@ -227,17 +230,17 @@ class SequenceGap:
     last: int
     found_at: float
     seconds: float = 0.0
-    """Between the records on its two sides, by the VM's clock."""
+    """The time between the records before and after it, by the VM's clock."""
 
     @property
     def size(self) -> int:
-        """How many."""
+        """How many sequences are missing."""
         return self.last - self.first + 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LatestReport:
-    """What one reporter says of one event: its newest record about it."""
+    """The newest report of one reporter about one event."""
 
     event_id: str
     vm_id: str
@@ -246,12 +249,12 @@ class LatestReport:
     sequence: int
     """Zero if it is from a state document."""
     time: float
-    """As `Vm.reported_at` has it: of several VMs they are compared."""
+    """By the console's clock, from `Vm.reported_at`: times of several VMs are compared."""
     first_at: float
     """The time of the reporter's first record about the event."""
     report: EventReport
     scope: str = ""
-    """Of the reporter: within it the event's id is unique."""
+    """The scope of the reporter: within it the event's id is unique."""
     is_own: bool = False
     """Whether the event names its reporter, by the name that it bears."""
 
@@ -262,14 +265,14 @@ class LatestReport:
 
     @property
     def content_hash(self) -> str:
-        """Equal for two reporters that say the same."""
+        """Equal for two reporters that report the same."""
         names = "\n".join(sorted(self.report.event.resources))
         return _hash(f"{self.report.fingerprint}\n{names}")
 
     @property
     def wording_hash(self) -> str | None:
-        """Equal for two reporters whose words for it are the same: they are no part of the
-        fingerprint. None if they are not known: a state document has none.
+        """Equal for two reporters with the same impact and description, which are no part of the
+        fingerprint. None for a state document, which has neither.
         """
         if not self.sequence:
             return None
@@ -290,13 +293,13 @@ class LatestReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetEvent:
-    """One row per event: which reporter it is shown by, and whether it is over."""
+    """The row of an event: which reporter it is shown by, and whether it is over."""
 
     event_id: str
     scope: str = ""
-    """Of its first reporter."""
+    """The scope of its reporters."""
     state: str
-    """`scheduled`, `started` or `ended`, as the shown reporter says."""
+    """`scheduled`, `started` or `ended`, from the report that is shown."""
     shown_by: str
     """vmId of the reporter whose newest record is the newest by time."""
     shown_at: float
@@ -304,18 +307,18 @@ class FleetEvent:
     event_type: str | None = None
     not_before: float | None = None
     is_news: bool = False
-    """Whether it only tells something: nothing is due, and no VM's condition changes."""
+    """Whether it only informs: no decision is due, and no VM's condition changes."""
     sites: tuple[str, ...] = ()
     words: str = ""
-    """What `q` searches: event id and resource names, in small letters."""
+    """The text that `q` searches: event id and resource names, in lower case."""
     status: str = ""
-    """Azure's word, as the shown reporter says; ours at the end."""
+    """Azure's status, from the report that is shown; at the end our own."""
     started_at: float | None = None
-    """When a reporter first saw it under way; None if none did."""
+    """When a reporter first saw it started, or None."""
     notice: float | None = None
-    """Seconds from when it was first seen until notBefore, on the VM that had most of it."""
+    """The longest time from the first sight of it to notBefore on any VM, in seconds."""
     downtime: float | None = None
-    """Seconds that a VM was away, of the VM that was away longest."""
+    """The longest time that any VM was away, in seconds."""
 
     @property
     def key(self) -> EventKey:
@@ -330,37 +333,37 @@ class Receipt:
     record_id: str
     vm_id: str
     at: float
-    """When it came in: what the console waits for is counted from here."""
+    """When it came in: the console counts its waits from here."""
     time: float
-    """When it was so, as `Vm.reported_at` has it."""
+    """When it happened, by the console's clock, from `Vm.reported_at`."""
     facts: ReceiptFacts
     scope: str = ""
-    """Of the VM."""
+    """The scope of the VM."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportedPreparation:
-    """How far a VM has prepared for an event: the newest that it said of that."""
+    """The latest report of a VM about its preparation for an event."""
 
     vm_id: str
     scope: str
-    """Of the VM."""
+    """The scope of the VM."""
     facts: PreparationFacts
     stream: str
     sequence: int
     """Zero if it is from a state document."""
     time: float
-    """As `Vm.reported_at` has it."""
+    """By the console's clock, from `Vm.reported_at`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """What a person or a program said about an event, and how it ended."""
+    """What a person or a program decided about an event, and how that ended."""
 
     id: str
     event_id: str
     fingerprint: str
-    """Of the event as it was seen."""
+    """The state of the event that the person saw."""
     kind: str
     """`approve` or `leave`."""
     state: str
@@ -379,7 +382,7 @@ class Decision:
     """The console that sends its command now."""
     claimed_until: float | None = None
     scope: str = ""
-    """Of the event."""
+    """The scope of the event."""
 
     @property
     def key(self) -> EventKey:
@@ -388,13 +391,13 @@ class Decision:
 
     @property
     def actors(self) -> str:
-        """Who decided."""
+        """The names of the persons who decided."""
         return self.actor if self.second_actor is None else f"{self.actor}, {self.second_actor}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """What one VM was asked to do for a decision; its token is signed when it is sent."""
+    """What one VM was asked to do; its token is signed when it is sent."""
 
     jti: str
     decision_id: str
@@ -402,25 +405,25 @@ class Command:
     fingerprint: str
     vm_id: str
     channel: str
-    """Name of a source, or of the HTTPS channel."""
+    """The name of a source, or of the HTTPS channel."""
     subject: str
     reason: str
     made_at: float
     expires_at: float
-    """In whole seconds; changed only as long as it has not been sent."""
+    """In whole seconds; it changes only until the command is sent."""
     sent_at: float | None = None
     """When the broker took it, or the VM fetched it."""
     unanswered_at: float | None = None
     """When the console stopped waiting for its receipt."""
     scope: str = ""
-    """Of the event."""
+    """The scope of the event."""
     act: str = "approve"
-    """Or `prepare`: then it belongs to the turn of its event, and to no decision."""
+    """`approve`, or `prepare`: then it belongs to the turn of its event, and to no decision."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionHistory:
-    """All that was decided about an event: the newest decision, and every command, oldest first."""
+    """The newest decision on an event, and every command about it, the oldest first."""
 
     decision: Decision | None = None
     commands: tuple[Command, ...] = ()
@@ -431,25 +434,25 @@ UNDECIDED = DecisionHistory()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Named:
-    """A VM that an event names, as far as it is known."""
+    """A VM that an event names."""
 
     folded: str
-    """The name, as names are compared."""
+    """The name as it is compared."""
     vm_id: str
     contact: Contact
     heard_at: float
     commands: str | None
     pulled_at: float | None
     content_hash: str | None
-    """Of its own report of the event; None if it has not reported it."""
+    """The hash of its own report of the event; None if it has not reported it."""
     is_over: bool
-    """Whether the event is over, as it says."""
+    """Whether it reports that the event is over."""
     known_since: float
-    """When the first word of it came in."""
+    """When its first message came in."""
     site: str
     prepares: bool = False
     is_grouped: bool = False
-    """Whether a group of this console has it."""
+    """Whether it belongs to a group of this console."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -469,13 +472,13 @@ class EventTurn:
     since: float
     groups: tuple[str, ...]
     held_by: tuple[TurnHolder, ...]
-    """While it waits: who is away in its groups, if they are full; later: its own VMs."""
+    """While it waits, the VMs that are away in its groups, if they are full; later its own VMs."""
     reason: str | None
     by: str | None
     asked: str | None
-    """The reason of the person who asked."""
+    """The reason that the person gave who asked for it."""
     is_free: bool
-    """Whether it goes on only if a person asks, and one who approves it is not refused."""
+    """Whether it waits for a person, and an approval by one would be allowed now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -488,32 +491,32 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownEvent:
-    """All that the rows hold of an event at one moment."""
+    """Everything that the rows have of an event at one moment."""
 
     event: FleetEvent
     shown: LatestReport
-    """Of the reporter by which it is shown."""
+    """The report of the reporter that it is shown by."""
     seen_by: int
     """How many VMs have reported it."""
     differing: bool
-    """Whether they do not all say the same."""
+    """Whether their reports differ."""
     named: Mapping[str, Named]
-    """The VMs that it names, by the name as it is compared."""
+    """The VMs that it names, by the folded name."""
     receipts: Sequence[Receipt]
-    """Those that count, of VMs that it names by their own records, the oldest first."""
+    """The receipts that count, of VMs that it names by their own reports, the oldest first."""
     decided: DecisionHistory
     turn: EventTurn | None = None
     """None: no group has its VMs, or it was not looked at yet."""
     other_scopes: tuple[str, ...] = ()
-    """Scopes that have reported another event under the same id: a conflict."""
+    """Scopes that have another event with the same id: a conflict."""
     disputed: tuple[tuple[str, str], ...] = ()
-    """vmId and name of the VMs that have reported it and are in conflict themselves."""
+    """vmId and name of the reporters that are in conflict themselves."""
     assigned: Assignment | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeardVm:
-    """A VM, and how it is heard at one moment."""
+    """A VM and its contact at one moment."""
 
     vm: Vm
     contact: Contact
@@ -521,7 +524,7 @@ class HeardVm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expectation:
-    """What a VM expects: its condition, and the open events that name it."""
+    """What is coming to a VM: its condition, and the open events that name it."""
 
     condition: str = CLEAR
     events: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""The fleet as the API and the pages show it: each class of an answer, and the function that makes
+"""The fleet as the API and the pages show it: the class of each answer, and the function that makes
 it.
 """
 
@@ -27,7 +27,7 @@ _NOT_AS_REPORTED: Final = {
     "resourceType": "always VirtualMachine",
 }
 SHOWN_FIELDS: Final = tuple(name for name in EVENT_FIELDS if name not in _NOT_AS_REPORTED)
-"""Fields of an event, by their names in records, that the API shows as the records have them."""
+"""The fields of an event, by their names in records, that the API shows unchanged."""
 _SHOWN: Final = tuple(each.attribute for each in fields_of(wire.Event) if each.wire in SHOWN_FIELDS)
 Condition = Literal["clear", "scheduled", "started"]
 TurnState = Literal[
@@ -93,7 +93,9 @@ def overview(
     now: float,
     sources: Sequence[Source],
 ) -> Overview:
-    """The answer of `/api/v1/overview`, from the numbers of VMs by contact and by condition."""
+    """Return the answer of `/api/v1/overview`, from the numbers of VMs by contact and by
+    condition.
+    """
     vms = {name: contacts.get(name, 0) for name in CONTACTS}
     total = sum(vms.values())
     expecting = {name: conditions.get(name, 0) for name in CONDITIONS[1:]}
@@ -168,7 +170,7 @@ def vm_item(
     expectation: values.Expectation,
     assigned: values.Assignment | None = None,
 ) -> Vm:
-    """One VM as `/api/v1/vms` lists it."""
+    """Return a VM as `/api/v1/vms` lists it."""
     vm = heard.vm
     return Vm(
         vm_id=vm.vm_id,
@@ -192,7 +194,7 @@ def vm_item(
 
 
 def _vm_conflict(vm: values.Vm) -> VmConflict | None:
-    """What contradicts a VM's name or place; None if nothing does."""
+    """Return what contradicts a VM's name or place, or None."""
     if vm.conflict_at is None:
         return None
     reported = vm.reported_as or vm.known_as
@@ -212,7 +214,7 @@ def _vm_conflict(vm: values.Vm) -> VmConflict | None:
 
 
 def decision_on(known: values.KnownEvent, now: float, listening: Listening) -> DecisionStatus:
-    """How the decision on an event is now."""
+    """Return the status of the decision on an event now."""
     status = decision_status(
         known.event.state,
         known.shown.report.fingerprint,
@@ -334,17 +336,18 @@ class Event(Model):
 
 
 def event_item(
-    known: values.KnownEvent, now: float, listening: Listening, *, names_scopes: bool = True
+    known: values.KnownEvent, now: float, listening: Listening, *, shows_other_scopes: bool = True
 ) -> Event:
-    """One event as `/api/v1/events` lists it. If other scopes have reported another event under its
-    id, a conflict names them with `names_scopes`, and says only that there is one without it.
+    """Return an event as `/api/v1/events` lists it. With `shows_other_scopes` a conflict names the
+    scope or the VM that contradicts; otherwise it says only that there is one.
     """
-    event, report = known.event, known.shown.report
+    event = known.event
+    report = known.shown.report
     decision = decision_on(known, now, listening)
     return Event(
         event_id=event.event_id,
         scope=event.scope,
-        conflicts=_event_conflicts(known, names_scopes=names_scopes),
+        conflicts=_event_conflicts(known, shows_other_scopes=shows_other_scopes),
         state=event.state,
         impact=report.impact,
         **{name: getattr(report.event, name) for name in _SHOWN},
@@ -370,17 +373,19 @@ def event_item(
     )
 
 
-def _event_conflicts(known: values.KnownEvent, *, names_scopes: bool) -> list[EventConflict]:
+def _event_conflicts(known: values.KnownEvent, *, shows_other_scopes: bool) -> list[EventConflict]:
     scopes = [
-        EventConflict(kind="scope", scope=each if names_scopes else None, vm_id=None, name=None)
+        EventConflict(
+            kind="scope", scope=each if shows_other_scopes else None, vm_id=None, name=None
+        )
         for each in known.other_scopes
     ]
     vms = [
         EventConflict(
             kind="vm",
             scope=None,
-            vm_id=vm_id if names_scopes else None,
-            name=name if names_scopes else None,
+            vm_id=vm_id if shows_other_scopes else None,
+            name=name if shows_other_scopes else None,
         )
         for vm_id, name in known.disputed
     ]
@@ -388,7 +393,7 @@ def _event_conflicts(known: values.KnownEvent, *, names_scopes: bool) -> list[Ev
 
 
 def _try(command: values.Command, receipts: Sequence[values.Receipt]) -> Try:
-    """How far one command of the console is."""
+    """Return one command of the console, and how far it is."""
     now = command_status(command, receipts)
     return Try(
         jti=command.jti,
@@ -403,7 +408,7 @@ def _try(command: values.Command, receipts: Sequence[values.Receipt]) -> Try:
 
 
 def _turn(turn: values.EventTurn | None) -> Turn:
-    """Whose turn it is, of an event."""
+    """Return the turn of an event."""
     if turn is None:
         return Turn(state="none", groups=[], held_by=[], since=None, reason=None)
     return Turn(
@@ -464,8 +469,8 @@ class EventDetail(Event):
 def reporter_item(
     latest: values.LatestReport, heard: values.HeardVm | None, shown: values.LatestReport
 ) -> Reporter:
-    """What one reporter says of an event, and in which fields that differs from what `shown` says;
-    `heard` is its VM, if its row is there.
+    """Return one reporter's report of an event, with the fields that differ from the report that is
+    shown. `heard` is its VM, if its row exists.
     """
     report = latest.report
     differences = report_differences(_compared(shown), _compared(latest))
@@ -491,8 +496,8 @@ def reporter_item(
 
 
 def _compared(latest: values.LatestReport) -> dict[str, Any]:
-    """The fields of an event by which reporters can differ; a state document, which has no
-    sequence, gives neither impact nor description.
+    """Return the fields in which reporters can differ. A state document, which has no sequence,
+    gives neither impact nor description.
     """
     report = latest.report
     fields = {**report.event.to_wire(), "impact": report.impact}

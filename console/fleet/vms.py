@@ -1,4 +1,4 @@
-"""Changes of a VM's row by what is heard of it."""
+"""Changes of a VM's row by the messages that come from it."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from console.fleet.values import DEFAULT_SITE, FleetName, Stream, Vm, folded
 from console.records.incoming import Incoming, IncomingRecord, IncomingState, IncomingStatus
 
 Bearing = tuple[str, str]
-"""A VM's place and its name as it is compared: of two VMs with the same, events name one."""
+"""A VM's place and folded name: of two VMs with the same, events name only one."""
 _CLOCK_SECONDS: Final = 300.0
-"""A record from further ahead was made by a clock that was wrong, and is not newer than others."""
+"""A record with a time further ahead was made by a wrong clock, and does not count as newer."""
 _RIGHT_SECONDS: Final = 60.0
-"""A clock that is behind by no more is right: records take a while to come."""
+"""A clock that is behind by no more counts as right: records take some time to arrive."""
 _STEADY_SECONDS: Final = 5.0
-"""By how much the way of two heartbeats may differ that came at once."""
+"""How much the delays of two heartbeats may differ that came without waiting."""
 _WITHOUT_SITE: Final = "0.1.0"
-"""The bridge whose records do not say the site."""
+"""The version of the bridge whose records have no site."""
 _NOT_SHOWN: Final = (
     "heard_at",
     "record_time",
@@ -35,7 +35,7 @@ _SHOWN: Final = tuple(each.name for each in fields(Vm) if each.name not in _NOT_
 
 
 class LastContact(NamedTuple):
-    """When a VM was last heard and by which source, and whether it is given up since."""
+    """When a VM was last heard, over which source, and whether it was lost or retired since."""
 
     heard_at: float
     heard_by: str
@@ -52,10 +52,11 @@ def with_record(
     has_new_store: bool = False,
     behind: float | None = None,
 ) -> Vm:
-    """The row after a record that is not a duplicate; an older one only proves contact. `put_back`:
-    its place in the stream had come in before, from the disk that the VM had then. `has_new_store`:
-    nothing of its stream had, so that it is the newest, whatever the VM's clock says now. `behind`:
-    by how many seconds that clock is, as `clock_behind` has it; None if that has not changed.
+    """Return the row after a record that is not a duplicate; an older record only proves contact.
+
+    `put_back`: its place in the stream was known already, from an earlier state of the VM's disk.
+    `has_new_store`: its stream is new, so the record is the newest, whatever the VM's clock says.
+    `behind`: how many seconds that clock is behind, from `clock_behind`; None if unchanged.
     """
     if vm is None:
         vm = _new(record.vm.vm_id, record.vm.name, "", None, record.source)
@@ -106,11 +107,11 @@ def with_record(
 
 
 def clock_behind(vm: Vm | None, stream: Stream | None, record: IncomingRecord) -> float | None:
-    """By how many seconds a VM's clock is behind the console's, after a record; None if it does not
-    say. `stream`: as it was before.
+    """Return how many seconds a VM's clock is behind the console's, after a record; None if the
+    record does not show it. `stream`: as it was before.
 
-    A record may come hours late and is as old as it says. But of two heartbeats that came as far
-    apart as they were made neither has waited.
+    A record may arrive hours late, with the time at which it was made. But if two heartbeats arrive
+    as far apart as they were made, neither of them has waited.
     """
     if vm is None:
         return None
@@ -128,8 +129,8 @@ def clock_behind(vm: Vm | None, stream: Stream | None, record: IncomingRecord) -
 
 
 def _not_behind(vm: Vm, time: float, received_at: float) -> Vm:
-    """A VM that has said a time: if that came in sooner than its clock was thought to allow, the
-    clock is not as far behind.
+    """Return the VM after a time that it reported: if it came in sooner than the clock was thought
+    to allow, the clock is less far behind.
     """
     lag = received_at - time
     if lag >= vm.behind:
@@ -138,12 +139,14 @@ def _not_behind(vm: Vm, time: float, received_at: float) -> Vm:
 
 
 def _identified(vm: Vm, record: IncomingRecord) -> tuple[FleetName, FleetName | None]:
-    """By what the fleet knows a VM from now on, and what the record says otherwise, if it does.
+    """Return the name by which the fleet knows a VM from now on, and the different one that the
+    record reports, or None.
 
-    What is not known yet is learned: all that is, from the first record; subscription, resource
-    group and scale set together, from the first that has them. What a record leaves out is kept.
+    What is not known yet is learned: everything from the first record; subscription, resource group
+    and scale set together, from the first record that has them. What a record leaves out is kept.
     """
-    before, given = vm.known_as, record.vm
+    before = vm.known_as
+    given = record.vm
     is_first = vm.stream is None
     has_scope = bool(before.subscription_id and before.resource_group)
     says_scope = bool(given.subscription_id and given.resource_group)
@@ -174,14 +177,14 @@ def _identified(vm: Vm, record: IncomingRecord) -> tuple[FleetName, FleetName | 
 
 
 def after_newest(vm: Vm | None, heard: Incoming) -> Vm:
-    """The row of a VM after anything that came in of it, if that is the newest."""
+    """Return the row of a VM after any message from it, as if that were the newest."""
     if isinstance(heard, IncomingRecord):
         return with_record(vm, heard, has_new_store=True)
     return with_status(vm, heard) if isinstance(heard, IncomingStatus) else with_state(vm, heard)
 
 
 def says_the_same(vm: Vm, heard: Incoming) -> bool:
-    """Whether nothing about a VM's name can change by what came in of it."""
+    """Check whether a message cannot change anything about the VM's name."""
     if vm.conflict_at is not None:
         return False
     if not isinstance(heard, IncomingRecord):
@@ -197,7 +200,9 @@ def says_the_same(vm: Vm, heard: Incoming) -> bool:
 
 
 def with_status(vm: Vm | None, status: IncomingStatus) -> Vm:
-    """The row after a status; one that was lost is silent at once, unless it had stopped."""
+    """Return the row after a status. A VM whose connection was lost is silent at once, unless it
+    had stopped.
+    """
     if vm is None:
         site = status.site or DEFAULT_SITE
         vm = _new(status.vm_id, status.name, site, status.resource_id, status.source)
@@ -205,7 +210,7 @@ def with_status(vm: Vm | None, status: IncomingStatus) -> Vm:
     if vm.commands != commands and (commands or vm.commands == status.source):
         vm = replace(vm, commands=commands)
     if status.lost:
-        if vm.lost_session == status.session:  # a retained will says it again at each connect
+        if vm.lost_session == status.session:  # a retained will is delivered again at each connect
             return vm
         return replace(vm, lost_at=status.received_at, lost_session=status.session)
     if status.heard_at is not None:
@@ -227,7 +232,7 @@ def with_status(vm: Vm | None, status: IncomingStatus) -> Vm:
 
 
 def with_state(vm: Vm | None, state: IncomingState) -> Vm:
-    """The row after a state document, which proves contact at the time that it names."""
+    """Return the row after a state document, which proves contact at its time."""
     if vm is None:
         site = state.site or DEFAULT_SITE
         vm = _new(state.vm_id, state.name, site, state.resource_id, state.source)
@@ -251,16 +256,16 @@ def _new(vm_id: str, name: str | None, site: str, resource_id: str | None, sourc
 
 
 def enrolled(vm_id: str, resource_id: str | None, site: str | None, *, at: float) -> Vm:
-    """The row of a VM that has not been heard, by what an admin said of it at a moment."""
+    """Return the row of a VM that was not heard yet, from what an admin gave at a moment."""
     kinds = _kinds_of(resource_id)
-    # An instance of a scale set has a number there, and its name elsewhere.
+    # The id of an instance of a scale set has its number, and not its name.
     name = None if "virtualmachinescalesets" in kinds else kinds.get("virtualmachines")
     vm = _new(vm_id, name, site or "", resource_id, "")
     return replace(vm, accepted_at=at if name else 0.0)
 
 
 def bound(vm: Vm, *, resource_id: str | None, site: str | None) -> Vm:
-    """A VM that says what an admin says of it: to be accepted."""
+    """Return a VM as if it reported what an admin gave, so that this can be accepted."""
     reported = enrolled(vm.vm_id, resource_id, site, at=0.0)
     known = vm.reported_as or vm.known_as
     if resource_id is not None:
@@ -278,13 +283,13 @@ def bound(vm: Vm, *, resource_id: str | None, site: str | None) -> Vm:
 
 
 def with_bound_tags(vm: Vm, tags: Mapping[str, str]) -> Vm:
-    """The row of a VM to which an admin gives these tags, in place of those that it was given."""
+    """Return the row of a VM with these tags from an admin, instead of earlier ones."""
     own = {name: value for name, value in vm.tags.items() if name not in vm.bound_tags}
     return replace(vm, bound_tags=tags, tags={**own, **tags})
 
 
 def is_resource_id(text: str) -> bool:
-    """Whether a text is the ARM id of a VM, or of an instance of a scale set."""
+    """Check whether a text is the ARM id of a VM, or of an instance of a scale set."""
     parts = text.split("/")
     is_whole = text.isprintable() and len(parts) % 2 == 1 and all(parts[1:]) and not parts[0]
     kinds = {each.lower() for each in parts[1::2]}
@@ -292,13 +297,13 @@ def is_resource_id(text: str) -> bool:
 
 
 def _kinds_of(resource_id: str | None) -> dict[str, str]:
-    """The names in an ARM id, by their kinds in small letters."""
+    """Return the names in an ARM id, by their kinds in lower case."""
     parts = (resource_id or "").split("/")
     return {kind.lower(): name for kind, name in zip(parts[1::2], parts[2::2], strict=False)}
 
 
 def _of_resource(resource_id: str | None) -> tuple[str | None, str | None]:
-    """Subscription and resource group of an ARM id."""
+    """Return subscription and resource group of an ARM id."""
     parts = (resource_id or "").split("/")
     lower = [part.lower() for part in parts]
     if lower[1:2] == ["subscriptions"] and lower[3:4] == ["resourcegroups"] and len(parts) > 4:  # noqa: PLR2004
@@ -313,7 +318,9 @@ def _heard(vm: Vm, at: float, source: str) -> Vm:
 
 
 def _last_contact(vm: Vm, at: float, source: str) -> LastContact:
-    """After hearing it at a time; as it is if it was heard later."""
+    """Return the contact after the VM was heard at a time; unchanged if it was heard
+    later already.
+    """
     if at <= vm.heard_at:
         return LastContact(vm.heard_at, vm.heard_by, vm.lost_at, vm.retired_at, vm.retired_by)
     is_found = vm.lost_at is not None and at > vm.lost_at
@@ -328,7 +335,9 @@ def _last_contact(vm: Vm, at: float, source: str) -> LastContact:
 
 
 def is_later(vm: Vm, record: IncomingRecord) -> bool:
-    """Whether a record was made after the newest one, by the VM's clock, whatever its place."""
+    """Check whether a record was made after the newest one, by the VM's clock, whatever
+    its place.
+    """
     return record.time > vm.record_time
 
 
@@ -340,19 +349,19 @@ def _is_newer(vm: Vm, record: IncomingRecord) -> bool:
 
 
 def bearing(vm: Vm) -> Bearing:
-    """Where a VM's name stands, were it not withheld: its place, and the name as it is compared."""
+    """Return the place and folded name of a VM, as if its name were not withheld."""
     return (replace(vm, withheld=False) if vm.withheld else vm).place, folded(vm.name)
 
 
 def bears_the_same_name(one: Vm, other: Vm) -> bool:
-    """Whether a VM has the name, in the place, that it had before."""
+    """Check whether a VM still has its name in its place."""
     if one.known_as == other.known_as:
         return one.withheld == other.withheld
     return bearing(one) == bearing(other) and one.withheld == other.withheld
 
 
 def as_it_says(vm: Vm) -> Vm:
-    """A VM as it would be if what it says counted."""
+    """Return a VM as it would be if what it reports were accepted."""
     reported = vm.reported_as
     if reported is None:
         return vm
@@ -369,8 +378,8 @@ def as_it_says(vm: Vm) -> Vm:
 
 
 def is_before(one: Vm, other: Vm) -> bool:
-    """Whether of two VMs with one name that are there this one bears it: for which a person said so
-    last, or else that has borne it longer.
+    """Check which of two VMs with one name, both there, bears it: the one that a person accepted
+    last, or else the one that has borne it longer. True for `one`.
     """
     if one.accepted_at != other.accepted_at:
         return one.accepted_at > other.accepted_at
@@ -378,21 +387,21 @@ def is_before(one: Vm, other: Vm) -> bool:
 
 
 def is_there(vm: Vm, now: float, patience: float) -> bool:
-    """Whether a VM keeps its name from others: it was heard within its silent time, also if it has
-    stopped since, for an event takes it away for a while; `patience` in seconds.
+    """Check whether a VM keeps its name from others: it was heard within `patience` seconds, even
+    if it has stopped since, because an event takes it away only for a while.
     """
     return vm.retired_at is None and now - vm.heard_at <= patience
 
 
 def is_heard(vm: Vm, now: float, patience: float) -> bool:
-    """Whether the VM's contact is `heard`, as `console.db.contact` finds it from the rows."""
+    """Check whether the VM's contact is `heard`, as `console.db.contact` finds it from the rows."""
     is_away = (vm.retired_at, vm.stopped_at, vm.lost_at) != (None, None, None)
     return not is_away and now - vm.heard_at <= patience / 2
 
 
 def is_change(before: Vm | None, after: Vm, patience: float) -> bool:
-    """Whether more than the time of its contact has changed: something that pages show, or that it
-    is heard again after it was late; `patience` is the VM's, in seconds.
+    """Check whether more than the time of its contact has changed: something that pages show, or
+    that it is heard again after it was late. `patience` is the VM's, in seconds.
     """
     if before is None:
         return True

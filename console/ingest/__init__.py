@@ -1,1 +1,1 @@
-"""Intake: the sources, and the one writer that commits what they bring."""
+"""Intake: the sources, and the one writer that commits what they receive."""

@@ -1,4 +1,4 @@
-"""The SDK's checkpoint store, in our own database: a checkpoint is committed with its records."""
+"""The SDK's checkpoint store in our own database: a checkpoint is committed with its records."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ Fields = dict[str, Any]
 
 
 class Checkpoints(CheckpointStore):
-    """What the SDK asks for. Checkpoints themselves are written by the writer, never here."""
+    """Implements the SDK's checkpoint store. The writer writes the checkpoints, not this class."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        # One console alone has a SQLite file, so no other need know what it reads; and after
-        # kill -9 it does not wait for its own claims to end.
+        # A SQLite file has one console, so its claims stay in memory; and after kill -9 it does
+        # not wait for its own claims to end.
         self._own: dict[str, PartitionClaim] | None = {} if database.is_sqlite else None
 
     async def list_ownership(
         self, fully_qualified_namespace: str, eventhub_name: str, consumer_group: str, **_: Any
     ) -> Iterable[Fields]:
-        """Who reads which partition."""
+        """Return who reads which partition."""
         hub = f"{fully_qualified_namespace}/{eventhub_name}"
         if self._own is not None:
             claims = list(self._own.values())
@@ -44,7 +44,9 @@ class Checkpoints(CheckpointStore):
         return [_ownership(claim) for claim in claims]
 
     async def claim_ownership(self, ownership_list: Iterable[Fields], **_: Any) -> Iterable[Fields]:
-        """Claim partitions; what another console claimed meanwhile is left out."""
+        """Claim partitions; return the claims that succeeded. Another console may have been
+        quicker.
+        """
         wanted = [_claim(fields) for fields in ownership_list]
         if self._own is None:
             got = await asyncio.to_thread(write_claims, self._database.writing, wanted)
@@ -54,12 +56,12 @@ class Checkpoints(CheckpointStore):
         return [_ownership(claim) for claim in got]
 
     async def update_checkpoint(self, checkpoint: Fields, **_: Any) -> None:
-        """Nothing: the writer has committed it with the records."""
+        """Do nothing: the writer has committed it with the records."""
 
     async def list_checkpoints(
         self, fully_qualified_namespace: str, eventhub_name: str, consumer_group: str, **_: Any
     ) -> Iterable[Fields]:
-        """How far each partition has been read."""
+        """Return how far each partition has been read."""
         hub = f"{fully_qualified_namespace}/{eventhub_name}"
         rows = await asyncio.to_thread(
             read_checkpoints, self._database.reading, hub, consumer_group

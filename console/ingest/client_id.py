@@ -1,4 +1,6 @@
-"""The console's own client id at a broker: the same at each start, and another for each console."""
+"""The console's own client id at a broker: the same at each start, and different for each
+console.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +17,9 @@ _LOG: Final = logging.getLogger("console")
 
 
 def kept_client_id(directory: Path, source: str) -> str:
-    """The client id that the state directory keeps for a source, made at the first start.
-
-    If the directory cannot be written, the id is good for this run alone, and a warning says so.
+    """Return the client id for a source, which is made at the first start and kept in the state
+    directory. If the directory cannot be written, the id is for this run only, and a warning says
+    so.
     """
     file = directory / f"mqtt-client-id-{source}"
     try:
@@ -39,7 +41,9 @@ def kept_client_id(directory: Path, source: str) -> str:
 
 
 def _first(directory: Path, source: str) -> str:
-    """A new id; with the database of a version up to 0.2.0, the one whose session has messages."""
+    """Return a new id. With the database of a version up to 0.2.0 it is the id of that version,
+    because its session at the broker may have messages.
+    """
     if (directory / DATABASE_FILE).exists():
         place = f"{socket.gethostname()}\n{directory.resolve()}\n{source}"
         return f"seb-console-{hashlib.sha256(place.encode()).hexdigest()[:12]}"

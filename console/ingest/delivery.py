@@ -1,4 +1,4 @@
-"""A delivery: what a source hands over, and how it hears of the commit."""
+"""A delivery: the messages that a source passes on, and how it learns of their commit."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from console.records.incoming import Incoming
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refused:
-    """Bytes that are not a record of ours."""
+class RejectedMessage:
+    """A message that is not stored but quarantined, with the reason."""
 
     reason: str
     message: str
@@ -20,7 +20,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """How far a partition has been read; committed with the records up to there."""
+    """How far a partition has been read; committed with the records up to that position."""
 
     hub: str
     consumer_group: str
@@ -31,15 +31,16 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
-    """What came in at once: it is committed as a whole, and then `done` is called.
+    """Messages that came in together: they are committed together, and then `done` is called.
 
-    `done(True)`: committed; the source may acknowledge. `done(False)`: the console ends before
-    that; the source must not. It is called on the writer's thread and must return at once.
+    `done(True)`: committed; the source may acknowledge. `done(False)`: the console stops before the
+    commit; the source must not acknowledge. It is called on the writer's thread and must return at
+    once.
     """
 
     source: str
-    items: Sequence[Incoming | Refused]
+    items: Sequence[Incoming | RejectedMessage]
     done: Callable[[bool], None]
     size: int = 0
-    """Bytes, as they came in."""
+    """In bytes, as received."""
     checkpoint: Checkpoint | None = None

@@ -1,4 +1,6 @@
-"""The secrets of a VM: derived from the console's key, a generation and the vmId, none stored."""
+"""The secrets of a VM: derived from the console's key, a generation and the vmId. None is
+stored.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +18,14 @@ _MIN_BYTES: Final = 32
 _VARIABLE: Final = "SEB_CONSOLE_ENROLL_KEY_FILE"
 KEY_IS_MISSING: Final = f"{_VARIABLE}: this must be given; make a key with: openssl rand -base64 32"
 EVERY_VM: Final = "*"
-"""Stands for all VMs where generations are kept; it is not a vmId."""
+"""Stands for all VMs in the table of generations; it is not a vmId."""
 _MAX_ID: Final = 128
-"""Characters, as of a record's; Azure's vmIds have 36."""
+"""In characters, as in a record; Azure's vmIds have 36."""
 _NEVER_IN_IDS: Final = frozenset(" /+#")
 
 
 def read_key(file: Path) -> bytes:
-    """The key that VM secrets are derived from. Raises `ConfigurationError`."""
+    """Read the key from which VM secrets are derived. Raises `ConfigurationError`."""
     try:
         text = file.read_text(encoding="utf-8-sig").strip()
     except (OSError, UnicodeDecodeError) as error:
@@ -42,9 +44,10 @@ def read_key(file: Path) -> bytes:
 
 
 class Enrolments:
-    """Which generation of its secrets each VM has now.
+    """The current generation of each VM's secrets.
 
-    A VM that was enrolled only once has the first generation, or the least one of all VMs.
+    A VM that was enrolled only once has the first generation, or the least one of all VMs if that
+    is higher.
     """
 
     def __init__(self, key: bytes | None) -> None:
@@ -54,14 +57,12 @@ class Enrolments:
 
     @property
     def has_key(self) -> bool:
-        """Whether any VM can be known by its secrets."""
+        """Whether VMs can be recognised by secrets."""
         return self._key is not None
 
     def put(self, generations: Mapping[str, int]) -> set[str]:
-        """Generations as committed, by vmId; that of `EVERY_VM` is the least one of all. From any
-        thread.
-
-        Returns whose secrets are good no longer.
+        """Note generations as committed, by vmId; that of `EVERY_VM` is the least one of all. May
+        be called from any thread. Return the VMs whose secrets are no longer valid.
         """
         before = {vm_id: self._generation(vm_id) for vm_id in generations}
         merged = {**self._generations, **generations}
@@ -70,11 +71,11 @@ class Enrolments:
         return {vm_id for vm_id, known in before.items() if self._generation(vm_id) != known}
 
     def webhook_secret(self, vm_id: str) -> bytes:
-        """What this VM signs its webhooks with. Only if there is a key."""
+        """Return the secret with which this VM signs its webhooks. Needs a key."""
         return webhook_secret(self._known_key(), vm_id, self._generation(vm_id))
 
     def opens(self, vm_id: str, token: str) -> bool:
-        """Whether a bearer token is this VM's own. A wrong token takes as long to check."""
+        """Check whether a bearer token is this VM's own, in the same time for a wrong one."""
         if self._key is None:
             return False
         own = pull_token(self._key, vm_id, self._generation(vm_id))
@@ -90,23 +91,23 @@ class Enrolments:
 
 
 def webhook_secret(key: bytes, vm_id: str, generation: int = 1) -> bytes:
-    """The bytes that this VM signs its webhooks with."""
+    """Return the bytes with which this VM signs its webhooks."""
     return _derived(key, generation, "webhook", vm_id)
 
 
 def pull_token(key: bytes, vm_id: str, generation: int = 1) -> str:
-    """The bearer token that opens this VM's own queue of commands."""
+    """Return the bearer token for this VM's own queue of commands."""
     derived = _derived(key, generation, "pull", vm_id)
     return base64.urlsafe_b64encode(derived).decode().rstrip("=")
 
 
 def secret_text(secret: bytes) -> str:
-    """A webhook secret as Standard Webhooks writes it."""
+    """Return a webhook secret in the form of Standard Webhooks."""
     return "whsec_" + base64.b64encode(secret).decode()
 
 
 def is_vm_id(text: str) -> bool:
-    """Whether a text can be a VM's id, as it may stand in a topic and in a URL."""
+    """Check whether a text can be a VM's id in a topic and in a URL."""
     fits = 0 < len(text) <= _MAX_ID and text.isprintable() and text != EVERY_VM
     return fits and not set(text) & _NEVER_IN_IDS
 

@@ -1,7 +1,7 @@
-"""Records from an Event Hub: the SDK's consumer, in an event loop on a thread of its own.
+"""Records from an Event Hub: the SDK's consumer, in an event loop on its own thread.
 
-A batch is handed over whole, and the next is not read before its commit, so the hub is never read
-faster than the database takes it.
+A batch is passed on as a whole, and the next one is not read before its commit, so the hub is never
+read faster than the database can write.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from azure.eventhub.aio import EventHubConsumerClient, PartitionContext
 
 from console.db.opening import Database
 from console.ingest.checkpoints import Checkpoints
-from console.ingest.delivery import Checkpoint, Delivery, Refused
+from console.ingest.delivery import Checkpoint, Delivery, RejectedMessage
 from console.ingest.settings import EventHubSource
 from console.ingest.state import SourceState
 from console.ingest.writer import Writer
@@ -38,7 +38,7 @@ _MAX_WAIT: Final = 30.0
 
 
 class EventHubReader:
-    """One thread that reads the partitions that this console has claimed."""
+    """Reads the partitions that this console has claimed, on one thread."""
 
     def __init__(
         self,
@@ -60,14 +60,15 @@ class EventHubReader:
         self._thread = threading.Thread(target=self._run, name=f"hub {state.name}", daemon=True)
 
     def start(self) -> None:
-        """Start the thread that reads; the database, which has the checkpoints, is open."""
+        """Start the thread that reads; the database with the checkpoints is open."""
         self._state.down("not connected yet")
         self._thread.start()
 
     def stop(self) -> None:
-        """End; partitions are given back."""
+        """Stop, and release the partitions."""
         self._stop.set()
-        loop, task = self._loop, self._task
+        loop = self._loop
+        task = self._task
         if loop is not None and task is not None and loop.is_running():
             loop.call_soon_threadsafe(task.cancel)
         if self._thread.is_alive():
@@ -87,7 +88,8 @@ class EventHubReader:
             wait = 0.5 if self._state.connected else min(_MAX_WAIT, wait * 2)
 
     async def _serve(self) -> None:
-        self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
+        self._loop = asyncio.get_running_loop()
+        self._task = asyncio.current_task()
         if self._stop.is_set():
             return
         client = self._client()
@@ -178,9 +180,9 @@ class EventHubReader:
             except queue.Full:
                 await asyncio.sleep(0.05)
         if not await answer:
-            raise asyncio.CancelledError  # the console ends: the batch comes again next time
+            raise asyncio.CancelledError  # the console stops: the batch is read again later
 
-    def _item(self, event: EventData) -> Incoming | Refused:
+    def _item(self, event: EventData) -> Incoming | RejectedMessage:
         now = self._now()
         enqueued = event.enqueued_time
         sent_at = now if enqueued is None else min(now, enqueued.timestamp())
@@ -190,7 +192,9 @@ class EventHubReader:
             body = _body(event)
             return parse_record(body, source=self._state.name, received_at=now, sent_at=sent_at)
         except ForeignError as error:
-            return Refused(reason=error.reason, message=str(error), sample=body[:2000], at=now)
+            return RejectedMessage(
+                reason=error.reason, message=str(error), sample=body[:2000], at=now
+            )
 
 
 def _settle(answer: asyncio.Future[bool], stored: bool) -> None:  # noqa: FBT001
@@ -199,7 +203,7 @@ def _settle(answer: asyncio.Future[bool], stored: bool) -> None:  # noqa: FBT001
 
 
 def _body(event: EventData) -> bytes:
-    """The bytes of a message. Raises `ForeignError` if it holds no plain bytes."""
+    """Return the bytes of a message. Raises `ForeignError` if it has no plain bytes."""
     body = event.body
     if isinstance(body, bytes):
         return body

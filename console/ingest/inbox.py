@@ -1,4 +1,4 @@
-"""Deliveries that wait for the writer: bounded in number and in bytes, first in, first out."""
+"""Deliveries that wait for the writer: limited in number and bytes, first in, first out."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from console.ingest.delivery import Delivery
 
 
 class Inbox:
-    """A queue between the sources' threads and the writer's."""
+    """A queue between the threads of the sources and of the writer."""
 
     def __init__(self, *, most: int, most_bytes: int) -> None:
         self._most = most
@@ -22,18 +22,17 @@ class Inbox:
         self._taken = threading.Condition(lock)
 
     def __len__(self) -> int:
-        """Deliveries that wait."""
+        """Return how many deliveries wait."""
         return len(self._waiting)
 
     @property
     def size(self) -> int:
-        """Bytes that wait."""
+        """How many bytes wait."""
         return self._bytes
 
     def put(self, delivery: Delivery, timeout: float | None = None) -> None:
-        """Add one. One that alone is larger than the limit is taken when nothing else waits.
-
-        Raises `queue.Full` after `timeout` seconds without room.
+        """Add a delivery. One that alone is larger than the limit is accepted when nothing else
+        waits. Raises `queue.Full` after `timeout` seconds without room.
         """
         with self._taken:
             if not self._taken.wait_for(lambda: self._has_room(delivery), timeout):
@@ -43,7 +42,9 @@ class Inbox:
             self._arrived.notify()
 
     def take(self, timeout: float) -> Delivery | None:
-        """The one that waits longest; None if nothing comes within `timeout` seconds."""
+        """Return the delivery that has waited longest; None if none comes within
+        `timeout` seconds.
+        """
         with self._arrived:
             if not self._arrived.wait_for(lambda: bool(self._waiting), timeout):
                 return None

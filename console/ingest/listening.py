@@ -1,4 +1,6 @@
-"""The intervals in which this console listens, written so that every console can judge contact."""
+"""Writes the intervals in which this console was connected to its sources, so that every console
+can judge contact.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +19,14 @@ from console.db.listening import (
 from console.ingest.state import SourceState
 
 _WRITE_SECONDS: Final = 4.0
-"""From one write to the next: after a kill, so much of the listening is not known."""
+"""The time between two writes: after a kill, so much of the last interval is unknown."""
 
 
 class ListeningLog:
-    """Used on the writer's thread alone."""
+    """Writes when this console was connected to each source. Used only on the writer's thread."""
 
     def __init__(self, console: str, states: Iterable[SourceState]) -> None:
-        """`console` names this run."""
+        """`console` is the id of this run."""
         self._console = console
         self._states = list(states)
         self._listened: dict[str, Listened] = {}
@@ -33,21 +35,23 @@ class ListeningLog:
         self._written_at: float | None = None
 
     def is_due(self, now: float) -> bool:
-        """Whether there is something to write, now in seconds since 1970."""
+        """Check whether there is something to write; `now` in seconds since 1970."""
         if self._written_at is None or not 0 <= now - self._written_at < _WRITE_SECONDS:
             return True
         return any(self._known.get(each.name) != each.since for each in self._states)
 
     def begin(self, connection: Connection, now: float, *, is_alone: bool) -> None:
-        """Write for the first time; `is_alone`: no other console can be at this database."""
+        """Write for the first time. `is_alone`: no other console can use this database."""
         if is_alone:
             end_others(connection, self._console)
         forget_listening(connection, now)
         self.write(connection, now)
 
     def write(self, connection: Connection, now: float) -> None:
-        """Write how it is now. Raises SQLAlchemy's errors; then it is still to be written."""
-        # Also if the clock was set back: of what it says now, nothing is known from before.
+        """Write the current state. Raises SQLAlchemy's errors; then it is written at the
+        next try.
+        """
+        # A clock that was set back counts as a break too: for its new time nothing is known.
         was_away = self._written_at is None or abs(now - self._written_at) > GRACE_SECONDS
         listened = {}
         known = {each.name: each.since for each in self._states}
@@ -62,9 +66,11 @@ class ListeningLog:
             if was_away and last is not None and since is not None:
                 listened[name] = Listened(source=name, since=now, until=now)
         write_listening(connection, self._console, listened.values(), seen_at=now)
-        self._listened, self._known, self._written_at = listened, known, now
+        self._listened = listened
+        self._known = known
+        self._written_at = now
 
     def end(self, connection: Connection, now: float) -> None:
-        """Write that this run ends in order."""
+        """Write that this run has stopped in order."""
         self.write(connection, now)
         write_listening(connection, self._console, self._listened.values(), seen_at=0.0)

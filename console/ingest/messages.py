@@ -1,4 +1,4 @@
-"""The meaning of a message on one of the bridges' topics; it never touches a network."""
+"""Interprets a message on one of the bridges' topics; does not use the network."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import replace
 from math import ceil
 from typing import Final
 
-from console.ingest.delivery import Refused
+from console.ingest.delivery import RejectedMessage
 from console.records.incoming import Incoming, IncomingRecord
 from console.records.parse import ForeignError, parse_record, parse_state, parse_status
 from sinks.mqtt.messages import EVENT_EXPIRY, RECEIPT_EXPIRY
@@ -15,14 +15,16 @@ _SHARED: Final = ("event", "receipt")
 _RETAINED: Final = ("state", "status")
 _LEVELS: Final = 6
 OWN_VM: Final = "seb-console-"
-"""What the name of a console begins with, where a topic has a vmId: its notices are not records."""
+"""The prefix of a console's name, which a topic has in the place of the vmId: its notices are not
+records.
+"""
 _CLOCKS_AGREE: Final = 120.0
-"""Seconds: by how much the record's time may differ from the wait that the broker reports."""
+"""How many seconds the record's time may differ from the wait that the broker reports."""
 
 
 def filters(share: str | None) -> list[str]:
-    """The topics of every VM; a shared subscription gets no retained messages, so they are not
-    shared.
+    """Return the topic filters for every VM. A shared subscription gets no retained messages, so
+    the filters for those are not shared.
     """
     prefix = "" if share is None else f"$share/{share}/"
     shared = [f"{prefix}seb/v1/+/vm/+/{leaf}" for leaf in _SHARED]
@@ -31,18 +33,17 @@ def filters(share: str | None) -> list[str]:
 
 def read_message(
     topic: str, payload: bytes, *, expiry: int | None, source: str, received_at: float
-) -> Incoming | Refused | None:
-    """What a message brings; None for an empty one, which only deletes what was retained, and for
-    what a console says itself.
-
-    `expiry`: the seconds that are left of its life, as the broker counts them.
+) -> Incoming | RejectedMessage | None:
+    """Return the content of a message. None for an empty one, which only deletes a retained
+    message, and for a console's own. `expiry`: the rest of its lifetime in seconds, as the broker
+    counts it.
     """
     if not payload or f"/vm/{OWN_VM}" in topic:
         return None
     try:
         return _read(topic, payload, expiry, source, received_at)
     except ForeignError as error:
-        return Refused(
+        return RejectedMessage(
             reason=error.reason,
             message=f"{topic[:200]}: {error}",
             sample=payload[:2000],
@@ -51,7 +52,7 @@ def read_message(
 
 
 def vm_of_topic(topic: str) -> str | None:
-    """The vmId in a topic of a bridge; None if it is none, or a console's own."""
+    """Return the vmId in a topic of a bridge; None for another topic, and for a console's own."""
     levels = topic.split("/")
     is_ours = len(levels) == _LEVELS and not levels[4].startswith(OWN_VM)
     return levels[4] if is_ours else None
@@ -63,7 +64,9 @@ def _read(
     levels = topic.split("/")
     if len(levels) != _LEVELS:
         raise ForeignError("foreign_topic", "not a topic of a bridge")
-    site, vm_id, leaf = levels[2], levels[4], levels[5]
+    site = levels[2]
+    vm_id = levels[4]
+    leaf = levels[5]
     if leaf == "status":
         return parse_status(payload, source=source, received_at=received_at, vm_id=vm_id, site=site)
     if leaf == "state":
@@ -74,9 +77,9 @@ def _read(
 
 
 def _waited(expiry: int | None, record: IncomingRecord) -> float:
-    """Seconds that it lay at the broker, by the life that the broker has taken from it.
-
-    Zero where the record's own time does not bear that out: another publisher may set another life.
+    """Return how many seconds the message waited at the broker, by the lifetime that the broker has
+    subtracted. Zero if the record's own time does not confirm that: another publisher may set
+    another lifetime.
     """
     if expiry is None:
         return 0.0

@@ -20,7 +20,7 @@ from paho.mqtt.reasoncodes import ReasonCode
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from console.ingest.bounds import TOO_MUCH, Bounds
-from console.ingest.delivery import Delivery, Refused
+from console.ingest.delivery import Delivery, RejectedMessage
 from console.ingest.messages import filters, read_message, vm_of_topic
 from console.ingest.settings import MqttSource
 from console.ingest.state import SourceState
@@ -36,8 +36,8 @@ from sinks.mqtt.tunnel import TunnelClient
 _LOG: Final = logging.getLogger("console")
 _SESSION_EXPIRY: Final = 86_400
 IN_FLIGHT: Final = 500
-"""Messages that the broker may send before the first is acknowledged: enough for a large batch
-while the one before it is being committed, and less than the writer's queue holds.
+"""How many messages the broker may send before the first is acknowledged: enough for a large batch
+while the previous one is committed, and less than the writer's queue holds.
 """
 _MAX_PACKET: Final = 1024 * 1024
 _LOOP_SECONDS: Final = 5.0
@@ -51,7 +51,7 @@ Done = Callable[[str | None], None]
 
 
 class MqttReader:
-    """One thread that keeps a connection to a broker, and hands over what comes in."""
+    """Keeps a connection to a broker on one thread, and passes on what it receives."""
 
     def __init__(
         self,
@@ -73,18 +73,18 @@ class MqttReader:
         self._client: TunnelClient | None = None
         self._lost: str | None = None
         self._waiting = 0
-        """Messages that came over this connection and are not acknowledged yet."""
+        """How many messages of this connection are not acknowledged yet."""
         self._lock = threading.Lock()
-        """Guards what follows: commands are sent by other threads."""
+        """Guards the attributes below: other threads send commands."""
         self._expected: dict[int, Done] = {}
-        """What to call once the message that was published under a packet id is acknowledged."""
+        """The callback for the acknowledgement of a published message, by packet id."""
         self._answers: dict[int, str | None] = {}
-        """Acknowledgements by packet id; one may come before its message is expected."""
+        """Acknowledgements by packet id; one may come before its callback is set."""
         self._thread = threading.Thread(target=self._run, name=f"mqtt {state.name}", daemon=True)
 
     @property
     def name(self) -> str:
-        """Of the source."""
+        """The source's name."""
         return self._state.name
 
     def start(self) -> None:
@@ -93,7 +93,7 @@ class MqttReader:
         self._thread.start()
 
     def stop(self) -> None:
-        """Disconnect. The broker keeps the session, except that of a shared subscription."""
+        """Disconnect. The broker keeps the session, except with a shared subscription."""
         self._stop.set()
         client = self._client
         if client is not None:
@@ -106,10 +106,12 @@ class MqttReader:
             self._thread.join(_STOP_SECONDS)
 
     def publish(self, message: Message, done: Done) -> bool:
-        """Send at QoS 1; False if there is no connection. From any thread, and never waits.
+        """Publish at QoS 1; return False without a connection. May be called from any thread, and
+        never waits.
 
-        `done` is called on the reader's thread or this one, once the broker has the message (None)
-        or refuses it (why); it is not called if the connection is lost before that.
+        `done` is called, on the reader's thread or this one, with None once the broker has the
+        message, or with the reason for which it refuses it. It is not called if the connection is
+        lost before that.
         """
         client = self._client
         if client is None or not self._state.connected:
@@ -135,7 +137,7 @@ class MqttReader:
                 self._serve()
             except SinkError as error:
                 self._lost = str(error)
-            except Exception as error:  # noqa: BLE001  # this thread must go on, whatever happens
+            except Exception as error:  # noqa: BLE001  # this thread must continue, whatever happens
                 self._lost = str(network(error).at(self._settings.host))
             if self._state.connected:
                 wait = 0.5
@@ -147,7 +149,7 @@ class MqttReader:
             wait = min(_MAX_WAIT, wait * 2)
 
     def _serve(self) -> None:
-        """One connection, from CONNECT to its end."""
+        """Use one connection, from CONNECT to its end."""
         plan = replace(
             plan_for(self._settings, client_id=self._client_id), session_expiry=_SESSION_EXPIRY
         )
@@ -187,8 +189,8 @@ class MqttReader:
                 connection.close()
 
     def _leave(self, client: TunnelClient) -> None:
-        """Give up a shared subscription, which is unsubscribed already: take in what the broker has
-        for this console, and end the session. The consoles that stay get everything else.
+        """Give up a shared subscription, after its unsubscribe: receive what the broker still has
+        for this console, and end the session. The other consoles get everything else.
         """
         until = time.monotonic() + _LEAVE_SECONDS
         while self._lost is None and time.monotonic() < until:
@@ -215,7 +217,7 @@ class MqttReader:
             self._lost = str(reason(code.value).at("the broker refused the connection"))
             return
         if self._settings.protocol == "5":
-            # The retained flag then says what was there before us; what comes later has none.
+            # The retained flag then marks messages from before the subscription, and only those.
             options = SubscribeOptions(qos=1, retainAsPublished=False)
             client.subscribe([(topic, options) for topic in filters(self._settings.share)])
         else:
@@ -256,7 +258,7 @@ class MqttReader:
         self._settle(mid)
 
     def _settle(self, mid: int) -> None:
-        """Call what waits for a packet id once its acknowledgement is here."""
+        """Call the callback of a packet id once its acknowledgement is here."""
         with self._lock:
             if mid not in self._expected or mid not in self._answers:
                 return
@@ -295,19 +297,20 @@ class MqttReader:
             else:
                 return
 
-    def _bounded(self, message: MQTTMessage) -> Incoming | Refused | None:
-        """What a message brings; None if its VM sends too much. That is acknowledged and counted:
-        to leave it at the broker would hold up all VMs, of which it keeps one queue. An honest VM
-        does not come so far.
+    def _bounded(self, message: MQTTMessage) -> Incoming | RejectedMessage | None:
+        """Return the content of a message; None if its VM sends too much. Such a message is
+        acknowledged and counted: left at the broker, it would delay all VMs, which share one queue
+        there. An honest VM does not reach this limit.
         """
-        vm_id, now = vm_of_topic(message.topic), time.monotonic()
+        vm_id = vm_of_topic(message.topic)
+        now = time.monotonic()
         if not vm_id or not self._bounds.wait(vm_id, len(message.payload), now=now):
             item = self._read(message)
             if vm_id:
                 self._bounds.charge(vm_id, item, now=now)
             return item
-        if self._bounds.tells(vm_id, now=now):
-            return Refused(
+        if self._bounds.may_report(vm_id, now=now):
+            return RejectedMessage(
                 reason=TOO_MUCH,
                 message=f"{message.topic[:200]}: the VM sends more than it may",
                 sample=bytes(message.payload)[:2000],
@@ -316,9 +319,9 @@ class MqttReader:
         self._writer.progress.quarantined[(self.name, TOO_MUCH)] += 1
         return None
 
-    def _read(self, message: MQTTMessage) -> Incoming | Refused | None:
-        """What a message brings. An unforeseen one must not end the connection: the
-        broker would send it again over the next one, and intake would stand still.
+    def _read(self, message: MQTTMessage) -> Incoming | RejectedMessage | None:
+        """Return the content of a message. An unexpected error must not end the connection: the
+        broker would send the message again over the next one, and intake would stop.
         """
         received_at = self._now()
         try:
@@ -331,7 +334,7 @@ class MqttReader:
             )
         except Exception as error:  # noqa: BLE001  # see above
             _LOG.exception("%s", error, extra={"action": "message_bug", "source": self.name})
-            return Refused(
+            return RejectedMessage(
                 reason="unreadable",
                 message=f"{type(error).__name__}: {error}"[:300],
                 sample=bytes(message.payload)[:2000],

@@ -1,4 +1,4 @@
-"""The progress of intake, for status, readiness and metrics; written by the writer alone."""
+"""The progress of intake, for status, readiness and metrics; only the writer changes it."""
 
 from __future__ import annotations
 
@@ -7,64 +7,67 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from console.ingest.delivery import Delivery, Refused
+from console.ingest.delivery import Delivery, RejectedMessage
 from console.records.incoming import IncomingRecord
 
 _ANSWER_SECONDS: Final = 5.0
-"""After that a database that says nothing is in trouble."""
+"""After this time without an answer the database counts as failing."""
 
 
 class Progress:
-    """Counters since the start, and the database's trouble if there is any."""
+    """Counters since the start, and the trouble of the database."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
         self._logged: str | None = None
-        self._asked_at: float | None = None
-        """Since when an answer is waited for."""
+        self._begun_at: float | None = None
+        """Since when the writer waits for an answer; None while it does not."""
         self.committed_at: float | None = None
         self.records: Counter[str] = Counter()
-        """By source; duplicates and heartbeats count."""
+        """Records by source, including duplicates and heartbeats."""
         self.quarantined: Counter[tuple[str, str]] = Counter()
-        """By source and reason."""
+        """Quarantined messages by source and reason."""
         self.duplicates = 0
         self.last_record_at: dict[str, float] = {}
-        """By source."""
+        """When the last record came, by source."""
 
     @property
     def trouble(self) -> str | None:
-        """What is wrong with the database: what it said last, or that it says nothing."""
-        asked_at = self._asked_at
-        if self._logged is None and asked_at is not None:
-            waited = self._monotonic() - asked_at
+        """What is wrong with the database: its last error, or that it does not answer."""
+        begun_at = self._begun_at
+        if self._logged is None and begun_at is not None:
+            waited = self._monotonic() - begun_at
             return "database: it does not answer" if waited > _ANSWER_SECONDS else None
         return self._logged
 
-    def asked(self) -> None:
-        """The database is asked to do something."""
-        self._asked_at = self._monotonic()
+    def begin(self) -> None:
+        """Note that a query of the database begins."""
+        self._begun_at = self._monotonic()
 
     def failed(self, words: str) -> bool:
-        """The database failed; whether that is new."""
+        """Note that the database failed; return whether the error is new."""
         is_new = self._logged != words
-        self._logged, self._asked_at = words, None
+        self._logged = words
+        self._begun_at = None
         return is_new
 
     def worked(self) -> bool:
-        """The database did what it was asked; whether that is new."""
+        """Note that the query succeeded; return whether the one before it had failed."""
         is_new = self._logged is not None
-        self._logged = self._asked_at = None
+        self._logged = self._begun_at = None
         return is_new
 
     def refused(self, source: str) -> dict[str, int]:
-        """What was not a record of ours since the start, by reason, the most frequent first."""
+        """Return how many messages of a source were quarantined since the start, by reason, the
+        most frequent first.
+        """
         found = Counter(
             {reason: n for (name, reason), n in list(self.quarantined.items()) if name == source}
         )
         return dict(found.most_common())
 
     def count(self, batch: Sequence[Delivery], *, duplicates: int, at: float) -> None:
-        """A batch was committed."""
+        """Count a batch that was committed."""
         self.committed_at = at
         self.duplicates += duplicates
         for delivery in batch:
@@ -73,5 +76,5 @@ class Progress:
                 self.records[delivery.source] += len(records)
                 self.last_record_at[delivery.source] = records[-1].received_at
             for item in delivery.items:
-                if isinstance(item, Refused):
+                if isinstance(item, RejectedMessage):
                     self.quarantined[(delivery.source, item.reason)] += 1

@@ -1,4 +1,4 @@
-"""A look at a broker or a hub for `seb console check`; nothing is read from it."""
+"""Tries the connection to a broker or a hub for `seb console check`; reads nothing from it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SECONDS = 15.0
 
 
 def reach(source: MqttSource | EventHubSource) -> str:
-    """Connect and disconnect; says where. Raises `UnreachableError` with the remedy."""
+    """Connect and disconnect; return where. Raises `UnreachableError` with the remedy."""
     try:
         return _broker(source) if isinstance(source, MqttSource) else _hub(source)
     except SinkError as error:
@@ -23,7 +23,7 @@ def _broker(source: MqttSource) -> str:
     from sinks.mqtt.client import plan_for  # noqa: PLC0415  # only where there is one
     from sinks.mqtt.session import Session  # noqa: PLC0415
 
-    # Another client id than the running console's: it would take its session away.
+    # Not the client id of the running console: that would end its session.
     session = Session(plan_for(source, client_id=f"seb-console-check-{uuid4().hex[:8]}"))
     session.connect(timeout=_SECONDS)
     session.close(timeout=_SECONDS)

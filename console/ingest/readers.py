@@ -1,4 +1,4 @@
-"""From the settings of the sources to their readers; only the kinds that are named are imported."""
+"""Makes the readers of the sources from their settings; imports only the kinds that are used."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from sinks.mqtt.messages import Message
 
 
 class Reader(Protocol):
-    """A source that reads by itself; a webhook source waits for requests instead."""
+    """A source that reads by itself. A webhook source waits for requests instead."""
 
     def start(self) -> None:
-        """Start to read; returns at once."""
+        """Start to read; return at once."""
 
     def stop(self) -> None:
-        """End, within seconds."""
+        """Stop, within seconds."""
 
 
 @runtime_checkable
 class Publisher(Protocol):
-    """A source that can send too."""
+    """A source that can also send."""
 
     @property
     def name(self) -> str:
-        """Of the source."""
+        """The source's name."""
 
     def publish(self, message: Message, done: Callable[[str | None], None]) -> bool:
-        """Send; False if there is no connection. `done` is called on another thread, once the
-        broker has it (None) or refuses it (why).
+        """Send a message; return False without a connection. `done` is called on another thread,
+        with None once the broker has the message, or with the reason for which it refuses it.
         """
 
 
@@ -49,7 +49,7 @@ def make_readers(
     directory: Path,
     now: Callable[[], float] = time.time,
 ) -> list[Reader]:
-    """The readers of every source that has one, not started; `now` in seconds since 1970."""
+    """Return the readers of all sources that have one, not started; `now` in seconds since 1970."""
     readers: list[Reader] = []
     for name, settings in sources.items():
         if isinstance(settings, MqttSource):
@@ -78,5 +78,5 @@ def make_readers(
 
 
 def publishers(readers: Iterable[Reader]) -> dict[str, Publisher]:
-    """Those that can send commands, by the name of their source."""
+    """Return the readers that can send commands, by the name of their source."""
     return {each.name: each for each in readers if isinstance(each, Publisher)}

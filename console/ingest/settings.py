@@ -1,4 +1,4 @@
-"""The settings of each kind of source; the fields that a sink has too are the sink's own."""
+"""The settings of each kind of source. Fields that a sink has too are inherited from the sink's."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ _MODELS: Final[dict[str, type[SourceSettings]]] = {
 
 
 def read_sources(declared: Mapping[str, Mapping[str, Any]]) -> dict[str, SourceSettings]:
-    """The sources by name, each checked. Raises `ConfigurationError`."""
+    """Return the sources by name, each checked. Raises `ConfigurationError`."""
     found: dict[str, SourceSettings] = {}
     for name, fields in declared.items():
         variable = f"{PREFIX}SOURCE__{name.upper()}"

@@ -1,4 +1,4 @@
-"""Verifies signatures after Standard Webhooks 1.0; it never shows a key or a good signature."""
+"""Verifies signatures by Standard Webhooks 1.0; never shows a key or a valid signature."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from typing import Final
 
 TOLERANCE: Final = 300
-"""Seconds that the sender's clock may differ; Standard Webhooks asks for five minutes."""
+"""How many seconds the sender's clock may differ; Standard Webhooks recommends five minutes."""
 
 
 class UnsignedError(ValueError):
-    """The request is not signed by the VM that it speaks for."""
+    """The request is not signed by the VM that it names."""
 
 
 def verify(headers: Mapping[str, str], body: bytes, *, secret: bytes, now: float) -> None:

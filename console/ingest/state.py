@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class SourceState:
-    """Each source has one and keeps it current, from any thread."""
+    """The state of one source. The source updates it, from any thread."""
 
     name: str
     kind: str
@@ -17,12 +17,16 @@ class SourceState:
     trouble: str | None = None
     """Why it is not connected."""
     lag: float = 0.0
-    """Seconds that the last record had waited at the broker or hub."""
+    """How many seconds the last record waited at the broker or hub."""
 
     def up(self, at: float) -> None:
-        """It is connected now."""
-        self.since, self.trouble, self.connected = at, None, True
+        """Note that it is connected now."""
+        self.since = at
+        self.trouble = None
+        self.connected = True
 
     def down(self, why: str) -> None:
-        """It is not connected any more."""
-        self.since, self.trouble, self.connected = None, why, False
+        """Note that it is not connected any more."""
+        self.since = None
+        self.trouble = why
+        self.connected = False

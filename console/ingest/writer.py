@@ -1,7 +1,7 @@
-"""The writer: takes deliveries from a bounded queue and commits many in one transaction.
+"""The writer: takes deliveries from a bounded queue and commits many of them in one transaction.
 
-Nothing is acknowledged before its commit. If the database does not take it, the writer tries again
-for ever, the queue fills, and the sources stand still.
+Nothing is acknowledged before its commit. While the database does not accept it, the writer tries
+again for ever, the queue fills, and the sources wait.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from console.db.errors import words_of
 from console.db.opening import Database
 from console.db.retention import delete_before
 from console.fleet.fold import EXCESSES, fold
-from console.ingest.delivery import Delivery, Refused
+from console.ingest.delivery import Delivery, RejectedMessage
 from console.ingest.inbox import Inbox
 from console.ingest.listening import ListeningLog
 from console.ingest.progress import Progress
@@ -35,30 +35,31 @@ from sinks.shared.errors import SebError
 
 _LOG: Final = logging.getLogger("console")
 QUEUE: Final = 1000
-"""Deliveries that wait; beyond that, sources wait."""
+"""How many deliveries may wait; beyond that the sources wait."""
 _QUEUE_BYTES: Final = 32 * 1024 * 1024
-"""Bytes of what waits; values in memory take some times that."""
+"""How many bytes may wait; the values in memory take several times that."""
 _MAX_ITEMS: Final = 2000
-"""Items in one transaction; the last delivery may bring more. The more there are, the less each
-costs: pages of an index that several of them change are written once.
+"""How many items one transaction has; the last delivery may exceed it. More items cost less each: a
+page of an index that several of them change is written once.
 """
 _MAX_BYTES: Final = 4 * 1024 * 1024
-"""The same in bytes."""
+"""The same limit in bytes."""
 _GATHER_SECONDS: Final = 0.05
 _GATHER_ITEMS: Final = 16
-"""A broker may send 20 unacknowledged messages at most: never wait for more than that."""
+"""A broker may send at most 20 unacknowledged messages: never wait for more than that."""
 _MAX_WAIT: Final = 1.0
 _RETENTION_ROWS: Final = 500
-"""Rows of a table that retention deletes in one transaction."""
+"""How many rows of a table retention deletes in one transaction."""
 _ABOUT_THE_DATABASE: Final = (OperationalError, InterfaceError, InternalError)
-"""Errors of the database itself, not of the data; SQLSTATE tells the exceptions."""
+"""Errors of the database itself and not of the data; SQLSTATE identifies the exceptions."""
 _ABOUT_DATA: Final = ("22", "54")
 """Classes of SQLSTATE that are about the data after all, such as a value that is too long for an
-index (54000)."""
+index (54000).
+"""
 
 
 class Writer:
-    """One thread that alone writes."""
+    """The thread that writes what comes in. No other thread does."""
 
     def __init__(
         self,
@@ -70,8 +71,8 @@ class Writer:
         silent_after: float | None = None,
         clock: CommonClock | None = None,
     ) -> None:
-        """`opened` and `committed` are called on this thread. `listening`: what is written down of
-        when this console listened; `silent_after` in seconds, if it is the same for every VM.
+        """`opened` and `committed` are called on the writer's thread. `listening` writes when this
+        console was connected; `silent_after` in seconds, if it is the same for every VM.
         """
         self._database = database
         self._listening = listening or ListeningLog(uuid4().hex, ())
@@ -79,15 +80,17 @@ class Writer:
         self._when_opened = opened
         self._committed = committed
         self._now = clock or CommonClock()
-        """Compared with the database's each time that the listening is written down."""
+        """Compared with the database's clock each time that the listening is written."""
         self._inbox = Inbox(most=QUEUE, most_bytes=_QUEUE_BYTES)
         self._max_deliveries = _MAX_ITEMS
-        """In one transaction: fewer, after one that the database did not take."""
+        """How many deliveries one transaction has; fewer after one that the database did not
+        accept.
+        """
         self._retire_before: float | None = None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
         self.opened = threading.Event()
-        """Set once the database is open and its schema ours."""
+        """Set once the database is open and its schema is current."""
         self.progress = Progress()
 
     def start(self) -> None:
@@ -95,23 +98,25 @@ class Writer:
         self._thread.start()
 
     def stop(self, timeout: float = 10.0) -> None:
-        """Commit what waits, if the database takes it, and end."""
+        """Commit what waits, if the database accepts it, and stop."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join(timeout)
 
     @property
     def waiting(self) -> int:
-        """Deliveries in the queue."""
+        """How many deliveries wait."""
         return len(self._inbox)
 
     @property
     def waiting_bytes(self) -> int:
-        """Bytes of the deliveries in the queue."""
+        """How many bytes the waiting deliveries have."""
         return self._inbox.size
 
     def put(self, delivery: Delivery, *, timeout: float | None = None) -> None:
-        """Hand over; waits while the queue is full. Raises `queue.Full` after `timeout` seconds."""
+        """Add a delivery; wait while the queue is full. Raises `queue.Full` after `timeout`
+        seconds.
+        """
         self._inbox.put(delivery, timeout)
 
     def retire_before(self, moment: float) -> None:
@@ -135,7 +140,7 @@ class Writer:
             self._commit_all(batch)
 
     def _retire(self) -> None:
-        """Delete some rows; what comes in meanwhile need not wait for the rest."""
+        """Delete some rows; incoming messages need not wait for the rest."""
         moment = self._retire_before
 
         def work() -> None:
@@ -146,7 +151,9 @@ class Writer:
         self._retry_until_done(work)
 
     def _note_listening(self) -> None:
-        """Every few seconds, so that it is also known whether the database works."""
+        """Write when this console was connected. This happens every few seconds, so it also shows
+        whether the database works.
+        """
         with self._database.writing.begin() as connection:
             self._now.compare(connection)
             self._listening.write(connection, self._now())
@@ -156,7 +163,7 @@ class Writer:
             is_of_data = _sqlstate(error).startswith(_ABOUT_DATA)
             if isinstance(error, _ABOUT_THE_DATABASE) and not is_of_data:
                 raise
-            # What comes in must not wait for its correction.
+            # Incoming messages must not wait until this bug is fixed.
             _LOG.exception("this is a bug in the console", extra={"action": "settle_bug"})
 
     def _settle(self) -> None:
@@ -167,12 +174,12 @@ class Writer:
                 connection, number, now=self._now(), silent_after=self._silent_after
             )
             if not has_changed:
-                connection.rollback()  # no number for nothing: pages would ask again
+                connection.rollback()  # an unused number would make pages ask again
         if has_changed:
             self._committed()
 
     def _end(self) -> None:
-        """Write that this console listens no more, if the database takes it."""
+        """Write that this console is not connected any more, if the database accepts it."""
         with suppress(SQLAlchemyError), self._database.writing.begin() as connection:
             self._listening.end(connection, self._now())
 
@@ -185,10 +192,10 @@ class Writer:
         self._when_opened()
 
     def _retry_until_done(self, work: Callable[[], None]) -> bool:
-        """Do it until it is done; False if the console ends before that."""
+        """Try until it succeeds; return False if the console stops before that."""
         wait = 0.1
         while True:
-            self.progress.asked()
+            self.progress.begin()
             try:
                 work()
             except (SebError, SQLAlchemyError) as error:
@@ -204,11 +211,13 @@ class Writer:
                 return True
 
     def _take(self) -> list[Delivery]:
-        """Everything that waits; heartbeats alone wait a moment for company."""
+        """Return everything that waits; if there are only heartbeats, wait a moment for more."""
         first = self._inbox.take(timeout=0.2)
         if first is None:
             return []
-        batch, count, size = [first], len(first.items), first.size
+        batch = [first]
+        count = len(first.items)
+        size = first.size
         patient = _only_heartbeats(first)
         until = time.monotonic() + _GATHER_SECONDS
         while count < _MAX_ITEMS and size < _MAX_BYTES:
@@ -223,14 +232,15 @@ class Writer:
         return batch
 
     def _commit_all(self, batch: Sequence[Delivery]) -> None:
-        """Commit, and say so, until the console ends; in pieces, if the database has not taken as
-        much before: what takes too long for its limits would do so again.
+        """Commit and confirm deliveries, until the console stops; in smaller parts if the database
+        did not accept as many before, because a transaction that took too long would do so again.
         """
         rest = batch
         while rest:
             stored = self._retry_until_done(lambda: self._commit(rest[: self._max_deliveries]))  # noqa: B023
             count = self._max_deliveries if stored else len(rest)
-            some, rest = rest[:count], rest[count:]
+            some = rest[:count]
+            rest = rest[count:]
             self._max_deliveries = min(
                 _MAX_ITEMS, self._max_deliveries + 1 + self._max_deliveries // 4
             )
@@ -256,15 +266,15 @@ class Writer:
             self._isolate(batch)
 
     def _isolate(self, batch: Sequence[Delivery]) -> None:
-        """Commit a batch of which an item cannot be stored: each delivery by itself."""
+        """Commit each delivery of a batch by itself, because one item cannot be stored."""
         for delivery in batch:
             self._isolate_items(delivery.source, delivery.items)
             if delivery.checkpoint is not None:
                 self._commit_together([replace(delivery, items=())])
 
-    def _isolate_items(self, source: str, items: Sequence[Incoming | Refused]) -> None:
-        """Commit items, by halves until the one is found that cannot be stored; it goes to
-        quarantine instead.
+    def _isolate_items(self, source: str, items: Sequence[Incoming | RejectedMessage]) -> None:
+        """Commit items, and divide them in halves until the one is found that cannot be stored; it
+        is quarantined.
         """
         if not items:
             return
@@ -283,13 +293,15 @@ class Writer:
             fields = {"action": "record_not_stored", "source": source}
             _LOG.exception("%s", words, extra=fields)
             sample = items[0].body if isinstance(items[0], IncomingRecord) else b""
-            refused = Refused(reason="unstorable", message=words, sample=sample, at=self._now())
+            refused = RejectedMessage(
+                reason="unstorable", message=words, sample=sample, at=self._now()
+            )
             self._commit_together([Delivery(source=source, items=[refused], done=_nothing)])
 
     def _set_aside(
         self, connection: Connection, refused: Iterable[tuple[str, IncomingRecord]]
     ) -> None:
-        """Count what is more than a VM may have stored."""
+        """Quarantine the records that exceed what a VM may store."""
         for (source, reason), several in _by_source(refused).items():
             last = several[-1]
             batches.quarantine(
@@ -304,7 +316,7 @@ class Writer:
             self.progress.quarantined[(source, reason)] += len(several)
 
     def _commit_together(self, batch: Sequence[Delivery]) -> None:
-        """Everything that a batch changes, in one transaction."""
+        """Write everything that a batch changes, in one transaction."""
         items = [item for each in batch for item in each.items if _says_something(item)]
         with self._database.writing.begin() as connection:
             number = batches.next_number(connection)
@@ -315,7 +327,7 @@ class Writer:
             self._set_aside(connection, changes.refused)
             for delivery in batch:
                 for item in delivery.items:
-                    if isinstance(item, Refused):
+                    if isinstance(item, RejectedMessage):
                         batches.quarantine(
                             connection,
                             source=delivery.source,
@@ -333,16 +345,18 @@ class Writer:
 def _by_source(
     refused: Iterable[tuple[str, IncomingRecord]],
 ) -> dict[tuple[str, str], list[IncomingRecord]]:
-    """What is refused, by its source and the word for why."""
+    """Return the refused records, by source and reason."""
     found: dict[tuple[str, str], list[IncomingRecord]] = {}
     for reason, each in refused:
         found.setdefault((each.source, reason), []).append(each)
     return found
 
 
-def _says_something(item: Incoming | Refused) -> TypeGuard[Incoming]:
-    """Whether it is about a VM: neither refused nor sent to test the way."""
-    return not isinstance(item, Refused) and not (isinstance(item, IncomingRecord) and item.is_test)
+def _says_something(item: Incoming | RejectedMessage) -> TypeGuard[Incoming]:
+    """Check whether an item is about a VM: it is neither refused nor a test of the connection."""
+    return not isinstance(item, RejectedMessage) and not (
+        isinstance(item, IncomingRecord) and item.is_test
+    )
 
 
 def _only_heartbeats(delivery: Delivery) -> bool:
@@ -352,7 +366,7 @@ def _only_heartbeats(delivery: Delivery) -> bool:
 
 
 def _sqlstate(error: Exception) -> str:
-    """PostgreSQL's own word for what is wrong; empty with SQLite."""
+    """Return PostgreSQL's code of an error; empty with SQLite."""
     return getattr(getattr(error, "orig", None), "sqlstate", None) or ""
 
 

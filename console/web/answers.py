@@ -1,4 +1,4 @@
-"""Answers and questions of the API: JSON, errors in words, and cursors."""
+"""Answers of the API: JSON, errors as sentences, and cursors."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from starlette.responses import Response
 _LOG: Final = logging.getLogger("console")
 _FARTHEST: Final = 1e18
 DATABASE_FAILED: Final = "the database did not do it; the console's log says why. Try again"
-"""An answer 503. Where the database is stands in the log alone."""
+"""The text of an answer 503. Only the log has the address of the database."""
 Json = dict[str, Any]
 
 
 def answer(content: BaseModel | Any, status: int = 200) -> Response:
-    """A JSON answer that no cache keeps, from a model or from plain values."""
+    """Return a JSON answer that is not cached, from a model or from plain values."""
     if isinstance(content, BaseModel):
         body = content.model_dump_json(by_alias=True).encode()
     else:
@@ -30,17 +30,17 @@ def answer(content: BaseModel | Any, status: int = 200) -> Response:
 
 
 def as_json(model: BaseModel) -> Json:
-    """A model as JSON has it: names in camelCase, times as text."""
+    """Return a model as JSON has it: names in camelCase, times as text."""
     return model.model_dump(by_alias=True)
 
 
 def refuse(status: int, words: str) -> HTTPException:
-    """The exception that answers with a status and a sentence."""
+    """Return the exception that answers with a status and a sentence."""
     return HTTPException(status, words)
 
 
 async def on_error(_request: Request, error: Exception) -> Response:
-    """`{"error": …}` for every refusal."""
+    """Answer `{"error": …}` to a refusal."""
     assert isinstance(error, HTTPException)  # noqa: S101  # it is registered for nothing else
     refused = answer({"error": error.detail}, error.status_code)
     refused.headers.update(error.headers or {})
@@ -48,13 +48,15 @@ async def on_error(_request: Request, error: Exception) -> Response:
 
 
 async def on_store_error(_request: Request, error: Exception) -> Response:
-    """503: what is past cannot be read now. Where the database is stands in the log alone."""
+    """Answer 503: the database cannot be read now. Only the log has its address."""
     _LOG.warning("%s", error, extra={"action": "request_without_database"})
     return answer({"error": DATABASE_FAILED}, 503)
 
 
 def place_in(text: str | None, *kinds: type) -> list[Any] | None:
-    """Where a listing goes on, from what `cursor` made: values of those kinds."""
+    """Return where a listing continues, from a text that `cursor` made; it must have values of
+    these types.
+    """
     if not text:
         return None
     try:
@@ -68,17 +70,19 @@ def place_in(text: str | None, *kinds: type) -> list[Any] | None:
 
 
 def _is_storable(value: str | float) -> bool:
-    """Whether a database takes it; JSON can write what neither has."""
+    """Check whether a database can store a value from JSON, which allows more."""
     if isinstance(value, str):
         return is_text(value)
     return -_FARTHEST <= value <= _FARTHEST
 
 
 def is_text(value: str) -> bool:
-    """Whether both databases can hold it: without NUL and without half a surrogate pair."""
+    """Check whether both databases can store a text: without NUL and without half a
+    surrogate pair.
+    """
     return "\0" not in value and not any("\ud800" <= sign <= "\udfff" for sign in value)
 
 
 def cursor(*values: object) -> str:
-    """What `next` holds."""
+    """Return these values as text for `next`."""
     return base64.urlsafe_b64encode(json.dumps(values).encode()).decode().rstrip("=")

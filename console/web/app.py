@@ -1,4 +1,4 @@
-"""The web application: which path is answered by what."""
+"""The web application: the endpoint of each path."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from console.web.vms import VmRoutes
 
 
 def application(state: AppState, stream: StreamHub) -> Starlette:
-    """The ASGI application of a console."""
+    """Return the ASGI application of a console."""
     described = operations(state, stream)
     shown = document(described)
 
@@ -48,7 +48,7 @@ def application(state: AppState, stream: StreamHub) -> Starlette:
         return answer(shown)
 
     routes: list[BaseRoute] = [
-        *_of_machines(state),  # first: they are asked most, and routes are tried in their order
+        *_of_machines(state),  # first: they have most requests, and routes are tried in order
         *(each.route() for each in described),
         Route("/openapi.json", checked(api_document, NoQuery)),
         *Pages(state).routes(),
@@ -65,7 +65,7 @@ def application(state: AppState, stream: StreamHub) -> Starlette:
 
 
 def operations(state: AppState, stream: StreamHub) -> list[Operation]:
-    """The API, and what a monitoring system asks."""
+    """Return the operations of the API, and the paths for monitoring systems."""
     events = EventRoutes(state.snapshots)
     vms = VmRoutes(state.snapshots, silent_after=state.settings.silent_seconds)
     overview = OverviewRoutes(state)
@@ -152,7 +152,7 @@ def operations(state: AppState, stream: StreamHub) -> list[Operation]:
         Operation(
             path="/api/v1/vms/{vmId}/accept",
             endpoint=vms.accept,
-            summary="Let what a VM says that it is count, as an admin: its name, scope and site",
+            summary="Accept what a VM reports of itself, as an admin: its name, scope and site",
             body=models.AcceptBody,
             answers={"200": view.VmDetail},
         ),
@@ -182,7 +182,7 @@ def operations(state: AppState, stream: StreamHub) -> list[Operation]:
         Operation(
             path="/api/v1/quarantine",
             endpoint=overview.quarantine,
-            summary="What was not a record of ours, by source and reason, with its last message",
+            summary="Messages that are not records of ours, with the last of each kind",
             answers={"200": models.QuarantinedList},
         ),
         Operation(

@@ -28,7 +28,7 @@ _NO_VM: Final = "no record of such a VM has come in"
 
 
 class AssignRoutes:
-    """Assign a person to an event or a VM, or release it."""
+    """Assigns a person to an event or a VM, or releases it."""
 
     def __init__(self, snapshots: Snapshots) -> None:
         self._snapshots = snapshots
@@ -44,7 +44,8 @@ class AssignRoutes:
         return await asyncio.to_thread(self._vm, request, body.minutes)
 
     def _event(self, request: Request, minutes: int, scope: str | None) -> Response:
-        person, event_id = person_of(request), request.path_params["eventId"]
+        person = person_of(request)
+        event_id = request.path_params["eventId"]
         if not assign_event(self._snapshots, person, event_id, scope, minutes):
             raise refuse(404, _NO_EVENT)
         with self._snapshots.open() as snapshot:
@@ -52,7 +53,8 @@ class AssignRoutes:
         return answer(found)
 
     def _vm(self, request: Request, minutes: int) -> Response:
-        person, vm_id = person_of(request), request.path_params["vmId"]
+        person = person_of(request)
+        vm_id = request.path_params["vmId"]
         if not assign_vm(self._snapshots, person, vm_id, minutes):
             raise refuse(404, _NO_VM)
         with self._snapshots.open() as snapshot:

@@ -13,13 +13,15 @@ from wire.strictjson import canonical_json
 
 
 class Audit:
-    """Answers about the audit."""
+    """Answers requests for the audit."""
 
     def __init__(self, snapshots: Snapshots) -> None:
         self._snapshots = snapshots
 
     def listed(self, _request: Request, query: AuditQuery) -> Response:
-        """Rows after the number `after`; the last one's number is the next `after`."""
+        """Answer with the rows after the number `after`; the number of the last row is the next
+        `after`.
+        """
         limit = query.limit or DEFAULT_LIMIT
         with self._snapshots.open() as snapshot:
             rows = rows_after(snapshot.connection, query.after or 0, limit)

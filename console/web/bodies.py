@@ -1,4 +1,4 @@
-"""The bodies of requests: whole, in time, and not too many large ones at once."""
+"""The bodies of requests: complete, in time, and not too many large ones at once."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ _MAX_LARGE_BYTES: Final = 32 * 1024 * 1024
 
 
 class RequestError(Exception):
-    """A request that is refused, with the status and the words of its answer."""
+    """Ends a request with this status and sentence as its answer."""
 
     def __init__(self, status: int, words: str, *, retry_after: float | None = None) -> None:
-        """`retry_after`: the seconds after which another try may help."""
+        """`retry_after`: the seconds after which another try may succeed."""
         super().__init__(words)
         self.status = status
         self.retry_after = retry_after
 
 
 class Bodies:
-    """The bodies that come in; used on the event loop. Only a whole body shows who sent it, so
-    strangers send some too: the large ones have one bound together.
+    """The bodies that are being received; used on the event loop. Only a complete body shows who
+    sent it, so strangers can send some too: all large ones together have one limit.
     """
 
     def __init__(self) -> None:
         self._large = 0
-        """Bytes of those that are not whole, beyond what each may have in any case."""
+        """The bytes of incomplete bodies, without the part that each may have in any case."""
 
     async def read(self, headers: Headers, receive: Receive) -> bytes:
-        """The whole body. Raises `RequestError` if it is too large, too slow, one of too many, or
-        never ends.
+        """Return the complete body. Raises `RequestError` if it is too large, too slow, one of too
+        many, or never ends.
         """
         length = headers.get("content-length", "")
         if length.isdecimal() and int(length[:20]) > MAX_BYTES:

@@ -28,14 +28,14 @@ _FIELDS: Final = (
     "description",
 )
 _NEWER: Final = tuple(name for name in SHOWN_FIELDS if name not in _FIELDS)
-"""Fields without a place of their own: they are last, so that no other column moves."""
+"""Fields that were added later: they come last, so that no other column moves."""
 _DECISION: Final = ("state", "by", "at", "reason")
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
-"""The beginnings of a text that a spreadsheet would compute."""
+"""The first characters of a text that a spreadsheet would take for a formula."""
 
 
 def csv_lines(events: Iterable[Event]) -> Iterator[str]:
-    """The header, and a line per event."""
+    """Yield the header, and a line for each event."""
     decided = (f"decision.{name}" for name in _DECISION)
     yield _line([*_FIELDS, "resources", *decided, *_NEWER])
     for item in map(as_json, events):
@@ -53,7 +53,7 @@ def _line(values: Iterable[Any]) -> str:
 
 
 def _cell(value: Any) -> Any:
-    """Texts come from outside: none of them may be a formula."""
+    """Return the content of a cell: a text from outside must not become a formula."""
     if isinstance(value, str) and value.startswith(_FORMULA):
         return f"'{value}"
     return "" if value is None else value

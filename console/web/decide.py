@@ -1,4 +1,4 @@
-"""`POST /api/v1/events/{eventId}/approve` and `…/leave`, and what became of a command."""
+"""`POST /api/v1/events/{eventId}/approve` and `…/leave`, and the status of a command."""
 
 from __future__ import annotations
 
@@ -36,25 +36,30 @@ DecisionCall = Callable[..., Awaitable[DecisionAnswer]]
 
 
 class DecisionRoutes:
-    """Answers to programs that decide."""
+    """Answers requests for decisions by programs."""
 
     def __init__(self, state: AppState) -> None:
         self._state = state
 
     async def approve(self, request: Request, query: models.EventQuery) -> Response:
-        """202 `{jti, state}`; 409 with the event as it is now, 403, 404, 422, 503."""
+        """Approve an event: answer 202 `{jti, state}`; 409 with the event as it is now, 403, 404,
+        422, 503.
+        """
         body = await body_of(request, models.ApprovalBody)
         approve = partial(self._state.decisions.approve, force=body.force)
         return await self._decide(request, approve, body, query.scope, 202)
 
     async def leave(self, request: Request, query: models.EventQuery) -> Response:
-        """200 `{jti, state}`; as `approve`."""
+        """Leave an event: answer 200 `{jti, state}`, or what `approve` answers."""
         body = await body_of(request, models.DecisionBody)
         return await self._decide(request, self._state.decisions.leave, body, query.scope, 200)
 
     async def end_turn(self, request: Request, query: models.EventQuery) -> Response:
-        """200 with the event; 409 if its VMs hold no turn, or one that is not stuck."""
-        person, event_id = person_of(request), request.path_params["eventId"]
+        """End a turn: answer 200 with the event; 409 if its VMs hold no turn, or one that is not
+        stuck.
+        """
+        person = person_of(request)
+        event_id = request.path_params["eventId"]
         body = await body_of(request, models.TurnEndBody)
         try:
             await self._state.decisions.end_turn(
@@ -66,8 +71,9 @@ class DecisionRoutes:
         return answer(seen)
 
     def command(self, request: Request) -> Response:
-        """One command with its history."""
-        jti, person = request.path_params["jti"], person_of(request)
+        """Answer with a command and its history."""
+        jti = request.path_params["jti"]
+        person = person_of(request)
         if len(jti) > models.MAX_CHARACTERS or "\0" in jti:
             raise refuse(404, _NO_COMMAND)
         with self._state.snapshots.open() as snapshot:
@@ -89,7 +95,8 @@ class DecisionRoutes:
         scope: str | None,
         status: int,
     ) -> Response:
-        person, event_id = person_of(request), request.path_params["eventId"]
+        person = person_of(request)
+        event_id = request.path_params["eventId"]
         if scope is None and person.site is not None:
             scope = await asyncio.to_thread(self._own_scope, event_id, person)
         try:
@@ -101,24 +108,25 @@ class DecisionRoutes:
     async def _not_decided(
         self, request: Request, refused: DecisionRefusedError, scope: str | None
     ) -> Response:
-        person, event_id = person_of(request), request.path_params["eventId"]
+        person = person_of(request)
+        event_id = request.path_params["eventId"]
         seen = await asyncio.to_thread(self._detail, event_id, person, scope)
         if refused.why == "site" and seen is None:
-            # It may not even learn that there is such an event; the audit does.
+            # The person may not even learn that there is such an event; the audit has the attempt.
             attempt = attempt_at(request.scope, reason="other_site", actor=person.name)
             await self._state.access.refusals.note(attempt)
             refused = DecisionRefusedError("unknown")
         return self._refused(seen, refused)
 
     def _own_scope(self, event_id: str, person: Person) -> str | None:
-        """The scope of the event that the person means, if only those of one site are seen."""
+        """Return the scope of the event, if the person sees only those of one site."""
         with self._state.snapshots.open() as snapshot:
             several = snapshot.events.of_id(event_id)
             found = main_of(each for each in several if sees_event(person, each.event))
         return None if found is None else found.event.scope
 
     def _detail(self, event_id: str, person: Person, scope: str | None) -> EventDetail | None:
-        """The event as it is now; None if the person does not see it."""
+        """Return the event as it is now; None if the person does not see it."""
         with self._state.snapshots.open() as snapshot:
             return event_detail(snapshot, event_id, person, scope)
 
@@ -132,7 +140,7 @@ class DecisionRoutes:
 
 
 async def body_of(request: Request, model: type[M]) -> M:
-    """What the request says. Raises an answer of 413 or 422."""
+    """Return the body of a request as a model. Raises an answer of 413 or 422."""
     body = bytearray()
     async for part in request.stream():
         body += part
@@ -150,7 +158,7 @@ async def body_of(request: Request, model: type[M]) -> M:
 
 
 def _each_once(pairs: list[tuple[str, Any]]) -> Json:
-    """An object in which no name stands twice: what a person has seen has one fingerprint."""
+    """Return a JSON object in which no name occurs twice: the fingerprint must not be ambiguous."""
     found = dict(pairs)
     if len(found) != len(pairs):
         raise ValueError("a name stands twice")

@@ -1,4 +1,4 @@
-"""`POST /api/v1/enrolments`: a provisioning tool asks for the settings of VMs, as an admin."""
+"""`POST /api/v1/enrolments`: a provisioning tool requests the settings of VMs, as an admin."""
 
 from __future__ import annotations
 
@@ -21,13 +21,15 @@ from console.web.state import AppState
 
 
 class EnrolmentRoutes:
-    """Enrolment over HTTPS; what it answers holds secrets, and no cache keeps it."""
+    """Enrols VMs over HTTPS. The answer has secrets, and is not cached."""
 
     def __init__(self, state: AppState) -> None:
         self._state = state
 
     async def post(self, request: Request) -> Response:
-        """`{vmIds: […]}` → `{items: [{vmId, generation, settings}]}`; only for an admin."""
+        """Answer `{vmIds: […]}` with `{items: [{vmId, generation, settings}]}`; only for
+        an admin.
+        """
         person = person_of(request)
         if "admin" not in person.roles:
             raise refuse(403, "this needs the role admin")
@@ -58,7 +60,7 @@ class EnrolmentRoutes:
 
 
 async def _body(request: Request, bodies: Bodies) -> EnrolmentBody:
-    """The VMs of the body. Raises an HTTP refusal."""
+    """Return the VMs of the body. Raises an HTTP refusal."""
     try:
         body: Any = json.loads(await bodies.read(request.headers, request.receive))
     except RequestError as why:

@@ -1,4 +1,4 @@
-"""`/api/v1/events`: the open ones by time left, then those that are over, the newest first."""
+"""`/api/v1/events`: open events by the time that is left, then ended ones, the newest first."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from console.web.security import person_of
 
 
 class EventRoutes:
-    """Answers about events."""
+    """Answers requests for events."""
 
     def __init__(self, snapshots: Snapshots) -> None:
         self._snapshots = snapshots
 
     def listed(self, request: Request, query: EventsQuery) -> Response:
-        """A page of events."""
+        """Answer with a page of events."""
         own = person_of(request).site
         if own is not None and query.site not in (None, own):
             return answer(EventPage(items=[], next=None))
@@ -46,13 +46,14 @@ class EventRoutes:
                 state=query.state,
                 limit=query.items,
                 after=after,
-                names_scopes=own is None,
+                shows_other_scopes=own is None,
             )
         return answer(EventPage(items=items, next=following))
 
     def _rows(self, wanted: WantedEvents, query: EventsQuery, own: str | None) -> Iterator[Event]:
-        """Every event that is wanted, or as many as are asked for, some at a time."""
-        left, following = query.limit, query.cursor
+        """Yield all wanted events, or as many as were requested; they are read page by page."""
+        left = query.limit
+        following = query.cursor
         while left is None or left > 0:
             after = place_in(following, str, (int, float), str, str)  # type: ignore[arg-type]
             limit = MAX_ITEMS if left is None else min(MAX_ITEMS, left)
@@ -63,7 +64,7 @@ class EventRoutes:
                     state=query.state,
                     limit=limit,
                     after=after,
-                    names_scopes=own is None,
+                    shows_other_scopes=own is None,
                 )
             yield from items
             left = None if left is None else left - len(items)
@@ -71,8 +72,9 @@ class EventRoutes:
                 return
 
     def one(self, request: Request, query: EventQuery) -> Response:
-        """One event, with its timeline."""
-        event_id, person = request.path_params["eventId"], person_of(request)
+        """Answer with an event and its timeline."""
+        event_id = request.path_params["eventId"]
+        person = person_of(request)
         with self._snapshots.open() as snapshot:
             found = event_detail(snapshot, event_id, person, query.scope)
         if found is None:
@@ -81,7 +83,7 @@ class EventRoutes:
 
 
 def wanted_of(query: EventsQuery, site: str | None) -> WantedEvents:
-    """What a query asks for; `site` is the one that somebody is bound to."""
+    """Return the filter of a query; `site` is the only one that the person sees."""
     return WantedEvents(
         q=query.q,
         site=site or query.site,
@@ -97,7 +99,7 @@ def wanted_of(query: EventsQuery, site: str | None) -> WantedEvents:
 
 
 def csv_answer(events: Iterator[Event]) -> Response:
-    """Events as a table, a row each, as it is made."""
+    """Return events as a table; each row is sent when it is made."""
     return StreamingResponse(
         csv_lines(events),
         headers={
@@ -115,15 +117,16 @@ def events_page(
     state: str | None,
     limit: int,
     after: list[Any] | None = None,
-    names_scopes: bool = True,
+    shows_other_scopes: bool = True,
 ) -> tuple[list[Event], str | None]:
-    """Items and the cursor of the next page; `state` is open, over or None for both.
-
-    `names_scopes` as in `event_item`.
+    """Return items and the cursor of the next page; `state` is open, over or None for both.
+    `shows_other_scopes` as in `view.event_item`.
     """
 
     def items(several: list[KnownEvent]) -> list[Event]:
-        return [event_item(snapshot, each, names_scopes=names_scopes) for each in several]
+        return [
+            event_item(snapshot, each, shows_other_scopes=shows_other_scopes) for each in several
+        ]
 
     place = None if after is None else (float(after[1]), str(after[2]), str(after[3]))
     found: list[KnownEvent] = []
@@ -150,8 +153,8 @@ def events_page(
 def event_detail(
     snapshot: Snapshot, event_id: str, person: Person, scope: str | None = None
 ) -> EventDetail | None:
-    """One event with its timeline; None if there is none of that id, in that scope if one is given,
-    that the person sees.
+    """Return an event with its timeline; None if the person sees no event with that id, in that
+    scope if one is given.
     """
     several = [each for each in snapshot.events.of_id(event_id) if sees_event(person, each.event)]
     known = main_of(several, scope)
@@ -170,12 +173,14 @@ def event_detail(
     asked = [each for each in prepares if each.scope == known.event.scope]
     every = decisions.decisions_on(snapshot.connection, key)
     return EventDetail(
-        **dict(event_item(snapshot, known, names_scopes=person.site is None)),
+        **dict(event_item(snapshot, known, shows_other_scopes=person.site is None)),
         witnesses=reporters,
         timeline=timeline(records, every, [*known.decided.commands, *asked]),
     )
 
 
-def event_item(snapshot: Snapshot, known: KnownEvent, *, names_scopes: bool = True) -> Event:
-    """One event as the API lists it; as `view.event_item`."""
-    return view.event_item(known, snapshot.now, snapshot.listening, names_scopes=names_scopes)
+def event_item(snapshot: Snapshot, known: KnownEvent, *, shows_other_scopes: bool = True) -> Event:
+    """Return an event as the API lists it; see `view.event_item`."""
+    return view.event_item(
+        known, snapshot.now, snapshot.listening, shows_other_scopes=shows_other_scopes
+    )

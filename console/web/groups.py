@@ -1,4 +1,4 @@
-"""`/api/v1/groups`: who is away in each group and why, and who waits for whom."""
+"""`/api/v1/groups`: who is away in each group and why, and which events wait."""
 
 from __future__ import annotations
 
@@ -22,14 +22,15 @@ from console.web.state import AppState
 
 
 class Groups:
-    """Answers about groups."""
+    """Answers requests for groups."""
 
     def __init__(self, state: AppState) -> None:
         self._state = state
 
     def listed(self, request: Request) -> Response:
-        """Every group that has a member."""
-        grouping, person = self._state.grouping, person_of(request)
+        """Answer with every group that has a member."""
+        grouping = self._state.grouping
+        person = person_of(request)
         with self._state.snapshots.open() as snapshot:
             items = group_items(read_situation(snapshot, grouping), snapshot, grouping, person)
         return answer(models.GroupList(items=items))
@@ -38,7 +39,9 @@ class Groups:
 def group_items(
     situation: TurnSituation, snapshot: Snapshot, grouping: Grouping, person: Person
 ) -> list[models.Group]:
-    """Every group as the API shows it; a person of one site sees those with a VM of that site."""
+    """Return every group as the API shows it; for a person of one site those with a VM of that
+    site.
+    """
     own = None
     if person.site is not None:
         own = groups_now(snapshot.connection, grouping, vm.c.site == person.site).keys()

@@ -17,7 +17,7 @@ from console.web.state import AppState
 
 
 class Ingest:
-    """The webhook source's side of the server."""
+    """Receives the records of the webhook source."""
 
     def __init__(self, state: AppState, source: str) -> None:
         self._state = state
@@ -25,8 +25,8 @@ class Ingest:
         self._commits = Commits(state.writer)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """204 after the commit; 400 not a record, 401 not signed, 413 too large, 429 too much from
-        this VM, 503 not now.
+        """Answer 204 after the commit; 400 not a record, 401 not signed, 413 too large, 429 too
+        much from this VM, 503 not possible now.
         """
         try:
             await self._take(Headers(scope=scope), receive)
@@ -55,7 +55,7 @@ class Ingest:
         wait = self._state.bounds.wait(vm_id, len(body), now=time.monotonic())
         if wait:
             raise RequestError(429, "this VM sends too much: it may go on later", retry_after=wait)
-        # Nothing else is read of what no VM has signed.
+        # Only a body that a VM has signed is parsed.
         try:
             record = parse_record(body, source=self._source, received_at=now, vm_id=vm_id)
         except ForeignError as error:

@@ -1,4 +1,4 @@
-"""Log in at the OpenID provider, come back, and log out."""
+"""The login at the OpenID provider, the way back, and the logout."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ LOGIN: Final = "/login"
 LOGGED_OUT: Final = "/logged-out"
 LOGOUT: Final = "/logout"
 OPEN: Final = (LOGIN, CALLBACK, LOGOUT, LOGGED_OUT)
-"""Paths that people need before they are logged in."""
+"""The paths that people use before they are logged in."""
 _LOG: Final = logging.getLogger("console")
 _SEE_OTHER: Final = 303
 _FOUND: Final = 302
 
 
 class LoginRoutes:
-    """What answers these paths, if the login mode is oidc."""
+    """The endpoints of these paths, if the login mode is oidc."""
 
     def __init__(self, state: AppState, login: Login, pages: LoginPages) -> None:
         self._access: Access = state.access
         self._login = login
         self._pages = pages
         self._logged = Flood()
-        """Strangers may begin logins that come to nothing."""
+        """A limit for the log: strangers may begin logins that fail."""
 
     def routes(self) -> list[Route]:
-        """Their paths."""
+        """Return the routes of these paths."""
         return [
             Route(LOGIN, self.begin),
             Route(CALLBACK, self.finish),
@@ -48,7 +48,7 @@ class LoginRoutes:
         ]
 
     async def begin(self, request: Request) -> Response:
-        """Send the browser to the provider."""
+        """Redirect the browser to the provider."""
         cookies = self._access.cookies
         try:
             begun = await self._login.begin(
@@ -61,7 +61,7 @@ class LoginRoutes:
         return response
 
     async def finish(self, request: Request) -> Response:
-        """The browser comes back from the provider."""
+        """Start a session for the person who comes back from the provider."""
         cookies = self._access.cookies
         secret = cookies.login_in(request.headers)
         try:
@@ -87,7 +87,7 @@ class LoginRoutes:
         return response
 
     async def end(self, request: Request) -> Response:
-        """Log out."""
+        """Log out, and redirect to the page that says so."""
         value = self._access.cookies.session_in(request.headers)
         if value is not None:
             await self._access.sessions.end(value)
@@ -96,7 +96,7 @@ class LoginRoutes:
         return response
 
     async def ended(self, _request: Request) -> Response:
-        """What a person sees who has logged out."""
+        """Answer with the page for a person who has logged out."""
         words = "You are logged out of the console. The login provider may still know you."
         return self._pages.answer(200, words, title="Logged out", login=True)
 

@@ -1,4 +1,4 @@
-"""`/metrics`: numbers for Prometheus; no id of a VM or an event is ever a label."""
+"""`/metrics`: numbers for Prometheus. The id of a VM or an event is never a label."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ class Metrics(Collector):
         self._registry.register(self)
         self._reading = asyncio.Lock()
         self._next: asyncio.Task[bytes] | None = None
-        """The reading that has not begun. All who ask before it begins get the same one."""
+        """The reading that has not begun. All requests before it begins get its result."""
         self._rests_until = 0.0
-        """On the loop's clock."""
+        """When the next reading may begin, on the loop's clock."""
 
     async def scraped(self, _request: Request) -> Response:
-        """The text that Prometheus reads; without the fleet if the database does not answer.
+        """Answer with the text for Prometheus; without the fleet if the database does not answer.
 
-        Strangers may ask, and it looks at every VM: there is one reading at a time, for all who
-        asked before it began, and a pause of the same length after it.
+        Strangers may request it, and it reads every VM. So there is one reading at a time, for all
+        requests before it began, and a pause of the same length after it.
         """
         if self._next is None:
             self._next = asyncio.create_task(self._read())
@@ -62,11 +62,11 @@ class Metrics(Collector):
                 self._rests_until = 2 * loop.time() - began
 
     def describe(self) -> Iterator[Metric]:
-        """Nothing: what there is depends on the sources."""
+        """Return nothing: the metrics depend on the sources."""
         return iter(())
 
     def collect(self) -> Iterator[Metric]:
-        """Every metric."""
+        """Yield every metric."""
         with suppress(StoreError), self._state.snapshots.open() as snapshot:
             yield from list(_fleet(snapshot))
             yield from list(_groups(snapshot, self._state.grouping))
@@ -145,7 +145,7 @@ def _one(name: str, text: str, value: float) -> GaugeMetricFamily:
 
 
 def _fleet(snapshot: Snapshot) -> Iterator[Metric]:
-    """What the rows say: VMs, events, decisions, and a copy of the audit's head."""
+    """Yield what the database has: VMs, events, decisions, and a copy of the audit's head."""
     seen = overview(snapshot, [])
     vms = seen.vms.model_dump()
     del vms["total"]
@@ -173,7 +173,7 @@ def _fleet(snapshot: Snapshot) -> Iterator[Metric]:
 
 
 def _groups(snapshot: Snapshot, grouping: Grouping) -> Iterator[Metric]:
-    """Who is away in each group, and how many turns there are of each state."""
+    """Yield how many VMs are away in each group, and how many turns have each state."""
     if not grouping.rules:
         return
     situation = read_situation(snapshot, grouping)

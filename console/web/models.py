@@ -1,7 +1,7 @@
 """The API's queries, bodies and pages of answers; `/openapi.json` is generated from them.
 
-What an answer shows of VMs and events is in `console/fleet`, beside the functions that make it:
-`view.py`, `timeline.py` and `commands.py`.
+What answers show of VMs and events is defined in `console/fleet`, beside the functions that make
+it: `view.py`, `timeline.py` and `commands.py`.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from console.fleet.view import Condition, Event, EventDetail, Vm
 
 DEFAULT_LIMIT: Final = 100
 MAX_ITEMS: Final = 1000
-"""Items of one page."""
+"""The limit of one page."""
 MAX_CHARACTERS: Final = 300
-"""Characters of a parameter, and of a reason."""
+"""The limit of a parameter, and of a reason."""
 MAX_VMS: Final = 1000
-"""VMs of one enrolment."""
+"""The limit of one enrolment."""
 _MAX_NUMBER: Final = 10**18 - 1
 
 
@@ -39,7 +39,7 @@ class Error(Model):
 
 
 class Quarantined(Model):
-    """What was not a record of ours, of one source for one reason."""
+    """Messages of one source that are not records of ours, for one reason."""
 
     source: str
     reason: str
@@ -50,7 +50,7 @@ class Quarantined(Model):
 
 
 class QuarantinedList(Model):
-    """All of it, the newest first."""
+    """All of them, the newest first."""
 
     items: list[Quarantined]
 
@@ -70,7 +70,7 @@ class VmPage(Model):
 
 
 class DecisionTaken(Model):
-    """A decision was taken; `jti` is null while a second person is needed."""
+    """An accepted decision; `jti` is null while a second person is needed."""
 
     jti: str | None
     state: DecisionState
@@ -92,16 +92,16 @@ class Enrolled(Model):
 
 
 class EnrolledList(Model):
-    """One for each VM that was asked for."""
+    """The settings of each VM that was enrolled."""
 
     items: list[Enrolled]
 
 
-# What is asked.
+# Queries and bodies.
 
 
 def _given(value: Any) -> Any:
-    """A parameter without its outer spaces; an empty one is not given."""
+    """Return a parameter without outer spaces; an empty one counts as missing."""
     return (value.strip() or None) if isinstance(value, str) else value
 
 
@@ -137,12 +137,14 @@ class _Paged(Model):
 
     @property
     def items(self) -> int:
-        """How many are wanted."""
+        """How many items are wanted."""
         return self.limit or DEFAULT_LIMIT
 
 
 def _time(value: Any) -> Any:
-    """RFC 3339; a time without a zone is UTC, as a browser's field for times has it."""
+    """Return an RFC 3339 time in seconds since 1970; one without a zone is UTC, as browsers send
+    it.
+    """
     if not isinstance(value, str) or not value.strip():
         return None
     try:
@@ -162,7 +164,7 @@ Time = Annotated[
 
 
 class EventsQuery(_Paged):
-    """Which events."""
+    """The filter of events."""
 
     state: Annotated[Literal["open", "over"] | None, Number, Field(description="Only those")] = None
     q: Annotated[
@@ -181,17 +183,15 @@ class EventsQuery(_Paged):
     group: Annotated[
         Words, Field(description="The key of a group, or its name: those that touch it")
     ] = None
-    since: Annotated[
-        Time, Field(description="Events of whose life some lies at this time or after it")
-    ] = None
-    until: Annotated[Time, Field(description="And at this time or before it")] = None
+    since: Annotated[Time, Field(description="Events that were open at this time or later")] = None
+    until: Annotated[Time, Field(description="Events that began at this time or before it")] = None
     format: Annotated[
         Literal["json", "csv"] | None, Number, Field(description="csv: all of them, a row each")
     ] = None
 
 
 class EventQuery(Model):
-    """Which event of an id."""
+    """Which of the events with one id is meant."""
 
     scope: Annotated[
         Words,
@@ -203,7 +203,7 @@ class EventQuery(Model):
 
 
 class VmsQuery(_Paged):
-    """Which VMs."""
+    """The filter of VMs."""
 
     contact: Annotated[Contact | None, Number, Field(description="How its bridge is heard")] = None
     condition: Annotated[Condition | None, Number, Field(description="What it expects")] = None
@@ -217,7 +217,7 @@ class VmsQuery(_Paged):
 
 
 class AuditQuery(Model):
-    """Which rows of the audit."""
+    """Which rows of the audit are wanted."""
 
     after: Annotated[
         Annotated[int, Field(ge=0, le=_MAX_NUMBER)] | None,
@@ -232,38 +232,38 @@ class AuditQuery(Model):
 
 
 class AcceptBody(Model):
-    """The conflict of a VM as it was seen: its `id`. Without one, what the VM says now counts."""
+    """The `id` of the conflict that was seen. Without one, what the VM reports now is accepted."""
 
     conflict: Line | None = None
 
 
 class ReasonBody(Model):
-    """Why something is done."""
+    """The reason for what is done."""
 
     reason: Line
 
 
 class DecisionBody(Model):
-    """What a person, or a program, says about an event as it was seen."""
+    """A decision about an event in the state that was seen."""
 
     fingerprint: Line
     reason: Line
 
 
 class ApprovalBody(DecisionBody):
-    """An approval; `force`: though the event is not due its turn."""
+    """An approval; with `force` even if the event is not due its turn."""
 
     force: bool = False
 
 
 class TakeBody(Model):
-    """For how many minutes somebody is on it; 0 gives it back."""
+    """For how many minutes a person works on it; 0 releases it."""
 
     minutes: Annotated[int, Field(ge=0, le=1440)]
 
 
 class TurnEndBody(Model):
-    """Why a person ends a turn; `force`: though it is not stuck."""
+    """The reason for which a turn is ended; with `force` even if it is not stuck."""
 
     reason: Line
     force: bool = False
@@ -291,7 +291,7 @@ class AwayVm(Model):
 
 
 class WaitingEvent(Model):
-    """An event that waits for its turn, and for whom."""
+    """An event that waits for its turn, and the events that come before it."""
 
     event_id: str
     behind: list[str]
@@ -315,5 +315,5 @@ class EnrolmentBody(Model):
     site: str | None = Field(None, description="The site of all these VMs")
     tags: dict[str, str] = Field(
         default_factory=dict,
-        description="Tags of all these VMs, for groups; one without a value is not given any more",
+        description="Tags of all these VMs, for groups; one with an empty value is removed",
     )

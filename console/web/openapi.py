@@ -1,4 +1,4 @@
-"""`/openapi.json`: the API described for programs, generated from its operations and models."""
+"""`/openapi.json`: the description of the API, generated from its operations and models."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PARAMETER: Final = re.compile(r"{(\w+)}")
 
 
 def document(operations: Iterable[Operation]) -> Json:
-    """The OpenAPI document of some operations."""
+    """Return the OpenAPI document of these operations."""
     several = list(operations)
     schemas, definitions = _schemas(several)
     paths: Json = {}
@@ -34,7 +34,9 @@ def document(operations: Iterable[Operation]) -> Json:
 
 
 def _schemas(operations: Iterable[Operation]) -> tuple[Mapping[Any, Json], Json]:
-    """The reference to each model of answers and bodies, and what they refer to."""
+    """Return a reference to each model of answers and bodies, and the schemas that these
+    refer to.
+    """
     answers = {model for each in operations for model in each.answers.values() if model} | {Error}
     bodies = {each.body for each in operations if each.body is not None}
     wanted = [(model, "serialization") for model in sorted(answers, key=_name)]
@@ -48,7 +50,7 @@ def _name(model: type[BaseModel]) -> str:
 
 
 def _described(operation: Operation, schemas: Mapping[Any, Json]) -> Json:
-    """One operation."""
+    """Return the description of one operation."""
 
     def content(model: type[BaseModel] | None, media_type: str) -> Json:
         return {media_type: {"schema": _TEXT if model is None else schemas[model]}}
@@ -82,7 +84,9 @@ def _in_path(path: str) -> list[Json]:
 
 
 def _in_query(query: type[BaseModel]) -> list[Json]:
-    """The parameters of a query; that one may be left out says `required`, not a type of null."""
+    """Return the parameters of a query. An optional one has `required: false` instead of a null
+    type.
+    """
     properties = query.model_json_schema(ref_template=_REFERENCE).get("properties", {})
     found = []
     for name, described in properties.items():

@@ -1,6 +1,5 @@
-"""One path of the API: what answers it, what it may be asked, and what it answers.
-
-The route, the check of a request's parameters and `/openapi.json` are all made from this.
+"""One operation of the API: its path, endpoint, query, body and answers. The route, the check of a
+request's parameters and `/openapi.json` are made from it.
 """
 
 from __future__ import annotations
@@ -26,7 +25,9 @@ _UNKNOWN: Final = "extra_forbidden"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """A path and a method. `endpoint` is called with the request, and with the query if any."""
+    """A path with its method. `endpoint` is called with the request, and with the query if it has
+    one.
+    """
 
     path: str
     endpoint: Endpoint
@@ -35,7 +36,7 @@ class Operation:
     """The model of each answer by its status; None: text."""
     query: type[BaseModel] = NoQuery
     body: type[BaseModel] | None = None
-    """Of a POST; a GET has none."""
+    """The model of a POST's body; a GET has none."""
     media_type: str = "application/json"
 
     @property
@@ -44,12 +45,12 @@ class Operation:
         return "GET" if self.body is None else "POST"
 
     def route(self) -> Route:
-        """The route, whose endpoint gets checked parameters only."""
+        """Return the route, whose endpoint gets only checked parameters."""
         return Route(self.path, checked(self.endpoint, self.query), methods=[self.method])
 
 
 def checked(endpoint: Endpoint, query: type[BaseModel]) -> Endpoint:
-    """The endpoint behind a check of the request's parameters; it gets them, if it has any."""
+    """Return an endpoint that checks the request's parameters before it calls this one."""
 
     def arguments(request: Request) -> tuple[BaseModel, ...]:
         found = query_of(request, query)
@@ -72,7 +73,9 @@ def checked(endpoint: Endpoint, query: type[BaseModel]) -> Endpoint:
 
 
 def query_of(request: Request, query: type[M]) -> M:
-    """The parameters of a request. Raises an answer of 400 for an unknown one, 422 for a value."""
+    """Return the parameters of a request. Raises an answer of 400 for an unknown name, 422 for a
+    wrong value.
+    """
     known = [each.alias or name for name, each in query.model_fields.items()]
     for name in request.query_params:
         if name not in known:
@@ -85,7 +88,7 @@ def query_of(request: Request, query: type[M]) -> M:
 
 
 def problem_of(error: ValidationError) -> str:
-    """The first thing that is wrong, in a sentence that repeats nothing of what was sent."""
+    """Return the first problem as a sentence that does not repeat what was sent."""
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]
     name = ".".join(str(part) for part in first["loc"])
     if first["type"] == _UNKNOWN:

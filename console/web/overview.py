@@ -1,4 +1,4 @@
-"""`/api/v1/overview`, and whether the console is well."""
+"""`/api/v1/overview`, and the health of the console."""
 
 from __future__ import annotations
 
@@ -19,19 +19,23 @@ from console.web.state import AppState
 
 
 class OverviewRoutes:
-    """Answers about the whole, and about the console itself."""
+    """Answers requests about the whole fleet and about the console."""
 
     def __init__(self, state: AppState) -> None:
         self._state = state
 
     def shown(self, request: Request) -> Response:
-        """How many VMs are heard, what is due, and whether the sources are connected."""
+        """Answer with how many VMs are heard, what is due, and whether the sources are
+        connected.
+        """
         sources = self._state.source_items()
         with self._state.snapshots.open() as snapshot:
             return answer(overview(snapshot, sources, site=person_of(request).site))
 
     def quarantine(self, _request: Request) -> Response:
-        """What was not a record of ours: by source and reason, the newest first."""
+        """Answer with the messages that are not records of ours, by source and reason, the newest
+        first.
+        """
         with self._state.snapshots.open() as snapshot:
             found = read_quarantine(snapshot.connection)
         items = [
@@ -48,13 +52,13 @@ class OverviewRoutes:
         return answer(models.QuarantinedList(items=items))
 
     async def healthy(self, _request: Request) -> Response:
-        """200 while the process answers: a restart would not help against anything else."""
+        """Answer 200 while the process answers: a restart would help against nothing else."""
         return PlainTextResponse("ok\n")
 
     async def ready(self, _request: Request) -> Response:
-        """503 without the database; a source that is away is told, and the page still serves.
-
-        Strangers may ask: why, with addresses, is in the log and on the page.
+        """Answer 503 without the database. A source that is not connected is named, and the page
+        still works. Strangers may ask, so reasons with addresses are only in the log and on the
+        page.
         """
         if self._state.writer.progress.trouble is not None:
             return PlainTextResponse("the database does not answer; the log says why\n", 503)
@@ -71,7 +75,7 @@ class OverviewRoutes:
 def overview(
     snapshot: Snapshot, sources: Sequence[view.Source], *, site: str | None = None
 ) -> view.Overview:
-    """The answer of `/api/v1/overview`; with a site, only its VMs and events count."""
+    """Return the answer of `/api/v1/overview`; with a site, only its VMs and events count."""
     wanted = WantedVms(equal={} if site is None else {"site": site})
     return view.overview(
         snapshot.vms.counted(wanted),
@@ -83,8 +87,11 @@ def overview(
 
 
 def count_due(snapshot: Snapshot, *, site: str | None = None) -> int:
-    """How many events wait for a decision, without those that need none: evictions, deletions."""
-    now, listening = snapshot.now, snapshot.listening
+    """Return how many events wait for a decision, without those that need none: evictions,
+    deletions.
+    """
+    now = snapshot.now
+    listening = snapshot.listening
     return sum(
         not takes_away(each.event.event_type)
         and view.decision_on(each, now, listening).state == "due"

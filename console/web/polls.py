@@ -1,4 +1,6 @@
-"""The times at which VMs polled the HTTPS command channel, on their way into the VMs' rows."""
+"""The times at which VMs polled the HTTPS command channel, until they are written to the
+VMs' rows.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +17,13 @@ from console.db.transactions import write_to
 _LOG: Final = logging.getLogger("console")
 _LOOK_SECONDS: Final = 1.0
 _AGAIN_SECONDS: Final = 20.0
-"""From one write of a VM's poll to the next; it counts for a minute."""
+"""The time between two writes of a VM's polls; a poll counts for a minute."""
 _UNKNOWN_SECONDS: Final = 60.0
-"""Seconds that a poll waits for the first record of its VM."""
+"""How long a poll waits for the first record of its VM."""
 
 
 class Polls:
-    """Polls that are to be written; used on the event loop's thread. What counts is the row."""
+    """Polls that are not written yet; used on the event loop's thread. Only the rows count."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -29,7 +31,7 @@ class Polls:
         self._written: dict[str, float] = {}
 
     def note(self, vm_id: str, now: float) -> None:
-        """A VM polls at this moment, in seconds since 1970."""
+        """Note that a VM polls at this moment, in seconds since 1970."""
         if now - self._written.get(vm_id, 0.0) >= _AGAIN_SECONDS:
             self._waiting[vm_id] = now
 
@@ -53,7 +55,7 @@ class Polls:
         } | self._waiting
 
     async def keep_writing(self, now: Callable[[], float]) -> None:
-        """Write once a second, until it is cancelled; `now` gives the time."""
+        """Write once a second, until cancelled; `now` returns the time."""
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
             await self.write(now())

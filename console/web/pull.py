@@ -1,4 +1,4 @@
-"""`GET /pull/v1/commands`: each VM asks for its signed commands, and waits for them here."""
+"""`GET /pull/v1/commands`: each VM polls for its signed commands, and the poll waits here."""
 
 from __future__ import annotations
 
@@ -20,34 +20,34 @@ from sinks.shared.errors import SebError
 _LOG: Final = logging.getLogger("console")
 _WAIT: Final = "25"
 _MAX_WAIT: Final = 60.0
-"""Seconds; a longer one is cut to this."""
+"""In seconds; a longer wait is cut to this."""
 _RETRY_SECONDS: Final = (15, 45)
 _MAX_TOKENS: Final = 64
-"""In one answer; a bridge takes no more."""
+"""The limit of one answer; a bridge accepts no more."""
 _MAX_FIELDS: Final = 8
 
 
 class Pull:
-    """The long poll. It is an ASGI application itself: thousands of them are held at once."""
+    """The long poll. It is an ASGI application by itself, because thousands are held at once."""
 
     def __init__(self, state: AppState) -> None:
         self._state = state
         self._queue = state.pull_queue
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """204, or 200 with tokens; 400, 401, or 503 with the seconds until it is worth asking."""
+        """Answer 204, or 200 with tokens; 400, 401, or 503 with the seconds until the next try."""
         response = await self._answer(scope, receive)
         if response is not None:
             await response(scope, receive, send)
 
     async def _answer(self, scope: Scope, receive: Receive) -> Response | None:
-        """What to answer; None if the client has gone."""
-        if scope["method"] != "GET":  # HEAD would take commands and bring them nowhere
+        """Return the answer; None if the client is gone."""
+        if scope["method"] != "GET":  # HEAD would fetch commands and lose them
             return _text(405, "use GET")
         asked = _question(scope["query_string"])
         if asked is None:
             return _text(400, "ask with ?vm=VMID&wait=SECONDS, each once, and nothing else")
-        if not self._state.is_ready():  # whose tokens were revoked is not known yet
+        if not self._state.is_ready():  # it is not known yet which tokens were revoked
             return _later("the console is reading its database")
         first = await receive()
         if first["type"] == "http.disconnect":
@@ -62,7 +62,8 @@ class Pull:
         self, vm_id: str, token: str, until: float, receive: Receive
     ) -> Response | None:
         """Hold the poll until a moment on the loop's clock, or until there is an answer."""
-        queue, loop = self._queue, asyncio.get_running_loop()
+        queue = self._queue
+        loop = asyncio.get_running_loop()
         while self._state.enrolments.opens(vm_id, token):
             self._state.polls.note(vm_id, self._state.now())
             now = loop.time()
@@ -89,7 +90,9 @@ class Pull:
         return not_its_token()
 
     async def _tokens(self, vm_id: str) -> Response | None:
-        """The VM's commands, or why they cannot be had; None if it has none."""
+        """Return an answer with the VM's commands, or with why there are none now; None if it has
+        none.
+        """
         decisions = self._state.decisions
         try:
             tokens = await asyncio.to_thread(decisions.tokens_for, vm_id)
@@ -105,26 +108,26 @@ class Pull:
     async def _fetched(self, vm_id: str) -> None:
         try:
             await asyncio.to_thread(self._state.decisions.fetched, vm_id)
-        except SebError as error:  # the receipt will tell
+        except SebError as error:  # the receipt will show that it was fetched
             _LOG.warning("%s", error, extra={"action": "fetch_not_noted"})
 
 
 def bearer(scope: Scope) -> str:
-    """The bearer token of a request; nothing if there is none, or more than one."""
+    """Return the bearer token of a request; empty if there is none, or more than one."""
     given = [value for name, value in scope["headers"] if name == b"authorization"]
     scheme, _, token = given[0].partition(b" ") if len(given) == 1 else (b"", b"", b"")
     return token.strip().decode("latin-1") if scheme.lower() == b"bearer" else ""
 
 
 def not_its_token() -> Response:
-    """401, in the same words whether or not there is such a VM."""
+    """Return 401, with the same text whether or not there is such a VM."""
     refused = _text(401, "this is not the bearer token of that VM; see `seb console enroll`")
     refused.headers["WWW-Authenticate"] = "Bearer"
     return refused
 
 
 def _question(query: bytes) -> tuple[str, float] | None:
-    """Which VM asks, and how many seconds it wants to wait."""
+    """Return which VM polls, and how many seconds it wants to wait; None if that is not clear."""
     try:
         pairs = parse_qsl(query.decode("ascii"), keep_blank_values=True, max_num_fields=_MAX_FIELDS)
     except ValueError:
@@ -140,7 +143,7 @@ def _question(query: bytes) -> tuple[str, float] | None:
 
 def _later(words: str) -> Response:
     refused = _text(503, words)
-    # Not all at the same moment.
+    # Random, so that not all VMs come back at the same moment.
     refused.headers["Retry-After"] = str(random.randint(*_RETRY_SECONDS))  # noqa: S311
     return refused
 

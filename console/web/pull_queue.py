@@ -1,4 +1,4 @@
-"""The held polls of the HTTPS channel: at most one for each VM, and what wakes it."""
+"""The held polls of the HTTPS channel: at most one for each VM."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 AGAIN_SECONDS: Final = 2.0
-"""A command that was fetched and has no receipt is given again after so long."""
+"""A command that was fetched and has no receipt is sent again after this time."""
 
 Receive = Callable[[], Awaitable[Any]]
 
 
 class Woken(enum.Enum):
-    """Why a poll is held no longer."""
+    """Why a poll is not held any longer."""
 
     LOOK = enum.auto()
-    """There may be something, or its time is over."""
+    """There may be a command, or its time is over."""
     REPLACED = enum.auto()
-    """The VM has asked again."""
+    """The VM has polled again."""
     GONE = enum.auto()
     """The client has closed the connection."""
 
 
 @dataclass(slots=True)
 class _Held:
-    """One poll; letting its time end now is what wakes it, which needs no task of its own."""
+    """A held poll. It is woken by ending its timeout now, which needs no further task."""
 
     timeout: asyncio.Timeout
     replaced: bool = False
@@ -39,15 +39,15 @@ class _Held:
 
 @dataclass(slots=True)
 class _Offer:
-    """The commands of one VM, which it may have fetched already."""
+    """The commands of one VM, which may have fetched them already."""
 
     jtis: set[str] = field(default_factory=set)
     due: float = 0.0
-    """When they are given, on the loop's clock."""
+    """When they are sent, on the loop's clock."""
 
 
 class PullQueue:
-    """Which VMs ask, and which of them may have commands; used on the event loop's thread."""
+    """Which VMs poll, and which of them may have commands; used on the event loop's thread."""
 
     def __init__(self) -> None:
         self._held: dict[str, _Held] = {}
@@ -55,64 +55,68 @@ class PullQueue:
         self._loop: asyncio.AbstractEventLoop | None = None
         self.closed = False
         self.refused = 0
-        """Requests whose token was not that VM's."""
+        """How many requests had another token than that VM's."""
         self.most = 10_000
-        """Polls at once: as many as a console carries VMs, if the system allows so many files."""
+        """How many polls may be held: as many as a console supports VMs, if the system allows so
+        many files.
+        """
 
     def __len__(self) -> int:
-        """How many polls are held."""
+        """Return how many polls are held."""
         return len(self._held)
 
     def start(self) -> None:
-        """From here on `offer` comes from any thread. On the event loop."""
+        """Allow `offer` from any thread from now on. Call it on the event loop."""
         self._loop = asyncio.get_running_loop()
 
     def offer(self, vm_id: str, jti: str) -> None:
-        """There is a command for that VM. From any thread; a jti that is known changes nothing."""
+        """Note that there is a command for that VM. May be called from any thread; a known jti
+        changes nothing.
+        """
         if self._loop is None or self._loop.is_closed():
             self._offer(vm_id, jti)
         else:
             self._loop.call_soon_threadsafe(self._offer, vm_id, jti)
 
     def wake(self, vm_id: str) -> None:
-        """Let the VM's poll look again, as after a change of its token."""
+        """Wake the VM's poll, as after a change of its token."""
         held = self._held.pop(vm_id, None)
         if held is not None:
             held.wake()
 
     def wake_all(self) -> None:
-        """Let every poll look again."""
+        """Wake every poll."""
         for vm_id in list(self._held):
             self.wake(vm_id)
 
     def close(self) -> None:
-        """Answer every poll now, and hold no more of them: the console ends."""
+        """Answer every poll now, and hold no more: the console stops."""
         self.closed = True
         self.wake_all()
 
     def has_room_for(self, vm_id: str) -> bool:
-        """Whether a poll of that VM can be held."""
+        """Check whether a poll of that VM can be held."""
         return len(self._held) < self.most or vm_id in self._held
 
     def due(self, vm_id: str) -> float | None:
-        """When the VM's commands are given, on the loop's clock; None if it has none."""
+        """Return when the VM's commands are sent, on the loop's clock; None if it has none."""
         offer = self._offers.get(vm_id)
         return None if offer is None else offer.due
 
     def given(self, vm_id: str, *, now: float) -> None:
-        """It was given its commands; without a receipt it gets them again."""
+        """Note that it was sent its commands; without a receipt it gets them again."""
         if vm_id in self._offers:
             self._offers[vm_id].due = now + AGAIN_SECONDS
 
     def nothing_for(self, vm_id: str, *, now: float) -> None:
-        """It had no open command, as looked at since `given` at that moment; an offer that has
-        come meanwhile stays.
+        """Note that it had no open command when `given` was called at that moment; a newer offer
+        stays.
         """
         if self.due(vm_id) == now + AGAIN_SECONDS:
             del self._offers[vm_id]
 
     async def hold(self, vm_id: str, seconds: float, receive: Receive) -> Woken:
-        """Wait until something wakes the VM's poll, or a newer one takes its place."""
+        """Wait until something wakes the VM's poll, or a newer one replaces it."""
         held = None
         try:
             async with asyncio.timeout(seconds) as timeout:

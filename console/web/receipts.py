@@ -1,4 +1,6 @@
-"""`POST /pull/v1/commands/receipts`: what became of a command, from a VM that asked for it here."""
+"""`POST /pull/v1/commands/receipts`: the receipt of a command, from a VM that polls for commands
+here.
+"""
 
 from __future__ import annotations
 
@@ -18,15 +20,15 @@ from wire.record import APPROVAL
 
 
 class Receipts:
-    """Takes receipts in as any other record."""
+    """Receives receipts, and stores them like any other record."""
 
     def __init__(self, state: AppState) -> None:
         self._state = state
         self._commits = Commits(state.writer)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """204 after the commit; 400 not a receipt, 401 not this VM's token, 413 too large, 429 too
-        much from this VM.
+        """Answer 204 after the commit; 400 not a receipt, 401 not this VM's token, 413 too large,
+        429 too much from this VM.
         """
         try:
             response = await self._take(scope, receive)
@@ -40,7 +42,8 @@ class Receipts:
             return not_its_token()
         require_ready(self._state)
         body = await self._state.bodies.read(Headers(scope=scope), receive)
-        vm_id, now = vm_of(body), self._state.now()
+        vm_id = vm_of(body)
+        now = self._state.now()
         if vm_id is None:
             raise RequestError(400, "not a record: partitionkey is missing")
         if not self._state.enrolments.opens(vm_id, token):

@@ -1,6 +1,6 @@
-"""Takes one record out of a request, and answers once it is committed.
+"""Stores the record of a request, and answers after its commit.
 
-There are thousands a second: who receives is an ASGI application itself.
+There are thousands a second: each receiver is an ASGI application by itself.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 
 from starlette.responses import PlainTextResponse, Response
 
-from console.ingest.delivery import Delivery, Refused
+from console.ingest.delivery import Delivery, RejectedMessage
 from console.ingest.writer import Writer
 from console.records.incoming import IncomingRecord
 from console.records.parse import ForeignError
@@ -24,13 +24,13 @@ from console.web.state import AppState
 _COMMIT_SECONDS: Final = 15.0
 _RETRY_SECONDS: Final = 5
 _SAMPLE: Final = 2000
-"""Bytes that are kept of what is no record."""
+"""How many bytes are kept of a body that is not a record."""
 _MAX_WAITING: Final = 100
-"""Deliveries before the writer: beyond that, records alone are added."""
+"""How many deliveries may wait for the writer; beyond that only records are added."""
 
 
 def require_ready(state: AppState) -> None:
-    """Raise `RequestError` until the console knows whose secrets were revoked."""
+    """Raise `RequestError` until the console knows which secrets were revoked."""
     if not state.is_ready():
         raise RequestError(503, "the console is reading its database")
 
@@ -42,12 +42,11 @@ class Commits:
         self._writer = writer
         self._lock = threading.Lock()
         self._over: list[tuple[asyncio.Future[bool], bool]] = []
-        """What the writer has answered and the event loop has not seen yet."""
+        """Answers of the writer that the event loop has not seen yet."""
 
     async def commit(self, record: IncomingRecord) -> None:
-        """Return once the record is in the database.
-
-        Raises `RequestError` if that takes too long.
+        """Return once the record is in the database. Raises `RequestError` if that takes
+        too long.
         """
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[bool] = loop.create_future()
@@ -74,10 +73,10 @@ class Commits:
     def set_aside(
         self, source: str, error: ForeignError, body: bytes, *, vm_id: str, at: float
     ) -> None:
-        """Count what a VM has signed and is no record of ours, with a row of the quarantine; under
-        load it is counted alone.
+        """Quarantine a body that a VM has signed and that is not a record of ours; under load, only
+        count it.
         """
-        refused = Refused(
+        refused = RejectedMessage(
             reason=error.reason, message=f"{vm_id}: {error}", sample=body[:_SAMPLE], at=at
         )
         delivery = Delivery(source=source, items=[refused], done=_nothing)
@@ -89,14 +88,15 @@ class Commits:
 
     def _answer(self) -> None:
         with self._lock:
-            over, self._over = self._over, []
+            over = self._over
+            self._over = []
         for answer, stored in over:
             if not answer.done():
                 answer.set_result(stored)
 
 
 def refused(why: RequestError) -> Response:
-    """The answer that it names, in words for the log of a bridge."""
+    """Return the answer of a `RequestError`, with a sentence for the log of a bridge."""
     wait = _RETRY_SECONDS if why.status == 503 else why.retry_after  # noqa: PLR2004
     headers = {} if wait is None else {"Retry-After": str(ceil(wait))}
     if why.status == 408:  # noqa: PLR2004

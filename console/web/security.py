@@ -1,4 +1,6 @@
-"""The door: foreign hosts, cross-site requests and strangers end here, before any route."""
+"""Checks every request before any route: refuses foreign hosts, cross-site requests and
+strangers.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ from console.web.pages.login_pages import LoginPages
 _SAFE: Final = ("GET", "HEAD", "OPTIONS")
 _OPEN: Final = ("/healthz", "/readyz", "/metrics", "/openapi.json")
 _OF_MACHINES: Final = ("/ingest/", "/pull/")
-"""Paths that look at their own signatures and tokens."""
+"""Paths that check their own signatures and tokens."""
 _STATIC: Final = "/static/"
 _API: Final = "/api/"
 _OF_EVERY_SITE: Final = ("/api/v1/audit", "/api/v1/quarantine")
@@ -51,7 +53,7 @@ _UNAUTHORIZED: Final = 401
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Refusal:
-    """Why a request does not come in; with a `reason` it is a row of the audit."""
+    """Why a request is refused; with a `reason` it becomes a row of the audit."""
 
     status: int
     words: str
@@ -61,18 +63,18 @@ class _Refusal:
 
 
 def person_of(request: Request) -> Person:
-    """Who makes a request that was let in."""
+    """Return who makes a request that was admitted."""
     return identity_of(request).person
 
 
 def identity_of(request: Request) -> Identity:
-    """Who makes a request that was let in, and by which token or session."""
+    """Return who makes a request that was admitted, with the token or session."""
     identity: Identity = request.scope["state"]["identity"]
     return identity
 
 
 class Admission:
-    """ASGI middleware around the whole application."""
+    """ASGI middleware around the whole application: admits requests or refuses them."""
 
     def __init__(self, app: ASGIApp, settings: Settings, access: Access, pages: LoginPages) -> None:
         self._app = app
@@ -84,14 +86,14 @@ class Admission:
         self._open = OPEN if self._leads else ()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a request in, or answer why not."""
+        """Pass a request on, or answer why not."""
         if scope["type"] != "http":
             return
         headers = Headers(scope=scope)
         sending = _with_headers(send)
         try:
             found = await self._look(scope, headers)
-        except StoreError:  # /readyz says why; a stranger need not know where the database is
+        except StoreError:  # the log says why; strangers need not learn the database's address
             found = _Refusal(status=503, words=DATABASE_FAILED)
         if isinstance(found, _Refusal):
             if found.reason is not None:
@@ -106,7 +108,9 @@ class Admission:
         await self._app(scope, receive, sending)
 
     async def _look(self, scope: Scope, headers: Headers) -> Identity | _Refusal | None:
-        """Who comes in, None where everybody may, or why not. Raises `StoreError`."""
+        """Return who makes a request, None for a path that is open to everybody, or a refusal.
+        Raises `StoreError`.
+        """
         path = scope["path"]
         if (misled := self._misled(scope, headers)) is not None:
             return misled
@@ -131,9 +135,9 @@ class Admission:
         return None if path in self._open else _without_right(identity, scope) or identity
 
     def _misled(self, scope: Scope, headers: Headers) -> _Refusal | None:
-        """Why a request may not come this way, whatever its person may do; None if it may."""
+        """Return a refusal if a request may not come this way, whoever makes it, or None."""
         if self._serves_this_machine_only and scope["path"].startswith(_OF_MACHINES):
-            return None  # VMs may come through a proxy: each has a secret of its own
+            return None  # VMs may come through a proxy: each proves itself by its secret
         if not self._is_own(headers.get("host", ""), scope.get("server")):
             words = "this host name is not the console's; see SEB_CONSOLE_PUBLIC_URL"
             return _Refusal(status=421, words=words)
@@ -149,10 +153,12 @@ class Admission:
         return None
 
     def _answer(self, found: _Refusal, scope: Scope, headers: Headers) -> Response:
-        """JSON for programs, a page for people, and the way to the login if that is missing."""
+        """Return JSON for programs, a page for people, and a redirect to the login for a person
+        without one.
+        """
         is_stranger = found.status == _UNAUTHORIZED and found.reason is None
         is_page = not scope["path"].startswith(_API) and scope["method"] in _SAFE
-        # What a page's script fetches cannot follow to another host.
+        # A fetch by a page's script cannot follow a redirect to another host.
         is_shown = headers.get("sec-fetch-dest", "document") == "document"
         if is_stranger and self._leads and is_page and is_shown:
             query = scope.get("query_string", b"").decode("latin-1")
@@ -167,7 +173,9 @@ class Admission:
         return refused
 
     def _noting(self, scope: Scope, actor: str, send: Send) -> Send:
-        """What a route refuses for lack of a role is in the audit before it is answered."""
+        """Return a `send` that writes a route's refusal for lack of a role to the audit before it
+        is answered.
+        """
 
         async def sending(message: Message) -> None:
             if message["type"] == "http.response.start" and message["status"] == _FORBIDDEN:
@@ -181,41 +189,44 @@ class Admission:
         name = _name_of(host)
         if name is None:
             return False
-        # The address that the connection came to: an address cannot be rebound to another.
+        # Or the address that the connection came to: DNS rebinding cannot change an address.
         return name in self._hosts or (server is not None and name == str(server[0]))
 
 
 def _without_right(identity: Identity | None, scope: Scope) -> _Refusal | None:
-    """Why a person sees nothing here; None if it does."""
+    """Return a refusal if the person may not see this path or send this form, or None."""
     if identity is None:
         return _Refusal(status=_UNAUTHORIZED, words="not logged in", challenge="Bearer")
-    person, path, reason = identity.person, scope["path"], "no_role"
+    person = identity.person
+    path = scope["path"]
+    reason = "no_role"
     if not person.roles:
         words = f"there is no role for {person.name}; see SEB_CONSOLE_ROLES"
     elif person.site is not None and (path in _OF_EVERY_SITE or not path.startswith(_API)):
         words = "a token of one site reads the API only, and not what is of every site"
     elif _is_form(scope) and not _may_send(scope, person):
-        words, reason = "this needs the role approver; see SEB_CONSOLE_ROLES", "not_allowed"
+        words = "this needs the role approver; see SEB_CONSOLE_ROLES"
+        reason = "not_allowed"
     else:
         return None
     return _Refusal(status=_FORBIDDEN, words=words, reason=reason, actor=person.name)
 
 
 def _is_form(scope: Scope) -> bool:
-    """Whether it is a form of the pages."""
+    """Check whether a request is a form of the pages."""
     return scope["method"] not in _SAFE and not scope["path"].startswith(_API)
 
 
 def _may_send(scope: Scope, person: Person) -> bool:
-    """Whether the person may send a form: all decide about events, but for those of a VM's page,
-    which an admin may send too.
+    """Check whether the person may send a form. All forms are decisions about events, except those
+    of a VM's page, which an admin may send too.
     """
     is_of_vm = scope["path"].startswith(_VMS)
     return _DECIDES in person.roles or (is_of_vm and _ADMIN in person.roles)
 
 
 def _came_through_a_proxy(scope: Scope, headers: Headers) -> bool:
-    """Whether a request shows that it does not come from its author's own connection."""
+    """Check whether a request shows that it came through a proxy."""
     # No browser, and no client of ours, speaks HTTP/1.0; nginx does unless it is told otherwise.
     if scope.get("http_version") == "1.0":
         return True
@@ -223,8 +234,8 @@ def _came_through_a_proxy(scope: Scope, headers: Headers) -> bool:
 
 
 def _is_storable(scope: Scope) -> bool:
-    """Whether a database can look for what an address names; the API answers about its parameters
-    itself.
+    """Check whether a database can search for the names in an address. The API checks its
+    parameters itself.
     """
     query = b"" if scope["path"].startswith(_API) else scope.get("query_string", b"")
     return "\0" not in scope["path"] and b"%00" not in query
@@ -240,7 +251,7 @@ def _own_hosts(settings: Settings) -> frozenset[str]:
 
 
 def _name_of(host: str) -> str | None:
-    """The host's name or address in a Host header; None if it has neither."""
+    """Return the host's name or address in a Host header; None if it has neither."""
     try:
         parts = urlsplit(f"//{host}")
         _ = parts.port
@@ -251,11 +262,11 @@ def _name_of(host: str) -> str | None:
 
 
 def _is_same_site(headers: Headers) -> bool:
-    """Whether a request that changes something is not another site's doing.
-
-    A browser always sends Sec-Fetch-Site; a program sends neither of the two headers.
+    """Check that a request which changes something was not caused by another site. A browser always
+    sends Sec-Fetch-Site; a program sends neither of the two headers.
     """
-    site, origin = headers.get("sec-fetch-site"), headers.get("origin")
+    site = headers.get("sec-fetch-site")
+    origin = headers.get("origin")
     if site is not None:
         return site == "same-origin"
     return origin is None

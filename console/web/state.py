@@ -1,4 +1,4 @@
-"""The state of the application: what a running console is made of, as far as requests use it."""
+"""The state of the application: the parts of a running console that requests use."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from console.web.pull_queue import PullQueue
 
 @dataclass(slots=True, kw_only=True)
 class AppState:
-    """Made once for a run."""
+    """The parts of a run; made once."""
 
     settings: Settings
     database: Database
@@ -37,26 +37,26 @@ class AppState:
     """The groups of the settings."""
     enrolments: Enrolments
     bounds: Bounds
-    """How much each VM may send."""
+    """The limit of what each VM may send."""
     bodies: Bodies
     pull_queue: PullQueue
     polls: Polls
     sink_workers: Sequence[SinkWorker]
-    """To the sinks that people are told over."""
+    """The workers of the sinks for notices."""
     is_ready: Callable[[], bool]
-    """Whether the database has been read once, so that whose secrets were revoked is known, and
-    whether it has been written that this run listens: before that no VM could be asked.
+    """Whether the database was read once, so that revoked secrets are known, and whether this run's
+    listening was written: before that no VM could be asked.
     """
     clock: Callable[[], float]
     own_clock: Callable[[], float]
-    """This machine's, by which signatures of VMs are judged."""
+    """This machine's clock, by which the signatures of VMs are judged."""
 
     def now(self) -> float:
-        """Seconds since 1970."""
+        """Return seconds since 1970."""
         return self.clock()
 
     def source_items(self) -> list[Source]:
-        """The sources as the API shows them."""
+        """Return the sources as the API shows them."""
         progress = self.writer.progress
         last = progress.last_record_at
         return [

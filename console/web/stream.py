@@ -1,6 +1,6 @@
-"""`/api/v1/stream`: server-sent events for every open page; no slow page is waited for.
+"""`/api/v1/stream`: server-sent events for every open page; a slow page does not delay others.
 
-It says what has changed, from the rows that later transactions wrote, and a page asks again.
+It says what has changed, from the rows that later transactions wrote; then a page requests it.
 """
 
 from __future__ import annotations
@@ -27,16 +27,18 @@ from console.web.security import identity_of
 from console.web.vms import vm_items
 
 _QUEUE: Final = 1000
-"""Messages that a slow page may be behind; then it is told to read everything again."""
+"""How many messages a page may be behind; then it has to read everything again."""
 _MAX_PAGES: Final = 500
 _MAX_OF_ONE: Final = 30
-"""Of one person or program, so that one cannot take the places of all others."""
+"""The limit for one person or program, so that one cannot crowd out the others."""
 _MAX_CHANGES: Final = 500
-"""Events and VMs that are told one by one; of more, pages read everything again."""
+"""Up to so many changed events and VMs have a message each; with more, pages read
+everything again.
+"""
 _TIME_SECONDS: Final = 1.0
-"""From one look at what time alone has changed to the next: it looks at every VM."""
+"""The time between two looks for changes by time alone: each reads every VM."""
 _BEAT_SECONDS: Final = 5.0
-"""A page that hears nothing for some of these knows that the console hangs."""
+"""A page that receives nothing for a few of these knows that the console hangs."""
 _HELLO: Final = b"retry: 2000\n: connected\n\n"
 _BEAT: Final = b"event: beat\ndata: {}\n\n"
 _RELOAD: Final = b"event: reload\ndata: {}\n\n"
@@ -50,16 +52,16 @@ class StreamMessage:
     kind: str
     item: BaseModel
     sites: Collection[str] | None = None
-    """Whose readers are told; None: everybody."""
+    """The sites whose readers get it; None: everybody."""
 
     def encoded(self) -> bytes:
-        """As it is sent."""
+        """Return the bytes that are sent."""
         text = self.item.model_dump_json(by_alias=True)
         return f"event: {self.kind}\ndata: {text}\n\n".encode()
 
 
 class ChangeMessages:
-    """What has changed from one look to the next; used on one thread."""
+    """Finds what has changed from one look to the next; used on one thread."""
 
     def __init__(self, snapshots: Snapshots) -> None:
         self._snapshots = snapshots
@@ -68,30 +70,32 @@ class ChangeMessages:
         self._listening = Listening()
 
     def skip(self) -> None:
-        """No page asks what is new; the next look begins here. Raises `StoreError`."""
+        """Begin the next look here: no page is open. Raises `StoreError`."""
         with self._snapshots.open() as snapshot:
             self._number = newest_number(snapshot.connection)
-            self._then, self._listening = snapshot.now, snapshot.listening
+            self._then = snapshot.now
+            self._listening = snapshot.listening
 
     def look(self) -> list[StreamMessage] | None:
-        """What is new since the last look; None: so much that everything is to be read again.
-
+        """Return what has changed since the last look; None: pages have to read everything again.
         Raises `StoreError`; then the next look finds it.
         """
         found: list[StreamMessage] | None = []
         with self._snapshots.open() as snapshot:
-            number, since = newest_number(snapshot.connection), self._number
+            number = newest_number(snapshot.connection)
+            since = self._number
             vms = [] if since is None else snapshot.vms.changed_since(since)
             has_passed = abs(snapshot.now - self._then) >= _TIME_SECONDS
             if since is not None and has_passed:
                 vms += snapshot.vms.passed_since(self._then, self._listening)
-            if since is not None and number < since:  # restored: what is newer cannot be known
+            if since is not None and number < since:  # restored: it is not known what has changed
                 found = None
             elif since is not None and (number != since or vms):
                 found = self._found(snapshot, since, {each.vm.vm_id: each for each in vms})
         self._number = number
         if has_passed:
-            self._then, self._listening = snapshot.now, snapshot.listening
+            self._then = snapshot.now
+            self._listening = snapshot.listening
         return found
 
     def _found(
@@ -100,7 +104,7 @@ class ChangeMessages:
         event_ids = set(snapshot.events.changed_since(since))
         if len(event_ids) + len(vms) > _MAX_CHANGES:
             return None
-        # A VM's condition follows from events, and whether a decision is due from VMs.
+        # A VM's condition depends on events, and the status of a decision depends on VMs.
         named = snapshot.events.named_by(event_ids) - set(vms)
         expected = snapshot.vms.expectations(vms)
         event_ids |= {event_id for each in expected.values() for event_id in each.events}
@@ -108,7 +112,9 @@ class ChangeMessages:
         messages = [
             StreamMessage(
                 kind="event",
-                item=view.event_item(known, snapshot.now, snapshot.listening, names_scopes=False),
+                item=view.event_item(
+                    known, snapshot.now, snapshot.listening, shows_other_scopes=False
+                ),
                 sites=known.event.sites,
             )
             for known in snapshot.events.some(sorted(event_ids))
@@ -132,7 +138,7 @@ class ChangeMessages:
 
 
 class StreamHub:
-    """Who listens; used on the event loop's thread."""
+    """The open streams; used on the event loop's thread."""
 
     def __init__(self) -> None:
         self._pages: dict[asyncio.Queue[bytes], Identity] = {}
@@ -140,7 +146,7 @@ class StreamHub:
         self._closed = False
 
     async def listen(self, request: Request) -> Response:
-        """One page's stream."""
+        """Answer with a page's stream."""
         identity = identity_of(request)
         if self._has_many(identity):
             raise refuse(429, f"{_MAX_OF_ONE} pages or streams of yours are open; close some")
@@ -152,33 +158,33 @@ class StreamHub:
         )
 
     def _has_many(self, identity: Identity) -> bool:
-        """Whether a person or program has as many streams as it may have."""
+        """Check whether a person or program has as many streams as allowed."""
         name = identity.person.name
         return sum(each.person.name == name for each in self._pages.values()) >= _MAX_OF_ONE
 
     def close(self) -> None:
-        """End every stream, so that the server can end."""
+        """End every stream, so that the server can stop."""
         self._closed = True
         for page in self._pages:
             _put(page, _END)
 
     @property
     def is_heard(self) -> bool:
-        """Whether anybody listens."""
+        """Whether any page listens."""
         return bool(self._pages)
 
     def listeners(self) -> set[Identity]:
-        """Whose streams are open."""
+        """Return the identities whose streams are open."""
         return set(self._pages.values())
 
     def end(self, identities: Collection[Identity]) -> None:
-        """End the streams of some."""
+        """End the streams of these identities."""
         for page, identity in self._pages.items():
             if identity in identities:
                 _put(page, _END)
 
     def tell(self, messages: Iterable[StreamMessage] | None) -> None:
-        """Tell every page what it may see; None: it is to read everything again."""
+        """Send each page the messages that it may see; None: it has to read everything again."""
         if messages is None:
             for page in self._pages:
                 _reload(page)
@@ -191,7 +197,7 @@ class StreamHub:
                     _put(page, encoded)
 
     def tell_sources(self, items: Iterable[view.Source]) -> None:
-        """Tell what became of the sources, if it is new."""
+        """Send the state of the sources that have changed."""
         for item in items:
             shape = (item.connected, item.trouble)
             if self._sources.get(item.name) != shape:
@@ -199,7 +205,7 @@ class StreamHub:
                 self.tell([StreamMessage(kind="source", item=item)])
 
     async def _messages(self, identity: Identity) -> AsyncIterator[bytes]:
-        if self._has_many(identity):  # of requests that came at once
+        if self._has_many(identity):  # several requests may have come at once
             return
         page: asyncio.Queue[bytes] = asyncio.Queue(_QUEUE)
         self._pages[page] = identity
@@ -221,7 +227,7 @@ class StreamHub:
 
 
 def _put(page: asyncio.Queue[bytes], message: bytes) -> None:
-    """Queue a message; a page that is too far behind starts again instead."""
+    """Queue a message; a page that is too far behind has to read everything again instead."""
     try:
         page.put_nowait(message)
     except asyncio.QueueFull:

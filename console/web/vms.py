@@ -1,4 +1,4 @@
-"""`/api/v1/vms`: every VM that a record has come from, by name."""
+"""`/api/v1/vms`: every VM that has sent a record, by name."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _RECORDS: Final = 200
 
 
 class VmRoutes:
-    """Answers about VMs."""
+    """Answers requests for VMs."""
 
     def __init__(self, snapshots: Snapshots, *, silent_after: float | None = None) -> None:
         """`silent_after` in seconds, if it is the same for every VM."""
@@ -40,7 +40,7 @@ class VmRoutes:
         self._silent_after = silent_after
 
     def listed(self, request: Request, query: VmsQuery) -> Response:
-        """A page of VMs."""
+        """Answer with a page of VMs."""
         own = person_of(request).site
         if own is not None and query.site not in (None, own):
             return answer(VmPage(items=[], next=None))
@@ -57,7 +57,7 @@ class VmRoutes:
         return answer(VmPage(items=items, next=following))
 
     def one(self, request: Request) -> Response:
-        """One VM, with its records, its gaps and the events that named it."""
+        """Answer with a VM, its records, its gaps and the events that named it."""
         with self._snapshots.open() as snapshot:
             heard = snapshot.vms.one(request.path_params["vmId"])
             if heard is None or not sees_vm(person_of(request), heard.vm):
@@ -65,15 +65,21 @@ class VmRoutes:
             return answer(vm_detail(snapshot, heard))
 
     async def retire(self, request: Request) -> Response:
-        """200 with the VM; 403 without the role approver or admin, 404, 409 if it is retired."""
-        person, vm_id = person_of(request), request.path_params["vmId"]
+        """Retire a VM: answer 200 with it; 403 without the role approver or admin, 404, 409 if it
+        is retired already.
+        """
+        person = person_of(request)
+        vm_id = request.path_params["vmId"]
         body = await body_of(request, ReasonBody)
         seen = await asyncio.to_thread(self._retire, person, vm_id, body.reason)
         return answer(seen)
 
     async def accept(self, request: Request) -> Response:
-        """200 with the VM; 403 without the role admin, 404, 409 if it is in no such conflict."""
-        person, vm_id = person_of(request), request.path_params["vmId"]
+        """Accept what a VM reports: answer 200 with it; 403 without the role admin, 404, 409 if it
+        is in no such conflict.
+        """
+        person = person_of(request)
+        vm_id = request.path_params["vmId"]
         body = await body_of(request, AcceptBody)
         seen = await asyncio.to_thread(self._accept, person, vm_id, body.conflict)
         return answer(seen)
@@ -88,14 +94,14 @@ class VmRoutes:
         return self._after(vm_id, retirement_problem(self._snapshots, person, vm_id, reason))
 
     def _require(self, person: Person, vm_id: str) -> None:
-        """Raise 404 for a VM that a person cannot see."""
+        """Raise 404 for a VM that a person does not see."""
         with self._snapshots.open() as snapshot:
             heard = snapshot.vms.one(vm_id)
         if heard is None or not sees_vm(person, heard.vm):
             raise refuse(404, "no record of such a VM has come in")
 
     def _after(self, vm_id: str, problem: tuple[int, str] | None) -> VmDetail:
-        """The VM after what was done. Raises the refusal if it was not."""
+        """Return the VM after the change. Raises the refusal if there was a problem."""
         if problem is not None:
             raise refuse(*problem)
         with self._snapshots.open() as snapshot:
@@ -108,7 +114,7 @@ class VmRoutes:
 def retirement_problem(
     snapshots: Snapshots, person: Person, vm_id: str, reason: str
 ) -> tuple[int, str] | None:
-    """Retire a VM as a person; the status and the words of why not, or None if it is done."""
+    """Retire a VM as a person; return the status and the sentence of a refusal, or None."""
     if not person.roles & {"approver", "admin"}:
         return 403, "this needs the role approver or admin"
     if not is_reason(reason.strip()):
@@ -125,8 +131,8 @@ def acceptance_problem(
     seen: str | None,
     silent_after: float | None,
 ) -> tuple[int, str] | None:
-    """Accept, as a person, what a VM says that it is; as `retirement_problem`. `seen` is the id of
-    the conflict that the person saw, if it was told.
+    """Accept what a VM reports of itself, as a person; return the same as `retirement_problem`.
+    `seen` is the id of the conflict that the person saw, if it was given.
     """
     if "admin" not in person.roles:
         return 403, "this needs the role admin"
@@ -146,7 +152,7 @@ def acceptance_problem(
 def vms_page(
     snapshot: Snapshot, wanted: WantedVms, *, limit: int, after: list[Any] | None = None
 ) -> tuple[list[Vm], str | None]:
-    """Items and the cursor of the next page."""
+    """Return items and the cursor of the next page."""
     place = None if after is None else (str(after[0]), str(after[1]))
     found = snapshot.vms.page(wanted, limit=limit + 1, after=place)
     following = cursor(*place_of(found[limit - 1].vm)) if len(found) > limit else None
@@ -154,7 +160,7 @@ def vms_page(
 
 
 def vm_items(snapshot: Snapshot, several: list[HeardVm]) -> list[Vm]:
-    """VMs as the API lists them."""
+    """Return VMs as the API lists them."""
     vm_ids = [each.vm.vm_id for each in several]
     expected = snapshot.vms.expectations(vm_ids)
     by = assignments.assignments_of(snapshot.connection, assignments.VM, vm_ids, snapshot.now)
@@ -165,7 +171,7 @@ def vm_items(snapshot: Snapshot, several: list[HeardVm]) -> list[Vm]:
 
 
 def vm_detail(snapshot: Snapshot, heard: HeardVm) -> VmDetail:
-    """One VM with its history."""
+    """Return a VM with its history."""
     vm = heard.vm
     past = past_of_vm(snapshot.connection, vm.vm_id, _RECORDS)
     channel = channel_of(vm.commands, vm.pulled_at, snapshot.now, snapshot.listening)

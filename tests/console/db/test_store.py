@@ -27,7 +27,7 @@ from console.db.transactions import write_to
 from console.db.vms import WantedVms
 from console.fleet.fold import MAX_STREAMS
 from console.fleet.values import Command, Decision, EventKey
-from console.ingest.delivery import Checkpoint, Delivery, Refused
+from console.ingest.delivery import Checkpoint, Delivery, RejectedMessage
 from console.ingest.writer import Writer
 from console.records.incoming import Incoming
 from console.records.parse import ForeignError, parse_record, parse_state, parse_status
@@ -44,7 +44,9 @@ class Taking:
         self.writer = Writer(database, opened=lambda: None, committed=lambda: None)
         self.writer.start()
 
-    def take(self, *items: Incoming | Refused, checkpoint: Checkpoint | None = None) -> None:
+    def take(
+        self, *items: Incoming | RejectedMessage, checkpoint: Checkpoint | None = None
+    ) -> None:
         """Hand over, and wait for the commit."""
         stored = threading.Event()
         answers: list[bool] = []
@@ -321,9 +323,9 @@ def test_what_is_too_long_for_an_index_does_not_stop_the_others(
 
 def test_quarantine_has_one_row_per_reason(database: Database, taking: Taking) -> None:
     """A million bad messages are a number, not a million rows."""
-    bad = [Refused(reason="not_json", message="m", sample=b"\xff" * 9000, at=AT)] * 50
+    bad = [RejectedMessage(reason="not_json", message="m", sample=b"\xff" * 9000, at=AT)] * 50
     taking.take(*bad)
-    taking.take(*bad, Refused(reason="too_large", message="m", sample=b"", at=AT))
+    taking.take(*bad, RejectedMessage(reason="too_large", message="m", sample=b"", at=AT))
     with database.reading.begin() as connection:
         found = connection.execute(
             select(tables.quarantine.c.reason, tables.quarantine.c.count)

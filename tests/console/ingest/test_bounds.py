@@ -35,7 +35,7 @@ def test_a_minute_gives_back_what_a_minute_allows() -> None:
 def test_it_is_told_once_a_minute_that_a_vm_sends_too_much() -> None:
     """What it sends beyond that costs no writing."""
     bounds = Bounds(records=1, size=0)
-    assert [bounds.tells("a", now=at) for at in (0.0, 1.0, 59.0, 61.0)] == [
+    assert [bounds.may_report("a", now=at) for at in (0.0, 1.0, 59.0, 61.0)] == [
         True,
         False,
         False,

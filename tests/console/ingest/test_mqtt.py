@@ -21,7 +21,7 @@ from support.mqtt.mosquitto import Mosquitto
 from console.db.opening import DATABASE_FILE
 from console.ingest.bounds import Bounds
 from console.ingest.client_id import kept_client_id
-from console.ingest.delivery import Delivery, Refused
+from console.ingest.delivery import Delivery, RejectedMessage
 from console.ingest.messages import read_message
 from console.ingest.mqtt import MqttReader
 from console.ingest.settings import MqttSource
@@ -262,7 +262,7 @@ def test_a_message_that_brings_out_a_bug_stops_no_other(
         fleet.say(vm, vm.event("E1"))
         deliveries = [inbox.taken.get(timeout=20) for _ in range(2)]
         refused, record = (delivery.items[0] for delivery in deliveries)
-        assert isinstance(refused, Refused)
+        assert isinstance(refused, RejectedMessage)
         assert (refused.reason, refused.sample) == ("unreadable", b"bug")
         assert isinstance(record, IncomingRecord)
         assert state.since == since

@@ -16,6 +16,7 @@ from console.db.opening import Database
 from console.db.snapshot import Snapshots
 from console.fleet.fold import fold
 from console.fleet.timeline import timeline_item
+from console.fleet.values import EventKey
 from console.records.incoming import Incoming, IncomingRecord
 from console.records.parse import ForeignError, parse_record, parse_state, parse_status
 from wire.record import PREPARATION, Record
@@ -57,7 +58,7 @@ def test_the_newest_record_of_a_vm_counts(database: Database) -> None:
     assert stored(database, read(first)) == [("sha256:a", "prepared")]
     assert stored(database, read(second), read(third)) == [("sha256:a", "recovered")]
     with database.reading.begin() as connection:
-        found = records_of_event(connection, (EVENT, "sub-1/group-1"))
+        found = records_of_event(connection, EventKey(event_id=EVENT, scope="sub-1/group-1"))
     items = [timeline_item(each) for each in found]
     told_of = [each.state for each in items if each.kind == "preparation"]
     assert told_of == ["preparing", "prepared", "recovered"]

@@ -192,7 +192,7 @@ def test_a_database_that_does_not_answer_is_trouble_before_it_fails() -> None:
     """After five seconds, whatever the limits of its connections are."""
     now = 100.0
     progress = Progress(lambda: now)
-    progress.asked()
+    progress.begin()
     now += 4
     assert progress.trouble is None
     now += 2
