@@ -1,1 +1,1 @@
-"""Login modes, sessions, tokens and roles: the callers of the console, and their rights."""
+"""Login modes, sessions, tokens and roles: who calls the console, and what they may do."""

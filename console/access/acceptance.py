@@ -1,4 +1,4 @@
-"""Accepts what VMs say of themselves, where it is not what they were known as."""
+"""Accepts what VMs report of themselves, if it differs from what they are known as."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def accept(
     silent_after: float | None = None,
     conflicts: Mapping[str, str] | None = None,
 ) -> dict[str, Vm]:
-    """The VMs whose name, scope and site are from now on what they say, as they are then; those
-    that are unknown, or in no conflict, are left out, and so are those that say something else by
-    now than what was seen (`conflicts`, by vmId).
+    """Accept the name, scope and site that these VMs report; return each as it is then, by vmId.
 
-    Each is a row of the audit. `now` in seconds since 1970; `silent_after` in seconds, if it is the
-    same for every VM. Raises `RefusedError` if something is not a vmId, `StoreError`.
+    VMs that are unknown or not in conflict are left out; with `conflicts`, what a person saw, by
+    vmId, also those that report something else by now. Each acceptance is a row of the audit. `now`
+    in seconds since 1970; `silent_after` in seconds, if it is the same for every VM. Raises
+    `RefusedError` if something is not a vmId, `StoreError`.
     """
     found: dict[str, Vm] = {}
     for some in portions(checked(vm_ids)):

@@ -1,4 +1,4 @@
-"""The console's two cookies: of a session, and of a browser's logins under way."""
+"""The console's two cookies: that of a session, and that of a browser's pending logins."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from console.config.settings import Settings
 
 
 class Cookies:
-    """Sets and reads them. Where people come by https, no other host can set them (`__Host-`)."""
+    """Sets and reads the cookies. If people use https, no other host can set them (`__Host-`)."""
 
     def __init__(self, settings: Settings) -> None:
         self._secure = (settings.public_url or "").startswith("https://")
@@ -20,23 +20,23 @@ class Cookies:
         self._login = f"{prefix}seb-login"
 
     def session_in(self, headers: Headers) -> str | None:
-        """The value of the session's cookie, if a request has one."""
+        """Return the value of the session's cookie, or None."""
         return _cookies(headers).get(self._session) or None
 
     def login_in(self, headers: Headers) -> str | None:
-        """The secret of a browser's logins under way, if a request has one."""
+        """Return the secret of a browser's pending logins, or None."""
         return _cookies(headers).get(self._login) or None
 
     def set_session(self, response: Response, value: str) -> None:
-        """Until the browser ends, or the session at the console."""
+        """Set the session's cookie, for as long as the browser runs."""
         self._set(response, self._session, value, None)
 
     def set_login(self, response: Response, secret: str) -> None:
-        """For as long as a login may take."""
+        """Set the cookie of pending logins, for as long as a login may take."""
         self._set(response, self._login, secret, SECONDS)
 
     def forget_session(self, response: Response) -> None:
-        """Take the session's cookie back."""
+        """Delete the session's cookie."""
         self._set(response, self._session, "", 0)
 
     def _set(self, response: Response, name: str, value: str, seconds: int | None) -> None:

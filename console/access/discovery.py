@@ -1,4 +1,4 @@
-"""An OpenID provider's own description, checked. Values in, values out."""
+"""The discovery document of an OpenID provider, checked. Values in, values out."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _SCOPES: Final = ("openid", "profile", "email", "groups")
 
 
 class ProviderError(Exception):
-    """The provider did not answer, or not as OpenID Connect says; the message has no secret."""
+    """The provider did not answer, or not as OpenID Connect requires; the message has no secret."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metadata:
-    """What the provider publishes about itself."""
+    """The addresses and abilities that the provider publishes."""
 
     authorization: str
     token: str
@@ -25,13 +25,13 @@ class Metadata:
     userinfo: str | None
     scope: str
     posts_secret: bool
-    """Whether the client's secret goes into the body, and not into a header."""
+    """Whether the client's secret is sent in the body and not in a header."""
     names_itself: bool
     """Whether its answers to a browser name the issuer (RFC 9207)."""
 
 
 def metadata_of(found: Mapping[str, Any], issuer: str) -> Metadata:
-    """The metadata in a discovery document of that issuer. Raises `ProviderError`."""
+    """Return the metadata in the discovery document of that issuer. Raises `ProviderError`."""
     if found.get("issuer") != issuer:
         raise ProviderError(
             "the provider calls itself by another name than SEB_CONSOLE_LOGIN__ISSUER; both must "
@@ -52,7 +52,7 @@ def metadata_of(found: Mapping[str, Any], issuer: str) -> Metadata:
 
 
 def _endpoint(found: Mapping[str, Any], name: str, issuer: str) -> str:
-    """An address of the provider: encrypted, unless the issuer itself is on loopback."""
+    """Return an address of the provider; it must be encrypted, unless the issuer itself is not."""
     address = found.get(name)
     if not isinstance(address, str) or not address.isprintable() or " " in address:
         raise ProviderError(f"the provider's {name} is not an address")
@@ -69,7 +69,7 @@ def _endpoint(found: Mapping[str, Any], name: str, issuer: str) -> str:
 
 
 def _is_link_local(host: str) -> bool:
-    """Whether it is an address of this network alone, where clouds have their metadata."""
+    """Check whether an address is link-local: clouds have their metadata there."""
     try:
         return ip_address(host).is_link_local
     except ValueError:
@@ -77,6 +77,6 @@ def _is_link_local(host: str) -> bool:
 
 
 def _scope(offered: object) -> str:
-    """What is asked for: of what is not in OpenID's own core only what the provider knows."""
+    """Return the scopes to ask for: `openid`, and those others that the provider knows."""
     known = offered if isinstance(offered, list) else ["profile", "email"]
     return " ".join(each for each in _SCOPES if each == "openid" or each in known)

@@ -1,4 +1,4 @@
-"""Enrols VMs and revokes what they were given; each is a row of the audit."""
+"""Enrols VMs and revokes their secrets; each is a row of the audit."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from console.ingest.enrolment import (
 )
 
 MAX_VMS: Final = 10_000
-"""In one call."""
+"""The limit for one call."""
 _MAX_SITE: Final = 64
 # Azure's own limits.
 _MAX_TAG_NAME: Final = 512
 _MAX_TAG_VALUE: Final = 256
 _AT_ONCE: Final = 500
-"""VMs in one transaction: writers of records wait for it."""
+"""How many VMs one transaction has: writers of records wait for it."""
 
 
 def enroll(
@@ -50,13 +50,13 @@ def enroll(
     tags: Mapping[str, str] | None = None,
     silent_after: float | None = None,
 ) -> dict[str, int]:
-    """The generation of each VM's secrets, by vmId; one that is enrolled already keeps its own.
+    """Enrol VMs; return the generation of each VM's secrets, by vmId. One that is enrolled already
+    keeps its own.
 
-    `resource_ids`, by vmId, `site` and `tags` say who the VMs are, and where: that counts, whatever
-    they say themselves. A tag with an empty value is not given any more; others that were given
-    stay. `now` in seconds since 1970; `silent_after` in seconds, if it is the same for every VM.
-    Raises `RefusedError` if something is not a vmId, not the ARM id of a VM, not a site or not a
-    tag, `StoreError`.
+    `resource_ids`, by vmId, `site` and `tags` say who the VMs are and where; they replace what the
+    VMs report. A tag with an empty value is removed; other tags from before stay. `now` in seconds
+    since 1970; `silent_after` in seconds, if it is the same for every VM. Raises `RefusedError` if
+    something is not a vmId, not the ARM id of a VM, not a site or not a tag, `StoreError`.
     """
     given = resource_ids or {}
     _require_valid(given.values(), site, tags or {})
@@ -105,7 +105,7 @@ def enroll(
 
 
 def _require_valid(resource_ids: Iterable[str], site: str | None, tags: Mapping[str, str]) -> None:
-    """Raises `RefusedError`, as `enroll` says."""
+    """Raise `RefusedError` as `enroll` says."""
     wrong = next((each for each in resource_ids if not is_resource_id(each)), None)
     if wrong is not None:
         raise RefusedError(
@@ -121,7 +121,7 @@ def _require_valid(resource_ids: Iterable[str], site: str | None, tags: Mapping[
 def _with_tags(
     connection: Connection, vm_ids: Iterable[str], tags: Mapping[str, str]
 ) -> dict[str, dict[str, str]]:
-    """All tags that an admin has given to each VM, with some new ones."""
+    """Return all tags that admins have given to each VM, together with new ones."""
     before = read_enrolled(connection, vm_ids)
     found = {}
     for vm_id in vm_ids:
@@ -141,9 +141,8 @@ def _require_tag(name: str, value: str) -> None:
 
 
 def revoke(database: Database, vm_ids: Iterable[str], *, actor: str, now: float) -> None:
-    """End the secrets of some VMs: what `enroll` gives from now on are others.
-
-    Raises as `enroll`.
+    """Revoke the secrets of these VMs: `enroll` gives new ones from now on. Raises what `enroll`
+    raises.
     """
     for some in portions(checked(vm_ids)):
         with write_to(database) as (connection, number):
@@ -162,7 +161,7 @@ def revoke(database: Database, vm_ids: Iterable[str], *, actor: str, now: float)
 
 
 def revoke_all(database: Database, *, actor: str, now: float) -> None:
-    """End the secrets of all VMs, known or not. Raises `StoreError`."""
+    """Revoke the secrets of all VMs, known or not. Raises `StoreError`."""
     with write_to(database) as (connection, number):
         newest = newest_generation(connection)
         write_generations(connection, {EVERY_VM: newest + 1}, number, revoked_at=now)
@@ -170,7 +169,9 @@ def revoke_all(database: Database, *, actor: str, now: float) -> None:
 
 
 def checked(vm_ids: Iterable[str]) -> list[str]:
-    """Each once, in order. Raises `RefusedError` if one is not a vmId, or the list is empty."""
+    """Return the vmIds, each once, in order. Raises `RefusedError` if one is not a vmId, or the
+    list is empty.
+    """
     found = list(dict.fromkeys(vm_ids))
     wrong = next((each for each in found if not is_vm_id(each)), None)
     if wrong is not None:
@@ -183,7 +184,7 @@ def checked(vm_ids: Iterable[str]) -> list[str]:
 
 
 def settings_of(vm_id: str, generation: int, *, key: bytes, base: str) -> dict[str, str]:
-    """The settings that let a VM's bridge speak with the console; two of them are secrets."""
+    """Return the settings that connect a VM's bridge to the console; two of them are secrets."""
     return {
         "SEB_SINK__CONSOLE__KIND": "webhook",
         "SEB_SINK__CONSOLE__URL": f"{base}/ingest/v1/records",
@@ -194,7 +195,7 @@ def settings_of(vm_id: str, generation: int, *, key: bytes, base: str) -> dict[s
 
 
 def items_of(generations: Mapping[str, int], *, key: bytes, base: str) -> list[dict[str, Any]]:
-    """The answer for VMs that were just enrolled: their secrets are shown this once."""
+    """Return the answer for VMs that were just enrolled: their secrets are shown only now."""
     return [
         {
             "vmId": vm_id,
@@ -210,7 +211,7 @@ def _of(known: Mapping[str, int], vm_id: str) -> int:
 
 
 def portions(vm_ids: Sequence[str]) -> Iterable[list[str]]:
-    """The vmIds in lists that are written in one transaction each."""
+    """Yield the vmIds in lists, each for one transaction."""
     rest = iter(vm_ids)
     while some := list(islice(rest, _AT_ONCE)):
         yield some

@@ -1,7 +1,7 @@
-"""ID tokens of OpenID Connect: what must hold before one says who somebody is.
+"""Checks ID tokens of OpenID Connect before they identify a person.
 
-Authlib and joserfc check the signature and the claims. This module says which signatures and
-claims the console accepts, and gives each refusal one reason of a closed list.
+Authlib and joserfc check the signature and the claims. This module says which signatures and claims
+the console accepts, and gives each refusal one reason of a closed list.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ from joserfc.jws import JWSRegistry
 ALGORITHMS: Final = frozenset(
     f"{family}{bits}" for family in ("RS", "PS", "ES") for bits in (256, 384, 512)
 ) | {"EdDSA"}
-"""Signatures with a public key. Without `none`, and without HS256: its key would be public."""
+"""Accepted signatures, all with a public key: not `none`, and not HS256, whose key would
+be public.
+"""
 _SKEW_SECONDS: Final = 120
 _MAX_CHARACTERS: Final = 100_000
 _WRONG_CLAIM: Final = {
@@ -38,7 +40,7 @@ _WRONG_CLAIM: Final = {
     "nbf": "from_the_future",
     "sub": "no_subject",
 }
-"""Claim to reason."""
+"""The reason for each wrong claim."""
 Json = dict[str, Any]
 
 _REGISTRY: Final = JWSRegistry(algorithms=ALGORITHMS, strict_check_header=False)
@@ -47,19 +49,20 @@ _REGISTRY.max_header_length = 16_384
 
 
 class IdTokenError(Exception):
-    """An ID token is not accepted; the message is one of few reasons, without its content."""
+    """An ID token is not accepted. The message is one of a few reasons, without the token's
+    content.
+    """
 
 
 class UnknownKeyError(IdTokenError):
-    """No key that the provider publishes fits; it may have a new one."""
+    """No published key of the provider fits; it may have a new one."""
 
 
 def verified(
     text: object, *, keys: KeySet, issuer: str, client_id: str, nonce: str, now: float
 ) -> Json:
-    """The claims of an ID token of that issuer, for that client and that login.
-
-    `keys` are the provider's; `now` in seconds since 1970. Raises `IdTokenError`.
+    """Return the claims of an ID token of that issuer, for that client and that login. `keys` are
+    the provider's; `now` in seconds since 1970. Raises `IdTokenError`.
     """
     if not isinstance(text, str) or len(text) > _MAX_CHARACTERS:
         raise IdTokenError("no_ID_token")
@@ -77,7 +80,7 @@ def verified(
 
 
 def _refusal(error: Exception) -> IdTokenError:
-    # A provider that makes a new key under an old name has to be asked again too.
+    # A provider may make a new key with an old name: then its keys have to be read again too.
     if isinstance(error, BadSignatureError):
         return UnknownKeyError("bad_signature")
     if isinstance(error, InvalidKeyIdError):
@@ -92,7 +95,7 @@ def _refusal(error: Exception) -> IdTokenError:
 
 
 def groups_in(claims: Mapping[str, Any], claim: str) -> tuple[str, ...] | None:
-    """The groups that a claim names; None if the claim is missing."""
+    """Return the groups that a claim names; None if the claim is missing."""
     found = claims.get(claim)
     if isinstance(found, str):
         return (found,)
@@ -102,6 +105,6 @@ def groups_in(claims: Mapping[str, Any], claim: str) -> tuple[str, ...] | None:
 
 
 def has_too_many_groups(claims: Mapping[str, Any], claim: str) -> bool:
-    """Whether Entra ID has left the groups out because they are too many for a token."""
+    """Check whether Entra ID has left the groups out because they are too many for a token."""
     elsewhere = claims.get("_claim_names")
     return (isinstance(elsewhere, dict) and claim in elsewhere) or "hasgroups" in claims

@@ -1,4 +1,6 @@
-"""The caller of a request: by its token, session or proxy header, and never two of them."""
+"""Identifies the caller of a request: by its token, its session or a proxy's header, never by two
+of them.
+"""
 
 from __future__ import annotations
 
@@ -18,16 +20,16 @@ from console.config.settings import Settings
 from console.db.opening import Database
 
 CALLBACK = "/login/callback"
-"""The path to which the provider sends people back; the provider has to know it."""
+"""The path to which the provider sends people back; it is registered at the provider."""
 
 
 class BadTokenError(Exception):
-    """The bearer token is not known, has ended, or was revoked; which of these is not told."""
+    """The bearer token is unknown, has ended, or was revoked; the error does not say which."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """A person, and the hash of the token or the session that says so, if there is one."""
+    """A person, with the hash of the token or the session that proves it, if there is one."""
 
     person: Person
     token: str | None = None
@@ -35,7 +37,7 @@ class Identity:
 
 
 class Access:
-    """What decides who speaks to a running console; used on the event loop."""
+    """Identifies the callers of a running console; used on the event loop."""
 
     def __init__(
         self, settings: Settings, database: Database, clock: Callable[[], float] = time.time
@@ -51,10 +53,9 @@ class Access:
             self.login = Login(settings.login, redirect_uri=callback_of(settings), clock=clock)
 
     async def identify(self, headers: Headers, peer: str) -> Identity | None:
-        """Who makes a request; None if it says nothing that counts.
-
-        `peer` is the address of the connection. A bearer token alone counts if there is one.
-        Raises `BadTokenError`, and `StoreError` if the database does not answer.
+        """Return who makes a request; None if it has nothing that counts. `peer` is the address of
+        the connection. If there is a bearer token, only that counts. Raises `BadTokenError`, and
+        `StoreError` if the database does not answer.
         """
         if (text := _bearer(headers)) is not None:
             person = await self.tokens.person(text)
@@ -70,7 +71,7 @@ class Access:
         return await self._from_session(self.cookies.session_in(headers))
 
     async def _from_session(self, value: str | None) -> Identity | None:
-        """Whose session a cookie opens; its roles are those of today's settings."""
+        """Return whose session a cookie opens; the roles are those of the current settings."""
         session = None if value is None else await self.sessions.find(value)
         if session is None:
             return None
@@ -78,7 +79,9 @@ class Access:
         return Identity(person=Person(name=session.name, roles=roles), session=session.hash)
 
     async def ended(self, identities: Iterable[Identity]) -> set[Identity]:
-        """Those whose token or session opens nothing any more. Raises `StoreError`."""
+        """Return those of these identities whose token or session is no longer valid. Raises
+        `StoreError`.
+        """
         over = set()
         several = list(identities)
         for each in several:
@@ -90,12 +93,12 @@ class Access:
 
 
 def callback_of(settings: Settings) -> str:
-    """The redirect URI that the provider has to know."""
+    """Return the redirect URI that has to be registered at the provider."""
     return (settings.public_url or f"http://{settings.listen}") + CALLBACK
 
 
 def _bearer(headers: Headers) -> str | None:
-    """The bearer token of a request; None if it has none. Raises `BadTokenError` for two."""
+    """Return the bearer token of a request, or None. Raises `BadTokenError` for two."""
     given = headers.getlist("authorization")
     tokens = [each for each in given if each[:7].lower() == "bearer "]
     if not tokens:

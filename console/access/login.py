@@ -1,8 +1,7 @@
 """One login at an OpenID provider: code flow with PKCE, from the first redirect to a session.
 
-A browser keeps one secret in one cookie, however many logins it begins. What belongs to one login
-is in its `state`, signed with that secret, so that logins which strangers begin leave nothing
-behind at the console.
+A browser keeps one secret in one cookie, however many logins it begins. The data of one login is in
+its `state`, signed with that secret, so logins that strangers begin leave nothing at the console.
 """
 
 from __future__ import annotations
@@ -31,13 +30,13 @@ from console.access.provider import Provider, RefusedCodeError
 from console.config.login import LoginSettings
 
 SECONDS: Final = 600
-"""Seconds that a login may take."""
+"""How many seconds a login may take."""
 _WORKERS: Final = 4
 _WAITING: Final = 32
-"""Requests to the provider that may wait; a flood of logins must not hold up anything else."""
+"""How many requests to the provider may wait: a flood of logins must not delay anything else."""
 _MAX_CHARACTERS: Final = 2000
 _VERIFIED: Final = (None, True, "true")
-"""Some providers say nothing about addresses, and some say it as a text."""
+"""Some providers do not say whether an address is verified, and some say it as a text."""
 _SECRET: Final = re.compile(r"[A-Za-z0-9_-]{43}")
 _REFUSALS: Final = frozenset(
     {
@@ -54,14 +53,15 @@ _REFUSALS: Final = frozenset(
         "unsupported_response_type",
     }
 )
-"""What OAuth 2.0 and OpenID Connect let a provider say: anybody can write other words into the
-address that leads back, and they would stand in the audit."""
+"""The errors that OAuth 2.0 and OpenID Connect define. Anyone can put other words into the redirect
+address, and they would stand in the audit.
+"""
 T = TypeVar("T")
 Json = dict[str, Any]
 
 
 class LoginError(Exception):
-    """A login ends here. `reason` is for audit and log, the message for the person."""
+    """A login fails. `reason` is for audit and log, the message for the person."""
 
     def __init__(self, words: str, *, reason: str, status: int = 403) -> None:
         super().__init__(words)
@@ -71,7 +71,7 @@ class LoginError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoginStart:
-    """A login under way: where the browser goes, and the secret that its cookie keeps."""
+    """A login that begins: the address for the browser, and the secret for its cookie."""
 
     address: str
     secret: str
@@ -79,7 +79,9 @@ class LoginStart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderAnswer:
-    """Who the provider says that it is, where they wanted to go, and which login that was."""
+    """Who the person is by the provider's answer, where they wanted to go, and the id of
+    the login.
+    """
 
     name: str
     groups: tuple[str, ...]
@@ -88,7 +90,7 @@ class ProviderAnswer:
 
 
 class Login:
-    """The logins of one provider; on the event loop."""
+    """The logins at one provider; used on the event loop."""
 
     def __init__(
         self,
@@ -104,9 +106,8 @@ class Login:
         self._waiting = 0
 
     async def begin(self, secret: str | None, leads_to: str) -> LoginStart:
-        """Start a login that leads to a path; `secret` is what the browser has already.
-
-        Raises `LoginError` if the provider is away.
+        """Begin a login that ends at a path; `secret` is the browser's own, if it has one. Raises
+        `LoginError` if the provider does not answer.
         """
         if secret is None or _SECRET.fullmatch(secret) is None:
             secret = secrets.token_urlsafe(32)
@@ -118,15 +119,14 @@ class Login:
         }
         state = jwt.encode({"alg": "HS256"}, claims, _key(secret), default_type=None)
         verifier = _verifier(secret, nonce)
-        address = await self._asked(
+        address = await self._ask(
             lambda: self._provider.address(state=state, nonce=nonce, verifier=verifier)
         )
         return LoginStart(address=address, secret=secret)
 
     async def finish(self, params: Mapping[str, str], secret: str | None) -> ProviderAnswer:
-        """Who came back from the provider with `params`; `secret` is the cookie's.
-
-        Raises `LoginError`.
+        """Return who came back from the provider with `params`; `secret` is the cookie's. Raises
+        `LoginError`.
         """
         state = self._state(params.get("state", ""), secret)
         if state is None or secret is None:
@@ -134,7 +134,7 @@ class Login:
                 "this login was not begun in this browser, or too long ago; log in again",
                 reason="wrong_state",
             )
-        metadata = await self._asked(self._provider.metadata)
+        metadata = await self._ask(self._provider.metadata)
         if params.get("iss", self._provider.issuer) != self._provider.issuer or (
             metadata.names_itself and "iss" not in params
         ):
@@ -145,10 +145,12 @@ class Login:
         code = params.get("code", "")
         if not 0 < len(code) <= _MAX_CHARACTERS:
             raise _not_believed("no_code")
-        return await self._asked(lambda: self._found(code, secret, state))
+        return await self._ask(lambda: self._found(code, secret, state))
 
     def _state(self, text: str, secret: str | None) -> Json | None:
-        """What a state says; None if it is not of this secret, or too old."""
+        """Return the content of a state; None if it was not signed with this secret, or
+        is too old.
+        """
         if secret is None or _SECRET.fullmatch(secret) is None:
             return None
         try:
@@ -159,7 +161,7 @@ class Login:
         return claims
 
     def _found(self, code: str, secret: str, state: Json) -> ProviderAnswer:
-        """On a thread: the code's tokens, and who they are about."""
+        """Exchange the code for tokens, and return who they are about. Runs on a thread."""
         provider = self._provider
         settings = self._settings
         nonce = state["nonce"]
@@ -181,7 +183,7 @@ class Login:
             login=nonce,
         )
 
-    async def _asked(self, work: Callable[[], T]) -> T:
+    async def _ask(self, work: Callable[[], T]) -> T:
         """Ask the provider, on a thread. Raises `LoginError`."""
         if self._waiting >= _WAITING:
             raise LoginError(
@@ -202,9 +204,8 @@ class Login:
 
 
 def local_path(text: str) -> str:
-    """Where a login leads to: a path of the console, or else its first page.
-
-    Browsers read a backslash as a slash, and leave out signs that cannot be seen.
+    """Return the path of the console to which a login leads, or else its first page. Browsers read
+    a backslash as a slash, and skip invisible characters.
     """
     fits = text.startswith("/") and not text.startswith("//") and len(text) <= _MAX_CHARACTERS
     plain = all(" " < sign < "\x7f" and sign != "\\" for sign in text)
@@ -212,7 +213,7 @@ def local_path(text: str) -> str:
 
 
 def _name_in(claims: Mapping[str, Any], claim: str) -> str:
-    """The person's name. Raises `LoginError` if it cannot be one."""
+    """Return the person's name. Raises `LoginError` if it cannot be one."""
     name = claims.get(claim, claims["sub"])
     if claim == "email" and claims.get("email_verified") not in _VERIFIED:
         raise _not_believed("email_not_verified")
@@ -231,6 +232,6 @@ def _key(secret: str) -> OctKey:
 
 
 def _verifier(secret: str, nonce: str) -> str:
-    """PKCE's verifier of a login: only the browser with the cookie can know it."""
+    """Return the PKCE verifier of a login: only the browser with the cookie can have it."""
     digest = hmac.digest(secret.encode(), nonce.encode(), sha256)
     return base64.urlsafe_b64encode(digest).decode().rstrip("=")

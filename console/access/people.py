@@ -17,7 +17,7 @@ from console.config.settings import ROLES, Role
 _MAX_CHARACTERS: Final = 200
 _NOT_PEOPLE: Final = ("local:", "rule:", "token:", "group:")
 _UNSEEN: Final = ("Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp")
-"""Categories of Unicode whose signs cannot be seen."""
+"""Categories of Unicode whose characters are invisible."""
 _BLANK: Final = frozenset(
     [
         *("\u034f", "\u115f", "\u1160", "\u17b4", "\u17b5", "\u2800", "\u3164", "\uffa0"),
@@ -26,23 +26,27 @@ _BLANK: Final = frozenset(
         *map(chr, range(0xE0100, 0xE01F0)),
     ]
 )
-"""Signs of other categories that leave nothing on a page: joiners, fillers, variation selectors."""
+"""Characters of other categories that are invisible too: joiners, fillers, variation selectors."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Person:
-    """A person or a program that is logged in; `name` stands in audit and tokens."""
+    """A person or a program that is logged in; `name` is the one in the audit and in command
+    tokens.
+    """
 
     name: str
     roles: frozenset[Role]
     site: str | None = None
-    """The only site whose VMs and events it sees and decides; None: every site."""
+    """The only site whose VMs and events it sees and decides about; None: every site."""
     is_token: bool = False
     """Whether it is a program with a bearer token; it never counts as a second person."""
 
 
 def local_person() -> Person:
-    """Everybody, if there is no login: the console listens on loopback only."""
+    """Return the person for every request without a login: the console then listens only on
+    loopback.
+    """
     try:
         user = getpass.getuser()
     except (OSError, KeyError, ImportError):
@@ -57,15 +61,16 @@ def proxied_person(
     peer: str,
     headers: Headers,
 ) -> Person | None:
-    """Who a trusted proxy says that it is; None if it names no person, or the peer is
-    not such a proxy.
+    """Return the person that a trusted proxy names; None if it names none, or if the peer is not
+    such a proxy.
 
-    `peer` is the connection's own address, never one that a header names. A header that stands
-    there twice may be the client's own beside the proxy's, so neither is believed.
+    `peer` is the connection's own address, never one from a header. A header that occurs twice may
+    be the client's own beside the proxy's, so neither is believed.
     """
     if not any(_same(peer, each) for each in login.proxies):
         return None
-    names, groups_given = headers.getlist(login.user_header), headers.getlist(login.groups_header)
+    names = headers.getlist(login.user_header)
+    groups_given = headers.getlist(login.groups_header)
     if len(names) != 1 or len(groups_given) > 1:
         return None
     name = _text(names[0])
@@ -76,44 +81,43 @@ def proxied_person(
 
 
 def is_name(name: str) -> bool:
-    """Whether a provider's name can be a person's: short, printable, and not the form of others.
-
-    Audit and tokens name programs `token:NAME`, rules `rule:NAME` and local users `local:NAME`.
+    """Check whether a provider's name can be a person's: short, printable, and not in the form of
+    other actors. The audit and tokens name programs `token:NAME`, rules `rule:NAME` and local users
+    `local:NAME`.
     """
     fits = 0 < len(name) <= _MAX_CHARACTERS and name.isprintable()
     return fits and not name.lower().startswith(_NOT_PEOPLE)
 
 
 def is_same_person(one: str, other: str) -> bool:
-    """Whether two names are one as people read them."""
+    """Check whether people read two names as the same."""
     return _as_read(one) == _as_read(other)
 
 
 def roles_of(
     roles: Mapping[Role, Iterable[str]], *, user: str, groups: Iterable[str]
 ) -> frozenset[Role]:
-    """The roles that the settings give to a user and to groups."""
+    """Return the roles that the settings give to a user and to groups."""
     names = {f"user:{user}", *(f"group:{group}" for group in groups)}
     return frozenset(role for role, named in roles.items() if names & set(named))
 
 
 def _as_read(name: str) -> str:
-    """A name in NFKC, case folded, without signs that cannot be seen, spaces at its ends and
-    repeated ones.
-    """
+    """Return a name in NFKC, case folded, without invisible characters and without extra spaces."""
     plain = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
     seen = (s for s in plain if s not in _BLANK and unicodedata.category(s) not in _UNSEEN)
     return " ".join("".join(seen).split())
 
 
 def _text(value: str) -> str:
-    """A header's text: proxies send UTF-8, and HTTP reads every byte as a sign of its own."""
+    """Return a header's text: proxies send UTF-8, but HTTP reads every byte as a character."""
     return value.encode("latin-1").decode("utf-8", "replace").strip()
 
 
 def _same(peer: str, proxy: str) -> bool:
     try:
-        one, other = ip_address(peer), ip_address(proxy)
+        one = ip_address(peer)
+        other = ip_address(proxy)
     except ValueError:
         return False
     # A socket that listens on IPv6 names an IPv4 peer as ::ffff:10.0.0.7.

@@ -1,7 +1,7 @@
-"""The OpenID provider: what it publishes, and what a login asks it for. Used on threads of its own.
+"""The OpenID provider: what it publishes, and what a login asks of it. Used on its own threads.
 
-Authlib speaks OAuth 2.0 and OpenID Connect. It sends requests only to the issuer of the settings
-and to the addresses that this one names.
+Authlib implements OAuth 2.0 and OpenID Connect. It sends requests only to the issuer of the
+settings and to the addresses that this issuer publishes.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from console.config.login import LoginSettings
 from sinks.shared.errors import ConfigurationError
 
 _SECONDS: Final = 10.0
-"""For each answer of the provider."""
+"""The limit for each answer of the provider."""
 _MAX_BYTES: Final = 512 * 1024
 _METADATA_SECONDS: Final = 3600.0
 _AGAIN_SECONDS: Final = 5.0
-"""Between two tries while it does not answer, and between two reads of its keys."""
+"""The time between two tries while it does not answer, and between two reads of its keys."""
 _KEY_TYPES: Final = ("RSA", "EC", "OKP")
 Json = dict[str, Any]
 
 
 class RefusedCodeError(ProviderError):
-    """The provider does not take this code: it was used before, or is another login's."""
+    """The provider does not accept this code: it was used before, or belongs to another login."""
 
 
 class Provider:
-    """One provider; safe for several threads. It sends people back to `redirect_uri`."""
+    """One provider, which redirects people to `redirect_uri`. May be used from several threads."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class Provider:
         self._keys_at = float("-inf")
 
     def metadata(self) -> Metadata:
-        """What it publishes, at most an hour old. Raises `ProviderError`."""
+        """Return its metadata, at most an hour old. Raises `ProviderError`."""
         with self._lock:
             now = self._monotonic()
             if self._metadata is not None and now - self._read_at < _METADATA_SECONDS:
@@ -81,13 +81,13 @@ class Provider:
             return self._metadata
 
     def look(self) -> None:
-        """See whether a login could work. Raises `ProviderError`."""
+        """Check whether a login could work. Raises `ProviderError`."""
         self.metadata()
         self._secret()
         self._new_keys()
 
     def address(self, *, state: str, nonce: str, verifier: str) -> str:
-        """Where a browser goes to log in. Raises `ProviderError`."""
+        """Return the address at which a browser logs in. Raises `ProviderError`."""
         metadata = self.metadata()
         address, _ = self._client().create_authorization_url(
             metadata.authorization,
@@ -99,7 +99,7 @@ class Provider:
         return str(address)
 
     def tokens(self, code: str, verifier: str) -> Json:
-        """What the provider gives for a code. Raises `ProviderError`."""
+        """Exchange a code for tokens. Raises `ProviderError`."""
         metadata = self.metadata()
         secret = self._secret()
         try:
@@ -122,9 +122,8 @@ class Provider:
         return given
 
     def claims(self, id_token: object, *, nonce: str, now: float) -> Json:
-        """The claims of an ID token; the keys are read again if none fits.
-
-        Raises `IdTokenError`, `ProviderError`.
+        """Return the claims of an ID token; the keys are read again if none fits. Raises
+        `IdTokenError`, `ProviderError`.
         """
 
         def with_keys(keys: KeySet) -> Json:
@@ -143,9 +142,8 @@ class Provider:
             return with_keys(self._new_keys())
 
     def userinfo(self, access_token: object, subject: str) -> Json:
-        """What the provider says beside the ID token; nothing if it has no such address.
-
-        Raises `ProviderError`.
+        """Return what the provider says in addition to the ID token; nothing if it has no such
+        address. Raises `ProviderError`.
         """
         address = self.metadata().userinfo
         if address is None or not isinstance(access_token, str) or not access_token.isascii():
@@ -162,7 +160,7 @@ class Provider:
         return self._new_keys()
 
     def _new_keys(self) -> KeySet:
-        """The keys that are published now, but not read more often than every 5 seconds."""
+        """Return the keys that are published now, read at most every 5 seconds."""
         address = self.metadata().keys
         with self._lock:
             now = self._monotonic()
@@ -173,7 +171,7 @@ class Provider:
             return self._keys
 
     def _get(self, address: str, **headers: str) -> Json:
-        """The JSON object at an address. Raises `ProviderError`."""
+        """Return the JSON object at an address. Raises `ProviderError`."""
         accept = {"Accept": "application/json"}
         try:
             with self._bounded(self._client()) as session:
@@ -198,7 +196,7 @@ class Provider:
         return found
 
     def _client(self, secret: str | None = None, *, posts_secret: bool = False) -> OAuth2Session:
-        """A client of the provider for one exchange."""
+        """Return a client of the provider for one exchange."""
         client_id = self._client_id
         method = "none"
         if secret is not None:
@@ -216,7 +214,7 @@ class Provider:
         )
 
     def _bounded(self, client: OAuth2Session) -> OAuth2Session:
-        """The same client, whose requests obey a deadline. Raises `ProviderError`."""
+        """Return the client with a deadline for its requests. Raises `ProviderError`."""
         try:
             http_client.bounded(client, self.issuer, seconds=_SECONDS, largest=_MAX_BYTES)
         except ConfigurationError as error:
@@ -224,13 +222,13 @@ class Provider:
         return client
 
     def _secret(self) -> str | None:
-        """The client's secret, read at each login so that it can be changed."""
+        """Return the client's secret, read at each login so that it can be changed."""
         file = self._login.client_secret_file
         return None if file is None else read_secret(file)
 
 
 def read_secret(file: Path) -> str:
-    """The secret in a file, without the line's end. Raises `ProviderError`."""
+    """Return the secret in a file, without the end of its line. Raises `ProviderError`."""
     try:
         return file.read_text(encoding="utf-8-sig").strip()
     except (OSError, UnicodeDecodeError) as error:
@@ -241,7 +239,7 @@ def read_secret(file: Path) -> str:
 
 
 def _public_keys(found: Json) -> KeySet:
-    """The keys of a JWK set that can sign an ID token. Raises `ProviderError`."""
+    """Return the keys of a JWK set that can sign an ID token. Raises `ProviderError`."""
     several = found.get("keys")
     if not isinstance(several, list):
         raise ProviderError("the provider does not show its keys")

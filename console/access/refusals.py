@@ -1,6 +1,5 @@
-"""Refused attempts in the audit: each kind at once, then at most once a minute, whatever the flood.
-
-What is not written is counted, and the next row says how many.
+"""Writes refused attempts to the audit: the first of each kind at once, then at most one a minute.
+Those that are not written are counted, and the next row has their number.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from console.db.transactions import write_to
 from sinks.shared.errors import SebError
 
 UNKNOWN: Final = "unknown"
-"""The actor of an attempt whose author is not known."""
+"""The actor of an attempt by an unknown caller."""
 _LOG: Final = logging.getLogger("console")
 _MAX_CHARACTERS: Final = 200
 _ACTORS: Final = 1000
@@ -31,7 +30,7 @@ _ABOUT_EVENT: Final = re.compile(r"(?:/api/v1)?/events/([^/]+)(?:/approve|/leave
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefusedAttempt:
-    """What was refused; `peer` is the address of the connection."""
+    """A request that was refused; `peer` is the address of the connection."""
 
     actor: str
     reason: str
@@ -42,7 +41,7 @@ class RefusedAttempt:
 
 
 def attempt_at(scope: Scope, *, reason: str, actor: str = UNKNOWN) -> RefusedAttempt:
-    """What the request of an ASGI scope attempted."""
+    """Return the attempt of the request in an ASGI scope."""
     # A request is refused before any route has read the path.
     about = _ABOUT_EVENT.fullmatch(scope["path"])
     return RefusedAttempt(
@@ -56,12 +55,12 @@ def attempt_at(scope: Scope, *, reason: str, actor: str = UNKNOWN) -> RefusedAtt
 
 
 def peer_of(scope: Scope) -> str:
-    """The address of the connection's other end, never one that a header names."""
+    """Return the address of the connection's other end, never one from a header."""
     return str((scope.get("client") or ("", 0))[0])
 
 
 class Refusals:
-    """Writes refused attempts; on the event loop."""
+    """Writes refused attempts to the audit; used on the event loop."""
 
     def __init__(
         self,
@@ -73,11 +72,12 @@ class Refusals:
         self._clock = clock
         self._monotonic = monotonic
         self._floods: dict[str, Flood] = {}
-        """A budget for each actor, so that strangers, who share one, do not silence the
-        rows of others."""
+        """A budget for each actor. Strangers share one, so that they cannot suppress the rows of
+        others.
+        """
 
     async def note(self, attempt: RefusedAttempt) -> None:
-        """Write it down, or count it. It never raises: the attempt is refused in any case."""
+        """Write an attempt, or count it. Never raises: the attempt is refused in any case."""
         flood = self._flood_of(attempt.actor)
         unwritten = flood.passes(attempt.reason, attempt.peer)
         if unwritten is None:
@@ -89,7 +89,7 @@ class Refusals:
             _LOG.warning("%s", error, extra={"action": "refusal_not_audited"})
 
     def _flood_of(self, actor: str) -> Flood:
-        """The budget of an actor; those of the last thousand actors are kept."""
+        """Return the budget of an actor; those of the last thousand actors are kept."""
         flood = self._floods.pop(actor, None) or Flood(self._monotonic)
         self._floods[actor] = flood
         if len(self._floods) > _ACTORS:

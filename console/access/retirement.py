@@ -1,6 +1,4 @@
-"""Retires VMs: a person says that they are gone, and the console waits for them no longer; and
-removes what they have sent.
-"""
+"""Retires VMs, when a person says that they are gone, and removes what they have sent."""
 
 from __future__ import annotations
 
@@ -18,7 +16,7 @@ from console.fleet.contact import Listening
 def retire(
     database: Database, vm_ids: Iterable[str], *, actor: str, reason: str, now: float
 ) -> list[str]:
-    """The VMs that were retired by this; those that are unknown, or retired already, are left out.
+    """Retire VMs; return those that were not retired before. Unknown ones are left out.
 
     A VM that is heard after `now` (seconds since 1970) is back. Each is a row of the audit. Raises
     `RefusedError` if something is not a vmId, `StoreError`.
@@ -44,12 +42,12 @@ def forget(
     now: float,
     silent_after: float | None = None,
 ) -> dict[str, int]:
-    """Remove all that VMs have sent; how many records that were, by vmId. Those that are unknown
+    """Remove everything that VMs have sent; return how many records that were, by vmId. Unknown VMs
     are left out.
 
-    Each is a row of the audit, before the first record goes. What a VM sends after that is kept
-    again. `now` in seconds since 1970; `silent_after` in seconds, if it is the same for every VM.
-    Raises `RefusedError` if something is not a vmId, `StoreError`.
+    Each is a row of the audit, which is written before the first record is removed. What a VM sends
+    later is stored again. `now` in seconds since 1970; `silent_after` in seconds, if it is the same
+    for every VM. Raises `RefusedError` if something is not a vmId, `StoreError`.
     """
     found: dict[str, int] = {}
     listening = Listening(silent_after=silent_after)

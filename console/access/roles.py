@@ -1,4 +1,4 @@
-"""The roles of the settings, in the audit: a row for each start at which they have changed."""
+"""The roles of the settings in the audit: a row for each start after which they differ."""
 
 from __future__ import annotations
 
@@ -17,9 +17,8 @@ _ACTOR: Final = "settings"
 
 
 def note_roles(database: Database, settings: Settings, *, now: float) -> None:
-    """Append a row if roles, or whose word is believed about names, differ from the last one.
-
-    `now` in seconds since 1970. Raises `StoreError`.
+    """Append a row if the roles, or who vouches for names, differ from those of the last row. `now`
+    in seconds since 1970. Raises `StoreError`.
     """
     facts = _facts(settings)
     with write_to(database) as (connection, _):

@@ -1,4 +1,4 @@
-"""The rights of a person or a program with one site. Values in, values out."""
+"""What a person or a program with one site may see and decide. Values in, values out."""
 
 from __future__ import annotations
 
@@ -9,18 +9,17 @@ from console.fleet.values import FleetEvent, Vm
 
 
 def sees_vm(person: Person, vm: Vm) -> bool:
-    """Whether the VM is of the person's site."""
+    """Check whether the VM is of the person's site."""
     return person.site is None or vm.site == person.site
 
 
 def sees_event(person: Person, event: FleetEvent) -> bool:
-    """Whether a VM of the person's site has reported the event."""
+    """Check whether a VM of the person's site has reported the event."""
     return person.site is None or person.site in event.sites
 
 
 def decides_event(person: Person, event: FleetEvent, named: Iterable[str]) -> bool:
-    """Whether the person's site alone is concerned: an approval releases every VM that is named.
-
-    `named` are the sites of the VMs that the event names, as far as they are known.
+    """Check whether the event concerns only the person's site: an approval affects every VM that it
+    names. `named` are the known sites of these VMs.
     """
     return person.site is None or {*event.sites, *named} == {person.site}

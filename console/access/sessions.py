@@ -1,4 +1,4 @@
-"""Sessions of people: a random id in a cookie, everything else in the database."""
+"""Sessions of people: a random id in a cookie, and everything else in the database."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Final
 from console.access.tokens import token_hash
 from console.audit import log
 from console.config.login import LoginSettings
-from console.db import sessions as rows
+from console.db import sessions
 from console.db.opening import Database
 from console.db.sessions import SessionRow
 from console.db.transactions import read_from, write_to
@@ -20,18 +20,18 @@ from sinks.shared.errors import SebError
 
 _LOG: Final = logging.getLogger("console")
 _FRESH_SECONDS: Final = 0.5
-"""Seconds for which a session that ended at another console may still be good here."""
+"""For how long a session that ended at another console may still be valid here."""
 _REMEMBERED: Final = 1000
 _TOUCHES: Final = 10
-"""A session's last request is written down at most so many times in the idle time."""
+"""How often the time of a session's last request is written, at most, in the idle time."""
 
 
 class UsedLoginError(Exception):
-    """A login that has succeeded before: its answer was recorded, and sent again."""
+    """The login has succeeded before: its answer was recorded, and sent again."""
 
 
 class Sessions:
-    """The sessions of this database; on the event loop."""
+    """The sessions of this database; used on the event loop."""
 
     def __init__(
         self, database: Database, login: LoginSettings, clock: Callable[[], float] = time.time
@@ -44,8 +44,7 @@ class Sessions:
         """Sessions by hash, with the monotonic time at which they were read."""
 
     async def start(self, name: str, groups: Collection[str], *, login: str, ends: str) -> str:
-        """A new session, and the value of its cookie; a session `ends` is deleted with it.
-
+        """Start a session, and return the value of its cookie; the session `ends` is deleted.
         `login` is the secret of the login that led to it. Raises `UsedLoginError`, `StoreError`.
         """
         value = secrets.token_urlsafe(32)
@@ -63,7 +62,7 @@ class Sessions:
         return value
 
     async def find(self, value: str) -> SessionRow | None:
-        """The session of a cookie's value; None if it opens nothing. Raises `StoreError`."""
+        """Return the session of a cookie's value; None if it is not valid. Raises `StoreError`."""
         hashed = token_hash(value)
         read_at, row = self._seen.get(hashed, (float("-inf"), None))
         moment = time.monotonic()
@@ -80,13 +79,13 @@ class Sessions:
         return row
 
     async def end(self, value: str) -> None:
-        """Log out: the cookie's value opens nothing any more. Raises `StoreError`."""
+        """Log out: end the session of the cookie's value. Raises `StoreError`."""
         hashed = token_hash(value)
         await asyncio.to_thread(self._delete, hashed)
         self._seen.pop(hashed, None)
 
     async def ended(self, hashes: Collection[str]) -> set[str]:
-        """Which of some sessions open nothing any more. Raises `StoreError`."""
+        """Return those of these sessions that are no longer valid. Raises `StoreError`."""
         if not hashes:
             return set()
         return set(hashes) - await asyncio.to_thread(self._valid, sorted(hashes))
@@ -99,34 +98,38 @@ class Sessions:
 
     def _insert(self, row: SessionRow, login: str, ends: str) -> None:
         with write_to(self._database) as (connection, _):
-            rows.delete_past(connection, now=row.started_at, seen_before=row.seen_at - self._idle)
-            if not rows.use_login(connection, login, ends_at=row.ends_at):
+            sessions.delete_past(
+                connection, now=row.started_at, seen_before=row.seen_at - self._idle
+            )
+            if not sessions.use_login(connection, login, ends_at=row.ends_at):
                 raise UsedLoginError
-            rows.delete_session(connection, ends)
-            rows.insert_session(connection, row)
+            sessions.delete_session(connection, ends)
+            sessions.insert_session(connection, row)
             log.append(connection, at=row.started_at, actor=row.name, action="logged_in")
 
     def _read(self, hashed: str) -> SessionRow | None:
         with read_from(self._database.reading) as connection:
-            return rows.read_session(connection, hashed)
+            return sessions.read_session(connection, hashed)
 
     def _valid(self, hashes: list[str]) -> set[str]:
         with read_from(self._database.reading) as connection:
             now = self._clock()
             seen_before = now - self._idle
-            return rows.valid_sessions(connection, hashes, now=now, seen_before=seen_before)
+            return sessions.valid_sessions(connection, hashes, now=now, seen_before=seen_before)
 
     def _touch(self, hashed: str, now: float) -> None:
-        """Without it the session ends earlier: not a reason to refuse the request."""
+        """Write the time of the last request. If that fails the session only ends earlier, so the
+        request is not refused.
+        """
         try:
             with write_to(self._database) as (connection, _):
-                rows.touch_session(connection, hashed, seen_at=now)
+                sessions.touch_session(connection, hashed, seen_at=now)
         except SebError as error:
             _LOG.warning("%s", error, extra={"action": "session_not_touched"})
 
     def _delete(self, hashed: str) -> None:
         with write_to(self._database) as (connection, _):
-            row = rows.read_session(connection, hashed)
-            if row is not None and rows.delete_session(connection, hashed):
+            row = sessions.read_session(connection, hashed)
+            if row is not None and sessions.delete_session(connection, hashed):
                 now = self._clock()
                 log.append(connection, at=now, actor=row.name, action="logged_out")

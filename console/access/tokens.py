@@ -1,6 +1,6 @@
-"""Bearer tokens of programs: made, ended, and told from what only looks like one.
+"""Bearer tokens of programs: made, revoked and checked.
 
-A token is shown once. The database holds its SHA-256 hash, which is enough for 256 random bits.
+A token is shown once. The database has its SHA-256 hash, which is enough for 256 random bits.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from console.errors import RefusedError
 from console.fleet.moments import moment
 
 PREFIX: Final = "sebc_"
-"""The beginning of a token, so that a scanner of secrets finds one that was published."""
+"""The beginning of every token, so that a scanner of secrets finds one that was published."""
 ACTOR: Final = "token:"
-"""The beginning of a token's name, where a person's could stand."""
+"""Prefix of a token's name where it stands in the place of a person's."""
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _MAX_CHARACTERS: Final = 200
 _DAY: Final = 86_400.0
 _FRESH_SECONDS: Final = 0.5
-"""Seconds for which a token that was just revoked may still be good."""
+"""For how long a token that was just revoked may still be valid."""
 _UNKNOWN_SECONDS: Final = 0.1
-"""A token that is not known may be new: the table is read again, but not more often than this."""
+"""An unknown token may be new: the table is read again, but not more often than this."""
 
 
 def token_hash(text: str) -> str:
-    """What the database knows a token by."""
+    """Return the hash under which the database has a token."""
     return sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
 
 
@@ -50,8 +50,7 @@ def add_token(
     actor: str,
     now: float,
 ) -> str:
-    """Make a token that ends after some days; what is returned is not stored and not shown again.
-
+    """Make a token that ends after some days, and return it; it is not stored and not shown again.
     Raises `RefusedError` if the name is taken or is not one, `StoreError`.
     """
     if _NAME.fullmatch(name) is None:
@@ -81,9 +80,8 @@ def add_token(
 
 
 def end_token(database: Database, name: str, *, actor: str, now: float) -> None:
-    """Revoke a token; one that is revoked already stays so.
-
-    Raises `RefusedError` if no token has that name, `StoreError`.
+    """Revoke a token; one that is revoked already stays so. Raises `RefusedError` if no token has
+    that name, `StoreError`.
     """
     with write_to(database) as (connection, number):
         row = read_token(connection, name)
@@ -95,13 +93,13 @@ def end_token(database: Database, name: str, *, actor: str, now: float) -> None:
 
 
 def list_tokens(database: Database) -> list[TokenRow]:
-    """Every token that was ever made, by name. Raises `StoreError`."""
+    """Return every token that was ever made, by name. Raises `StoreError`."""
     with read_from(database.reading) as connection:
         return read_tokens(connection)
 
 
 class Tokens:
-    """The good tokens as the database had them half a second ago at most; on the event loop."""
+    """The valid tokens, at most half a second old; used on the event loop."""
 
     def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
         self._database = database
@@ -111,7 +109,9 @@ class Tokens:
         self._reading = asyncio.Lock()
 
     async def person(self, text: str) -> Person | None:
-        """The program that a token belongs to; None if it opens nothing. Raises `StoreError`."""
+        """Return the program that a token belongs to; None if it is not valid. Raises
+        `StoreError`.
+        """
         hashed = token_hash(text)
         row = await self.row(hashed)
         if row is None:
@@ -121,7 +121,7 @@ class Tokens:
         return Person(name=name, roles=frozenset({role}), site=row.site, is_token=True)
 
     async def row(self, hashed: str) -> TokenRow | None:
-        """The good token of a hash; None if it is not one. Raises `StoreError`."""
+        """Return the valid token of a hash, or None. Raises `StoreError`."""
         await self._refresh(_FRESH_SECONDS)
         if hashed not in self._rows:
             await self._refresh(_UNKNOWN_SECONDS)

@@ -1,1 +1,1 @@
-"""Every decision and every refused attempt, in an append-only chain of hashes."""
+"""The audit: every decision and every refused attempt, in an append-only chain of hashes."""

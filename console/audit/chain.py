@@ -1,7 +1,7 @@
-"""The chain of hashes over the audit's rows: how a row is made, and what is wrong with some rows.
+"""The chain of hashes over the audit's rows: makes a row, and finds faults in rows.
 
-Values in, values out. A chain shows every change but one: who owns the database can write it all
-again. A head that was kept elsewhere shows that too.
+Values in, values out. A chain shows every change but one: whoever owns the database can write all
+of it again. A head that was kept elsewhere shows that too.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from wire.moment import rfc3339
 from wire.strictjson import canonical_json
 
 Fact = str | int | list[str] | None
-"""The types of values in a row: no fractions, which JSON writers spell differently."""
+"""The types of values in a row; no fractions, which JSON writers spell in different ways."""
 _MAX_CHARACTERS: Final = 2000
-"""Characters of a text; what is refused may be of any length."""
+"""The limit of a text, in characters; a refused text may have any length."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,12 +32,12 @@ class Head:
 
 
 START: Final = Head(number=0, hash="0" * 64)
-"""Before the first row, whose number is 1 and whose `previous` is 64 zeros."""
+"""The head before the first row, whose number is 1 and whose `previous` is 64 zeros."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainFault:
-    """What is wrong at a row, in a sentence."""
+    """A fault at a row, in a sentence."""
 
     number: int
     words: str
@@ -53,9 +53,8 @@ def sealed(
     jti: str | None,
     facts: Mapping[str, Fact],
 ) -> AuditRow:
-    """The row that follows `previous`; `at` in seconds since 1970, facts by their JSON names.
-
-    Signs that a database or UTF-8 cannot hold become U+FFFD, long texts are cut.
+    """Return the row that follows `previous`; `at` in seconds since 1970, facts by their JSON
+    names. Characters that a database or UTF-8 cannot store become U+FFFD; long texts are cut.
     """
     number = previous.number + 1
     texts = {"actor": actor, "action": action, "eventId": event_id, "jti": jti}
@@ -76,7 +75,9 @@ def sealed(
 
 
 def as_json(row: AuditRow) -> dict[str, Any]:
-    """The row as the API shows it, with its hash; of one that was changed, the columns alone."""
+    """Return the row as the API shows it, with its hash; for a row that was changed, only the
+    columns.
+    """
     if any(_faults(row)):
         known = {name: str(value) for name, value in _columns(row).items() if value is not None}
         return known | {"number": row.number, "hash": str(row.hash)}
@@ -84,16 +85,15 @@ def as_json(row: AuditRow) -> dict[str, Any]:
 
 
 def head_of(row: AuditRow | None) -> Head:
-    """The end of a chain whose last row this is; None: the chain is empty."""
+    """Return the end of a chain with this last row; None: the chain is empty."""
     return START if row is None else Head(number=row.number, hash=row.hash)
 
 
 def verify(
     rows: Iterable[AuditRow], *, start: Head = START, known: Iterable[Head] = ()
 ) -> Iterator[ChainFault]:
-    """What is wrong with rows that are in the order of their numbers.
-
-    `start` is the row before the first of them; `known` are heads that were kept elsewhere.
+    """Yield the faults of rows that are in the order of their numbers. `start` is the row before
+    the first of them; `known` are heads that were kept elsewhere.
     """
     heads: dict[int, set[str]] = {}
     for head in known:
@@ -112,7 +112,7 @@ def verify(
 
 
 def _faults(row: AuditRow, before: Head | None = None) -> list[ChainFault]:
-    """What is wrong with a row, and with its place if the one before it is given."""
+    """Return the faults of a row, and of its place if the row before it is given."""
     try:
         misplaced = [] if before is None else list(_place_faults(row, before))
         return [*misplaced, *_content_faults(row)]
@@ -124,7 +124,7 @@ def _faults(row: AuditRow, before: Head | None = None) -> list[ChainFault]:
 
 
 def _place_faults(row: AuditRow, before: Head) -> Iterator[ChainFault]:
-    """Whether a row follows the one before it."""
+    """Yield a fault if a row does not follow the one before it."""
     expected = before.number + 1
     if row.number > expected:
         yield ChainFault(number=expected, words=f"{_missing(expected, row.number - 1)} missing")
@@ -143,7 +143,7 @@ def _missing(first: int, last: int) -> str:
 
 
 def _content_faults(row: AuditRow) -> Iterator[ChainFault]:
-    """Whether a row is the one that its hash was made of."""
+    """Yield a fault if a row is not the one that was hashed."""
     if sha256(row.body.encode(errors="replace")).hexdigest() != row.hash:
         yield ChainFault(number=row.number, words=f"row {row.number} is changed: its hash differs")
         return

@@ -1,4 +1,6 @@
-"""A bound for refused attempts, in the audit and the log: each kind at once, then once a minute."""
+"""Limits refused attempts in the audit and the log: the first of each kind at once, then one a
+minute.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +10,15 @@ from collections.abc import Callable
 from typing import Final
 
 _SAME_SECONDS: Final = 60.0
-"""Between two rows of one kind."""
+"""The time between two rows of one kind."""
 _BURST: Final = 60
 _PER_SECOND: Final = 1 / 30
-"""Rows of all kinds together, after the burst: a megabyte a day."""
+"""The rate of all kinds together, after the burst: a megabyte a day."""
 _KINDS: Final = 1000
 
 
 class Flood:
-    """Says what is to be written, and counts the rest; from any thread."""
+    """Decides what is written, and counts the rest; may be used from any thread."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
@@ -28,16 +30,19 @@ class Flood:
         self._lock = threading.Lock()
 
     def passes(self, *kind: str) -> int | None:
-        """How many were counted since the last row, if this one is to be written; None if not."""
+        """Return, if this attempt is to be written, how many were not written since the last row;
+        otherwise count it and return None.
+        """
         with self._lock:
             if not self._may_write(kind):
                 self._unwritten += 1
                 return None
-            unwritten, self._unwritten = self._unwritten, 0
+            unwritten = self._unwritten
+            self._unwritten = 0
             return unwritten
 
     def count(self, unwritten: int) -> None:
-        """So many more could not be written."""
+        """Add attempts that could not be written."""
         with self._lock:
             self._unwritten += unwritten
 

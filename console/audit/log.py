@@ -1,4 +1,4 @@
-"""Writes to the audit and reads it. Who decides something appends in the same transaction."""
+"""Writes the audit and reads it. Code that decides something appends in the same transaction."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from console.db.transactions import read_from
 
 _AT_ONCE: Final = 1000
 _BEFORE_ALL: Final = -(2**63)
-"""Below every number that a row can be given."""
+"""Below every number that a row can have."""
 
 
 def append(
@@ -48,15 +48,16 @@ def append(
 
 
 def head(connection: Connection) -> Head:
-    """The number and the hash of the newest row that was written, also if it was deleted since:
-    the next row follows that one.
+    """Return number and hash of the newest row that was written, even if it was deleted since: the
+    next row follows it.
     """
-    last, kept = head_of(audit.last_row(connection)), kept_head(connection)
+    last = head_of(audit.last_row(connection))
+    kept = kept_head(connection)
     return last if kept is None or kept.number <= last.number else kept
 
 
 def kept_head(connection: Connection) -> Head | None:
-    """The head that is kept beside the rows, which must still hold it. As `audit.kept_head`."""
+    """Return the head that is kept beside the rows, as `audit.kept_head` does."""
     kept = audit.kept_head(connection)
     return None if kept is None else Head(number=kept[0], hash=kept[1])
 
@@ -64,7 +65,7 @@ def kept_head(connection: Connection) -> Head | None:
 def read(
     engine: Engine, *, after: int = 0, limit: int = 100, event_id: str | None = None
 ) -> list[AuditRow]:
-    """Up to `limit` rows after a number, oldest first. Raises `StoreError`."""
+    """Return up to `limit` rows after a number, the oldest first. Raises `StoreError`."""
     with read_from(engine) as connection:
         return audit.rows_after(connection, after, limit, event_id=event_id)
 
@@ -72,13 +73,13 @@ def read(
 def found(
     connection: Connection, wanted: WantedRows, *, limit: int, page: int
 ) -> tuple[list[AuditRow], int]:
-    """The rows of a page, of which the first is 1, and how many rows are wanted in all."""
+    """Return the rows of a page, the first of which is 1, and how many rows are wanted in all."""
     count = audit.count_rows(connection, wanted)
     return audit.found_rows(connection, wanted, limit=limit, skip=(page - 1) * limit), count
 
 
 def everything(engine: Engine) -> Iterator[AuditRow]:
-    """All rows, oldest first, a thousand at a time. Raises `StoreError`."""
+    """Yield all rows, the oldest first, read a thousand at a time. Raises `StoreError`."""
     after = _BEFORE_ALL
     while some := read(engine, after=after, limit=_AT_ONCE):
         yield from some
@@ -86,10 +87,8 @@ def everything(engine: Engine) -> Iterator[AuditRow]:
 
 
 def check(engine: Engine, known: Iterable[Head] = ()) -> tuple[Head, ChainFault | None]:
-    """The last row of the whole audit, and what is wrong with its first wrong row.
-
-    `known` are heads that were kept elsewhere, besides the one that is kept beside the rows. Raises
-    `StoreError`.
+    """Return the head of the whole audit, and its first fault, or None. `known` are heads that were
+    kept elsewhere, besides the one that is kept beside the rows. Raises `StoreError`.
     """
     with read_from(engine) as connection:  # before the rows, of which there may be more meanwhile
         kept = kept_head(connection)

@@ -1,1 +1,1 @@
-"""From bytes that came in to values that are checked; pure, and strict about what it takes."""
+"""Turns received bytes into checked values; pure, and strict about what it accepts."""

@@ -11,7 +11,7 @@ from wire.record import TEST_STREAM
 from wire.vm import VmIdentity
 
 UNPROVEN: Final = "unproven:"
-"""Before a fingerprint that may not be that of what is shown: nothing can be approved by it."""
+"""Prefix of a fingerprint that may not fit what is shown: nothing can be approved by it."""
 RecordKind = Literal["event", "receipt", "heartbeat", "stopped", "other"]
 
 
@@ -29,11 +29,11 @@ class EventReport:
     pause_seconds: float | None = None
     downtime_seconds: float | None = None
     goes_on: bool = False
-    """It ended for this reporter alone, which it names no more; others may still see it."""
+    """It ended only for this reporter, which the event no longer names; others may still see it."""
 
     @property
     def is_proven(self) -> bool:
-        """Whether the fingerprint is that of what is shown: one was computed from the other."""
+        """Whether the fingerprint was computed from what is shown."""
         return not self.fingerprint.startswith(UNPROVEN)
 
     @property
@@ -46,7 +46,7 @@ class EventReport:
 
     @property
     def is_news(self) -> bool:
-        """Whether it only tells something: nothing is due, and nothing can be approved."""
+        """Whether it only informs: no decision is due, and nothing can be approved."""
         return self.state == "scheduled" and self.event.is_news
 
 
@@ -58,7 +58,7 @@ class ReceiptFacts:
     event_id: str | None
     state: str
     reason: str | None
-    """The bridge's word for why it came no further."""
+    """The bridge's word for why the command went no further."""
     actor: str
     why: str | None = None
     """The approver's own reason; bridges of version 0.1.0 send none."""
@@ -68,23 +68,27 @@ class ReceiptFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparationFacts:
-    """How far a VM says that it has prepared for one state of an event."""
+    """What a VM says about its preparation for one state of an event."""
 
     event_id: str
     fingerprint: str
-    """Of that state; empty once the event was over for the VM, or did not name it any more, also if
-    it comes back unchanged.
+    """The state of the event. Empty once the event was over for the VM or no longer named it, even
+    if it comes back unchanged.
     """
     state: str
-    """`preparing`, `prepared`, `failed` or `recovered`; `none` from a state document alone."""
+    """`preparing`, `prepared`, `failed` or `recovered`; `none` only from a state document."""
     reason: str | None = None
     cause: str | None = None
-    """Who asked: `command:<jti>`, `approval:<jti>` or `deadline`; None from a state document."""
+    """What asked for it: `command:<jti>`, `approval:<jti>` or `deadline`; None from a state
+    document.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IncomingRecord:
-    """One record; `time` is the VM's clock and `sent_at` the console's, in seconds since 1970."""
+    """One record; `time` is by the VM's clock and `sent_at` by the console's, in seconds since
+    1970.
+    """
 
     id: str
     type: str
@@ -110,13 +114,13 @@ class IncomingRecord:
 
     @property
     def is_test(self) -> bool:
-        """Whether `seb sinks test` sent it: it shows that the way works, and nothing more."""
+        """Whether `seb sinks test` sent it: it shows only that the connection works."""
         return self.stream == TEST_STREAM
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IncomingStatus:
-    """What the retained status of a VM says; `heard_at` is None if it proves no contact."""
+    """The retained status of a VM; `heard_at` is None if it proves no contact."""
 
     vm_id: str
     name: str | None
@@ -135,7 +139,7 @@ class IncomingStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IncomingState:
-    """The events that are pending on a VM, from its retained state."""
+    """The retained state of a VM: the events that are pending on it."""
 
     vm_id: str
     name: str | None
@@ -145,16 +149,16 @@ class IncomingState:
     received_at: float
     source: str
     events: tuple[tuple[str, EventReport], ...]
-    """Record id and event."""
+    """Record id and report of each event."""
     preparations: tuple[PreparationFacts, ...] = ()
-    """How far the VM has prepared for those events, `none` included."""
+    """What the VM says about its preparation for those events, including `none`."""
 
 
 Incoming = IncomingRecord | IncomingStatus | IncomingState
 
 
 def event_ids(incoming: Incoming) -> list[str]:
-    """The ids of the events that it is about, as they are written there."""
+    """Return the ids of the events that a message is about, in its own spelling."""
     if isinstance(incoming, IncomingState):
         listed = [each.event.event_id for _, each in incoming.events]
         return listed + [each.event_id for each in incoming.preparations]
@@ -166,8 +170,8 @@ def event_ids(incoming: Incoming) -> list[str]:
 
 
 def with_event_ids(incoming: Incoming, written: Mapping[str, str]) -> Incoming:
-    """The same about events whose ids are written otherwise; the fingerprint of an event, and the
-    bytes of a record, stay as they came.
+    """Return the message with event ids in another spelling; the fingerprint of an event, and the
+    bytes of a record, stay as they were received.
     """
     if all(written[each] == each for each in event_ids(incoming)) or isinstance(
         incoming, IncomingStatus

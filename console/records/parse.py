@@ -1,6 +1,5 @@
-"""Bytes to values, as `wire` reads them.
-
-What is not a record of ours raises `ForeignError`, with one word and a sentence.
+"""Turns bytes into values, with the definitions of `wire`. Raises `ForeignError`, with one word and
+a sentence, for anything that is not a record of ours.
 """
 
 from __future__ import annotations
@@ -31,19 +30,19 @@ from wire.state import PendingEvent, ShortVm, StateError, read_state, read_statu
 
 MAX_BYTES: Final = 256 * 1024
 MAX_TAGS: Final = 50
-"""Of one VM; Azure allows no more."""
+"""The limit for one VM; Azure allows no more."""
 MAX_NAMES: Final = 5000
-"""VMs that an event may name; Azure's largest scale set has 1,000."""
+"""How many VMs an event may name; Azure's largest scale set has 1,000."""
 _NUL: Final = b"\\u0000"
 _PARTITION_KEY: Final = re.compile(rb'"partitionkey"\s*:\s*"([^"\\]{1,512})"')
 _MAX_SEQUENCE: Final = 10**15
-"""A VM that makes a record a millisecond needs thirty thousand years for so many."""
+"""A VM that makes a record every millisecond needs thirty thousand years to reach it."""
 _MAX_SECONDS: Final = 10 * 366 * 86_400.0
 _MIN_INTERVAL: Final = 0.01
 
 
 class ForeignError(ValueError):
-    """These bytes are not a record of ours; `reason` is one word for the metric."""
+    """The bytes are not a record of ours; `reason` is one word for the metric."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
@@ -59,9 +58,8 @@ def parse_record(
     vm_id: str | None = None,
     site: str | None = None,
 ) -> IncomingRecord:
-    """A record; `vm_id` is the one that the channel vouches for, if it does.
-
-    Raises `ForeignError`.
+    """Return the record in these bytes; `vm_id` is the one that the channel vouches for, if it
+    does. Raises `ForeignError`.
     """
     try:
         record, data = check_record(_readable(body))
@@ -100,10 +98,8 @@ def parse_record(
 def parse_status(
     body: bytes, *, source: str, received_at: float, vm_id: str, site: str
 ) -> IncomingStatus:
-    """A status document. It proves contact at the time that it names, for it may be retained, or
-    have lain at the broker.
-
-    Raises `ForeignError`.
+    """Return the status document in these bytes. It proves contact at the time that it names,
+    because it may be retained or have waited at the broker. Raises `ForeignError`.
     """
     try:
         status = read_status(_readable(body))
@@ -132,7 +128,7 @@ def parse_status(
 def parse_state(
     body: bytes, *, source: str, received_at: float, vm_id: str, site: str
 ) -> IncomingState:
-    """A state document. Raises `ForeignError`."""
+    """Return the state document in these bytes. Raises `ForeignError`."""
     try:
         state = read_state(_readable(body))
     except StateError as error:
@@ -158,10 +154,9 @@ def parse_state(
 
 
 def vm_of(body: bytes) -> str | None:
-    """The vmId by whose secret a body is to be signed, found without reading it all: the last
-    `partitionkey`, for the envelope's comes after its data. None if there is none.
-
-    `parse_record` refuses a record that is of another VM.
+    """Return the vmId whose secret must have signed a body, without parsing the body: the last
+    `partitionkey`, since the envelope's follows its data. None if there is none. `parse_record`
+    refuses a record of another VM.
     """
     found = _PARTITION_KEY.findall(body)
     return found[-1].decode("utf-8", "replace") if found else None
@@ -169,7 +164,6 @@ def vm_of(body: bytes) -> str | None:
 
 def _require_possible(record: Record, data: Observer, received_at: float) -> None:
     """Raise `ForeignError` for a sequence, a time or a duration that no working bridge can send.
-
     Gaps and ages are computed from them. A clock may be wrong by years, but not by more than that.
     """
     if len(data.vm.tags) > MAX_TAGS:
