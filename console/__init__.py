@@ -1,5 +1,5 @@
-"""The console: reads the records of a whole fleet, shows what is coming, and who is silent.
+"""The console: reads the records of a whole fleet, shows what is coming, and which VMs are silent.
 
-It knows a bridge by its records only. It must never import `bridge`, but for the module that makes
-tokens.
+It knows bridges only by their records. It must not import `bridge`, except for the module that
+makes tokens.
 """

@@ -1,4 +1,4 @@
-"""The error of the console's own: its answer is no."""
+"""The error that the console adds to those of all commands: a refusal."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from sinks.shared.errors import NO, SebError
 
 
 class RefusedError(SebError):
-    """The answer is no; `status` and `answer` are the console's, if it was the one to refuse."""
+    """The request was refused; `status` and `answer` are the console's, if the console
+    refused it.
+    """
 
     exit_code = NO
 

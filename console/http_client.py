@@ -1,7 +1,8 @@
-"""How the console and its commands send HTTP requests: `requests`, with a deadline and a size.
+"""HTTP requests of the console and its commands: `requests`, with a deadline and a limit of size.
 
-Certificates are checked against the system's authorities, Mozilla's, and those that SSL_CERT_FILE
-and REQUESTS_CA_BUNDLE name. Redirects are not followed: they could take a secret to another host.
+Certificates are checked against the authorities of the system and of Mozilla, and those that
+SSL_CERT_FILE and REQUESTS_CA_BUNDLE name. Redirects are not followed: they could send a secret to
+another host.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _MAX_BYTES_HERE: Final = 10_000
 
 
 class BoundedAdapter(DeadlineAdapter):
-    """Gives an answer only if all of it came within `seconds` and has at most `largest` bytes."""
+    """Returns an answer only if all of it came within `seconds` and has at most `largest` bytes."""
 
     def __init__(self, *, seconds: float, largest: int, is_secured: bool) -> None:
         super().__init__(tls_context() if is_secured else None)
@@ -41,7 +42,7 @@ class BoundedAdapter(DeadlineAdapter):
         cert: Any = None,
         proxies: Any = None,
     ) -> requests.Response:
-        """The answer to a request. Raises `requests.RequestException`."""
+        """Return the answer to a request. Raises `requests.RequestException`."""
         self.deadline.allow(self._seconds)
         response = super().send(
             request,
@@ -63,12 +64,11 @@ class BoundedAdapter(DeadlineAdapter):
 
 
 def bounded(session: requests.Session, url: str, *, seconds: float, largest: int = 8 << 20) -> None:
-    """Let a session's requests, to `url` and its like, obey these bounds.
-
-    `seconds` is for each whole exchange, `largest` in bytes. Raises `ConfigurationError` if a
-    bundle of authorities cannot be read.
+    """Set limits for a session's requests to `url` and addresses like it. `seconds` is for each
+    whole exchange, `largest` in bytes. Raises `ConfigurationError` if a bundle of authorities
+    cannot be read.
     """
-    # Without the environment, which would also mean .netrc: its password would replace a token.
+    # The environment includes .netrc, whose password would replace a token.
     session.trust_env = False
     session.proxies = get_environ_proxies(url, no_proxy=None)
     is_secured = url.lower().startswith("https:")
@@ -81,7 +81,9 @@ def bounded(session: requests.Session, url: str, *, seconds: float, largest: int
 
 
 def answers(url: str, *, seconds: float) -> requests.Response | None:
-    """What a program on this machine answers at `url`; None if it gives no answer in time."""
+    """Return what a program on this machine answers at `url`; None if it gives no answer
+    in time.
+    """
     with requests.Session() as session:
         bounded(session, url, seconds=seconds, largest=_MAX_BYTES_HERE)
         session.proxies = {}
@@ -92,5 +94,7 @@ def answers(url: str, *, seconds: float) -> requests.Response | None:
 
 
 def why(error: requests.RequestException) -> str:
-    """What went wrong with a request, for people; it shows no address and no secret."""
+    """Return what went wrong with a request, for people; without an address and without a
+    secret.
+    """
     return str(problem_of(error))

@@ -1,4 +1,4 @@
-"""`seb console`: one module a command, loaded only when it is called."""
+"""`seb console`: one module for each command, loaded only when it is called."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import click
 from sinks.shared.errors import SebError
 
 COMMANDS: Final = {
-    "accept": "Let what VMs say that they are count: their names, scopes and sites.",
+    "accept": "Accept what VMs report of themselves: their names, scopes and sites.",
     "approve": "Approve an event: Azure starts it now instead of at its time.",
     "audit": "Show who decided what; `verify` proves that nothing was changed or removed.",
     "backup": "Copy the database, beside a running console.",
@@ -18,7 +18,7 @@ COMMANDS: Final = {
     "demo": "Show a fleet on one machine; touches nothing.",
     "enroll": "Print the settings that let a VM speak with the console.",
     "events": "Show the events of the fleet.",
-    "forget": "Remove all that VMs have sent.",
+    "forget": "Remove everything that VMs have sent.",
     "groups": "Show who is away in each group and who waits; `check` explains the groups.",
     "leave": "Leave an event until its time.",
     "retire": "Say that VMs are gone: the console does not wait for them any more.",
@@ -30,7 +30,7 @@ COMMANDS: Final = {
 
 
 class _Commands(click.Group):
-    """Finds a command's module by its name; an error of ours becomes its exit code."""
+    """Finds a command's module by its name, and turns our errors into exit codes."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         del ctx

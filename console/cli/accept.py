@@ -15,12 +15,12 @@ from console.cli import common
 @click.argument("vm_ids", metavar="VMID…", nargs=-1)
 @common.set_option
 def command(*, vm_ids: tuple[str, ...], overrides: tuple[str, ...]) -> int:
-    """Let what VMs say that they are count: their names, scopes and sites.
+    """Accept what VMs report of themselves: their names, scopes and sites.
 
-    A VM that says to be another than it was has no effect by that until it is accepted; its page
-    shows what it says. Compare with Azure first. It works on the database of the settings, with or
-    without a running console. Exit codes: 0 each of them is accepted, 1 one was not: it is in no
-    conflict, or the console does not know it.
+    If a VM reports another name, scope or site than it is known by, that has no effect until it is
+    accepted; the VM's page shows it. Compare with Azure first. It works on the database of the
+    settings, with or without a running console. Exit codes: 0 each of them is accepted, 1 one was
+    not: it is in no conflict, or the console does not know it.
     """
     settings = common.read_settings(overrides)
     with common.joined_database(settings) as database:

@@ -1,4 +1,4 @@
-"""The summary of an event before a decision, and the question; it decides nothing."""
+"""Shows an event before a decision about it, and asks for confirmation; decides nothing."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from sinks.shared.errors import NO
 from sinks.shared.text import plain
 
 MAX_REASON: Final = 300
-"""Characters of a reason."""
+"""The limit of a reason, in characters."""
 
 
 def require(reason: str, *, yes: bool) -> str:
-    """The reason, trimmed. Raises `click.UsageError` if it cannot be taken, or if a question
+    """Return the reason, trimmed. Raises `click.UsageError` if it is not valid, or if the question
     could not be answered.
     """
     reason = reason.strip()
@@ -30,7 +30,7 @@ def require(reason: str, *, yes: bool) -> str:
 
 
 def show(event: Mapping[str, Any], *, releases: bool) -> None:
-    """The event and every VM that it lists, on standard error."""
+    """Print the event and every VM that it lists, on standard error."""
     names = names_of(event)
     kind = plain(event["eventType"] or "event of unknown type")
     when = event["notBefore"]
@@ -47,14 +47,14 @@ def show(event: Mapping[str, Any], *, releases: bool) -> None:
 
 
 def agree(question: str, *, yes: bool) -> None:
-    """Ask; ends the command with exit code 1 if the answer is no."""
+    """Ask for confirmation; end the command with exit code 1 if the answer is no."""
     if not (yes or click.confirm(question, err=True)):
         click.echo("seb console: nothing is decided: the answer was no", err=True)
         raise click.exceptions.Exit(NO)
 
 
 def refuse_changed(event: Mapping[str, Any], fingerprint: str) -> None:
-    """Raise `RefusedError` if the event is not the one whose fingerprint was given."""
+    """Raise `RefusedError` if the event does not have this fingerprint."""
     if fingerprint != event["fingerprint"]:
         raise RefusedError(
             "event_changed: the event is not the one of --fingerprint any more; it is now as above"
@@ -62,11 +62,12 @@ def refuse_changed(event: Mapping[str, Any], fingerprint: str) -> None:
 
 
 def explain(error: RefusedError, shown: Mapping[str, Any]) -> NoReturn:
-    """Raise a refusal again, with what has changed since the event was shown."""
+    """Raise a refusal again, after printing what has changed since the event was shown."""
     now = error.answer.get("event", error.answer)
     if isinstance(now, Mapping) and "fingerprint" in now:
         for each in differences(seen_of(shown), seen_of(now)):
-            before, after = _value(each.before), _value(each.now)
+            before = _value(each.before)
+            after = _value(each.now)
             click.echo(f"  {each.field}: {before} -> {after}", err=True)
     raise error
 

@@ -49,10 +49,10 @@ def command(
 ) -> int:
     """Approve the event EVENTID: Azure starts it now instead of at its time.
 
-    An approval releases every VM that the event lists, so they are shown first. An event whose
-    group is full is refused, with who is away, unless --force is given. Exit codes: 0
-    confirmed, or sent with --no-wait; 1 refused, rejected or failed; 75 not confirmed in time, or
-    a second person is needed; 77 not permitted.
+    An approval releases every VM that the event lists, so they are shown first. If the event's
+    group is full, it is refused and the VMs that are away are named, unless --force is given. Exit
+    codes: 0 confirmed, or sent with --no-wait; 1 refused, rejected or failed; 75 not confirmed in
+    time, or a second person is needed; 77 not permitted.
     """
     reason = agreement.require(reason, yes=yes)
     client = ConsoleClient()

@@ -21,7 +21,7 @@ from sinks.shared.text import plain
 _PAGE: Final = 1000
 _HASH: Final = re.compile(r"[0-9a-f]{64}")
 _REASON: Final = 60
-"""Characters of a reason in the table."""
+"""How many characters of a reason the table shows."""
 
 
 @click.group("audit", invoke_without_command=True)

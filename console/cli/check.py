@@ -1,4 +1,4 @@
-"""`seb console check`: looks at everything that could go wrong, one line per step."""
+"""`seb console check`: checks everything that can be wrong, one line per step."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def _key(settings: Settings) -> str:
 
 
 def _running(settings: Settings) -> str | None:
-    """What the console that runs with these settings says of itself; None if none runs."""
+    """Return the readiness of the console that runs with these settings, or None if none runs."""
     host, port = settings.address
     here = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104  # any address
     url = f"http://[{here}]:{port}/readyz" if ":" in here else f"http://{here}:{port}/readyz"
@@ -114,7 +114,7 @@ def _used(settings: Settings, readiness: str) -> str:
 
 
 def _sinks(settings: Settings) -> Iterator[str]:
-    """A line for each look at a sink that people are told over."""
+    """Yield a line for each check of a sink for notices."""
     for name, sink in read_sinks(settings.sink, version="check", port=settings.address[1]).items():
         for check in sink.check():
             remedy = f"; {check.remedy}" if check.remedy else ""

@@ -1,4 +1,4 @@
-"""The client of a running console, for the commands; a token never stands in an error."""
+"""The commands' client of a running console; no error shows the token."""
 
 from __future__ import annotations
 
@@ -41,20 +41,19 @@ class ConsoleClient:
             self._session.headers["Authorization"] = f"Bearer {token}"
 
     def get(self, path: str, **params: object) -> dict[str, Any]:
-        """The JSON of a path under `/api/v1/`.
-
-        Raises `UnreachableError`, `NotPermittedError`, or `RefusedError` for other refusals.
+        """Return the JSON of a path under `/api/v1/`. Raises `UnreachableError`,
+        `NotPermittedError`, or `RefusedError` for other refusals.
         """
         found: dict[str, Any] = self._call("GET", path, params=_given(params)).json()
         return found
 
     def post(self, path: str, **fields: object) -> dict[str, Any]:
-        """The JSON that answers a POST of some fields; raises as `get`."""
+        """Return the JSON that answers a POST of these fields; raises what `get` raises."""
         found: dict[str, Any] = self._call("POST", path, json=fields).json()
         return found
 
     def lines(self, path: str, **params: object) -> list[dict[str, Any]]:
-        """The objects of a path that answers JSON lines; raises as `get`."""
+        """Return the objects of a path that answers with JSON lines; raises what `get` raises."""
         text = self._call("GET", path, params=_given(params)).text
         return [json.loads(line) for line in text.split("\n") if line]
 
@@ -78,7 +77,7 @@ class ConsoleClient:
         return response
 
     def listed(self, path: str, limit: int, **params: object) -> list[dict[str, Any]]:
-        """Up to `limit` items of a list, page after page."""
+        """Return up to `limit` items of a list, read page by page."""
         items: list[dict[str, Any]] = []
         following: str | None = None
         while len(items) < limit:
@@ -107,12 +106,12 @@ def _error_of(response: requests.Response) -> str:
 
 
 def event_path(event_id: str) -> str:
-    """The path of an event; its id may hold any sign."""
+    """Return the path of an event; its id may have any characters."""
     return f"events/{quote(event_id, safe='')}"
 
 
 Columns = Mapping[str, Callable[[dict[str, Any]], object]]
-"""Heads, and what stands below each."""
+"""The heads of columns, and for each the function of its cells."""
 
 
 def show(
@@ -122,7 +121,9 @@ def show(
     as_json: bool,
     nothing: str,
 ) -> None:
-    """Print items as JSON, or as a table with these columns; `nothing` stands for an empty one."""
+    """Print items as JSON, or as a table with these columns; `nothing` is printed instead of an
+    empty table.
+    """
     if as_json:
         click.echo(json.dumps({"items": items}, indent=2))
     elif items:
@@ -133,7 +134,7 @@ def show(
 
 
 def table(rows: list[list[object]]) -> str:
-    """Columns, aligned."""
+    """Return rows as aligned columns."""
     texts = [[plain(cell) for cell in row] for row in rows]
     widths = [max(len(row[at]) for row in texts) for at in range(len(texts[0]))]
     lines = (

@@ -1,4 +1,4 @@
-"""Options and steps that several commands share."""
+"""Options and steps that several commands have in common."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ set_option = click.option(
 
 
 def read_settings(overrides: tuple[str, ...]) -> Settings:
-    """The settings, with what the command line adds. Raises `ConfigurationError`."""
+    """Return the settings, with those of the command line. Raises `ConfigurationError`."""
     pairs = {}
     for each in overrides:
         name, equals, value = each.partition("=")
@@ -39,8 +39,8 @@ def read_settings(overrides: tuple[str, ...]) -> Settings:
 
 @contextmanager
 def joined_database(settings: Settings) -> Iterator[Database]:
-    """The database of the settings, for a change beside a running console. What the change refuses
-    is an error of the command line. Raises `ConfigurationError`.
+    """Open the database of the settings for a change, while a console may be running. A
+    `RefusedError` becomes an error of the command line. Raises `ConfigurationError`.
     """
     database = existing_database(settings)
     try:
@@ -53,7 +53,9 @@ def joined_database(settings: Settings) -> Iterator[Database]:
 
 
 def code_after(wanted: Sequence[str], done: Container[str], *, otherwise: str) -> int:
-    """The exit code of a change to VMs; tells of each that was not changed, and why."""
+    """Return the exit code of a change to VMs, after printing each VM that was not changed, and
+    why.
+    """
     left = [vm_id for vm_id in wanted if vm_id not in done]
     for vm_id in left:
         click.echo(f"{vm_id}: {otherwise}", err=True)
@@ -61,7 +63,7 @@ def code_after(wanted: Sequence[str], done: Container[str], *, otherwise: str) -
 
 
 def secrets_of(settings: Settings) -> list[str]:
-    """Every secret value that stands in the settings themselves, for the log to cut out."""
+    """Return every secret value in the settings themselves, so that the log can hide it."""
     found = [
         str(value)
         for fields in settings.source.values()
@@ -71,7 +73,7 @@ def secrets_of(settings: Settings) -> list[str]:
     if settings.database is not None:
         url = settings.database.get_secret_value()
         found += [url, urlsplit(url).password or ""]
-    for each in list(found):  # a connection string, whose key alone is as secret
+    for each in list(found):  # the key in a connection string is a secret by itself
         for part in each.split(";"):
             name, _, value = part.partition("=")
             if name.strip().lower().endswith(("key", "signature")):
@@ -80,7 +82,9 @@ def secrets_of(settings: Settings) -> list[str]:
 
 
 def listed_vms(listed: TextIO | None) -> Iterable[tuple[str, str]]:
-    """The vmIds of a list, each with its name or ""; empty lines and those with # say nothing."""
+    """Yield each vmId of a list with its name or an empty text. Empty lines and lines with # are
+    skipped.
+    """
     for line in listed or ():
         text = line.strip()
         if text and not text.startswith("#"):

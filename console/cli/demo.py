@@ -53,7 +53,7 @@ def command(listen: str | None) -> int:
 
 
 def _free() -> str:
-    """The usual address, or a port that is free."""
+    """Return the usual address, or one with a free port."""
     host, port = split_address(DEFAULT_LISTEN)
     for candidate in (port, 0):
         with socket.socket() as probe:

@@ -82,7 +82,7 @@ def command(
     scope and site of its first contact do, and the tags that it says.
     """
     given = {**dict.fromkeys(vm_ids, ""), **dict(common.listed_vms(listed))}
-    names, resource_ids = _told(given)
+    names, resource_ids = _names_and_ids(given)
     wanted = list(names)
     if resource_id is not None:
         if len(wanted) != 1:
@@ -112,8 +112,8 @@ def command(
     return OK
 
 
-def _told(given: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """The names and the ARM ids that stand behind vmIds."""
+def _names_and_ids(given: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the names and the ARM ids that follow the vmIds."""
     names: dict[str, str] = {}
     resource_ids: dict[str, str] = {}
     for vm_id, words in given.items():
@@ -126,7 +126,7 @@ def _told(given: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
 
 
 def _read(tags: Iterable[str]) -> dict[str, str]:
-    """NAME=VALUE as a mapping."""
+    """Return NAME=VALUE as a mapping."""
     found = {}
     for each in tags:
         name, equals, value = each.partition("=")
@@ -164,7 +164,7 @@ def _enroll(
 
 
 def _notes(settings: Settings) -> Iterable[str]:
-    """What of the lines would not work."""
+    """Yield what about these settings would not work."""
     if settings.pull:
         yield (
             "a VM refuses every command until its SEB_APPROVAL__TRUST names the file that `seb "
@@ -182,7 +182,8 @@ def _notes(settings: Settings) -> Iterable[str]:
 
 
 def _revoke(database: Database, vm_ids: list[str] | None) -> None:
-    actor, now = local_person().name, time.time()
+    actor = local_person().name
+    now = time.time()
     if vm_ids is None:
         database.join()
         enrolment.revoke_all(database, actor=actor, now=now)
@@ -203,7 +204,7 @@ def _checked(vm_ids: list[str]) -> None:
 
 
 def _write(items: list[dict[str, Any]], names: Mapping[str, str], out: Path, form: str) -> None:
-    """A file for each VM, for its owner alone: it holds the VM's secrets."""
+    """Write a file for each VM, readable only by its owner: it has the VM's secrets."""
     file_names = [names.get(item["vmId"]) or item["vmId"] for item in items]
     for name in file_names:
         if not _NAME.fullmatch(name):
@@ -234,18 +235,18 @@ def _as_text(items: list[dict[str, Any]], form: str) -> str:
 
 
 def _as_env(settings: Mapping[str, str]) -> str:
-    """Lines of seb.env."""
+    """Return the settings as lines of seb.env."""
     return "\n".join(f"{name}={value}" for name, value in settings.items())
 
 
 def _as_ansible(settings: Mapping[str, str]) -> str:
-    """A file of host_vars: the variable of the role that takes such lines."""
+    """Return the settings as a file of host_vars: the variable of the role with these lines."""
     lines = (f"  {line}" for line in _as_env(settings).splitlines())
     return "\n".join(["seb_enrolment: |", *lines])
 
 
 def _as_toml(settings: Mapping[str, str]) -> str:
-    """Tables of seb.toml, as a Windows machine reads its settings."""
+    """Return the settings as tables of seb.toml, for a Windows machine."""
     tables: dict[str, list[str]] = {}
     for name, value in settings.items():
         *table, key = name.removeprefix("SEB_").lower().split("__")

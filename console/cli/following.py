@@ -1,4 +1,4 @@
-"""Shows how far an approval has come, step by step, until it ends."""
+"""Shows the steps of an approval until it ends."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SECOND: Final = (
 
 
 class Steps:
-    """The steps of one decision; each is shown once, on standard output."""
+    """The steps of one decision; each is printed once, on standard output."""
 
     def __init__(self, client: ConsoleClient, event_id: str, *, as_json: bool) -> None:
         self._client = client
@@ -34,8 +34,8 @@ class Steps:
         self._shown: set[tuple[str, str]] = set()
 
     def follow(self, answer: Mapping[str, Any], *, seconds: float) -> int:
-        """The exit code of what a POST of approval answered; `seconds` is how long to wait, 0 not
-        at all.
+        """Return the exit code of an approval after the `answer` to its POST; `seconds` is how long
+        to wait for its end, 0 for not at all.
         """
         jti = answer.get("jti")
         end = time.monotonic() + seconds
@@ -66,8 +66,8 @@ class Steps:
             threading.Event().wait(_AGAIN_SECONDS)
 
     def _prepared(self) -> tuple[int | None, str | None]:
-        """The command that approves the event, once its VMs have prepared; the exit code if they
-        did not.
+        """Return the exit code if its VMs did not prepare, and the jti of the command that approves
+        the event once they did.
         """
         try:
             event = self._client.get(event_path(self._event_id))
@@ -83,14 +83,16 @@ class Steps:
         return NO, None
 
     def _look(self, jti: str) -> tuple[int | None, str]:
-        """Show what is new; the exit code, if that was the end, and the command to look at next."""
+        """Show what is new; return the exit code if that was the end, and the jti to look
+        at next.
+        """
         try:
             command = self._client.get(f"commands/{jti}")
             is_silent = command["state"] == "unanswered"
-            # Without an answer the next VM is asked, with a token of its own.
+            # Without an answer the next VM is asked, with another token.
             following = self._next(jti) if is_silent else None
         except UnreachableError:
-            return None, jti  # a console that starts again carries the decision on
+            return None, jti  # a console that restarts continues the decision
         for step in command["history"]:
             self._show({"jti": jti, "vmId": command["vmId"], **step})
         if command["state"] in outcomes.FINAL and following is None:
@@ -98,7 +100,7 @@ class Steps:
         return None, following or jti
 
     def _next(self, jti: str) -> str | None:
-        """The command that was sent after one of this event; None if it was the last."""
+        """Return the jti that was sent after this one about the event; None if it was the last."""
         timeline = self._client.get(event_path(self._event_id))["timeline"]
         sent = [
             each["jti"]
@@ -110,7 +112,8 @@ class Steps:
         return ids[at] if at < len(ids) else None
 
     def _end(self, command: Mapping[str, Any]) -> int:
-        state, reason = command["state"], command["reason"]
+        state = command["state"]
+        reason = command["reason"]
         words = outcomes.ending(state, reason)
         if words is None:
             return OK

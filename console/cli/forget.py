@@ -16,12 +16,13 @@ from console.cli import common
 @click.option("--reason", required=True, metavar="TEXT", help="Why; it stands in the audit.")
 @common.set_option
 def command(*, vm_ids: tuple[str, ...], reason: str, overrides: tuple[str, ...]) -> int:
-    """Remove all that VMs have sent: their records, events, receipts and names.
+    """Remove everything that VMs have sent: their records, events, receipts and names.
 
-    For a VM that others speak through: end its secrets first (seb console enroll --revoke VMID, or
-    its account at the broker), or what it sends next is kept again. What other VMs have reported,
-    decisions and the audit stay. It works on the database of the settings, with or without a
-    running console. Exit codes: 0 each of them is removed, 1 the console does not know one.
+    For a VM that somebody else has used to send records: end its secrets first (seb console enroll
+    --revoke VMID, or its account at the broker), or what it sends next is stored again. What other
+    VMs have reported, decisions and the audit stay. It works on the database of the settings, with
+    or without a running console. Exit codes: 0 each of them is removed, 1 the console does not know
+    one.
     """
     settings = common.read_settings(overrides)
     with common.joined_database(settings) as database:

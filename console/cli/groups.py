@@ -1,5 +1,5 @@
-"""`seb console groups`: who is away and who waits, and the groups explained before they are
-trusted.
+"""`seb console groups`: shows who is away and who waits, and explains the groups before they are
+used.
 """
 
 from __future__ import annotations
@@ -59,7 +59,9 @@ def command(context: click.Context, *, as_json: bool) -> int:
 
 
 def _shown(group: Mapping[str, Any]) -> Iterator[str]:
-    away, most, count = len(group["away"]), group["atMost"], group["members"]
+    away = len(group["away"])
+    most = group["atMost"]
+    count = group["members"]
     yield f"{group['key']}: {away} of {count} away, at most {most} may be"
     for each in group["away"]:
         about = f" for {each['eventId']}" if each["eventId"] else ""

@@ -18,8 +18,8 @@ from sinks.shared.text import plain
 def command(*, event_id: str, reason: str, fingerprint: str | None, yes: bool) -> int:
     """Leave the event EVENTID until its time: a decision is not due any more.
 
-    It cannot be refused: Azure starts an event at its notBefore, whatever anybody says. Exit
-    codes: 0 left; 1 refused, such as because the event has changed; 77 not permitted.
+    An event cannot be refused: Azure starts it at its notBefore, whatever is decided. Exit codes: 0
+    left; 1 refused, such as because the event has changed; 77 not permitted.
     """
     reason = agreement.require(reason, yes=yes)
     client = ConsoleClient()

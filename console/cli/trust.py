@@ -24,7 +24,7 @@ from sinks.shared.errors import OK, ConfigurationError
 def command(others: tuple[Path, ...], overrides: tuple[str, ...]) -> int:
     """Print the file for SEB_APPROVAL__TRUST on each VM: the public half of SEB_CONSOLE_KEY.
 
-    It holds nothing secret. A VM that has this file takes approvals of this console.
+    It has no secret. A VM with this file accepts approvals of this console.
     """
     settings = common.read_settings(overrides)
     from console.approvals.signer import FileSigner, signer_of  # noqa: PLC0415  # not for `--help`

@@ -1,1 +1,3 @@
-"""From environment, files and command line to checked, frozen values; no message shows a value."""
+"""Turns environment, files and command line into checked, frozen settings; no message shows a
+value.
+"""

@@ -1,4 +1,4 @@
-"""One group as its owner writes it. A key that it does not have is an error."""
+"""The settings of one group. An unknown key is an error."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FIELDS: Final = ("site", "location", "zone", "scaleSet", "resourceGroup", "name"
 """The attributes by which a group can be made, besides `tag:<NAME>`."""
 TAG: Final = "tag:"
 DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
-"""The words of a window, in the order of `datetime.weekday`."""
+"""The days of a window, in the order of `datetime.weekday`."""
 _TIME: Final = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])")
 _PERCENT: Final = re.compile(r"([1-9][0-9]?|100)%")
 
@@ -119,7 +119,7 @@ class GroupSettings(Section):
 
 
 def check_names(groups: tuple[GroupSettings, ...]) -> tuple[GroupSettings, ...]:
-    """The groups, if no name stands twice. Raises `ValueError`."""
+    """Return the groups if their names differ. Raises `ValueError`."""
     names = [group.name.casefold() for group in groups]
     for name in names:
         if names.count(name) > 1:

@@ -1,4 +1,4 @@
-"""From the places where settings stand to checked settings. No message shows a value."""
+"""Reads the settings from all their places and checks them. No message shows a value."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sinks.shared.errors import ConfigurationError
 M = TypeVar("M", bound=BaseModel)
 
 CLIENT_NAMES: Final = ("url", "token")
-"""Names that the client commands read, and the console does not."""
+"""Names that only the client commands read."""
 
 # pydantic's types of problem, in the words of a person who sets a variable.
 _WORDS: Final = {
@@ -36,7 +36,7 @@ _WORDS: Final = {
 def load(
     overrides: Mapping[str, str] | None = None, *, environ: Mapping[str, str] | None = None
 ) -> Settings:
-    """Read every place, check every name and value. Raises `ConfigurationError`."""
+    """Read every place, and check every name and value. Raises `ConfigurationError`."""
     tree = read_tree(overrides or {}, os.environ if environ is None else environ)
     for name in CLIENT_NAMES:
         tree.pop(name, None)
@@ -45,7 +45,7 @@ def load(
 
 
 def read_groups_file(tree: Tree) -> None:
-    """Put the groups of `SEB_CONSOLE_GROUPS_FILE` into the tree. Raises `ConfigurationError`."""
+    """Add the groups of `SEB_CONSOLE_GROUPS_FILE` to the tree. Raises `ConfigurationError`."""
     name = f"{PREFIX}GROUPS_FILE"
     path = tree.get("groups_file")
     if not isinstance(path, str | Path):
@@ -66,13 +66,15 @@ def read_groups_file(tree: Tree) -> None:
 
 
 def client_setting(name: str, environ: Mapping[str, str] | None = None) -> str | None:
-    """`SEB_CONSOLE_URL` or `SEB_CONSOLE_TOKEN`, from the same places."""
+    """Return `SEB_CONSOLE_URL` or `SEB_CONSOLE_TOKEN`, from the same places."""
     value = read_tree({}, os.environ if environ is None else environ).get(name)
     return value if isinstance(value, str) else None
 
 
 def checked(model: type[M], fields: Mapping[str, Any], *, prefix: str) -> M:
-    """A model from fields that were read. Raises `ConfigurationError` in the variables' names."""
+    """Return a model of these fields. Raises `ConfigurationError` with the names of the
+    variables.
+    """
     try:
         return model.model_validate(fields)
     except ValidationError as error:
@@ -80,7 +82,7 @@ def checked(model: type[M], fields: Mapping[str, Any], *, prefix: str) -> M:
 
 
 def suggestion(name: str, known: Iterable[str], prefix: str = "") -> str:
-    """'; did you mean …?' for the end of a sentence, or nothing."""
+    """Return '; did you mean …?' for the end of a sentence, or an empty text."""
     near = get_close_matches(name.upper(), [each.upper() for each in known], n=1)
     return f"; did you mean {prefix}{near[0]}?" if near else ""
 
@@ -125,7 +127,9 @@ def _model_in(annotation: object) -> type[BaseModel] | None:
 
 
 def exposed_secrets(settings: Settings) -> list[str]:
-    """Files with keys or secrets that every account of this machine can read, and what to do."""
+    """Return a line for each file with keys or secrets that every account of this machine
+    can read.
+    """
     named = [settings.key, settings.enroll_key_file, settings.login.client_secret_file]
     for fields in (*settings.source.values(), *settings.sink.values()):
         named += [Path(str(value)) for name, value in fields.items() if name.endswith("_file")]

@@ -23,13 +23,13 @@ Mode = Literal["none", "proxy", "oidc"]
 
 
 class Section(BaseModel):
-    """A part of the settings: a name that it does not have is an error."""
+    """A part of the settings; an unknown name is an error."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
 
 def from_json(value: object) -> object:
-    """A variable carries a list or an object as JSON text."""
+    """Return a list or an object from a variable with JSON text."""
     if isinstance(value, str):
         try:
             return json.loads(value)

@@ -1,4 +1,4 @@
-"""The settings of the console. A name that is not here is an error, never ignored."""
+"""The settings of the console. An unknown name is an error; it is never ignored."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ ROLES: Final[tuple[Role, ...]] = ("viewer", "approver", "admin")
 DEFAULT_LISTEN: Final = "127.0.0.1:9470"
 _PORTS: Final = 65535
 _MIN_KIB: Final = 26
-"""Ten minutes of it are a record of the largest size."""
+"""Ten minutes of this allow a record of the largest size."""
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """Host and port of `HOST:PORT`. Raises `ValueError`."""
+    """Return host and port of `HOST:PORT`. Raises `ValueError`."""
     host, colon, port = address.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not (host and colon and port.isascii() and port.isdecimal() and int(port) <= _PORTS):
@@ -76,7 +76,7 @@ def _pattern(text: str) -> str:
 
 
 def default_state_dir() -> Path:
-    """Where the database lives unless SEB_CONSOLE_STATE_DIR says otherwise."""
+    """Return the directory of the database, unless SEB_CONSOLE_STATE_DIR names one."""
     given = os.environ.get("STATE_DIRECTORY")  # systemd's StateDirectory=
     if given:
         return Path(given.split(":", maxsplit=1)[0])
@@ -134,7 +134,7 @@ class LogSettings(Section):
 
 
 class Settings(Section):
-    """Everything that the console can be told, but for the sources' own fields."""
+    """All settings of the console, except the fields of sources and sinks."""
 
     listen: Annotated[str, AfterValidator(_listen)] = Field(
         DEFAULT_LISTEN, description="ADDRESS:PORT of the page and the API"
@@ -154,7 +154,7 @@ class Settings(Section):
     sink: SourceTable = Field(
         default_factory=dict,
         repr=False,
-        description="Sinks that people are told over, by name, each with its fields",
+        description="Sinks for notices to people, by name, each with its fields",
     )
     pull: bool = Field(default=False, description="Serve the HTTPS command channel")
     enroll_key_file: Path | None = Field(
@@ -196,7 +196,7 @@ class Settings(Section):
 
     @property
     def base_url(self) -> str:
-        """How people and VMs reach the console, without a slash at its end."""
+        """The URL at which people and VMs reach the console, without a slash at its end."""
         return self.public_url or f"http://{self.listen}"
 
     @property

@@ -1,7 +1,7 @@
-"""The sources of settings: environment, `.env`, TOML file and secrets directory, as one tree.
+"""The places of settings as one tree: environment, `.env`, TOML file and secrets directory.
 
-It reads the same sources as the bridge, and takes from them only names that begin with
-`SEB_CONSOLE_` (in the TOML file: the table `[console]`). No message shows a value.
+They are the bridge's places; only names that begin with `SEB_CONSOLE_` count (in the TOML file: the
+table `[console]`). No message shows a value.
 """
 
 from __future__ import annotations
@@ -19,9 +19,8 @@ Tree = dict[str, Any]
 
 
 def read_tree(overrides: Mapping[str, str], environ: Mapping[str, str]) -> Tree:
-    """The settings of every place, the more important one last merged.
-
-    Raises `ConfigurationError` if a place cannot be read, or a name contradicts another.
+    """Return the settings of every place; a more important place overrides the others. Raises
+    `ConfigurationError` if a place cannot be read, or a name contradicts another.
     """
     try:
         config_sources = read_config_sources(overrides, environ, prefix=PREFIX)
@@ -33,7 +32,7 @@ def read_tree(overrides: Mapping[str, str], environ: Mapping[str, str]) -> Tree:
         raise ConfigurationError(f"{CONFIG_VARIABLE}: console in {path} is not a table")
     for section in ("source", "sink"):
         if isinstance(named := table.get(section), dict):
-            # In the environment a source's name has no case, and both may speak of one source.
+            # The environment knows no case, and both places may name the same source.
             table[section] = {name.lower(): fields for name, fields in named.items()}
     tree: Tree = {}
     merge(tree, tree_of(config_sources.secrets))
@@ -44,9 +43,9 @@ def read_tree(overrides: Mapping[str, str], environ: Mapping[str, str]) -> Tree:
 
 
 def tree_of(variables: Mapping[str, str]) -> Tree:
-    """`{"SEB_CONSOLE_LOGIN__MODE": "proxy"}` as `{"login": {"mode": "proxy"}}`."""
+    """Return `{"SEB_CONSOLE_LOGIN__MODE": "proxy"}` as `{"login": {"mode": "proxy"}}`."""
     tree: Tree = {}
-    # The shortest first: a whole section as JSON stands below its single fields.
+    # The shortest first: single fields override a whole section as JSON.
     for name in sorted(variables, key=len):
         upper = name.upper()
         if not upper.startswith(PREFIX):
@@ -63,7 +62,7 @@ def tree_of(variables: Mapping[str, str]) -> Tree:
 
 
 def merge(below: Tree, above: Mapping[str, Any]) -> None:
-    """Lay one tree over another, field by field."""
+    """Merge the tree `above` into `below`; its values win."""
     for name, value in above.items():
         inner = below.get(name)
         if isinstance(inner, dict) and isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""A real bridge in a process of its own, for one simulated VM."""
+"""A real bridge in its own process, for one simulated VM."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _END_SECONDS: Final = 10.0
 
 
 class BridgeProcess:
-    """`seb run` with settings of its own: no variable and no file of the user's reaches it."""
+    """`seb run` with its own settings: no variable and no file of the user reaches it."""
 
     def __init__(self, directory: Path, settings: Mapping[str, str]) -> None:
         self._directory = directory
@@ -22,7 +22,7 @@ class BridgeProcess:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start it, or start it again with what it has stored."""
+        """Start it, or start it again with its store."""
         self._directory.mkdir(exist_ok=True)
         clean = {k: v for k, v in os.environ.items() if not k.upper().startswith("SEB_")}
         frozen = getattr(sys, "frozen", False)
@@ -37,7 +37,7 @@ class BridgeProcess:
             )
 
     def kill(self) -> None:
-        """End it without a farewell, as a crash would."""
+        """Kill it, as a crash would."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -49,7 +49,7 @@ class BridgeProcess:
             self._process.terminate()
 
     def end(self) -> None:
-        """Wait until it has ended, or make it end."""
+        """Wait until it has ended, or kill it."""
         if self._process is not None:
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(_END_SECONDS)

@@ -1,4 +1,4 @@
-"""The demo as a whole: a console, nine VMs, their stories, and an end that leaves nothing."""
+"""The whole demo: a console, nine VMs, their stories, and an end that leaves nothing."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ _CLUSTER: Final = GroupSettings.model_validate(
 _PREPARES: Final = json.dumps(
     ["ping", "-n", "4", "127.0.0.1"] if sys.platform == "win32" else ["sleep", "3"]
 )
-"""Stands for a program that drains: it takes three seconds."""
+"""Stands for a program that drains the VM: it takes three seconds."""
 
 
 class Demo:
-    """Everything that the demo starts; `directory` is the caller's to remove."""
+    """Everything that the demo starts; the caller removes `directory`."""
 
     def __init__(self, directory: Path, *, listen: str, ready: Callable[[str], None]) -> None:
         self._directory = directory
@@ -55,7 +55,7 @@ class Demo:
         control.touch(mode=0o600)
         control.write_text(json.dumps(jwk), encoding="ascii")
         self._trust.write_text(json.dumps({"keys": [public(jwk)]}), encoding="ascii")
-        # Built from nothing but these: no variable and no file can point the demo elsewhere.
+        # Only these settings count: no variable and no file can point the demo elsewhere.
         settings = Settings(
             listen=self._listen,
             state_dir=self._directory,
@@ -66,21 +66,21 @@ class Demo:
             groups=(_CLUSTER,),
         )
         console = Console(settings)
-        self._stories.tell(self._begin)
+        self._stories.start(self._begin)
         try:
             console.run()
         finally:
             self._end()
 
     def _begin(self) -> None:
-        """Once the console answers: the VMs, and what happens to them."""
+        """Start the VMs, and what happens to them, once the console answers."""
         if not self._answers():
             return
         self._ready(f"http://{self._listen}/")
         wait = self._stories.wait
         web = [self._vm(f"web_{n}", site="amsterdam", scale_set="web") for n in range(3)]
-        self._stories.tell(lambda: stories.host_update(web, wait))
-        # The shared event is what a visitor sees first: the other VMs stand back until it is there.
+        self._stories.start(lambda: stories.host_update(web, wait))
+        # A visitor should see the shared event first: the other VMs start once it is there.
         if any(stories.has_looked(vm, wait) for vm in web):
             return
         preparing = {
@@ -89,13 +89,13 @@ class Demo:
             "SEB_SINK__DRAIN__PREPARES": "true",
         }
         cluster = [self._vm(f"etcd-{n}", site="dublin", settings=preparing) for n in (1, 2, 3)]
-        self._stories.tell(lambda: stories.overlap(cluster, wait))
+        self._stories.start(lambda: stories.overlap(cluster, wait))
         database = self._vm("db-1", site="dublin", settings={"SEB_APPROVAL__RULES": _RULE})
-        self._stories.tell(lambda: stories.user_reboot(database, wait))
+        self._stories.start(lambda: stories.user_reboot(database, wait))
         spot = self._vm("spot-1", site="dublin")
-        self._stories.tell(lambda: stories.eviction(spot, wait))
+        self._stories.start(lambda: stories.eviction(spot, wait))
         cache = self._vm("cache-1", site="dublin")
-        self._stories.tell(lambda: stories.crash(cache, wait))
+        self._stories.start(lambda: stories.crash(cache, wait))
 
     def _vm(self, name: str, **more: object) -> DemoVm:
         url = f"http://{self._listen}"
@@ -112,7 +112,9 @@ class Demo:
         return vm
 
     def _answers(self) -> bool:
-        """Whether the console does; its socket takes connections before it can be ended."""
+        """Check whether the console answers. Its socket accepts connections before it can be
+        stopped.
+        """
         for _ in range(int(_READY_SECONDS / 0.1)):
             if http_client.answers(f"http://{self._listen}/healthz", seconds=1) is not None:
                 return True

@@ -1,6 +1,5 @@
-"""Stories of the demo's VMs, again and again, each in a thread of its own.
-
-The notice is Azure's own; what comes after it is shorter, so that there is more to see.
+"""Stories of the demo's VMs, repeated for ever, each on its own thread. The notice is Azure's own;
+what follows takes less time than it does at Azure, so that there is more to see.
 """
 
 from __future__ import annotations
@@ -14,13 +13,13 @@ from console.demo.vms import DemoVm, SharedEvent
 
 _UPDATE: Final = "Host server is undergoing maintenance."
 _SLICE: Final = 0.25
-"""Seconds between two looks for an approval."""
+"""The time between two looks for an approval, in seconds."""
 Wait = Callable[[float], bool]
-"""Let seconds pass; True if the demo ends meanwhile."""
+"""Wait for some seconds; return True if the demo ends meanwhile."""
 
 
 def host_update(vms: Sequence[DemoVm], wait: Wait) -> None:
-    """The host of three VMs is updated: one event names them all. It waits to be approved."""
+    """Update the host of three VMs: one event names them all, and waits for an approval."""
     while True:
         event = SharedEvent(
             vms,
@@ -40,8 +39,8 @@ def host_update(vms: Sequence[DemoVm], wait: Wait) -> None:
 
 
 def overlap(cluster: Sequence[DemoVm], wait: Wait) -> None:
-    """Two events overlap on two members of a cluster that survives one away: the second waits until
-    the first is back, and both are approved by their group.
+    """Let two events overlap on a cluster that survives one missing member: the second waits until
+    the first VM is back, and their group approves both.
     """
     for number in count():
         if has_looked(cluster[0], wait) or wait(8):
@@ -64,7 +63,7 @@ def overlap(cluster: Sequence[DemoVm], wait: Wait) -> None:
 
 
 def user_reboot(vm: DemoVm, wait: Wait) -> None:
-    """Somebody restarts a VM, whose owner has a rule for that: it is approved at once."""
+    """Restart a VM as its user: a rule of its owner approves that at once."""
     while not wait(12):
         event = SharedEvent(
             [vm],
@@ -84,7 +83,7 @@ def user_reboot(vm: DemoVm, wait: Wait) -> None:
 
 
 def eviction(vm: DemoVm, wait: Wait) -> None:
-    """Azure takes a spot VM back, with the 30 seconds' notice that it gives."""
+    """Evict a spot VM, with Azure's notice of 30 seconds."""
     while not wait(25):
         event = SharedEvent([vm], "Preempt", notice=30)
         if wait(31):
@@ -98,7 +97,7 @@ def eviction(vm: DemoVm, wait: Wait) -> None:
 
 
 def crash(vm: DemoVm, wait: Wait) -> None:
-    """A bridge crashes; its VM turns late, then silent, until the bridge is back."""
+    """Let a bridge crash; its VM is late, then silent, until the bridge is back."""
     while not (has_looked(vm, wait) or wait(20)):
         vm.bridge.kill()
         if wait(60):
@@ -109,7 +108,7 @@ def crash(vm: DemoVm, wait: Wait) -> None:
 
 
 def has_looked(vm: DemoVm, wait: Wait) -> bool:
-    """Wait until the VM's bridge has asked for events again; True if the demo ends meanwhile."""
+    """Wait until the VM's bridge has polled again; return True if the demo ends meanwhile."""
     before = vm.simulator.gets
     while vm.simulator.gets == before:
         if wait(_SLICE):
@@ -118,31 +117,31 @@ def has_looked(vm: DemoVm, wait: Wait) -> bool:
 
 
 class Stories:
-    """Runs stories until it is told to stop."""
+    """Runs stories until the demo ends."""
 
     def __init__(self) -> None:
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
 
     def wait(self, seconds: float) -> bool:
-        """Let seconds pass; True at once if the demo ends."""
+        """Wait for some seconds; return True at once if the demo ends."""
         return self._stop.wait(seconds)
 
-    def tell(self, story: Callable[[], None]) -> None:
-        """Tell a story in a thread of its own."""
+    def start(self, story: Callable[[], None]) -> None:
+        """Start a story on its own thread."""
         thread = threading.Thread(target=story, name="demo-story", daemon=True)
         self._threads.append(thread)
         thread.start()
 
     def stop(self) -> None:
-        """End all of them, and wait for that."""
+        """End all stories, and wait for their end."""
         self._stop.set()
         for thread in self._threads:
             thread.join()
 
 
 def _until_approved(event: SharedEvent, seconds: float, wait: Wait) -> bool:
-    """Wait for an approval, at most that long; True if the demo ends meanwhile."""
+    """Wait for an approval, at most so many seconds; return True if the demo ends meanwhile."""
     left = seconds
     while left > 0 and not event.is_approved:
         if wait(_SLICE):

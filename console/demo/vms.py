@@ -1,4 +1,4 @@
-"""The VMs of the demo: each has a stand-in for the metadata service, and a bridge."""
+"""The VMs of the demo: each has a simulated metadata service, and a bridge."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from console.demo.bridges import BridgeProcess
 from console.ingest.enrolment import pull_token, secret_text, webhook_secret
 
 _HEARTBEAT_SECONDS: Final = "4"
-"""A silent VM shows after three of them."""
+"""A VM counts as silent after three of these intervals."""
 
 
 class DemoVm:
-    """One VM."""
+    """One VM of the demo."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class DemoVm:
         self._bridge: BridgeProcess | None = None
 
     def start(self) -> None:
-        """Start the stand-in, and a bridge that asks it."""
+        """Start the simulated metadata service, and a bridge that polls it."""
         self.simulator.start()
         settings = {
             "SEB_IMDS__URL": self.simulator.url,
@@ -85,12 +85,12 @@ class DemoVm:
         return self._bridge
 
     def ask_to_end(self) -> None:
-        """Let the bridge begin to end."""
+        """Ask the bridge to end."""
         if self._bridge is not None:
             self._bridge.ask_to_end()
 
     def end(self) -> None:
-        """End bridge and stand-in."""
+        """End the bridge and the simulated metadata service."""
         if self._bridge is not None:
             self._bridge.end()
         self.simulator.stop()
@@ -109,7 +109,9 @@ class SharedEvent:
         source: str = "Platform",
         description: str = "",
     ) -> None:
-        """Announce it to all of them; it names them all. `notice` and `duration` in seconds."""
+        """Announce an event to all these VMs; it names them all. `notice` and `duration` in
+        seconds.
+        """
         self._vms = vms
         event = SimulatedEvent(
             event_type=event_type,
@@ -130,13 +132,13 @@ class SharedEvent:
         return any(vm.approved.is_set() for vm in self._vms)
 
     def start(self) -> None:
-        """It has started, on every VM."""
+        """Start it, on every VM."""
         for vm in self._vms:
             with suppress(UnknownEventError):
                 vm.simulator.start_event(self._id)
 
     def end(self) -> None:
-        """It is over, on every VM."""
+        """End it, on every VM."""
         for vm in self._vms:
             with suppress(UnknownEventError):
                 vm.simulator.end_event(self._id)

@@ -1,1 +1,1 @@
-"""Composition and life cycle of one run of the console."""
+"""The parts of one run of the console, and its start and end."""

@@ -1,4 +1,4 @@
-"""The change feed: notices when something was committed, by this console or another."""
+"""The change feed: notices that something was committed, by this console or another one."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from console.db.transactions import read_from
 
 _LOG: Final = logging.getLogger("console")
 _OTHERS_SECONDS: Final = 0.25
-"""Seconds until it looks for commits of other consoles and commands on the same database."""
+"""The time between two looks for commits of other consoles and commands."""
 _REST_SECONDS: Final = 0.01
-"""After each look, so that many small commits are taken at once."""
+"""The pause after each look, so that many small commits are handled together."""
 
 Changed = Callable[[int | None, int], None]
-"""Called at each look with the number of the transaction up to which everything has been read, and
-with that of the newest one. None: everything may be different. Raises `StoreError` if it cannot
-read; then it is called again with the same number.
+"""Called at each look with two transaction numbers: everything up to the first was read before, and
+the second is the newest. None for the first: anything may have changed. Raises `StoreError` if it
+cannot read; then it is called again with the same number.
 """
 
 
 class ChangeFeed:
-    """One thread that looks at the number of the newest transaction, and lets others read on."""
+    """Looks at the number of the newest transaction, on one thread, and calls the listeners."""
 
     def __init__(self, database: Database, changed: Sequence[Changed]) -> None:
         self._database = database
@@ -35,9 +35,9 @@ class ChangeFeed:
         self._stop = threading.Event()
         self._number: int | None = None
         self.looks = 0
-        """How many looks have ended with every listener told."""
+        """How many looks have called every listener."""
         self.ready = False
-        """Whether it has looked once."""
+        """Whether there was a first look."""
         self._thread = threading.Thread(target=self._run, name="changes", daemon=True)
 
     def start(self) -> None:
@@ -45,11 +45,13 @@ class ChangeFeed:
         self._thread.start()
 
     def wake(self) -> None:
-        """This console has opened the database, or committed something; from any thread."""
+        """Look at once: this console has opened the database or committed something. May be called
+        from any thread.
+        """
         self._wake.set()
 
     def stop(self) -> None:
-        """End; harmless if it has not started."""
+        """Stop; harmless if it has not started."""
         self._stop.set()
         self._wake.set()
         if self._thread.is_alive():

@@ -1,13 +1,19 @@
-"""The server's side of a connection, with limits: for a request, for a reader, and for how many.
+"""The server's side of a connection, with limits for requests, slow readers and the number of
+clients.
 
-uvicorn has settings for the number of requests and for idle connections (`limit_concurrency`,
-`timeout_keep_alive`), and none for the rest. Without this class, which adds to uvicorn's own, one
-client on the network could hold connections, files and memory as long as it likes: uvicorn 0.54
-waits for ever for the rest of a request's head and of its body, and for a client that does not
-read; it takes every connection, a head of any size, and any number of requests that wait behind one
-that is not answered yet; and it does not tell a request that is being answered that its client has
-gone, if another request waits behind it. An ASGI middleware cannot help: it is called once the head
-is there. Nothing here looks into a request.
+uvicorn limits the number of requests and idle connections (`limit_concurrency`,
+`timeout_keep_alive`), and nothing else. This class adds the rest to uvicorn's own. Without it, one
+client on the network could keep connections, files and memory in use as long as it likes. uvicorn
+0.54:
+
+- waits for ever for the rest of a request's head or body, and for a client that does not read;
+- accepts every connection, a head of any size, and any number of requests behind one that is not
+  answered yet;
+- does not tell a request that is being answered that its client is gone, if another one waits
+  behind it.
+
+An ASGI middleware cannot help: it is called only after the head. Nothing here reads the content of
+a request.
 """
 
 from __future__ import annotations
@@ -23,7 +29,9 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from console.service.open_files import raise_open_files
 
 _SPARE_FILES: Final = 128
-"""Of the files that the process may open: for the database, the sources and the log."""
+"""How many of the files that the process may open are kept for the database, the sources and the
+log.
+"""
 _FULL: Final = (
     b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 30\r\nContent-Length: 0\r\n"
     b"Connection: close\r\n\r\n"
@@ -32,19 +40,19 @@ _FULL: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionLimits:
-    """What one client may ask of the server's patience, and how many clients there may be."""
+    """The limits for one client, and for the number of clients."""
 
     head_seconds: float = 10.0
     """From the connection, or from the first byte of a later request, to the end of its head."""
     body_seconds: float = 30.0
-    """From there to the end of the body."""
+    """From the end of the head to the end of the body."""
     reading_seconds: float = 30.0
-    """That a client may let an answer wait, before it reads on."""
+    """How long a client may leave an answer unread."""
     connections: int = 16_000
     head_bytes: int = 64 * 1024
-    """That the head of a request may have; somewhat more if it comes at once."""
+    """The size of a request's head; somewhat more if it arrives at once."""
     waiting: int = 8
-    """Requests of one connection behind one that is not answered yet."""
+    """How many requests of one connection may wait behind one that is not answered yet."""
 
     @property
     def polls(self) -> int:
@@ -53,7 +61,7 @@ class ConnectionLimits:
 
 
 def limits(files: int | None = None) -> ConnectionLimits:
-    """The limits of this process: no more connections than it may have open files."""
+    """Return the limits of this process: no more connections than it may open files."""
     files = raise_open_files() if files is None else files
     return ConnectionLimits(
         connections=max(1, min(ConnectionLimits().connections, files - _SPARE_FILES))
@@ -61,7 +69,7 @@ def limits(files: int | None = None) -> ConnectionLimits:
 
 
 class LimitedConnection(HttpToolsProtocol):
-    """As uvicorn's, with limits."""
+    """uvicorn's connection, with limits."""
 
     def __init__(self, *args: Any, limits: ConnectionLimits, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -69,14 +77,15 @@ class LimitedConnection(HttpToolsProtocol):
         self._deadline: asyncio.TimerHandle | None = None
         self._stalled: asyncio.TimerHandle | None = None
         self._head: int | None = 0
-        """Bytes of the head that has begun; None if none is expected."""
+        """The bytes of the head so far; None if none is expected."""
         self._answering: RequestResponseCycle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """A client has connected."""
+        """Accept a client, or refuse it if there are too many."""
         super().connection_made(transport)
-        # asyncio does so too, but not for a listener whose protocol is left to the system. With
-        # Nagle's algorithm the body of an answer waits 40 ms for the client's TCP to have its head.
+        # asyncio does this too, but not for a listener whose protocol number is 0. With Nagle's
+        # algorithm the body of an answer waits 40 ms until the client's TCP has acknowledged the
+        # head.
         transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if len(self.connections) > self._limits.connections:
             transport.write(_FULL)
@@ -85,7 +94,7 @@ class LimitedConnection(HttpToolsProtocol):
             self._wait(self._limits.head_seconds)
 
     def data_received(self, data: bytes) -> None:
-        """Bytes of a request."""
+        """Receive bytes of a request, and end the connection if its head is too large."""
         if self.transport.is_closing():
             return
         super().data_received(data)
@@ -95,13 +104,13 @@ class LimitedConnection(HttpToolsProtocol):
                 self.transport.abort()
 
     def on_message_begin(self) -> None:
-        """The first byte of a request."""
+        """Begin a request: its head has a deadline."""
         super().on_message_begin()
         self._head = 0
         self._wait(self._limits.head_seconds)
 
     def on_headers_complete(self) -> None:
-        """The head is there."""
+        """Begin the body: it has a deadline, and too many waiting requests end the connection."""
         self._head = None
         self._wait(self._limits.body_seconds)
         if len(self.pipeline) < self._limits.waiting:
@@ -110,22 +119,22 @@ class LimitedConnection(HttpToolsProtocol):
             self.transport.abort()
 
     def on_message_complete(self) -> None:
-        """The request is there; its answer may take any time."""
+        """End the request; its answer may take any time."""
         self._wait(None)
         super().on_message_complete()
 
     def pause_writing(self) -> None:
-        """The client does not read what it was sent."""
+        """Set a deadline for a client that does not read."""
         super().pause_writing()
         self._stalled = self.loop.call_later(self._limits.reading_seconds, self.transport.abort)
 
     def resume_writing(self) -> None:
-        """It reads again."""
+        """Cancel that deadline: the client reads again."""
         super().resume_writing()
         self._read_on()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The connection has ended."""
+        """Cancel the deadlines, and tell the request that is being answered."""
         self._wait(None)
         self._read_on()
         super().connection_lost(exc)
@@ -138,7 +147,7 @@ class LimitedConnection(HttpToolsProtocol):
         super()._start_asgi_task(cycle, app)
 
     def _wait(self, seconds: float | None) -> None:
-        """From now on so long; None: for ever."""
+        """Set the deadline, in seconds from now; None: no deadline."""
         if self._deadline is not None:
             self._deadline.cancel()
         self._deadline = (
@@ -152,5 +161,5 @@ class LimitedConnection(HttpToolsProtocol):
 
 
 def protocol(limits: ConnectionLimits) -> Any:
-    """What uvicorn makes a connection with."""
+    """Return the class with which uvicorn makes connections."""
     return partial(LimitedConnection, limits=limits)

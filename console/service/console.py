@@ -1,4 +1,4 @@
-"""One run of the console: makes every part, runs the server, and ends all of it."""
+"""One run of the console: makes all parts, runs the server, and stops everything."""
 
 from __future__ import annotations
 
@@ -56,14 +56,16 @@ _TICK_SECONDS: Final = 1.0
 _RETENTION_SECONDS: Final = 3600.0
 _SWITCH_SECONDS: Final = 0.0005
 _COLLECT_AFTER: Final = 10_000
-"""New objects, until those in circles are looked for."""
+"""How many new objects there are before cycles of garbage are searched."""
 
 
 class Console:
-    """The parts of a run, wired."""
+    """The parts of one run, connected with each other."""
 
     def __init__(self, settings: Settings, *, clock: Callable[[], float] = time.time) -> None:
-        """`clock` gives the seconds since 1970; another than this machine's counts as it is."""
+        """`clock` returns seconds since 1970. A clock other than this machine's is not compared
+        with the database's.
+        """
         self.settings = settings
         self.clock = CommonClock(clock, is_compared=clock is time.time)
         self.database = Database(database_url(settings))
@@ -151,10 +153,8 @@ class Console:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def run(self) -> None:
-        """Run until SIGTERM or Ctrl-C.
-
-        Raises `ConfigurationError` if the database is another's or of a newer schema; one that is
-        away is waited for.
+        """Run until SIGTERM or Ctrl-C. Raises `ConfigurationError` if another console uses the
+        database, or its schema is newer; if it cannot be reached, the run waits for it.
         """
         _set_up_interpreter()
         for line in exposed_secrets(self.settings):
@@ -208,7 +208,9 @@ class Console:
             task.cancel()
 
     async def _tick(self, server: uvicorn.Server) -> None:
-        """Once a second: what time alone changes. At the end: no stream holds the server."""
+        """Do once a second what depends on time alone. At the end, close the streams, which would
+        keep the server running.
+        """
         retire_at = time.monotonic()
         while not server.should_exit:
             await asyncio.sleep(_TICK_SECONDS)
@@ -222,20 +224,22 @@ class Console:
         self.pull_queue.close()
 
     async def _close_ended_streams(self) -> None:
-        """End the streams whose token or session has ended since they were opened."""
+        """Close the streams whose token or session has ended since they were opened."""
         with suppress(StoreError):  # while the database does not answer, no token can be revoked
             self.stream.end(await self.state.access.ended(self.stream.listeners()))
 
     def _opened(self) -> None:
-        """On the writer's thread: the database is open."""
+        """Continue the start, on the writer's thread, now that the database is open."""
         note_roles(self.database, self.settings, now=self.clock())
         self.feed.wake()
         self.decisions.start()
 
-    # What follows is called by the change feed, on its thread.
+    # The change feed calls the methods below on its thread.
 
     def _read_enrolments(self, since: int | None, number: int) -> None:
-        """Whose secrets are good no longer, by enrolling them again or by revoking them."""
+        """Read which secrets are no longer valid, because their VMs were enrolled again
+        or revoked.
+        """
         if since == number:
             return
         with read_from(self.database.reading) as connection:
@@ -252,7 +256,7 @@ class Console:
             self.pull_queue.wake(vm_id)
 
     def _offer_commands(self, since: int | None, number: int) -> None:
-        """Commands that VMs are to fetch, whichever console made them."""
+        """Offer the commands that VMs are to fetch, from any console."""
         if since == number:
             return
         with read_from(self.database.reading) as connection:
@@ -260,19 +264,21 @@ class Console:
                 self.pull_queue.offer(command.vm_id, command.jti)
 
     def _advance_decisions(self, since: int | None, number: int) -> None:
-        """Open decisions may have a next step."""
+        """Look at open decisions: they may have a next step."""
         if since != number:
             self.decisions.changed(since)
 
     def _push_changes(self, _since: int | None, _number: int) -> None:
-        """Tell the open pages what has changed, also by the passing of time."""
+        """Send the open pages what has changed, also because time has passed."""
         if not self.stream.is_heard:
             self._changes.skip()
             return
         self._on_loop(self.stream.tell, self._changes.look())
 
     def _on_loop(self, work: Callable[[T], None], value: T) -> None:
-        """Call something on the event loop's thread, in the order of these calls; do not wait."""
+        """Call a function on the event loop's thread, in the order of these calls,
+        without waiting.
+        """
         loop = self._loop
         if loop is not None:
             with suppress(RuntimeError):  # it has ended
@@ -280,10 +286,11 @@ class Console:
 
 
 def _set_up_interpreter() -> None:
-    """Suit it to some threads that take in thousands of records a second."""
-    # A source's thread gives up the interpreter at each read from its socket, and waits for its
-    # turn behind the writer: 5 ms, Python's default, would be its pace.
+    """Adapt the interpreter to a few threads that take in thousands of records a second."""
+    # A source's thread releases the interpreter at each read from its socket, and then waits behind
+    # the writer: with Python's default, 5 ms each time.
     sys.setswitchinterval(_SWITCH_SECONDS)
-    # A batch makes thousands of objects that are in no circle; Python's 700 is a tenth of the work.
+    # A batch makes thousands of objects without cycles; with Python's default, 700, the search for
+    # cycles would take a tenth of the time.
     gc.freeze()
     gc.set_threshold(_COLLECT_AFTER, 20, 20)

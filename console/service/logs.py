@@ -1,4 +1,4 @@
-"""Log lines on standard error: an `action` and named fields, logfmt or JSON, without secrets."""
+"""Log lines on standard error: an `action` and named fields, as logfmt or JSON, without secrets."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _STANDARD: Final = frozenset(logging.makeLogRecord({}).__dict__) | {
 }
 _HIDDEN: Final = "[secret]"
 _MIN_SECRET: Final = 4
-"""Characters: a shorter one would cut words."""
-# Libraries say once more, at length, what a source's own error says.
+"""Shorter secrets, in characters, are not hidden: that would cut words."""
+# These libraries repeat at length what a source's own error says.
 _QUIET: Final = {
     "alembic": logging.WARNING,
     "azure": logging.CRITICAL,
@@ -50,7 +50,7 @@ class _Formatter(logging.Formatter):
         self._secrets = sorted({s for s in secrets if len(s) >= _MIN_SECRET}, key=len)[::-1]
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line."""
+        """Return the record as one line."""
         moment = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         fields: dict[str, Any] = {
             "time": moment.replace("+00:00", "Z"),

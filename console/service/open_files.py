@@ -1,4 +1,4 @@
-"""The limit of open files, and so of connections, of the process."""
+"""The process's limit of open files, and so of connections."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ _MAX_FILES: Final = 65_536
 
 
 def raise_open_files() -> int:
-    """Raise the limit of open files as far as the system allows; how many that are.
-
-    It never raises an error: a lower limit means fewer connections.
+    """Raise the limit of open files as far as the system allows; return it. Never raises an error:
+    a lower limit means fewer connections.
     """
     files = _MAX_FILES
     if sys.platform != "win32":

@@ -1,4 +1,4 @@
-"""The server of a run: the socket that it accepts on, and its end at a signal."""
+"""The server of a run: the socket that it accepts connections on, and its end at a signal."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from sinks.shared.errors import ConfigurationError
 
 
 def listener(settings: Settings) -> socket.socket:
-    """The socket that the server accepts on. Raises `ConfigurationError` if it cannot be had."""
+    """Return the socket that the server accepts connections on. Raises `ConfigurationError` if the
+    address cannot be used.
+    """
     host, port = settings.address
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
@@ -28,10 +30,10 @@ def listener(settings: Settings) -> socket.socket:
 
 @contextmanager
 def ended_by_signals(server: uvicorn.Server) -> Iterator[None]:
-    """Let the signals that end a process end the server, and nothing more.
+    """Make the signals that end a process end only the server.
 
-    uvicorn handles them while it serves, and raises them again at its end for the handler
-    before: that is this one, so the run ends in order and with its own exit code.
+    uvicorn handles them while it serves, and raises them again at its end for the previous handler.
+    That is this one, so the run ends in order and with its own exit code.
     """
 
     def end(_number: int, _frame: object) -> None:
