@@ -1,1 +1,1 @@
-"""The bridge: from Azure's Scheduled Events to every configured sink, with nothing lost."""
+"""The bridge: delivers Azure's Scheduled Events to every configured sink, with nothing lost."""

@@ -1,4 +1,4 @@
-"""Log lines: an `action` and named fields, as logfmt or JSON, with known secrets cut out. Use
+"""Log lines: an `action` and named fields, as logfmt or JSON, without known secrets. Use
 `logger.info("…", extra={"action": …, …})`.
 """
 
@@ -23,7 +23,7 @@ _STANDARD: Final = frozenset(logging.LogRecord("", 0, "", 0, "", None, None).__d
     "taskName",
 }
 _HIDDEN: Final = "[secret]"
-# Libraries say once more, at length, what a sink's own error already says.
+# These libraries repeat at length what a sink's own error says.
 _QUIET: Final = {
     "apscheduler": logging.ERROR,
     "azure": logging.CRITICAL,
@@ -33,7 +33,7 @@ _QUIET: Final = {
 
 
 class Redactor:
-    """Cuts known secrets out of text, also quoted, escaped or shortened ones."""
+    """Removes known secrets from texts, even quoted, escaped or shortened ones."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         forms = {form for secret in secrets for part in _parts(secret) for form in _forms(part)}
@@ -41,14 +41,14 @@ class Redactor:
         self._secrets = sorted({s for s in forms if len(s) > 3}, key=len, reverse=True)  # noqa: PLR2004
 
     def __call__(self, text: str) -> str:
-        """The text without any secret."""
+        """Return the text without any secret."""
         for secret in self._secrets:
             text = text.replace(secret, _HIDDEN)
         return text
 
 
 def _parts(secret: str) -> Iterator[str]:
-    """A secret, and what in it is secret by itself."""
+    """Yield a secret, and the parts of it that are secret by themselves."""
     yield secret
     yield from secret.split()  # two keys while rotating
     for field in secret.split(";"):  # a connection string
@@ -60,7 +60,7 @@ def _parts(secret: str) -> Iterator[str]:
     except ValueError:
         return
     if parts.scheme in ("http", "https"):
-        # Errors of HTTP libraries show path and query alone, and there a hook has its token.
+        # Errors of HTTP libraries show path and query, which contain the token of a webhook.
         yield f"{parts.path}?{parts.query}" if parts.query else parts.path
         yield from (parts.path, parts.query)
 
@@ -85,7 +85,7 @@ class _Formatter(logging.Formatter):
         self._redact = redact
 
     def fields(self, record: logging.LogRecord) -> dict[str, Any]:
-        """The fields of the line; every text is without secrets."""
+        """Return the fields of the line; every text is without secrets."""
         moment = datetime.fromtimestamp(record.created, UTC)
         fields: dict[str, Any] = {
             "time": moment.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
@@ -115,18 +115,20 @@ def _message(record: logging.LogRecord) -> str:
 
 
 class JsonFormatter(_Formatter):
-    """One JSON object a line."""
+    """Formats a line as one JSON object."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line."""
+        """Return the line."""
         return escaped(json.dumps(self.fields(record), ensure_ascii=False))
 
 
 class LogfmtFormatter(_Formatter):
-    """`key=value` pairs, values quoted where they must be; control characters are escaped."""
+    """Formats a line as `key=value` pairs, with values quoted if they need it; control characters
+    are escaped.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line."""
+        """Return the line."""
         pairs = (f"{key}={_quoted(value)}" for key, value in self.fields(record).items())
         return " ".join(pairs)
 
@@ -134,7 +136,7 @@ class LogfmtFormatter(_Formatter):
 def configure(
     *, form: str, level: str, secrets: Iterable[str] = (), stream: TextIO | None = None
 ) -> Redactor:
-    """Send all logs to standard error in the form; returns what cuts out the secrets."""
+    """Send all logs to standard error in this form; return the object that removes secrets."""
     stream = stream or sys.stderr
     redact = Redactor(secrets)
     logfmt = form == "logfmt" or (form == "auto" and stream.isatty())
@@ -149,19 +151,19 @@ def configure(
 
 
 def flush() -> None:
-    """Wait a second at most until the lines of the log are written."""
+    """Wait until the lines of the log are written, for at most a second."""
     for handler in logging.getLogger().handlers:
         handler.flush()
 
 
 def dropped() -> int:
-    """How many lines of the log were lost since the start."""
+    """Return how many lines of the log were lost since the start."""
     handlers = logging.getLogger().handlers
     return sum(each.lines.dropped for each in handlers if isinstance(each, LineHandler))
 
 
 def complain(text: str) -> None:
-    """Say on standard error why the program ends; if that cannot be written, it ends without."""
+    """Print on standard error why the program ends; if that cannot be written, it ends without."""
     flush()
     if sys.stderr is not None:
         say(sys.stderr, text)

@@ -15,7 +15,7 @@ from typing import Final
 
 _APP: Final = "scheduled-events-bridge"
 _SOCKET_PATH_BYTES: Final = 100
-"""sun_path holds 108 bytes on Linux, its end included."""
+"""sun_path has 108 bytes on Linux, including its end."""
 _LINUX_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 # The kernel counts boots there; kubelet tells the boots of a Windows node apart by the same value.
 _WINDOWS_BOOT_KEY: Final = (
@@ -24,12 +24,12 @@ _WINDOWS_BOOT_KEY: Final = (
 
 
 def is_windows() -> bool:
-    """Whether this is Windows."""
+    """Check whether this is Windows."""
     return sys.platform == "win32"
 
 
 def boot_id() -> str | None:
-    """The boot id, the same until the next boot; None if the system does not provide it."""
+    """Return the boot id, the same until the next boot; None if the system does not provide it."""
     if is_windows():
         return _windows_boot_id()
     try:
@@ -39,7 +39,9 @@ def boot_id() -> str | None:
 
 
 def suspended() -> float:
-    """Seconds since the boot during which CLOCK_MONOTONIC stood still; 0.0 if it never does."""
+    """Return the seconds since the boot during which CLOCK_MONOTONIC stood still; 0.0 if it never
+    does.
+    """
     readings = [0.0]
     if sys.platform == "linux":
         # The process may be put aside between the two clocks: the least difference is the true one.
@@ -48,7 +50,9 @@ def suspended() -> float:
 
 
 def default_state_dir() -> Path:
-    """The store's place unless SEB_STATE_DIR is set: on the OS disk, which a redeploy keeps."""
+    """Return the store's directory unless SEB_STATE_DIR is set: on the OS disk, which a redeploy
+    keeps.
+    """
     given = os.environ.get("STATE_DIRECTORY")  # systemd's StateDirectory=
     if given:
         return Path(given.split(":", maxsplit=1)[0])
@@ -62,13 +66,17 @@ def default_state_dir() -> Path:
 
 
 def make_private(path: Path) -> None:
-    """Let only the owner read it. On Windows the directory decides, made with mode 0o700."""
+    """Make a file readable only by its owner. On Windows the directory decides, made with mode
+    0o700.
+    """
     if not is_windows():
         path.chmod(0o700 if path.is_dir() else 0o600)
 
 
 def create_private(path: Path) -> int:
-    """A descriptor of a new file that only this account may read. Raises `FileExistsError`."""
+    """Return a descriptor of a new file that only this account can read. Raises
+    `FileExistsError`.
+    """
     if sys.platform == "win32":
         descriptor = _create_private_on_windows(path)
     else:
@@ -77,7 +85,7 @@ def create_private(path: Path) -> int:
 
 
 def sync_directory(path: Path) -> None:
-    """Make a rename or a new file in the directory survive a power cut, where that is needed."""
+    """Make a rename or a new file in the directory durable, if the system needs that."""
     if is_windows():  # NTFS journals names itself, and a directory cannot be opened for this
         return
     descriptor = os.open(path, os.O_RDONLY)
@@ -97,7 +105,9 @@ def _windows_boot_id() -> str | None:
 
 
 def occupy_closed_streams() -> None:
-    """Open closed standard descriptors on the null device, or a store could get their number."""
+    """Open closed standard descriptors on the null device; otherwise a store could get their
+    number.
+    """
     for number in range(3):
         try:
             os.fstat(number)
@@ -110,7 +120,7 @@ def occupy_closed_streams() -> None:
 
 
 def reader_has_gone(error: Exception) -> bool:
-    """Whether a write failed because the reader of standard output has gone (on Windows)."""
+    """Check whether a write failed because the reader of standard output is gone (on Windows)."""
     if sys.platform == "win32" and sys.stdout is not None and isinstance(error, OSError):
         # Of the C library: an error about a file has its name, one of the system its own number.
         number: int | None = getattr(error, "winerror", None)
@@ -121,7 +131,7 @@ def reader_has_gone(error: Exception) -> bool:
 
 
 def control_address(directory: Path) -> str | None:
-    """The address of the local socket; None lets `multiprocessing` choose one."""
+    """Return the address of the local socket; None lets `multiprocessing` choose one."""
     path = directory / "control.sock"
     if is_windows() or len(os.fsencode(path)) > _SOCKET_PATH_BYTES:
         return None
@@ -137,8 +147,8 @@ def on_stop_signal(stop: Callable[[], object]) -> None:
 
 
 def notify(state: str, seconds: float = 0.0) -> bool:
-    """Send lines of sd_notify(3) to the service manager, if there is one; whether it has them. It
-    never fails, and waits no longer than so many seconds for a manager that stands still.
+    """Send lines of sd_notify(3) to the service manager, if there is one; return whether it has
+    them. It never fails, and waits at most so many seconds for a manager that does not respond.
     """
     address = os.environ.get("NOTIFY_SOCKET", "")
     family = getattr(socket, "AF_UNIX", None)  # Windows' Python has none
@@ -154,7 +164,7 @@ def notify(state: str, seconds: float = 0.0) -> bool:
 
 
 def watchdog_seconds() -> float | None:
-    """The service manager's watchdog time in seconds; None without one for this process."""
+    """Return the service manager's watchdog time in seconds; None without one for this process."""
     microseconds = os.environ.get("WATCHDOG_USEC", "")
     meant = os.environ.get("WATCHDOG_PID") or str(os.getpid())
     if not microseconds.isdecimal() or int(microseconds) == 0 or meant != str(os.getpid()):
@@ -163,7 +173,9 @@ def watchdog_seconds() -> float | None:
 
 
 def is_volatile(path: Path) -> bool:
-    """Whether a path is in memory or on a disk that Azure takes away, as far as it is known."""
+    """Check whether a path is in memory or on a disk that Azure may take away, as far as that is
+    known.
+    """
     if is_windows():
         return path.drive.upper() == "D:"  # Azure: the temporary disk of Windows VMs
     best = 0
@@ -185,7 +197,9 @@ def is_volatile(path: Path) -> bool:
 if sys.platform == "win32":
 
     def _create_private_on_windows(path: Path) -> int:
-        """With an access list of one entry, and none from its directory (SDDL: D:P)."""
+        """Return a descriptor of a new file with an access list of one entry, and none from its
+        directory (SDDL: D:P).
+        """
         import ctypes  # noqa: PLC0415  # only for this
         import msvcrt  # noqa: PLC0415
         from ctypes import wintypes  # noqa: PLC0415

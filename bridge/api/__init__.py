@@ -1,1 +1,1 @@
-"""All that a running bridge shows or can be asked: HTTP, metrics, control socket, clients."""
+"""Everything that a running bridge shows or answers: HTTP, metrics, control socket, clients."""

@@ -1,4 +1,4 @@
-"""The gauges of this moment: read from the status at each scrape, kept nowhere."""
+"""The gauges: read from the status at each scrape, and not stored."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Family = GaugeMetricFamily | CounterMetricFamily
 
 
 def known_type(event_type: str | None) -> str:
-    """The type as a label: whatever IMDS answers, the number of series is limited."""
+    """Return the type as a label: whatever IMDS answers, the number of series is limited."""
     return event_type if event_type in AZURE_TYPES else "other"
 
 
@@ -41,11 +41,11 @@ class Gauges(Collector):
         self._kinds = kinds
 
     def describe(self) -> list[Metric]:
-        """Nothing: the registry must not read a status that does not exist yet."""
+        """Return nothing: the registry must not read a status that does not exist yet."""
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """The metrics now."""
+        """Return the metrics at this moment."""
         running = self._status.running
         yield _one("seb_build_info", 1, __version__)
         yield from self._polling(running)
@@ -148,7 +148,7 @@ def _one(name: str, value: float, *labels: str) -> Metric:
 
 
 def _moment(name: str, moment: datetime | None) -> Metric:
-    """A metric with a timestamp; without a sample before the first."""
+    """Return a metric with a timestamp; without a sample before the first."""
     family = _family(name)
     if moment is not None:
         family.add_metric((), moment.timestamp())

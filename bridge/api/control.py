@@ -85,7 +85,7 @@ class ControlServer:
                 self._listener.close()
 
     def _begin(self) -> bool:
-        """Listen, and publish the address; whether that succeeded."""
+        """Listen, and publish the address; return whether that succeeded."""
         try:
             self._listener = self._listener or _listen(self._directory)
             self._publish(self._listener)
@@ -148,7 +148,7 @@ class ControlServer:
 def ask(
     directory: Path, request: Mapping[str, Any], *, patience: float = ANSWER_SECONDS
 ) -> dict[str, Any] | None:
-    """Ask the bridge of this state directory; None if none runs. Raises `ControlError` if it
+    """Ask the bridge of this state directory; return None if none runs. Raises `ControlError` if it
     refuses, `NotPermittedError`, or `TryLaterError` without an answer.
     """
     try:
@@ -174,7 +174,7 @@ def _talk(
     connection: Connection, key: bytes, request: Mapping[str, Any], patience: float
 ) -> dict[str, Any]:
     try:
-        # On Windows the cut, in its own thread, may make the close itself fail.
+        # On Windows the cut, which runs in its own thread, may make the close itself fail.
         with connection, _cut_after(patience, connection):
             answer_challenge(connection, key)
             deliver_challenge(connection, key)

@@ -1,4 +1,4 @@
-"""The requests that a command on this machine can make of the bridge, in JSON both ways."""
+"""The requests that a command on this machine can send to the bridge, in JSON both ways."""
 
 from __future__ import annotations
 
@@ -64,7 +64,9 @@ class ControlRequests:
         }
 
     def answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """The answer to a request. Raises `ControlError` on one that cannot be carried out."""
+        """Return the answer to a request. Raises `ControlError` on one that cannot be
+        carried out.
+        """
         asked = request.get("ask")
         if asked in ("pending", "approve", "prepare") and (starting := self._starting()):
             raise ControlError(f"the bridge is starting: {starting}; try again")
@@ -114,7 +116,9 @@ class ControlRequests:
         }
 
     def _known_sinks(self) -> dict[str, bool]:
-        """Every sink of the store, and of a bridge that starts; whether it is configured."""
+        """Return every sink of the store, and of a bridge that starts, with whether it is
+        configured.
+        """
         known = self._outbox.known_sinks()
         return known | dict.fromkeys(self._outbox.recipients, True) if self._starting() else known
 
@@ -156,7 +160,7 @@ class ControlRequests:
 
 
 def shown_settings(settings: Settings, specs: Sequence[SinkSpec]) -> dict[str, Any]:
-    """The settings of the bridge that a command on this machine may see."""
+    """Return the settings of the bridge that a command on this machine may see."""
     imds = {"url": settings.imds.url, "apiVersion": settings.imds.api_version}
     return {"imds": imds, "sinks": [spec.name for spec in specs]}
 
@@ -175,7 +179,7 @@ def starting_requests(
 
 
 def _step(approval: Approval) -> dict[str, Any]:
-    """How far an approval is, in the words of its receipt."""
+    """Return how far an approval is, in the words of its receipt."""
     return {
         "jti": approval.jti,
         "state": approval.state,
@@ -185,7 +189,7 @@ def _step(approval: Approval) -> dict[str, Any]:
 
 
 def _line(request: Mapping[str, Any], name: str) -> str | None:
-    """A text that stands in receipts and logs."""
+    """Return a text of a request that will stand in receipts and logs."""
     value = _text(request, name)
     if value is None or (value and value.isprintable()):
         return value
@@ -200,7 +204,7 @@ def _text(request: Mapping[str, Any], name: str) -> str | None:
 
 
 def _sequences(request: Mapping[str, Any]) -> list[int] | None:
-    """The dead records that a request names; None for all of the sink's."""
+    """Return the dead records that a request names; None for all of the sink's."""
     named = request.get("sequences")
     if named is None or (isinstance(named, list) and all(type(each) is int for each in named)):
         return named
@@ -216,7 +220,9 @@ def sink_line(
     backlog: Backlog | None,
     now: float,
 ) -> dict[str, Any]:
-    """A sink's line in a list; `health`, `backlog`: None if not known; `now` is monotonic."""
+    """Return a sink's line in a list; `health`, `backlog`: None if not known; `now` is
+    monotonic.
+    """
     due = health.next_try_at if health else None
     return {
         "name": name,

@@ -13,7 +13,7 @@ from bridge.store.history import History, Kept
 MAX_STREAMS: Final = 4
 """How many clients may follow at once: each takes a thread of the server."""
 LIFE_SECONDS: Final = 600
-"""After so long a stream ends; browsers and `seb tail` come back by themselves."""
+"""A stream ends after this time; browsers and `seb tail` reconnect by themselves."""
 STILL_HERE_SECONDS: Final = 15
 """How often a stream without records sends a sign of life."""
 _AT_ONCE: Final = 20
@@ -27,13 +27,13 @@ class TooManyError(Exception):
 
 
 class Streams:
-    """The streams that are open."""
+    """The open streams."""
 
     def __init__(self) -> None:
         self._free = threading.BoundedSemaphore(MAX_STREAMS)
 
     def open(self, history: History, last: int, gone: Callable[[], bool]) -> Iterator[bytes]:
-        """The records past `last`, for as long as the reader is not gone. Raises `TooManyError`."""
+        """Yield the records after `last`, until the reader is gone. Raises `TooManyError`."""
         if not self._free.acquire(blocking=False):
             raise TooManyError(
                 f"{MAX_STREAMS} clients follow the records already; ask without text/event-stream"
@@ -41,7 +41,7 @@ class Streams:
         return _Stream(self._follow(history, last, gone), self._free.release)
 
     def _follow(self, history: History, last: int, gone: Callable[[], bool]) -> Iterator[bytes]:
-        # An id to resume from, also for a reader that has received no record yet.
+        # An id to resume from, even for a reader that has received no record yet.
         stream = history.stream.encode()
         yield b"retry: 2000\nid: %s/%d\n\n" % (stream, last)
         end = time.monotonic() + LIFE_SECONDS
@@ -63,7 +63,7 @@ class Streams:
 
 
 class _Stream(Iterator[bytes]):
-    """Gives its place back when the server closes it, also if it was never read."""
+    """Releases its place when the server closes it, even if it was never read."""
 
     def __init__(self, parts: Iterator[bytes], release: Callable[[], None]) -> None:
         self._parts = parts
@@ -73,7 +73,9 @@ class _Stream(Iterator[bytes]):
         return next(self._parts)
 
     def close(self) -> None:
-        """As WSGI requires: called when the answer is over, also after a failure."""
+        """End the stream, as WSGI requires: called when the answer is over, even after a
+        failure.
+        """
         release = self._release
         self._release = None
         if release is not None:
@@ -81,7 +83,9 @@ class _Stream(Iterator[bytes]):
 
 
 def resumed(history: History, last_event_id: str | None, after: int | None) -> int:
-    """The sequence that a reader has already, or the newest; 0 for a reader of another store."""
+    """Return the sequence that a reader has already, or the newest; 0 for a reader of another
+    store.
+    """
     if last_event_id is None:
         return history.last_sequence if after is None else after
     stream, _, sequence = last_event_id.rpartition("/")
@@ -92,7 +96,9 @@ def resumed(history: History, last_event_id: str | None, after: int | None) -> i
 
 
 def _next(history: History, last: int) -> list[Kept]:
-    """The next few records; none if the store cannot be read now: the next try may succeed."""
+    """Return the next few records; none if the store cannot be read now: the next try may
+    succeed.
+    """
     try:
         return history.after(last, _AT_ONCE)
     except StoreError:

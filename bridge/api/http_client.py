@@ -15,13 +15,13 @@ from sinks.shared.text import escaped
 SECONDS: Final = 10.0
 """How long an answer may take."""
 MAX_BYTES: Final = 16 << 20
-"""Far more than a bridge ever answers; another program may listen there."""
+"""Far more than a bridge ever answers: another program may listen at the address."""
 SILENCE_SECONDS: Final = 40.0
 """How long a stream may be silent: the bridge sends a sign of life every fifteen seconds."""
 
 
 class Viewer:
-    """Asks the bridge that listens at `SEB_HTTP__LISTEN`."""
+    """Reads from the bridge that listens at `SEB_HTTP__LISTEN`."""
 
     def __init__(self, listen: str) -> None:
         """Raises `ConfigurationError` if the server is turned off."""
@@ -35,7 +35,7 @@ class Viewer:
         self._named = listen
 
     def get(self, path: str) -> tuple[int, bytes]:
-        """Status and body of an answer. Raises `UnreachableError` if nothing answers."""
+        """Return status and body of an answer. Raises `UnreachableError` if nothing answers."""
         connection = http.client.HTTPConnection(self._host, self._port, timeout=SECONDS)
         try:
             connection.request("GET", path)
@@ -47,7 +47,7 @@ class Viewer:
             connection.close()
 
     def json(self, path: str) -> dict[str, Any]:
-        """An answer that is a JSON object. Raises as `get`, and `TryLaterError`."""
+        """Return an answer that is a JSON object. Raises what `get` raises, and `TryLaterError`."""
         status, body = self.get(path)
         try:
             answer = json.loads(body)
@@ -64,7 +64,7 @@ class Viewer:
         return answer
 
     def follow(self, last_event_id: str | None) -> Iterator[tuple[str, bytes]]:
-        """The records as they are committed, with their ids. Raises as `json` does."""
+        """Yield the records as they are committed, with their ids. Raises what `json` raises."""
         connection = http.client.HTTPConnection(self._host, self._port, timeout=SILENCE_SECONDS)
         headers = {"Accept": "text/event-stream"}
         if last_event_id is not None:
@@ -91,7 +91,7 @@ class Viewer:
 
 
 def _events(lines: Iterator[bytes]) -> Iterator[tuple[str, bytes]]:
-    """The events of a stream: id and data; everything else is skipped."""
+    """Yield the events of a stream: id and data; everything else is skipped."""
     name = ""
     for line in lines:
         if line.startswith(b"id: "):

@@ -1,4 +1,6 @@
-"""Whether the poll loop is alive: a restart can fix that. Never whether IMDS or a sink answers."""
+"""Decides whether the poll loop is alive, which a restart can fix; never whether IMDS or a sink
+answers.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from typing import Final
 from bridge.clock import Clock
 
 SLACK_SECONDS: Final = 10.0
-"""Seconds that a poll may take on top of its wait and its request: a slow disk, a busy machine."""
+"""How long a poll may take in addition to its wait and its request: a slow disk, a busy machine."""
 
 
 class Liveness:
@@ -24,8 +26,9 @@ class Liveness:
         first_timeout: float,
         ended: Callable[[float], None] = lambda _: None,
     ) -> None:
-        """All in seconds: from poll to poll, and what a request may take, and may take as long as
-        IMDS has not given a document. `ended` hears of each finished round, with the allowance.
+        """All in seconds: `interval` from poll to poll, `timeout` for a request, `first_timeout`
+        for a request until IMDS has given a document. `ended` is called after each finished round,
+        with the allowance.
         """
         self._clock = clock
         self._ended = ended
@@ -39,12 +42,16 @@ class Liveness:
 
     @property
     def allowance(self) -> float:
-        """Seconds that may pass from one finished poll to the next before the loop hangs."""
+        """Return how many seconds may pass from one finished poll to the next before the loop
+        counts as hanging.
+        """
         # Azure: the first request ever turns the service on, and may take two minutes.
         return self._rest + (self._timeout if self._answered else self._first_timeout)
 
     def beat(self, *, was_sent: bool = True, answered: bool = False) -> None:
-        """A poll has ended; `was_sent`: it sent a request; `answered`: IMDS gave a document."""
+        """Note that a poll has ended. `was_sent`: it sent a request; `answered`: IMDS gave a
+        document.
+        """
         self._answered = self._answered or answered
         self._beat_at = self._clock.monotonic()
         if was_sent:
@@ -52,5 +59,5 @@ class Liveness:
         self._ended(self.allowance)
 
     def is_alive(self) -> bool:
-        """Whether a poll has ended lately enough."""
+        """Check whether a poll has ended recently enough."""
         return self._clock.monotonic() - self._beat_at <= self.allowance

@@ -1,4 +1,4 @@
-"""The metrics of a run. Moments are timestamps, never ages; no label holds an event id."""
+"""The metrics of a run. Times are timestamps, never ages; no label has an event id."""
 
 from __future__ import annotations
 
@@ -66,18 +66,18 @@ class Metrics:
         PlatformCollector(registry=self._registry)
 
     def text(self) -> bytes:
-        """Everything, in Prometheus' text format."""
+        """Return all metrics in Prometheus' text format."""
         return generate_latest(self._registry)
 
     def polled(self, seconds: float, trouble: str | None) -> None:
-        """A poll has ended after so many seconds; `trouble` is the reason if it failed."""
+        """Count a poll that took so many seconds; `trouble` is the reason if it failed."""
         self._polls.inc()
         self._duration.observe(seconds)
         if trouble is not None:
             self._errors.labels(trouble if trouble in _REASONS else "other").inc()
 
     def committed(self, records: Sequence[Record]) -> None:
-        """Records are on disk."""
+        """Count records that were committed."""
         for record in records:
             self._records.labels(record.type, TRANSITIONS.get(record.type, "")).inc()
             match record.type:
@@ -89,17 +89,17 @@ class Metrics:
                     self._restart(record)
 
     def delivered(self, sink: str, lags: Sequence[float]) -> None:
-        """A sink has acknowledged records, each so many seconds after its commit."""
+        """Count records that a sink has acknowledged, each so many seconds after its commit."""
         histogram = self._lag.labels(sink, self._kinds[sink])
         for lag in lags:
             histogram.observe(lag)
 
     def stood_still(self, seconds: float) -> None:
-        """The VM was paused."""
+        """Count a pause of the VM."""
         self._pauses.observe(seconds)
 
     def jumped(self) -> None:
-        """The wall clock was set."""
+        """Count that the wall clock was set."""
         self._jumps.inc()
 
     def _notify(self, record: Record) -> None:
@@ -114,7 +114,7 @@ class Metrics:
             self._downtimes.observe(started["gapSeconds"])
 
     def _begin_at_zero(self) -> None:
-        """A counter whose first sample is 1 shows no increase: the known series begin at 0."""
+        """Begin the known series at 0: a counter whose first sample is 1 shows no increase."""
         for kind in (*EVENT_TYPES, *BRIDGE_TYPES, APPROVAL):
             self._records.labels(kind, TRANSITIONS.get(kind, ""))
         for reason in _REASONS:

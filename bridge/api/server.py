@@ -20,17 +20,17 @@ from bridge.store.history import MAX_BYTES
 _LOG: Final = logging.getLogger(__name__)
 
 THREADS: Final = 8
-"""Half of them for clients that follow the records, half for all others."""
+"""One half is for clients that follow the records, the other for all others."""
 RETRY_SECONDS: Final = 10.0
 """Seconds between two tries to bind an address that is in use."""
 CONNECTIONS: Final = 200
-"""How many are open at once; a further client takes the place of one that has not asked yet, or
+"""How many may be open at once. A further client replaces one that has not sent a request yet, or
 waits until one is closed.
 """
 ASK_SECONDS: Final = 10.0
 """How long a connection may take until its request is complete."""
 READ_SECONDS: Final = 30.0
-"""How long a client may read nothing of an answer."""
+"""How long a client may leave an answer unread."""
 _TICK_SECONDS: Final = 1.0
 _STOP_SECONDS: Final = 2.0
 
@@ -51,7 +51,7 @@ class Server:
         self._thread.start()
 
     def is_alive(self) -> bool:
-        """Whether it serves, or waits for its address."""
+        """Check whether it serves, or waits for its address."""
         return self._thread.is_alive()
 
     def close(self) -> None:
@@ -69,7 +69,9 @@ class Server:
             self._serve(listener)
 
     def _listener(self) -> socket.socket | None:
-        """A socket on the address, as soon as it is free; None if the server was closed first."""
+        """Return a socket on the address, as soon as it is free; None if the server was closed
+        first.
+        """
         reported = None
         while not self._stop.is_set():
             try:
@@ -117,7 +119,7 @@ class Server:
 
 
 class _Task(WSGITask):  # type: ignore[misc]  # waitress has no types
-    """Ends the connection with its answer: unread answers must not hold threads."""
+    """Ends the connection with its answer, so that unread answers do not keep threads."""
 
     def execute(self) -> None:
         self.set_close_on_finish()
@@ -129,8 +131,8 @@ class _Channel(HTTPChannel):  # type: ignore[misc]  # as above
 
 
 def close_slow(channels: Iterable[Any], now: float) -> None:
-    """Close what takes too long, by the wall clock. Waitress' own channel_timeout is postponed by
-    each byte, and does not close a stream that is not read.
+    """Close connections that take too long, by the wall clock. Waitress' own channel_timeout is
+    postponed by each byte, and does not close a stream that is not read.
     """
     for each in channels:
         unread = each.total_outbufs_len and now - each.last_activity > READ_SECONDS
@@ -139,8 +141,8 @@ def close_slow(channels: Iterable[Any], now: float) -> None:
 
 
 def make_room(channels: Iterable[Any]) -> None:
-    """Close the first of these, the oldest first, that has not completed a request: a probe does so
-    within milliseconds, and must not wait for clients that say nothing.
+    """Close the oldest of these connections that has not completed a request: a probe does so
+    within milliseconds, and must not wait for clients that send nothing.
     """
     oldest = next((each for each in channels if not _has_asked(each)), None)
     if oldest is not None:
@@ -152,7 +154,7 @@ def _has_asked(channel: Any) -> bool:
 
 
 def bound(host: str, port: int) -> socket.socket:
-    """A socket that is bound to the address. Raises `OSError`, with the address in it."""
+    """Return a socket that is bound to the address. Raises `OSError`, with the address in it."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:

@@ -1,4 +1,4 @@
-"""The status of a bridge, as one JSON object. It only reads, and holds no secret."""
+"""The status of a bridge, as one JSON object. It only reads, and has no secret."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from wire.moment import rfc3339
 LOOK_SECONDS: Final = 1.0
 """How long the result of a count is reused: counting a long backlog takes time."""
 LOOK_SHARE: Final = 50
-"""The same, as a multiple of the time that the count took."""
+"""The same limit, as a multiple of the time that the count took."""
 LOCK_SECONDS: Final = 1.0
 """How long a request waits for another one: a disk that does not answer blocks one, not all."""
 MIN_FREE_BYTES: Final = 256 << 10
@@ -47,7 +47,7 @@ class Running:
 
 
 class Status:
-    """The state of one run. Any thread may read it, also before the VM identity is known."""
+    """The state of one run. Any thread may read it, even before the VM identity is known."""
 
     def __init__(self, settings: Settings, clock: Clock, liveness: Liveness) -> None:
         self._settings = settings
@@ -65,28 +65,30 @@ class Status:
         self.skipped: Callable[[], int] = lambda: 0
         """How many polls were skipped because the one before had not ended."""
         self.held: Callable[[], bool] = lambda: False
-        """Whether nothing is delivered because the identity is not confirmed."""
+        """Whether delivery waits until the identity is confirmed."""
         self.approves: Callable[[], bool] = lambda: True
-        """Whether rules and commands count: not before the identity is confirmed."""
+        """Whether rules and commands count: only once the identity is confirmed."""
         self.starting_trouble: str | None = None
         """Why the VM identity is not known yet; None if it is known, or was not asked for yet."""
 
     def begin(self, running: Running, history: History) -> None:
-        """The VM identity is known, and the run begins."""
+        """Note that the VM identity is known and the run begins."""
         self.running = running
         self.history = history
         self.starting_trouble = None
 
     def is_alive(self) -> bool:
-        """Whether the poll loop is alive: if not, a restart helps; otherwise it does not."""
+        """Check whether the poll loop is alive: if not, a restart helps; otherwise it does not."""
         return self.liveness.is_alive()
 
     def is_polling(self) -> bool:
-        """Whether IMDS has given a document lately."""
+        """Check whether IMDS has given a document recently."""
         return self.running is not None and self.running.state.gaps.is_polling()
 
     def not_ready(self) -> str | None:
-        """Why changes would be missed or could not be committed; None if the bridge is ready."""
+        """Return why changes would be missed or could not be committed; None if the bridge is
+        ready.
+        """
         if not self.is_polling():
             trouble = self._trouble()
             return trouble["message"] if trouble else "IMDS has not given a document lately"
@@ -95,14 +97,16 @@ class Status:
         return self.store_trouble()
 
     def approval_trouble(self) -> str | None:
-        """Why nothing is approved now; None where it is, or where nothing may approve at all."""
+        """Return why nothing is approved now; None if something is, or if nothing is allowed to
+        approve at all.
+        """
         approval = self._settings.approval
         if self.running is None or self.approves() or not (approval.rules or approval.trust):
             return None
         return "IMDS has not confirmed the VM identity: nothing is approved until it does"
 
     def store_trouble(self) -> str | None:
-        """Why the store cannot be written now; None if it can, or is not in use yet."""
+        """Return why the store cannot be written now; None if it can, or is not in use yet."""
         if self.running is None:
             return None
         store = self.running.store
@@ -118,7 +122,7 @@ class Status:
         )
 
     def backlogs(self) -> Mapping[str, Backlog]:
-        """The backlog of each sink, at most a second old. Raises `StoreError`."""
+        """Return the backlog of each sink, at most a second old. Raises `StoreError`."""
         running = self.running
         if running is None:
             return {}
@@ -143,7 +147,7 @@ class Status:
         return sum(each.stat().st_size for each in files if each.exists())
 
     def snapshot(self) -> dict[str, Any]:
-        """Everything, as the status API gives it."""
+        """Return everything, as the status API shows it."""
         running = self.running
         observer = running.state.observer.to_wire() if running else {}
         not_ready = self.not_ready()
@@ -171,7 +175,7 @@ class Status:
         return {**_event(tracked), "preparation": preparation}
 
     def pending(self) -> list[TrackedEvent]:
-        """The events that are pending, the nearest first."""
+        """Return the pending events, the nearest first."""
         tracked = self.running.state.events.values() if self.running else ()
         far = datetime.max.replace(tzinfo=self._started_at.tzinfo)
         return sorted(

@@ -1,4 +1,4 @@
-"""The answers of the HTTP server, path by path. It is read-only."""
+"""The answers of the HTTP server, by path. It is read-only."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Meter(Protocol):
     """The source of the metrics as text."""
 
     def text(self) -> bytes:
-        """Everything, in Prometheus' text format."""
+        """Return all metrics in Prometheus' text format."""
 
 
 class BadRequestError(Exception):
@@ -85,7 +85,7 @@ class Web:
         }
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-        """Answer a request, as WSGI has it."""
+        """Answer a request, as WSGI requires."""
         answer = self._answer(environ)
         headers = dict(_SECURITY)
         headers["Content-Security-Policy"] = f"default-src 'none'; {_NOTHING_ELSE}"
@@ -136,7 +136,9 @@ class Web:
 
 
 def is_ours(host: str, listen: str, names: Collection[str] = ()) -> bool:
-    """Whether a Host header names this server: its address, localhost, or one of the names."""
+    """Check whether a Host header names this server: its address, localhost, or one of
+    the names.
+    """
     name = host.rsplit(":", 1)[0] if re.search(r":\d*$", host) else host
     name = name.lower().rstrip(".").removeprefix("[").removesuffix("]")
     if name == "localhost" or name in names:
@@ -150,7 +152,9 @@ def is_ours(host: str, listen: str, names: Collection[str] = ()) -> bool:
 
 
 def page_policy(page: bytes) -> str:
-    """The page's content security policy: its own script and style by hash, and this server."""
+    """Return the page's content security policy: its own script and style by hash, and
+    this server.
+    """
     hashes: dict[str, list[str]] = {"script": [], "style": []}
     for kind, text in _INLINE.findall(page):
         digest = base64.b64encode(hashlib.sha256(text).digest()).decode()

@@ -1,1 +1,3 @@
-"""Decides whether an event is approved (rule, signed command, person), and carries it out once."""
+"""Decides whether an event is approved (by a rule, a signed command or a person), and
+does so once.
+"""

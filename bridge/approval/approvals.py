@@ -1,5 +1,5 @@
-"""The only place that tells IMDS to start an event, after that is on disk. It carries out what the
-table in `transitions.py` says.
+"""The only place that tells IMDS to start an event, after that is on disk. It carries out the table
+in `transitions.py`.
 """
 
 from __future__ import annotations
@@ -56,22 +56,22 @@ ENDS_AT_ONCE: Final = 20
 
 @dataclass(slots=True, kw_only=True)
 class OpenApproval:
-    """An approval that has no end yet. Times are monotonic seconds."""
+    """An approval that has not ended. Times are monotonic seconds."""
 
     approval: Approval
-    """As it is on disk."""
+    """The approval as it is on disk."""
     stage: Stage
     first_seen: datetime | None
     """When its event appeared."""
     due: float
-    """No request is sent before."""
+    """When the next request may be sent."""
     time: SteadyTime
-    """By which its command expires: a clock that was set back gives it none."""
+    """Decides when its command has expired: a clock that was set back does not prolong it."""
     pause: float = 0.0
     refused: bool = False
     """Whether IMDS refused a request after one that may have worked."""
     fact: Fact | None = None
-    """The newest fact that was seen of it."""
+    """The newest fact about it."""
 
     @property
     def key(self) -> str:
@@ -79,8 +79,8 @@ class OpenApproval:
         return (self.approval.event_id or "").casefold()
 
     def only_waits(self, tracked: TrackedEvent | None) -> bool:
-        """Whether IMDS has taken its request, and the event has neither begun nor ended: no other
-        fact brings it on. An event that changes all the time may have thousands of these.
+        """Check whether IMDS has taken its request, and the event has neither begun nor ended: no
+        other fact changes it. An event that changes all the time may have thousands of these.
         """
         return (
             self.stage is Stage.POSTED
@@ -92,8 +92,8 @@ class OpenApproval:
         )
 
     def is_under_way(self, tracked: TrackedEvent) -> bool:
-        """Whether it is about the event as it is now. What IMDS took for a state that the event has
-        left since, even if it came back to it, may have started nothing.
+        """Check whether it is about the event as it is now. A request that IMDS took for an earlier
+        state may have started nothing, even if the event has come back to that state.
         """
         approval = self.approval
         return (
@@ -105,7 +105,7 @@ class OpenApproval:
 
 
 class Approvals:
-    """Brings each approval from `accepted` to its end. For one thread at a time."""
+    """Brings each approval from `accepted` to its end. Used by one thread at a time."""
 
     def __init__(
         self,
@@ -129,19 +129,19 @@ class Approvals:
         self._refusals = Refusals(clock)
         self._open: dict[str, OpenApproval] = {}
         self._unasked: deque[str] = deque()
-        """Keys of the events that the rules are still to be asked about since the last poll."""
+        """Keys of the events about which the rules have not been asked since the last poll."""
         trust.refresh()
         for approval in ledger.unfinished():
             self._keep(approval, least=current.gaps.polled_at)
 
     @property
     def verifies(self) -> bool:
-        """Whether there is a key by which a command can be verified; any thread may ask."""
+        """Check whether there is a key by which a command can be verified; any thread may ask."""
         return self._trust.has_keys
 
     @property
     def refused(self) -> Counter[str]:
-        """Commands that were refused, by reason."""
+        """How many commands were refused, by reason."""
         return self._refusals.counts
 
     def command(self, message: CommandMessage) -> None:
@@ -173,9 +173,9 @@ class Approvals:
         why: str | None = None,
         act: Act = "approve",
     ) -> Approval:
-        """Accept a person's approval, on this VM, of the event as that person saw it, or that
-        person's wish to prepare for it. Raises `LookupError` if it is gone, begun or changed, or if
-        nothing prepares, and `StoreError`; then nothing was done.
+        """Accept the approval of a person on this VM, for the event as that person saw it, or the
+        person's request to prepare for it. Raises `LookupError` if the event is gone, has begun or
+        has changed, or if nothing prepares, and `StoreError`; then nothing was done.
         """
         if act == "prepare" and self._preparations is None:
             raise LookupError(NOTHING_PREPARES)
@@ -192,12 +192,12 @@ class Approvals:
         return self._write(replace(approval, act=act))
 
     def find(self, jti: str) -> Approval | None:
-        """How far an approval has come. Raises `StoreError`."""
+        """Return how far an approval has come. Raises `StoreError`."""
         return self._ledger.find(jti)
 
     def polled(self) -> None:
-        """After a poll, good or not, and after `prepare`: follow what is open. It sends no request.
-        Raises `StoreError`.
+        """Follow open approvals, after every poll and after `prepare`. Sends no request. Raises
+        `StoreError`.
         """
         self._trust.refresh()
         pending = [key for key, tracked in self._current.events.items() if tracked.pending]
@@ -210,20 +210,20 @@ class Approvals:
                 break  # `step` goes on with them
 
     def prepare(self) -> None:
-        """After a poll, good or not, and at a deadline: prepare the VM for what is due. Raises
+        """Prepare the VM for what is due, after every poll and at a deadline. Raises
         `StoreError`.
         """
         if self._preparations is not None:
             self._preparations.follow()
 
     def seconds_to_prepare(self) -> float | None:
-        """Seconds until the VM is to be prepared for an event unasked; None if for none. Any thread
+        """Return the seconds until the VM has to prepare for an event unasked, or None. Any thread
         may ask.
         """
         return None if self._preparations is None else self._preparations.seconds_to_deadline()
 
     def step(self) -> bool:
-        """Send at most one request to IMDS, and ask the rules about at most one event. Returns
+        """Send at most one request to IMDS, and ask the rules about at most one event. Return
         whether there was anything to do: then there may be more. Raises `StoreError`.
         """
         posted = self._post_next()
@@ -257,7 +257,7 @@ class Approvals:
     # Rules
 
     def _ask_rules(self) -> bool:
-        """Accept or reject what a rule decides about the next event; whether one decided."""
+        """Accept or reject the next event by the rules; return whether a rule decided."""
         while self._unasked:
             # Each on the newest state: the request before it may have taken long.
             tracked = self._current.events.get(self._unasked.popleft())
@@ -274,8 +274,8 @@ class Approvals:
     # The state machine
 
     def _post_next(self) -> bool:
-        """Send the request that has been due for the longest time; whether there was one, or many
-        have ended.
+        """Send the request that has been due for the longest time; return whether there was one, or
+        many approvals have ended.
         """
         ended = 0
         for each in sorted(self._open.values(), key=lambda each: each.due):
@@ -286,9 +286,11 @@ class Approvals:
         return False
 
     def _advance(self, opened: OpenApproval) -> ApprovalStep:
-        """Follow an approval by what is known now; the step, which may ask for a request."""
+        """Take an approval as far as what is known allows; return the step, which may ask for a
+        request.
+        """
         if opened.approval.state != opened.stage.state:
-            # IMDS took the request, and the disk did not take that.
+            # IMDS took the request, and that could not be written.
             self._write(replace(opened.approval, state=opened.stage.state))
         if opened.only_waits(self._current.events.get(opened.key)):
             return ApprovalStep()
@@ -301,13 +303,13 @@ class Approvals:
         return step
 
     def _ask_to_prepare(self, seen: ApprovalSituation) -> None:
-        """Have the sink prepare for the event, unless it was asked to already."""
+        """Ask the sink to prepare for the event, unless it was asked already."""
         if self._preparations is not None and seen.tracked is not None:
             by = "command" if seen.approval.act == "prepare" else "approval"
             self._preparations.ask(seen.tracked, f"{by}:{seen.approval.jti}")
 
     def _post(self, opened: OpenApproval) -> bool:
-        """Ask IMDS to start the event; whether a request was sent. Raises `StoreError`."""
+        """Ask IMDS to start the event; return whether a request was sent. Raises `StoreError`."""
         self._put_effect(opened, "maybe")
         self.prepare()  # the event may have left this VM, and be back
         seen = self._observe(opened)  # writing may have taken long
@@ -367,7 +369,9 @@ class Approvals:
         )
 
     def _basis(self, approval: Approval, tracked: TrackedEvent) -> Fact | None:
-        """WITHDRAWN or WAITING where the rule that decided, or the key that signed, says so."""
+        """Return WITHDRAWN or WAITING if the rule that decided, or the key that signed, requires
+        it.
+        """
         if approval.act == "prepare":
             return None
         if not approval.by_rule:
@@ -376,22 +380,21 @@ class Approvals:
         return {"approve": None, "wait": Fact.WAITING, "refuse": Fact.WITHDRAWN}[answer]
 
     def _key_basis(self, approval: Approval) -> Fact | None:
-        """The same where the approval has a key."""
+        """Return the same for an approval with a key."""
         if approval.issuer is None or (approval.key and self._trust.has(approval.key)):
             return None
         return Fact.WAITING if approval.key and self._trust.trouble else Fact.WITHDRAWN
 
     def _still_holds(self, opened: OpenApproval, seen: ApprovalSituation) -> bool:
-        """Whether the POST that an observation allows is allowed still. Raises `StoreError`."""
+        """Check whether the POST is still allowed after what was observed. Raises `StoreError`."""
         tracked = seen.tracked
         if tracked is None or self._ledger.newest_record(tracked.event.key) != tracked.record_id:
             return False  # a poll has committed a change that is not in the state yet
         return self._is_allowed_now(opened, seen)
 
     def _is_allowed_now(self, opened: OpenApproval, seen: ApprovalSituation) -> bool:
-        """Check again that the POST may still be sent, without blocking.
-
-        Meanwhile the store and a connection to IMDS were waited for.
+        """Check again, without blocking, whether the POST may be sent: the wait for the store and
+        for a connection may have been long.
         """
         tracked = seen.tracked
         latest = replace(
@@ -438,7 +441,7 @@ class Approvals:
 
     def _keep(self, approval: Approval, *, least: datetime | None = None) -> None:
         """Follow an approval until its end; a ping has nothing to follow. `least`: the last good
-        poll of the run that left it.
+        poll of the run before.
         """
         if approval.state not in OPEN_STATES or approval.event_id is None:
             self._open.pop(approval.cause, None)

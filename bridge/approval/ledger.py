@@ -14,7 +14,7 @@ from wire.receipt import ReceiptData
 from wire.record import APPROVAL, RecordDraft, draft
 
 LOST_KEY: Final = "ledger_lost"
-"""In `meta`: when an earlier ledger was lost together with its store, seconds since 1970."""
+"""In `meta`: when an earlier ledger was lost with its store, in seconds since 1970."""
 
 
 class Ledger(ApprovalRows):
@@ -28,7 +28,9 @@ class Ledger(ApprovalRows):
         self._lost = int(store.remembered(LOST_KEY) or 0)
 
     def may_have_lost(self, issued: int, now: datetime) -> bool:
-        """Whether a token issued then (seconds since 1970) may have been used before a loss."""
+        """Check whether a token of that issue time (seconds since 1970) may have been used before a
+        loss.
+        """
         # Not while the clock is before that moment: it was wrong then, or it is now. The issuer's
         # clock may be ahead of ours, as `verification` allows.
         return issued <= self._lost + SKEW_SECONDS and 0 < self._lost <= now.timestamp()
@@ -38,14 +40,14 @@ class Ledger(ApprovalRows):
         self.put(approval, now, receipt(approval, observer, now))
 
     def answer(self, approval: Approval, observer: Observer, now: datetime) -> None:
-        """Commit a receipt alone: the cause is not used up by it. Raises `StoreError`."""
+        """Commit only a receipt: the cause is not used up by it. Raises `StoreError`."""
         self._store.commit([receipt(approval, observer, now)])
 
 
 def approval_of(
     tracked: TrackedEvent, *, cause: str, jti: str, actor: str, why: str | None = None
 ) -> Approval:
-    """An approval of an event as it stands now, for a cause that is not a token."""
+    """Return an approval of an event as it is now, for a cause that is not a token."""
     return Approval(
         cause=cause,
         jti=jti,
@@ -60,12 +62,14 @@ def approval_of(
 
 
 def cause_of(command: SignedCommand) -> str:
-    """The cause of a command's approval: the same on every channel and after every restart."""
+    """Return the cause of a command's approval: the same on every channel and after every
+    restart.
+    """
     return f"command\n{command.issuer}\n{command.jti}"
 
 
 def approval_of_command(command: SignedCommand, tracked: TrackedEvent | None) -> Approval:
-    """The approval that a command asks for, with its event as far as that is known."""
+    """Return the approval that a command asks for, with its event as far as that is known."""
     return Approval(
         cause=cause_of(command),
         jti=command.jti,
@@ -83,7 +87,9 @@ def approval_of_command(command: SignedCommand, tracked: TrackedEvent | None) ->
 
 
 def receipt(approval: Approval, observer: Observer, now: datetime) -> RecordDraft:
-    """One step of an approval, or the answer to a ping; `rsn` is the approver's own text."""
+    """Return the receipt of one step of an approval, or the answer to a ping; `rsn` is the
+    approver's own text.
+    """
     about = f"scheduledEvents/{approval.event_id}" if approval.event_id else None
     data = ReceiptData(
         vm=observer.vm,

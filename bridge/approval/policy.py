@@ -11,11 +11,11 @@ from bridge.config.approval import Rule
 from bridge.events.tracked import TrackedEvent
 
 BEGUN: Final = ("Started", "Completed", "Canceled")
-"""Azure's words for an event that needs no approval any more."""
+"""Azure's statuses of an event that no longer needs an approval."""
 
 
 def matches(rule: Rule, tracked: TrackedEvent) -> bool:
-    """Whether this rule decides about the event."""
+    """Check whether this rule decides about the event."""
     event = tracked.event
     return (tracked.affects_this_vm or not rule.affects_this_vm) and rule.matches(
         event_type=event.event_type,
@@ -25,12 +25,12 @@ def matches(rule: Rule, tracked: TrackedEvent) -> bool:
 
 
 def covers(rule: Rule, other: Rule) -> bool:
-    """Whether this rule matches every event that the other one matches."""
+    """Check whether this rule matches every event that the other one matches."""
     return rule.includes(other) and (other.affects_this_vm or not rule.affects_this_vm)
 
 
 def sentence(rule: Rule) -> str:
-    """The effect of a rule, as `seb check` describes it."""
+    """Return the effect of a rule, as `seb check` describes it."""
     text = f"rule {rule.name} {'approves' if rule.max_resources else 'refuses'} {rule.words} "
     text += f"{'that' if rule.max_duration is None else 'and'} {_reach(rule)}"
     if not rule.max_resources:
@@ -61,7 +61,9 @@ def _reach(rule: Rule) -> str:
 
 
 def objection(tracked: TrackedEvent | None, fingerprint: str | None) -> str | None:
-    """Why an event cannot be approved in the state of that fingerprint (None: any), or None."""
+    """Return why an event cannot be approved in the state of that fingerprint (None: any state), or
+    None.
+    """
     if tracked is None or not tracked.pending:
         return "unknown_event"
     if tracked.event.event_status in BEGUN:
@@ -96,7 +98,9 @@ def decide(
     now: datetime,
     acknowledged: Callable[[str], bool],
 ) -> RuleDecision | None:
-    """The decision of the first rule that matches a pending event; None without such a rule."""
+    """Return the decision of the first rule that matches a pending event; None without
+    such a rule.
+    """
     if not tracked.pending or tracked.event.event_status != "Scheduled":
         return None
     rule = next((rule for rule in rules if matches(rule, tracked)), None)
@@ -127,7 +131,9 @@ def _refusal(rule: Rule, tracked: TrackedEvent) -> str | None:
 
 
 def _may_lead(rule: Rule, tracked: TrackedEvent, vm_name: str, now: datetime) -> bool:
-    """Whether it is this VM's turn: the first at once, each next one after another `takeover`."""
+    """Check whether it is this VM's turn to lead: the first VM at once, each next one after another
+    `takeover`.
+    """
     names = [name.casefold() for name in tracked.event.resources]
     if vm_name.casefold() not in names:
         return False

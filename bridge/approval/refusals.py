@@ -1,4 +1,4 @@
-"""Refused commands: all are counted, and within limits logged and answered."""
+"""Refused commands: all are counted; within limits they are logged and answered."""
 
 from __future__ import annotations
 
@@ -13,21 +13,22 @@ from sinks.base import CommandMessage
 _LOG: Final = logging.getLogger(__name__)
 
 REFUSALS_A_MINUTE: Final = 240
-"""How many are logged and answered: each answer is a record at every sink. All are counted."""
+"""How many are logged and answered: each answer is a record at every sink."""
 
 
 class Refusals:
-    """Keeps the limits. For one thread at a time."""
+    """Applies the limits. Used by one thread at a time."""
 
     def __init__(self, clock: Clock) -> None:
         self.counts: Counter[str] = Counter()
         """How many there were, by reason."""
-        # One for each side of the signature: an unsigned flood must not hold up an answer.
+        # One limit for signed and one for unsigned commands: a flood of the latter delays no
+        # answer.
         self._rates = {signed: Rate(REFUSALS_A_MINUTE, clock.monotonic) for signed in (True, False)}
 
     def note(self, refused: CommandRefusedError, message: CommandMessage) -> bool:
-        """Count a refusal; returns whether to answer it: if the sender is known by its signature,
-        within the limit, and not if the channel delivered the same message twice.
+        """Count a refusal; return whether to answer it: within the limit, if its signature
+        identifies the sender, and if the channel has not delivered the same message twice.
         """
         self.counts[refused.reason] += 1
         signed = refused.command is not None

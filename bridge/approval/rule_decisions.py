@@ -1,4 +1,4 @@
-"""The decisions of the owner's rules about pending events, each made once, also over restarts."""
+"""The decisions of the owner's rules about pending events, each made once, even across restarts."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from bridge.store.approvals import Approval
 _LOG: Final = logging.getLogger(__name__)
 
 Acknowledged = Callable[[str, str], bool]
-"""Whether a sink, by name, has acknowledged the latest record of an event, by key."""
+"""Checks whether a sink, by name, has acknowledged the latest record of an event, by key."""
 
 
 @dataclass(slots=True, kw_only=True)
 class _Pending:
-    """The values that this run keeps for a pending event, as long as it is the same one."""
+    """What this run keeps about a pending event, as long as it is the same event."""
 
     first_seen: datetime
     since: float
     """Monotonic time at which this run first saw it."""
     logged: str | None = None
     decided: set[str] = field(default_factory=set)
-    """Causes that the ledger has."""
+    """Causes that the ledger has already."""
 
 
 class RuleDecisions:
-    """Asks the rules. For one thread at a time."""
+    """Asks the rules. Used by one thread at a time."""
 
     def __init__(
         self,
@@ -54,13 +54,13 @@ class RuleDecisions:
         self._pending: dict[str, _Pending] = {}
 
     def forget_all_but(self, pending: Collection[str]) -> None:
-        """Keep nothing of events but these, by their keys."""
+        """Forget all events except these, by key."""
         for key in self._pending.keys() - set(pending):
             del self._pending[key]
 
     def approval(self, tracked: TrackedEvent) -> Approval | None:
-        """The approval, accepted or rejected, that a rule newly decides; None where no rule does,
-        or the ledger has it already. Raises `StoreError`.
+        """Return the approval, accepted or rejected, that a rule newly decides; None if no rule
+        does, or the ledger has it already. Raises `StoreError`.
         """
         decision = self._decide(tracked)
         if decision is None:
@@ -85,8 +85,8 @@ class RuleDecisions:
         return approval
 
     def _unused(self, cause: str) -> str | None:
-        """The cause, or the next one of its kind where its approval ended because the rule was
-        taken out, and the rule is back; None if it was acted upon.
+        """Return the cause; or a numbered one if its approval ended because the rule was removed,
+        and the rule is back; None if it was acted upon.
         """
         while (known := self._ledger.of_cause(cause)) is not None:
             if (known.state, known.reason) != ("failed", "not_allowed"):
@@ -95,7 +95,7 @@ class RuleDecisions:
         return cause
 
     def answer(self, approval: Approval, tracked: TrackedEvent) -> Answer:
-        """The answer of an approval's rule for the event now. Raises `StoreError`."""
+        """Return the answer of an approval's rule for the event now. Raises `StoreError`."""
         decision = self._decide(tracked)
         if decision is None or approval.actor != _actor(decision.rule):
             return "refuse"
@@ -112,9 +112,9 @@ class RuleDecisions:
         )
 
     def _kept(self, tracked: TrackedEvent) -> _Pending:
-        """The values that this run keeps for an event. Its time counts from this run's first sight
-        of it, by the monotonic clock: a wall clock that was wrong before this run, or is wrong now,
-        must not give the next VM its turn early.
+        """Return what this run keeps about an event. Its time counts from this run's first sight of
+        it, by the monotonic clock: a wall clock that was wrong, or is, must not give the next VM
+        its turn early.
         """
         kept = self._pending.get(tracked.event.key)
         if kept is None or kept.first_seen != tracked.first_seen:

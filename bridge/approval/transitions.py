@@ -63,15 +63,15 @@ class Fact(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalStep:
-    """The next step of an approval: it stays as it is unless a field says otherwise."""
+    """The next step of an approval. A field that is not given changes nothing."""
 
     post: bool = False
     """Ask IMDS to start the event; its answer is the next fact."""
     stage: Stage | None = None
-    """The stage from now on."""
+    """The new stage."""
     end: Literal["confirmed", "failed"] | None = None
     reason: str | None = None
-    """Of an end as `failed`; None where the fact has one of its own."""
+    """The reason of an end as `failed`; None if the fact has its own."""
 
     def __str__(self) -> str:
         if self.post:
@@ -144,7 +144,7 @@ _NO_CONNECTION: Final = frozenset({"refused", "unreachable"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalSituation:
-    """All that is known about an open approval at one moment."""
+    """Everything that is known about an open approval at one moment."""
 
     approval: Approval
     tracked: TrackedEvent | None
@@ -152,11 +152,11 @@ class ApprovalSituation:
     first_seen: datetime | None
     """When the event that was approved appeared: what returned later is another one."""
     basis: Fact | None
-    """WITHDRAWN or WAITING where its rule or its key says so."""
+    """WITHDRAWN or WAITING if its rule or its key requires it."""
     preparation: str | None = None
-    """How far this VM has prepared for the event; None if it has nothing to prepare."""
+    """The state of this VM's preparation for the event; None if it has nothing to prepare."""
     current: bool
-    """Whether the last poll succeeded, and the next one is not overdue."""
+    """Whether the last poll succeeded and the next one is not overdue."""
     paused: bool
     now: datetime
 
@@ -200,7 +200,7 @@ class ApprovalSituation:
 
 
 def stage_of(approval: Approval) -> Stage:
-    """The stage of an open approval, as the store has it."""
+    """Return the stage of an open approval, as the store has it."""
     if approval.act == "prepare":
         return Stage.PREPARING
     if approval.state == Stage.POSTED.state:
@@ -210,7 +210,7 @@ def stage_of(approval: Approval) -> Stage:
 
 
 def answer_of(error: ImdsError | None, *, refused_before: bool) -> Fact:
-    """The fact that follows from IMDS's answer to a request; None is a 200."""
+    """Return the fact that follows from IMDS's answer to a request; an error of None is a 200."""
     if error is None:
         return Fact.TAKEN
     if error.reason in _REFUSALS:
@@ -223,5 +223,5 @@ def answer_of(error: ImdsError | None, *, refused_before: bool) -> Fact:
 
 
 def printed() -> list[Sequence[str]]:
-    """The table as rows of text: the fact, then the step of each stage."""
+    """Return the table as rows of text: the fact, then the step of each stage."""
     return [(fact.value, *(str(each) for each in row.values())) for fact, row in TABLE.items()]

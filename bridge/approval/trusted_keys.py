@@ -1,4 +1,6 @@
-"""The keys of one JWKS file, each with its issuer: the allow-list. Nothing is fetched."""
+"""The keys of one JWKS file, each with its issuer: the list of who may send commands. Nothing is
+fetched.
+"""
 
 from __future__ import annotations
 
@@ -17,22 +19,24 @@ from wire.strictjson import JsonError, canonical_json, load_json
 _LOG: Final = logging.getLogger(__name__)
 
 _MEMBERS: Final = ("kid", "alg", "iss", "kty", "crv", "x", "y")
-"""The members of a key in the file by which it is one and the same."""
+"""The members of a key in the file that identify it."""
 
 
 class TrustError(ValueError):
-    """The file is no JWKS that can be trusted; the message says which key and why."""
+    """The file is not a JWKS that can be trusted; the message says which key and why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrustedKey:
-    """A public key, and the only issuer that may use it."""
+    """A public key, with the only issuer that may use it."""
 
     kid: str
     alg: str
     issuer: str
     digest: str
-    """The SHA-256 of all that makes it this key: another key under its `kid` has another one."""
+    """The SHA-256 of everything that identifies this key: another key with the same `kid` has
+    another one.
+    """
     key: Any = field(repr=False)
 
 
@@ -42,7 +46,7 @@ class Trust:
     def __init__(self, path: Path | None) -> None:
         self.path = path
         self.trouble: str | None = None
-        """Why the file is not used; None while it is."""
+        """Why the file is not used; None if it is."""
         self._content: bytes | None = None
         self._keys: Mapping[str, TrustedKey] = {}
 
@@ -52,22 +56,24 @@ class Trust:
         return bool(self._keys)
 
     def find(self, kid: str) -> TrustedKey | None:
-        """The key of this id, if it is trusted now."""
+        """Return the key of this id, if it is trusted now."""
         self.refresh()
         return self._keys.get(kid)
 
     def keys(self) -> list[TrustedKey]:
-        """Every key that is trusted now."""
+        """Return every key that is trusted now."""
         self.refresh()
         return list(self._keys.values())
 
     def has(self, digest: str | None) -> bool:
-        """Whether the key with this digest is trusted now; None is no key."""
+        """Check whether the key with this digest is trusted now; None is no key."""
         self.refresh()
         return any(key.digest == digest for key in self._keys.values())
 
     def refresh(self) -> None:
-        """Read the file again; its bytes decide, as two versions may share a time stamp."""
+        """Read the file again. Its bytes are compared, because two versions may have the same time
+        stamp.
+        """
         if self.path is None:
             return
         before = self.trouble
@@ -87,7 +93,9 @@ class Trust:
 
 
 def trust_of(approval: ApprovalSettings) -> Trust:
-    """The trusted keys. Raises `ConfigurationError` at the start if the file is not valid."""
+    """Return the trusted keys. Raises `ConfigurationError` at the start if the file is
+    not valid.
+    """
     path = approval.trust
     try:
         if path is not None:
@@ -101,13 +109,15 @@ def trust_of(approval: ApprovalSettings) -> Trust:
 
 
 def read_trust(path: Path) -> dict[str, TrustedKey]:
-    """The keys of a JWKS file by their id. Raises `TrustError`, or `OSError` if unreadable."""
+    """Return the keys of a JWKS file by their id. Raises `TrustError`, or `OSError` if
+    unreadable.
+    """
     return _keys(_content(path), path)
 
 
 def _content(path: Path) -> bytes:
     if path.exists() and not path.is_file():
-        raise TrustError(f"{path} is not a file")  # a pipe would be waited for without end
+        raise TrustError(f"{path} is not a file")  # reading a pipe would never end
     with path.open("rb") as file:
         content = file.read(MAX_FILE_BYTES + 1)
     if len(content) > MAX_FILE_BYTES:

@@ -1,4 +1,4 @@
-"""Whether a signed command may be carried out; any doubt is a refusal."""
+"""Decides whether a signed command may be carried out; any doubt is a refusal."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ SKEW_SECONDS: Final = 5
 
 
 class CommandRefusedError(Exception):
-    """The command is not carried out; `reason` is the one word that says why. `command` is what was
-    asked, as far as it can be read, once the signature is known to be good: only then is there
-    somebody to answer. Before that, refusals are counted.
+    """The command is not carried out; `reason` is one word. `command` is its content, as far as it
+    can be read, once the signature is known to be valid: only then the sender is known and can be
+    answered.
     """
 
     def __init__(self, reason: str, command: SignedCommand | None = None) -> None:
@@ -50,14 +50,14 @@ class CommandRefusedError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignedCommand(Command):
-    """A command in a good signature; what cannot be read of it is empty or None."""
+    """A command with a valid signature; what cannot be read of it is empty or None."""
 
     issuer: str
-    """The owner of the key: never what the token says, which may be another's name."""
+    """The owner of the key; never the token's own claim, which may be another's name."""
     issued: int
-    """Seconds since 1970."""
+    """In seconds since 1970."""
     expires: int
-    """Seconds since 1970; it is not carried out from then on."""
+    """In seconds since 1970; from then on it is not carried out."""
     key: str
     """The digest of the key that signed it."""
 
@@ -70,13 +70,13 @@ class LocalState:
     now: datetime
     events: Mapping[str, TrackedEvent]
     used: Callable[[SignedCommand], bool]
-    """Whether this jti of this issuer has been used."""
+    """Whether this jti of this issuer was used before."""
     prepares: bool = False
     """Whether a sink of this VM prepares."""
 
 
 class Rate:
-    """At most so many a minute, by the monotonic clock: the wall clock may be set."""
+    """Allows at most so many a minute, by the monotonic clock: the wall clock may be set."""
 
     def __init__(self, limit: int, monotonic: Callable[[], float]) -> None:
         self._limit = limit
@@ -84,7 +84,7 @@ class Rate:
         self._times: deque[float] = deque()
 
     def allows(self) -> bool:
-        """Whether one more is within the limit; if so, it counts."""
+        """Check whether one more is within the limit; if so, count it."""
         now = self._monotonic()
         while self._times and self._times[0] <= now - RATE_SECONDS:
             self._times.popleft()
@@ -94,7 +94,7 @@ class Rate:
         return True
 
     def take_back(self) -> None:
-        """The last one that counted came to nothing, and will be tried again."""
+        """Do not count the last one: it had no effect, and will be tried again."""
         if self._times:
             self._times.pop()
 
@@ -102,7 +102,9 @@ class Rate:
 def verify(
     token: bytes, *, retained: bool, trust: Trust, local: LocalState, rate: Rate
 ) -> SignedCommand:
-    """The command in a token, if everything about it is right. Raises `CommandRefusedError`."""
+    """Return the command in a token, if it is valid in every respect. Raises
+    `CommandRefusedError`.
+    """
     if len(token) > MAX_TOKEN_BYTES:
         raise CommandRefusedError("too_large")
     if retained:
@@ -123,7 +125,7 @@ def verify(
 
 
 def _checked(payload: bytes, key: TrustedKey, local: LocalState) -> SignedCommand:
-    """The command, if it is valid, is meant for this VM, now, and within local policy."""
+    """Return the command, if it is valid, meant for this VM, current, and within local policy."""
     try:
         claims = read_object(payload)
     except ValueError:
@@ -154,7 +156,9 @@ def _event_of(command: SignedCommand, local: LocalState) -> TrackedEvent | None:
 
 
 def _header(token: bytes) -> Mapping[str, Any]:
-    """Shape and header: the three that a command has, no crit, no b64, no key of its own."""
+    """Return the header of a token: the three fields of a command, without crit, b64 or a key of
+    its own.
+    """
     try:
         header = read_object(header_of(token))
     except ValueError:

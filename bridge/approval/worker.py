@@ -1,5 +1,5 @@
 """The thread of approvals: people, polls, commands, and requests to IMDS take turns. It never waits
-for a sink. It also keeps the deadlines of preparations, whatever the polls do.
+for a sink. It also keeps the deadlines of preparations, whether or not polls succeed.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ WAITING: Final = 64
 FIRST_POLL_SECONDS: Final = 5.0
 """How long commands wait for this run's first poll, which may find the event that they name."""
 STORE_SECONDS: Final = 1.0
-"""How long a command waits that could not be stored, or until the next poll."""
+"""How long a command that could not be stored waits, unless the next poll comes first."""
 DEADLINE_SECONDS: Final = 1.0
-"""The least time from one check of the deadlines to the next, where no poll comes in between."""
+"""The shortest time between two checks of the deadlines, if there is no poll in between."""
 CLOCK_SECONDS: Final = 5.0
-"""How long at most it waits for a time of day: the clock may be set, or the machine suspended."""
+"""The longest wait for a time of day: the clock may be set, or the machine suspended."""
 
 UNCONFIRMED: Final = "the VM identity is not confirmed by IMDS yet; try again"
 
@@ -39,10 +39,9 @@ Job = Callable[[], object]
 
 
 class ApprovalWorker:
-    """The worker that carries out approvals, one thing at a time, in rounds: people, then the last
-    poll, then the commands that wait, then one request to IMDS at most. So a request that hangs
-    delays each of them once, and no flood of commands delays a request for long. All methods may be
-    called from any thread.
+    """Carries out approvals in rounds: people, then the last poll, then the commands that wait,
+    then at most one request to IMDS. So a request that hangs delays each of them once, and no flood
+    of commands delays a request for long. All methods may be called from any thread.
     """
 
     def __init__(
@@ -74,7 +73,9 @@ class ApprovalWorker:
         self._thread.start()
 
     def confirm(self) -> None:
-        """IMDS has confirmed the VM identity. Until then nothing is verified or approved."""
+        """Note that IMDS has confirmed the VM identity. Until then nothing is verified or
+        approved.
+        """
         with self._changed:
             self._confirmed = True
             self._changed.notify()
@@ -90,7 +91,7 @@ class ApprovalWorker:
         return self._confirmed and self._approvals.verifies
 
     def stop(self, seconds: float) -> None:
-        """End within so many seconds; what waits is not settled, so its channel keeps it."""
+        """Stop within so many seconds. What waits is not settled, so its channel keeps it."""
         with self._changed:
             self._stopping = True
             self._changed.notify()
@@ -98,8 +99,8 @@ class ApprovalWorker:
             self._thread.join(seconds)
 
     def command(self, message: CommandMessage) -> bool:
-        """Take a command from a channel; False where too many are waiting."""
-        # What is too large is refused as such, and need not be kept whole until then.
+        """Take a command from a channel; return False if too many are waiting."""
+        # A message that is too large is refused anyway, so it is not kept whole until then.
         message = replace(message, token=message.token[: MAX_TOKEN_BYTES + 1])
         with self._changed:
             if len(self._commands) >= WAITING or self._stopping:
@@ -109,7 +110,9 @@ class ApprovalWorker:
         return True
 
     def polled(self, *, answered: bool = True) -> None:
-        """IMDS was just polled; `answered`: it gave a document, and its changes are committed."""
+        """Note that IMDS was just polled. `answered`: it gave a document, and its changes are
+        committed.
+        """
         with self._changed:
             self._polled = True
             self._check_preparations = True
@@ -127,8 +130,8 @@ class ApprovalWorker:
         why: str | None = None,
         act: Act = "approve",
     ) -> Approval:
-        """Accept the approval of a person on this VM, or the wish to prepare. Raises `LookupError`,
-        `StoreError` or `TimeoutError`.
+        """Accept the approval of a person on this VM, or the request to prepare. Raises
+        `LookupError`, `StoreError` or `TimeoutError`.
         """
         if not self._confirmed:
             raise LookupError(UNCONFIRMED)
@@ -159,12 +162,12 @@ class ApprovalWorker:
             raise TimeoutError("it is under way, and the disk has not answered yet") from None
 
     def find(self, jti: str) -> Approval | None:
-        """How far an approval has come. Raises `StoreError`."""
+        """Return how far an approval has come. Raises `StoreError`."""
         return self._approvals.find(jti)
 
     def run_once(self) -> None:
-        """One round: all that waits now, and then one step, which sends one request to IMDS at
-        most. The thread of approvals calls it; tests call it instead of a thread.
+        """Do one round: everything that waits now, and then one step with at most one request to
+        IMDS. The thread of approvals calls it; tests call it instead of a thread.
         """
         for job in self._take_jobs():
             if not self._stopping:
@@ -172,7 +175,7 @@ class ApprovalWorker:
 
     @property
     def has_work(self) -> bool:
-        """Whether anything waits for the next round."""
+        """Check whether anything waits for the next round."""
         approves = self._people or self._polled or self._more or self._may_take_commands()
         return bool(self._confirmed and approves) or self._has_to_prepare()
 
@@ -181,14 +184,14 @@ class ApprovalWorker:
             self.run_once()
 
     def _wait_for_work(self) -> bool:
-        """Wait until there is work; False at the end."""
+        """Wait until there is work; return False at the end."""
         with self._changed:
             while not (self._stopping or self.has_work):
                 self._changed.wait(self._idle_seconds())
             return not self._stopping
 
     def _idle_seconds(self) -> float | None:
-        """How long there is nothing to do, if nothing happens; None: for ever."""
+        """Return how long there is nothing to do if nothing happens; None: for ever."""
         waits: list[float] = []
         if self._confirmed and self._commands:
             waits.append(self._held_until - self._monotonic())
@@ -220,7 +223,7 @@ class ApprovalWorker:
         return self._check_preparations or (deadline is not None and deadline <= 0)
 
     def _seconds_to_prepare(self) -> float | None:
-        """Seconds to the next deadline at which the VM is prepared unasked; None without one."""
+        """Return the seconds to the next deadline at which the VM prepares unasked, or None."""
         deadline = self._approvals.seconds_to_prepare()
         if deadline is None:
             return None

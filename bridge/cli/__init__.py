@@ -1,4 +1,4 @@
-"""The command `seb`: one module a command, loaded only when it is called."""
+"""The command `seb`: one module for each command, loaded only when it is called."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ COMMANDS: Final = {
 
 
 def module_of(command: str) -> str:
-    """The name of the module that holds a command."""
+    """Return the name of a command's module."""
     return f"bridge.cli.{command.replace('-', '_')}"
 
 
@@ -97,8 +97,7 @@ def main() -> None:
         complain(f"seb: {error}")
         sys.exit(error.exit_code)
     except SystemExit:
-        # click ends like this, with 1, if the reader of the output has closed it: the reader has
-        # all that it wanted.
+        # click ends with 1 if the reader of the output has closed it; here that is success.
         sys.exit(OK)
     except Exception as error:  # noqa: BLE001  # the last of the three places that catch broadly
         from bridge import system  # noqa: PLC0415  # hardly ever needed

@@ -1,4 +1,4 @@
-"""The summary that a person sees before an approval, and the question; it approves nothing."""
+"""Shows an event before an approval, and asks for confirmation; approves nothing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sinks.shared.text import escaped
 
 
 def agree(event: Mapping[str, Any], vm: str | None, *, mark: str, yes: bool) -> None:
-    """Show what an approval would do, and ask; `mark` is put behind the name of the VM `vm`."""
+    """Show what an approval would do, and ask; `mark` is put after the name of the VM `vm`."""
     names = [escaped(str(name)) for name in event.get("resources") or ()]
     kind = escaped(str(event.get("eventType") or "event of unknown type"))
     not_before = event.get("notBefore")
@@ -32,7 +32,9 @@ def agree(event: Mapping[str, Any], vm: str | None, *, mark: str, yes: bool) -> 
 
 
 def _question(count: int, mark: str, *, is_there: bool) -> str:
-    """The question after the list: how many VMs, and whether the one that is meant is there."""
+    """Return the question after the list: how many VMs, and whether the intended one is
+    among them.
+    """
     if not count:
         return "Approve?"
     if count == 1:

@@ -27,7 +27,7 @@ from sinks.shared.number import Number
 from sinks.shared.text import escaped
 
 Agree = Callable[[Mapping[str, Any], str | None], None]
-"""Shows an event, and the name of its VM, and ends the command if the person says no."""
+"""Shows an event and the name of its VM, and ends the command if the person says no."""
 
 MAX_TEXT: Final = 500
 AGAIN_SECONDS: Final = 0.3
@@ -136,8 +136,8 @@ def _require(
 def ask_here(
     act: Act, event_id: str, directory: Path, *, why: str | None, agree: Agree
 ) -> dict[str, Any]:
-    """Ask the running bridge to approve or to prepare; the first step, as a receipt shows it.
-    `agree` ends the command on no.
+    """Ask the running bridge to approve or to prepare; return the first step, as a receipt shows
+    it. `agree` ends the command if the person says no.
     """
     shown = _ask(directory, {"ask": "pending"})
     event = find(shown["events"], event_id)
@@ -169,11 +169,11 @@ def follow(
     until: str,
     seconds: float,
 ) -> int:
-    """Show each step of an approval on this VM; the exit code."""
+    """Show each step of an approval on this VM; return the exit code."""
     end = time.monotonic() + seconds
     shown = None
     if approval["state"] == "accepted":
-        _ask_again(directory, approval)  # IMDS answers within a moment: that is the first news
+        _ask_again(directory, approval)  # IMDS answers within a moment, and that is the next step
     while True:
         state = approval["state"]
         if state != shown:
@@ -224,12 +224,14 @@ def show_step(data: Mapping[str, Any], *, as_json: bool) -> None:
 
 
 def subject() -> str:
-    """The user, as a command names it to another VM."""
+    """Return the user, as a command names it to another VM."""
     return f"{_user()}@{platform.node() or 'unknown'}"
 
 
 def _user() -> str:
-    """The user at the keyboard, as far as the system tells; with sudo, the one who called it."""
+    """Return the user at the keyboard, as far as the system tells; with sudo, the one who called
+    it.
+    """
     try:
         name = os.environ.get("SUDO_USER") or getpass.getuser()
     except (OSError, KeyError, ImportError):  # an account without a name, on POSIX or on Windows

@@ -29,21 +29,21 @@ from wire.command import Command, sign
 from wire.keys import KeyFileError, SigningKey
 
 STATE_SECONDS: Final = 5.0
-"""How long the VM's retained state may take: the broker has it at once, or not at all."""
+"""How long to wait for the VM's retained state: the broker has it at once, or not at all."""
 NEWS_SECONDS: Final = 2.0
 MIN_LIFE_SECONDS: Final = 60
-"""Seconds that a command is good for at least: clocks differ."""
+"""The shortest validity of a command, in seconds: clocks differ."""
 MAX_LIFE_SECONDS: Final = 300
 UNDER_WAY: Final = {
     "accepted": "the bridge has accepted it, and keeps trying to reach Azure",
     "posted": "Azure has taken it, and the event has not started yet; the bridge follows it",
 }
-"""The last line at the end of the wait, by the last state of the approval."""
+"""The last line after the wait, by the last state of the approval."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """The VM to ask, the way to it, and how to show the answers."""
+    """The VM to ask, its channel, and how to show the answers."""
 
     vm_id: str
     key_file: Path
@@ -57,7 +57,7 @@ class Target:
 
     @property
     def lifetime(self) -> int:
-        """Seconds that the command is good for: little more than `--wait`."""
+        """The validity of the command, in seconds: a little more than `--wait`."""
         return min(max(math.ceil(self.seconds), MIN_LIFE_SECONDS), MAX_LIFE_SECONDS)
 
 
@@ -69,8 +69,8 @@ def approve_from_afar(
     agree: Callable[[Mapping[str, Any], str | None], None],
     prepare: bool = False,
 ) -> int:
-    """Have the VM's bridge approve an event, or prepare for it; the exit code. `agree` ends the
-    command on no.
+    """Ask the VM's bridge to approve an event, or to prepare for it; return the exit code. `agree`
+    ends the command if the person says no.
     """
     key = _key(target.key_file)
     with _sender(target) as sender:
@@ -105,7 +105,7 @@ def approve_from_afar(
 
 
 def ping(target: Target) -> int:
-    """Prove the way to the VM's bridge and back; the exit code. Raises `SebError`."""
+    """Test the way to the VM's bridge and back; return the exit code. Raises `SebError`."""
     key = _key(target.key_file)
     with _sender(target) as sender:
         command = Command(subject=target.subject, act="ping")
@@ -138,7 +138,7 @@ def _carry_out(target: Target, sender: CommandSender, command: Command, key: Sig
 
 
 def verdict(receipt: Mapping[str, Any], *, is_ping: bool, until: str) -> int | None:
-    """The exit code that a receipt means; None if more is to come."""
+    """Return the exit code that a receipt means; None if more is to come."""
     match receipt["state"]:
         case "confirmed":
             return OK
@@ -169,7 +169,7 @@ def _key(path: Path) -> SigningKey:
 
 @contextmanager
 def _sender(target: Target) -> Iterator[CommandSender]:
-    """An open sender; its failures become errors of the command."""
+    """Open a sender; its failures become errors of the command."""
     spec, sender = _chosen(target)
     try:
         sender.open()

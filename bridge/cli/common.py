@@ -1,4 +1,6 @@
-"""Functions for several commands: read the settings, start the log, listen for a stop."""
+"""What several commands have in common: reading the settings, starting the log, listening for a
+stop.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ from wire.vm import VmIdentity
 
 NIL: Final = "00000000-0000-0000-0000-000000000000"
 NOBODY: Final = VmIdentity(vm_id=NIL, name="unknown")
-"""The VM if no bridge runs and IMDS does not answer."""
+"""The VM identity if no bridge runs and IMDS does not answer."""
 
 set_option = click.option(
     "--set",
@@ -33,7 +35,7 @@ set_option = click.option(
 
 
 def read_configuration(overrides: tuple[str, ...]) -> Configuration:
-    """The configuration, with what the command line adds. Raises `ConfigurationError`."""
+    """Return the configuration, with what the command line adds. Raises `ConfigurationError`."""
     pairs = {}
     for each in overrides:
         name, equals, value = each.partition("=")
@@ -44,7 +46,7 @@ def read_configuration(overrides: tuple[str, ...]) -> Configuration:
 
 
 def context_for(config: Configuration, vm: VmIdentity = NOBODY) -> SinkContext:
-    """The context of a sink without a running bridge."""
+    """Return the context of a sink without a running bridge."""
     return SinkContext(
         identity=lambda: vm,
         now=lambda: datetime.now(UTC),
@@ -55,25 +57,29 @@ def context_for(config: Configuration, vm: VmIdentity = NOBODY) -> SinkContext:
 
 
 def start_log(config: Configuration) -> logs.Redactor:
-    """Send the log to standard error as the settings say; returns what cuts out secrets."""
+    """Send the log to standard error as the settings say; return the object that removes
+    secrets.
+    """
     log = config.settings.log
     return logs.configure(form=log.format, level=log.level, secrets=secrets_of(config))
 
 
 def secrets_of(config: Configuration) -> list[str]:
-    """Every secret value of the configuration that is known without reading a file."""
+    """Return every secret value of the configuration that is known without reading a file."""
     return [secret for spec in config.sinks for secret in _secrets(spec.settings)]
 
 
 def stop_event() -> threading.Event:
-    """An event that SIGTERM, SIGINT or their Windows equivalents set."""
+    """Return an event that SIGTERM, SIGINT or their Windows equivalents set."""
     stop = threading.Event()
     system.on_stop_signal(stop.set)
     return stop
 
 
 def interruption() -> threading.Event:
-    """An event that is never set: those signals raise `KeyboardInterrupt` in the main thread."""
+    """Return an event that is never set: those signals raise `KeyboardInterrupt` in the main
+    thread.
+    """
 
     def interrupt() -> None:
         raise KeyboardInterrupt
@@ -83,7 +89,7 @@ def interruption() -> threading.Event:
 
 
 def complain(error: Exception) -> None:
-    """Print what is wrong on standard error; if that cannot be written, the exit code remains."""
+    """Print an error on standard error; if that cannot be written, only the exit code remains."""
     logs.complain(f"seb: {error}")
 
 

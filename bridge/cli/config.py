@@ -1,4 +1,4 @@
-"""`seb config`: the settings in force, and every variable there is."""
+"""`seb config`: the current settings, and all variables."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def env() -> None:
 
 
 def env_file() -> str:
-    """The text of `.env.example`."""
+    """Return the text of `.env.example`."""
     parts = ["# Every setting of scheduled-events-bridge with its default.\n"]
     parts += [_lines(reference.bridge_variables())]
     for kind in sorted(registry.BUILT_IN):

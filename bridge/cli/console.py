@@ -1,4 +1,4 @@
-"""`seb console`: the other end, an extra that a bridge never pays for."""
+"""`seb console`: the console, whose libraries are an extra that a bridge does not need."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _EXTRA = ("alembic", "psycopg", "sqlalchemy", "starlette", "uvicorn")
 
 
 class _Missing(click.Group):
-    """The stand-in for the console if its libraries are not installed."""
+    """Replaces the console if its libraries are not installed."""
 
     def resolve_command(
         self, _ctx: click.Context, _args: list[str]
@@ -27,7 +27,7 @@ def _load() -> click.Group:
 
     if any(find_spec(name) is None for name in _EXTRA):
         return _Missing("console", help="Show the whole fleet; needs the extra `console`.")
-    # By name: nothing of the bridge may depend on the console.
+    # By name: the bridge must not depend on the console.
     group: click.Group = importlib.import_module("console.cli").command
     return group
 

@@ -23,7 +23,7 @@ SPEED = 300.0
 """A live migration takes about twenty minutes at Azure's pace."""
 POLL_SECONDS = 0.1
 PREPARES = ["cmd", "/c", "exit"] if sys.platform == "win32" else ["true"]
-"""Stands for a program that drains; the notice is over in seconds, so it runs at once."""
+"""Stands for a program that drains the VM; the notice lasts only seconds, so it runs at once."""
 
 _WELCOME = """\
 A simulated VM is moved to another host, {speed:g} times as fast as Azure would.
@@ -69,7 +69,7 @@ def _play(simulator: Simulator, scratch: Path) -> None:
     drain = {"kind": "program", "command": json.dumps(PREPARES), "prepares": True}
     sinks = (sink_spec("stdout", {}), sink_spec("drain", drain))
     config = Configuration(settings=settings, sinks=sinks)
-    # The end of `seb demo | head -2` is not worth a line; a bug is.
+    # The end of `seb demo | head -2` needs no message; a bug does.
     redact = logs.configure(form="auto", level="error")
     stop = common.stop_event()
     threading.Thread(

@@ -1,5 +1,5 @@
-"""Files that hold keys: read for the commands that sign, and written so that only their owner may
-read them.
+"""Files with keys: read for the commands that sign, and written so that only their owner can read
+them.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ def write_private(jwk: Mapping[str, str], path: Path) -> None:
 
 
 def read_jwk(path: Path) -> dict[str, Any]:
-    """The JSON object in a key file. Raises `KeyFileError`, which shows nothing of it."""
+    """Return the JSON object in a key file. Raises `KeyFileError`, which shows nothing of it."""
     return parse_jwk(_content(path), name=path)
 
 
 def read_private(path: Path) -> SigningKey:
-    """The private key in a file. Raises `KeyFileError`."""
+    """Return the private key in a file. Raises `KeyFileError`."""
     return parse_private(_content(path), name=path)
 
 

@@ -52,7 +52,9 @@ def list_(*, as_json: bool, overrides: tuple[str, ...]) -> None:
 
 
 def _fields(sink: Mapping[str, Any]) -> dict[str, Any]:
-    """The line of a sink under the names of this command's JSON, which are older than the API's."""
+    """Return the line of a sink with the names of this command's JSON, which are older than the
+    API's.
+    """
     same = ("configured", "state", "reason", "backlog")
     shown = {"sink": sink["name"], **{name: sink[name] for name in same}}
     return {**shown, "oldest": sink["oldestPendingAt"], "dead": sink["dead"]}
@@ -125,7 +127,7 @@ def _open_and_ask(request: Mapping[str, Any], config: Configuration) -> dict[str
 
     directory = config.settings.state_dir
     context = common.context_for(config)
-    # A look must not make the store: it may run as another user than the bridge.
+    # Listing must not make the store: the command may run as another user than the bridge.
     if not (directory / FILE_NAME).exists():
         raise control.ControlError(f"there is no store in {directory} yet: the bridge has not run")
     store, _ = open_store(directory, datetime.now(UTC))

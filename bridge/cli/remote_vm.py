@@ -25,7 +25,9 @@ class Shown:
 
 
 def pending(sender: CommandSender, *, seconds: float) -> Shown | None:
-    """The VM's state; None if none comes in time. Raises as `CommandSender.state`."""
+    """Return the VM's state; None if none comes in time. Raises what
+    `CommandSender.state` raises.
+    """
     text = sender.state(seconds)
     try:
         state = load_json(text or b"{}")
@@ -43,7 +45,7 @@ def pending(sender: CommandSender, *, seconds: float) -> Shown | None:
 
 
 def find(events: Sequence[Mapping[str, Any]], event_id: str) -> Mapping[str, Any] | None:
-    """The event of that id among them. Azure: the case of an EventId differs between its APIs."""
+    """Return the event with that id. Azure: the case of an EventId differs between its APIs."""
     for event in events:
         if str(event.get("eventId")).casefold() == event_id.casefold():
             return event
@@ -51,7 +53,7 @@ def find(events: Sequence[Mapping[str, Any]], event_id: str) -> Mapping[str, Any
 
 
 def not_scheduled(event: Mapping[str, Any]) -> str | None:
-    """Why an event of this status cannot be approved, for a person; None if it can."""
+    """Return why an event of this status cannot be approved, for a person; None if it can."""
     status = event.get("eventStatus")
     if status == "Scheduled":
         return None
@@ -60,7 +62,7 @@ def not_scheduled(event: Mapping[str, Any]) -> str | None:
 
 
 def is_what_it_shows(event: Mapping[str, Any]) -> bool:
-    """Whether the fingerprint of an event is that of what is shown: a broker can change both."""
+    """Check whether the fingerprint of an event fits what is shown: a broker could change both."""
     try:
         return bool(event["fingerprint"] == fingerprint(event))
     except (LookupError, TypeError, ValueError):
@@ -74,7 +76,9 @@ def receipts(
     seconds: float,
     monotonic: Callable[[], float] = time.monotonic,
 ) -> Iterator[Mapping[str, Any]]:
-    """The receipts of one command, for so many seconds. Raises as `CommandSender.receipt`."""
+    """Yield the receipts of one command, for so many seconds. Raises what `CommandSender.receipt`
+    raises.
+    """
     until = monotonic() + seconds
     while (left := until - monotonic()) > 0:
         body = sender.receipt(left)

@@ -43,8 +43,8 @@ def _work(config: Configuration, *, once: bool) -> int:
 
     redact = common.start_log(config)
     try:
-        # Only here: a trust file that is bad later keeps commands from being verified, and does not
-        # end the process, also where a run begins again.
+        # Only at the start: if the trust file becomes invalid later, commands are not verified, but
+        # the process does not end, even when a run begins again.
         trust_of(config.settings.approval)
         if once:
             return OK if Bridge(config, stop=stop, redact=redact).run_once() else UNREACHABLE
@@ -59,7 +59,7 @@ def _work(config: Configuration, *, once: bool) -> int:
 
 
 def _dry(config: Configuration, scratch: Path) -> Configuration:
-    """The same configuration with standard output as its only sink and a temporary store; it
+    """Return the same configuration with standard output as its only sink and a temporary store; it
     approves nothing.
     """
     silent = {"approval": ApprovalSettings(), "commands": CommandsSettings()}

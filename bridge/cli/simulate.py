@@ -24,7 +24,7 @@ DEFAULT_LISTEN = "127.0.0.1:8169"
 _SLICE = 0.1
 """Seconds between two checks for Ctrl-C."""
 _LINGER = 5.0
-"""Seconds at most, once played out, for a poller to get the last document."""
+"""After the end of the scenario, how many seconds a poller has to get the last document."""
 
 
 def _parse_listen(_: click.Context, __: click.Parameter, value: str) -> tuple[str, int]:
@@ -137,8 +137,8 @@ def command(
 
 @contextmanager
 def _interruptible() -> Iterator[threading.Event]:
-    """An event that Ctrl-C sets, also if the shell made it ignored; SIGTERM sets it too. Not an
-    exception: it could come while the simulator holds a lock.
+    """Return an event that Ctrl-C sets, even if the shell made it ignored; SIGTERM sets it too. Not
+    an exception: it could come while the simulator holds a lock.
     """
     stop = threading.Event()
     names = [name for name in ("SIGINT", "SIGTERM", "SIGBREAK") if hasattr(signal, name)]
@@ -167,7 +167,7 @@ def _play(simulator: Simulator, scenario: str, stop: threading.Event, *, loop: b
                 return
         if stop.is_set() or not loop:
             break
-    # A poller that was here once gets the last document too.
+    # A poller that has polled before gets the last document too.
     if simulator.gets and not stop.is_set():
         simulator.wait_until_served(timeout=_LINGER)
     _log(f"played {scenario}: {simulator.gets} polls, {len(simulator.approvals)} approvals")

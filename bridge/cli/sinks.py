@@ -1,4 +1,4 @@
-"""`seb sinks`: the kinds there are, and a try of a configured one."""
+"""`seb sinks`: lists the kinds of sinks, and tests a configured one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from wire.record import TEST_STREAM, Record, seal
 from wire.vm import VmIdentity
 
 _USUAL_INTERVAL: Final = 60.0
-"""Seconds that the record names where the bridge sends no heartbeats."""
+"""The interval in the test record if the bridge sends no heartbeats, in seconds."""
 
 
 @click.group("sinks")
@@ -83,7 +83,7 @@ def _report(name: str, running: dict[str, object]) -> None:
 
 
 def _deliver(spec: SinkSpec, config: Configuration) -> str | None:
-    """Deliver the record within the sink's deadline; returns what went wrong."""
+    """Deliver the record within the sink's deadline; return what went wrong, or None."""
     vm = _identity(config)
     sink = spec.sink_class(spec.name, spec.settings, common.context_for(config, vm))
 

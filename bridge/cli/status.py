@@ -44,15 +44,15 @@ def command(*, as_json: bool, alive: bool, overrides: tuple[str, ...]) -> None:
 
 
 def _works(answer: dict[str, Any]) -> bool:
-    """Whether it polls IMDS with success, brings the records to every sink, and may approve."""
+    """Check whether it polls IMDS with success, delivers to every sink, and may approve."""
     is_held = answer["approvalTrouble"] is not None or any(map(_is_held, answer["sinks"]))
     return answer["looking"] and not is_held
 
 
 def _is_held(sink: dict[str, Any]) -> bool:
-    """Whether a sink's records wait for more than their turn."""
+    """Check whether a sink's records wait longer than usual."""
     fails = sink["state"] in ("failing", "paused")
-    # One that is starting or idle has acknowledged nothing yet: what waits for it may wait on.
+    # A sink that is starting or idle has acknowledged nothing yet, so its records may wait.
     return fails or (sink["state"] != "ok" and bool(sink["backlog"]))
 
 
@@ -115,7 +115,9 @@ def _events(events: list[dict[str, Any]], now: datetime) -> list[str]:
 
 
 def _preparation(event: dict[str, Any]) -> str:
-    """How far this VM has prepared for an event that is to come; empty if it prepares nothing."""
+    """Return the state of this VM's preparation for a coming event; empty if it prepares
+    nothing.
+    """
     words = {"none": "not prepared", "preparing": "preparing", "failed": "preparation failed"}
     state = event.get("preparation")
     if state is None or event["eventStatus"] == "Started":

@@ -1,4 +1,4 @@
-"""`seb systemd-unit`: the unit of this installation, as text. It never talks to systemd."""
+"""`seb systemd-unit`: prints the unit of this installation. It never talks to systemd."""
 
 from __future__ import annotations
 
@@ -42,7 +42,9 @@ def command() -> None:
 
 
 def _own_command() -> tuple[str, ...]:
-    """This seb's own path, or its Python's script, or `-m bridge`; links are left as they are."""
+    """Return this seb's own path, or its Python's script, or `-m bridge`; links are not
+    resolved.
+    """
     called = sys.argv[0] if Path(sys.argv[0]).name == "seb" else "seb"
     for each in (called, str(Path(sys.executable).with_name("seb")), "seb"):
         if found := shutil.which(each):
@@ -51,13 +53,15 @@ def _own_command() -> tuple[str, ...]:
 
 
 def unit(command: Sequence[str]) -> str:
-    """The unit that runs this command. Raises `ConfigurationError` if systemd cannot."""
+    """Return the unit that runs this command. Raises `ConfigurationError` if systemd
+    cannot run it.
+    """
     text = files("bridge.cli").joinpath("seb.service").read_text(encoding="utf-8")
     return text.replace(_SEB, " ".join(map(_quoted, command)))
 
 
 def obstacles(paths: Iterable[Path]) -> Iterator[str]:
-    """Why such a service could not read the paths that it is made of: a sentence each."""
+    """Yield why such a service could not read the paths of its installation, one sentence each."""
     for path in paths:
         resolved = path.resolve()
         if hidden := next((each for each in _HIDDEN if resolved.is_relative_to(each)), None):
@@ -67,7 +71,7 @@ def obstacles(paths: Iterable[Path]) -> Iterator[str]:
 
 
 def _quoted(word: str) -> str:
-    """A word of a command line, as systemd reads it (systemd.service(5), "Command lines")."""
+    """Return a word of a command line in systemd's form (systemd.service(5), "Command lines")."""
     if any(sign in "\"'\\$" or not sign.isprintable() for sign in word):
         raise ConfigurationError(
             f"systemd cannot run a program whose path has quotes, $ or \\ in it: {word!a}",

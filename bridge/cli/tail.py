@@ -49,7 +49,7 @@ def command(*, form: str, overrides: tuple[str, ...]) -> None:
 
 
 def _records(viewer: Viewer, last: str | None) -> Iterator[bytes]:
-    """Every record after that one, for ever; prints once why the bridge cannot be reached."""
+    """Yield every record after that one, for ever; print once why the bridge cannot be reached."""
     reported = None
     while True:
         try:

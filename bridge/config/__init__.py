@@ -1,1 +1,3 @@
-"""From environment, files and command line to checked, frozen values; no domain is imported."""
+"""Turns environment, files and command line into checked, frozen values; imports no
+domain package.
+"""

@@ -1,4 +1,4 @@
-"""HOST:PORT, as settings and options have it: read and written in one way."""
+"""HOST:PORT in settings and options: parsed and written."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ _LAST_PORT: Final = 65535
 
 
 def parsed(text: str) -> tuple[str, int]:
-    """Host, without brackets, and port; localhost is its IPv4 address. Raises `ValueError`."""
+    """Return host, without brackets, and port; localhost is its IPv4 address. Raises
+    `ValueError`.
+    """
     name, _, port = text.rpartition(":")
     host = name.removeprefix("[").removesuffix("]")
     if not (host and port.isascii() and port.isdecimal() and int(port) <= _LAST_PORT):
@@ -18,12 +20,14 @@ def parsed(text: str) -> tuple[str, int]:
 
 
 def written(host: str, port: int) -> str:
-    """The address as a setting has it."""
+    """Return the address in the form of a setting."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def reachable(host: str) -> str:
-    """The address at which a client reaches this server; loopback if it listens on every one."""
+    """Return the address at which a client reaches this server; loopback if it listens on all of
+    them.
+    """
     address = ip_address(host)
     if address.is_unspecified:
         return "127.0.0.1" if address.version == 4 else "::1"  # noqa: PLR2004

@@ -74,7 +74,7 @@ class ApprovalSettings(_Section):
         return self
 
     def waits_in_vain(self, sinks: Iterable[str]) -> str | None:
-        """The problem of a rule that waits for a sink that is not configured; None without one."""
+        """Return the problem of a rule that waits for a sink which is not configured, or None."""
         known = list(sinks)
         for rule in self.rules:
             for name in rule.after:
@@ -93,7 +93,7 @@ class CommandsSettings(_Section):
     pull_token_file: Path | None = Field(None, description="File with the bearer token")
 
     def fields(self) -> dict[str, Any]:
-        """The given settings as fields of a sink of kind pull, secrets included."""
+        """Return the given settings as fields of a sink of kind pull, secrets included."""
         given: dict[str, Any] = {}
         if self.pull_url is not None:
             given["url"] = self.pull_url.get_secret_value()

@@ -1,4 +1,4 @@
-"""From all sources to checked settings and sinks. No message shows a secret."""
+"""Reads all sources into checked settings and sinks. No message shows a secret."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from sinks.shared.errors import ConfigurationError
 
 _PULL: Final = f"{PREFIX}COMMANDS__PULL_"
 _PULL_CHANNEL: Final = "pull"
-"""Name and kind of the channel that these settings bring in."""
+"""Name and kind of the channel that these settings make."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,7 @@ class Configuration:
 
 
 class Variables(EnvSettingsSource):
-    """Names and values in the environment's spelling, wherever they came from."""
+    """Names and values in the environment's spelling, from any source."""
 
     def __init__(self, settings_cls: type[BaseSettings], variables: Mapping[str, str]) -> None:
         self._variables = {name.lower(): value for name, value in variables.items()}
@@ -76,7 +76,9 @@ def load(
 
 
 def load_settings(overrides: Mapping[str, str], environ: Mapping[str, str]) -> Settings:
-    """The settings alone, without a check of the sinks' fields. Raises `ConfigurationError`."""
+    """Return only the settings, without a check of the sinks' fields. Raises
+    `ConfigurationError`.
+    """
     sources = _read(overrides, environ)
     for source in sources.variables:
         variables.refuse_unknown(source)
@@ -113,13 +115,13 @@ def _read(overrides: Mapping[str, str], environ: Mapping[str, str]) -> ConfigSou
         raise ConfigurationError(str(error)) from None
     sources.toml.pop("console", None)  # the console's own table
     if isinstance(sinks := sources.toml.get("sink"), dict):
-        # In the environment a sink's name has no case, and both may speak of one sink.
+        # The environment knows no case, and both places may name the same sink.
         sources.toml["sink"] = {name.lower(): fields for name, fields in sinks.items()}
     return sources
 
 
 def sink_spec(name: str, fields: Mapping[str, Any]) -> SinkSpec:
-    """A sink from its name and its fields. Raises `ConfigurationError`."""
+    """Return a sink from its name and its fields. Raises `ConfigurationError`."""
     variable = f"{PREFIX}SINK__{name.upper()}"
     if not name.replace("_", "").replace("-", "").isalnum():
         raise ConfigurationError(f"{variable}: a sink's name is letters, digits, - and _")
@@ -140,7 +142,7 @@ def sink_spec(name: str, fields: Mapping[str, Any]) -> SinkSpec:
 
 
 def _pull_spec(commands: CommandsSettings, *, taken: Iterable[str]) -> list[SinkSpec]:
-    """The pull channel, if it is set up. Raises `ConfigurationError`."""
+    """Return the pull channel, if it is configured. Raises `ConfigurationError`."""
     fields = commands.fields()
     if "url" not in fields:
         if fields:
@@ -159,7 +161,7 @@ def _pull_spec(commands: CommandsSettings, *, taken: Iterable[str]) -> list[Sink
 def _checked_spec(
     name: str, sink_class: type[Sink[Any]], fields: Mapping[str, Any], *, prefix: str
 ) -> SinkSpec:
-    """A sink from its checked fields; `prefix` and a field's name are its variable."""
+    """Return a sink from its checked fields; `prefix` and a field's name are its variable."""
     model = sink_class.Settings
     _refuse_unreadable(model, fields, prefix)
     try:
@@ -187,7 +189,8 @@ def _refuse_unreadable(model: type[BaseModel], fields: Mapping[str, Any], prefix
                 file.read(1)
         except OSError as error:
             raise ConfigurationError(
-                # Not its name: a secret itself is easily given where its file is asked for.
+                # The message does not repeat the value: people give a secret in the place of its
+                # file.
                 f"{prefix}{name.upper()}: the file that it names cannot be read ({error.strerror})"
             ) from None
 
@@ -200,8 +203,8 @@ def _secret_texts(model: type[BaseModel], fields: Mapping[str, Any]) -> Iterator
 
 
 def preparing_sink(sinks: Iterable[SinkSpec]) -> tuple[str, PreparingSettings] | None:
-    """Name and settings of the sink that prepares this VM. Raises `ConfigurationError` if there
-    are two.
+    """Return name and settings of the sink that prepares this VM. Raises `ConfigurationError` if
+    there are two.
     """
     found = [
         (spec.name, spec.settings)

@@ -1,4 +1,4 @@
-"""Messages about wrong settings, for people, never with a secret."""
+"""Messages about wrong settings, for people; never with a secret."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _WORDS: Final = {
 
 
 def model_in(annotation: object) -> type[BaseModel] | None:
-    """The model that a field holds, or may hold."""
+    """Return the model that a field holds, or may hold."""
     for each in (annotation, *get_args(annotation)):
         if isinstance(each, type) and issubclass(each, BaseModel):
             return each
@@ -34,7 +34,7 @@ def model_in(annotation: object) -> type[BaseModel] | None:
 
 
 def not_json(error: SettingsError, sources: Iterable[Mapping[str, str]]) -> str:
-    """The variable that should have held JSON; pydantic-settings names the field alone."""
+    """Return the variable that should be JSON; pydantic-settings names only the field."""
     field = re.search(r'field "(\w+)"', str(error))
     prefix = f"{PREFIX}{field[1]}".upper() if field else PREFIX
     given = [name.upper() for each in sources for name in each if name.upper().startswith(prefix)]
@@ -44,7 +44,9 @@ def not_json(error: SettingsError, sources: Iterable[Mapping[str, str]]) -> str:
 
 
 def problems(error: ValidationError, prefix: str, model: type[BaseModel]) -> str:
-    """The problems that pydantic found, with the names of the environment, without any value."""
+    """Return the problems that pydantic found, with the names of the environment, without any
+    value.
+    """
     lines = []
     for problem in error.errors(include_url=False, include_context=False):
         place = "__".join(str(part).upper() for part in problem["loc"])
@@ -66,7 +68,9 @@ def problems(error: ValidationError, prefix: str, model: type[BaseModel]) -> str
 
 
 def stray(value: str) -> str | None:
-    """What an environment file has left in a value, a comment or a quote, in words; or None."""
+    """Return what looks like a comment or a quote in a value from an environment file, in words, or
+    None.
+    """
     if value.lstrip()[:1] in ("[", "{"):
         return None
     if re.search(r"\s#", value):
@@ -77,13 +81,13 @@ def stray(value: str) -> str | None:
 
 
 def _stray_in(value: object) -> str:
-    """The same as the end of a message, with the value: otherwise it is hard to see."""
+    """Return the same as the end of a message, with the value: otherwise it is hard to see."""
     found = stray(value) if isinstance(value, str) else None
     return f'; it is "{escaped(str(value))}": {found}' if found else ""
 
 
 def _is_secret(model: type[BaseModel], place: tuple[int | str, ...]) -> bool:
-    """Whether the value in this place may be a secret, or is not known not to be one."""
+    """Check whether the value in this place may be a secret, or is not known not to be one."""
     field = model.model_fields.get(str(place[0])) if place else None
     inner = None if field is None else model_in(field.annotation)
     if inner is not None and len(place) > 1:

@@ -1,4 +1,4 @@
-"""Every variable there is, for people: what `seb config` shows and the documentation's tables."""
+"""All variables, for people: what `seb config` shows, and the tables of the documentation."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ OTHER = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variable:
-    """One environment variable: its default (None where it must be given) and what it means."""
+    """One environment variable: its default (None if it must be given) and its meaning."""
 
     name: str
     default: str | None
@@ -41,7 +41,7 @@ class Variable:
 
 
 def bridge_variables() -> Iterator[Variable]:
-    """The bridge's own variables, in the order of their definition."""
+    """Yield the bridge's own variables, in the order of their definition."""
     for name, field in Settings.model_fields.items():
         if name != "sink":
             yield from _variables(f"{PREFIX}{name.upper()}", field)
@@ -50,14 +50,16 @@ def bridge_variables() -> Iterator[Variable]:
 
 
 def sink_variables(kind: str) -> Iterator[Variable]:
-    """The variables of a kind of sink, for a sink whose name is the kind."""
+    """Yield the variables of a kind of sink, for a sink whose name is the kind."""
     for name, field in registry.load(kind).Settings.model_fields.items():
         if name != "kind":
             yield from _variables(f"{PREFIX}SINK__{kind.upper()}__{name.upper()}", field)
 
 
 def assignment(name: str, value: str) -> str:
-    """The line of a `.env` file that gives a variable this value, in quotes where it needs them."""
+    """Return the line of a `.env` file that gives a variable this value, in quotes if it needs
+    them.
+    """
     plain = f"{name}={value}"
     if dotenv_values(stream=StringIO(plain), interpolate=False) == {name: value}:
         return plain
@@ -66,7 +68,9 @@ def assignment(name: str, value: str) -> str:
 
 
 def effective(config: Configuration) -> Iterator[tuple[str, str]]:
-    """The settings in force, by variable, in the environment's spelling; secrets are masked."""
+    """Yield the current settings, by variable, in the environment's spelling; secrets are
+    masked.
+    """
     for name, value in _values(PREFIX, config.settings):
         if not name.startswith(f"{PREFIX}SINK"):
             yield name, value
@@ -84,7 +88,7 @@ def _variables(name: str, field: FieldInfo) -> Iterator[Variable]:
         return
     yield Variable(
         name=name,
-        # What a factory makes depends on the machine, and would differ in every documentation.
+        # A default from a factory depends on the machine, and would change the documentation.
         default=None if field.is_required() else _text(field.default),
         description=field.description or "",
         secret=_mentions(field.annotation, SecretStr),
@@ -92,7 +96,7 @@ def _variables(name: str, field: FieldInfo) -> Iterator[Variable]:
 
 
 def _section(annotation: Any) -> type[BaseModel] | None:
-    """The model of a section, also of one that may be missing; None for a value or a list."""
+    """Return the model of a section, even of an optional one; None for a value or a list."""
     choices = get_args(annotation) if get_origin(annotation) in (Union, UnionType) else ()
     for each in (annotation, *choices):
         if isinstance(each, type) and issubclass(each, BaseModel):
@@ -129,7 +133,9 @@ def _text(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """A value that JSON has no type for: an object of a list, or a secret."""
+    """Return a value that JSON has no type for in another form: an object of a list, or a
+    secret.
+    """
     if isinstance(value, BaseModel):  # defaults left out: an empty list of words is refused
         return value.model_dump(mode="json", exclude_defaults=True)
     return _text(value)

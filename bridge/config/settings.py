@@ -88,7 +88,7 @@ class ImdsSettings(_Section):
 
 
 class IdentitySettings(_Section):
-    """Additions to what a record says of the VM."""
+    """Additions to what a record says about the VM."""
 
     tags: JsonList = Field(
         (), description="JSON list of the names of the VM's tags that records carry"

@@ -1,4 +1,4 @@
-"""The names of environment variables: which there are, and which are misspelt."""
+"""The names of environment variables: the known ones, and suggestions for misspelt ones."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SINK_LIKE: Final = re.compile(r"SEB_SINK(S_+|_(?!_))(?=.)")
 
 
 def refuse_unknown(variables: Mapping[str, str]) -> None:
-    """Raise `ConfigurationError` if a SEB_ name is not one of ours, with the nearest that is."""
+    """Raise `ConfigurationError` if a SEB_ name is unknown, with the nearest known one."""
     known = [*OTHER_NAMES, *setting_names()]
     given = {name.upper(): value for name, value in variables.items()}
     for name in variables:
@@ -49,7 +49,7 @@ def refuse_unknown(variables: Mapping[str, str]) -> None:
 
 
 def setting_names() -> Iterator[str]:
-    """Every variable but the sinks'."""
+    """Yield every variable except those of sinks."""
     for name, field in Settings.model_fields.items():
         section = field.annotation
         if isinstance(section, type) and issubclass(section, BaseModel):
@@ -60,7 +60,7 @@ def setting_names() -> Iterator[str]:
 
 
 def suggestion(name: str, known: Iterable[str], prefix: str = "") -> str:
-    """'; did you mean …?' for the end of a sentence, or nothing."""
+    """Return '; did you mean …?' for the end of a sentence, or an empty text."""
     if found := _SINK_LIKE.match(name.upper()):
         return f"; did you mean {PREFIX}SINK__{name[found.end() :].upper()}?"
     from difflib import get_close_matches  # noqa: PLC0415  # only on the way out
@@ -70,10 +70,12 @@ def suggestion(name: str, known: Iterable[str], prefix: str = "") -> str:
 
 
 def _is_field(name: str) -> bool:
-    """SEB_SINK__<NAME>__<FIELD>, or what is below that."""
+    """Check whether a name is SEB_SINK__<NAME>__<FIELD>, or below that."""
     return _is_sink(name) and name.count("__") > 1
 
 
 def _is_sink(name: str) -> bool:
-    """SEB_SINK__<NAME> or SEB_SINK__<NAME>__<FIELD>; the sink's own model checks the field."""
+    """Check whether a name is SEB_SINK__<NAME> or SEB_SINK__<NAME>__<FIELD>; the sink's own model
+    checks the field.
+    """
     return name == f"{PREFIX}SINK" or bool(re.fullmatch(r"SEB_SINK__[A-Z0-9_-]+", name))

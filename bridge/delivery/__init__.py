@@ -1,1 +1,1 @@
-"""Brings committed records to every sink, in order, at least once, with one worker per sink."""
+"""Delivers committed records to every sink, in order, at least once, with one worker per sink."""

@@ -22,14 +22,16 @@ from wire.strictjson import canonical_json
 _LOG: Final = logging.getLogger(__name__)
 
 DeadLetter = Callable[[str, Record, str, int], RecordDraft]
-"""Makes the record that says that a sink (by name) refused a record, why, after how many tries."""
+"""Makes the record about a record that a sink refused: by which sink, why, and after how many
+tries.
+"""
 
 
 MakeSink = Callable[[SinkSpec, SinkContext], Sink[Any]]
 
 
 class BrokenSink(Sink[SinkSettings]):
-    """Stands in for a sink that could not even be made, so that it is seen to fail."""
+    """Replaces a sink that could not be made, so that it shows as failing."""
 
     KIND = "broken"
 
@@ -40,17 +42,17 @@ class BrokenSink(Sink[SinkSettings]):
         self._error = error
 
     def open(self) -> None:
-        """Say what went wrong."""
+        """Raise what went wrong."""
         raise self._error
 
     def deliver(self, records: Sequence[Record]) -> None:
-        """Say what went wrong."""
+        """Raise what went wrong."""
         del records
         raise self._error
 
 
 def make_sink(spec: SinkSpec, context: SinkContext) -> Sink[Any]:
-    """The sink of these settings, or one that says why it could not be made."""
+    """Return the sink of these settings, or one that reports why it could not be made."""
     try:
         return spec.sink_class(spec.name, spec.settings, context)
     except Exception as error:  # noqa: BLE001  # one sink's bug must not stop the others
@@ -58,7 +60,7 @@ def make_sink(spec: SinkSpec, context: SinkContext) -> Sink[Any]:
 
 
 def recipients(sinks: Iterable[Sink[Any]]) -> dict[str, Recipient]:
-    """The configured sinks, as the outbox knows them."""
+    """Return the configured sinks, as the outbox knows them."""
     return {
         sink.name: Recipient(
             kind=sink.settings.kind,
@@ -126,15 +128,15 @@ class Dispatcher:
             worker.wake()
 
     def resume(self, sink: str) -> None:
-        """Try a sink now, as a person asked. Raises `KeyError` for an unknown one."""
+        """Try a sink now, at a person's request. Raises `KeyError` for an unknown one."""
         self._workers[sink].resume()
 
     def sink(self, name: str) -> Sink[Any]:
-        """The sink that is in use under a name. Raises `KeyError`."""
+        """Return the sink with this name. Raises `KeyError`."""
         return self._workers[name].sink
 
     def supervise(self) -> None:
-        """The watchdog: to be called about once a second, with a clock that never goes back."""
+        """Replace stuck workers; called about once a second, by a clock that never goes back."""
         with self._lock:
             for name, worker in self._workers.items():
                 if worker.abandon_if_stuck():
@@ -148,7 +150,7 @@ class Dispatcher:
                     health.stuck_threads = sum(worker.name == name for worker in self._stuck)
 
     def finish(self, seconds: float) -> bool:
-        """Try each sink once more and end within so many seconds; returns whether all did."""
+        """Try each sink once more and stop within so many seconds; return whether all did."""
         if not self.is_started:
             return True
         deadline = self._clock.monotonic() + seconds

@@ -9,7 +9,7 @@ from bridge.clock import Clock
 
 
 class AbandonedError(Exception):
-    """The watchdog has given up on these calls: nothing that they do counts any more."""
+    """The watchdog has abandoned these calls: they have no effect any more."""
 
 
 class SinkBugError(Exception):
@@ -17,8 +17,8 @@ class SinkBugError(Exception):
 
 
 class CallTimeout:
-    """Makes the calls of one thread, and another watches. A call ends in time and counts, or it is
-    abandoned and does not: one lock decides, so that no two threads act on the same delivery.
+    """Makes the calls of one thread, while another one watches. A call ends in time and counts, or
+    it is abandoned and does not: one lock decides, so that no two threads act on the same delivery.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -52,12 +52,12 @@ class CallTimeout:
                     raise AbandonedError from None
 
     def abandon(self) -> None:
-        """From now on nothing counts."""
+        """Ignore the results of all calls from now on."""
         with self._lock:
             self._abandoned.set()
 
     def abandon_if_overdue(self) -> bool:
-        """Give up where a call has passed its limit; whether there was one."""
+        """Abandon the call if it has exceeded its limit; return whether it has."""
         with self._lock:
             overdue = self._overdue_at is not None and self._clock.monotonic() > self._overdue_at
             if overdue:

@@ -1,4 +1,4 @@
-"""One sink's worker: it delivers records in order, and knows nothing of other sinks."""
+"""The worker of one sink: it delivers records in order, and knows nothing of other sinks."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ class MarkDead(Protocol):
     """Marks a record as dead in the store."""
 
     def __call__(self, record: Record, *, reason: str, attempts: int, again: bool) -> None:
-        """`again`: it was dead before, and a person had it tried again."""
+        """Mark the record; `again`: it was dead before, and a person had it tried again."""
 
 
 Delivered = Callable[[str, Sequence[float]], None]
-"""Called with acknowledged records: the sink's name, and for each the seconds since its commit."""
+"""Called with the sink's name, and for each acknowledged record the seconds since its commit."""
 
 
 class Worker:
@@ -90,39 +90,39 @@ class Worker:
         self._wake.set()
 
     def finish(self) -> None:
-        """Try at once what is left, until the first failure, then close and end."""
+        """Try at once what is left, until the first failure, then close and stop."""
         self._finishing.set()
         self._wake.set()
 
     def resume(self) -> None:
-        """A person wants a paused or failing sink to be tried now."""
+        """Try a paused or failing sink now, at a person's request."""
         self._resumed.set()
         self._wake.set()
 
     def abandon_if_stuck(self) -> bool:
-        """Give up on a call that has passed the sink's deadline; whether there was one."""
+        """Abandon a call that has exceeded the sink's deadline; return whether there was one."""
         if not self.timeout.abandon_if_overdue():
             return False
         self.abandon()
         return True
 
     def is_alive(self) -> bool:
-        """Whether the thread runs."""
+        """Check whether the thread runs."""
         return self._thread.is_alive()
 
     def has_died(self) -> bool:
-        """Whether the thread has ended without being told to."""
+        """Check whether the thread has ended without being told to."""
         return self._thread.ident is not None and not (self._thread.is_alive() or self._ended)
 
     def abandon(self) -> None:
-        """Never use this worker's results again; its thread ends when its call comes back."""
+        """Ignore this worker's results from now on; its thread ends when its call returns."""
         self.timeout.abandon()
         self._wake.set()
-        # In a thread of its own, for a cut that hangs would hold up everybody.
+        # In another thread, because a cut that hangs would block the caller.
         threading.Thread(target=self._abort, name=f"abort-{self.name}", daemon=True).start()
 
     def join(self, seconds: float) -> bool:
-        """Wait until the thread has ended; False where it has not within so many seconds."""
+        """Wait until the thread has ended; return False if it has not within so many seconds."""
         self._thread.join(max(0.0, seconds))
         return not self._thread.is_alive()
 
@@ -156,7 +156,7 @@ class Worker:
             )
 
     def _serve(self) -> None:
-        """Open the sink, and deliver until there is nothing left to do and the end is near."""
+        """Open the sink, and deliver until nothing is left and the worker is to finish."""
         if not self._opened:
             self._opened = True  # whether it goes well or not: close is for both
             self._call(self.sink.open)
@@ -169,7 +169,8 @@ class Worker:
             if batch is None:
                 if self._finishing.is_set():
                     return
-                # Spread, or VMs that were busy at one moment would come back to a broker at one.
+                # Random, or VMs that were disconnected at one moment would all reconnect at one
+                # moment.
                 self._wake.wait(IDLE_SECONDS * (0.5 + self._draw()))
                 self._wake.clear()
 
@@ -193,7 +194,9 @@ class Worker:
             self._mark(batch, len(batch.records))
 
     def _mark_part(self, batch: Batch, count: int) -> None:
-        """So many records from the front of the batch are delivered, then something went wrong."""
+        """Note that so many records from the front of the batch are delivered; then something went
+        wrong.
+        """
         done = min(max(count, 0), len(batch.records))
         if done:
             self._mark(batch, done)
@@ -207,9 +210,7 @@ class Worker:
         self._delivered(self.name, lags)
 
     def _refuse(self, batch: Batch, error: SinkRejected) -> None:
-        """Mark the record as dead, or have it tried again where the sink says that it may yet be
-        taken.
-        """
+        """Mark the record as dead, or try it again if the sink says that it may still accept it."""
         tries = self.health.refuse(batch.records[error.delivered].id)
         if tries < error.tries:
             raise SinkError(str(error), stays_open=error.stays_open) from error
@@ -232,9 +233,7 @@ class Worker:
         )
 
     def _note_success(self) -> None:
-        """The sink works, or at least does not fail: only an acknowledged record proves that it
-        works.
-        """
+        """Note that the sink does not fail; only an acknowledged record proves that it works."""
         health = self.health
         state: State = "ok" if health.acknowledged else "idle"
         if health.state == state:
@@ -254,9 +253,7 @@ class Worker:
         health.set_state(state, None, self._clock.monotonic())
 
     def _note_failure(self, error: Exception) -> float | None:
-        """Log a failure that is new; returns the seconds to wait, or None for until a person
-        acts.
-        """
+        """Log a failure that is new; return the seconds to wait, or None to wait for a person."""
         health = self.health
         reason = reason_of(error, self._redact)
         is_bug = not isinstance(error, (SinkError, StoreError))
@@ -316,7 +313,7 @@ class Worker:
             self._close_after(error)
 
     def _wait(self, seconds: float | None) -> None:
-        """Wait so many seconds, or until a person resumes the sink, or it is to finish."""
+        """Wait so many seconds, or until a person resumes the sink, or the worker is to finish."""
         at = self._clock.monotonic() + (inf if seconds is None else seconds)
         while not (self._finishing.is_set() or self.timeout.is_abandoned or self._resumed.is_set()):
             self.health.next_try_at = at

@@ -1,1 +1,1 @@
-"""From a document to committed records: what changed, what it means, which gaps there were."""
+"""From a document to committed records: what changed, what it means, and which gaps there were."""

@@ -22,7 +22,9 @@ def started(
     gap_seconds: float | None,
     prepares: bool = False,
 ) -> RecordDraft:
-    """A run begins: its sinks, whether the VM booted meanwhile, and the seconds without a poll."""
+    """Return the record that a run begins: its sinks, whether the VM was booted, and the seconds
+    without a poll.
+    """
     detail = bridge.Started(
         sinks=tuple(sinks),
         restarted=restarted,
@@ -36,7 +38,7 @@ def started(
 
 
 def stopped(observer: Observer, now: datetime, *, reason: str) -> RecordDraft:
-    """A run ends in good order."""
+    """Return the record that a run ends in good order."""
     data = bridge.StoppedData(
         vm=observer.vm,
         node=observer.node,
@@ -56,7 +58,9 @@ def heartbeat(
     last_sequence: int,
     prepares: bool = False,
 ) -> RecordDraft:
-    """The bridge is alive: the next heartbeat is due in `interval` seconds."""
+    """Return the record that the bridge is alive: the next heartbeat is due in `interval`
+    seconds.
+    """
     detail = bridge.Heartbeat(
         interval_seconds=interval,
         last_poll_time=polled_at,
@@ -71,7 +75,7 @@ def heartbeat(
 
 
 def gap(observer: Observer, now: datetime, ended: PollGap) -> list[RecordDraft]:
-    """The record of a long gap between polls; none for a short one."""
+    """Return the record of a long gap between polls; none for a short one."""
     if not ended.is_long or ended.since is None:
         return []
     detail = bridge.Gap(
@@ -85,7 +89,7 @@ def gap(observer: Observer, now: datetime, ended: PollGap) -> list[RecordDraft]:
 
 
 def store_reset(observer: Observer, now: datetime, reset: StoreReset) -> RecordDraft:
-    """The store was lost, and a new one was begun."""
+    """Return the record that the store was lost, and a new one was begun."""
     detail = bridge.StoreReset(
         reason=reset.reason,
         previous_stream=reset.previous_stream,
@@ -100,7 +104,7 @@ def store_reset(observer: Observer, now: datetime, reset: StoreReset) -> RecordD
 def dead_letter(
     observer: Observer, now: datetime, *, sink: str, record: Record, reason: str, attempts: int
 ) -> RecordDraft:
-    """A sink refused a record for good."""
+    """Return the record that a sink refused a record for good."""
     detail = bridge.DeadLetter(
         sink=sink,
         record_id=record.id,

@@ -33,15 +33,15 @@ class PollContext:
     boot_known: bool = False
     """Whether a restart of this VM would have been noticed."""
     approved: Mapping[str, int] = field(default_factory=dict)
-    """The newest revision in which IMDS may have been asked here to start an event, by key; looked
-    up for an ending only.
+    """The newest revision in which IMDS may have been asked here to start an event, by key; filled
+    only for events that end.
     """
     due: frozenset[str] = frozenset()
-    """Keys of events whose time has come, also by a clock that was set back since; looked up for an
-    ending only.
+    """Keys of events whose time has come, even if the clock was set back since; filled only for
+    events that end.
     """
     revisions: Mapping[str, int] = field(default_factory=dict)
-    """The last revision of events that come back after they were forgotten, by key."""
+    """The last revision of events that return after they were forgotten, by key."""
     latency_ms: float | None = None
     incarnation: int | None = None
     previous_incarnation: int | None = None
@@ -55,14 +55,14 @@ class Transition:
     tracked: TrackedEvent
     changed: tuple[str, ...] = ()
     goes_on: bool = False
-    """Whether what ended for this VM goes on without it."""
+    """Whether the event ended only for this VM, and goes on without it."""
     leaves_this_vm: bool = False
     """Whether the event no longer names this VM."""
 
     @property
     def concerns_this_vm(self) -> bool:
-        """Whether a reader who follows events of this VM alone needs it: the event names this VM,
-        or stops to, or ends and has named it.
+        """Whether a reader who follows only events of this VM needs it: the event names this VM, or
+        no longer does, or ends and has named it.
         """
         ended = self.kind == "ended" and self.tracked.named_before
         return self.tracked.affects_this_vm or self.leaves_this_vm or ended
@@ -71,7 +71,9 @@ class Transition:
 def diff(
     tracked: Mapping[str, TrackedEvent], document: Document, poll: PollContext
 ) -> list[Transition]:
-    """The transitions from what is known to the document: endings first, then its own order."""
+    """Return the transitions from what is known to the document: endings first, then in
+    its order.
+    """
     transitions = list(_endings(tracked, document, poll)) if document.whole else []
     for key, event in document.events.items():
         before = tracked.get(key)
@@ -92,7 +94,7 @@ def diff(
 
 
 def within(document: Document, vm_name: str) -> Document:
-    """The document without the events that do not name the VM."""
+    """Return the document without the events that do not name the VM."""
     events = {key: event for key, event in document.events.items() if event.affects(vm_name)}
     elsewhere = frozenset(document.events.keys() - events.keys())
     return replace(document, events=events, elsewhere=elsewhere)
@@ -115,8 +117,10 @@ def _endings(
 
 
 def _how_it_ended(before: TrackedEvent, poll: PollContext) -> str:
-    """Azure: IMDS has no Completed; an event that is over is simply gone."""
-    # Only where the event names this VM does what happened to it say how the event went.
+    """Return the status of an event that has disappeared. Azure: IMDS has no Completed; an event
+    that is over is simply gone.
+    """
+    # What happened to this VM shows how the event went only if the event names it.
     measured = before.measured if before.affects_this_vm else Measured()
     is_due = before.event.key in poll.due
     early = before.not_before is not None and poll.now < before.not_before and not is_due
@@ -186,12 +190,15 @@ def _seen_again(before: TrackedEvent, event: ScheduledEvent, poll: PollContext) 
 
 
 def _changed(before: ScheduledEvent, after: ScheduledEvent) -> tuple[str, ...]:
-    """Names of the fields that differ: a record's names, or IMDS's own for what we do not know."""
+    """Return the names of the fields that differ: a record's names, or IMDS's own for unknown
+    fields.
+    """
     if same_json(before.raw, after.raw):
         return ()
     old = before.to_wire()
     new = after.to_wire()
-    old["resources"], new["resources"] = sorted(before.resources), sorted(after.resources)
+    old["resources"] = sorted(before.resources)
+    new["resources"] = sorted(after.resources)
     names = [
         name
         for azure, name in _FIELDS.items()
@@ -209,7 +216,7 @@ def _changed(before: ScheduledEvent, after: ScheduledEvent) -> tuple[str, ...]:
 
 
 def _unread(event: ScheduledEvent, azure: str, value: object) -> object:
-    """The text of a field that we could not read: `raw` shows people what our null hides."""
+    """Return the text of a field that could not be read: `raw` shows people what our null hides."""
     raw = event.raw.get(azure)
     if azure == "Resources":
         return None if event.names_its_vms else raw or None

@@ -1,4 +1,4 @@
-"""When IMDS was last polled, and what prevented it: gaps, restarts, pauses."""
+"""When IMDS was last polled, and what prevented polls: gaps, restarts, pauses."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ GapReason = Literal["restart", "reboot", "pause", "imds"]
 LONG_SECONDS: Final = 10.0
 """A gap longer than this, and than three intervals, gets a record."""
 SUSPENDED_SECONDS: Final = 1.0
-"""The least suspension that counts: what the kernel says is exact to some milliseconds."""
+"""The shortest suspension that counts: the kernel's value is exact to a few milliseconds."""
 CONTINUOUS_SECONDS: Final = 5.0
-"""How old the last good poll may be, or three intervals, to tell how an event ended."""
+"""How old the last good poll may be (or three intervals) to tell how an event ended."""
 
 OVERDUE_SECONDS: Final = 1.0
-"""How late a poll may end before the document of the last one is too old to approve by."""
+"""How late a poll may end before the last document is too old to approve by."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,22 +39,22 @@ class PollGap:
     since: datetime | None
     is_long: bool
     is_continuous: bool
-    """Whether polls went on all the time, so that it was seen how an event disappeared."""
+    """Whether polls went on all the time, so that the end of an event was seen."""
     reason: GapReason
     restarted: bool
     """Whether this is the first poll since the VM booted."""
     pause_seconds: float
-    """How long its host paused the VM meanwhile, as measured; 0.0 if it did not."""
+    """How long the host paused the VM meanwhile, as measured; 0.0 if it did not."""
 
 
 class GapTracker:
-    """Keeps the time of the polls. `stood_still` may be called from any thread."""
+    """Keeps the times of the polls. `stood_still` may be called from any thread."""
 
     def __init__(
         self, clock: Clock, *, interval: float, polled_at: datetime | None, rebooted: bool | None
     ) -> None:
         self.rebooted = rebooted
-        """Whether the VM booted since the last run; None if that is not known."""
+        """Whether the VM was booted since the last run; None if that is not known."""
         self.polled_at = polled_at
         self._clock = clock
         self._interval = interval
@@ -63,7 +63,7 @@ class GapTracker:
         self._pause = 0.0
 
     def gap(self, now: datetime) -> PollGap:
-        """The gap that a poll at this moment ends."""
+        """Return the gap that a poll at this moment ends."""
         seconds = self._seconds(now)
         first = self._polled is None
         with self._lock:
@@ -83,19 +83,19 @@ class GapTracker:
         )
 
     def has_polled(self) -> bool:
-        """Whether there was a good poll in this run."""
+        """Check whether there was a good poll in this run."""
         return self._polled is not None
 
     def is_polling(self) -> bool:
-        """Whether this run's last good poll is recent: not longer ago than a long gap."""
+        """Check whether this run's last good poll is not longer ago than a long gap."""
         return self._polled_within(max(LONG_SECONDS, 3 * self._interval))
 
     def is_current(self) -> bool:
-        """Whether this run's last good poll is so recent that the next one is not overdue."""
+        """Check whether this run's last good poll is so recent that the next one is not overdue."""
         return self._polled_within(self._interval + OVERDUE_SECONDS)
 
     def polled(self, now: datetime, gap: PollGap) -> None:
-        """A good poll has ended the gap, and its changes are committed."""
+        """Note that a good poll has ended the gap, and its changes are committed."""
         with self._lock:
             self._pause = max(0.0, self._pause - gap.pause_seconds)
         self.polled_at = now
@@ -104,14 +104,16 @@ class GapTracker:
         )
 
     def stood_still(self, seconds: float) -> None:
-        """The VM was paused for so many seconds, by its host: a suspension that the VM itself made
-        says nothing about an event.
+        """Note that the host paused the VM for so many seconds. A suspension that the VM itself
+        made says nothing about an event.
         """
         with self._lock:
             self._pause += seconds
 
     def _seconds(self, now: datetime) -> float | None:
-        """By the monotonic clock; across runs only the wall clock can tell."""
+        """Return the seconds since the last good poll, by the monotonic clock; across runs by the
+        wall clock.
+        """
         if self._polled is not None:
             return self._clock.monotonic() - self._polled.monotonic + self._suspended()
         if self.polled_at is not None:
@@ -123,7 +125,9 @@ class GapTracker:
         return self._polled is not None and elapsed is not None and elapsed <= seconds
 
     def _suspended(self) -> float:
-        """Seconds that this machine was suspended since the last good poll of this run."""
+        """Return how many seconds this machine was suspended since the last good poll of
+        this run.
+        """
         if self._polled is None:
             return 0.0
         suspended = self._clock.suspended() - self._polled.suspended

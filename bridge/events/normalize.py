@@ -1,4 +1,4 @@
-"""From a transition to a record without its place in the stream; values in, values out."""
+"""Turns a transition into a record without its place in the stream; values in, values out."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from wire.state import PendingEvent
 
 
 def normalize(transition: Transition, observer: Observer, poll: PollContext) -> RecordDraft:
-    """The record of a transition, all but its place in the stream."""
+    """Return the record of a transition, without its place in the stream."""
     tracked = transition.tracked
     data = EventData(
         vm=observer.vm,
@@ -48,7 +48,9 @@ def normalize(transition: Transition, observer: Observer, poll: PollContext) -> 
 
 
 def pending_event(tracked: TrackedEvent, *, preparation: str | None = None) -> PendingEvent:
-    """An event as state topics and pages show it, and how far this VM has prepared for it."""
+    """Return an event as state topics and pages show it, with the state of this VM's
+    preparation.
+    """
     return PendingEvent(
         record_id=tracked.record_id,
         event=tracked.as_reported,

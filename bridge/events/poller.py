@@ -1,4 +1,4 @@
-"""Poll IMDS: request, compare, commit, wake the sinks. `Poller.poll` is the table of contents."""
+"""Polls IMDS: request, compare, commit, wake the sinks. `Poller.poll` is the overview."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ class PollResult:
     """The result of one poll."""
 
     was_sent: bool = True
-    """Whether a request was sent: after a Retry-After there is none for a while."""
+    """Whether a request was sent: after a Retry-After none is sent for a while."""
     seconds: float = 0.0
     trouble: str | None = None
-    """Why it brought no document, in one word; None if it brought one, or sent no request."""
+    """Why it gave no document, in one word; None if it gave one, or sent no request."""
 
     @property
     def answered(self) -> bool:
@@ -45,7 +45,7 @@ class PollResult:
 
 
 class Poller:
-    """Polls IMDS, commits what changed and keeps the state. For one thread at a time."""
+    """Polls IMDS, commits what changed and keeps the state. Used by one thread at a time."""
 
     def __init__(
         self,
@@ -92,12 +92,14 @@ class Poller:
         self._store.prune()
 
     def run(self) -> bool:
-        """Poll, and log each change of trouble; whether it went well. It catches every error."""
+        """Poll, and log each change of trouble; return whether it succeeded. Catches
+        every error.
+        """
         with self._polling:
             return self._run()
 
     def settle(self, seconds: float) -> None:
-        """Wait until a poll that is under way has ended, for so many seconds at most."""
+        """Wait until a poll that is under way has ended, for at most so many seconds."""
         if self._polling.acquire(timeout=seconds):
             self._polling.release()
 
@@ -144,7 +146,7 @@ class Poller:
         return within(document, self._state.observer.vm.name) if self._scope_self else document
 
     def _measured(self, gap: PollGap) -> dict[str, TrackedEvent]:
-        """The tracked events, with what happened to this VM since the last poll."""
+        """Return the tracked events, with what happened to this VM since the last poll."""
         after = measure(
             self._state.events.values(),
             pause_seconds=gap.pause_seconds,
@@ -198,7 +200,7 @@ class Poller:
             meta["boot_id"] = self._boot_id
 
         def know() -> None:
-            # A sink that gets a record finds its event among those that are pending.
+            # When a sink gets a record, its event is already among the pending ones.
             self._state.know(tracked, document.incarnation)
 
         records = self._store.commit(
@@ -249,7 +251,7 @@ def _report(record: Record) -> None:
 def _recorded(
     transitions: Sequence[Transition], drafts: Sequence[RecordDraft]
 ) -> dict[str, TrackedEvent]:
-    """The tracked events after the transitions, each with the id of its record."""
+    """Return the tracked events after the transitions, each with the id of its record."""
     return {
         each.tracked.event.key: replace(each.tracked, record_id=draft.id or "")
         for each, draft in zip(transitions, drafts, strict=True)

@@ -1,4 +1,4 @@
-"""The current state of the VM and its events: the poller and the identity job write it."""
+"""The current state of the VM and its events. The poller and the identity job write it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from wire.vm import VmIdentity
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PollTrouble:
-    """Why the last poll brought nothing: one word, and a sentence."""
+    """Why the last poll gave no document: one word, and a sentence."""
 
     reason: str
     message: str
@@ -35,17 +35,17 @@ class CurrentState:
     events: Mapping[str, TrackedEvent]
     """Every event that is remembered, by key; never changed in place."""
     incarnation: int | None
-    """DocumentIncarnation of the document that is committed; None before the first."""
+    """DocumentIncarnation of the committed document; None before the first."""
     api_version: str
-    """The api-version that IMDS is asked with."""
+    """The api-version of requests to IMDS."""
     trouble: PollTrouble | None = None
-    """The trouble of the last poll; None if it went well."""
+    """The trouble of the last poll; None if it succeeded."""
     preparation: Callable[[TrackedEvent], str | None] = lambda _: None
-    """How far this VM has prepared for an event; None if it prepares nothing."""
+    """Returns the state of this VM's preparation for an event; None if it prepares nothing."""
     prepares: bool = False
     """Whether a sink prepares this VM."""
     _times: Mapping[tuple[str, datetime], SteadyTime] = field(default_factory=dict)
-    """By key and first sight: the time of each pending event."""
+    """The time of each pending event, by key and first sight."""
 
     @classmethod
     def after(
@@ -58,7 +58,7 @@ class CurrentState:
         boot_id: str | None,
         api_version: str,
     ) -> Self:
-        """The state at the start of a run. Raises as `load_events` does."""
+        """Return the state at the start of a run. Raises what `load_events` raises."""
         events = load_events(seen.events)
         rebooted = None if None in (seen.boot_id, boot_id) else seen.boot_id != boot_id
         state = cls(
@@ -78,7 +78,7 @@ class CurrentState:
         return self.observer.vm
 
     def identify(self, vm: VmIdentity) -> None:
-        """IMDS has given the identity again."""
+        """Note that IMDS has given the identity again."""
         self.observer = replace(self.observer, vm=vm)
 
     def know(
@@ -88,8 +88,8 @@ class CurrentState:
         *,
         polled_at: datetime | None = None,
     ) -> None:
-        """These are the events as committed, with the incarnation of their document; `polled_at`:
-        the last good poll of the run that left them.
+        """Set the committed events and the incarnation of their document. `polled_at`: the last
+        good poll of the run that stored them.
         """
         self._times = {
             (key, each.first_seen): self._times.get((key, each.first_seen))
@@ -103,29 +103,31 @@ class CurrentState:
         self.incarnation = incarnation
 
     def time_of(self, tracked: TrackedEvent) -> datetime:
-        """The time by which an event is near or not: a clock that was set back since it was first
-        seen puts off nothing, because its `not_before` is by Azure's clock.
+        """Return the time by which an event is near or not. If the clock was set back since the
+        event was first seen, nothing is put off: its `not_before` is by Azure's clock.
         """
         time = self._times.get((tracked.event.key, tracked.first_seen))
         return self.clock.now() if time is None else time.now()
 
     def time_of_key(self, key: str) -> datetime | None:
-        """The same of an event by its key; None if it is not known."""
+        """Return the same for an event by its key; None if it is not known."""
         tracked = self.events.get(key)
         return None if tracked is None else self.time_of(tracked)
 
     @property
     def store_trouble(self) -> str | None:
-        """The trouble that keeps the bridge from committing, in a sentence; None for none."""
+        """Return why the bridge cannot commit, as a sentence, or None."""
         trouble = self.trouble
         return trouble.message if trouble is not None and trouble.reason == "store" else None
 
     def is_current(self) -> bool:
-        """Whether the last poll went well, and is recent: what is known is what IMDS says now."""
+        """Check whether the last poll succeeded and is recent: what is known is what IMDS
+        says now.
+        """
         return self.trouble is None and self.gaps.is_current()
 
     def pending(self) -> list[PendingEvent]:
-        """The events that are pending now, as committed."""
+        """Return the events that are pending now, as committed."""
         return [
             pending_event(each, preparation=self.preparation(each))
             for each in self.events.values()
@@ -133,7 +135,9 @@ class CurrentState:
         ]
 
     def urgent(self, seconds: float) -> bool:
-        """Whether an event that names this VM has begun, or may begin within so many seconds."""
+        """Check whether an event that names this VM has begun, or may begin within so
+        many seconds.
+        """
         return any(
             each.event.not_before is None
             or (each.event.not_before - self.time_of(each)).total_seconds() <= seconds
@@ -143,5 +147,7 @@ class CurrentState:
 
 
 def load_events(kept: Mapping[str, str]) -> dict[str, TrackedEvent]:
-    """The stored events by key. Raises `ValueError`, `LookupError` or `TypeError` if damaged."""
+    """Return the stored events by key. Raises `ValueError`, `LookupError` or `TypeError` if they
+    are damaged.
+    """
     return {key: load_tracked(value) for key, value in kept.items()}

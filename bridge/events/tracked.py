@@ -12,22 +12,24 @@ from bridge.imds.document import Document, ScheduledEvent, parse_event
 from wire.event import Event
 
 KEEP_ENDED: Final = 200
-"""How many ended events are remembered whole; of those before them the store keeps the revision."""
+"""How many ended events are remembered in full; of older ones the store keeps only the revision."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """The measurements of this VM since an event was first seen, whichever VMs it names."""
+    """What this VM has measured since an event was first seen, whether or not the event
+    names it.
+    """
 
     pause_seconds: float | None = None
     restarted: bool | None = None
-    """None where a restart would not have been noticed."""
+    """None if a restart would not have been noticed."""
     downtime_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrackedEvent:
-    """An event as the bridge last saw it, kept from poll to poll and through restarts."""
+    """An event as the bridge last saw it, kept from poll to poll and across restarts."""
 
     event: ScheduledEvent
     status: str
@@ -45,17 +47,17 @@ class TrackedEvent:
     uptime: float | None = None
     """The machine's uptime when it was first seen, in seconds; None before 0.3."""
     appeared: int = 1
-    """Revision at which it appeared, or returned."""
+    """The revision at which it appeared, or returned."""
     state_since: int = 1
-    """Revision since which its fingerprint has been the same."""
+    """The revision since which its fingerprint has been the same."""
     shown: bool = False
-    """Whether the newest document of this run shows it: not before the first poll, and not while
-    an entry that cannot be read might be this event. Not kept in the store.
+    """Whether the newest document of this run shows it: False before the first poll, and while an
+    entry that cannot be read might be this event. Not stored.
     """
 
     @property
     def notice_seconds(self) -> float | None:
-        """How long before its NotBefore it was first seen; None where that could not be read."""
+        """How long before its NotBefore it was first seen; None if that could not be read."""
         if self.not_before is None:
             return None
         return round((self.not_before - self.first_seen).total_seconds(), 3)
@@ -67,7 +69,9 @@ class TrackedEvent:
 
     @property
     def as_reported(self) -> Event:
-        """The event as its latest record shows it: with the status of how it ended, if it ended."""
+        """Return the event as its latest record shows it: with the status of its end, if
+        it ended.
+        """
         if self.status == self.event.event_status:
             return self.event
         return replace(self.event, event_status=self.status)
@@ -76,8 +80,8 @@ class TrackedEvent:
 def remembered(
     before: Mapping[str, TrackedEvent], newer: Mapping[str, TrackedEvent]
 ) -> tuple[dict[str, TrackedEvent], dict[str, int]]:
-    """The tracked events, the newest last, with the last of those that ended; and the last
-    revision of those that are forgotten.
+    """Return the tracked events, the newest last, with the most recent of those that ended; and the
+    last revision of those that are forgotten.
     """
     merged = dict(before)
     for key, each in newer.items():
@@ -89,9 +93,9 @@ def remembered(
 
 
 def as_shown(tracked: Mapping[str, TrackedEvent], document: Document) -> dict[str, TrackedEvent]:
-    """The tracked events as the newest document has them, also where that is no change:
-    the order of `resources`, for example, says which VM leads. The EventId stays as its record
-    spells it: the case may differ from document to document, and the fingerprint covers the id.
+    """Return the tracked events with the newest document's values, even if that is no change: the
+    order of `resources`, for example, says which VM leads. The EventId keeps its record's spelling:
+    the case may differ between documents, and the fingerprint covers the id.
     """
     updated = dict(tracked)
     for key, each in tracked.items():
@@ -115,9 +119,8 @@ def measure(
     restarted: bool = False,
     downtime_seconds: float | None = None,
 ) -> list[TrackedEvent]:
-    """The pending events that a pause or a restart of this VM concerns, with it noted.
-
-    Both times are in seconds.
+    """Return the pending events with a pause or a restart of this VM noted. Both times are in
+    seconds.
     """
     if not pause_seconds and not restarted:
         return []
@@ -137,7 +140,7 @@ def measure(
 
 
 def dump_tracked(tracked: TrackedEvent) -> str:
-    """The event as text for the store."""
+    """Return the event as text for the store."""
     return json.dumps(
         {
             "raw": dict(tracked.event.raw),
@@ -158,7 +161,7 @@ def dump_tracked(tracked: TrackedEvent) -> str:
 
 
 def load_tracked(text: str) -> TrackedEvent:
-    """Read back what `dump_tracked` wrote. Raises `ValueError`, `KeyError` or `TypeError`."""
+    """Read what `dump_tracked` wrote. Raises `ValueError`, `KeyError` or `TypeError`."""
     kept = json.loads(text)
     not_before = kept["notBefore"]
     measured = kept["measured"]

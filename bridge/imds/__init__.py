@@ -1,1 +1,1 @@
-"""Speaks with Azure's metadata service (IMDS) and reads its answers into values."""
+"""Sends requests to Azure's metadata service (IMDS) and reads its answers into values."""

@@ -19,15 +19,15 @@ EVENTS_VERSIONS: Final = (
 # tagsList, with resourceId, and the first with a name and a vmId.
 INSTANCE_VERSIONS: Final = ("2021-02-01", "2019-06-04", "2019-03-11", "2017-04-02")
 MAX_TRIED: Final = 10
-"""How many versions one look tries: more than five requests a second are too many for IMDS."""
+"""How many versions one request tries: IMDS refuses more than five requests a second."""
 PATIENCE: Final = 10
 """After how many refusals in a row a version that has worked is given up."""
 PROBE_EVERY: Final = 60
-"""After how many looks with another version the wanted one is tried again."""
+"""After how many requests with another version the wanted one is tried again."""
 
 
 class ApiVersions:
-    """The version that is asked with, and the ones that could stand in for it."""
+    """The current version, and the ones that could replace it."""
 
     def __init__(self, wanted: str, known: Sequence[str]) -> None:
         self.current = wanted
@@ -38,7 +38,7 @@ class ApiVersions:
         self._refusals = 0
 
     def candidates(self) -> list[str]:
-        """The versions to try now, in order; one that worked is kept through some refusals."""
+        """Return the versions to try now, in order; one that worked is kept for some refusals."""
         self._looks += 1
         if self.current != self._wanted and not self._looks % PROBE_EVERY:
             return [self._wanted, self.current]
@@ -47,15 +47,15 @@ class ApiVersions:
         return [self.current, *(each for each in self._fallbacks if each != self.current)]
 
     def room(self, tried: Sequence[str]) -> int:
-        """How many of the versions that a refusal names may be tried after these."""
+        """Return how many of the versions in a refusal may be tried after these."""
         return max(0, MAX_TRIED - len(tried)) if len(tried) > len(self._fallbacks) else 0
 
     def settle(self, version: str) -> None:
-        """The version works."""
+        """Note that the version works."""
         self.current = version
         self._works = True
         self._refusals = 0
 
     def refused(self) -> None:
-        """All that was tried was refused."""
+        """Note that all versions that were tried were refused."""
         self._refusals += 1

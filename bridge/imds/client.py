@@ -1,4 +1,4 @@
-"""The client of IMDS: one request, one answer or one named error, and no conclusions."""
+"""The client of IMDS: each request has one answer or one named error; it draws no conclusions."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ EVENTS_PATH: Final = "/metadata/scheduledevents"
 INSTANCE_PATH: Final = "/metadata/instance/compute"
 VERSIONS_PATH: Final = "/metadata/versions"
 ON_FOR: Final = timedelta(hours=24)
-"""How long after the last request Azure keeps the service on."""
+"""How long Azure keeps the service on after the last request."""
 MAX_RETRY_AFTER: Final = 10.0
-"""Seconds of rest that IMDS is granted: Preempt gives 30 seconds of notice in all."""
+"""The longest Retry-After that is obeyed, in seconds: Preempt gives 30 seconds of notice in all."""
 _BAD_REQUEST: Final = 400
 _OK: Final = 200
 _NAMED: Final = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
@@ -40,8 +40,8 @@ class ImdsAnswer:
 
 
 class Imds:
-    """A client with one kept connection, for one thread. `timeout` is seconds for a request,
-    `first_timeout` before the first document; `discover` names other base URLs.
+    """A client with one persistent connection, for one thread. `timeout` is seconds for a request,
+    `first_timeout` until the first document; `discover` names other base URLs.
     """
 
     def __init__(
@@ -65,20 +65,22 @@ class Imds:
 
     @property
     def api_version(self) -> str:
-        """The api-version that events are asked for with: as given, or the one that works."""
+        """The api-version of requests for events: the given one, or the one that works."""
         return self._events.current
 
     def events(self) -> ImdsAnswer:
-        """The document as bytes, in the first api-version that IMDS takes. Raises `ImdsError`."""
+        """Return the document as bytes, in the first api-version that IMDS accepts. Raises
+        `ImdsError`.
+        """
         # Azure: the first request turns the service on; only a document says that it is on.
         timeout = self._timeout if self._answered else self._first_timeout
         answer = self._ask(EVENTS_PATH, self._events, timeout)
-        # An empty 200 is common before: what has no list of events is no document.
+        # An empty 200 is common before: an answer without a list of events is not a document.
         self._answered = self._answered or b"Events" in answer.body
         return answer
 
     def instance(self) -> dict[str, Any]:
-        """The instance document of this VM. Raises `ImdsError`."""
+        """Return the instance document of this VM. Raises `ImdsError`."""
         answer = self._ask(INSTANCE_PATH, self._instance, self._timeout)
         try:
             loaded = load_json(answer.body)
@@ -89,15 +91,18 @@ class Imds:
         return loaded
 
     def versions(self) -> list[str]:
-        """The api-versions that IMDS offers for any path, oldest first. Raises `ImdsError`."""
+        """Return the api-versions that IMDS offers for any path, the oldest first. Raises
+        `ImdsError`.
+        """
         reply = self._exchange.get(self.url, VERSIONS_PATH, timeout=self._timeout)
         if reply.status != _OK:
             raise _refusal(reply, self.url)
         return sorted(_versions(reply.body, "apiVersions"))
 
     def start(self, event_id: str, *, may_send: Callable[[], bool]) -> None:
-        """Approve an event, on an own connection: any thread may call it. `may_send` has the last
-        word, once there is a connection. Raises `ImdsError`, or `WithheldError` if it says no.
+        """Approve an event, on a connection of its own, so any thread may call it. `may_send` is
+        asked last, once there is a connection. Raises `ImdsError`, or `WithheldError` if it says
+        no.
         """
         body = json.dumps({"StartRequests": [{"EventId": event_id}]})
         exchange = Exchange(self.url)
@@ -112,7 +117,7 @@ class Imds:
             raise _refusal(reply, self.url)
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         self._exchange.close()
 
     def _ask(self, path: str, versions: ApiVersions, timeout: float) -> ImdsAnswer:
@@ -155,7 +160,9 @@ class Imds:
         raise _refusal(reply, url)
 
     def _look_elsewhere(self, *, unreachable: bool) -> None:
-        """Until the first document, try in turn the given URL and those that DHCP names."""
+        """Change to the next URL until the first document: the given one and those from DHCP take
+        turns.
+        """
         if self._answered or not (unreachable or self.url != self._given):
             return
         ring = list(dict.fromkeys([self._given, *self._discover()]))
@@ -164,14 +171,14 @@ class Imds:
 
 
 def is_on(polled_at: datetime | None, now: datetime) -> bool:
-    """Whether the service is on, as the last good poll tells: the next request need not turn it on,
-    which can take two minutes.
+    """Check whether the service is on, by the time of the last good poll: otherwise the next
+    request turns it on, which can take two minutes.
     """
     return polled_at is not None and abs(now - polled_at) < ON_FOR
 
 
 def client(settings: Settings, timeout: float | None = None, *, on: bool = False) -> Imds:
-    """The client that the settings ask for, of a service that is known to be `on` or not; only the
+    """Return the client of these settings, for a service that is known to be `on` or not; only the
     default URL looks for other endpoints.
     """
     imds = settings.imds
@@ -194,7 +201,7 @@ def _refusal(reply: Reply, url: str) -> ImdsError:
 
 
 def _versions(body: bytes, name: str) -> list[str]:
-    """The api-versions in that list of a body, as far as they look like versions."""
+    """Return the api-versions in that list of a body, as far as they look like versions."""
     try:
         named = load_json(body)[name]
         return [each for each in named if isinstance(each, str) and _NAMED.fullmatch(each)]

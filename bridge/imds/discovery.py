@@ -31,14 +31,14 @@ _WINDOWS_INTERFACES: Final = r"SYSTEM\CurrentControlSet\Services\Tcpip\Parameter
 
 
 def endpoints(root: Path = Path("/")) -> Sequence[str]:
-    """Base URLs of the endpoints that the machine's DHCP leases name, newest lease first."""
+    """Return base URLs of the endpoints in the machine's DHCP leases, the newest lease first."""
     found = _windows_options() if sys.platform == "win32" else _lease_options(root)
     return list(dict.fromkeys(f"http://{address}" for address in found))
 
 
 def parse_windows_options(blob: bytes) -> IPv4Address | None:
-    """Option 245 from the registry's DhcpInterfaceOptions: entries of five little-endian words
-    (code, ?, length, vendor's own, expiry) and the padded value; known from several tools.
+    """Return option 245 from the registry's DhcpInterfaceOptions: entries of five little-endian
+    words (code, ?, length, vendor's own, expiry) and the padded value; known from several tools.
     """
     place = 0
     while place + _HEADER.size <= len(blob):
@@ -58,7 +58,7 @@ def _lease_options(root: Path) -> Iterator[IPv4Address]:
             files += [(path.stat().st_mtime, path) for path in root.glob(pattern)]
     for _, path in sorted(files, reverse=True):
         with suppress(OSError):
-            # A lease file grows at its end: the last mention is the one in force.
+            # A lease file grows at its end: the last entry is the current one.
             yield from reversed(list(_addresses(path.read_text(errors="replace"))))
 
 

@@ -1,5 +1,5 @@
-"""The document of IMDS as values. Azure: all fields but EventId may be absent, and new words may
-appear; what cannot be read is null here and untouched in `raw`.
+"""The document of IMDS as values. Azure: all fields but EventId may be missing, and new values may
+appear. A field that cannot be read is null here and unchanged in `raw`.
 """
 
 from __future__ import annotations
@@ -29,29 +29,31 @@ _INT_64: Final = range(-(1 << 63), 1 << 63)
 
 
 class DocumentError(ValueError):
-    """The answer of IMDS is no Scheduled Events document; nothing can be concluded from it."""
+    """The answer of IMDS is not a Scheduled Events document; nothing can be concluded from it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduledEvent(Event):
-    """One entry of Events, in values; `raw` is the entry as it came."""
+    """One entry of Events as values; `raw` is the entry as received."""
 
     raw: Mapping[str, Any] = field(repr=False)
     ambiguous: bool = False
-    """Whether the document names this EventId again with different content, see `_united`. The
-    event cannot be approved: which entry an approval starts is unknown.
+    """Whether the document has this EventId twice with different content, see `_united`. The event
+    cannot be approved: it is unknown which entry an approval starts.
     """
 
     @property
     def names_its_vms(self) -> bool:
-        """Whether IMDS lists every VM by name: else it is unknown what an approval releases."""
+        """Whether IMDS lists every VM by name: otherwise it is unknown what an approval
+        releases.
+        """
         listed = self.raw.get("Resources")
         return isinstance(listed, list) and 0 < len(listed) == len(self.resources)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """A document: its events by key, in its own order, and what of it could not be read."""
+    """A document: its events by key, in its order, and what could not be read."""
 
     incarnation: int | None
     events: Mapping[str, ScheduledEvent]
@@ -60,7 +62,9 @@ class Document:
     elsewhere: frozenset[str] = frozenset()
     """Keys of events that go on, and are left out because they do not name this VM."""
     whole: bool = True
-    """Whether absence of an event proves anything: not while an entry might be any event."""
+    """Whether the absence of an event proves anything: not while an unreadable entry might be any
+    event.
+    """
 
 
 def parse_document(body: bytes) -> Document:
@@ -96,14 +100,14 @@ def parse_document(body: bytes) -> Document:
 
 
 def _same_content(one: ScheduledEvent, other: ScheduledEvent) -> bool:
-    """Whether two entries of one EventId differ in nothing but the case of that id."""
+    """Check whether two entries of one EventId differ only in the case of that id."""
     return same_json({**one.raw, "EventId": ""}, {**other.raw, "EventId": ""})
 
 
 def _united(one: ScheduledEvent, other: ScheduledEvent) -> ScheduledEvent:
-    """An event that two entries describe differently, in whatever order: every VM of either is
-    told, as early and as seriously as one of them says; the rest is one entry's. `raw` says the
-    same, so that it is kept over a restart.
+    """Return one event for two entries that describe it differently, in either order: it names all
+    VMs of both, with the earlier time and the more serious type; the rest is from one entry. `raw`
+    has the same values, so that this is kept across a restart.
     """
     one, other = sorted((one, other), key=lambda each: json.dumps(each.raw, sort_keys=True))
     started = other if other.event_status == _STARTED else one
@@ -118,7 +122,7 @@ def _united(one: ScheduledEvent, other: ScheduledEvent) -> ScheduledEvent:
 
 
 def _read_entry(entry: object) -> ScheduledEvent | None:
-    """One entry of Events; None if it has no EventId."""
+    """Return one entry of Events; None if it has no EventId."""
     if not isinstance(entry, dict):
         return None
     event_id = entry.get("EventId")
@@ -126,7 +130,7 @@ def _read_entry(entry: object) -> ScheduledEvent | None:
 
 
 def parse_event(raw: Mapping[str, Any]) -> ScheduledEvent:
-    """Read one entry that has an EventId; whatever else is missing or odd becomes None."""
+    """Read one entry that has an EventId; anything else that is missing or odd becomes None."""
     duration = _integer(raw.get("DurationInSeconds"))
     status = (_text(raw.get("EventStatus")) or "").strip()
     return ScheduledEvent(
@@ -145,7 +149,9 @@ def parse_event(raw: Mapping[str, Any]) -> ScheduledEvent:
 
 
 def parse_moment(value: object) -> datetime | None:
-    """NotBefore as a moment in UTC; None where it is blank or cannot be read, never 'now'."""
+    """Return NotBefore as a moment in UTC; None if it is blank or cannot be read, never the current
+    time.
+    """
     text = value.strip() if isinstance(value, str) else ""
     try:
         if match := _RFC_1123.fullmatch(text):
@@ -165,7 +171,7 @@ def _text(value: object) -> str | None:
 
 
 def _integer(value: object) -> int | None:
-    """A whole number that every reader of a record can hold."""
+    """Return a whole number that every reader of a record can represent."""
     if isinstance(value, bool):
         return None
     if isinstance(value, float) and value.is_integer():

@@ -1,4 +1,6 @@
-"""One request to IMDS and its whole answer, within its time and size, without proxy or redirect."""
+"""One request to IMDS and its whole answer, within its limits of time and size, without proxy or
+redirect.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,7 @@ class ImdsError(Exception):
 
 
 class WithheldError(Exception):
-    """A request was not sent: it was no longer allowed once there was a connection."""
+    """A request was not sent, because it was no longer allowed once there was a connection."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,15 +55,17 @@ class Reply:
 
 class _PlainAdapter(DeadlineAdapter):
     def build_response(self, req: requests.PreparedRequest, resp: Any) -> Any:  # noqa: ARG002
-        """The answer as it came: one of requests' own, cookies and all, would delay each change."""
+        """Return the answer as received: a Response of requests, with cookies and all, would delay
+        each change.
+        """
         return resp
 
 
 class Exchange:
-    """Exchanges with one kept connection; for one thread at a time."""
+    """Exchanges on one persistent connection; used by one thread at a time."""
 
     def __init__(self, url: str) -> None:
-        """`url` says whether TLS may be needed."""
+        """`url` shows whether TLS may be needed."""
         # The adapter, not a session: no environment's proxies, no .netrc, no cookies, and no body
         # of a redirect read without a limit.
         secured = url.lower().startswith("https:")
@@ -71,7 +75,9 @@ class Exchange:
         self._prepared: dict[str, requests.PreparedRequest] = {}
 
     def get(self, base: str, target: str, *, timeout: float) -> Reply:
-        """One GET within `timeout` seconds in all. Raises `ImdsError` without an answer."""
+        """Send a GET and return its answer within `timeout` seconds in all. Raises `ImdsError`
+        without an answer.
+        """
         url = f"{base}{target}"
         request = self._prepared.get(url)
         if request is None:
@@ -81,7 +87,7 @@ class Exchange:
         try:
             if self._kept:
                 self._kept = False
-                # A connection that the server closed while it was idle says nothing of IMDS.
+                # That the server closed an idle connection says nothing about IMDS.
                 with suppress(requests.ConnectionError):
                     return self._send(request)
                 self._deadline.bound(None)
@@ -92,8 +98,8 @@ class Exchange:
     def post(
         self, base: str, target: str, *, body: str, timeout: float, may_send: Callable[[], bool]
     ) -> Reply:
-        """One POST of JSON, likewise. `may_send` is asked once there is a connection, for which it
-        may have waited long. Raises `ImdsError`, or `WithheldError` if it says no.
+        """Send a POST of JSON in the same way. `may_send` is asked once there is a connection,
+        which may have taken long. Raises `ImdsError`, or `WithheldError` if it says no.
         """
 
         def ask() -> None:
@@ -110,7 +116,7 @@ class Exchange:
             raise explain(error, base, timeout) from error
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         self._adapter.close()
 
     def _send(self, request: requests.PreparedRequest) -> Reply:
@@ -142,7 +148,7 @@ def _read(answer: Any) -> bytes:
 
 
 def explain(error: Exception, url: str, timeout: float) -> ImdsError:
-    """The error of a request that had `timeout` seconds, whatever its cause is wrapped in."""
+    """Return the error of a request that had `timeout` seconds, whatever wraps its cause."""
     found = list(causes(error))
     if _any(found, ConnectionRefusedError):
         return ImdsError(f"connection refused by {url}", reason="refused")

@@ -1,4 +1,4 @@
-"""The VM's identity, from IMDS's instance document; it never guesses from host names."""
+"""The VM's identity from IMDS's instance document; never guessed from host names."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from wire.vm import VmIdentity
 _LOG: Final = logging.getLogger(__name__)
 
 _STOP_SECONDS: Final = 0.2
-"""How soon a stop is noticed while IMDS is asked."""
+"""How soon a stop is noticed while a request to IMDS runs."""
 
 
 class IdentityError(ValueError):
@@ -23,7 +23,7 @@ class IdentityError(ValueError):
 
 
 def read_identity(compute: Mapping[str, Any], tags: Sequence[str]) -> VmIdentity:
-    """The identity, with the named tags. Raises `IdentityError` without a vmId or a name."""
+    """Return the identity, with the named tags. Raises `IdentityError` without a vmId or a name."""
     vm_id = _text(compute, "vmId")
     name = _text(compute, "name")
     if vm_id is None or name is None:
@@ -46,7 +46,7 @@ def read_identity(compute: Mapping[str, Any], tags: Sequence[str]) -> VmIdentity
 
 
 def with_tags(vm: VmIdentity, tags: Sequence[str]) -> VmIdentity:
-    """A kept identity with the named tags alone: it may have those of earlier settings."""
+    """Return a stored identity with only the named tags: it may have those of earlier settings."""
     listed = [{"name": name, "value": value} for name, value in vm.tags.items()]
     return replace(vm, tags=_tags(listed, tags))
 
@@ -68,7 +68,7 @@ def await_identity(
     patient: bool,
     tried: Callable[[str], None] = lambda _: None,
 ) -> VmIdentity | None:
-    """The VM identity from IMDS, or `kept`; None if stopped or not patient."""
+    """Return the VM identity from IMDS, or `kept`; None if stopped or not patient."""
     reported = None
     while not stop.is_set():
         try:
@@ -85,7 +85,9 @@ def await_identity(
 
 
 def _unless_stopped(fetch: Callable[[], VmIdentity], stop: threading.Event) -> VmIdentity | None:
-    """The result of `fetch`, in a thread, or None once told to stop: IMDS may hang."""
+    """Return the result of `fetch`, which runs in a thread, or None once told to stop: IMDS may
+    hang.
+    """
     future: Future[VmIdentity] = Future()
 
     def work() -> None:
@@ -102,7 +104,7 @@ def _unless_stopped(fetch: Callable[[], VmIdentity], stop: threading.Event) -> V
 
 
 def _text(compute: Mapping[str, Any], name: str) -> str | None:
-    """A field as text, None if empty; IMDS writes domains as strings, a stand-in may not."""
+    """Return a field as text, None if empty; IMDS writes domains as strings, a stand-in may not."""
     value = compute.get(name)
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
@@ -110,7 +112,7 @@ def _text(compute: Mapping[str, Any], name: str) -> str | None:
 
 
 def _tags(listed: object, wanted: Sequence[str]) -> dict[str, str]:
-    """The wanted tags; Azure: names of tags are not case-sensitive."""
+    """Return the wanted tags. Azure: names of tags are not case-sensitive."""
     found = {
         entry["name"].casefold(): entry["value"]
         for entry in (listed if isinstance(listed, list) else ())

@@ -1,1 +1,1 @@
-"""The preparation of this VM for an event before it may start: once, and when it is asked to."""
+"""The preparation of this VM before an event starts: once, and only when something asks for it."""

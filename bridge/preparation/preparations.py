@@ -1,7 +1,7 @@
-"""The preparations of this VM, and how far they are; each state once, also after a crash.
+"""The preparations of this VM, and how far they are; each state once, even after a crash.
 
-A preparation is asked for by a record in the outbox, so that the sink gets it in order with all
-else, and again after a restart. What came of it is on disk before that record counts as delivered.
+A record in the outbox asks for a preparation, so that the sink gets it in order with all others,
+and again after a restart. The result is on disk before that record counts as delivered.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class PreparingSpec:
     sink: str
     kind: str
     lead: float
-    """Seconds."""
+    """In seconds."""
 
     @property
     def role(self) -> str:
@@ -46,7 +46,7 @@ class PreparingSpec:
 
 
 class Preparations(PreparationRows):
-    """All methods may be called from any thread: people, polls and the sink do."""
+    """All methods may be called from any thread: people, polls and the sink do so."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Preparations(PreparationRows):
         current: CurrentState,
         clock: Clock,
     ) -> None:
-        """Raises `StoreError` where what is remembered cannot be read."""
+        """Raises `StoreError` if the stored preparations cannot be read."""
         super().__init__(store)
         self.spec = spec
         self._current = current
@@ -75,8 +75,8 @@ class Preparations(PreparationRows):
         }
 
     def state_of(self, tracked: TrackedEvent) -> str | None:
-        """How far the preparation for this state of the event is; None if the event does not name
-        this VM, which then has nothing to prepare.
+        """Return the state of the preparation for this state of the event; None if the event does
+        not name this VM, which then has nothing to prepare.
         """
         if not tracked.affects_this_vm:
             return None
@@ -90,8 +90,8 @@ class Preparations(PreparationRows):
         return found.state if found is not None and is_it else NONE
 
     def ask(self, tracked: TrackedEvent, cause: str) -> None:
-        """Have the sink prepare for this state of the event, unless it was asked to already.
-        Raises `StoreError`; then it was not asked.
+        """Ask the sink to prepare for this state of the event, unless it was asked already. Raises
+        `StoreError`; then it was not asked.
         """
         with self._lock:
             if self.state_of(tracked) == NONE:
@@ -114,8 +114,8 @@ class Preparations(PreparationRows):
         self._log(asked, None)
 
     def follow(self) -> None:
-        """After a poll, and at a deadline: follow the preparations that are under way, and ask for
-        those that are due. Raises `StoreError`.
+        """Follow the preparations that are under way, and ask for those that are due; called after
+        a poll, and at a deadline. Raises `StoreError`.
         """
         with self._lock:
             self._assume_lost()
@@ -126,7 +126,9 @@ class Preparations(PreparationRows):
                 self.ask(tracked, self._unfinished(tracked) or DEADLINE)
 
     def seconds_to_deadline(self) -> float | None:
-        """Seconds until `follow` is due without a poll; None if no event has a deadline."""
+        """Return the seconds until `follow` is due without a poll; None if no event has a
+        deadline.
+        """
         waits = (
             self._seconds_left(tracked)
             for tracked in self._current.events.values()
@@ -135,15 +137,16 @@ class Preparations(PreparationRows):
         return min((seconds for seconds in waits if seconds is not None), default=None)
 
     def adopt(self, outbox: Outbox) -> None:
-        """To be called once the outbox knows the sink, and before that is served: of what it was
-        told while it did not prepare it gets the ends. Raises `StoreError`.
+        """Give the sink the ends of the events that it was told of while it did not prepare. Called
+        once the outbox knows the sink, and before that is served. Raises `StoreError`.
         """
         sink = self.spec.sink
         for each in list(self._kept.values()):
             if self._has_passed(each) and outbox.acknowledged_before(sink, each.event):
                 self._recover(each)
         for event in outbox.events_known_before(sink):
-            newest, tracked = self.newest(event), self._current.events.get(event)
+            newest = self.newest(event)
+            tracked = self._current.events.get(event)
             if event not in self._kept and newest is not None:
                 self._assume(
                     newest.data["event"]["eventId"],
@@ -155,8 +158,8 @@ class Preparations(PreparationRows):
             self._assume_lost()
 
     def _assume_lost(self) -> None:
-        """After a loss of the store, whatever the first document shows of this VM may have been
-        prepared for: a recovery too many is less harm than a VM that stays away.
+        """Assume, after a loss of the store, that this VM has prepared for every event of the first
+        document: one recovery too many does less harm than a VM that stays away.
         """
         has_document = self._current.gaps.has_polled() or self._current.incarnation is not None
         if not self._may_have_lost() or not has_document:
@@ -175,7 +178,7 @@ class Preparations(PreparationRows):
         return self._store.remembered(PREPARATIONS_LOST_KEY) == "true"
 
     def _assume(self, event_id: str, fingerprint: str, *, first_seen: str) -> None:
-        """From now on the sink gets the start and the end of an event. Its present state is not
+        """Assume that the sink needs the start and the end of an event; its present state is not
         prepared.
         """
         assumed = Preparation(
@@ -194,7 +197,7 @@ class Preparations(PreparationRows):
         self._keep(assumed)
 
     def _has_passed(self, preparation: Preparation) -> bool:
-        """Whether the event of a preparation has gone since, also if it is back."""
+        """Check whether the event of a preparation has ended since, even if it has returned."""
         tracked = self._current.events.get(preparation.event)
         return (
             tracked is None
@@ -202,10 +205,10 @@ class Preparations(PreparationRows):
             or rfc3339(tracked.first_seen) != preparation.first_seen
         )
 
-    # What the sink's thread asks and tells
+    # Called by the sink's thread
 
     def event_of(self, record: Record) -> Record | None:
-        """The record of the event that the sink is asked to prepare for by `record`; None if that
+        """Return the record of the event for which `record` asks the sink to prepare; None if that
         is not to be done any more. Raises `StoreError`.
         """
         with self._lock:
@@ -216,8 +219,8 @@ class Preparations(PreparationRows):
             return None if each is None else self.shown(each.event)
 
     def wants(self, record: Record) -> bool:
-        """Whether a record is about an event that this VM was asked to prepare for, and tells that
-        the event has started, is over, or names this VM no more.
+        """Check whether a record says that an event which this VM was asked to prepare for has
+        started, is over, or no longer names this VM.
         """
         with self._lock:
             # The first records after a loss may come before `follow` has seen their events.
@@ -225,8 +228,8 @@ class Preparations(PreparationRows):
         return is_known and (record.type == EVENT_STARTED or ends(record))
 
     def prepared(self, record: Record) -> None:
-        """The sink has done what `record` asked for. Raises `StoreError`; then that is not known,
-        and it is asked again.
+        """Note that the sink has done what `record` asked for. Raises `StoreError`; then that is
+        not known, and the sink is asked again.
         """
         with self._lock:
             each = self._asked_by(record)
@@ -234,19 +237,19 @@ class Preparations(PreparationRows):
                 self._step(each, Trigger.DONE)
 
     def gave_up(self, record: Record, reason: str) -> None:
-        """The sink will never do what `record` asked for. Raises `StoreError`."""
+        """Note that the sink will never do what `record` asked for. Raises `StoreError`."""
         with self._lock:
             each = self._asked_by(record)
             if each is not None:
                 self._step(each, Trigger.GIVEN_UP, reason)
 
     def recovered(self, record: Record, reason: str | None = None) -> None:
-        """The sink was told that the event is over; `reason`: why it could not recover. Raises
-        `StoreError`.
+        """Note that the sink was told that the event is over; `reason`: why it could not recover.
+        Raises `StoreError`.
         """
         with self._lock:
             each = self._kept.get((record.event_id or "").casefold())
-            # A preparation that was asked for after that record is for the event's return.
+            # A preparation that was asked for after that record is for the next announcement.
             if each is None or not ends(record) or each.asked > record.sequence:
                 return
             if reason is None:
@@ -284,12 +287,14 @@ class Preparations(PreparationRows):
         return self._is_ahead(tracked)
 
     def _is_ahead(self, tracked: TrackedEvent) -> bool:
-        """Whether the event's time is known and has not come yet."""
+        """Check whether the event's time is known and has not come yet."""
         not_before = tracked.event.not_before
         return not_before is not None and self._current.time_of(tracked) < not_before
 
     def _seconds_left(self, tracked: TrackedEvent) -> float | None:
-        """Seconds until this state of an event is prepared for unasked; None if it is not."""
+        """Return the seconds until this state of an event is prepared for unasked; None if it is
+        not.
+        """
         is_coming = tracked.pending and tracked.event.event_status == "Scheduled"
         if not is_coming or not tracked.affects_this_vm or self.state_of(tracked) != NONE:
             return None
@@ -300,8 +305,8 @@ class Preparations(PreparationRows):
         return max(0.0, left - self.spec.lead)
 
     def _unfinished(self, tracked: TrackedEvent) -> str | None:
-        """The cause for which an earlier run asked for this state of the event, if that was not
-        done when it ended.
+        """Return the cause for which an earlier run asked for this state of the event, if that was
+        not done when the run ended, or None.
         """
         found = self._kept.get(tracked.event.key)
         is_it = (
@@ -314,8 +319,8 @@ class Preparations(PreparationRows):
         return found.cause if found is not None and is_it else None
 
     def _follow(self, preparation: Preparation) -> None:
-        """Look whether the event is still the one that is prepared for; what an earlier run asked
-        for and did not see done ends in the records as well.
+        """Check whether the event is still the one of the preparation. What an earlier run asked
+        for and did not see done ends in the records too.
         """
         tracked = self._current.events.get(preparation.event)
         if preparation.is_over and preparation.state != "preparing":

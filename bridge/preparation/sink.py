@@ -1,4 +1,6 @@
-"""The sink that prepares, as the dispatcher serves it: it gets an event when it is asked to."""
+"""The sink that prepares, as the dispatcher serves it: it gets an event when it is to prepare for
+it.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +20,8 @@ from wire.record import (
 
 
 class PreparingSink(Sink[Any]):
-    """Stands before the sink that prepares. In place of the record that asks, the sink gets the
-    event's own newest record; an event that it is not asked about is announced to it only.
+    """Wraps the sink that prepares. In place of the record that asks, the sink gets the newest
+    record of the event itself; an event that it is not asked about is only announced to it.
     """
 
     KIND = "preparing"
@@ -31,7 +33,7 @@ class PreparingSink(Sink[Any]):
 
     @property
     def deadline(self) -> float:
-        """Seconds; the inner sink's own."""
+        """In seconds; that of the inner sink."""
         return self._inner.deadline
 
     def accepts(self, record_type: str, affects_this_vm: bool | None) -> bool:  # noqa: FBT001
@@ -50,7 +52,7 @@ class PreparingSink(Sink[Any]):
         self._inner.open()
 
     def deliver(self, records: Sequence[Record]) -> None:
-        """Hand over one record at a time. Raises as the inner one."""
+        """Deliver one record at a time. Raises what the inner sink raises."""
         for record in records:
             if record.type == PREPARATION:
                 event = self._preparations.event_of(record)
@@ -78,11 +80,11 @@ class PreparingSink(Sink[Any]):
         self._preparations.recovered(record)
 
     def maintain(self) -> None:
-        """Look after the inner sink."""
+        """Maintain the inner sink."""
         self._inner.maintain()
 
     def check(self) -> Sequence[Check]:
-        """The checks of the inner sink."""
+        """Return the checks of the inner sink."""
         return self._inner.check()
 
     def abort(self) -> None:

@@ -16,7 +16,7 @@ from wire.preparation import State
 
 
 class Trigger(Enum):
-    """A change of a preparation since the last `Preparations.follow`."""
+    """What changed for a preparation since the last `Preparations.follow`."""
 
     OVER = "the event is over, or does not name this VM any more"
     CHANGED = "the event has changed"
@@ -30,7 +30,7 @@ class PreparationStep:
 
     state: State
     reason: str | None = None
-    """Of a state `failed`; None if the program said why."""
+    """The reason of a state `failed`; None if the program gave one."""
 
 
 # fmt: off
@@ -51,12 +51,12 @@ TABLE: Final[Mapping[State, Mapping[Trigger, PreparationStep]]] = {
 
 
 def after(state: State, trigger: Trigger) -> PreparationStep | None:
-    """The step that follows; None if the state stays."""
+    """Return the step that follows; None if the state stays."""
     return TABLE[state].get(trigger)
 
 
 def printed() -> list[Sequence[str]]:
-    """The table as rows of text."""
+    """Return the table as rows of text."""
     return [
         (state, trigger.value, f"{step.state}{f': {step.reason}' if step.reason else ''}")
         for state, row in TABLE.items()

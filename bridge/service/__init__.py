@@ -1,1 +1,1 @@
-"""The composition root and the life cycle of one run."""
+"""Makes the parts of a run and connects them; the life cycle of one run."""

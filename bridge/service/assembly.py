@@ -1,4 +1,4 @@
-"""The parts of a running bridge, made from its settings and joined. It starts nothing."""
+"""The parts of a running bridge, made from its settings and connected. It starts nothing."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def assemble(
     polled: Callable[[PollResult], None],
     delivered: Callable[[str, Sequence[float]], None],
 ) -> Parts:
-    """Make the parts. Raises `StoreError` where what is remembered cannot be read."""
+    """Make the parts. Raises `StoreError` if stored values cannot be read."""
     outbox = Outbox(store)
     state = _state(settings, store, vm, clock, boot_id=boot_id, api_version=imds.api_version)
     preparations = _preparations(sinks, store, state, clock)
@@ -124,7 +124,9 @@ def assemble(
 def _then(
     polled: Callable[[PollResult], None], approval_worker: ApprovalWorker
 ) -> Callable[[PollResult], None]:
-    """After each poll the approvals go on, also after one that failed: a command may expire."""
+    """Return a callback that wakes the approvals after each poll, even a failed one: a command may
+    expire.
+    """
 
     def ended(poll: PollResult) -> None:
         polled(poll)
@@ -214,7 +216,7 @@ def _approvals(
 def _preparations(
     sinks: Sequence[SinkSpec], store: Store, state: CurrentState, clock: Clock
 ) -> Preparations | None:
-    """The preparations of the sink that prepares this VM; None if no sink does."""
+    """Return the preparations of the sink that prepares this VM; None if no sink does."""
     found = preparing_sink(sinks)
     if found is None:
         return None
@@ -229,7 +231,7 @@ def _preparations(
 def _acknowledged(
     outbox: Outbox, state: CurrentState, preparations: Preparations | None
 ) -> Acknowledged:
-    """The answer for a rule's `after`."""
+    """Return the function that answers a rule's `after`."""
     prepares = None if preparations is None else preparations.spec.sink
 
     def acknowledged(sink: str, event: str) -> bool:
@@ -244,7 +246,7 @@ def _acknowledged(
 
 
 def _make(preparations: Preparations | None) -> MakeSink:
-    """Makes each sink; the one that prepares is served as such."""
+    """Return the function that makes each sink; the one that prepares is wrapped."""
 
     def make(spec: SinkSpec, context: SinkContext) -> Sink[Any]:
         sink = make_sink(spec, context)

@@ -1,4 +1,4 @@
-"""The composition root: makes the parts, joins them, and takes them down in order."""
+"""One run of the bridge: makes the parts, connects them, and stops them in order."""
 
 from __future__ import annotations
 
@@ -33,23 +33,23 @@ GRACE_SECONDS: Final = 5.0
 SETTLE_SECONDS: Final = 1.0
 """How long a stop waits for a poll that is under way, so that its records are delivered too."""
 ONCE_SECONDS: Final = 30.0
-"""How long `seb run --once` lets its sinks take."""
+"""How much time `seb run --once` gives its sinks."""
 IDENTITY_SECONDS: Final = 3600.0
 """How often the VM's size and tags are read again."""
 CONFIRM_SECONDS: Final = 2.0
-"""How often IMDS is asked for the identity as long as this run uses one that was kept."""
+"""How often IMDS is asked for the identity while this run uses a stored one."""
 
 
 class RunEnd(Enum):
-    """The way in which a run ended."""
+    """How a run ended."""
 
     STOPPED = "stopped"
     ANOTHER_VM = "another vm"
     """The state directory came from another VM: the next run begins with a new store."""
     DAMAGED_STORE = "damaged store"
-    """The store cannot be read any more: the next run puts it aside and begins with a new one."""
+    """The store cannot be read any more: the next run sets it aside and begins with a new one."""
     REPLACED_STORE = "replaced store"
-    """The store's file was deleted or replaced: the next run begins with what is there now."""
+    """The store's file was deleted or replaced: the next run begins with the current file."""
 
 
 class Bridge:
@@ -75,7 +75,7 @@ class Bridge:
         self._outcome = RunEnd.STOPPED
 
     def run(self) -> RunEnd:
-        """Run until told to stop. Raises `SebError` where it cannot begin."""
+        """Run until told to stop. Raises `SebError` if it cannot begin."""
         store, reset = open_readable(self._settings.state_dir, self._clock.now())
         self._requests = starting_requests(store, self._settings, self._sinks, self._clock.now)
         self._control = ControlServer(self._settings.state_dir, self._answer)
@@ -96,7 +96,9 @@ class Bridge:
             store.close()
 
     def run_once(self) -> bool:
-        """Poll once and deliver; whether every sink has all. Raises `UnreachableError`."""
+        """Poll once and deliver; return whether every sink has everything. Raises
+        `UnreachableError`.
+        """
         where = f"IMDS at {self._settings.imds.url}"
         store, reset = open_readable(self._settings.state_dir, self._clock.now())
         try:
@@ -120,7 +122,7 @@ class Bridge:
             store.close()
 
     def _answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Answer a command of this machine: once the identity is known, about all parts."""
+        """Answer a command of this machine; once the identity is known, about all parts."""
         return self._requests.answer(request)
 
     def _assemble(self, store: Store, vm: VmIdentity) -> None:
@@ -144,8 +146,9 @@ class Bridge:
         )
 
     def _polled(self, poll: PollResult) -> None:
-        """After each poll. What is committed to a file that has lost its name is lost with this
-        process, and another bridge may use the file that has it now.
+        """Note the result of a poll, and end the run if its store was replaced: records in a file
+        that has lost its name would be lost with this process, and another bridge may use the new
+        file.
         """
         self._monitoring.polled(poll)
         if self._outcome is RunEnd.STOPPED and self._file.is_replaced():
@@ -191,8 +194,8 @@ class Bridge:
         self._finish()
 
     def _start_if_confirmed(self, confirming: Callable[[], None]) -> None:
-        """Start to deliver and to approve once the identity allows it; `confirming` ends the
-        job that asks for the identity.
+        """Start to deliver and to approve once the identity allows it; `confirming` ends the job
+        that asks for the identity.
         """
         if not self._parts.dispatcher.is_started and self._owner.may_deliver:
             self._parts.dispatcher.start()
@@ -231,7 +234,9 @@ class Bridge:
         )
 
     def _waiting(self) -> list[str]:
-        """The same for the last line of the log, which a store that fails must not prevent."""
+        """Return the sinks with a backlog for the last line of the log; a failing store must not
+        prevent that line.
+        """
         try:
             return self._undelivered()
         except StoreError:

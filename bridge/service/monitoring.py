@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Monitoring:
-    """HTTP server, metrics and watchdog: from before the VM identity is known until the last record
+    """HTTP server, metrics and watchdog, from before the VM identity is known until the last record
     is delivered.
     """
 
@@ -44,7 +44,7 @@ class Monitoring:
     def open(self) -> None:
         """Start the HTTP server, if it is configured, and tell the service manager."""
         if self._settings.http.listen:
-            # Only here: a bridge without the server does not pay for it.
+            # Imported here, so that a bridge without the server does not load it.
             from bridge.api.metrics import Metrics  # noqa: PLC0415
             from bridge.api.server import Server  # noqa: PLC0415
             from bridge.api.web import Web  # noqa: PLC0415
@@ -58,12 +58,12 @@ class Monitoring:
         self._watchdog.ready("waiting for IMDS", allowance=self.liveness.allowance)
 
     def tried(self, trouble: str) -> None:
-        """IMDS was asked for the VM identity and did not give it; `trouble` says why."""
+        """Note that IMDS was asked for the VM identity and did not give it; `trouble` says why."""
         self.status.starting_trouble = trouble
         self.liveness.beat()
 
     def begin(self, running: Running) -> None:
-        """The parts of the run exist: show them."""
+        """Show the parts of the run, which exist now."""
         history = History(running.store)
         if self._metrics is not None:
             running.store.subscribe(self._metrics.committed)
@@ -73,28 +73,28 @@ class Monitoring:
         self._watchdog.status("polling IMDS")
 
     def polled(self, poll: PollResult) -> None:
-        """A poll has ended."""
+        """Note that a poll has ended."""
         self.liveness.beat(was_sent=poll.was_sent, answered=poll.answered)
         if self._metrics is not None and poll.was_sent:
             self._metrics.polled(poll.seconds, poll.trouble)
 
     def delivered(self, sink: str, lags: Sequence[float]) -> None:
-        """A sink has acknowledged records, each so many seconds after its commit."""
+        """Note that a sink has acknowledged records, each so many seconds after its commit."""
         if self._metrics is not None:
             self._metrics.delivered(sink, lags)
 
     def stood_still(self, seconds: float) -> None:
-        """The VM was measured to stand still."""
+        """Note a measured pause of the VM."""
         if self._metrics is not None:
             self._metrics.stood_still(seconds)
 
     def jumped(self) -> None:
-        """The wall clock was set."""
+        """Note that the wall clock was set."""
         if self._metrics is not None:
             self._metrics.jumped()
 
     def stopping(self) -> None:
-        """The process is about to end in good order."""
+        """Note that the process is about to end in good order."""
         self._watchdog.stopping()
 
     def close(self) -> None:

@@ -1,5 +1,5 @@
-"""The VM that this run speaks for. Until IMDS confirms a kept identity nothing is approved, and
-nothing delivered after a boot: the disk may have moved.
+"""Which VM this run belongs to. Until IMDS confirms a stored identity nothing is approved, and
+nothing delivered after a boot: the disk may have moved to another VM.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from wire.vm import VmIdentity
 _LOG: Final = logging.getLogger(__name__)
 
 FRESH_SECONDS: Final = 2.0
-"""How long a start waits for a fresh identity where an old one is kept."""
+"""How long a start waits for IMDS to give the identity if there is a stored one."""
 
 
 def open_readable(directory: Path, now: datetime) -> tuple[Store, StoreReset | None]:
-    """The store; a new one if its events are damaged. Raises as `open_store` does."""
+    """Return the store; a new one if its events are damaged. Raises what `open_store` raises."""
     store, reset = open_store(directory, now)
     try:
         load_events(store.seen().events)
@@ -40,15 +40,15 @@ def open_readable(directory: Path, now: datetime) -> tuple[Store, StoreReset | N
 
 
 class OpenFile:
-    """A file that is in use, as its name says it."""
+    """A file that is in use, to find out whether its name was given to another one."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._opened = path.stat()
 
     def is_replaced(self) -> bool:
-        """Whether its name is gone, or another file's. A directory that is away, as a disk may be,
-        says neither.
+        """Check whether its name is gone, or another file's. If the directory is missing, as a disk
+        may be, the answer is no.
         """
         try:
             return not os.path.samestat(self._opened, self.path.stat())
@@ -74,18 +74,18 @@ class Ownership:
 
     @property
     def may_deliver(self) -> bool:
-        """Whether records may go out in the VM's name: within one boot a disk does not move."""
+        """Whether records may be sent in the VM's name: within one boot a disk does not move."""
         return self.confirmed or self._same_boot
 
     def identify(
         self, store: Store, *, stop: threading.Event, patient: bool, tried: Callable[[str], None]
     ) -> VmIdentity | None:
-        """The VM identity, from IMDS or the store; None if told to stop or not patient."""
+        """Return the VM identity, from IMDS or the store; None if told to stop or not patient."""
         kept = store.identity()
         if kept is not None:
             kept = with_tags(kept, self._settings.identity.tags)
         booted = store.remembered(CONFIRMED_BOOT_KEY)
-        # Where the system tells no boots apart, there may have been one.
+        # If the system does not tell boots apart, there may have been one.
         self._same_boot = bool(self._boot_id) and booted == self._boot_id
         fetched = threading.Event()
 
@@ -115,7 +115,7 @@ class Ownership:
     def take(
         self, store: Store, reset: StoreReset | None, vm: VmIdentity
     ) -> tuple[Store, StoreReset | None]:
-        """The store of this VM: one that came along in a disk image is put aside."""
+        """Return the store of this VM: one that came with a disk image is set aside."""
         if not self.confirmed:
             return store, reset
         kept = store.identity()
@@ -128,7 +128,7 @@ class Ownership:
         return store, reset
 
     def ask(self, store: Store, at_hand: VmIdentity) -> VmIdentity | None:
-        """The identity from IMDS, or the one at hand; None if IMDS names another VM."""
+        """Return the identity from IMDS, or the one at hand; None if IMDS names another VM."""
         try:
             vm = _as_kept(self._fetch(self._settings.imds.timeout), at_hand)
         except (ImdsError, IdentityError):
@@ -152,8 +152,8 @@ class Ownership:
 
 
 def _as_kept(vm: VmIdentity, kept: VmIdentity | None) -> VmIdentity:
-    """The identity with its vmId as it was kept, for topics and keys are made of it: Azure writes
-    the same vmId in lower case or in upper case.
+    """Return the identity with the stored spelling of its vmId, from which topics and keys are
+    made: Azure writes the same vmId in lower case or in upper case.
     """
     same = kept is not None and kept.vm_id.lower() == vm.vm_id.lower()
     return replace(vm, vm_id=kept.vm_id) if kept is not None and same else vm

@@ -1,4 +1,4 @@
-"""The jobs on APScheduler, and the watch that keeps them going when a clock jumps."""
+"""The jobs on APScheduler, and the watch that keeps them running when a clock jumps."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from apscheduler.triggers.base import BaseTrigger
 from bridge.clock import Clock
 
 TICK_SECONDS: Final = 0.25
-"""How often `Watch.tick` is to be called: a pause is measured short by up to one tick."""
+"""How often `Watch.tick` is to be called: a pause is measured too short by up to one tick."""
 JUMP_SECONDS: Final = 1.0
-"""The least difference between the clocks that counts as a jump, and the least pause."""
+"""The smallest difference between the clocks that counts as a jump, and the shortest pause."""
 MAX_PAUSE_SECONDS: Final = 120.0
-"""A wall clock that jumps further than this was set; a pause is shorter."""
+"""If the wall clock jumps further than this, it was set; a pause is shorter."""
 _THREADS: Final = 4
-"""More than there are jobs: two that hang on IMDS must not keep the heartbeat from going out."""
+"""More than there are jobs: two that hang on IMDS must not delay the heartbeat."""
 
 
 class Every(BaseTrigger):  # type: ignore[misc]  # APScheduler has no types
@@ -32,12 +32,12 @@ class Every(BaseTrigger):  # type: ignore[misc]  # APScheduler has no types
         self._interval = timedelta(seconds=seconds)
 
     def get_next_fire_time(self, previous_fire_time: datetime | None, now: datetime) -> datetime:
-        """The next time, as APScheduler asks for it."""
+        """Return the next time, as APScheduler requires."""
         return now if previous_fire_time is None else now + self._interval
 
 
 class _Steady(BackgroundScheduler):  # type: ignore[misc]  # as above
-    """Lets no job wait for a time that a wrong clock made up, even if `Watch` saw no jump."""
+    """Lets no job wait for a time from a wrong clock, even if `Watch` saw no jump."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -48,7 +48,7 @@ class _Steady(BackgroundScheduler):  # type: ignore[misc]  # as above
         )
 
     def _process_jobs(self) -> float | None:
-        """Start what is due; returns the seconds until the next job. APScheduler calls it."""
+        """Start what is due; return the seconds until the next job. APScheduler calls it."""
         jobs = self.get_jobs()
         now = self._clock.now()
         for job in jobs:
@@ -72,7 +72,9 @@ class Scheduler:
     def every(
         self, seconds: float, job: Callable[[], object], *, first: float = 0.0
     ) -> Callable[[], None]:
-        """Run the job after `first` seconds, then every so many; call the result to remove it."""
+        """Run the job after `first` seconds, and then every `seconds`; return a function that
+        removes it.
+        """
         added = self._scheduler.add_job(
             job, trigger=Every(seconds), next_run_time=self._clock.now() + timedelta(seconds=first)
         )
@@ -88,7 +90,7 @@ class Scheduler:
         self._scheduler.shutdown(wait=False)
 
     def run_now(self) -> None:
-        """Run every job now: their due times were reckoned by a clock that has jumped."""
+        """Run every job now: their times were computed with a clock that has jumped."""
         for job in self._scheduler.get_jobs():
             job.modify(next_run_time=self._clock.now())
 
@@ -103,7 +105,7 @@ class Tick:
     jump: float = 0.0
     """By how much the wall clock was set."""
     pause: float = 0.0
-    """How long this machine stood still without knowing it: the tick is late, or the wall clock is
+    """How long this machine stood still without knowing it: the tick is late, or the wall clock was
     set forward afterwards.
     """
     suspended: float = 0.0
@@ -120,7 +122,7 @@ class Watch:
         self._suspended = clock.suspended()
 
     def tick(self) -> Tick:
-        """The jump, the pause and the suspension since the last tick."""
+        """Return the jump, the pause and the suspension since the last tick."""
         wall = self._clock.now()
         monotonic = self._clock.monotonic()
         suspended = self._clock.suspended()

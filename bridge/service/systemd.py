@@ -8,17 +8,17 @@ from collections.abc import Callable
 from typing import Final
 
 MARGIN_SECONDS: Final = 30.0
-"""Azure moves a VM with a pause of up to 30 s without polls, after which no restart is due."""
+"""Azure moves a VM with a pause of up to 30 s without polls, which must not cause a restart."""
 NOTIFY_SECONDS: Final = 2.0
-"""How long what is said once waits for a service manager that stands still."""
+"""How long a message waits for a service manager that does not respond."""
 _MICROSECONDS: Final = 1_000_000
 
 Notify = Callable[[str, float], bool]
-"""Hands lines to the service manager, within so many seconds; whether it has them."""
+"""Sends lines to the service manager within so many seconds; returns whether it has them."""
 
 
 class Watchdog:
-    """Speaks to systemd, from any thread; `limit` is WatchdogSec= in seconds, or None."""
+    """Sends messages to systemd, from any thread; `limit` is WatchdogSec= in seconds, or None."""
 
     def __init__(self, notify: Notify, *, limit: float | None) -> None:
         self._notify = notify
@@ -29,32 +29,32 @@ class Watchdog:
         self._lock = threading.Lock()
 
     def ready(self, status: str, *, allowance: float) -> None:
-        """The bridge is up. The first feeding comes within `allowance` seconds."""
+        """Report that the bridge is up. The first feeding comes within `allowance` seconds."""
         with self._lock:
             self._status = status
             self._watch(allowance, "READY=1", _status_line(status), seconds=NOTIFY_SECONDS)
 
     def fed(self, allowance: float) -> None:
-        """A poll has ended, whatever it brought; the next ends within `allowance` seconds. A
-        manager that stands still holds up no poll: the next one feeds again.
+        """Report that a poll has ended, with any result; the next ends within `allowance` seconds.
+        A manager that does not respond delays no poll: the next one feeds again.
         """
         with self._lock:
             self._watch(allowance, seconds=0.0)
 
     def status(self, text: str) -> None:
-        """Say in one line what the bridge does; `systemctl status` shows it."""
+        """Report in one line what the bridge does; `systemctl status` shows it."""
         with self._lock:
             if text != self._status:
                 self._status = text
                 self._send(_status_line(text))
 
     def stopping(self) -> None:
-        """The bridge is on its way out for good."""
+        """Report that the bridge is stopping for good."""
         with self._lock:
             self._send("STOPPING=1")
 
     def _watch(self, allowance: float, *lines: str, seconds: float) -> None:
-        """Feed the watchdog, and widen its limit where one poll may take longer."""
+        """Feed the watchdog, and widen its limit if one poll may take longer."""
         if self._limit is None:
             self._send(*lines, seconds=seconds)
             return

@@ -1,1 +1,1 @@
-"""A stand-in for IMDS. It knows Azure's side only, and imports nothing of the bridge."""
+"""A stand-in for IMDS. It knows only Azure's side, and imports nothing of the bridge."""

@@ -1,4 +1,4 @@
-"""The answers of a healthy IMDS, its refusals included: a request in, an answer out."""
+"""The answers of a healthy IMDS, including its refusals: a request in, an answer out."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ _BAD_VERSION: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedRequest:
-    """A request as it came; header names in lower case."""
+    """A request as received; header names in lower case."""
 
     method: str
     target: str
@@ -84,7 +84,7 @@ class SimulatedRequest:
 
     @property
     def endpoint(self) -> Target | None:
-        """The endpoint that it is for; None if IMDS has no such path."""
+        """The endpoint of the request; None if IMDS has no such path."""
         if self.path == EVENTS_PATH:
             return {"GET": "events", "POST": "start"}.get(self.method)  # type: ignore[return-value]
         if self.path in (INSTANCE_PATH, COMPUTE_PATH) and self.method == "GET":
@@ -96,7 +96,7 @@ class SimulatedRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedAnswer:
-    """An answer; `document` is the place in the history of the document that its body is."""
+    """An answer; `document` is the place of its document in the history."""
 
     status: int
     body: bytes = b""
@@ -105,7 +105,9 @@ class SimulatedAnswer:
     document: int | None = None
 
     def head(self) -> bytes:
-        """The head of the answer; Content-Length is the body's unless `headers` has another."""
+        """Return the head of the answer; Content-Length is the body's unless `headers`
+        has another.
+        """
         headers = {
             "Content-Type": self.content_type,
             "Server": f"seb-simulator/{__version__}",
@@ -120,7 +122,7 @@ class SimulatedAnswer:
 
 
 def refusal(status: int, error: str, **extra: Any) -> SimulatedAnswer:
-    """An error in IMDS's form: a JSON object with `error`, and without `Events`."""
+    """Return an error in IMDS's form: a JSON object with `error`, and without `Events`."""
     return SimulatedAnswer(status=status, body=json.dumps({"error": error, **extra}).encode())
 
 
@@ -143,7 +145,7 @@ class SimulatedImds:
         self._limiter = _Limiter(rate_limit, clock.monotonic)
 
     def answer(self, request: SimulatedRequest, post: Post | None = None) -> SimulatedAnswer:
-        """The answer of IMDS. `post` is the request's own entry among the approvals."""
+        """Return the answer of IMDS. `post` is the request's entry among the approvals."""
         refused = self._refuse(request)
         if refused is not None:
             return refused

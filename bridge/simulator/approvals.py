@@ -26,12 +26,12 @@ class Post:
 
     @property
     def effective(self) -> bool:
-        """Whether the POST set anything off."""
+        """Whether the POST had an effect."""
         return bool(self.started)
 
 
 class Timers:
-    """A set of timers. After `cancel` nothing starts any more, and nothing is still running."""
+    """A set of timers. After `cancel` none starts any more, and none is still running."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -39,7 +39,7 @@ class Timers:
         self._canceled = False
 
     def after(self, seconds: float, action: Callable[[], None]) -> threading.Timer:
-        """Do it in so many seconds, in a thread of its own."""
+        """Do it in so many seconds, in another thread."""
 
         def act() -> None:
             try:
@@ -58,7 +58,7 @@ class Timers:
         return timer
 
     def cancel(self) -> None:
-        """Call everything off, and wait for what is running."""
+        """Cancel everything, and wait for what is running."""
         with self._lock:
             self._canceled = True
             timers = list(self._timers)
@@ -96,14 +96,14 @@ class Posts:
             return list(self._posts)
 
     def receive(self, body: bytes) -> Post:
-        """Note a POST before anything is made of it."""
+        """Note a POST before it is judged."""
         post = Post(time=self._clock.monotonic(), wall=self._clock.now(), body=body)
         with self._lock:
             self._posts.append(post)
         return post
 
     def judge(self, post: Post, *, version: str) -> tuple[int, bytes]:
-        """The status and the body that IMDS answers; events are started a little later."""
+        """Return the status and the body that IMDS answers; events are started a little later."""
         try:
             ids = _event_ids(post.body)
             post.started = tuple(self._timeline.approve(ids, version=version))

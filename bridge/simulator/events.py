@@ -27,7 +27,7 @@ _TYPE_SINCE: Final = {"Preempt": "2017-11-01", "Terminate": "2019-01-01"}
 
 
 def new_event_id() -> str:
-    """A fresh EventId, upper case as IMDS writes it."""
+    """Return a fresh EventId, upper case as IMDS writes it."""
     return str(uuid4()).upper()
 
 
@@ -53,14 +53,16 @@ class SimulatedEvent:
 
 
 def render(events: Iterable[SimulatedEvent], *, incarnation: int, version: str) -> bytes:
-    """The document in the words of an api-version, as compact JSON."""
+    """Return the document in the form of an api-version, as compact JSON."""
     shown = [_entry(event, version) for event in events if visible(event, version)]
     document = {"DocumentIncarnation": incarnation, "Events": shown}
     return json.dumps(document, separators=(",", ":")).encode()
 
 
 def visible(event: SimulatedEvent, version: str) -> bool:
-    """Whether the api-version knows the event's type; one that does not never shows the event."""
+    """Check whether the api-version knows the event's type; one that does not never shows the
+    event.
+    """
     return version >= _TYPE_SINCE.get(event.event_type, "")
 
 

@@ -20,7 +20,7 @@ class HungUpError(Exception):
 
 
 class SimulatedExchange:
-    """The healthy answer to one request, and the connection to spoil it on."""
+    """The healthy answer to one request, and its connection, which a fault may spoil."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class SimulatedExchange:
         post: Post | None,
     ) -> None:
         self.answer = answer
-        """The answer of the healthy service, with all that follows from it."""
+        """Return the answer of the healthy service, and have its effects."""
         self.closing = False
         """Whether the connection ends with this request."""
         self._connection = connection
@@ -41,7 +41,7 @@ class SimulatedExchange:
         self._post = post
 
     def pause(self, seconds: float) -> None:
-        """Let so many seconds pass."""
+        """Wait for so many seconds."""
         left = seconds
         while not self._stopping.wait(min(left, _POLL)) and self._client_is_there():
             left -= _POLL
@@ -54,14 +54,14 @@ class SimulatedExchange:
         self._connection.sendall(data)
 
     def mark(self, answer: SimulatedAnswer) -> None:
-        """Note that the answer reaches the client: its last byte is about to leave."""
+        """Note that the answer reaches the client: its last byte is about to be sent."""
         if answer.document is not None:
             self._mark_served(answer.document)
         if self._post is not None:
             self._post.status = answer.status
 
     def send(self, answer: SimulatedAnswer) -> None:
-        """Send an answer whole, in one packet where it fits."""
+        """Send an answer as a whole, in one packet if it fits."""
         self.mark(answer)
         self.write(answer.head() + answer.body)
 

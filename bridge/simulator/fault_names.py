@@ -1,4 +1,4 @@
-"""The faults by the names that a command line can say: `NAME` or `NAME=ARGUMENT`."""
+"""The faults by their names on a command line: `NAME` or `NAME=ARGUMENT`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,9 @@ FAULT_NAMES: Final = tuple(sorted(_FAULTS))
 
 
 def parse_fault(text: str) -> Fault:
-    """The fault of `NAME` or `NAME=ARGUMENT` (seconds, or MiB for `huge`), or `ValueError`."""
+    """Return the fault of `NAME` or `NAME=ARGUMENT` (seconds, or MiB for `huge`). Raises
+    `ValueError`.
+    """
     name, equals, argument = text.partition("=")
     if name not in _FAULTS:
         near = get_close_matches(name, FAULT_NAMES, n=3) or FAULT_NAMES

@@ -18,7 +18,7 @@ _MEBIBYTE = 1024 * 1024
 
 
 class Fault(ABC):
-    """A fault that a request meets instead of its answer."""
+    """A fault that a request gets instead of its answer."""
 
     @abstractmethod
     def apply(self, exchange: SimulatedExchange) -> None:
@@ -27,7 +27,7 @@ class Fault(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Slow(Fault):
-    """The right answer, so many seconds late."""
+    """The right answer, late by so many seconds."""
 
     seconds: float = 10.0
 
@@ -86,7 +86,7 @@ class Truncated(Fault):
 
 @dataclass(frozen=True, slots=True)
 class CutJson(Fault):
-    """Half the right body, and a Content-Length that says so."""
+    """Half the right body, with its own Content-Length."""
 
     def apply(self, exchange: SimulatedExchange) -> None:
         answer = exchange.answer()
@@ -95,7 +95,7 @@ class CutJson(Fault):
 
 @dataclass(frozen=True, slots=True)
 class DripBody(Fault):
-    """The right answer, its body some bytes at a time, `interval` seconds apart."""
+    """The right answer with its body in small parts, `interval` seconds apart."""
 
     interval: float = 0.5
     size: int = 1
@@ -112,7 +112,7 @@ class DripBody(Fault):
 
 @dataclass(frozen=True, slots=True)
 class DripHeaders(Fault):
-    """The right answer, its headers a byte at a time, `interval` seconds apart."""
+    """The right answer with its headers byte by byte, `interval` seconds apart."""
 
     interval: float = 0.5
 
@@ -127,7 +127,7 @@ class DripHeaders(Fault):
 
 @dataclass(frozen=True, slots=True)
 class Huge(Fault):
-    """A well-formed empty document, blown up with spaces to so many MiB."""
+    """A well-formed empty document, filled with spaces to so many MiB."""
 
     mebibytes: int = 10
 
@@ -146,7 +146,7 @@ class Huge(Fault):
 
 @dataclass(frozen=True, slots=True)
 class Endless(Fault):
-    """A chunked body that does not end of itself; after `seconds` the connection does."""
+    """A chunked body that does not end; after `seconds` the connection does."""
 
     LIMIT: ClassVar[int] = 4096 * _MEBIBYTE
 
@@ -166,7 +166,7 @@ class Endless(Fault):
 
 @dataclass(frozen=True, slots=True)
 class ResetFault(Fault):
-    """The connection is reset; `after_effect`: once the request has done its work."""
+    """The connection is reset; `after_effect`: after the request has had its effect."""
 
     after_effect: bool = False
 
@@ -178,7 +178,7 @@ class ResetFault(Fault):
 
 @dataclass(frozen=True, slots=True)
 class Silence(Fault):
-    """Not a byte for so many seconds, then the connection ends."""
+    """No byte for so many seconds, then the connection ends."""
 
     seconds: float = 60.0
 
@@ -189,7 +189,7 @@ class Silence(Fault):
 
 @dataclass(frozen=True, slots=True)
 class RefusedFault(Fault):
-    """The whole port refuses for so many seconds (None: until `heal`) and cuts what is open."""
+    """The whole port refuses for so many seconds (None: until `heal`) and cuts open connections."""
 
     seconds: float | None = 5.0
 
@@ -206,7 +206,7 @@ def _chunk(data: bytes) -> bytes:
 
 
 class FaultQueue:
-    """The faults to come, per endpoint, in the order that they were asked for."""
+    """The faults to come, by endpoint, in their order."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -220,7 +220,7 @@ class FaultQueue:
             self._queues.setdefault(at, deque()).append((fault, times))
 
     def take(self, at: Target | None) -> Fault | None:
-        """The fault for the next request, if there is one."""
+        """Return the fault for the next request, if there is one."""
         with self._lock:
             queue = self._queues.get(at) if at is not None else None
             if not queue:

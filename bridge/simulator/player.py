@@ -1,4 +1,4 @@
-"""Plays one scenario on a timeline, in a thread of its own, at a speed."""
+"""Plays one scenario on a timeline, on its own thread, at a speed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from bridge.simulator.vm import neighbour
 
 
 class Player:
-    """One run of a scenario; `hold`: seconds that each document waits at most to be served."""
+    """One run of a scenario; `hold`: how many seconds at most each document waits to be served."""
 
     def __init__(
         self,
@@ -51,11 +51,11 @@ class Player:
         self._thread.start()
 
     def wait(self, timeout: float | None) -> bool:
-        """Wait for the end, at most `timeout` seconds; whether it has come."""
+        """Wait for the end, at most `timeout` seconds; return whether it has come."""
         return self._finished.wait(timeout)
 
     def stop(self) -> None:
-        """End at once, between two changes."""
+        """Stop at once, between two changes."""
         with self._timeline.changed:
             self._stopping = True
             self._timeline.changed.notify_all()
@@ -76,7 +76,9 @@ class Player:
             self._finished.set()
 
     def _wait_until(self, due: float, steps: list[Step]) -> float:
-        """Wait, then change the document; answers when that was meant to be, or came to be."""
+        """Wait, then change the document; return when that was due, or when it happened
+        if later.
+        """
         first = steps[0]
         with self._timeline.changed:
             self._timeline.changed.wait_for(
@@ -100,7 +102,9 @@ class Player:
             )
 
     def _early(self, step: Step) -> bool:
-        """Whether the event that the step would start was approved and has started, or is gone."""
+        """Check whether the event that the step would start was approved and has started, or is
+        gone.
+        """
         if not isinstance(step, Start):
             return False
         try:

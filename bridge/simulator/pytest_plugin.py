@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def imds_simulator() -> Iterator[Simulator]:
-    """A started `Simulator` on a free loopback port; stopped after the test."""
+    """Yield a started `Simulator` on a free loopback port; stopped after the test."""
     from bridge.simulator.simulator import Simulator  # noqa: PLC0415  # the plugin must be cheap to load
 
     with Simulator() as simulator:

@@ -15,14 +15,14 @@ class UnknownScenarioError(LookupError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventKind:
-    """The sort of an event, in Azure's words. `duration` is seconds, -1 unknown."""
+    """A kind of event, in Azure's words. `duration` is seconds, -1 unknown."""
 
     event_type: str
     source: str = "Platform"
     duration: int = -1
     description: str = ""
     status: str = "Scheduled"
-    """Its EventStatus at first, if it is announced with notice."""
+    """Its first EventStatus, if it is announced with notice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Announce:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """The event becomes Started; earlier, if it is approved."""
+    """The event becomes Started; earlier if it is approved."""
 
     at: float
     event: str
@@ -54,7 +54,7 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class Reschedule:
-    """NotBefore becomes so many seconds after the event was announced."""
+    """NotBefore becomes so many seconds after the event's announcement."""
 
     at: float
     event: str
@@ -63,7 +63,7 @@ class Reschedule:
 
 @dataclass(frozen=True, slots=True)
 class Skip:
-    """The change at the same time passes over one incarnation."""
+    """The change at the same time skips one incarnation."""
 
     at: float
 
@@ -81,7 +81,7 @@ Step = Announce | Start | End | Reschedule | Skip | Reset
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """A line that describes it, and its steps in order; steps of one time are one change."""
+    """A describing line, and the steps in order; steps of the same time are one change."""
 
     description: str
     steps: tuple[Step, ...]
@@ -217,7 +217,7 @@ SCENARIOS: Final[Mapping[str, Scenario]] = MappingProxyType(_TABLE)
 
 
 def scenario(name: str) -> Scenario:
-    """The scenario of a name. Raises `UnknownScenarioError`."""
+    """Return the scenario of a name. Raises `UnknownScenarioError`."""
     try:
         return SCENARIOS[name]
     except KeyError:

@@ -21,7 +21,9 @@ _BODY_LIMIT = 64 * 1024
 
 
 Respond = Callable[[SimulatedRequest, socket.socket, threading.Event], bool]
-"""Answers a request until the event is set; whether the connection ends. Raises `OSError`."""
+"""Answers a request until the event is set; returns whether the connection ends. Raises
+`OSError`.
+"""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -58,7 +60,7 @@ class _Handler(BaseHTTPRequestHandler):
         message: str | None = None,  # noqa: ARG002
         explain: str | None = None,  # noqa: ARG002
     ) -> None:
-        """A request that http.server itself refuses: IMDS's form, not a page."""
+        """Answer a request that http.server itself refuses: in IMDS's form, not with a page."""
         # IMDS knows a method or does not allow it: there is no 501.
         status = HTTPStatus.METHOD_NOT_ALLOWED if code == HTTPStatus.NOT_IMPLEMENTED else code
         answer = refusal(status, HTTPStatus(status).phrase)
@@ -90,13 +92,15 @@ class _Server(ThreadingHTTPServer):
         super().__init__(address, _Handler, bind_and_activate=False)
 
     def server_bind(self) -> None:
-        # Not HTTPServer's: that asks the resolver for our name, which can take seconds.
+        # Not HTTPServer's server_bind: that resolves the host's name, which can take seconds.
         socketserver.TCPServer.server_bind(self)
         self.server_name = str(self.server_address[0])
         self.server_port = self.server_address[1]
 
     def serve(self) -> None:
-        """Accept until `end`. Not serve_forever, which wakes up all day to see whether to end."""
+        """Accept until `end`. Not serve_forever, which wakes up all the time to check for
+        the end.
+        """
         with selectors.DefaultSelector() as selector:
             selector.register(self.socket, selectors.EVENT_READ)
             selector.register(self._woken, selectors.EVENT_READ)
@@ -131,7 +135,7 @@ class _Server(ThreadingHTTPServer):
                 self._open.pop(threading.current_thread(), None)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that breaks its connection is not an error; everything else is shown."""
+        """Ignore a client that breaks its connection; print every other error."""
         if not isinstance(sys.exc_info()[1], OSError):
             super().handle_error(request, client_address)
 
@@ -150,7 +154,7 @@ class _Server(ThreadingHTTPServer):
 
 
 class Listener:
-    """A port that is listened on, and can be made to refuse for a while."""
+    """A port that is listened on, and that can refuse for a while."""
 
     def __init__(self, address: tuple[str, int], respond: Respond) -> None:
         self._respond = respond
@@ -172,7 +176,7 @@ class Listener:
             self._thread.start()
 
     def refuse(self) -> None:
-        """Refuse connections and cut those that are open; the port stays ours."""
+        """Refuse connections and cut open ones; the port stays reserved."""
         with self._lock:
             if self._thread is None:
                 return
@@ -182,7 +186,7 @@ class Listener:
             self._server = self._bind((str(address[0]), int(address[1])))
 
     def close(self) -> None:
-        """End every thread and give the port back. May be called twice."""
+        """End every thread and release the port. May be called twice."""
         self._stopping.set()
         with self._lock:
             self._end()

@@ -25,14 +25,13 @@ _METADATA_ADDRESS: Final = ipaddress.ip_address("169.254.169.254")
 
 
 class Simulator(Timeline):
-    """An IMDS of your own. Use it as a context manager, or call `start` and `stop`.
+    """An IMDS for tests and demos. Use it as a context manager, or call `start` and `stop`.
 
     `speed` divides all times of scenarios, and `approval_delay`, the seconds from an approval to
     Started. `rate_limit` is requests a second before 429, None for no limit. `incarnation` is that
-    of the first, empty document. `on_document` and `on_approval` are told of each as it happens
+    of the first, empty document. `on_document` and `on_approval` are called with each as it happens
     (an approval before it is answered: no `status` yet), from any thread, and must return soon.
-
-    Raises `ValueError` on an address that is not allowed or a speed that is not positive.
+    Raises `ValueError` for an address that is not allowed or a speed that is not positive.
     """
 
     def __init__(
@@ -112,8 +111,9 @@ class Simulator(Timeline):
     # Scenarios
 
     def play(self, name: str, *, vm_name: str | None = None, hold: float = 0.0) -> None:
-        """Play a scenario in a thread, on this VM or the one named; `hold`: seconds to wait at most
-        until a document was served. Raises `UnknownScenarioError`, or `RuntimeError` if one plays.
+        """Play a scenario in a thread, on this VM or the named one; `hold`: how many seconds to
+        wait at most until a document was served. Raises `UnknownScenarioError`, or `RuntimeError`
+        if one is being played.
         """
         if self._stopped or (self._player is not None and not self._player.finished):
             raise RuntimeError("one scenario at a time: wait() for the one that is playing")
@@ -129,11 +129,13 @@ class Simulator(Timeline):
 
     @property
     def finished(self) -> bool:
-        """Whether the scenario has played out; False where none was played."""
+        """Whether the scenario has played out; False if none was played."""
         return self._player is not None and self._player.finished
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait for the end of the scenario, at most `timeout` seconds; whether it has come."""
+        """Wait for the end of the scenario, at most `timeout` seconds; return whether it
+        has come.
+        """
         return self._player is not None and self._player.wait(timeout)
 
     # Approvals and faults
@@ -144,7 +146,9 @@ class Simulator(Timeline):
         return self._approvals.approvals
 
     def fault(self, fault: Fault, *, times: int | None = 1, at: Target = "events") -> None:
-        """Misbehave at the next `times` requests; a `RefusedFault` is of the whole port at once."""
+        """Misbehave at the next `times` requests; a `RefusedFault` affects the whole port
+        at once.
+        """
         if not isinstance(fault, RefusedFault):
             self._faults.add(fault, times=times, at=at)
             return
@@ -155,7 +159,7 @@ class Simulator(Timeline):
             self._timers.after(fault.seconds, self._listener.accept)
 
     def heal(self) -> None:
-        """Forget the faults that are still to come, and listen again."""
+        """Remove the faults that are still to come, and listen again."""
         self._faults.clear()
         if self._listener is not None:
             self._listener.accept()
@@ -182,7 +186,7 @@ class Simulator(Timeline):
 
 
 def _checked(host: str, *, beyond_loopback: bool) -> str:
-    """The IP address to listen on, never the real metadata address. Raises `ValueError`."""
+    """Return the IP address to listen on, never the real metadata address. Raises `ValueError`."""
     if host == "localhost":
         return "127.0.0.1"
     try:

@@ -1,4 +1,4 @@
-"""The documents of the simulated IMDS: the one it serves, and every one before it, for tests."""
+"""The documents of the simulated IMDS: the current one, and every earlier one, for tests."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class SimulatedDocument:
     gets: int = 0
 
     def json(self) -> Any:
-        """The body, parsed. Raises `ValueError` if a hand-written one is not JSON."""
+        """Return the body, parsed. Raises `ValueError` if a hand-written one is not JSON."""
         return json.loads(self.body)
 
 
@@ -52,7 +52,7 @@ class Timeline:
         self.gets = 0
         """How many GETs of the events came, however they were answered."""
         self.changed = threading.Condition(threading.RLock())
-        """Notified at each change of the document, and each time that it is asked for or served."""
+        """Notified at each change of the document, and each time that it is requested or served."""
         self._clock = clock
         self._newest = max(versions)
         self._on_change = on_change
@@ -70,7 +70,9 @@ class Timeline:
 
     @property
     def history(self) -> list[SimulatedDocument]:
-        """Every document so far; one counts as served when its last byte is about to leave."""
+        """Return every document so far; one counts as served when its last byte is about to be
+        sent.
+        """
         with self.changed:
             return list(self._history)
 
@@ -87,17 +89,21 @@ class Timeline:
             self.changed.notify_all()
 
     def wait_for_gets(self, count: int, *, timeout: float = 10.0) -> bool:
-        """Wait until that many GETs of the events came in all; False after `timeout` seconds."""
+        """Wait until that many GETs of the events came in all; return False after `timeout`
+        seconds.
+        """
         with self.changed:
             return self.changed.wait_for(lambda: self.gets >= count, timeout)
 
     def wait_until_served(self, *, gets: int = 1, timeout: float = 10.0) -> bool:
-        """Wait until the document that stands was served so often; False after `timeout` s."""
+        """Wait until the current document was served so often; return False after `timeout`
+        seconds.
+        """
         with self.changed:
             return self.changed.wait_for(lambda: self.current.gets >= gets, timeout)
 
     def serve(self, document: Mapping[str, Any] | bytes) -> None:
-        """Answer exactly this from now on, bytes as they are, until the next change."""
+        """Answer exactly this from now on, bytes unchanged, until the next change."""
         body = document if isinstance(document, bytes) else json.dumps(document).encode()
         with self.changed:
             self._raw = _statuses(body)
@@ -106,7 +112,7 @@ class Timeline:
 
     @contextmanager
     def change(self) -> Iterator[None]:
-        """A block whose edits make one new document: `with simulator.change(): …`."""
+        """Make one new document of all edits in the block: `with simulator.change(): …`."""
         with self.changed:
             self._depth += 1
             try:
@@ -117,7 +123,7 @@ class Timeline:
                     self._commit()
 
     def announce(self, event: SimulatedEvent) -> SimulatedEvent:
-        """Add an event; answers it with its resources. Raises `ValueError` on a known EventId."""
+        """Add an event; return it with its resources. Raises `ValueError` for a known EventId."""
         if event.resources is None:
             event = replace(event, resources=(self.vm.name,))
         with self.change():
@@ -128,31 +134,33 @@ class Timeline:
         return event
 
     def start_event(self, event_id: str) -> None:
-        """Let an event be Started. Raises `UnknownEventError`."""
+        """Make an event Started. Raises `UnknownEventError`."""
         self._replace(event_id, lambda event: replace(event, status="Started"))
 
     def move(self, event_id: str, not_before: datetime) -> None:
-        """Give an event another NotBefore. Raises `UnknownEventError`, `ValueError`."""
+        """Change the NotBefore of an event. Raises `UnknownEventError`, `ValueError`."""
         self._replace(event_id, lambda event: replace(event, not_before=not_before))
 
     def end_event(self, event_id: str) -> None:
-        """Take an event out of the document. Raises `UnknownEventError`."""
+        """Remove an event from the document. Raises `UnknownEventError`."""
         with self.change():
             old = self.find(event_id)
             self._edited = tuple(e for e in self._edited if e is not old)
 
     def skip_incarnation(self) -> None:
-        """Let the next change pass over one incarnation, as if a document went by unseen."""
+        """Skip one incarnation at the next change, as if a document was missed."""
         with self.changed:
             self._skipped += 1
 
     def reset_incarnation(self, incarnation: int = 0) -> None:
-        """Number the next change's document so, as IMDS does after a day without a call."""
+        """Use this number for the next change's document, as IMDS does after a day without a
+        request.
+        """
         with self.changed:
             self._reset = incarnation
 
     def find(self, event_id: str) -> SimulatedEvent:
-        """The event as it stands. Raises `UnknownEventError`; case does not matter."""
+        """Return the event as it is; case does not matter. Raises `UnknownEventError`."""
         with self.changed:
             for event in self._edited:
                 if _same(event.event_id, event_id):
@@ -160,7 +168,7 @@ class Timeline:
         raise UnknownEventError(f"no event {event_id} is in the document")
 
     def approve(self, event_ids: Sequence[str], *, version: str) -> list[str]:
-        """Note approvals; returns the ids that have effect. Raises `UnknownEventError` for all."""
+        """Note approvals; return the ids that have effect. Raises `UnknownEventError` for all."""
         with self.changed:
             statuses = self._known(version)
             wanted = {event_id.lower(): event_id for event_id in event_ids}
@@ -171,7 +179,7 @@ class Timeline:
             return [event_id for key, event_id in wanted.items() if key in fresh]
 
     def body(self, version: str) -> tuple[int, bytes]:
-        """The document now in an api-version's words, and its place in the history."""
+        """Return the current document in an api-version's form, and its place in the history."""
         with self.changed:
             place = len(self._history) - 1
             if self._raw is not None or version == self._newest:
@@ -232,7 +240,7 @@ def _same(one: str, other: str) -> bool:
 
 
 def _statuses(body: bytes) -> dict[str, str]:
-    """The events of a hand-written document, as far as it can be read."""
+    """Return the events of a hand-written document, as far as it can be read."""
     try:
         entries = json.loads(body)["Events"]
         return {str(e["EventId"]).lower(): str(e.get("EventStatus")) for e in entries}

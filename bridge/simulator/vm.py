@@ -1,4 +1,4 @@
-"""The VM that the simulator plays. Every name and id here is made up."""
+"""The VM that the simulator plays. Every name and id here is invented."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedVm:
-    """The identity of the simulated VM. What a VM does not have is the empty string, as in IMDS."""
+    """The identity of the simulated VM. A missing value is the empty string, as in IMDS."""
 
     name: str = "vm-0"
     vm_id: str = "3f6a1c1e-8d55-4c0b-9a3e-5b1f0c7d2e90"
@@ -36,7 +36,7 @@ class SimulatedVm:
         return f"{scale_set}/virtualMachines/{instance}"
 
     def compute(self) -> dict[str, Any]:
-        """The object that `/metadata/instance/compute` answers."""
+        """Return the object that `/metadata/instance/compute` answers."""
         return {
             "azEnvironment": "AzurePublicCloud",
             "location": self.location,
@@ -57,12 +57,14 @@ class SimulatedVm:
         }
 
     def instance(self) -> dict[str, Any]:
-        """The object that `/metadata/instance` answers."""
+        """Return the object that `/metadata/instance` answers."""
         return {"compute": self.compute(), "network": {"interface": []}}
 
 
 def neighbour(name: str, distance: int) -> str:
-    """The VM so many places after `name`: `db_0`, `db_1`, or without a number `db`, `db-1`."""
+    """Return the name of the VM so many places after `name`: `db_0`, `db_1`, or without a number
+    `db`, `db-1`.
+    """
     if distance == 0:
         return name
     stem, number = re.fullmatch(r"(.*?)(\d*)", name, re.DOTALL).groups()  # type: ignore[union-attr]

@@ -1,1 +1,1 @@
-"""The one SQLite file; it knows neither Azure nor what an event means."""
+"""The one SQLite file; it knows neither Azure nor the meaning of an event."""

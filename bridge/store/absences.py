@@ -1,8 +1,9 @@
 """The records that a sink gets of the time in which it was not configured, or had another role.
+That time is an *absence*.
 
-That time is an *absence*. Of its records the sink gets only the *catch-up* records: the newest one
-of each pending event, and the ends that it is *owed*, of events that it may have been told of. It
-does not get events that came and went in between. `Outbox._reconcile` has the cases as a table.
+Of its records the sink gets only the *catch-up* records: the newest one of each pending event, and
+the ends that it is *owed*, of events that it may have been told of. It does not get events that
+came and went in between. `Outbox._reconcile` has the cases as a table.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 MAX_UNCONFIRMED: Final = 1_000
-"""So many records behind the cursor may have arrived all the same: more than any sink takes at
+"""How many records after the cursor may have arrived all the same: more than any sink takes at
 once.
 """
 NEWEST_RECORDS: Final = (
@@ -23,7 +24,8 @@ NEWEST_RECORDS: Final = (
     "WHERE affects AND event IN (SELECT event FROM ends_owed) GROUP BY event"
 )
 """The newest record of each event that is pending, or whose end a sink may need; of these also the
-newest one that concerns this VM, for a sink that follows its events alone."""
+newest one that concerns this VM, for a sink that follows only its events.
+"""
 CATCH_UP_CONDITION: Final = (
     "event IN (SELECT key FROM events WHERE pending "
     "UNION SELECT event FROM ends_owed WHERE sink = ?1 AND role = ?2)"
@@ -48,20 +50,20 @@ class Absence:
     catch_up: frozenset[int]
 
     def hides(self, sequence: int) -> bool:
-        """Whether the sink does not get the record."""
+        """Check whether the sink does not get the record."""
         return self.first < sequence <= self.last and sequence not in self.catch_up
 
 
 def role_of(kind: str, *, prepares: bool) -> str:
-    """The role of a sink: its kind, and whether it prepares. A sink that prepares acknowledges
-    records that it never sees, so what it acknowledged does not count in its plain role.
+    """Return the role of a sink: its kind, and whether it prepares. A sink that prepares
+    acknowledges records that it never sees, so its acknowledgements do not count in its plain role.
     """
     return f"{kind} that prepares" if prepares else kind
 
 
 def note_ends_owed(connection: sqlite3.Connection, sink: str, role: str, cursor: int) -> None:
-    """The sink is removed, or gets another role: note the events of which it may have been told in
-    this role, but not that they ended. Raises `sqlite3.Error`.
+    """Note the events that a sink may have been told of in this role, but not that they ended: it
+    is removed, or gets another role. Raises `sqlite3.Error`.
     """
     connection.execute(
         "INSERT OR IGNORE INTO acknowledged (event, sink, role, sequence) "
@@ -88,7 +90,7 @@ def note_ends_owed(connection: sqlite3.Connection, sink: str, role: str, cursor:
 def mark_removed(connection: sqlite3.Connection, sink: str, head: int) -> None:
     """Begin the absence of a sink that is not configured any more. Raises `sqlite3.Error`."""
     connection.execute(
-        # Without a record since it was put back, its last absence goes on.
+        # Without a record since it was configured again, its last absence continues.
         "INSERT INTO absences (sink, first) VALUES (?, ?) "
         "ON CONFLICT (sink, first) DO UPDATE SET last = NULL",
         (sink, head),
@@ -99,10 +101,11 @@ def mark_removed(connection: sqlite3.Connection, sink: str, head: int) -> None:
 def carry_over_ends(
     connection: sqlite3.Connection, sink: str, kind: str, *, prepares: bool
 ) -> None:
-    """The sink begins to prepare, or stops: in its new role it is also owed the ends of the events
-    that it was told of in its former one. Raises `sqlite3.Error`.
+    """Note that a sink which begins to prepare, or stops, is also owed the ends of the events that
+    it was told of in its former role. Raises `sqlite3.Error`.
     """
-    former, now = role_of(kind, prepares=not prepares), role_of(kind, prepares=prepares)
+    former = role_of(kind, prepares=not prepares)
+    now = role_of(kind, prepares=prepares)
     told = "acknowledged" if prepares else "preparations"
     events = f"FROM ends_owed JOIN {told} USING (sink, role, event) WHERE sink = ?1 AND role = ?2"
     for change in (
@@ -138,9 +141,9 @@ def add_sink(
 
 
 def restart_in_role(connection: sqlite3.Connection, sink: str, role: str) -> None:
-    """The sink has another role than before. The records up to its cursor went to the former role,
-    so the sink gets the catch-up records among them, and its cursor moves back to before the first
-    of these. Raises `sqlite3.Error`.
+    """Begin with a sink's new role. The records up to its cursor went to the former role, so the
+    sink gets the catch-up records among them, and its cursor moves back to before the first of
+    these. Raises `sqlite3.Error`.
     """
     cursor = _forget_passed(connection, sink)
     connection.execute(
@@ -159,9 +162,9 @@ def return_to_left_out(
     role: str,
     wants: Callable[[int, str, int | None], bool],
 ) -> None:
-    """The sink accepts other records than before: `wants`, by sequence, type, and whether they
-    concern this VM. Of those that it left out and wants now it gets the newest one of each event
-    that is pending, or of which it was told. Raises `sqlite3.Error`.
+    """Give a sink that accepts other records than before those that it had left out: the newest one
+    of each event that is pending, or of which it was told. `wants`: by sequence, type, and whether
+    a record concerns this VM. Raises `sqlite3.Error`.
     """
     cursor = _forget_passed(connection, sink)
     # It may not have caught up yet with what it wanted of those that it had left out before.
@@ -187,7 +190,7 @@ def return_to_left_out(
 
 
 def _forget_passed(connection: sqlite3.Connection, sink: str) -> int:
-    """Delete the catch-up records up to the sink's cursor, and return that."""
+    """Delete the catch-up records up to the sink's cursor, and return the cursor."""
     ((cursor,),) = connection.execute("SELECT cursor FROM sinks WHERE name = ?", (sink,))
     connection.execute("DELETE FROM catch_up WHERE sink = ? AND sequence <= ?", (sink, cursor))
     return int(cursor)
@@ -206,7 +209,7 @@ def _move_back(connection: sqlite3.Connection, sink: str, cursor: int) -> None:
 
 
 def cursor_before_catch_up(connection: sqlite3.Connection, sink: str, head: int) -> int:
-    """The cursor just before the sink's first catch-up record; `head` if it has none. Raises
+    """Return the cursor just before the sink's first catch-up record; `head` if it has none. Raises
     `sqlite3.Error`.
     """
     (first,) = connection.execute(
@@ -225,7 +228,7 @@ def delete_passed(connection: sqlite3.Connection) -> None:
 
 
 def absences_of(connection: sqlite3.Connection, sinks: Iterable[str]) -> dict[str, list[Absence]]:
-    """The absences of each sink that its cursor has not passed. Raises `sqlite3.Error`."""
+    """Return the absences of each sink that its cursor has not passed. Raises `sqlite3.Error`."""
     found: dict[str, list[Absence]] = {}
     for sink in sinks:
         rows = connection.execute("SELECT sequence FROM catch_up WHERE sink = ?", (sink,))

@@ -1,4 +1,4 @@
-"""The records of known events that each sink has acknowledged; a cursor proves nothing."""
+"""The records of known events that each sink has acknowledged; a cursor does not prove that."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from wire.record import Record
 
 
 class Acknowledged:
-    """The newest acknowledged record of each event, sink and role; 0 where the sink may have been
-    told of the event, but has acknowledged nothing. May be called from any thread.
+    """The newest acknowledged record of each event, sink and role; 0 if the sink may have been told
+    of the event, but has acknowledged nothing. May be called from any thread.
     """
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._lock = threading.Lock()
         self._unwritten: set[tuple[str, str, str, int]] = set()
-        """Event, sink, role, and sequence."""
+        """Event, sink, role, and sequence of each."""
 
     def note(self, sink: str, role: str, records: Sequence[Record]) -> None:
-        """Note that the sink has acknowledged these; it is on disk after the next `write`."""
+        """Note that the sink has acknowledged these records; on disk after the next `write`."""
         facts = {
             (event.casefold(), sink, role, record.sequence)
             for record in records
@@ -32,7 +32,9 @@ class Acknowledged:
             self._unwritten |= facts
 
     def write(self, change: Callable[[sqlite3.Connection], object] | None = None) -> bool:
-        """Write what is noted, not synced, with a change of progress; whether it is written."""
+        """Write what is noted, not synced, together with a change of progress; return whether it is
+        written.
+        """
         with self._lock:
             facts = sorted(self._unwritten, key=lambda fact: fact[-1])
         try:
@@ -47,7 +49,7 @@ class Acknowledged:
         return True
 
     def has(self, sink: str, role: str, event: str) -> bool:
-        """Whether the sink, in that role, has acknowledged the event's newest record."""
+        """Check whether the sink, in that role, has acknowledged the event's newest record."""
         with self._lock:
             unwritten = bool(self._unwritten)
         if unwritten and not self.write():
@@ -60,8 +62,8 @@ class Acknowledged:
         return bool(rows)
 
     def knows_event(self, sink: str, role: str, sequence: int) -> bool:
-        """Whether the sink, in that role, may have been told of the event that the record of this
-        sequence is about.
+        """Check whether the sink, in that role, may have been told of the event that the record of
+        this sequence is about.
         """
         rows = self._store.read(
             "SELECT event, EXISTS (SELECT 1 FROM acknowledged WHERE event = records.event "

@@ -1,5 +1,5 @@
-"""The approvals in the store, one row for each cause. What may become of one is in
-`bridge/approval/transitions.py`.
+"""The approvals in the store, one row for each cause. `bridge/approval/transitions.py` has their
+states.
 """
 
 from __future__ import annotations
@@ -15,20 +15,22 @@ from wire.moment import rfc3339
 from wire.record import RecordDraft
 
 KEEP: Final = 5_000
-"""Ten times the commands that can come while a token is valid: setting the clock revives none."""
+"""Ten times the commands that can arrive while a token is valid: setting the clock makes none valid
+again.
+"""
 KEEP_TIME: Final = timedelta(days=1)
-"""How long each is, however many there are."""
+"""How long each is kept, however many there are."""
 PRUNE_EVERY: Final = 100
 """How many receipts are written between two prunings."""
 OPEN_STATES: Final = ("accepted", "posted")
 _ANY_REVISION: Final = 1 << 62
-"""Stands for a revision that was not kept: it may be the newest."""
+"""Stands for a revision that was not stored: it may be the newest."""
 
 
 State = Literal["rejected", "accepted", "posted", "failed", "confirmed"]
 Effect = Literal["none", "in vain", "error", "maybe"]
-"""The possible effect of the requests to IMDS: none was sent; IMDS could not be reached, or said
-no; IMDS answered with an error of its own; it is not known.
+"""What the requests to IMDS may have done: none was sent; IMDS could not be reached, or refused;
+IMDS answered with an error of its own; it is not known.
 """
 
 
@@ -37,10 +39,10 @@ Act = Literal["approve", "prepare"]
 
 @dataclass(frozen=True, slots=True)
 class Approval:
-    """One cause (a command, a rule's decision or a person's word), and how far it has come."""
+    """One cause (a command, a rule's decision or a person's request), and how far it has come."""
 
     cause: str
-    """The identity of the approval: issuer and jti, or rule and state of the event."""
+    """Identifies the approval: issuer and jti, or rule and state of the event."""
     jti: str
     event_id: str | None
     fingerprint: str | None
@@ -51,15 +53,15 @@ class Approval:
     reason: str | None = None
     effect: Effect = "none"
     why: str | None = None
-    """The reason that the approver gave, such as the number of a change."""
+    """The approver's reason, such as a change number."""
     key: str | None = None
     """The digest of the key that signed the command; None for a rule, a person, and before 0.3."""
     expires: int | None = None
     """When the command expires, seconds since 1970; None as for `key`."""
     act: Act = "approve"
-    """The act that was asked for: that IMDS starts the event, or that this VM prepares for it."""
+    """The requested act: that IMDS starts the event, or that this VM prepares for it."""
     revision: int | None = None
-    """Of the event, when it was approved; None where it is not known, and before 0.3."""
+    """The event's revision when it was approved; None if it is not known, and before 0.3."""
     uptime: float | None = None
     """The machine's uptime when the command was accepted, in seconds; None as for `key`."""
 
@@ -83,29 +85,35 @@ class ApprovalRows:
         self._until_prune = 0
 
     def has(self, cause: str) -> bool:
-        """Whether the cause has been acted upon. Raises `StoreError`."""
+        """Check whether the cause was acted upon. Raises `StoreError`."""
         return bool(self._store.read("SELECT 1 FROM approvals WHERE cause = ?", (cause,)))
 
     def of_cause(self, cause: str) -> Approval | None:
-        """The approval of a cause, or None. Raises `StoreError`."""
+        """Return the approval of a cause, or None. Raises `StoreError`."""
         return next(iter(self._read("cause = ?", cause)), None)
 
     def find(self, jti: str) -> Approval | None:
-        """The newest approval of that id, or None. Raises `StoreError`."""
+        """Return the newest approval of that id, or None. Raises `StoreError`."""
         rows = self._read("jti = ? ORDER BY time DESC LIMIT 1", jti)
         return rows[0] if rows else None
 
     def unfinished(self) -> list[Approval]:
-        """Those about an event that have no final receipt, oldest first. Raises `StoreError`."""
+        """Return the approvals of an event without a final receipt, the oldest first. Raises
+        `StoreError`.
+        """
         return self._read("state IN (?, ?) AND event IS NOT NULL ORDER BY time", *OPEN_STATES)
 
     def accepted_at(self, cause: str) -> datetime | None:
-        """When the cause was first acted upon, by the wall clock of then. Raises `StoreError`."""
+        """Return when the cause was first acted upon, by the wall clock at that time. Raises
+        `StoreError`.
+        """
         rows = self._store.read("SELECT time FROM approvals WHERE cause = ?", (cause,))
         return datetime.fromisoformat(rows[0][0]) if rows else None
 
     def put(self, approval: Approval, now: datetime, receipt: RecordDraft | None = None) -> None:
-        """Write an approval, with a receipt, synced. Raises `StoreError`; then nothing is."""
+        """Write an approval, with a receipt, synced. Raises `StoreError`; then nothing is
+        written.
+        """
         pruning = receipt is not None and self._until_prune <= 0
 
         def write(connection: sqlite3.Connection) -> None:
@@ -118,7 +126,9 @@ class ApprovalRows:
             self._until_prune = PRUNE_EVERY if pruning else self._until_prune - 1
 
     def newest_record(self, event: str) -> str | None:
-        """The id of the newest committed record of an event, by its key. Raises `StoreError`."""
+        """Return the id of the newest committed record of an event, by its key. Raises
+        `StoreError`.
+        """
         rows = self._store.read(
             "SELECT id FROM records WHERE event = ? ORDER BY sequence DESC LIMIT 1", (event,)
         )
@@ -131,8 +141,8 @@ class ApprovalRows:
 
 
 def approved_revisions(store: Store) -> dict[str, int]:
-    """The newest revision in which IMDS may have been asked here to start an event, by the event's
-    key. Raises `StoreError`.
+    """Return the newest revision in which IMDS may have been asked here to start an event, by the
+    event's key. Raises `StoreError`.
     """
     rows = store.read(
         "SELECT event, ifnull(revision, ?) AS approved FROM approvals "

@@ -1,4 +1,4 @@
-"""A file that only takes up space, to be freed on the day when the disk is full."""
+"""A file that only takes up space, to be deleted when the disk is full."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Ballast:
         self._there = self._path.exists()
 
     def keep(self) -> None:
-        """Make the file where it is missing and there is room; costs nothing where it exists."""
+        """Make the file if it is missing and there is room; costs nothing if it exists."""
         if self._there:
             return
         with suppress(OSError):
@@ -34,7 +34,7 @@ class Ballast:
             self._there = True
 
     def drop(self) -> None:
-        """Free its room."""
+        """Delete the file, to free its space."""
         self._there = False
         with suppress(OSError):
             self._path.unlink(missing_ok=True)

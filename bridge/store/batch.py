@@ -15,20 +15,20 @@ COLUMNS: Final = "sequence, type, affects, id, records.time, crc, body"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """Records for one delivery, and where the cursor stands once they are delivered."""
+    """Records for one delivery, and the cursor after it."""
 
     records: tuple[Record, ...]
     cursor: int
     again: bool = False
     """Whether a person asked to try these dead records again."""
     damaged: str | None = None
-    """Why the one record of the batch is corrupt: it is to be marked as dead, not delivered."""
+    """Why the one record of the batch is corrupt: it is marked as dead, not delivered."""
 
 
 def read_batch(
     rows: Sequence[tuple[Any, ...]], *, end: int = 0, again: bool = False
 ) -> Batch | None:
-    """The records up to the first corrupt one; that one in a batch of its own."""
+    """Return the records up to the first corrupt one; a corrupt one is a batch of its own."""
     records: list[Record] = []
     for row in rows:
         record, damage = _read_row(row)
@@ -41,7 +41,7 @@ def read_batch(
 
 
 def _read_row(row: tuple[Any, ...]) -> tuple[Record, str | None]:
-    """The record, and what is wrong with it; a corrupt one has only its columns."""
+    """Return the record, and what is wrong with it; a corrupt one has only its columns."""
     sequence, kind, _, record_id, time, crc, body = row
     damage = "checksum mismatch: the stored record is corrupt"
     if isinstance(body, bytes) and zlib.crc32(body) == crc:

@@ -23,12 +23,14 @@ from wire.vm import VmIdentity
 
 POLLED_NAME: Final = "looked"
 CONDEMNED_NAME: Final = "condemned"
-"""A file that marks a store that was found damaged while in use; the next start sets it aside."""
+"""The name of a file that marks a store which was found damaged while in use; the next start sets
+the store aside.
+"""
 RESET_KEY: Final = "reset"
 """In `meta`: a reset of the store until its record is committed."""
 PREPARATIONS_LOST_KEY: Final = "preparations_lost"
-"""In `meta`: whether earlier preparations were lost together with their store, until a sink that
-prepares knows for which events there may have been some.
+"""In `meta`: that earlier preparations were lost with their store, until a sink that prepares knows
+for which events there may have been some.
 """
 CONFIRMED_BOOT_KEY: Final = "confirmed_boot"
 """In `meta`: the boot in which IMDS last confirmed the VM identity."""
@@ -40,12 +42,12 @@ Listener = Callable[[Sequence[Record]], object]
 
 
 class StoreError(TryLaterError):
-    """The store could not be read or written just now; nothing was committed."""
+    """The store could not be read or written at this moment; nothing was committed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastSeen:
-    """The state of IMDS as the run before left it: events, incarnation and last good poll."""
+    """The state of IMDS as the previous run stored it: events, incarnation and last good poll."""
 
     incarnation: int | None
     events: Mapping[str, str]
@@ -71,7 +73,7 @@ class Store:
         self.trouble: str | None = None
         """Why the last transaction could not be written; None if it was."""
         self.damaged: str | None = None
-        """Why the store is to be set aside at the next start; None while it is sound."""
+        """Why the next start has to set the store aside; None while it is sound."""
         self._listeners: list[Listener] = []
 
     def subscribe(self, listener: Listener) -> None:
@@ -80,17 +82,19 @@ class Store:
 
     @property
     def head(self) -> int:
-        """The sequence of the newest record; 0 in an empty store."""
+        """Return the sequence of the newest record; 0 in an empty store."""
         return self._head
 
     @property
     def last_record_sequence(self) -> int:
-        """The sequence of the newest record, heartbeats left out; 0 in an empty store."""
+        """Return the sequence of the newest record that is not a heartbeat; 0 in an empty store."""
         return int(self._meta.get("record_sequence", "0"))
 
     @contextmanager
     def transaction(self, *, durable: bool = True) -> Iterator[sqlite3.Connection]:
-        """One transaction, fsynced if durable. Raises `StoreError`; then nothing has changed."""
+        """Open one transaction, fsynced if durable. Raises `StoreError`; then nothing has
+        changed.
+        """
         with self._lock:
             try:
                 self._sync("FULL" if durable else "NORMAL")
@@ -112,7 +116,9 @@ class Store:
     def read(
         self, query: str, values: Sequence[object] = (), *, patience: float = -1
     ) -> list[tuple[Any, ...]]:
-        """The rows of a query, waiting `patience` seconds for the lock. Raises `StoreError`."""
+        """Return the rows of a query, after waiting at most `patience` seconds for the lock. Raises
+        `StoreError`.
+        """
         if not self._lock.acquire(timeout=patience):
             raise StoreError(f"the store in {self.directory} is busy; does its disk answer?")
         try:
@@ -123,12 +129,12 @@ class Store:
             self._lock.release()
 
     def remembered(self, key: str) -> str | None:
-        """The value in `meta` under a key, or None."""
+        """Return the value in `meta` under a key, or None."""
         return self._meta.get(key)
 
     def seen(self) -> LastSeen:
-        """The state of IMDS as the store has it. Raises `StoreError`, or `ValueError` if it is
-        damaged.
+        """Return the state of IMDS as the store has it. Raises `StoreError`, or `ValueError` if it
+        is damaged.
         """
         events = self.read("SELECT key, value FROM events ORDER BY seen")
         return LastSeen(
@@ -139,7 +145,7 @@ class Store:
         )
 
     def last_revisions(self, keys: Iterable[str]) -> dict[str, int]:
-        """The last revision of events that were forgotten, by key. Raises `StoreError`."""
+        """Return the last revision of events that were forgotten, by key. Raises `StoreError`."""
         query = "SELECT revision FROM forgotten WHERE key = ?"
         found = {key: self.read(query, (key,)) for key in keys}
         return {key: rows[0][0] for key, rows in found.items() if rows}
@@ -154,10 +160,11 @@ class Store:
         also: Callable[[sqlite3.Connection], object] | None = None,
         then: Callable[[], object] = lambda: None,
     ) -> list[Record]:
-        """Commit what was seen and its records, all or nothing, fsynced. Of events that are
-        `forgotten`, by key, only the last revision is kept. `also` is called with the connection,
-        in the same transaction; `then` is called before anybody can read the records. Returns the
-        sealed records. Raises `StoreError`.
+        """Commit what was seen and its records, all or nothing, fsynced; return the sealed records.
+
+        Of events that are `forgotten`, by key, only the last revision is kept. `also` is called
+        with the connection, in the same transaction; `then` is called before anybody can read the
+        records. Raises `StoreError`.
         """
         with self._lock:
             records = [
@@ -189,7 +196,7 @@ class Store:
         return records
 
     def prune(self) -> None:
-        """Delete some of what every sink has, between two changes. Raises `StoreError`."""
+        """Delete some records that every sink has, between two changes. Raises `StoreError`."""
         if self._until_prune > 0:
             return
         with self._lock:
@@ -202,20 +209,21 @@ class Store:
                 shrink(self._connection)
 
     def identity(self) -> VmIdentity | None:
-        """The identity as last stored, so that a start need not wait for IMDS."""
+        """Return the identity as last stored, so that a start need not wait for IMDS."""
         kept = self._meta.get("identity")
         return None if kept is None else VmIdentity.from_wire(json.loads(kept))
 
     def keep_identity(self, identity: VmIdentity, boot_id: str | None) -> None:
-        """Store the identity as IMDS gave it in this boot. Raises `StoreError`."""
+        """Store the identity that IMDS gave in this boot. Raises `StoreError`."""
         text = canonical_json(identity.to_wire()).decode()
         values = {"identity": text, CONFIRMED_BOOT_KEY: boot_id or ""}
         if values != {key: self._meta.get(key) for key in values}:
             self.commit(meta=values)
 
     def mark_polled(self, moment: datetime) -> None:
-        """Remember the last good poll, by a file's time stamp, which needs no sync. After a failed
-        write it writes to the store, so that trouble is found at each poll. Raises `StoreError`.
+        """Note the time of the last good poll, as a file's time stamp, which needs no sync. After a
+        failed write it writes to the store, so that trouble is found at each poll. Raises
+        `StoreError`.
         """
         if self.trouble is not None:
             with self.transaction() as connection:
@@ -230,7 +238,7 @@ class Store:
             raise StoreError(f"the state directory {self.directory}: {error}") from error
 
     def polled_at(self) -> datetime | None:
-        """When IMDS last gave a valid document; None for never."""
+        """Return when IMDS last gave a valid document; None for never."""
         try:
             stamp = (self.directory / POLLED_NAME).stat().st_mtime
             return datetime.fromtimestamp(stamp, UTC)
@@ -238,19 +246,19 @@ class Store:
             return None
 
     def close(self) -> None:
-        """Let go of the file and its lock."""
+        """Close the file and release its lock."""
         with self._lock:
             self._connection.close()
 
     def _sync(self, mode: str) -> None:
-        """Have transactions synced, or not, from now on. Raises `sqlite3.Error`."""
+        """Sync transactions, or do not, from now on. Raises `sqlite3.Error`."""
         if mode != self._synchronous:
             self._synchronous = ""  # not known, if this fails
             self._connection.execute(f"PRAGMA synchronous={mode}")
             self._synchronous = mode
 
     def _trouble(self, error: sqlite3.Error, *, writing: bool) -> StoreError:
-        """The error to raise for SQLite's, after doing what may help the next try."""
+        """Return the error to raise for SQLite's, after doing what may help the next try."""
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the rest is SQLite's detail
         if writing:
             self.trouble = str(error)

@@ -1,4 +1,4 @@
-"""The records that sinks refused for good; only a person drops them."""
+"""The records that sinks refused for good; only a person removes them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from wire.moment import rfc3339
 from wire.record import BRIDGE_HEARTBEAT
 
 DEAD_SHOWN: Final = 1_000
-"""How many dead records a listing shows at most; the count is always whole."""
+"""How many dead records a listing shows at most; the count is always complete."""
 
 _NEWER_AGAIN: Final = (
     "INSERT OR IGNORE INTO dead (sink, sequence, time, reason, attempts, again) "
@@ -27,7 +27,7 @@ _NEWER_AGAIN: Final = (
     "JOIN records AS newer ON newer.sequence = acknowledged.sequence "
     "WHERE dead.sink = ?1 AND dead.again AND newer.sequence > older.sequence"
 )
-"""Newer records of an event that a sink (parameter 1) has had come again behind an older one."""
+"""Newer records of an event that a sink (parameter 1) gets again after an older one."""
 
 Write = Callable[[Callable[[sqlite3.Connection], object]], bool]
 """Makes a change, not synced; returns whether it is written."""
@@ -54,7 +54,7 @@ class DeadRecords:
         self._again: set[str] = set()
         """Sinks that may have records to try again."""
         self._settled: set[tuple[str, int]] = set()
-        """Records that were delivered after all, which could not be written down."""
+        """Records that were delivered after all, when that could not be written."""
 
     def reload(self) -> None:
         """Read which sinks an earlier run left with records to try again. Raises `StoreError`."""
@@ -63,7 +63,9 @@ class DeadRecords:
             self._again = {sink for (sink,) in rows}
 
     def shown(self, sink: str | None = None) -> list[DeadRecord]:
-        """The records that sinks refused for good, oldest first, at most `DEAD_SHOWN`."""
+        """Return the records that sinks refused for good, the oldest first, at most
+        `DEAD_SHOWN`.
+        """
         rows = self._store.read(
             "SELECT dead.sink, sequence, id, type, dead.time, reason, attempts FROM dead "
             "JOIN records USING (sequence) WHERE ?1 IS NULL OR dead.sink = ?1 "
@@ -73,14 +75,14 @@ class DeadRecords:
         return [DeadRecord(*row) for row in rows]
 
     def count(self, sink: str) -> int:
-        """How many dead records a sink has. Raises `StoreError`."""
+        """Return how many dead records a sink has. Raises `StoreError`."""
         ((count,),) = self._store.read("SELECT count(*) FROM dead WHERE sink = ?", (sink,))
         return int(count)
 
     def retry(self, sink: str, sequences: Sequence[int] | None) -> int:
-        """Mark all of the sink's, or these, to be tried again; returns how many. The newest record
-        that the sink has had of the same event comes again after them: the last that it hears of
-        an event that is over is its end.
+        """Mark dead records of the sink, all or these, to be tried again; return how many. The
+        newest record of the same event that the sink has had is delivered again after them: the
+        last that it gets of an event that is over is its end.
         """
         with self._store.transaction() as connection:
             count = _change(connection, "UPDATE dead SET again = 1", sink, sequences)
@@ -91,16 +93,16 @@ class DeadRecords:
         return count
 
     def drop(self, sink: str, sequences: Sequence[int] | None) -> int:
-        """Forget all of the sink's, or these; returns how many."""
+        """Remove dead records of the sink, all or these; return how many."""
         with self._store.transaction() as connection:
             return _change(connection, "DELETE FROM dead", sink, sequences)
 
     def next(self, sink: str, limit: int) -> Batch | None:
-        """The next ones to try again; None, without a read, if it has none."""
+        """Return the next ones to try again; None, without a read, if it has none."""
         with self._lock:
             if sink not in self._again:
                 return None
-            # Before the read, or what a person asks for meanwhile would be missed.
+            # Before the read, or a request of a person at this moment would be missed.
             self._again.discard(sink)
             settled = {sequence for name, sequence in self._settled if name == sink}
         try:
@@ -121,7 +123,9 @@ class DeadRecords:
         return batch
 
     def settle(self, sink: str, sequences: Sequence[int], write: Write) -> None:
-        """These were delivered after all. Not synced: a power cut repeats them at most."""
+        """Note that these were delivered after all. Not synced: at most a power cut
+        repeats them.
+        """
         done = [(sink, sequence) for sequence in sequences]
         delete = "DELETE FROM dead WHERE sink = ? AND sequence = ?"
         if not write(lambda connection: connection.executemany(delete, done)):
@@ -161,7 +165,7 @@ class DeadRecords:
 def _change(
     connection: sqlite3.Connection, change: str, sink: str, sequences: Sequence[int] | None
 ) -> int:
-    """Change a sink's dead records, or only these of them. Returns how many changed."""
+    """Change a sink's dead records, all or these; return how many changed."""
     if sequences is None:
         return connection.execute(f"{change} WHERE sink = ?", (sink,)).rowcount
     return sum(

@@ -1,4 +1,4 @@
-"""The last records, and the next ones as they come, for the HTTP API."""
+"""The last records, and the next ones as they are committed, for the HTTP API."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from wire.record import BRIDGE_HEARTBEAT, Record
 MAX_RECORDS: Final = 1_000
 """How many records are read at once; the store keeps about as many delivered ones."""
 MAX_BYTES: Final = 1 << 20
-"""How many bytes of them: an answer is in memory until its reader has it."""
+"""The size of the records of one answer: it is in memory until its reader has it."""
 PATIENCE_SECONDS: Final = 1.0
 """How long a reader waits for a busy store, such as one whose disk does not answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
-    """A record as it lies in the store."""
+    """A record as it is stored."""
 
     sequence: int
     body: bytes
 
 
 class History:
-    """The records of one store but for heartbeats, oldest first."""
+    """The records of one store except heartbeats, the oldest first."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -37,29 +37,33 @@ class History:
 
     @property
     def stream(self) -> str:
-        """The id of the store that counts."""
+        """The id of the store that counts the records."""
         return self._store.stream
 
     @property
     def last_sequence(self) -> int:
-        """The sequence of the newest record, heartbeats left out; 0 in an empty store."""
+        """Return the sequence of the newest record that is not a heartbeat; 0 in an empty store."""
         return self._store.last_record_sequence
 
     def oldest_sequence(self) -> int:
-        """The sequence of the oldest record that is kept; 0 for none. Raises `StoreError`."""
+        """Return the sequence of the oldest record that is kept; 0 for none. Raises
+        `StoreError`.
+        """
         rows = self._store.read("SELECT min(sequence) FROM records", patience=PATIENCE_SECONDS)
         return rows[0][0] or 0
 
     def last(self, count: int) -> list[Kept]:
-        """The newest records, as many as fit an answer. Raises `StoreError`."""
+        """Return the newest records, as many as fit an answer. Raises `StoreError`."""
         return self._read("sequence > ? ORDER BY sequence DESC", 0, count)[::-1]
 
     def after(self, sequence: int, count: int) -> list[Kept]:
-        """The first records past a sequence, as many as fit an answer. Raises `StoreError`."""
+        """Return the first records after a sequence, as many as fit an answer. Raises
+        `StoreError`.
+        """
         return self._read("sequence > ? ORDER BY sequence", sequence, count)
 
     def wait(self, sequence: int, seconds: float) -> bool:
-        """Wait for a record past that sequence; False if none came in so many seconds."""
+        """Wait for a record after that sequence; return False if none came in so many seconds."""
         with self._changed:
             self._changed.wait_for(
                 lambda: self._closed or self.last_sequence > sequence, timeout=seconds
@@ -68,7 +72,7 @@ class History:
 
     @property
     def is_closed(self) -> bool:
-        """Whether nothing more will come."""
+        """Whether no more records will come."""
         return self._closed
 
     def committed(self, _records: Sequence[Record]) -> None:
@@ -92,7 +96,7 @@ class History:
 
 
 def _fitting(rows: Iterable[tuple[int, int, bytes]]) -> list[Kept]:
-    """The valid records up to the size of an answer, one at least."""
+    """Return the valid records up to the size of an answer, at least one."""
     found = list[Kept]()
     room = MAX_BYTES
     for sequence, crc, body in rows:

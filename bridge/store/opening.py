@@ -1,4 +1,4 @@
-"""Opening the store: made, locked, or renamed if damaged; nothing is ever deleted."""
+"""Opens the store: makes it, locks it, or renames it if it is damaged; nothing is ever deleted."""
 
 from __future__ import annotations
 
@@ -40,8 +40,9 @@ _CHECK_BYTES: Final = 64 << 20
 def open_store(
     directory: Path, now: datetime, *, wait: float = LOCK_WAIT_SECONDS
 ) -> tuple[Store, StoreReset | None]:
-    """Open the store, waiting `wait` seconds for a predecessor; with the reset that is not reported
-    yet. Raises `ConfigurationError`, or `TryLaterError` for a full disk.
+    """Open the store, waiting `wait` seconds for a predecessor; return it with the reset that is
+    not reported yet, if there is one. Raises `ConfigurationError`, or `TryLaterError` for a full
+    disk.
     """
     _make_directory(directory)
     path = directory / FILE_NAME
@@ -71,7 +72,9 @@ def put_aside(store: Store, now: datetime, *, reason: str) -> tuple[Store, Store
 
 
 def _unreported(store: Store, reset: StoreReset | None) -> StoreReset | None:
-    """The reset that is not reported yet; it is stored, as a kill may come before its record."""
+    """Return the reset that is not reported yet; it is stored, because a kill may come before its
+    record.
+    """
     earlier = store.remembered(RESET_KEY)
     if reset is None and earlier is None and not store.head:
         reset = find_unreported(store.directory / FILE_NAME)
@@ -110,7 +113,7 @@ def _open(path: Path, wait: float) -> Store:
         raise DamagedError(f"its tables cannot be read: {error}") from error
     try:
         store = Store(path.parent, connection)
-        # What a start reads, so that it does not fail on this each time.
+        # Read what a start reads, so that starts do not fail on it each time.
         store.seen()
         store.identity()
         _verify_head(store)
@@ -124,7 +127,7 @@ def _connect(path: Path, wait: float) -> sqlite3.Connection:
     with suppress(OSError):  # SQLite says why, and gives its log the mode of the file
         path.touch(mode=0o600)
     connection = sqlite3.connect(path, timeout=wait, isolation_level=None, check_same_thread=False)
-    # A text with a damaged byte must not make its row, and all after it, unreadable.
+    # A damaged byte in a text must not make its row and all later ones unreadable.
     connection.text_factory = lambda text: text.decode(errors="replace")
     try:
         # Exclusive before WAL: one connection needs no shared memory, and holds the only lock.
@@ -146,7 +149,7 @@ def _connect(path: Path, wait: float) -> sqlite3.Connection:
             _refuse(path, version)
         connection.execute("COMMIT")
         if not tables:
-            # Out of the log at once, so that the stream's id can be read whatever happens to it.
+            # Write it from the log into the file at once, so that the stream's id stays readable.
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         _verify(connection, path)
         system.make_private(path)

@@ -31,7 +31,9 @@ from bridge.store.dead_letters import DeadRecords
 from wire.record import EVENT_ENDED, RecordDraft
 
 Accepts = Callable[[str, bool | None], bool]
-"""Whether a sink wants a record of a type that concerns this VM or not (None: of no event)."""
+"""Checks whether a sink wants a record of a type that concerns this VM or not (None: not of an
+event).
+"""
 
 
 _WHOLE: Final = f"SELECT {COLUMNS} FROM records WHERE sequence > ? ORDER BY sequence LIMIT ?"  # noqa: S608  # our columns
@@ -42,9 +44,9 @@ _AHEAD: Final = (
 )
 """The next queries: only the columns by which a sink chooses."""
 _LOOK_AHEAD: Final = 1_000
-"""How many records one read looks at after a sink did not want those before."""
+"""How many records one read checks after a sink did not want the ones before."""
 _WRITE_EVERY: Final = 256
-"""How many unwanted records are passed over before that is written down."""
+"""After how many skipped records the cursor is written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,9 +94,8 @@ class Outbox:
         self.dead = DeadRecords(store)
 
     def register(self, sinks: Mapping[str, Recipient]) -> dict[str, int]:
-        """Take over the configured sinks. A sink that is new, or was not configured in the run
-        before, gets the pending events, and the ends of the events that it knows. Returns the
-        cursors.
+        """Set the configured sinks; return their cursors. A sink that is new, or was not configured
+        in the previous run, gets the pending events, and the ends of the events that it knows.
         """
         self.recipients = sinks
         with self._store.transaction() as connection:
@@ -175,7 +176,7 @@ class Outbox:
         delete_passed(connection)
 
     def next(self, sink: str, limit: int) -> Batch | None:
-        """The next records for the sink, in order; None if it has everything."""
+        """Return the next records for the sink, in order; None if it has everything."""
         if batch := self.dead.next(sink, limit):
             return batch
         with self._lock:
@@ -204,7 +205,7 @@ class Outbox:
         return None
 
     def delivered(self, sink: str, batch: Batch, count: int | None = None) -> None:
-        """Move past the first `count` records of a batch, or all. Not synced."""
+        """Move the cursor past the first `count` records of a batch, or all of them. Not synced."""
         done = batch.records if count is None else batch.records[:count]
         if not done:
             return
@@ -227,8 +228,8 @@ class Outbox:
         again: bool = False,
         notice: RecordDraft | None = None,
     ) -> None:
-        """Mark a record as dead, with its dead letter, and move past it; one that was tried `again`
-        stands beside the order, and other settings may have brought back records before it. Raises
+        """Mark a record as dead, with its dead letter, and move past it. One that was tried `again`
+        is not in order, and other settings may have brought back records before it. Raises
         `StoreError`.
         """
 
@@ -245,7 +246,7 @@ class Outbox:
                 self._cursors[sink] = max(self._cursors[sink], sequence)
 
     def backlog(self, sink: str) -> Backlog:
-        """The sink's backlog."""
+        """Return the sink's backlog."""
         with self._lock:
             cursor = self._cursors.get(sink)
         if cursor is None:
@@ -270,17 +271,19 @@ class Outbox:
         )
 
     def acknowledged(self, sink: str, event: str) -> bool:
-        """Whether the sink has acknowledged (not passed over) an event's newest record."""
+        """Check whether the sink has acknowledged (not skipped) an event's newest record."""
         recipient = self.recipients.get(sink)
         return recipient is not None and self._acknowledged.has(sink, recipient.role, event)
 
     def acknowledged_before(self, sink: str, event: str) -> bool:
-        """Whether a sink that prepares has acknowledged an event's newest record as a plain one."""
+        """Check whether a sink that prepares has acknowledged an event's newest record in its plain
+        role.
+        """
         return self._acknowledged.has(sink, self.recipients[sink].kind, event)
 
     def events_known_before(self, sink: str) -> list[str]:
-        """The events, by their keys, that a sink which prepares may have been told of as a plain
-        one, but not that they ended. Raises `StoreError`.
+        """Return the events, by key, that a sink which prepares may have been told of in its plain
+        role, but not that they ended. Raises `StoreError`.
         """
         rows = self._store.read(
             "SELECT event FROM ends_owed JOIN acknowledged USING (sink, role, event) "
@@ -290,7 +293,7 @@ class Outbox:
         return [event for (event,) in rows]
 
     def forget_events_known_before(self, sink: str) -> None:
-        """Empty `events_known_before`: their ends are taken care of. Raises `StoreError`."""
+        """Empty `events_known_before`: their ends are handled. Raises `StoreError`."""
         with self._store.transaction() as connection:
             connection.execute(
                 "DELETE FROM ends_owed WHERE sink = ? AND role = ?",
@@ -298,13 +301,13 @@ class Outbox:
             )
 
     def known_sinks(self) -> dict[str, bool]:
-        """Every sink that has a cursor, and whether it is configured now."""
+        """Return every sink that has a cursor, with whether it is configured now."""
         rows = self._store.read("SELECT name, active FROM sinks ORDER BY name", ())
         return {name: bool(active) for name, active in rows}
 
     def _wants(self, sink: str, sequence: int, kind: str, affects: int | None) -> bool:
-        """Whether a record is for the sink: also the end of an event of other VMs that it got
-        before it was to leave them out.
+        """Check whether a record is for the sink. The end of an event of other VMs is, if the sink
+        got the event before it was to leave such events out.
         """
         accepts = self._accepts(sink)
         if accepts(kind, None if affects is None else bool(affects)):
@@ -317,7 +320,7 @@ class Outbox:
         return self.recipients.get(sink, _UNKNOWN).accepts
 
     def _read(self, rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-        """The whole rows; some may be gone: heartbeats that have been replaced."""
+        """Return the complete rows; some may be gone: heartbeats that were replaced."""
         marks = ",".join("?" * len(rows))
         return self._store.read(
             f"SELECT {COLUMNS} FROM records "  # noqa: S608  # our columns, and question marks
@@ -326,7 +329,7 @@ class Outbox:
         )
 
     def _skip_unwanted(self, sink: str, cursor: int) -> None:
-        """Move past records that the sink does not want; a restart may read some again."""
+        """Move past records that the sink does not want; a restart may read some of them again."""
         with self._lock:
             self._cursors[sink] = max(self._cursors[sink], cursor)
             unwritten = cursor - self._written[sink]

@@ -21,19 +21,19 @@ class Preparation:
     """The key of the event."""
     event_id: str
     fingerprint: str
-    """Of the state of the event that it is for."""
+    """The state of the event that it is for."""
     sink: str
     role: str
-    """Of the sink: what a sink of another kind has prepared does not count for this one."""
+    """The role of the sink: what a sink of another kind has prepared does not count for it."""
     cause: str
     state: State
     asked: int
-    """Sequence of the record by which the sink was asked."""
+    """The sequence of the record that asked the sink."""
     first_seen: str
-    """When the event appeared, RFC 3339: what returned later is another one."""
+    """When the event appeared, RFC 3339: if it returns later, it counts as another one."""
     is_over: bool = False
-    """Whether the event has ended since, or changed before this was prepared: then what comes has
-    to be prepared again.
+    """Whether the event has ended since, or changed before this was prepared: then the VM has to
+    prepare again.
     """
 
 
@@ -49,15 +49,15 @@ class PreparationRows:
         self._store = store
 
     def all(self) -> list[Preparation]:
-        """Every row. Raises `StoreError`."""
+        """Return every row. Raises `StoreError`."""
         rows = self._store.read(f"SELECT {_COLUMNS} FROM preparations")  # noqa: S608  # ours
         return [replace(Preparation(*row), is_over=bool(row[-1])) for row in rows]
 
     def hand_over(self, sink: str, role: str) -> None:
-        """The preparations of other sinks of this role belong to this one from now on: once it is
-        configured, it also gets the ends that came before. What another role was asked for and has
-        not done is this one's to do; its own are kept for their ends, until that role is back.
-        Raises `StoreError`.
+        """Give the preparations of other sinks of this role to this one: once it is configured, it
+        also gets the ends that came before. What another role was asked for and has not done
+        becomes this one's; what that role did stays for its ends, until the role is back. Raises
+        `StoreError`.
         """
 
         def write(connection: sqlite3.Connection) -> None:
@@ -82,8 +82,8 @@ class PreparationRows:
         self._store.commit(also=write)
 
     def ask_sink(self, preparation: Preparation, record: RecordDraft) -> Preparation:
-        """Commit a new preparation together with the record that asks the sink, synced; the row
-        with that record's sequence. Raises `StoreError`; then neither is written.
+        """Commit a new preparation together with the record that asks the sink, synced; return the
+        row with that record's sequence. Raises `StoreError`; then neither is written.
         """
 
         def write(connection: sqlite3.Connection) -> None:
@@ -95,7 +95,7 @@ class PreparationRows:
         return replace(preparation, asked=written.sequence)
 
     def put(self, preparation: Preparation, record: RecordDraft | None = None) -> None:
-        """Write a row, with a record that says so, synced. Raises `StoreError`."""
+        """Write a row, with a record about it, synced. Raises `StoreError`."""
 
         def write(connection: sqlite3.Connection) -> None:
             _put(connection, preparation, asked=preparation.asked)
@@ -103,7 +103,7 @@ class PreparationRows:
         self._store.commit([] if record is None else [record], also=write)
 
     def finish(self, preparation: Preparation, record: RecordDraft | None = None) -> None:
-        """Delete a row, with a record that says so, synced. Raises `StoreError`."""
+        """Delete a row, with a record about it, synced. Raises `StoreError`."""
 
         def write(connection: sqlite3.Connection) -> None:
             connection.execute(
@@ -114,12 +114,12 @@ class PreparationRows:
         self._store.commit([] if record is None else [record], also=write)
 
     def shown(self, event: str) -> Record | None:
-        """The newest record that shows an event as it is coming. Raises `StoreError`."""
+        """Return the newest record that shows an event before its end. Raises `StoreError`."""
         return self._newest(event, "AND type IN ('seb.event.scheduled.v1', 'seb.event.updated.v1')")
 
     def ends_after(self, event: str, sequence: int) -> bool:
-        """Whether a record past that sequence says that the event is over for this VM. Raises
-        `StoreError`.
+        """Check whether a record after that sequence says that the event is over for this VM.
+        Raises `StoreError`.
         """
         rows = self._store.read(
             "SELECT body FROM records WHERE event = ? AND sequence > ? "
@@ -130,7 +130,7 @@ class PreparationRows:
         return any(record is not None and ends(record) for record in found)
 
     def newest(self, event: str) -> Record | None:
-        """The newest record of an event. Raises `StoreError`."""
+        """Return the newest record of an event. Raises `StoreError`."""
         return self._newest(event)
 
     def _newest(self, event: str, types: str = "") -> Record | None:
@@ -143,12 +143,12 @@ class PreparationRows:
 
 
 def ends(record: Record) -> bool:
-    """Whether it says that an event is over for this VM."""
+    """Check whether a record says that an event is over for this VM."""
     return record.type == EVENT_ENDED or record.affects_this_vm is False
 
 
 def _readable(body: bytes) -> Record | None:
-    """The record; None for a damaged row, which the sink's own queue reports."""
+    """Return the record; None for a damaged row, which the sink's own queue reports."""
     try:
         return read_record(bytes(body))
     except RecordError:

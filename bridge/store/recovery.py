@@ -19,7 +19,7 @@ _PASSING: Final = frozenset(
     for name in ("EIO", "ENOSPC", "EDQUOT", "EMFILE", "ENFILE", "ENOMEM", "EAGAIN", "ESTALE")
 ) - {None}
 _STAMP: Final = "%Y%m%dT%H%M%S%f"
-"""The moment in the name of a store that was set aside, in UTC."""
+"""The time in the name of a store that was set aside, in UTC."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +36,9 @@ class DamagedError(Exception):
 
 
 def unusable(what: str, error: OSError, remedy: str) -> SebError:
-    """The error to raise for the disk's: `TryLaterError` for what may pass by itself."""
+    """Return the error to raise for an error of the disk: `TryLaterError` if it may pass
+    by itself.
+    """
     if error.errno in _PASSING:
         why = f"SEB_STATE_DIR: {what} just now ({error.strerror})"
         return TryLaterError(why, remedy="see to the disk and start again")
@@ -44,7 +46,7 @@ def unusable(what: str, error: OSError, remedy: str) -> SebError:
 
 
 def find_lost(path: Path, now: datetime) -> StoreReset | None:
-    """The reset to report if a store has been in use here and its file is gone or empty."""
+    """Return the reset to report if a store was in use here and its file is gone or empty."""
     if path.exists() and (not path.is_file() or path.stat().st_size):
         return None
     left = path.with_name(f"{path.name}-wal")
@@ -62,7 +64,9 @@ def find_lost(path: Path, now: datetime) -> StoreReset | None:
 
 
 def find_unreported(path: Path) -> StoreReset | None:
-    """The reset to report if a start set the store aside and ended before it was stored."""
+    """Return the reset to report if a start set the store aside and ended before that was
+    stored.
+    """
     kept = max(path.parent.glob(f"{path.name}.*.kept"), default=None)
     if kept is None:
         return None
@@ -88,7 +92,9 @@ def refuse_condemned(path: Path) -> None:
 
 
 def put_file_aside(path: Path, now: datetime, *, reason: str) -> StoreReset:
-    """Rename a store's file, and what SQLite keeps beside it. Raises `ConfigurationError`."""
+    """Rename a store's file, and the files that SQLite keeps beside it. Raises
+    `ConfigurationError`.
+    """
     kept = _kept_name(path, now)
     try:
         # The file first: the next start finds a log without its file, but a file without its log
@@ -111,7 +117,7 @@ def _kept_name(path: Path, now: datetime) -> Path:
 
 
 def _stream_of(path: Path) -> str | None:
-    """The stream id of a damaged store, if it can be read; the file is not changed."""
+    """Return the stream id of a damaged store, if it can be read; the file is not changed."""
     address = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
     with (
         suppress(sqlite3.Error, ValueError),

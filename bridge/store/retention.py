@@ -8,26 +8,28 @@ from typing import Final
 from bridge.store.absences import NEWEST_RECORDS
 
 KEEP_DELIVERED: Final = 1_000
-"""Delivered records that stay readable, for pages and for a sink that is added later."""
+"""How many delivered records stay readable, for pages and for a sink that is added later."""
 PRUNE_EVERY: Final = 100
 """How many records are committed between two calls of `prune`."""
 PRUNE_ROWS: Final = 500
 """How many are deleted at once: a large backlog must not delay the next commit."""
 KEEP_FORGOTTEN: Final = 100_000
-"""Ended events whose revision is kept: at a hundred a day those of nearly three years."""
+"""How many ended events keep their revision: at a hundred a day those of nearly three years."""
 FREE_PAGES: Final = 512
-"""Free pages that stay in the file, for the records to come."""
+"""How many free pages stay in the file for records to come."""
 _BEHIND_DEAD: Final = (
     "SELECT acknowledged.sequence FROM dead JOIN records AS older USING (sequence) "
     "JOIN acknowledged ON acknowledged.event = older.event AND acknowledged.sink = dead.sink"
 )
 """The newest record that a sink has had of an event of which it has a dead one: if that is tried
-again, this comes again behind it.
+again, this one is delivered again after it.
 """
 
 
 def prune(connection: sqlite3.Connection) -> bool:
-    """Delete some of what every sink has; whether there may be more. Raises `sqlite3.Error`."""
+    """Delete some records that every sink has; return whether there may be more. Raises
+    `sqlite3.Error`.
+    """
     # Rows, not sequences: heartbeats are counted too, and each replaces the one before it.
     oldest_kept = connection.execute(
         "SELECT sequence FROM records ORDER BY sequence DESC LIMIT 1 OFFSET ?", (KEEP_DELIVERED,)

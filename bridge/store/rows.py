@@ -1,4 +1,4 @@
-"""Rows of the store's tables, written and read within a transaction of the caller's."""
+"""Rows of the store's tables, read and written within the caller's transaction."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ class EventRow(NamedTuple):
 
     key: str
     pending: bool
-    """Whether its records are kept although every sink has them."""
+    """Whether its records are kept even if every sink has them."""
     seen: str
-    """When it was first seen, RFC 3339: the order in which events come back."""
+    """When it was first seen, RFC 3339: the order in which events are read."""
     value: str
 
 
 def read_meta(connection: sqlite3.Connection) -> dict[str, str]:
-    """All of `meta`. Raises `sqlite3.Error`."""
+    """Return all of `meta`. Raises `sqlite3.Error`."""
     return dict(connection.execute("SELECT key, value FROM meta"))
 
 
 def upsert_meta(connection: sqlite3.Connection, meta: Mapping[str, str]) -> None:
-    """Keep these in `meta`. Raises `sqlite3.Error`."""
+    """Write these values to `meta`. Raises `sqlite3.Error`."""
     connection.executemany(
         "INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", list(meta.items())
     )
@@ -62,15 +62,15 @@ def insert_records(connection: sqlite3.Connection, records: Sequence[Record]) ->
 
 
 def upsert_events(connection: sqlite3.Connection, events: Iterable[EventRow]) -> None:
-    """Keep these events. Raises `sqlite3.Error`."""
+    """Write these events. Raises `sqlite3.Error`."""
     connection.executemany(
         "INSERT OR REPLACE INTO events (key, pending, seen, value) VALUES (?, ?, ?, ?)", events
     )
 
 
 def forget(connection: sqlite3.Connection, revisions: Mapping[str, int], *, place: int) -> None:
-    """Delete events by their keys, but for their last revision;
-    `place` is the newest sequence at this moment. Raises `sqlite3.Error`.
+    """Delete events by key, except for their last revision; `place` is the newest sequence now.
+    Raises `sqlite3.Error`.
     """
     keys = [(key,) for key in revisions]
     connection.executemany("DELETE FROM events WHERE key = ?", keys)

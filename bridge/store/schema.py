@@ -72,14 +72,14 @@ _WITHOUT_PROOF: Final = {
     "meta": "key, value",
     "events": "key, pending, seen, value",
 }
-"""The tables of version 1 that had one more column, and the columns that stay."""
+"""The tables of version 1 that had one more column, with the columns that stay."""
 _WITHOUT_WHY: Final = (
     "cause, time, jti, event, fingerprint, actor, issuer, resources, state, reason, asked"
 )
 """The columns of `approvals` before version 3."""
 _FIRST_WITH_WHY: Final = 3
 _WITHOUT_KEY: Final = f"{_WITHOUT_WHY}, why"
-"""Those of version 3."""
+"""The columns of `approvals` in version 3."""
 _WITHOUT_ROLE: Final = "name, cursor, active"
 """The columns of `sinks` before version 4 that stay; version 1 had one more."""
 _ACKNOWLEDGED_EARLIER: Final = "event, sink, kind, sequence"
@@ -87,7 +87,7 @@ _ACKNOWLEDGED_EARLIER: Final = "event, sink, kind, sequence"
 
 
 def create_tables(connection: sqlite3.Connection) -> None:
-    """Make them in an empty file, with a new stream. Raises `sqlite3.Error`."""
+    """Make the tables in an empty file, with a new stream. Raises `sqlite3.Error`."""
     for statement in (*_TABLES.values(), *_INDEXES):
         connection.execute(statement)
     connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
@@ -95,7 +95,7 @@ def create_tables(connection: sqlite3.Connection) -> None:
 
 
 def migrate(connection: sqlite3.Connection) -> None:
-    """Make an earlier version's tables into today's. Raises `sqlite3.Error`."""
+    """Change the tables of an earlier version to the current ones. Raises `sqlite3.Error`."""
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version == 1:
         _migrate_first(connection)
@@ -127,8 +127,8 @@ def _migrate_first(connection: sqlite3.Connection) -> None:
 def _remake(
     connection: sqlite3.Connection, table: str, columns: str, earlier: str | None = None
 ) -> None:
-    """Make a table as it is made today, with the rows that it has and these columns of them;
-    `earlier`: how the columns were called, if not as today.
+    """Make a table again in its current form, with its rows and these columns of them; `earlier`:
+    the former names of the columns, if they differ.
     """
     # SQLite before 3.35 cannot drop a column, and Python 3.11 runs with such; a column that is
     # added stands otherwise in the table's own text, by which `are_sound` knows it.
@@ -142,7 +142,9 @@ def _remake(
 
 
 def _merge_pull_channel(connection: sqlite3.Connection) -> None:
-    """Version 1 had `pull`, which took no record, and `pull-receipts`: now they are one, `pull`."""
+    """Merge the sinks of version 1 `pull`, which took no record, and `pull-receipts` into one,
+    `pull`.
+    """
     names = {name for (name,) in connection.execute("SELECT name FROM sinks")}
     if {"pull", "pull-receipts"} <= names:
         connection.execute("DELETE FROM sinks WHERE name = 'pull'")
@@ -151,7 +153,7 @@ def _merge_pull_channel(connection: sqlite3.Connection) -> None:
 
 
 def are_sound(connection: sqlite3.Connection) -> bool:
-    """Whether every table and index is as it was made. Raises `sqlite3.Error`."""
+    """Check whether every table and index is as it was made. Raises `sqlite3.Error`."""
     return _tables(connection) == _sound_tables()
 
 

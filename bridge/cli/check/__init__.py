@@ -1,4 +1,4 @@
-"""`seb check`: every step of the way, one line each."""
+"""`seb check`: checks every step, one line each."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def command(*, offline: bool, as_json: bool, overrides: tuple[str, ...]) -> None
 
 
 def _wait(what: str) -> None:
-    """Print what takes so long, on a terminal only."""
+    """Print what takes so long, but only on a terminal."""
     if sys.stderr.isatty():
         click.echo(f"      {what} ...", err=True)
 

@@ -1,4 +1,4 @@
-"""`seb check` about approval: rules in sentences, trusted issuers, what can never work."""
+"""`seb check` about approval: rules as sentences, trusted issuers, and what can never work."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ EVENT_SOURCES: Final = ("Platform", "User")
 
 
 def look_at_approval(config: Configuration) -> Iterator[Check]:
-    """The lines about rules, in their order, then about keys and channels."""
+    """Yield the lines about rules, in their order, then about keys and channels."""
     rules = config.settings.approval.rules
     trust = config.settings.approval.trust
     channels = _channels(config)

@@ -20,7 +20,7 @@ _FORBIDDEN: Final = (
     "something answers and refuses this process: see the rules of the guest proxy agent (metadata "
     "security protocol), and for a pod those of the cluster for IMDS"
 )
-# By the reason of the error: waiting does not help against a refusal.
+# The remedy depends on the reason: waiting does not help against a refusal.
 _REMEDIES: Final = {
     "http_400": "correct SEB_IMDS__API_VERSION; see that no proxy strips the Metadata header",
     "http_401": _FORBIDDEN,
@@ -33,7 +33,7 @@ _REMEDIES: Final = {
 
 
 def look_at_imds(settings: Settings) -> Iterator[Check]:
-    """Whether it gives a document, how soon, and which newer api-versions it offers."""
+    """Yield whether it gives a document, how soon, and which newer api-versions it offers."""
     imds = client(settings)
     try:
         yield _document(imds)
@@ -56,7 +56,7 @@ def _document(imds: Imds) -> Check:
 
 
 def _newer_versions(imds: Imds) -> Iterator[Check]:
-    """The api-versions that this release does not know; nothing where IMDS does not list them."""
+    """Yield the api-versions that this release does not know; nothing if IMDS does not list any."""
     known = max(imds.api_version, *EVENTS_VERSIONS, *INSTANCE_VERSIONS)
     try:
         newer = [each for each in imds.versions() if each > known]
@@ -94,7 +94,7 @@ def _failed(settings: Settings, error: ImdsError | DocumentError) -> Check:
 
 
 def look_at_identity(settings: Settings) -> tuple[VmIdentity | None, Check]:
-    """The VM identity that IMDS gives; None if it gives none."""
+    """Return the VM identity from IMDS, or None, with the line about it."""
     try:
         vm = fetch_identity(client(settings), settings.identity.tags)
     except (ImdsError, IdentityError) as error:

@@ -25,7 +25,9 @@ _REMEDY: Final = (
 
 
 def look_at_state(directory: Path) -> Iterator[Check]:
-    """The state of the directory and its store; if a bridge runs there, it is asked instead."""
+    """Yield the state of the directory and its store; if a bridge runs there, it is asked
+    instead.
+    """
     try:
         running = control.ask(directory, {"ask": "outbox.list"})
     except SebError as error:
@@ -113,7 +115,7 @@ def _outbox(answer: dict[str, object]) -> Iterator[Check]:
 
 
 def ask_sinks(config: Configuration) -> dict[str, Check]:
-    """The sinks as the running bridge reports them, by name; empty if no bridge runs."""
+    """Return the sinks as the running bridge reports them, by name; empty if no bridge runs."""
     try:
         running = control.ask(config.settings.state_dir, {"ask": "outbox.list"})
     except (control.ControlError, SebError, OSError):
@@ -139,7 +141,7 @@ def _last_answer(sink: dict[str, Any]) -> Check:
 
 
 def ask_running(config: Configuration) -> dict[str, Any] | None:
-    """The settings that the running bridge reports; None without one."""
+    """Return the settings that the running bridge reports; None without one."""
     try:
         return control.ask(config.settings.state_dir, {"ask": "settings"})
     except (control.ControlError, SebError, OSError):
@@ -147,7 +149,7 @@ def ask_running(config: Configuration) -> dict[str, Any] | None:
 
 
 def look_at_running(config: Configuration, running: dict[str, Any]) -> Iterator[Check]:
-    """The differences that matter to what is asked next."""
+    """Yield the differences of settings that matter for the next checks."""
     imds = running["imds"]
     own = config.settings.imds
     if imds["url"] != own.url:
@@ -167,7 +169,7 @@ def look_at_running(config: Configuration, running: dict[str, Any]) -> Iterator[
 
 
 def imds_of(settings: Settings, running: dict[str, Any] | None) -> Settings:
-    """The settings, with the IMDS that the running bridge asks."""
+    """Return the settings with the address of IMDS that the running bridge uses."""
     if running is None:
         return settings
     imds = {"url": running["imds"]["url"], "api_version": running["imds"]["apiVersion"]}

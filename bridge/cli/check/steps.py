@@ -28,7 +28,9 @@ SINK_SECONDS: Final = 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckLine:
-    """One line of the report, about settings, state, approval, http, imds, identity, sink NAME."""
+    """One line of the report, about settings, state, approval, http, imds, identity or
+    sink NAME.
+    """
 
     about: str
     check: Check
@@ -37,7 +39,9 @@ class CheckLine:
 def checkup(
     config: Configuration, *, offline: bool, asking: Callable[[str], None] = lambda _: None
 ) -> Iterator[CheckLine]:
-    """The steps; the network only unless offline. `asking` is called before each slow part."""
+    """Yield the lines of all steps; offline without those that use the network. `asking` is called
+    before each slow part.
+    """
     yield from _steps("settings", [_settings(config), *_stray(config)])
     yield from _steps("state", look_at_state(config.settings.state_dir))
     running = ask_running(config)
@@ -54,7 +58,7 @@ def checkup(
     asking("asking the sinks")
     for spec, checks in zip(config.sinks, look_at_sinks(config, vm or NOBODY), strict=True):
         yield from _steps(f"sink {spec.name}", checks)
-    # The sink that runs has its own environment: what it was answered counts, too.
+    # The running sink has its own environment, so what it was answered counts too.
     for name, check in ask_sinks(config).items():
         yield CheckLine(about=f"sink {name}", check=check)
 
@@ -86,7 +90,7 @@ def _settings(config: Configuration) -> Check:
 
 
 def look_at_server(listen: str) -> Iterator[Check]:
-    """Whether a server can listen at that `SEB_HTTP__LISTEN`; nothing if it is turned off."""
+    """Yield whether a server can listen at that `SEB_HTTP__LISTEN`; nothing if it is turned off."""
     if not listen:
         return
     from bridge.api.server import bound  # noqa: PLC0415  # only where there is a server
@@ -113,7 +117,7 @@ def _is_bridge(listen: str) -> bool:
 
 
 def look_at_sinks(config: Configuration, vm: VmIdentity) -> list[Sequence[Check]]:
-    """The lines of each sink, in the order of the configuration."""
+    """Return the lines of each sink, in the order of the configuration."""
     context = context_for(config, vm)
 
     def look(spec: SinkSpec) -> Sequence[Check]:
