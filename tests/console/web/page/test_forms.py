@@ -9,11 +9,14 @@ from urllib.parse import quote
 
 import pytest
 
+from console.access.people import Person
+from console.config.settings import Role, Settings
 from console.fleet import outcomes
 from console.fleet.differences import Difference, differences
 from console.fleet.timeline import TimelineCommand, TimelineEntry, TimelineReceipt
-from console.fleet.view import Decision, Event, Resource, Turn
-from console.web.pages import attempts, bulk, decision_block, forms, words
+from console.fleet.view import Decision, Event, EventDetail, Resource, Turn
+from console.web.pages import attempts, bulk, decision_block, event_page, forms, words
+from console.web.pages.rendering import Renderer
 
 EVENT = Event(
     event_id="E",
@@ -271,6 +274,22 @@ def test_every_reason_of_the_contract_says_what_to_do() -> None:
     )
     assert outcomes.ending("unanswered", None) is not None
     assert outcomes.ending("confirmed", None) is None
+
+
+@pytest.mark.parametrize(("role", "forms_shown"), [("approver", 1), ("viewer", 0)])
+def test_a_turn_that_does_not_end_has_a_form_to_end_it(role: Role, forms_shown: int) -> None:
+    """Who may decide may end it; the form says which event was seen."""
+    turn = Turn(state="stuck", groups=["etcd"], held_by=[], since=1, reason=None)
+    event = EventDetail(**{**dict(EVENT), "turn": turn}, witnesses=[], timeline=[])
+    person = Person(name="ann", roles=frozenset({role}))
+    block = decision_block.values(
+        event, person=person, settings=Settings(), has_key=True, name_of=str
+    )
+    values = event_page.values(event, {}, 0.0) | {"decision": block, "siblings": []}
+    around = {"path": "/", "troubles": [], "person": person, "can_log_out": False, "is_live": True}
+    page = Renderer().answer("event.html", now=0.0, **values, **around).body
+    assert bytes(page).count(b'name="action" value="end_turn"') == forms_shown
+    assert bytes(page).count(b'name="seen"') == forms_shown
 
 
 def test_several_events_have_a_limit() -> None:
