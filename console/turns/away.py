@@ -31,7 +31,7 @@ def away_by_group(
             # Its groups when the turn was taken, and its groups now.
             for key in holder.groups | (vm.groups if vm else frozenset()):
                 found.setdefault(key, {}).setdefault(holder.vm_id, reason)
-    started = _started(situation, unsure_at)
+    started = started_by_vm(situation, unsure_at=unsure_at)
     is_unsure = unsure_at is not None
     for vm in situation.vms.values():
         reason_now = _reason(vm, started, with_unsure=is_unsure)
@@ -52,6 +52,23 @@ def is_preparing(vm: VmFacts) -> EventKey | None:
     return None
 
 
+def started_by_vm(
+    situation: TurnSituation, *, unsure_at: float | None = None
+) -> dict[str, EventFacts]:
+    """Return, for each VM, the started event that names it, or the earliest of several. With
+    `unsure_at`, an event counts as started too if its time has passed and the VM was not heard
+    since.
+    """
+    found: dict[str, EventFacts] = {}
+    vms = situation.vms
+    for event in sorted(situation.events.values(), key=lambda each: each.order, reverse=True):
+        for vm in (vms[vm_id] for vm_id in event.named if vm_id in vms):
+            begun = event.status == STARTED or _may_have_begun(event, vm, unsure_at)
+            if begun and event.counts_for(vm, vms):
+                found[vm.vm_id] = event
+    return found
+
+
 def _reason(vm: VmFacts, started: Mapping[str, EventFacts], *, with_unsure: bool) -> Away | None:
     preparing = None if vm.has_no_program else is_preparing(vm)
     if preparing is not None:
@@ -68,21 +85,6 @@ def _reason(vm: VmFacts, started: Mapping[str, EventFacts], *, with_unsure: bool
         why: AwayBecause = "stopped" if vm.contact == "stopped" else "silent"
         return Away(vm_id=vm.vm_id, why=why, since=vm.contact_since)
     return None
-
-
-def _started(situation: TurnSituation, unsure_at: float | None) -> dict[str, EventFacts]:
-    """Return, for each VM, the started event that names it, or the earliest of several. With
-    `unsure_at`, an event counts as started too if its time has passed and the VM was not heard
-    since.
-    """
-    found: dict[str, EventFacts] = {}
-    vms = situation.vms
-    for event in sorted(situation.events.values(), key=lambda each: each.order, reverse=True):
-        for vm in (vms[vm_id] for vm_id in event.named if vm_id in vms):
-            begun = event.status == STARTED or _may_have_begun(event, vm, unsure_at)
-            if begun and event.counts_for(vm, vms):
-                found[vm.vm_id] = event
-    return found
 
 
 def _may_have_begun(event: EventFacts, vm: VmFacts, unsure_at: float | None) -> bool:

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Final, Literal
 
 from console.fleet.values import EventKey
-from console.turns.away import away_by_group
+from console.turns.away import away_by_group, started_by_vm
 from console.turns.groups import is_open
 from console.turns.machine import Trigger
 from console.turns.situation import (
@@ -127,10 +127,10 @@ def plan(situation: TurnSituation, now: float) -> Plan:
     free: dict[EventKey, bool] = {}
     prepares: list[tuple[EventKey, str]] = []
     approvals: list[EventKey] = []
-    for turn in situation.turns.values():
+    for turn in _in_order(situation):
         if turn.is_held:
             joins += _joins(turn, situation, away)
-            for each, is_over in _returns(turn, situation, now):
+            for each, is_over in _returns(turn, situation, away, now):
                 (backs if is_over else rests).append(each)
             happened = list(_moves(turn, situation, away, now, backs))
             if not happened:
@@ -163,6 +163,16 @@ def plan(situation: TurnSituation, now: float) -> Plan:
         approvals=tuple(approvals),
         waiting={**stalled, **waiting},
         free=free,
+    )
+
+
+def _in_order(situation: TurnSituation) -> list[Turn]:
+    """Return the turns in the order of their events. Those whose event is over come last."""
+    events = situation.events
+    last = (float("inf"), "")
+    return sorted(
+        situation.turns.values(),
+        key=lambda turn: events[turn.event_key].order if turn.event_key in events else last,
     )
 
 
@@ -244,14 +254,21 @@ def may_ask_next_vm(
 def _queue(
     situation: TurnSituation, away: dict[str, dict[str, Away]], now: float
 ) -> tuple[list[Take], dict[EventKey, Waiting]]:
-    """Give turns in order. An event that waits blocks those after it in its groups."""
+    """Give turns in order. An event that waits, also for room for more of its VMs, blocks those
+    after it in its groups.
+    """
     takes: list[Take] = []
     waiting: dict[EventKey, Waiting] = {}
     blocked: dict[str, list[EventKey]] = {}
     for event in sorted(situation.events.values(), key=lambda each: each.order):
         turn = situation.turns.get(event.key)
         keys = groups_touched(event, situation)
-        if not keys or event.status != "Scheduled" or (turn is not None and turn.is_held):
+        if not keys or event.status != "Scheduled":
+            continue
+        if turn is not None and turn.is_held:
+            if turn.state == "preparing" and not event.named <= turn.vm_ids:
+                for key in keys:
+                    blocked.setdefault(key, []).append(event.key)
             continue
         behind = [each for key in keys for each in blocked.get(key, [])]
         reason = _for_people(event, situation, now)
@@ -703,16 +720,22 @@ def _has_room(
 
 
 def _waits_behind(other: Away, event: EventFacts, situation: TurnSituation) -> bool:
-    """Check whether a VM that counts as away is heard, and is prepared for an event that comes
-    later.
+    """Check whether a VM that counts as away is heard, and waits, prepared, for events that come
+    later, and for nothing else.
     """
     vm = situation.vms.get(other.vm_id)
-    turn = None if other.event_key is None else situation.turns.get(other.event_key)
-    if vm is None or not vm.is_heard or turn is None:
+    if vm is None or not vm.is_heard or vm.vm_id in started_by_vm(situation):
         return False
-    behind = situation.events.get(turn.event_key)
-    is_prepared = turn.state == "prepared" and not turn.is_forced
-    return is_prepared and behind is not None and behind.order > event.order
+    turns = [each for each in situation.turns.values() if each.is_held and vm.vm_id in each.vm_ids]
+    return bool(turns) and all(_is_prepared_after(each, event, situation) for each in turns)
+
+
+def _is_prepared_after(turn: Turn, event: EventFacts, situation: TurnSituation) -> bool:
+    """Check whether the VMs of a turn are prepared for an event that comes later than this one."""
+    own = situation.events.get(turn.event_key)
+    if turn.state != "prepared" or turn.is_forced:
+        return False
+    return own is not None and own.order > event.order
 
 
 def _still_prepares(
@@ -731,7 +754,9 @@ def _still_prepares(
     return Waiting(event_key=turn.event_key, groups=turn.groups, reason=reason)
 
 
-def _returns(turn: Turn, situation: TurnSituation, now: float) -> Iterator[tuple[Back, bool]]:
+def _returns(
+    turn: Turn, situation: TurnSituation, away: Mapping[str, Mapping[str, Away]], now: float
+) -> Iterator[tuple[Back, bool]]:
     """Yield the VMs of a turn that are not away any more, each with whether its rest is over. While
     a VM may still follow a command, none is: the event could come back.
     """
@@ -741,7 +766,7 @@ def _returns(turn: Turn, situation: TurnSituation, now: float) -> Iterator[tuple
         if holder.vm_id not in situation.vms:  # retired: no longer a member
             yield Back(event_key=turn.event_key, vm_id=holder.vm_id), True
     yield from _back(turn, situation, now)
-    yield from _freed(turn, situation, now)
+    yield from _freed(turn, situation, away, now)
     yield from _unnamed(turn, situation, now)
 
 
@@ -763,12 +788,17 @@ def _unnamed(turn: Turn, situation: TurnSituation, now: float) -> Iterator[tuple
             yield Back(event_key=turn.event_key, vm_id=holder.vm_id), True
 
 
-def _freed(turn: Turn, situation: TurnSituation, now: float) -> Iterator[tuple[Back, bool]]:
-    """Yield the VMs of a failed turn that are not away, each with whether its rest is over: they
-    have recovered, or have prepared nothing and follow no command any more.
+def _freed(
+    turn: Turn, situation: TurnSituation, away: Mapping[str, Mapping[str, Away]], now: float
+) -> Iterator[tuple[Back, bool]]:
+    """Yield the VMs that are not away, of a turn that has failed, or for whose VMs there is no room
+    any more: turns must not wait for each other. Each with whether its rest is over: they have
+    recovered, or have prepared nothing and follow no command any more.
     """
     event = situation.events.get(turn.event_key)
-    if turn.state != "failed" or event is None or event.status != "Scheduled":
+    if event is None or event.status != "Scheduled":
+        return
+    if turn.state != "failed" and not _waits_for_room(turn, event, situation, away):
         return
     if event.may_begin or event.approval in ("open", "confirmed"):
         return
@@ -781,6 +811,18 @@ def _freed(turn: Turn, situation: TurnSituation, now: float) -> Iterator[tuple[B
                 yield Back(event_key=turn.event_key, vm_id=holder.vm_id), True
         else:
             yield from _rested(holder, turn, situation, now)
+
+
+def _waits_for_room(
+    turn: Turn,
+    event: EventFacts,
+    situation: TurnSituation,
+    away: Mapping[str, Mapping[str, Away]],
+) -> bool:
+    """Check whether no VM of a turn may prepare now: the budget is full."""
+    if turn.state != "preparing" or event.fingerprint != turn.fingerprint:
+        return False
+    return not turn.is_forced and bool(over_budget(event, situation, away))
 
 
 def _back(turn: Turn, situation: TurnSituation, now: float) -> Iterator[tuple[Back, bool]]:

@@ -1256,8 +1256,7 @@ def test_what_is_prepared_already_does_not_wait_for_each_other(database: Databas
     pair.announce(0)
     pair.announce(1)
     assert sorted(pair.step()) == ["prepare db-0", "prepare db-1"]
-    rule = GroupSettings.model_validate({"name": "db", "approve": {}, "at_most": 1})
-    pair.settings = replace(pair.settings, grouping=Grouping([rule]))
+    lower(pair, 1)
     pair.says(0, "prepared")
     pair.says(1, "prepared")
     pair.lose(2)
@@ -1426,3 +1425,48 @@ def test_a_command_that_is_followed_in_its_last_second_counts_until_the_first_wo
     cluster.wait(20)
     assert cluster.step() == []
     assert cluster.state(1) == "waiting"
+
+
+def lower(cluster: Cluster, at_most: int) -> None:
+    """The settings of the next run allow less."""
+    rule = GroupSettings.model_validate({"name": "db", "approve": {}, "at_most": at_most})
+    cluster.settings = replace(cluster.settings, grouping=Grouping([rule]))
+
+
+def test_a_turn_that_has_not_begun_gives_way_in_a_group_that_became_too_small(
+    database: Database,
+) -> None:
+    """The first VM is prepared; the command to the second never came, and it is asked later."""
+    cluster = Cluster(database, at_most=2)
+    cluster.announce(0)
+    cluster.announce(1)
+    assert sorted(cluster.step()) == ["prepare db-0", "prepare db-1"]
+    lower(cluster, 1)
+    cluster.says(0, "prepared")
+    cluster.wait(60)
+    assert cluster.step() == []
+    cluster.wait(70)
+    assert cluster.step() == ["approve db-0"]
+    cluster.end(0)
+    cluster.says(0, "recovered")
+    cluster.wait(71)
+    assert cluster.step() == ["prepare db-1"]
+    cluster.says(1, "prepared")
+    assert cluster.step() == ["approve db-1"]
+    cluster.decisions.stop()
+
+
+def test_turns_that_have_not_begun_do_not_wait_for_each_other(database: Database) -> None:
+    """Of two commands none came, and the group has become too small: the first one goes on."""
+    cluster = Cluster(database, at_most=2)
+    cluster.announce(0)
+    cluster.announce(1)
+    assert sorted(cluster.step()) == ["prepare db-0", "prepare db-1"]
+    lower(cluster, 1)
+    cluster.wait(60)
+    assert cluster.step() == []
+    cluster.wait(70)
+    assert cluster.step() == ["prepare db-0"]
+    assert cluster.step() == []
+    assert (cluster.state(0), cluster.state(1)) == ("preparing", "preparing")
+    cluster.decisions.stop()

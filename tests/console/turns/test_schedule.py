@@ -415,6 +415,46 @@ def test_a_changed_event_that_can_never_go_on_has_failed_with_the_reason() -> No
         assert (after.turns[A].state, after.turns[A].reason) == ("failed", reason)
 
 
+def test_events_that_changed_do_not_wait_for_each_other() -> None:
+    """Each names one VM more than there is room for, and none has prepared: the first goes on, and
+    an event behind it does not take its room.
+    """
+    vms = [vm(f"v{number}") for number in range(1, 6)]
+    turns = [replace(taken(key, name), state="preparing") for key, name in ((B, "v3"), (A, "v1"))]
+    first, second = event(A, "v1", "v2"), event(B, "v3", "v4", not_before=SOON + 1)
+    third = event(Z, "v5", not_before=SOON + 2)
+    start = situation([first, second, third], vms, turns, rule(at_most=2))
+    start = replace(start, groups=groups(rule(at_most=2), count=5))
+    waits, todo = done(start)
+    assert (todo.joins, todo.backs, todo.prepares) == ((), (), ())
+    later = NOW + ANSWER_SECONDS
+    heard = {each.vm_id: replace(each, heard_at=later) for each in vms}
+    freed, todo = done(replace(waits, vms=heard), later)
+    assert {(each.event_key, each.vm_id) for each in todo.backs} == {(A, "v1"), (B, "v3")}
+    assert todo.takes == ()
+    joined, todo = done(freed, later)
+    assert [each.event_key for each in todo.joins] == [A]
+    assert todo.takes == ()
+    assert todo.waiting[Z].behind[-1] == B
+    assert done(joined, later)[1].prepares == ((A, "v1"), (A, "v2"))
+
+
+def test_what_is_prepared_waits_for_a_vm_that_azure_has_taken() -> None:
+    """That VM is prepared for a later event as well, in a group that has become too small."""
+    ready = [vm("v1", preparations=[said(A, "prepared")])]
+    ready += [vm("v2", preparations=[said(B, "prepared")])]
+    turns = [replace(taken(key, name), state="prepared") for key, name in ((A, "v1"), (B, "v2"))]
+    events = [event(A, "v1"), event(B, "v2", not_before=SOON + 1)]
+    assert plan(situation(events, ready, turns), NOW).approvals == (A,)
+    begun = event(Z, "v2", status="Started")
+    assert plan(situation([*events, begun], ready, turns), NOW).approvals == ()
+    other = taken(Z, "v2")
+    released = replace(event(Z, "v2"), approval="open")
+    approving = replace(other, state="approving")
+    both = situation([*events, released], ready, [*turns, approving])
+    assert plan(both, NOW).approvals == ()
+
+
 def test_a_vm_that_a_changed_event_names_no_more_is_back_once_it_has_recovered() -> None:
     """The VM that the event names in its place joins then."""
     turn = replace(taken(A, "v1"), state="preparing")
