@@ -74,7 +74,7 @@ def diff(
     """Return the transitions from what is known to the document: endings first, then in
     its order.
     """
-    transitions = list(_endings(tracked, document, poll)) if document.whole else []
+    transitions = list(_endings(tracked, document, poll))
     for key, event in document.events.items():
         before = tracked.get(key)
         if before is None or not before.pending:
@@ -104,6 +104,8 @@ def _endings(
     tracked: Mapping[str, TrackedEvent], document: Document, poll: PollContext
 ) -> Iterable[Transition]:
     gone = tracked.keys() - document.events.keys()
+    if not document.whole:
+        gone &= document.elsewhere  # these are not absent: they are shown, and name others
     for key, before in tracked.items() if gone else ():
         if key in gone and before.pending:
             goes_on = key in document.elsewhere

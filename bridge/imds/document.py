@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -79,7 +79,7 @@ def parse_document(body: bytes) -> Document:
     if not isinstance(entries, list):
         # An error body is an object without Events: read as 'no events', it would end them all.
         raise DocumentError("the document has no list called Events")
-    events: dict[str, ScheduledEvent] = {}
+    found: dict[str, list[ScheduledEvent]] = {}
     ignored: list[str] = []
     whole = True
     for place, entry in enumerate(entries):
@@ -87,13 +87,18 @@ def parse_document(body: bytes) -> Document:
         if event is None:
             ignored.append(f"entry {place} has no EventId")
             whole = False
-        elif (first := events.setdefault(event.key, event)) is not event:
+            continue
+        same_id = found.setdefault(event.key, [])
+        if same_id:
             ignored.append(f"entry {place} repeats the EventId {event.event_id[:80]!r}")
-            if not _same_content(first, event):
-                events[event.key] = _united(first, event)
+        if not any(_same_content(each, event) for each in same_id):
+            same_id.append(event)
     return Document(
         incarnation=_integer(loaded.get("DocumentIncarnation")),
-        events=events,
+        events={
+            key: same_id[0] if len(same_id) == 1 else _united(same_id)
+            for key, same_id in found.items()
+        },
         ignored=tuple(ignored),
         whole=whole,
     )
@@ -104,17 +109,17 @@ def _same_content(one: ScheduledEvent, other: ScheduledEvent) -> bool:
     return same_json({**one.raw, "EventId": ""}, {**other.raw, "EventId": ""})
 
 
-def _united(one: ScheduledEvent, other: ScheduledEvent) -> ScheduledEvent:
-    """Return one event for two entries that describe it differently, in either order: it names all
-    VMs of both, with the earlier time and the more serious type; the rest is from one entry. `raw`
-    has the same values, so that this is kept across a restart.
+def _united(entries: Sequence[ScheduledEvent]) -> ScheduledEvent:
+    """Return one event for entries that describe it differently, in any order: it names all VMs of
+    each, with the earliest time and the status `Started` if one has it; the rest is from one entry.
+    `raw` has the same values, so that this is kept across a restart.
     """
-    one, other = sorted((one, other), key=lambda each: json.dumps(each.raw, sort_keys=True))
-    started = other if other.event_status == _STARTED else one
-    earliest = min((one, other), key=lambda each: each.not_before or _NEVER)
+    entries = sorted(entries, key=lambda each: json.dumps(each.raw, sort_keys=True))
+    started = next((each for each in entries if each.event_status == _STARTED), entries[0])
+    earliest = min(entries, key=lambda each: each.not_before or _NEVER)
     raw = {
-        **one.raw,
-        "Resources": list(dict.fromkeys((*one.resources, *other.resources))),
+        **entries[0].raw,
+        "Resources": list(dict.fromkeys(name for each in entries for name in each.resources)),
         "EventStatus": started.raw.get("EventStatus"),
         "NotBefore": earliest.raw.get("NotBefore"),
     }

@@ -250,6 +250,15 @@ def test_within_leaves_other_vms_out() -> None:
     assert ([EVENT_ID.casefold()], False) == (list(inside.events), inside.whole)
 
 
+def test_an_event_that_names_others_now_is_over_beside_an_unreadable_entry() -> None:
+    """It is shown, so the entry without an EventId cannot be this event; what is absent may be."""
+    known = seen(entry(), entry(OTHER_ID))
+    document = parse_document(body(entry(resources=["web_4"]), {"EventType": "Freeze"}))
+    transitions = diff(known, within(document, "web_3"), CONTINUOUS)
+    assert told(transitions) == [("ended", "Unknown", 2)]
+    assert (transitions[0].tracked.event.event_id, transitions[0].goes_on) == (EVENT_ID, True)
+
+
 def test_a_thousand_events_of_a_hundred_vms_are_compared() -> None:
     """A document of a megabyte is no trouble; only what changed is told."""
     names = [f"web_{n}" for n in range(100)]

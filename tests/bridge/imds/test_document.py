@@ -1,4 +1,5 @@
 import hashlib
+import itertools
 import json
 from contextlib import suppress
 from dataclasses import replace
@@ -307,6 +308,19 @@ def test_what_either_entry_of_an_event_says_is_told(*, turned: bool) -> None:
     assert event.not_before == datetime(2022, 4, 11, 22, 26, 58, tzinfo=UTC)
     (other,) = parse_document(body(*entries)).events.values()
     assert event == other
+
+
+def test_the_order_of_three_entries_of_an_event_tells_nothing() -> None:
+    """Whichever two of them stand first."""
+    entries = [
+        entry(),
+        entry(event_type="Redeploy"),
+        entry(event_type="Reboot", status="Started", not_before=""),
+    ]
+    first, *others = (
+        parse_document(body(*order)).events for order in itertools.permutations(entries)
+    )
+    assert all(first == each for each in others)
 
 
 DEEP = 100_000
