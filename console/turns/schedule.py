@@ -489,7 +489,11 @@ def _why_no_longer_approved(
         return _why_not_by_groups(event, situation, now)
     if event.needs_two and not event.has_first and turn.state != "approving":
         return _NEEDS_TWO  # the first approval has ended: the event had changed for a moment
-    return "a person left it until Azure starts it" if event.is_left else None
+    if event.is_left:
+        return "a person left it until Azure starts it"
+    if turn.is_forced or turn.state != "preparing":
+        return None
+    return _never_fits(event, situation)  # its VMs would wait, and the events behind it too
 
 
 def _why_not_by_groups(event: EventFacts, situation: TurnSituation, now: float) -> str | None:

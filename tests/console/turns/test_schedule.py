@@ -439,6 +439,18 @@ def test_events_that_changed_do_not_wait_for_each_other() -> None:
     assert done(joined, later)[1].prepares == ((A, "v1"), (A, "v2"))
 
 
+def test_a_persons_turn_fails_if_the_group_has_become_too_small_for_it() -> None:
+    """No event waits behind it; what a person overrides goes on."""
+    turn = replace(taken(A, "v1"), state="preparing", by="alice")
+    both = [event(A, "v1", "v2"), event(B, "v3", not_before=SOON + 1)]
+    after, _ = done(situation(both, (), [turn], rule()))
+    assert after.turns[A].state == "failed"
+    assert after.turns[A].reason == "it names more VMs of etcd than the 1 that may be away"
+    forced = replace(turn, is_forced=True)
+    after, _ = done(situation(both, (), [forced], rule()))
+    assert after.turns[A].state == "preparing"
+
+
 def test_what_is_prepared_waits_for_a_vm_that_azure_has_taken() -> None:
     """That VM is prepared for a later event as well, in a group that has become too small."""
     ready = [vm("v1", preparations=[said(A, "prepared")])]
