@@ -1,1 +1,1 @@
-"""Sinks, the destinations of records; this package knows nothing of Azure's IMDS."""
+"""Sinks, the destinations of records. This package does not know Azure's IMDS."""

@@ -1,4 +1,6 @@
-"""The contract between the dispatcher and a destination. It never says how a destination works."""
+"""The contract between the dispatcher and a destination. It does not say how a
+destination works.
+"""
 
 from __future__ import annotations
 
@@ -37,30 +39,33 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkContext:
-    """The bridge around a sink, as far as the sink may know it."""
+    """The parts of the bridge that a sink may use."""
 
     identity: Callable[[], VmIdentity]
-    """The identity of this VM, as IMDS gave it last; may be called from any thread."""
+    """Returns the latest identity of this VM from IMDS; may be called from any thread."""
     now: Callable[[], datetime]
     site: str = "default"
     version: str = "0"
     instance_id: str = ""
     pending: Callable[[], Sequence[PendingEvent]] = tuple
-    """The pending events as last committed; may be called from any thread. It is never older than
-    the records that a sink gets."""
+    """Returns the pending events as last committed; may be called from any thread. They are never
+    older than the records that a sink gets.
+    """
     has_polled: Callable[[], bool] = lambda: True
-    """Whether IMDS has given a document in this run; before that, an event may be pending that a
-    new store does not know."""
+    """Whether IMDS has sent a document in this run; before that, an event may be pending that a new
+    store does not have.
+    """
     time_of: Callable[[str], datetime | None] = lambda _: None
-    """The time by which a pending event, by its key, is near: later than `now` where the clock was
-    set back since the event appeared. None: it is not known, and `now` counts. Any thread may ask.
+    """Returns the time against which the start of a pending event is measured, by the event's key.
+    It is later than `now` if the clock was set back since the event appeared; None: use `now`. May
+    be called from any thread.
     """
     prepares: bool = False
     """Whether a sink of this bridge prepares its VM."""
     command: CommandSource = no_commands
-    """Takes a signed command that came in over the sink's connection."""
+    """Accepts a signed command that arrived over the sink's connection."""
     verifies: Callable[[], bool] = lambda: True
-    """Whether a command can be verified now; may be called from any thread."""
+    """Returns whether a command can be verified now; may be called from any thread."""
 
     @property
     def vm(self) -> VmIdentity:
@@ -70,7 +75,7 @@ class SinkContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One line of `seb check`: what was looked at, how it stands, and what to do about it."""
+    """One line of `seb check`: what was checked, the result, and what to do about it."""
 
     level: Literal["ok", "warn", "fail"]
     text: str
@@ -78,22 +83,22 @@ class Check:
 
     @classmethod
     def ok(cls, text: str) -> Self:
-        """It is as it should be."""
+        """Return a line that says that all is well."""
         return cls(level="ok", text=text)
 
     @classmethod
     def warn(cls, text: str, remedy: str) -> Self:
-        """It works, but not as the owner may think."""
+        """Return a line that says that it works, but perhaps not as its owner expects."""
         return cls(level="warn", text=text, remedy=remedy)
 
     @classmethod
     def fail(cls, text: str, remedy: str | None) -> Self:
-        """It does not work."""
+        """Return a line that says that it does not work."""
         return cls(level="fail", text=text, remedy=remedy)
 
     @classmethod
     def problem(cls, problem: Problem, remedy: str) -> Self:
-        """It does not work; `remedy` is for a problem that names none."""
+        """Return a `fail` line for a problem; `remedy` is used if the problem has none."""
         return cls.fail(problem.what, problem.remedy or remedy)
 
 
@@ -130,13 +135,15 @@ class Sink(ABC, Generic[S]):
 
     @classmethod
     def sender(cls, settings: S, *, site: str, vm_id: str) -> CommandSender | None:
-        """A control plane's way to a VM through this destination; None without commands."""
+        """Return a control plane's connection to a VM through this destination; None if it takes no
+        commands.
+        """
         del settings, site, vm_id
         return None
 
     @property
     def deadline(self) -> float:
-        """Seconds after which a call counts as stuck."""
+        """Seconds after which a call is considered stuck."""
         return 30.0
 
     @property
@@ -145,10 +152,9 @@ class Sink(ABC, Generic[S]):
         return True
 
     def accepts(self, record_type: str, affects_this_vm: bool | None) -> bool:  # noqa: FBT001
-        """Whether a record is for this sink, by its type and its event (None: it has none).
-
-        `affects_this_vm` is the record's `concernsThisVm`: true also for the record by which an
-        event stops to name this VM, and for its end.
+        """Check whether the sink takes a record of this type. `affects_this_vm` is the record's
+        `concernsThisVm`: true also for the record that says that an event no longer names this VM,
+        and for its end; None for a record without an event.
         """
         if self.settings.affects_this_vm_only and affects_this_vm is False:
             return False
@@ -157,28 +163,32 @@ class Sink(ABC, Generic[S]):
         return self.wants_heartbeats or record_type != BRIDGE_HEARTBEAT
 
     def open(self) -> None:
-        """Get ready, before the first delivery and after each `close`. Raises `SinkError`."""
+        """Prepare for deliveries; called before the first one and after each `close`. Raises
+        `SinkError`.
+        """
 
     @abstractmethod
     def deliver(self, records: Sequence[Record]) -> None:
-        """Hand over at most `BATCH` records, in order; return once all are acknowledged."""
+        """Deliver at most `BATCH` records, in order; return once all are acknowledged."""
 
     def announce(self, record: Record) -> None:
-        """Show an event for which this sink, which prepares (`PREPARES`), has not been asked to
-        prepare. Most have nothing to show. Raises as `deliver`.
+        """Show an event for which this sink, which prepares (`PREPARES`), was not asked to prepare.
+        Most sinks have nothing to show. Raises what `deliver` raises.
         """
 
     def maintain(self) -> None:
-        """Called every 5 seconds or so when idle or waiting, and after each delivery. Raises as
-        `deliver`.
+        """Look after the connection: called about every 5 seconds while the sink is idle or waits,
+        and after each delivery. Raises what `deliver` raises.
         """
 
     def check(self) -> Sequence[Check]:
-        """Look at the destination without sending a record; an unreachable one is a `fail` line."""
+        """Examine the destination without sending a record; an unreachable one gives a
+        `fail` line.
+        """
         return ()
 
     def abort(self) -> None:
-        """Cut a stuck call, from another thread: returns at once and never raises."""
+        """Stop a stuck call from another thread; return at once and never raise."""
 
     def close(self) -> None:
-        """Let go of everything. Called once after each successful or failed `open`."""
+        """Release everything. Called once after each `open`, whether it succeeded or failed."""

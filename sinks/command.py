@@ -1,4 +1,4 @@
-"""The contract of command channels. It never looks into a token."""
+"""The contract of command channels. It does not read tokens."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ class CommandMessage:
     """The sink's name."""
     retained: bool = False
     redelivered: bool = False
-    """The channel delivered this message before (MQTT's DUP flag)."""
+    """Whether the channel delivered this message before (MQTT's DUP flag)."""
     settled: Callable[[], None] = lambda: None
 
 
 CommandSource = Callable[[CommandMessage], bool]
-"""Takes a command, from any thread, at once; False if there are too many waiting."""
+"""Accepts a command at once, from any thread; returns False if too many are waiting."""
 
 
 def no_commands(message: CommandMessage) -> bool:
-    """A source that takes none."""
+    """Accept no command."""
     del message
     return False
 
 
 class CommandSender(ABC):
-    """The control plane's end of a command channel, to one VM. All but `close` raise `SinkError`,
-    or `SinkRejected` if the other end does not allow it.
+    """A control plane's connection to the command channel of one VM. All methods but `close` raise
+    `SinkError`, or `SinkRejected` if the other side does not allow it.
     """
 
     @abstractmethod
@@ -41,16 +41,20 @@ class CommandSender(ABC):
 
     @abstractmethod
     def state(self, seconds: float) -> bytes | None:
-        """The events that are pending at the VM, by its state topic; None if none came in time."""
+        """Return the message on the VM's state topic with its pending events; None if none came in
+        time.
+        """
 
     @abstractmethod
     def send(self, token: bytes, *, lifetime: int) -> bool:
-        """Send a command that is void after `lifetime` seconds; False if no bridge listens now."""
+        """Send a command that is valid for `lifetime` seconds; return False if no bridge is
+        listening now.
+        """
 
     @abstractmethod
     def receipt(self, seconds: float) -> bytes | None:
-        """The next receipt of the VM, for any command; None if none came in time."""
+        """Return the VM's next receipt, for any command; None if none came in time."""
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of everything. Harmless before `open`."""
+        """Release everything. Has no effect before `open`."""

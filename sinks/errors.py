@@ -1,4 +1,4 @@
-"""The errors of a delivery: those of the contract, their texts, and their causes."""
+"""The errors of a delivery: the classes of the contract, their texts and their causes."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from typing import Final
 _AGAINST_THE_STANDARD: Final = re.compile(
     "key usage|basic constraints|key identifier|path ?len|version 3", re.IGNORECASE
 )
-"""Words of OpenSSL about a certificate that is known, and made against RFC 5280."""
+"""Texts of OpenSSL about a certificate that is trusted but violates RFC 5280."""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A fact and its remedy, a clause each; as text, one line: `fact; remedy`."""
+    """A fact and its remedy, one clause each; as text, one line: `fact; remedy`."""
 
     what: str
     remedy: str | None = None
 
     def at(self, where: object) -> Problem:
-        """The same problem, with the place in front of it."""
+        """Return the same problem with the place in front."""
         return Problem(f"{where}: {self.what}", self.remedy)
 
     def __str__(self) -> str:
@@ -32,12 +32,11 @@ class Problem:
 class SinkError(Exception):
     """The destination did not acknowledge; the same record is tried again later.
 
-    `remedy`: what to do about it, if the message does not say so.
-    `retry_after`: seconds that the destination asked for, or None.
-    `delivered`: how many records from the front of the batch were acknowledged all the same.
-    `stays_open`: from `deliver` or `maintain`, the connection is good and only this was refused:
-    the sink is not closed and opened again, and is maintained until the next try.
-    The message is shown to operators and stored: it must never hold a secret.
+    `remedy`: what to do about it, if the message does not say so. `retry_after`: seconds that the
+    destination asked for, or None. `delivered`: how many records at the front of the batch were
+    acknowledged before the error. `stays_open`: from `deliver` or `maintain`, the connection is
+    good and only this was refused: the sink is not closed and opened again, and is maintained until
+    the next try. The message is shown to operators and stored: it must never contain a secret.
     """
 
     def __init__(
@@ -57,7 +56,9 @@ class SinkError(Exception):
 
 
 class SinkPaused(SinkError):
-    """The destination wants nothing more; the sink rests, backlog kept, until a person acts."""
+    """The destination accepts nothing more; the sink pauses and keeps its backlog until a person
+    acts.
+    """
 
 
 class SinkRejected(Exception):
@@ -79,7 +80,7 @@ class SinkRejected(Exception):
 
 
 def causes(error: BaseException) -> Iterator[BaseException]:
-    """The exception and those inside it, outer ones first, wherever libraries keep them."""
+    """Yield the exception and those inside it, outer ones first, wherever libraries keep them."""
     seen: set[int] = set()
     waiting: list[object] = [error]
     while waiting:
@@ -93,9 +94,8 @@ def causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def certificate_remedy(error: ssl.SSLCertVerificationError, otherwise: str) -> str:
-    """The remedy for a certificate that was refused; `otherwise` if its authority is unknown.
-
-    Python 3.13 and later refuse an authority without keyUsage, however it is trusted.
+    """Return the remedy for a certificate that was refused; `otherwise` if its authority is
+    unknown. Python 3.13 and later refuse an authority without keyUsage, even one that is trusted.
     """
     if _AGAINST_THE_STANDARD.search(str(error)):
         return (

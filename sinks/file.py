@@ -1,5 +1,5 @@
 """A file of JSON lines as a destination. It never leaves half a line, and never creates a
-directory: the mount may be missing.
+directory: the directory may be a mount that is missing.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _REMEDIES: Final = {
 
 
 class FileSettings(SinkSettings):
-    """The file that the lines go to."""
+    """The file to append to."""
 
     path: Path = Field(description="File that gets a JSON line per record; rotate it as you like")
 
@@ -75,7 +75,9 @@ class FileSink(Sink[FileSettings]):
         self.deliver(())
 
     def deliver(self, records: Sequence[Record]) -> None:
-        """Append a line per record and sync. Raises `SinkError`; then no line was left behind."""
+        """Append a line per record and sync. Raises `SinkError`; in that case no line was left in
+        the file.
+        """
         path = self.settings.path
         try:
             _append(path, b"".join(record.body + b"\n" for record in records))
@@ -83,7 +85,7 @@ class FileSink(Sink[FileSettings]):
             raise SinkError(f"{path}: {_reason(error)}", remedy=_remedy(error)) from None
 
     def check(self) -> Sequence[Check]:
-        """Whether the file can be written, and how much room it has; nothing is written."""
+        """Check whether the file can be written, and how much space is left; nothing is written."""
         path = self.settings.path
         try:
             _try(path)
@@ -99,7 +101,7 @@ class FileSink(Sink[FileSettings]):
 
 
 def _append(path: Path, lines: bytes) -> None:
-    """Write and sync it all, or leave the file as it was and raise `OSError`."""
+    """Write and sync all lines, or leave the file as it was and raise `OSError`."""
     _refuse_special(path)
     new = not path.exists()
     descriptor = os.open(path, _FLAGS | os.O_CREAT, _MODE)
@@ -120,15 +122,17 @@ def _write(descriptor: int, data: bytes, *, size: int) -> None:
             written += os.write(descriptor, data[written:])
         os.fsync(descriptor)
     except OSError:
-        # Another writer may have appended meanwhile: its lines are not ours to cut off. Then the
-        # torn line stays, and the next batch ends it.
+        # Another writer may have appended meanwhile: its lines must not be cut off. Then the torn
+        # line stays, and the next batch ends it.
         if os.fstat(descriptor).st_size == size + written:
             os.ftruncate(descriptor, size)
         raise
 
 
 def _try(path: Path) -> None:
-    """Raise the `OSError` that appending would, as far as can be known without writing."""
+    """Raise the `OSError` that appending would raise, as far as that can be known without
+    writing.
+    """
     _refuse_special(path)
     if path.exists():
         os.close(os.open(path, _FLAGS))
@@ -141,7 +145,9 @@ def _try(path: Path) -> None:
 
 
 def _line_end(descriptor: int, size: int) -> bytes:
-    """The end for a line that a power cut tore; its record comes again, as it was not synced."""
+    """Return the end for a line that a power failure cut off; its record is delivered again,
+    because it was not synced.
+    """
     if size == 0:
         return b""
     os.lseek(descriptor, size - 1, os.SEEK_SET)
@@ -161,7 +167,7 @@ def _refuse_special(path: Path) -> None:
 
 
 def _sync_directory(directory: Path) -> None:
-    """Make a new file's name as durable as its content."""
+    """Sync the directory, so that the name of a new file is as durable as its content."""
     if not hasattr(os, "O_DIRECTORY"):
         return  # Windows has no such call, and does not need it
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)

@@ -29,13 +29,13 @@ _COLOURS: Final = {
 }
 _MIN_DESCRIPTION: Final = 12
 _NAMED: Final = 3
-"""How many VMs an approval names at most; the others are counted."""
+"""How many VMs an approval names at most; the rest are only counted."""
 
 
 def readable(
     record: Record, *, now: datetime, width: int | None = None, colour: bool = False
 ) -> str:
-    """One line for a person; `now` is for the countdown, `width` in columns or None."""
+    """Return one line for a person; `now` is for the countdown, `width` in columns or None."""
     word = record.type.split(".")[2] if record.type.count(".") > 1 else record.type
     event = record.data.get("event")
     description = ""
@@ -98,7 +98,7 @@ def _approval_facts(data: Mapping[str, Any]) -> list[str]:
 
 
 def _when(not_before: object, now: datetime | None) -> str:
-    """The earliest start and the time left; without `now` nothing is due."""
+    """Return the earliest start and the time left; without `now`, only the start."""
     if not isinstance(not_before, str):
         return ""
     try:
@@ -116,7 +116,7 @@ def _when(not_before: object, now: datetime | None) -> str:
 
 
 def span(seconds: int) -> str:
-    """So many seconds in their two largest units."""
+    """Return a number of seconds in its two largest units."""
     minutes, seconds = divmod(seconds, 60)
     hours, minutes = divmod(minutes, 60)
     days, hours = divmod(hours, 24)
@@ -149,7 +149,7 @@ def _measured(observation: Mapping[str, Any]) -> str:
 
 
 def _bridge_facts(record: Record, word: str) -> list[str]:
-    """The fields of a record about the bridge, as `name=value`; nested ones are left out."""
+    """Return the fields of a record about the bridge, as `name=value`; nested ones are left out."""
     fields = {
         name: value
         for body in (value for key, value in record.data.items() if key not in _AROUND)
@@ -176,7 +176,7 @@ def _clock(time: str) -> str:
 
 
 def _shortened(description: str, room: int | None) -> str:
-    """The description, cut to the room that is left; nothing if too little room is left."""
+    """Return the description, cut to the room that is left; empty if that is too little."""
     if not description:
         return ""
     if room is None or len(description) <= room:

@@ -1,4 +1,4 @@
-"""From a kind to its class. Only the kinds that a configuration names are ever imported."""
+"""Finds the class of a kind. Only the kinds that a configuration names are imported."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BUILT_IN: Final = {
 }
 
 INTERNAL: Final = {"pull": "sinks.pull:PullSink"}
-"""Kinds that a setting of the bridge brings in; none of them can be declared as a sink."""
+"""Kinds that a setting of the bridge adds; they cannot be declared as a sink."""
 
 
 class UnknownKindError(LookupError):
@@ -33,12 +33,14 @@ class BrokenKindError(Exception):
 
 
 def kinds() -> tuple[str, ...]:
-    """Every kind that can be configured here, sorted; nothing is imported."""
+    """Return every kind that can be configured here, sorted; nothing is imported."""
     return tuple(sorted({*BUILT_IN, *_entry_points()}))
 
 
 def load(kind: str) -> type[Sink[Any]]:
-    """The class of a kind, built-in ones first. Raises `UnknownKindError`, `BrokenKindError`."""
+    """Return the class of a kind; built-in kinds come first. Raises `UnknownKindError`,
+    `BrokenKindError`.
+    """
     target = BUILT_IN.get(kind) or INTERNAL.get(kind) or _entry_points().get(kind)
     if target is None:
         known = ", ".join(kinds())

@@ -34,7 +34,7 @@ SAMPLE_VM: Final = VmIdentity(
 )
 _SCHEDULED_FOR: Final = datetime(2026, 3, 1, 12, 15, tzinfo=UTC)
 _BLANK: Final = read_object(Event, {"eventId": "E", "resources": [], "eventStatus": "Scheduled"})
-"""A field that a sample gives no value is null, as in a record of an older bridge."""
+"""A field without a value in a sample is null, as in a record of an older bridge."""
 _RUN: Final = BridgeRun(version="0.0.0", instance_id="sample", site="default")
 _BY_TRANSITION: Final = {
     "scheduled": (1, "Scheduled"),
@@ -91,7 +91,7 @@ def sample_event(
     status: str = "Scheduled",
     description: str | None = "Host maintenance",
 ) -> Event:
-    """A freeze that Azure has announced."""
+    """Return a Freeze that Azure has announced."""
     return replace(
         _BLANK,
         event_id=event_id,
@@ -107,7 +107,7 @@ def sample_event(
 
 
 def sample_pending(event: Event, *, record_id: str = "r") -> PendingEvent:
-    """The event as it is pending on the sample VM."""
+    """Return the event as it is pending on the sample VM."""
     return PendingEvent(
         record_id=record_id,
         event=event,
@@ -127,7 +127,9 @@ def sample_record(
     vm: VmIdentity = SAMPLE_VM,
     description: str = "Host maintenance \u2013 pause of a few seconds.",
 ) -> Record:
-    """A valid record of one of `EVENT_TYPES`, different for each sequence, else `KeyError`."""
+    """Return a valid record of one of `EVENT_TYPES`, different for each sequence. Raises `KeyError`
+    for another type.
+    """
     transition = record_type.split(".")[2]
     revision, status = _BY_TRANSITION[transition]
     event = sample_event(
@@ -173,7 +175,7 @@ def sample_record(
 def sample_bridge_record(
     sequence: int = 1, *, record_type: str = records.BRIDGE_STARTED, vm: VmIdentity = SAMPLE_VM
 ) -> Record:
-    """A valid record about the bridge itself. `record_type` is one of `BRIDGE_TYPES`."""
+    """Return a valid record about the bridge itself. `record_type` is one of `BRIDGE_TYPES`."""
     (name, detail), *_ = _DETAILS[record_type].items()
     if isinstance(detail, bridge.Heartbeat):
         detail = replace(detail, last_record_sequence=sequence - 1)
@@ -196,7 +198,7 @@ def _sealed(
 
 
 def sample_heartbeat(sequence: int = 1, *, vm: VmIdentity = SAMPLE_VM) -> Record:
-    """A valid heartbeat record."""
+    """Return a valid heartbeat record."""
     return sample_bridge_record(sequence, record_type=records.BRIDGE_HEARTBEAT, vm=vm)
 
 
@@ -211,14 +213,14 @@ def sample_records() -> tuple[Record, ...]:
 
 
 def sample_context(vm: VmIdentity = SAMPLE_VM) -> SinkContext:
-    """A context whose clock stands still, with no pending event."""
+    """Return a context whose clock stands still, with no pending event."""
     return SinkContext(
         identity=lambda: vm, now=lambda: SAMPLE_TIME, version="0.0.0", instance_id="sample"
     )
 
 
 class MemorySink(Sink[SinkSettings]):
-    """A sink that keeps what it got; it fails with the errors put into `failures`, one a call."""
+    """A sink that keeps what it got; each call fails with the next error in `failures`."""
 
     KIND = "memory"
     BATCH: ClassVar[int] = 10

@@ -28,7 +28,7 @@ class SinkSettings(BaseModel):
 
 
 class PreparingSettings(SinkSettings):
-    """The settings of a kind that can be this VM's preparation."""
+    """The settings of a kind that can prepare this VM."""
 
     prepares: bool = Field(
         default=False,
@@ -45,7 +45,9 @@ class PreparingSettings(SinkSettings):
 
 
 def read_secret(value: SecretStr | None, file: Path | None) -> str | None:
-    """The secret, from the setting or its file, read each time. Raises `SinkError`."""
+    """Return the secret from the setting or its file, which is read each time. Raises
+    `SinkError`.
+    """
     if file is None:
         return value.get_secret_value() if value is not None else None
     try:

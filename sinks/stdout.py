@@ -24,7 +24,7 @@ _PATIENCE: Final = 15.0
 
 
 class StdoutSettings(SinkSettings):
-    """The form of records on standard output."""
+    """How records look on standard output."""
 
     format: Literal["auto", "json", "text"] = Field(
         default="auto", description="json, text, or auto: text on a terminal, JSON lines otherwise"
@@ -33,7 +33,7 @@ class StdoutSettings(SinkSettings):
 
 class _Raw(Protocol):
     def write(self, data: bytes, /) -> int | None:
-        """Write some of the data and say how much; None if a pipe is full and cannot wait."""
+        """Write some of the data and return how much; None if a pipe is full and cannot wait."""
 
 
 class StdoutSink(Sink[StdoutSettings]):
@@ -106,7 +106,7 @@ class StdoutSink(Sink[StdoutSettings]):
         self._torn = False
 
     def check(self) -> Sequence[Check]:
-        """Say what standard output is; nothing is written."""
+        """Return a line that says what standard output is; nothing is written."""
         try:
             stream = self._opened()
         except SinkError as error:

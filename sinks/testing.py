@@ -26,7 +26,7 @@ from wire.record import BRIDGE_TYPES, EVENT_TYPES, Record
 
 
 class Destination(Protocol):
-    """The far end of a sink under test: real, on loopback, and able to go away and come back."""
+    """The destination of a sink under test: real, on loopback, and able to stop and start again."""
 
     @property
     def settings(self) -> Mapping[str, Any]:
@@ -37,39 +37,39 @@ class Destination(Protocol):
         """Texts in the settings that no message may show."""
 
     def received(self) -> Sequence[bytes]:
-        """The body of every record that arrived, in order of arrival."""
+        """Return the body of every record that arrived, in order of arrival."""
 
     def stop(self) -> None:
         """Become unreachable."""
 
     def start(self) -> None:
-        """Become reachable again at the same address, with what had arrived."""
+        """Become reachable again at the same address, with everything that had arrived."""
 
 
 class SinkContract:
-    """The conformance suite. A subclass sets `sink_class` and the fixture `destination`."""
+    """The conformance tests. A subclass sets `sink_class` and the fixture `destination`."""
 
     sink_class: ClassVar[type[Sink[Any]]]
 
     @pytest.fixture
     def destination(self) -> Iterator[Destination]:
-        """A running destination; override me."""
+        """Yield a running destination; a subclass overrides this."""
         raise NotImplementedError
 
     @pytest.fixture
     def sink(self, destination: Destination) -> Iterator[Sink[Any]]:
-        """The sink, not yet open."""
+        """Yield the sink, not opened yet."""
         made = self.make(destination)
         yield made
         made.close()
 
     def make(self, destination: Destination) -> Sink[Any]:
-        """A new sink for the destination."""
+        """Return a new sink for the destination."""
         settings = self.sink_class.Settings(kind=self.sink_class.KIND, **destination.settings)
         return self.sink_class("under-test", settings, sample_context())
 
     def failure(self, sink: Sink[Any], record: Record) -> SinkError:
-        """The error that opening the sink or delivering the record raises."""
+        """Return the error that opening the sink or delivering the record raises."""
         with pytest.raises(SinkError) as caught:
             sink.open()
             sink.deliver([record])

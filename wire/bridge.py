@@ -77,14 +77,14 @@ class Started:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stopped:
-    """A run of the bridge ended in good order."""
+    """A run of the bridge ended in an orderly way."""
 
     reason: Annotated[str, Field(TEXT, "What ended it")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreReset:
-    """The store was lost and a new one begun."""
+    """The store was lost, and a new one was created."""
 
     reason: Annotated[str, Field(TEXT, "What was wrong with the old one")]
     previous_stream: Annotated[
@@ -97,7 +97,7 @@ class StoreReset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetter:
-    """A sink refused a record for good."""
+    """A sink refused a record permanently."""
 
     sink: Annotated[str, Field(TEXT, "The sink's name")]
     record_id: Annotated[str, Field(TEXT)]
@@ -109,7 +109,7 @@ class DeadLetter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gap:
-    """For a while IMDS was not polled."""
+    """IMDS was not polled for some time."""
 
     since: Annotated[datetime, Field(TIME, "The last good poll before", name="from")]
     until: Annotated[datetime, Field(TIME, "The first good poll after")]
@@ -139,7 +139,7 @@ class StartedData(Observer):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoppedData(Observer):
-    """`data` of the record of an end in good order."""
+    """`data` of the record of an orderly end."""
 
     stopped: Annotated[
         Stopped, Field(object_of(Stopped), "A run of the bridge ended in good order")

@@ -18,13 +18,15 @@ from wire.keys import SigningKey
 from wire.strictjson import parse_json
 
 MAX_TOKEN_BYTES: Final = 8192
-"""The largest signed command; of a longer one, a channel hands in one byte more."""
+"""The largest signed command. Of a longer one, a channel passes on one byte more than this, so that
+it is recognized as too long.
+"""
 MAX_LIFETIME_SECONDS: Final = 900
 TYPE: Final = "seb-command+jwt"
 ABOUT_AN_EVENT: Final = ("approve", "prepare")
 ACTS: Final = (*ABOUT_AN_EVENT, "ping")
 HEADERS: Final = frozenset({"alg", "kid", "typ"})
-"""The fields of a header: no crit, no b64, no key of its own."""
+"""The fields that a header may have: no `crit`, no `b64`, and no key."""
 TEXT_CLAIMS: Final = ("iss", "sub", "jti", "act")
 TIME_CLAIMS: Final = ("iat", "nbf", "exp")
 _MAX_TEXT: Final = 512
@@ -33,7 +35,9 @@ _MAX_TIME: Final = 1 << 40
 _PARTS: Final = 3  # header, claims, signature
 _BASE64URL: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_")
 _MAX_BRACKETS: Final = 64
-"""Nothing in a command is nested; how deep Python reads differs from version to version."""
+"""The most opening brackets in a command, which is not nested: how deep Python can read differs
+from version to version.
+"""
 
 
 class SignatureInvalidError(Exception):
@@ -55,7 +59,9 @@ class Command:
 
 
 def sign(command: Command, key: SigningKey, *, vm_id: str, now: datetime, lifetime: int) -> bytes:
-    """The token, a compact JWS, valid for `lifetime` seconds. Raises `ValueError` if too long."""
+    """Return the token: a compact JWS, valid for `lifetime` seconds. Raises `ValueError` if it is
+    too long.
+    """
     import jwt  # noqa: PLC0415  # as in `signed_bytes`
 
     payload = _claims(command, key, vm_id, now, lifetime)
@@ -69,8 +75,8 @@ def sign(command: Command, key: SigningKey, *, vm_id: str, now: datetime, lifeti
 def signing_input(
     command: Command, key: SigningKey, *, vm_id: str, now: datetime, lifetime: int
 ) -> bytes:
-    """The bytes to sign, for a service that alone has the private key; a dot and the signature make
-    it the token. Raises as `sign`.
+    """Return the bytes to sign, for a service that keeps the private key to itself; a dot and the
+    signature are appended to get the token. Raises `ValueError` as `sign` does.
     """
     header = json.dumps({"alg": key.alg, "kid": key.kid, "typ": TYPE}).encode()
     parts = (header, _claims(command, key, vm_id, now, lifetime))
@@ -98,7 +104,9 @@ def _claims(command: Command, key: SigningKey, vm_id: str, now: datetime, lifeti
 
 
 def header_of(token: bytes) -> bytes:
-    """The header, or `ValueError`; lenient base64 would allow a token in many spellings."""
+    """Return the header's bytes. Raises `ValueError`: lenient base64 would accept one token in many
+    spellings.
+    """
     parts = token.split(b".")
     if len(parts) != _PARTS or not all(_is_base64url(part) for part in parts):
         raise ValueError("not three parts of base64url")
@@ -106,7 +114,7 @@ def header_of(token: bytes) -> bytes:
 
 
 def read_object(text: bytes) -> dict[str, Any]:
-    """A JSON object: no key twice, no NaN, no nesting. Raises `ValueError`."""
+    """Read a JSON object: no key twice, no NaN, no nesting. Raises `ValueError`."""
     if text.count(b"[") + text.count(b"{") > _MAX_BRACKETS:
         raise ValueError("nested")
     loaded = parse_json(text.decode())
@@ -116,7 +124,9 @@ def read_object(text: bytes) -> dict[str, Any]:
 
 
 def signed_bytes(token: bytes, key: Any, alg: str) -> bytes:
-    """The claims that the key has signed. Raises `SignatureInvalidError`, or `ValueError`."""
+    """Return the claims that were signed with the key. Raises `SignatureInvalidError` or
+    `ValueError`.
+    """
     import jwt  # noqa: PLC0415  # slow to import, and most bridges take no commands
 
     try:
@@ -129,7 +139,7 @@ def signed_bytes(token: bytes, key: Any, alg: str) -> bytes:
 
 
 def is_well_typed(claims: Mapping[str, Any]) -> bool:
-    """Whether each claim is of its type; PyJWT takes a text for a time."""
+    """Check whether each claim is of its type; PyJWT would accept text for a time."""
     if not all(is_text(claims.get(name)) for name in TEXT_CLAIMS):
         return False
     if not all(is_moment(claims.get(name)) for name in TIME_CLAIMS):
@@ -145,12 +155,12 @@ def is_well_typed(claims: Mapping[str, Any]) -> bool:
 
 
 def is_text(value: object) -> bool:
-    """Whether a claim is text that may stand in a receipt and in a log."""
+    """Check whether a claim is text that may be shown in a receipt and in a log."""
     return isinstance(value, str) and 0 < len(value) <= _MAX_TEXT and value.isprintable()
 
 
 def is_moment(value: object) -> bool:
-    """Whether a claim is a time in whole seconds; a bool is an int only to Python."""
+    """Check whether a claim is a time in whole seconds; in Python a bool is an int too."""
     return type(value) is int and 0 <= value < _MAX_TIME
 
 

@@ -1,7 +1,7 @@
-"""The event: its fields, its fingerprint, its impact, and the data of a record that tells of it.
+"""The event: its fields, its fingerprint, its impact, and the data of a record about it.
 
-Each field of an event is defined in the class `Event`, and nowhere else. A new field is not part
-of the fingerprint: the fingerprints of older bridges must stay as they are.
+Each field of an event is defined in the class `Event`, and nowhere else. A new field is not part of
+the fingerprint: the fingerprints of older bridges must stay as they are.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from wire.observer import Observer
 from wire.strictjson import canonical_json
 
 UNKNOWN_STATUS: Final = "Unknown"
-"""Stands where IMDS sends no word at all, and where it is not known how an event ended."""
+"""The status where IMDS sends none, and where it is not known how an event ended."""
 STATUSES: Final = ("Scheduled", "Started", "Completed", "Canceled")
-"""The words that mean something to the bridge; it passes on every other word as it came."""
+"""The statuses that the bridge acts on; it passes every other status on unchanged."""
 TRANSITIONS: Final = ("scheduled", "updated", "started", "ended")
 IMPACTS: Final = {
     "freeze": "pause",
@@ -49,23 +49,21 @@ IMPACTS: Final = {
     # Azure: a recommendation; it has no effect on the VM, and neither has its acknowledgement.
     "spotrebalancerecommendation": "none",
 }
-"""The impact of each type of event, in small letters, on a VM that it names."""
+"""The impact of each type of event, in small letters, on a VM that the event names."""
 _DURATION: Final = FieldType(whole_number(least=0).schema, whole_number(least=-1).read)
-"""A reader also takes -1, by which Azure says that the duration is not known."""
+"""Azure's -1, which says that the duration is not known, is read too."""
 _RAW: Final = FieldType(
     OBJECT.schema, lambda value: value if isinstance(value, Mapping) else {}, dict
 )
-"""A reader refuses no record for it: it is for people to look at."""
+"""Any value is read: this is only for people to look at."""
 MEASURED: Final = ("pauseSeconds", "restarted", "downtimeSeconds")
-"""Fields of an observation that only records of `started` and `ended` have."""
+"""Fields of an observation that are only in records of `started` and `ended`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """`data.event`: an event in Azure's words.
-
-    The name of a field in IMDS's document is its name on the wire with a capital. None stands for
-    what IMDS does not say in a readable form.
+    """`data.event`: an event in Azure's words. The name of a field in IMDS's document is its name
+    on the wire, with a capital letter. None: IMDS does not say it in a readable form.
     """
 
     event_id: Annotated[
@@ -125,7 +123,9 @@ class Event:
 
     @property
     def key(self) -> str:
-        """The key of the event: the case of its id differs between IMDS and ARM."""
+        """The key of the event: its id in small letters, because IMDS and ARM write it
+        differently.
+        """
         return self.event_id.casefold()
 
     @property
@@ -138,21 +138,23 @@ class Event:
 
     @property
     def is_news(self) -> bool:
-        """Whether the event is news only, by its status."""
+        """Whether the status says that the event is only information."""
         return is_news(self.event_status)
 
     @property
     def fingerprint(self) -> str:
-        """The hash of what an approver must have seen: the same on every VM that sees the event."""
+        """The hash of everything an approver must have seen: the same on every VM that sees the
+        event.
+        """
         return fingerprint(self.to_wire())
 
     def affects(self, vm_name: str) -> bool:
-        """Whether `resources` names the VM: the whole name, without regard to case."""
+        """Check whether `resources` names the VM: the whole name, without regard to case."""
         name = vm_name.casefold()
         return any(resource.casefold() == name for resource in self.resources)
 
     def to_wire(self) -> dict[str, Any]:
-        """The object that stands in a record as `data.event`."""
+        """Return the object for `data.event` of a record."""
         return to_object(self)
 
 
@@ -165,18 +167,20 @@ _SEEN: Final = tuple(
 
 
 def azure_name(name: str) -> str:
-    """The name in IMDS's document of a field that is called so on the wire."""
+    """Return the name in IMDS's document of the field with this name on the wire."""
     return name[0].upper() + name[1:]
 
 
 def is_news(status: object) -> bool:
-    """Whether a pending event of that status is news only: never due, and not to be approved."""
+    """Check whether a pending event of that status is only information: it is never due, and cannot
+    be approved.
+    """
     return status not in ("Scheduled", "Started")
 
 
 def fingerprint(event: Mapping[str, Any]) -> str:
-    """The fingerprint of an event that is given as its object on the wire; what is missing in it
-    is null.
+    """Return the fingerprint of an event given as its object on the wire; a missing field counts as
+    null.
     """
     seen = {name: event.get(name) for name in FINGERPRINTED}
     seen["resources"] = sorted(event["resources"])
@@ -189,14 +193,14 @@ class Incarnations:
 
     incarnation: Annotated[int | None, Field(or_null(whole_number()), "DocumentIncarnation")]
     previous_incarnation: Annotated[
-        int | None, Field(or_null(whole_number()), "That of the document before")
+        int | None, Field(or_null(whole_number()), "DocumentIncarnation of the document before")
     ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """`data.observation`: how the transition was observed, and on `started` and `ended` what was
-    measured. None stands for what is not known.
+    """`data.observation`: how the transition was observed, and on `started` and `ended` the
+    measured times. None: not known.
     """
 
     notice_seconds: Annotated[
@@ -256,7 +260,7 @@ class Observation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventData(Observer):
-    """`data` of a record that tells of an event."""
+    """`data` of a record about an event."""
 
     transition: Annotated[str, Field(one_of(*TRANSITIONS), "What changed about the event")]
     event: Annotated[Event, Field(object_of(Event, ref="event"))]
@@ -311,7 +315,7 @@ class EventData(Observer):
     ] = field(default_factory=dict)
 
     def to_wire(self) -> dict[str, Any]:
-        """The object that stands in a record as `data`."""
+        """Return the object for `data` of a record."""
         written = to_object(self)
         if self.transition not in ("started", "ended"):
             for name in MEASURED:

@@ -16,15 +16,17 @@ from typing import Any, Final, NamedTuple, TypeVar, get_type_hints
 from wire.moment import moment_text, rfc3339
 
 MAX_WORD: Final = 300
-"""Characters of a name, a word or an id that a reader takes: what can stand in an index."""
+"""The most characters that a reader accepts in a name, a word or an id: as many as fit in
+an index.
+"""
 MAX_VM_ID: Final = 128
 MAX_TEXT: Final = 20_000
-"""Characters of any other text that a reader takes."""
+"""The most characters that a reader accepts in any other text."""
 MAX_ITEMS: Final = 20_000
-"""Items of a list that a reader takes."""
+"""The most items that a reader accepts in a list."""
 POSITION_DIGITS: Final = 20
 MAX_NUMBER: Final = 2**63 - 1
-"""The largest whole number that a reader takes: what 64 bits hold."""
+"""The largest whole number that a reader accepts: the largest of 64 bits."""
 
 _STRING: Final = {"type": "string"}
 _NO_VM_ID: Final = re.compile(r"[\s/+#\x00-\x1f]")
@@ -33,7 +35,9 @@ T = TypeVar("T")
 
 
 class FieldError(ValueError):
-    """A value does not fit its field; `place` is the path to it, such as `event.eventId`."""
+    """A value is not valid for its field; `place` is the path to the field, such as
+    `event.eventId`.
+    """
 
     def __init__(self, what: str, *, place: str = "", is_missing: bool = False) -> None:
         super().__init__(f"{place}: {what}" if place else what)
@@ -42,7 +46,7 @@ class FieldError(ValueError):
         self.is_missing = is_missing
 
     def within(self, place: str | int) -> FieldError:
-        """The same error, seen from the object or list around it."""
+        """Return the same error with the path from the surrounding object or list."""
         path = f"{place}.{self.place}" if self.place else str(place)
         return FieldError(self.what, place=path, is_missing=self.is_missing)
 
@@ -53,9 +57,9 @@ class FieldType:
 
     schema: Mapping[str, Any]
     read: Callable[[Any], Any]
-    """From JSON to the value. Raises `FieldError`."""
+    """Converts JSON to the value. Raises `FieldError`."""
     write: Callable[[Any], Any] = lambda value: value
-    """From the value to JSON."""
+    """Converts the value to JSON."""
     is_nullable: bool = False
 
 
@@ -66,22 +70,22 @@ class Field:
     type: FieldType
     doc: str = ""
     """Its meaning: the description in the JSON Schema and in the documentation. An object with a
-    definition of its own is described there.
+    definition of its own is described there instead.
     """
     is_optional: bool = False
-    """Whether valid objects may lack it. One whose value is None is left out, unless it may be
+    """Whether valid objects may lack it. A field whose value is None is left out, unless it may be
     null.
     """
     in_fingerprint: bool = False
-    """Whether an approver must have seen it. A new field is not in the fingerprint: records of
-    older bridges would get another one.
+    """Whether an approver must have seen its value. New fields stay out of the fingerprint: records
+    of older bridges would get another one.
     """
     name: str | None = None
-    """Its name on the wire, where that is not the attribute's in camelCase."""
+    """Its name on the wire, if that differs from the attribute's name in camelCase."""
 
 
 class NamedField(NamedTuple):
-    """A field with its names."""
+    """A field with its two names."""
 
     attribute: str
     wire: str
@@ -90,7 +94,7 @@ class NamedField(NamedTuple):
 
 
 def fields_of(kind: type[Any]) -> tuple[NamedField, ...]:
-    """The fields of a dataclass that stand on the wire, in their order."""
+    """Return the fields of a dataclass that appear on the wire, in their order."""
     if kind not in _FIELDS_OF:
         _FIELDS_OF[kind] = _fields_of(kind)
     return _FIELDS_OF[kind]
@@ -110,11 +114,11 @@ def _fields_of(kind: type[Any]) -> tuple[NamedField, ...]:
 
 
 _FIELDS_OF: Final[dict[type[Any], tuple[NamedField, ...]]] = {}
-"""The fields of the classes that were asked for."""
+"""The fields of the classes that `fields_of` was called with before."""
 
 
 def to_object(value: object) -> dict[str, Any]:
-    """The JSON object of such a dataclass."""
+    """Return the JSON object of such a dataclass."""
     written = {}
     for attribute, wire, field, _ in fields_of(type(value)):
         found = getattr(value, attribute)
@@ -126,15 +130,14 @@ def to_object(value: object) -> dict[str, Any]:
 
 
 def read_object(kind: type[T], found: object) -> T:
-    """Such a dataclass from its JSON object, strictly; fields that are not known are ignored.
-
-    A nullable field that is missing is None. Raises `FieldError`.
+    """Read such a dataclass strictly from its JSON object. Unknown fields are ignored, and a
+    missing nullable field is None. Raises `FieldError`.
     """
     return kind(**read_fields(kind, found))
 
 
 def read_fields(kind: type, found: object) -> dict[str, Any]:
-    """The values of such a dataclass by their attributes, as `read_object` reads them."""
+    """Return the values of such a dataclass by attribute, as `read_object` reads them."""
     if not isinstance(found, Mapping):
         raise FieldError("this is not an object")
     values = {}
@@ -152,7 +155,7 @@ def read_fields(kind: type, found: object) -> dict[str, Any]:
 
 
 def object_schema(kind: type, doc: str | None = None) -> dict[str, Any]:
-    """The JSON Schema of such a dataclass."""
+    """Return the JSON Schema of such a dataclass."""
     named = fields_of(kind)
     schema = {
         "type": "object",
@@ -201,7 +204,7 @@ def _moment(write: Callable[[datetime], str | None]) -> FieldType:
 
 
 def whole_number(*, least: int | None = None) -> FieldType:
-    """A whole number of at least so much, and at most 64 bits."""
+    """Return the type of a whole number from `least` to 64 bits."""
     low = -MAX_NUMBER if least is None else least
 
     def read(value: Any) -> int:
@@ -215,7 +218,7 @@ def whole_number(*, least: int | None = None) -> FieldType:
 
 
 def number(*, least: int | None = None) -> FieldType:
-    """A number of at least so much."""
+    """Return the type of a number of at least `least`."""
 
     def read(value: Any) -> float:
         if isinstance(value, bool) or not isinstance(value, (int, float)):
@@ -228,7 +231,7 @@ def number(*, least: int | None = None) -> FieldType:
 
 
 def one_of(*words: str | None) -> FieldType:
-    """One of these words; None for null."""
+    """Return the type of one of these words; None stands for null."""
 
     def read(value: Any) -> str | None:
         if not (value is None or isinstance(value, str)) or value not in words:
@@ -239,13 +242,15 @@ def one_of(*words: str | None) -> FieldType:
 
 
 def word_of(*words: str | None) -> FieldType:
-    """One of these words, None for null; a reader takes other words too, of newer bridges."""
+    """Return the type of one of these words, where None stands for null; a reader also accepts
+    other words, as newer bridges may send.
+    """
     read = or_null(WORD).read if None in words else WORD.read
     return FieldType({"enum": list(words)}, read, is_nullable=None in words)
 
 
 def list_of(field_type: FieldType, *, least: int = 0, most: int = MAX_ITEMS) -> FieldType:
-    """A list, as a tuple."""
+    """Return the type of a list; its value is a tuple."""
 
     def read(value: Any) -> tuple[Any, ...]:
         if not isinstance(value, Sequence) or isinstance(value, str):
@@ -265,14 +270,16 @@ def list_of(field_type: FieldType, *, least: int = 0, most: int = MAX_ITEMS) -> 
 
 
 def object_of(kind: type, *, ref: str | None = None, is_nullable: bool = False) -> FieldType:
-    """An object of a dataclass like these; with `ref`, its schema has that name in `$defs`."""
+    """Return the type of an object of such a dataclass; with `ref`, its schema has that name in
+    `$defs`.
+    """
     schema = {"$ref": f"#/$defs/{ref}"} if ref else object_schema(kind)
     found = FieldType(schema, lambda value: read_object(kind, value), to_object)
     return or_null(found) if is_nullable else found
 
 
 def or_null(field_type: FieldType) -> FieldType:
-    """The same, or null for None."""
+    """Return the same type, or null for None."""
     schema = dict(field_type.schema)
     if "type" in schema:
         schema["type"] = [schema["type"], "null"]
@@ -325,10 +332,12 @@ TEXT: Final = _text()
 WORD: Final = _text(least=1, most=MAX_WORD)
 """A name, a word or an id."""
 ID: Final = FieldType({**_STRING, "minLength": 1}, WORD.read)
-"""As `WORD`; the JSON Schema says that it is not empty."""
+"""A `WORD`; its JSON Schema says too that it is not empty."""
 VM_ID: Final = FieldType(_STRING, _vm_id)
 CLAIM: Final = _text(least=1, most=600)
-"""A claim of a token: a bridge takes texts of up to 512 characters, and puts a word before some."""
+"""A claim of a token: a bridge accepts texts of up to 512 characters, and puts a word in front of
+some.
+"""
 TIME: Final = _moment(rfc3339)
 """A moment in UTC, written with milliseconds."""
 MOMENT: Final = _moment(moment_text)

@@ -1,4 +1,6 @@
-"""Keys that sign commands, as JSON Web Keys: made, read, and shown without their private part."""
+"""Keys that sign commands, as JSON Web Keys: created, read, and shown without their
+private part.
+"""
 
 from __future__ import annotations
 
@@ -17,17 +19,19 @@ _MAX_TEXT: Final = 200
 
 
 ALGORITHMS: Final = {"EdDSA": ("OKP", "Ed25519"), "ES256": ("EC", "P-256")}
-"""The uses of a key, and the key type and curve that go with each."""
+"""The signature algorithms, and the key type and curve of each."""
 MAX_FILE_BYTES: Final = 1 << 20
 
 
 class KeyFileError(Exception):
-    """The file holds no private key that could sign commands; the message names it and says why."""
+    """The file has no private key that could sign commands; the message names the file and the
+    reason.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SigningKey:
-    """A private key with its names."""
+    """A private key with its issuer, id and algorithm."""
 
     kid: str
     alg: str
@@ -36,7 +40,9 @@ class SigningKey:
 
 
 def generate(*, issuer: str, kid: str | None, alg: str) -> dict[str, str]:
-    """A new private JWK (RFC 7517, 8037); `kid` or its thumbprint. Raises `ValueError`."""
+    """Return a new private JWK (RFC 7517, 8037); its id is `kid`, or else its thumbprint. Raises
+    `ValueError`.
+    """
     for name, text in (("issuer", issuer), ("kid", kid)):
         if text is not None and not _is_name(text):
             raise ValueError(f"{name} must be one line of at most {_MAX_TEXT} characters")
@@ -57,19 +63,23 @@ def generate(*, issuer: str, kid: str | None, alg: str) -> dict[str, str]:
 
 
 def public(jwk: Mapping[str, Any]) -> dict[str, Any]:
-    """The public members of a key, and no others."""
+    """Return the public members of a key, and no others."""
     return {name: jwk[name] for name in PUBLIC_MEMBERS if name in jwk}
 
 
 def thumbprint(jwk: Mapping[str, Any]) -> str:
-    """The SHA-256 thumbprint of a key (RFC 7638). Raises `KeyError` on a key of another type."""
+    """Return the SHA-256 thumbprint of a key (RFC 7638). Raises `KeyError` on a key of another
+    type.
+    """
     members = {name: jwk[name] for name in _THUMBPRINT_MEMBERS[jwk["kty"]]}
     text = json.dumps(members, sort_keys=True, separators=(",", ":"))
     return base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=").decode()
 
 
 def parse_jwk(content: bytes, *, name: object) -> dict[str, Any]:
-    """The JSON object of a key file called `name`. Raises `KeyFileError`, which never shows it."""
+    """Return the JSON object of a key file called `name`. Raises `KeyFileError`, which never shows
+    the content.
+    """
     try:
         loaded = load_json(content) if len(content) <= MAX_FILE_BYTES else None
     except JsonError:
@@ -80,7 +90,7 @@ def parse_jwk(content: bytes, *, name: object) -> dict[str, Any]:
 
 
 def parse_private(content: bytes, *, name: object) -> SigningKey:
-    """The private key of a key file called `name`. Raises `KeyFileError`."""
+    """Return the private key of a key file called `name`. Raises `KeyFileError`."""
     jwk = parse_jwk(content, name=name)
     if "keys" in jwk or "d" not in jwk:
         raise KeyFileError(
@@ -103,7 +113,7 @@ def parse_private(content: bytes, *, name: object) -> SigningKey:
 
 
 def public_key(jwk: Mapping[str, Any]) -> Any:
-    """The public key of a JWK, for `command.signed_bytes`. Raises `ValueError`."""
+    """Return the public key of a JWK, for `command.signed_bytes`. Raises `ValueError`."""
     import jwt  # noqa: PLC0415  # as in `generate`
 
     try:

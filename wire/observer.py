@@ -20,7 +20,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BridgeRun:
-    """`data.bridge`: the run of the bridge that observed."""
+    """`data.bridge`: the run of the bridge that made the observation."""
 
     version: Annotated[str, Field(WORD, "Version of the bridge")]
     instance_id: Annotated[str, Field(WORD, "One run of the bridge: new at each start")]
@@ -42,12 +42,12 @@ BRIDGE: Final = object_of(BridgeRun, ref="bridge")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observer:
-    """The part that the `data` of every record has: the observer."""
+    """The part that `data` of every record has: who observed it."""
 
     vm: Annotated[VmIdentity, Field(VM)]
     node: Annotated[Node | None, Field(NODE)]
     bridge: Annotated[BridgeRun, Field(BRIDGE)]
 
     def to_wire(self) -> dict[str, Any]:
-        """The object that stands in a record as `data`, or as a part of it."""
+        """Return the object for `data` of a record, or for a part of it."""
         return to_object(self)

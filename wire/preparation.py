@@ -1,4 +1,4 @@
-"""The preparation: the data of a record that tells how far a VM has prepared for an event."""
+"""The preparation: the data of a record that says how far a VM has prepared for an event."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NONE: Final = "none"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparationData(Observer):
-    """`data` of a record that tells of a preparation."""
+    """`data` of a record about a preparation."""
 
     evt: Annotated[str, Field(CLAIM, "EventId that the VM prepares for")]
     evh: Annotated[str, Field(FINGERPRINT, "Fingerprint of the state of the event")]

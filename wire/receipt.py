@@ -1,4 +1,4 @@
-"""The receipt: the data of a record that tells what became of a command."""
+"""The receipt: the data of a record that says what happened to a command."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ REFUSALS: Final = (
     "not_approvable",
     "rate_limited",
 )
-"""Why a command is rejected, before IMDS is asked."""
+"""The reasons for which a command is rejected before IMDS is asked."""
 ACTS: Final = ("approve", "prepare", "ping")
 FAILURES: Final = ("not_prepared", "imds_refused", "imds_unreachable")
-"""Why an approval that was accepted fails, beside reasons that are refusals too."""
+"""The reasons for which an accepted approval fails, in addition to those in `REFUSALS`."""
 _WHY: Final = FieldType(
     {"type": ["string", "null"], "maxLength": 512}, or_null(TEXT).read, is_nullable=True
 )

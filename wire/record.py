@@ -1,5 +1,5 @@
-"""The record: a CloudEvents 1.0 envelope whose bytes are made once, at the commit, and the same in
-the store, in every signature and at every sink.
+"""The record: a CloudEvents 1.0 envelope. Its bytes are made once, when it is committed, and are
+the same in the store, in every signature and at every sink.
 """
 
 from __future__ import annotations
@@ -52,7 +52,9 @@ APPROVAL: Final = "seb.approval.v1"
 PREPARATION: Final = "seb.preparation.v1"
 BRIDGE_HEARTBEAT: Final = "seb.bridge.heartbeat.v1"
 TEST_STREAM: Final = "00000000-0000-0000-0000-000000000000"
-"""The stream of what `seb sinks test` sends: no bridge's, so a consumer takes it and forgets it."""
+"""The stream of the records that `seb sinks test` sends: it is no bridge's stream, so a consumer
+accepts them and stores nothing.
+"""
 BRIDGE_STARTED: Final = "seb.bridge.started.v1"
 BRIDGE_STOPPED: Final = "seb.bridge.stopped.v1"
 BRIDGE_STORE_RESET: Final = "seb.bridge.store-reset.v1"
@@ -73,7 +75,7 @@ DATA_OF: Final[Mapping[str, type[Observer]]] = {
     BRIDGE_DEAD_LETTER: DeadLetterData,
     BRIDGE_GAP: GapData,
 }
-"""Every type of record, and what its `data` is."""
+"""The class of `data` for every type of record."""
 EVENT_TYPES: Final = tuple(each for each, data in DATA_OF.items() if data is EventData)
 BRIDGE_TYPES: Final = tuple(each for each in DATA_OF if each.startswith("seb.bridge."))
 
@@ -84,7 +86,7 @@ _COMPACT: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, al
 
 
 class RecordError(ValueError):
-    """The bytes are not a record; `reason` says why in one word, for a metric."""
+    """The bytes are not a valid record; `reason` is one word for a metric."""
 
     def __init__(self, message: str, *, reason: str = "wrong_type") -> None:
         super().__init__(message)
@@ -93,7 +95,7 @@ class RecordError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordDraft:
-    """A record before the store has given it its place: no sequence, no stream, no bytes."""
+    """A record before the store has given it a place: without sequence, stream and bytes."""
 
     type: str
     source: str
@@ -102,14 +104,15 @@ class RecordDraft:
     partition_key: str
     data: JsonObject
     id: str | None = None
-    """Fixed for facts about events; None lets the place in the stream and the content decide."""
+    """Given for facts about events. None: it is made from the place in the stream and the
+    content.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """A committed record: its bytes, and what they say.
-
-    `data` is the JSON object as it was sealed; `data_of` reads it into values.
+    """A committed record: its bytes and their content. `data` is the JSON object as it was sealed;
+    `data_of` turns it into values.
     """
 
     body: bytes
@@ -131,23 +134,27 @@ class Record:
 
     @property
     def affects_this_vm(self) -> bool | None:
-        """Whether the event names the observing VM; None for a record that is not of an event."""
+        """Whether the event names the observing VM; None for a record that is not about
+        an event.
+        """
         affects = self.data.get("affectsThisVm")
         return affects if isinstance(affects, bool) else None
 
     @property
     def concerns_this_vm(self) -> bool | None:
-        """Whether a reader who follows events of this VM alone gets it; None as above."""
+        """Whether a reader who follows only this VM's events gets it; None for a record that is not
+        about an event.
+        """
         concerns = self.data.get("concernsThisVm")  # 0.2.0 did not say so
         return concerns if isinstance(concerns, bool) else self.affects_this_vm
 
     @property
     def is_heartbeat(self) -> bool:
-        """Whether this is the record that only says that the bridge is alive."""
+        """Whether this is a heartbeat, which says only that the bridge is alive."""
         return self.type == BRIDGE_HEARTBEAT
 
     def envelope(self) -> dict[str, Any]:
-        """The whole record as the JSON object that its bytes are."""
+        """Return the whole record as the JSON object of its bytes."""
         return {
             "specversion": SPECVERSION,
             "id": self.id,
@@ -173,11 +180,11 @@ def event_record_id(
     fingerprint: str,
     incarnation: int | None = None,
 ) -> str:
-    """The id of a fact about an event: the same fact gives the same id, on any day.
+    """Return the id of a fact about an event: the same fact always gets the same id.
 
-    A store that was put back to an earlier copy counts some revisions a second time; the
-    incarnation of the document tells these facts apart. It does not count for revision 1, so that
-    an event that is first seen again after the store was lost has the id that it had.
+    A store that was restored from an earlier copy counts some revisions a second time; the
+    incarnation of the document distinguishes these facts. It is left out for revision 1, so that an
+    event that is seen for the first time again after the store was lost keeps its id.
     """
     fact: list[object] = [vm_id.lower(), event_id, transition, revision, fingerprint]
     if revision > 1:
@@ -188,7 +195,7 @@ def event_record_id(
 def draft(
     record_type: str, data: Observer, *, subject: str, now: datetime, record_id: str | None = None
 ) -> RecordDraft:
-    """The draft of a record with this data: one of the classes of `DATA_OF`."""
+    """Return the draft of a record with this data, which is of one of the classes of `DATA_OF`."""
     return RecordDraft(
         type=record_type,
         source=data.vm.source,
@@ -201,7 +208,7 @@ def draft(
 
 
 def seal(draft: RecordDraft, *, sequence: int, stream: str) -> Record:
-    """Give a draft its place in a stream, and make the bytes that everybody will see."""
+    """Give a draft its place in a stream, and make the final bytes."""
     record = Record(
         body=b"",
         id=draft.id or "",
@@ -220,14 +227,14 @@ def seal(draft: RecordDraft, *, sequence: int, stream: str) -> Record:
 
 
 def _id_of_content(record: Record) -> str:
-    # The place alone would not do: a store that was put back to an earlier copy gives it again.
+    # The place alone is not enough: a store that was restored from an earlier copy gives it again.
     content = record.envelope()
     del content["specversion"], content["id"]
     return str(uuid5(ID_NAMESPACE, _COMPACT.encode(content)))
 
 
 def read_record(body: bytes) -> Record:
-    """Read a record that this bridge has sealed, from its bytes. Raises `RecordError`."""
+    """Read a record from the bytes that this bridge has sealed. Raises `RecordError`."""
     try:
         return _record(body, _loaded(body))
     except (ValueError, KeyError, TypeError, RecursionError) as error:
@@ -235,10 +242,9 @@ def read_record(body: bytes) -> Record:
 
 
 def check_record(body: bytes) -> tuple[Record, Observer]:
-    """Read a record that somebody else sent, strictly: its envelope, and its data as values.
+    """Read a record that somebody else sent, strictly; return it and its data as values.
 
-    The data of a type that is not known here is an `Observer`. Fields that are not known are
-    ignored. Raises `RecordError`.
+    The data of an unknown type is an `Observer`. Unknown fields are ignored. Raises `RecordError`.
     """
     from pydantic_core import from_json  # noqa: PLC0415  # as in `_loaded`
 
@@ -287,7 +293,9 @@ def _data(kind: type[Observer], found: JsonObject) -> Observer:
 
 
 def _known_type(envelope: _Envelope) -> type[Observer]:
-    """The class of this record's data. Raises `RecordError` if no bridge sends such records."""
+    """Return the class of this record's data. Raises `RecordError` if no bridge sends
+    such records.
+    """
     if not envelope.type.startswith("seb."):
         raise RecordError(
             f"the type {envelope.type[:80]!r} is not one of the bridge's", reason="unknown_type"
@@ -319,7 +327,7 @@ def _loaded(body: bytes) -> Any:
     from pydantic_core import from_json  # noqa: PLC0415  # costs 30 ms, and is for readers only
 
     try:
-        # Twice as fast as `json`, in which a backlog would spend a tenth of its time.
+        # Twice as fast as `json`, which would take a tenth of the time that a backlog needs.
         return from_json(body)
     except ValueError:
         return json.loads(body)  # it takes what is nested more deeply

@@ -1,4 +1,6 @@
-"""The JSON Schema (draft 2020-12) that every record is valid against, made from the definitions."""
+"""The JSON Schema (draft 2020-12) that every record satisfies, made from the definitions of the
+fields.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,7 @@ _ENVELOPE: Final = {
 
 
 def schema() -> dict[str, Any]:
-    """The schema, as `seb schema` prints it."""
+    """Return the schema that `seb schema` prints."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": DATA_SCHEMA,
@@ -84,7 +86,7 @@ def schema() -> dict[str, Any]:
 
 
 def _rule(record_type: str, data: type) -> dict[str, Any]:
-    """The schema of the data of one type of record."""
+    """Return the schema of the data of one type of record."""
     reference: dict[str, Any] = {"$ref": f"#/$defs/{_name(data)}"}
     if data is EventData:
         transition = next(word for word in TRANSITIONS if record_type == f"seb.event.{word}.v1")
@@ -96,7 +98,7 @@ def _rule(record_type: str, data: type) -> dict[str, Any]:
 
 
 def _of_transition(transition: str) -> dict[str, Any]:
-    """The properties that only records of a transition have."""
+    """Return the properties that only records of this transition have."""
     properties: dict[str, Any] = {"transition": {"const": transition}}
     if transition in ("started", "ended"):
         properties["observation"] = {"required": list(MEASURED)}

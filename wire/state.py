@@ -1,4 +1,6 @@
-"""The messages that a broker retains of each VM: its pending events, and its bridge's status."""
+"""The messages that a broker retains for each VM: its pending events, and the status of
+its bridge.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ from wire.strictjson import canonical_json
 from wire.vm import VmIdentity
 
 NOT_IN_STATE: Final = frozenset({"description"})
-"""Fields of an event that its record alone shows: retained messages are kept short."""
+"""Fields of an event that are only in its record: retained messages are kept short."""
 _OF_THE_EVENT: Final = tuple(name for name in EVENT_FIELDS if name not in NOT_IN_STATE)
 _MAX_EVENTS: Final = 10_000
 
@@ -41,7 +43,7 @@ T = TypeVar("T")
 
 
 class StateError(ValueError):
-    """The bytes are not such a document; `reason` says why in one word, for a metric."""
+    """The bytes are not a valid document; `reason` is one word for a metric."""
 
     def __init__(self, message: str, *, reason: str) -> None:
         super().__init__(message)
@@ -50,7 +52,7 @@ class StateError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingEvent:
-    """An event as it stands now: what a state topic or a status page shows of it."""
+    """A pending event as it is now, for a state topic or a status page."""
 
     record_id: Annotated[str, Field(WORD, "Id of its newest record")]
     event: Event
@@ -67,23 +69,19 @@ class PendingEvent:
         ),
     ] = None
     is_what_it_shows: bool = True
-    """Whether the fingerprint is that of the event that is shown.
-
-    It is not where a bridge of version 0.1.0 wrote the document, which has fewer fields: what an
-    approver must have seen is then not known.
+    """Whether the fingerprint is that of the fields shown here. It is not in a document of version
+    0.1.0, which has fewer fields: what an approver must have seen is then not known.
     """
 
     def to_wire(self) -> dict[str, Any]:
-        """The object as topics and pages show it."""
+        """Return the object that topics and pages show."""
         event = self.event.to_wire()
         return {name: event[name] for name in _OF_THE_EVENT} | to_object(self)
 
     @classmethod
     def from_wire(cls, found: Any) -> PendingEvent:
-        """Read what `to_wire` wrote, strictly; fields that are not known are ignored.
-
-        Raises `FieldError`, also where all that the fingerprint covers is there and the fingerprint
-        is another one.
+        """Read strictly what `to_wire` wrote; unknown fields are ignored. Raises `FieldError`, also
+        for a fingerprint that does not match, if all the fields that it covers are there.
         """
         event = read_object(Event, found)
         values = read_fields(cls, found)
@@ -95,7 +93,7 @@ class PendingEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShortVm:
-    """As much of a VM as says which one it is."""
+    """The part of a VM's identity that says which VM it is."""
 
     vm_id: Annotated[str, Field(VM_ID, "Azure's unique id of the VM")]
     name: Annotated[str | None, Field(or_null(WORD), "What Resources lists")]
@@ -103,7 +101,7 @@ class ShortVm:
 
     @classmethod
     def of(cls, vm: VmIdentity) -> ShortVm:
-        """Of a whole identity."""
+        """Return the short form of a whole identity."""
         return cls(vm_id=vm.vm_id, name=vm.name, resource_id=vm.resource_id)
 
 
@@ -112,7 +110,7 @@ _PENDING: Final = FieldType({"type": "object"}, PendingEvent.from_wire, PendingE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VmState:
-    """The document on `…/state`: the events that are pending on a VM."""
+    """The document on `…/state`: the pending events of a VM."""
 
     vm: Annotated[ShortVm | None, Field(object_of(ShortVm, is_nullable=True), "The VM")]
     time: Annotated[datetime, Field(TIME, "When it was written")]
@@ -140,17 +138,17 @@ class VmStatus:
 
 
 def write_document(document: VmState | VmStatus) -> bytes:
-    """The bytes of a state or a status."""
+    """Return the bytes of a state or a status."""
     return canonical_json(to_object(document))
 
 
 def read_state(body: bytes) -> VmState:
-    """A state, strictly. Raises `StateError`."""
+    """Read a state document strictly. Raises `StateError`."""
     return _read(VmState, body)
 
 
 def read_status(body: bytes) -> VmStatus:
-    """A status, strictly. Raises `StateError`."""
+    """Read a status document strictly. Raises `StateError`."""
     return _read(VmStatus, body)
 
 
@@ -169,5 +167,5 @@ def _read(kind: type[T], body: bytes) -> T:
 
 
 def _is_whole(found: Mapping[str, Any]) -> bool:
-    """Whether all is there that the fingerprint covers."""
+    """Check whether all the fields are there that the fingerprint covers."""
     return set(FINGERPRINTED) <= found.keys()

@@ -1,5 +1,5 @@
-"""JSON of the wire: read strictly, so that it holds only what a record can hold, and written in one
-spelling.
+"""JSON of the wire: read strictly, so that it has only what a record can have, and written in one
+form.
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ import math
 from typing import Any, Final
 
 MAX_DEPTH: Final = 64
-"""How deep it may be nested: Azure's documents are three deep."""
+"""How deep it may be nested: Azure's documents have three levels."""
 
 
 class JsonError(ValueError):
-    """The text is not JSON, or parsers differ about it."""
+    """The text is not JSON, or parsers read it in different ways."""
 
 
 def load_json(body: bytes) -> Any:
-    """Strict JSON, or `JsonError`; half surrogate pairs become U+FFFD."""
+    """Read strict JSON; half surrogate pairs become U+FFFD. Raises `JsonError`."""
     if not body.strip():
         raise JsonError("the answer is empty")
     try:
@@ -36,12 +36,12 @@ def load_json(body: bytes) -> Any:
 
 
 def canonical_json(value: object) -> bytes:
-    """The one spelling of a JSON value: sorted keys, no white space. Raises `ValueError`."""
+    """Write a JSON value in its one form: sorted keys, no white space. Raises `ValueError`."""
     return _CANONICAL.encode(value).encode()
 
 
 def same_json(one: object, other: object) -> bool:
-    """Whether two values are the same JSON; in Python 1 equals True, in JSON it does not."""
+    """Check whether two values are the same JSON: in Python 1 equals True, in JSON it does not."""
     if one != other or isinstance(one, bool) is not isinstance(other, bool):
         return False
     if isinstance(one, dict) and isinstance(other, dict):
@@ -52,7 +52,9 @@ def same_json(one: object, other: object) -> bool:
 
 
 def parse_json(text: str) -> Any:
-    """As strict, of exactly this text. Raises `JsonError`, `JSONDecodeError`, `RecursionError`."""
+    """Read strict JSON from exactly this text. Raises `JsonError`, `JSONDecodeError`,
+    `RecursionError`.
+    """
     try:
         loaded = _DECODER.decode(text)
     except (JsonError, json.JSONDecodeError):

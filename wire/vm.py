@@ -1,4 +1,4 @@
-"""The identity of a VM, as it stands in every record."""
+"""The identity of a VM, as every record has it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from wire.fields import TEXT, TEXTS, VM_ID, WORD, Field, object_of, or_null, rea
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VmIdentity:
-    """`data.vm`: the observing VM, in the words of IMDS's instance document."""
+    """`data.vm`: the observing VM, with the values of IMDS's instance document."""
 
     vm_id: Annotated[str, Field(VM_ID, "Azure's unique id of the VM")]
     name: Annotated[str, Field(WORD, "compute.name: what Resources lists, not the host name")]
@@ -35,12 +35,12 @@ class VmIdentity:
         return self.resource_id or f"urn:uuid:{self.vm_id}"
 
     def to_wire(self) -> dict[str, Any]:
-        """The object that stands in a record as `data.vm`."""
+        """Return the object for `data.vm` of a record."""
         return to_object(self)
 
     @classmethod
     def from_wire(cls, found: object) -> VmIdentity:
-        """Read back what `to_wire` wrote. Raises `FieldError`."""
+        """Read what `to_wire` wrote. Raises `FieldError`."""
         return read_object(cls, found)
 
 

@@ -1,4 +1,4 @@
-"""An event hub as a destination: what the hub has accepted, and nothing less, is delivered."""
+"""An event hub as a destination: a record is delivered once the hub has accepted it."""
 
 from sinks.eventhub.sink import EventHubSink
 

@@ -30,26 +30,26 @@ _KEYS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HubAddress:
-    """A hub, and the shared key or signature that opens it (neither with a managed identity)."""
+    """A hub, and the shared key or signature for it (neither with a managed identity)."""
 
     host: str
     hub: str
     port: int | None = None
-    """Only for the emulator: everywhere else the SDK knows no other port than 5671."""
+    """Only for the emulator: for any other hub the SDK always uses port 5671."""
     emulator: bool = False
     websocket: bool = False
-    """AMQP within a WebSocket, on port 443."""
+    """Whether AMQP runs within a WebSocket, on port 443."""
     key_name: str | None = None
     key: str | None = field(default=None, repr=False)
     signature: str | None = field(default=None, repr=False)
 
     def __str__(self) -> str:
-        """Its name in errors: the hub and its host, no secret."""
+        """Return its name in errors: the hub and its host, no secret."""
         usual = WEBSOCKET_PORT if self.websocket else AMQPS_PORT
         return f"hub {self.hub} at {self.host}:{self.port or usual}"
 
     def connection_string(self) -> str:
-        """The string for the SDK. A secret."""
+        """Return the string for the SDK. A secret."""
         port = f":{self.port}" if self.port else ""
         parts = [f"Endpoint=sb://{self.host}{port}/", f"EntityPath={self.hub}"]
         if self.signature is not None:
@@ -62,7 +62,9 @@ class HubAddress:
 
 
 def read_namespace(namespace: str, name: str | None) -> HubAddress:
-    """The address for a managed identity. Raises `ValueError` if a part is missing or wrong."""
+    """Return the address for a managed identity. Raises `ValueError` if a part is missing
+    or wrong.
+    """
     if not _HOST.fullmatch(namespace):
         raise ValueError(
             "namespace is the full host name, such as my-namespace.servicebus.windows.net, "
@@ -74,7 +76,7 @@ def read_namespace(namespace: str, name: str | None) -> HubAddress:
 
 
 def read_connection_string(text: str, name: str | None) -> HubAddress:
-    """Read a connection string; `name` wins over EntityPath. Raises `ValueError`."""
+    """Read a connection string; `name` takes precedence over EntityPath. Raises `ValueError`."""
     parts = _parts(text)
     if "Endpoint" not in parts:
         raise ValueError("the connection string has no Endpoint=sb://<namespace>/")

@@ -11,11 +11,13 @@ from sinks.eventhub.producer import HubProducer
 from sinks.shared.within import StuckError, within
 
 CHECK_SECONDS: Final = 15.0
-"""For each of the two steps."""
+"""The limit of each of the two steps, in seconds."""
 
 
 def look_at(link: HubProducer) -> Iterator[Check]:
-    """Whether a link may send, and how many partitions the hub has; then the link is closed."""
+    """Yield the lines for whether a link may send, and how many partitions the hub has; then close
+    the link.
+    """
     tls = "without TLS, as an emulator on this machine" if link.address.emulator else "over TLS"
     attached = False
     try:
@@ -34,7 +36,7 @@ def look_at(link: HubProducer) -> Iterator[Check]:
 
 def _failed(link: HubProducer, error: Exception, *, attached: bool) -> Check:
     trouble = diagnose(error, link_condition=link.condition())
-    if attached:  # the partitions are only information: records get through
+    if attached:  # the number of partitions is only information: records can be delivered
         text = f"{link.address}: its partitions cannot be counted: {trouble.what}"
         return Check.warn(text, trouble.remedy)
     return Check.fail(f"{link.address}: {trouble.what}", trouble.remedy)

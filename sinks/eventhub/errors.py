@@ -35,7 +35,7 @@ TroubleKind = Literal[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HubTrouble:
-    """A diagnosis: its kind decides what happens, its texts are for people."""
+    """A diagnosis: `kind` decides what is done, the texts are for people."""
 
     kind: TroubleKind
     what: str
@@ -48,7 +48,7 @@ class HubTrouble:
         return f"{where}: {self.what}; {self.remedy}"
 
     def error(self, where: object, *, delivered: int = 0) -> SinkError:
-        """The error that the dispatcher gets."""
+        """Return the error for the dispatcher."""
         return SinkError(
             f"{where}: {self.what}",
             remedy=self.remedy,
@@ -145,8 +145,8 @@ _FIREWALL: Final = (
 
 
 def diagnose(error: BaseException, *, link_condition: str | None = None) -> HubTrouble:
-    """The trouble behind an exception of the SDK; a detach's condition may be in `link_condition`
-    alone.
+    """Return the trouble behind an exception of the SDK; the condition of a detach may be only in
+    `link_condition`.
     """
     chain = list(causes(error))
     conditions = [symbol(getattr(cause, "condition", None)) for cause in chain]
@@ -174,7 +174,7 @@ def diagnose(error: BaseException, *, link_condition: str | None = None) -> HubT
 
 
 def symbol(condition: object) -> str | None:
-    """A condition as text, if it looks like one: the peer wrote it."""
+    """Return a condition as text if it looks like one: the other side wrote it."""
     value = getattr(condition, "value", condition)
     text = value.decode("ascii", "replace") if isinstance(value, bytes) else value
     return text if isinstance(text, str) and re.fullmatch(r"[a-zA-Z0-9:._-]{1,80}", text) else None

@@ -1,4 +1,4 @@
-"""A record as an AMQP message, and records as a batch. It must never change a record's bytes."""
+"""A record as an AMQP message, and records as a batch. It never changes a record's bytes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from wire.record import CONTENT_TYPE, DATA_CONTENT_TYPE, DATA_SCHEMA, SPECVERSIO
 
 
 def to_event(record: Record) -> EventData:
-    """The record in structured mode, with its attributes as properties to route by."""
+    """Return the record in structured mode, with its attributes as properties that can be used for
+    routing.
+    """
     event = EventData(record.body)
     event.message_id = record.id
     if record.event_id is not None:
@@ -35,12 +37,12 @@ def to_event(record: Record) -> EventData:
 
 
 def fill(batch: EventDataBatch, records: Sequence[Record]) -> int:
-    """Add records of one partition key while they fit; returns how many went in."""
+    """Add records of one partition key while they fit; return how many were added."""
     for count, record in enumerate(records):
         if record.partition_key != records[0].partition_key:
             return count
         try:
             batch.add(to_event(record))
-        except ValueError:  # the SDK's word for a batch that is full
+        except ValueError:  # the SDK raises it if the batch is full
             return count
     return len(records)

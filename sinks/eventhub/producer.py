@@ -1,4 +1,5 @@
 """A link to one hub that another thread can cut; the only module that imports azure.eventhub.
+
 `close` is never called on a stuck link: the SDK would block.
 """
 
@@ -28,8 +29,8 @@ CLOSE_SECONDS: Final = 3.0
 
 
 class _Client(EventHubProducerClient):
-    """The SDK's client without its second try: it would ask `$management`, without a limit in time,
-    and send once more, whatever `retry_total` is (measured).
+    """The SDK's client without its second try. Whatever `retry_total` is, it would ask
+    `$management` without a time limit, and send once more (measured).
     """
 
     def _start_producer(self, partition_id: str, send_timeout: float | None = None) -> None:
@@ -40,7 +41,7 @@ class _Client(EventHubProducerClient):
 
 
 class HubProducer:
-    """One client of the SDK with one link. Used by one thread; `cut` may come from another."""
+    """One client of the SDK with one link. Used by one thread; `cut` may be called from another."""
 
     def __init__(
         self,
@@ -78,13 +79,15 @@ class HubProducer:
             self._client = cast("_Client", made)
 
     def open(self) -> None:
-        """Connect, authenticate, attach. No limit of its own. Raises what the SDK raises."""
+        """Connect, authenticate and attach, without a time limit of its own. Raises what the SDK
+        raises.
+        """
         with self._use():
             self._client.create_batch()
         self.pump()  # a hub may attach first and refuse then
 
     def batch(self, partition_key: str) -> EventDataBatch:
-        """An empty batch; its limit in bytes is what the hub announced."""
+        """Return an empty batch; its limit in bytes is the one that the hub announced."""
         with self._use():
             return self._client.create_batch(partition_key=partition_key)
 
@@ -95,12 +98,16 @@ class HubProducer:
             self._client.send_batch(batch, timeout=seconds)
 
     def partitions(self) -> int:
-        """How many partitions the hub has. No limit of its own. Raises what the SDK raises."""
+        """Return how many partitions the hub has, without a time limit of its own. Raises what the
+        SDK raises.
+        """
         with self._use():
             return len(self._client.get_eventhub_properties()["partition_ids"])
 
     def pump(self) -> None:
-        """Let the SDK read what came in while idle; 0.2 s if nothing did. Raises as the SDK."""
+        """Let the SDK read what arrived while idle; takes 0.2 s if nothing did. Raises what the SDK
+        raises.
+        """
         # The SDK only looks at the wire during a call, and has no public call for just that; its
         # keep_alive does it, but on a thread of its own that shares the link without a lock.
         work = getattr(self._handler(), "do_work", None)
@@ -111,7 +118,9 @@ class HubProducer:
                     work()  # the SDK raises at the next look what it read in this one
 
     def condition(self) -> str | None:
-        """The condition with which the hub ended the link or the connection, if the SDK knows."""
+        """Return the condition with which the hub ended the link or the connection, if the SDK
+        knows.
+        """
         for place in ("_link", "_connection"):
             ended = getattr(getattr(self._handler(), place, None), "_error", None)
             condition = symbol(getattr(ended, "condition", None))
@@ -120,7 +129,7 @@ class HubProducer:
         return None
 
     def cut(self) -> None:
-        """From any thread: cut the sockets, so that a stuck call ends. Returns at once."""
+        """Cut the sockets from any thread, so that a stuck call ends. Returns at once."""
         self._is_cut = True
         if self._tls is not None:
             self._tls.cut()
@@ -129,7 +138,9 @@ class HubProducer:
             threading.Thread(target=self._cut_soon, name="eventhub-cut", daemon=True).start()
 
     def close(self) -> None:
-        """Say goodbye to the hub, for `CLOSE_SECONDS` at most; only cut if it was cut before."""
+        """Close the link within `CLOSE_SECONDS`; after `cut`, only make sure that its sockets are
+        closed.
+        """
         self._remember()
         if self._is_cut:
             if not self._busy:
@@ -185,7 +196,7 @@ class HubProducer:
             self._sockets.add(sock)
 
     def _handler(self) -> object | None:
-        # Private names, so everything here must bear their absence: then a stuck thread stays
+        # Private names, so everything here must work without them: then a stuck thread stays
         # until its peer goes, a detach is noticed at the next send, and nothing else changes.
         producers = getattr(self._client, "_producers", None)
         if not isinstance(producers, dict):

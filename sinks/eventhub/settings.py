@@ -1,4 +1,4 @@
-"""The settings of the Event Hubs sink. They must never let a token travel without TLS."""
+"""The settings of the Event Hubs sink. They never allow a token to be sent without TLS."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class EventHubSettings(SinkSettings):
         return self
 
     def address(self) -> HubAddress:
-        """The hub as the settings and the file have it now. Raises `SinkError`."""
+        """Return the hub as the settings and the file name it now. Raises `SinkError`."""
         try:
             if self.namespace is not None:
                 read = read_namespace(self.namespace, self.name)
@@ -85,7 +85,9 @@ class EventHubSettings(SinkSettings):
         return replace(read, websocket=self.transport == "websocket")
 
     def proxy_to(self, address: HubAddress) -> Proxy | None:
-        """The proxy for WebSockets, if there is one. Raises `SinkError` if it is not HTTP."""
+        """Return the proxy for WebSockets, if there is one. Raises `SinkError` if it is
+        not HTTP.
+        """
         if not address.websocket or (address.emulator and self.proxy is None):
             return None
         try:

@@ -28,22 +28,22 @@ TURN_SECONDS: Final = DEADLINE_SECONDS - SEND_SECONDS - 2.0
 
 
 class BatchSize:
-    """How many records one send may hold: halved if an answer is late, doubled if it is soon."""
+    """How many records one send may have: halved if an answer is slow, doubled if it is fast."""
 
     def __init__(self, *, most: int, seconds: float) -> None:
-        """`most` records at best; `seconds` is what one send may take."""
+        """Start with at most `most` records; one send may take `seconds`."""
         self._most = most
         self._soon = seconds / 4  # so that twice as many still take no more than half of it
         self.size = most
-        """How many records the next send may hold, 1 at least."""
+        """How many records the next send may have, at least 1."""
 
     def sent(self, seconds: float) -> None:
-        """A send was acknowledged after so many seconds."""
+        """Note that a send was acknowledged after so many seconds."""
         if seconds <= self._soon:
             self.size = min(self._most, self.size * 2)
 
     def failed(self, records: int) -> None:
-        """A send of so many records ended without an answer."""
+        """Note that a send of so many records ended without an answer."""
         self.size = max(1, min(self.size, records) // 2)
 
 
@@ -69,7 +69,9 @@ class EventHubSink(Sink[EventHubSettings]):
 
     @property
     def deadline(self) -> float:
-        """Seconds: a connect and two sends, and less than the 30 s of notice before Preempt."""
+        """Seconds: enough for a connect and two sends, and less than the 30 s of notice before a
+        Preempt.
+        """
         return DEADLINE_SECONDS
 
     def open(self) -> None:
@@ -95,13 +97,16 @@ class EventHubSink(Sink[EventHubSettings]):
             if trouble is None:
                 done += filled.size
             elif filled.size > 1:
-                most = filled.size // 2  # one of them is at fault: find it, in order
+                # One of the records is the cause: smaller batches will find it.
+                most = filled.size // 2
             else:
                 tries = 1 if trouble.kind == "large" else MALFORMED_TRIES
                 raise SinkRejected(trouble.text(self._where()), delivered=done, tries=tries)
 
     def maintain(self) -> None:
-        """Each half minute, open the link again if the hub ended it. Raises `SinkError`."""
+        """Check the link every half minute, and open it again if the hub ended it. Raises
+        `SinkError`.
+        """
         link = self._link
         if link is None or time.monotonic() - self._last_answer < PUMP_SECONDS:
             return
@@ -116,7 +121,9 @@ class EventHubSink(Sink[EventHubSettings]):
             self._connect()
 
     def check(self) -> Sequence[Check]:
-        """Attach a link, which proves the right to send, and count partitions; at most 30 s."""
+        """Attach a link, which proves the right to send, and count the partitions; takes at most 30
+        s.
+        """
         from sinks.eventhub.check import look_at  # noqa: PLC0415 - see _new_link
 
         try:
@@ -126,14 +133,16 @@ class EventHubSink(Sink[EventHubSettings]):
             return (Check.problem(error.problem, remedy),)
 
     def abort(self) -> None:
-        """Cut the connection under a stuck call. From another thread; at once; never raises."""
+        """Cut the connection under a stuck call, from another thread; returns at once and never
+        raises.
+        """
         self._aborted.set()
         link = self._link
         if link is not None:
             link.cut()
 
     def close(self) -> None:
-        """Detach and disconnect, within 3 seconds. Harmless when closed."""
+        """Detach and disconnect, within 3 seconds. Has no effect when closed."""
         self._discard()
 
     def _where(self) -> str:
@@ -157,8 +166,9 @@ class EventHubSink(Sink[EventHubSettings]):
         return _Filled(batch, size)
 
     def _send(self, filled: _Filled, *, delivered: int) -> HubTrouble | None:
-        """Send, once more on a new link if the old one had ended. Returns None when acknowledged,
-        or trouble with the records themselves. Raises `SinkError` for any other.
+        """Send, and once more on a new link if the old one had ended. Return None once
+        acknowledged, or the trouble if it is about the records. Raises `SinkError` for any other
+        trouble.
         """
         first = True
         while True:
@@ -181,7 +191,7 @@ class EventHubSink(Sink[EventHubSettings]):
             first = False
 
     def _lost(self, error: Exception) -> HubTrouble:
-        """Diagnose, and close the link if it cannot be used again."""
+        """Return the diagnosis, and close the link if it cannot be used again."""
         trouble = self._diagnose(error)
         if trouble.link_lost:
             self._discard()

@@ -1,4 +1,4 @@
-"""TLS towards a hub, whose sockets another thread can cut. It must never skip a certificate."""
+"""TLS to a hub, with sockets that another thread can cut. It always verifies the certificate."""
 
 from __future__ import annotations
 
@@ -15,14 +15,16 @@ HANDSHAKE_SECONDS: Final = 10.0
 
 
 class TlsSockets(ssl.SSLContext):
-    """A TLS context that limits its handshakes and remembers its sockets, to cut them."""
+    """A TLS context that limits its handshakes, and remembers its sockets to cut them."""
 
     sockets: weakref.WeakSet[ssl.SSLSocket]
     is_cut: bool
 
     @classmethod
     def trusting_the_system(cls) -> TlsSockets:
-        """Trusts what the system trusts, so that a private CA works, and the SDK's own list."""
+        """Return one that trusts the system's authorities, so that a private CA works, and those of
+        the SDK.
+        """
         made = cls(ssl.PROTOCOL_TLS_CLIENT)
         made.sockets = weakref.WeakSet()
         made.is_cut = False
@@ -39,7 +41,9 @@ class TlsSockets(ssl.SSLContext):
         server_hostname: str | bytes | None = None,
         session: ssl.SSLSession | None = None,
     ) -> ssl.SSLSocket:
-        """As the base, within `HANDSHAKE_SECONDS`. Raises `OSError` if it is cut."""
+        """Shake hands as the base class does, within `HANDSHAKE_SECONDS`. Raises `OSError` if it is
+        cut.
+        """
         sock.settimeout(HANDSHAKE_SECONDS)
         wrapped = super().wrap_socket(
             sock,
@@ -61,7 +65,7 @@ class TlsSockets(ssl.SSLContext):
         return wrapped
 
     def cut(self) -> None:
-        """Cut every socket, and those to come."""
+        """Cut every socket, and every later one."""
         self.is_cut = True
         for wrapped in list(self.sockets):
             cut(wrapped)

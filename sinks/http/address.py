@@ -7,7 +7,9 @@ from urllib.parse import SplitResult, urlsplit
 
 
 def checked_address(text: str, *, instead: str) -> SplitResult:
-    """The parts of an http or https address. Raises `ValueError`, which shows none of it."""
+    """Return the parts of an http or https address. Raises `ValueError`, which shows no
+    part of it.
+    """
     try:
         parts = urlsplit(text)
         good = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
@@ -23,7 +25,7 @@ def checked_address(text: str, *, instead: str) -> SplitResult:
 
 
 def origin(parts: SplitResult) -> str:
-    """Scheme, host and port of an address: nothing of it that could be a secret."""
+    """Return scheme, host and port of an address, which cannot be secret."""
     host = parts.hostname or ""
     name = f"[{host}]" if ":" in host else host
     port = f":{parts.port}" if parts.port else ""
@@ -31,7 +33,7 @@ def origin(parts: SplitResult) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether the host is this machine, by its name or address alone."""
+    """Check whether the host is this machine, by its name or address alone."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -39,7 +41,9 @@ def is_loopback(host: str) -> bool:
 
 
 def _is_a_name(host: str) -> bool:
-    """Whether a connection to this host could be tried: what requests would refuse only then."""
+    """Check whether a connection to this host could be tried; requests would refuse the name only
+    then.
+    """
     try:
         return bool(host.encode("idna")) and "*" not in host
     except UnicodeError:  # a label that is empty or too long, or signs that no name can have

@@ -20,7 +20,9 @@ _PORTS: Final = {"http": 80, "https": 443}
 
 
 def check_address(url: str, limits: HttpLimits, *, proxy: str | None = None) -> Iterator[Check]:
-    """Transport, name, connection, certificate; ends at the first step that fails."""
+    """Yield the lines for transport, name, connection and certificate, up to the first step that
+    fails.
+    """
     parts = urlsplit(url)
     host = parts.hostname or ""
     if parts.scheme == "http" and not is_loopback(host):
@@ -42,7 +44,9 @@ def check_address(url: str, limits: HttpLimits, *, proxy: str | None = None) -> 
 
 
 def _through(proxy: str, limits: HttpLimits) -> Check:
-    """Whether the proxy takes connections; what is behind it cannot be seen without a request."""
+    """Check whether the proxy accepts connections; what is behind it cannot be seen without a
+    request.
+    """
     parts = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
     address = parts.hostname or "", parts.port or _PORTS.get(parts.scheme, 80)
     try:

@@ -31,24 +31,26 @@ class HttpLimits:
     """How long each part of a request may take, in seconds."""
 
     connect: float = 5.0
-    """To connect, to all addresses of the host together, and to shake hands for TLS."""
+    """To connect, for all addresses of the host together, and for the TLS handshake."""
     read: float = 10.0
     """Between two bytes of the answer."""
     total: float = 15.0
-    """From the first packet to the last header: timeouts alone never end a dripping answer."""
+    """From the first packet to the last header: timeouts of single reads do not end an answer that
+    arrives byte by byte.
+    """
     body: float = 1.0
-    """To read the body of a POST's answer, which decides only whether the connection is kept."""
+    """To read the body of a POST's answer, which only decides whether the connection is kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """The parts of an answer that matter."""
+    """The parts of an answer that are used."""
 
     status: int
     retry_after: str | None
     location: str | None
     body: bytes = b""
-    """Of an answer that was asked for as a whole."""
+    """The whole body, if it was asked for."""
 
 
 class HttpClient:
@@ -57,7 +59,7 @@ class HttpClient:
     def __init__(
         self, url: str, limits: HttpLimits, *, shown: str, proxy: str | None = None
     ) -> None:
-        """`shown`: the address as far as errors may name it."""
+        """Prepare without connecting; `shown` is the address as errors may show it."""
         self._url = url
         self._shown = shown
         self._limits = limits
@@ -72,7 +74,7 @@ class HttpClient:
         self._deadline = self._adapter.deadline
 
     def post(self, body: bytes, headers: Mapping[str, str]) -> Answer:
-        """Post, and give the answer's head. Raises `SinkError` without one."""
+        """Post, and return the answer's head. Raises `SinkError` if there is none."""
         request = requests.Request("POST", self._url, headers=dict(headers), data=body)
         with self._in_our_words():
             response = self._send(request)
@@ -83,12 +85,12 @@ class HttpClient:
         return _answer(response, b"")
 
     def get(self, params: Mapping[str, str], headers: Mapping[str, str], *, largest: int) -> Answer:
-        """Get an answer of at most `largest` bytes. Raises `SinkError`."""
+        """Return an answer of at most `largest` bytes. Raises `SinkError`."""
         request = requests.Request("GET", self._url, headers=dict(headers), params=dict(params))
         return self._whole(request, largest)
 
     def ask(self, body: bytes, headers: Mapping[str, str], *, largest: int) -> Answer:
-        """Post, and give the answer with its body. Raises as `get`."""
+        """Post, and return the answer with its body. Raises `SinkError`."""
         request = requests.Request("POST", self._url, headers=dict(headers), data=body)
         return self._whole(request, largest)
 
@@ -105,7 +107,7 @@ class HttpClient:
 
     @contextmanager
     def _in_our_words(self) -> Iterator[None]:
-        """Raise what goes wrong within as a `SinkError` with our own text."""
+        """Turn any failure within the block into a `SinkError` with a text of our own."""
         try:
             yield
         except (requests.RequestException, HTTPError, OSError, ValueError) as error:
@@ -126,14 +128,14 @@ class HttpClient:
         )
 
     def _let_go(self, response: requests.Response) -> None:
-        """Keep the connection if the body is small and there; else close it."""
+        """Keep the connection if the body is small and has arrived; otherwise close it."""
         self._deadline.allow(self._limits.body)
         with suppress(HTTPError, OSError, ValueError):
             response.raw.read(_BODY_THAT_KEEPS_THE_CONNECTION, decode_content=False)
         response.close()
 
     def abort(self) -> None:
-        """Cut the connection from another thread, for good. Never raises."""
+        """Cut the connection permanently, from another thread. Never raises."""
         self._deadline.cut("the delivery was cut off")
 
     def close(self) -> None:
@@ -151,12 +153,16 @@ def _answer(response: requests.Response, body: bytes) -> Answer:
 
 
 def proxy_of(url: str) -> str | None:
-    """The proxy that the environment (on Windows, the system's settings) names for an address."""
+    """Return the proxy for an address that the environment (on Windows, the system's settings)
+    names.
+    """
     return select_proxy(url, get_environ_proxies(url, no_proxy=None))
 
 
 def tls_context() -> ssl.SSLContext:
-    """Trust the system's list, Mozilla's, and the usual variables' bundle. Raises `SinkError`."""
+    """Return a context that trusts the system's authorities, Mozilla's, and the file that the usual
+    variables name. Raises `SinkError`.
+    """
     context = ssl.create_default_context()
     context.load_verify_locations(certifi.where())
     for name in _CA_VARIABLES:

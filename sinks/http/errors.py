@@ -1,4 +1,6 @@
-"""Errors of requests, explained. It never passes on a library's text, which has the address."""
+"""Errors of requests, explained. It never passes on a library's text, which contains the
+address.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ _TUNNEL: Final = re.compile(r"Tunnel connection failed: (\d{3})")
 
 
 def problem_of(error: BaseException) -> Problem:
-    """Why a request failed, and what to do, for any exception of requests, urllib3 or sockets."""
+    """Return why a request failed and what to do, for any exception of requests, urllib3 or
+    sockets.
+    """
     chain = list(causes(error))
     if any(isinstance(each, (requests.exceptions.ProxyError, ProxyError)) for each in chain):
         refusals = (_TUNNEL.search(str(each)) for each in chain)

@@ -1,4 +1,6 @@
-"""The meaning of an answer to a delivery: taken, later, never, or paused. It sends nothing."""
+"""The meaning of an answer to a delivery: accepted, again later, never, or paused. It sends
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -20,15 +22,16 @@ _LATER: Final = (408, 425, 429)
 _SETTINGS: Final = (401, 403, 404, 405, 407)
 _PROXY_HINT: Final = "see user and password in PROXY, HTTPS_PROXY or HTTP_PROXY"
 _TRIES: Final = 5
-"""So many refusals in a row of one record are believed."""
+"""After this many refusals in a row, a record is considered refused."""
 
 
 def judge(
     answer: Answer, *, shown: str, now: datetime, hints: Mapping[int, str], resume: str
 ) -> None:
-    """Return if the record was taken. `shown`: the address for errors; `hints`: remedies by status;
-    `resume`: what ends a pause. Raises `SinkError`, `SinkPaused` on 410, `SinkRejected` on other
-    4xx.
+    """Return if the record was accepted; raise what the answer means otherwise.
+
+    `shown`: the address for errors; `hints`: remedies by status; `resume`: what ends a pause.
+    Raises `SinkError`, `SinkPaused` on 410, or `SinkRejected` on other 4xx.
     """
     status = answer.status
     answered = f"{shown} answered {status_words(status)}"
@@ -49,7 +52,9 @@ def judge(
 
 
 def seconds_to_wait(retry_after: str | None, *, now: datetime) -> float | None:
-    """The seconds of a Retry-After header (RFC 9110, 10.2.3); None for none or nonsense."""
+    """Return the seconds of a Retry-After header (RFC 9110, 10.2.3); None if it is missing or not
+    valid.
+    """
     if not retry_after:
         return None
     try:
@@ -65,7 +70,7 @@ def seconds_to_wait(retry_after: str | None, *, now: datetime) -> float | None:
 
 
 def status_words(status: int) -> str:
-    """A status with its name, if it has one."""
+    """Return a status with its name, if it has one."""
     try:
         return f"{status} {HTTPStatus(status).phrase}"
     except ValueError:
@@ -73,7 +78,7 @@ def status_words(status: int) -> str:
 
 
 def pointing_to(location: str | None) -> str:
-    """The target of a redirect, as far as it may be shown."""
+    """Return the target of a redirect, as far as it may be shown."""
     try:
         target = origin(urlsplit(location or ""))
     except ValueError:

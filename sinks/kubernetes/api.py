@@ -1,4 +1,4 @@
-"""The few requests to the API server, each about the sink's own node. It decides nothing."""
+"""The few requests to the API server, each about the sink's own node. It makes no decisions."""
 
 from __future__ import annotations
 
@@ -27,11 +27,13 @@ T = TypeVar("T")
 
 COMPONENT: Final = "scheduled-events-bridge"
 _NAMESPACE: Final = "default"
-"""The namespace of the Events of nodes, which are in no namespace themselves."""
+"""The namespace for Kubernetes Events about nodes, which have no namespace themselves."""
 _MAX_BYTES: Final = 200 * 1024
-"""Bytes of a record in an annotation; Kubernetes takes 256 KiB of annotations on an object."""
+"""The most bytes of a record in an annotation; Kubernetes allows 256 KiB of annotations on an
+object.
+"""
 _ABOUT_ALL: Final = (HTTPStatus.UNAUTHORIZED, HTTPStatus.TOO_MANY_REQUESTS)
-"""Answers that are not about one pod: the API server is busy, or does not know the token."""
+"""Statuses that are not about one pod: the API server is busy, or does not accept the token."""
 _REMEDIES: Final = {
     HTTPStatus.UNAUTHORIZED: "see that the pod mounts the token of its service account",
     HTTPStatus.FORBIDDEN: "see the role of the service account: the chart's `kubernetes.enabled` "
@@ -41,7 +43,7 @@ _REMEDIES: Final = {
 
 
 class Api:
-    """The API server, as far as one node needs it. All methods raise `SinkError`."""
+    """The requests that one node needs from the API server. All methods raise `SinkError`."""
 
     def __init__(self, node: str, *, kubeconfig: Path | None, timeout: float) -> None:
         self._node = node
@@ -60,7 +62,7 @@ class Api:
             )
         except Exception as error:  # noqa: BLE001  # the file is anybody's, and so are its mistakes
             where = "the pod's service account" if kubeconfig is None else str(kubeconfig)
-            # What else is said of a file shows a part of it, which may be the token.
+            # Other messages about a file show a part of it, which may be the token.
             why = str(error) if isinstance(error, (ConfigError, OSError)) else type(error).__name__
             raise SinkError(
                 f"{where} gives no way to the API server: {why}",
@@ -72,11 +74,11 @@ class Api:
         self._client.close()
 
     def node(self) -> Mapping[str, Any]:
-        """The node as it is now."""
+        """Return the node as it is now."""
         return _plain(self._asked(lambda: self._client.get(Node, self._node)))
 
     def patch(self, patch: Mapping[str, Any], *, dry_run: bool = False) -> Mapping[str, Any]:
-        """Change the node. Raises `ConflictError` if somebody else was faster."""
+        """Change the node. Raises `ConflictError` if somebody else changed it first."""
         return _plain(
             self._asked(
                 lambda: self._client.patch(
@@ -96,9 +98,9 @@ class Api:
     def add_event(
         self, name: str, *, uid: str, reason: str, message: str, at: str, warning: bool, record: str
     ) -> None:
-        """Write a Kubernetes Event about the node; one that is there already is the same.
+        """Write a Kubernetes Event about the node; one that exists already counts as written.
 
-        A record that is too large for an annotation is left out: the message tells the most of it.
+        A record that is too large for an annotation is left out: the message has most of it.
         """
         fits = len(record.encode()) <= _MAX_BYTES
         annotations = {f"{COMPONENT}/record": record} if fits else None
@@ -121,14 +123,14 @@ class Api:
             return  # the record was delivered before
 
     def pods(self) -> list[Mapping[str, Any]]:
-        """The pods on the node."""
+        """Return the pods on the node."""
         fields: FieldSelector = {"spec.nodeName": self._node}
         return self._asked(
             lambda: [_plain(pod) for pod in self._client.list(Pod, namespace="*", fields=fields)]
         )
 
     def evict(self, pod: Mapping[str, Any]) -> Problem | None:
-        """Ask for a pod's eviction; returns what keeps this pod, and `HELD` where that is its
+        """Ask for the eviction of a pod; return what prevents it, with the reason `HELD` for a
         disruption budget.
         """
         metadata = pod["metadata"]
@@ -142,7 +144,7 @@ class Api:
         )
 
     def delete(self, pod: Mapping[str, Any]) -> Problem | None:
-        """Delete a pod, whatever its disruption budget says; returns what keeps this pod."""
+        """Delete a pod, whatever its disruption budget says; return what prevents it."""
         metadata = pod["metadata"]
         # The client's own `delete` takes no uid: a pod that has come back under the same name,
         # perhaps on another node, is not the one that was to leave.
@@ -173,7 +175,9 @@ class Api:
         return None
 
     def may(self, verb: str, resource: str, *, subresource: str = "", name: str = "") -> bool:
-        """Whether the service account may do that where the sink does it."""
+        """Return whether the service account may do this to the object that the sink would do it
+        to.
+        """
         wanted = ResourceAttributes(
             verb=verb,
             resource=resource,

@@ -17,7 +17,9 @@ _ROLE: Final = "install the chart with kubernetes.enabled=true, or give the role
 
 
 def look_at(api: Api, node: str, settings: KubernetesSettings, vm: VmIdentity) -> Iterator[Check]:
-    """The node, whether it is this VM, and each right; ends at the first step that fails."""
+    """Yield the lines for the node, whether it is this VM, and each permission; stop at the first
+    step that fails.
+    """
     try:
         found = api.node()
         yield Check.ok(f"the API server answers, and there is a node {node}")
@@ -54,9 +56,7 @@ def _needed(settings: KubernetesSettings) -> Iterator[tuple[str, str, str]]:
 
 
 def see_that_it_is_ours(node: Mapping[str, Any], vm: VmIdentity) -> None:
-    """Raises `SinkError` where the node is another VM: it would be drained for events that are not
-    its own.
-    """
+    """Raise `SinkError` if the node is another VM: it would be drained for events of this one."""
     provider = str(node.get("spec", {}).get("providerID") or "")
     if vm.resource_id and provider and not _is_same(provider, vm.resource_id):
         name = node.get("metadata", {}).get("name")
@@ -67,5 +67,7 @@ def see_that_it_is_ours(node: Mapping[str, Any], vm: VmIdentity) -> None:
 
 
 def _is_same(provider: str, resource_id: str) -> bool:
-    """Azure: a providerID is `azure://` and the ARM id, in any case."""
+    """Compare a providerID, which in Azure is `azure://` and the ARM id, with an ARM id, without
+    regard to case.
+    """
     return provider.casefold().removeprefix("azure://") == resource_id.casefold()

@@ -1,8 +1,9 @@
-"""The conflict that the API server reports if two change one object at the same time.
+"""The conflict that the API server reports if two clients change one object at the same time.
 
-It stands apart from the requests: these need the extra's library, and the sink is known without it.
+It has a module of its own because the requests need the extra's library, and the sink must be
+importable without it.
 """
 
 
 class ConflictError(Exception):
-    """Somebody else changed the node in between: read it again."""
+    """Somebody else changed the node meanwhile: read it again."""

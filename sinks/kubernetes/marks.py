@@ -1,8 +1,9 @@
-"""The marks of the sink on its node, and how they are taken back; values in, values out.
+"""The marks of the sink on its node, and how they are removed; values in, values out.
 
-One annotation says what is ours: which events, and whether it was this sink that cordoned. It is
-written in the same request as the taint and the cordon, so that no crash can separate them, and
-the next bridge, restarted or on another VM under the same name, takes back what is over.
+One annotation says which marks are the sink's: for which events, and whether it was this sink that
+cordoned. It is written in the same request as the taint and the cordon, so that a crash cannot
+separate them. The next bridge, restarted or on another VM under the same name, removes what belongs
+to ended events.
 """
 
 from __future__ import annotations
@@ -25,42 +26,44 @@ class Mark:
 
     event_type: str
     not_before: str | None
-    """RFC 3339; None once it has begun, or if Azure did not say."""
+    """RFC 3339; None once the event has started, or if Azure gave no time."""
     acts: bool
-    """Whether it taints, cordons and drains; if not, it is shown only."""
+    """Whether it taints, cordons and drains; if not, it is only shown."""
     vm_id: str
-    """Of the VM whose bridge marked it."""
+    """The vmId of the VM whose bridge marked it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Marks:
-    """All that is ours on a node."""
+    """All the marks of this sink on a node."""
 
     events: Mapping[str, Mark] = field(default_factory=dict)
     """By eventId in small letters."""
     cordoned: bool = False
-    """Whether this sink cordoned the node: it never takes back another's cordon."""
+    """Whether this sink cordoned the node: it never removes a cordon of somebody else."""
 
     @property
     def nearest(self) -> Mark | None:
-        """The event that comes first: one that has begun, then the earliest notBefore."""
+        """Return the event that is next: one that has started, or else the one with the earliest
+        notBefore.
+        """
         if not self.events:
             return None
         return min(self.events.values(), key=lambda each: (each.not_before or "", each.event_type))
 
     @property
     def acting(self) -> bool:
-        """Whether an event stands on the node that taints, cordons and drains."""
+        """Whether an event on the node taints, cordons and drains."""
         return any(each.acts for each in self.events.values())
 
     def acts_for(self, key: str) -> bool:
-        """Whether that event stands on the node and taints, cordons and drains."""
+        """Check whether that event is on the node and taints, cordons and drains."""
         mark = self.events.get(key)
         return mark is not None and mark.acts
 
 
 def read_marks(annotations: Mapping[str, str] | None) -> Marks:
-    """The marks that stand in a node's annotations; none if the annotation is not ours."""
+    """Return the marks in a node's annotations; none if the annotation is not the sink's."""
     try:
         found = json.loads((annotations or {})[ANNOTATION])
         events = {
@@ -78,12 +81,12 @@ def read_marks(annotations: Mapping[str, str] | None) -> Marks:
 
 
 def marks_on(node: Mapping[str, Any]) -> Marks:
-    """The marks that stand on a node."""
+    """Return the marks that stand on a node."""
     return read_marks(node["metadata"].get("annotations"))
 
 
 def dump_marks(marks: Marks) -> str | None:
-    """The text of the annotation; None if nothing of ours is left."""
+    """Return the text of the annotation; None if no mark is left."""
     if not marks.events and not marks.cordoned:
         return None
     events = {
@@ -102,11 +105,11 @@ def dump_marks(marks: Marks) -> str | None:
 def patch_of(
     node: Mapping[str, Any], marks: Marks, *, taint: bool, cordon: bool
 ) -> dict[str, Any] | None:
-    """The merge patch that brings the node to the marks; None if it is there already.
+    """Return the merge patch that gives the node these marks; None if it has them already.
 
-    A node that somebody else has opened is cordoned again only for an event that did not act on it
-    before. The patch names the version of the node that it was made from, so that the API server
-    refuses it if somebody else was faster.
+    A node that somebody else has uncordoned is cordoned again only for an event that did not act on
+    it before. The patch names the version of the node that it was made from, so that the API server
+    refuses it if somebody else changed the node first.
     """
     before = marks_on(node)
     is_new = any(mark.acts and not before.acts_for(key) for key, mark in marks.events.items())
@@ -138,7 +141,7 @@ def patch_of(
 
 
 def condition_patch(node: Mapping[str, Any], marks: Marks, *, now: str) -> dict[str, Any] | None:
-    """The strategic patch of the node's status; None if its condition says that already."""
+    """Return the strategic patch of the node's status; None if its condition says that already."""
     conditions = node.get("status", {}).get("conditions") or []
     before = next((each for each in conditions if each.get("type") == CONDITION), None)
     nearest = marks.nearest
@@ -160,7 +163,7 @@ def condition_patch(node: Mapping[str, Any], marks: Marks, *, now: str) -> dict[
 
 
 def message_of(marks: Marks) -> str:
-    """The coming events with their times, for people; one clause for each event."""
+    """Return the coming events with their times, for people; one clause for each event."""
     return "; ".join(
         f"{each.event_type} {key}: "
         + (

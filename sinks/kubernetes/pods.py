@@ -8,16 +8,16 @@ from typing import Any, Final
 from sinks.errors import Problem
 
 HELD: Final = Problem("held by a disruption budget")
-"""The reason of a pod whose disruption budget does not allow its eviction now."""
+"""The reason if a pod's disruption budget does not allow its eviction now."""
 _MIRROR: Final = "kubernetes.io/config.mirror"
 _ENDED: Final = ("Succeeded", "Failed")
 
 
 def to_evict(pods: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """The pods that must leave the node, as `kubectl drain` sees it.
+    """Return the pods that must leave the node, as `kubectl drain` sees it.
 
-    Mirror pods stay, because the kubelet would start them again, and so do the pods of a
-    DaemonSet, this bridge's among them.
+    Mirror pods stay, because the kubelet would start them again, and so do the pods of a DaemonSet,
+    this bridge's among them.
     """
     return [pod for pod in pods if not _stays(pod)]
 
@@ -39,5 +39,5 @@ def name_of(pod: Mapping[str, Any]) -> str:
 
 
 def is_leaving(pod: Mapping[str, Any]) -> bool:
-    """Whether it was told to go already."""
+    """Check whether the pod was told to leave already."""
     return pod.get("metadata", {}).get("deletionTimestamp") is not None

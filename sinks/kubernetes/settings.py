@@ -1,4 +1,4 @@
-"""The node of the sink, and what it may do to it."""
+"""The sink's node, and what the sink may do to it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sinks.base import JsonList
 from sinks.settings import PreparingSettings
 
 IMPACTS: Final = ("none", "pause", "restart", "redeploy", "delete")
-"""The words of a record's `data.impact`."""
+"""The values of a record's `data.impact`."""
 
 
 def _known_impacts(words: tuple[str, ...]) -> tuple[str, ...]:
@@ -84,7 +84,7 @@ class KubernetesSettings(PreparingSettings):
 
     @property
     def budgets_until(self) -> float:
-        """Seconds before notBefore until which disruption budgets are honoured."""
+        """Seconds before notBefore until which disruption budgets are respected."""
         if self.force_lead is not None:
             return self.force_lead
         return self.lead / 4 if self.prepares else self.lead

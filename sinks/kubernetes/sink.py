@@ -1,4 +1,4 @@
-"""The sink for a node: shows what is coming where Kubernetes people look, and drains if asked."""
+"""The sink for a Kubernetes node: it shows coming events on the node, and drains it if told to."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ if TYPE_CHECKING:
 
 NODE_VARIABLE: Final = "SEB_NODE__NODE"
 _TRIES: Final = 5
-"""How often a change of the node is tried if others change it at the same time."""
+"""How many times a change of the node is tried if others change it at the same time."""
 _PASS_SECONDS: Final = 20.0
-"""How long one delivery waits for pods to leave; then the dispatcher calls again."""
+"""How long one delivery waits for pods to leave; after that the dispatcher calls again."""
 _ROUND_SECONDS: Final = 20.0
 """How long a delivery writes Events at most, and how long it asks one pod after the other to leave:
 an API server may take a second for each."""
 _LOOK_SECONDS: Final = 1.0
 _RECONCILE_SECONDS: Final = 300.0
-"""How often a node without marks is looked at."""
+"""How often a node without marks is checked."""
 _RENEW_SECONDS: Final = 600.0
-"""How long one token is used: Kubernetes replaces the file before it ends."""
+"""How long a token is used: Kubernetes replaces the file before the token expires."""
 _MAX_MISSING: Final = 100
-"""How many Events wait until they can be written."""
+"""How many Kubernetes Events may wait to be written."""
 _ASKED: Final = ("preparing", "prepared", "failed")
-"""How far a VM is that was asked to prepare."""
+"""The states of a preparation that was asked for."""
 
 
 class KubernetesSink(Sink[KubernetesSettings]):
@@ -93,11 +93,11 @@ class KubernetesSink(Sink[KubernetesSettings]):
         return False
 
     def open(self) -> None:
-        """See that the node is there, and is this VM. Raises `SinkError`."""
+        """Check that the node exists and is this VM. Raises `SinkError`."""
         see_that_it_is_ours(self._connect().node(), self.context.vm)
 
     def deliver(self, records: Sequence[Record]) -> None:
-        """Bring the node to what is pending. Raises `SinkError` or `SinkRejected`."""
+        """Make the node match the pending events. Raises `SinkError` or `SinkRejected`."""
         # All is shown before the first drain, which may wait for long, and an Event that cannot be
         # written holds up no drain.
         self._bring(records, is_asked=True)
@@ -127,11 +127,11 @@ class KubernetesSink(Sink[KubernetesSettings]):
         self._written.discard(record.id)
 
     def maintain(self) -> None:
-        """Bring the node to what is pending. Raises `SinkError`.
+        """Make the node match the pending events. Raises `SinkError`.
 
-        Marks of events that are over are left by a run whose store was lost, and by a VM that was
-        replaced by another under the same name. A Node object that was made again has no marks of
-        the events that are pending, and the run that put them there has ended with its pod.
+        Marks of ended events remain from a run whose store was lost, and from a VM that was
+        replaced by another under the same name. A Node object that was created again lacks the
+        marks of pending events, and the run that put them there has ended with its pod.
         """
         now = time.monotonic()
         if now - self._made_at > _RENEW_SECONDS:
@@ -151,7 +151,7 @@ class KubernetesSink(Sink[KubernetesSettings]):
             raise problem
 
     def check(self) -> Sequence[Check]:
-        """Whether the node is there and ours, and what the service account may do."""
+        """Check whether the node exists and is this VM, and what the service account may do."""
         try:
             api = self._make_api()
         except SinkError as error:
@@ -162,7 +162,7 @@ class KubernetesSink(Sink[KubernetesSettings]):
             api.close()
 
     def abort(self) -> None:
-        """Cut a request that is stuck, and the wait for pods."""
+        """Cut a stuck request, and end the wait for pods."""
         self._aborted.set()
         api = self._api
         if api is not None:
@@ -173,7 +173,7 @@ class KubernetesSink(Sink[KubernetesSettings]):
         self._disconnect()
 
     def _coming(self) -> Mapping[str, PendingEvent]:
-        """The events that stand on the node, by key."""
+        """Return the pending events to mark on the node, by key."""
         return {
             each.event.key: each
             for each in self.context.pending()
@@ -181,7 +181,7 @@ class KubernetesSink(Sink[KubernetesSettings]):
         }
 
     def _is_shown(self, status: str | None) -> bool:
-        """Whether `TYPES` lets an event of that status onto the node."""
+        """Check whether `TYPES` allows an event of that status to be shown on the node."""
         return self.settings.prepares or any(
             self.accepts(each, affects_this_vm=True)
             for each in (EVENT_SCHEDULED, *([EVENT_STARTED] if status == "Started" else []))
@@ -190,7 +190,7 @@ class KubernetesSink(Sink[KubernetesSettings]):
     def _marks_after(
         self, before: Marks, asked: Collection[str] = (), over: Collection[str] = ()
     ) -> Marks:
-        """The marks of what is pending now; `asked` and `over` are keys of events."""
+        """Return the marks for what is pending now; `asked` and `over` are keys of events."""
         # Before IMDS has answered, an event may be pending that a new store does not know.
         going_on = {key: mark for key, mark in before.events.items() if key not in over}
         kept = {} if self.context.has_polled() else going_on
@@ -218,8 +218,8 @@ class KubernetesSink(Sink[KubernetesSettings]):
         return is_due and pending.impact in self.settings.impacts
 
     def _bring(self, records: Sequence[Record], *, is_asked: bool) -> None:
-        """Bring the node to what is pending, but for its pods: spec and annotation in one request,
-        then status.
+        """Make the node match the pending events, except for its pods: first spec and annotation in
+        one request, then the status.
         """
         ids = {each.event_id.casefold(): each for each in records if each.event_id is not None}
         over = [key for key, newest in ids.items() if _is_over(newest)]
@@ -241,13 +241,14 @@ class KubernetesSink(Sink[KubernetesSettings]):
                     api.patch_status(status)
             except ConflictError:
                 continue
-            self._uid, self._marks = uid, marks_on(node)
+            self._uid = uid
+            self._marks = marks_on(node)
             return
         raise SinkError("others change the node all the time", retry_after=1.0)
 
     def _write_or_put_off(self, records: Sequence[Record]) -> SinkError | None:
-        """Write the Kubernetes Events; returns what kept it from the next one. No preparation waits
-        for an Event: a sink that prepares leaves them to `maintain`.
+        """Write the Kubernetes Events; return the error that stopped it. A sink that prepares
+        leaves them to `maintain`, because no preparation waits for a Kubernetes Event.
         """
         problem = self._write_events(records)
         if problem is None or not self.settings.prepares:
@@ -257,7 +258,7 @@ class KubernetesSink(Sink[KubernetesSettings]):
         return None
 
     def _write_events(self, records: Sequence[Record]) -> SinkError | None:
-        """Write the Kubernetes Events; returns what kept it from the next one."""
+        """Write the Kubernetes Events; return the error that stopped it."""
         until = time.monotonic() + _ROUND_SECONDS
         for record in records:
             if record.id not in self._written:
@@ -295,8 +296,8 @@ class KubernetesSink(Sink[KubernetesSettings]):
             self._drain(event_id.casefold())
 
     def _drain(self, key: str) -> None:
-        """Evict the pods for an event. Raises `SinkError` while some are left, `SinkRejected` if
-        the event's time is up.
+        """Evict the pods for an event. Raises `SinkError` while some are left, and `SinkRejected`
+        once the event's time is up.
         """
         until = time.monotonic() + _PASS_SECONDS
         api = self._connect()
@@ -321,8 +322,8 @@ class KubernetesSink(Sink[KubernetesSettings]):
                 raise _still_there(pods, held)
 
     def _remove(self, pods: Sequence[Mapping[str, Any]], *, by_force: bool) -> dict[str, Problem]:
-        """Tell each pod to leave; returns what keeps those that do not. One that cannot leave keeps
-        no other.
+        """Tell each pod to leave; return what prevents those that do not. A pod that cannot leave
+        does not stop the others.
         """
         api = self._connect()
         until = time.monotonic() + _ROUND_SECONDS
@@ -338,7 +339,7 @@ class KubernetesSink(Sink[KubernetesSettings]):
         return held
 
     def _is_late(self, key: str, mark: Mark) -> bool:
-        """Whether disruption budgets are not honoured any more for the event of that key."""
+        """Check whether disruption budgets are no longer respected for the event of that key."""
         if mark.not_before is None:
             return True
         now = self.context.time_of(key) or self.context.now()
@@ -352,7 +353,9 @@ class KubernetesSink(Sink[KubernetesSettings]):
         return self._api
 
     def _make_api(self) -> Api:
-        """A way to the API server. Raises `SinkError`, also if the extra is not installed."""
+        """Return a client of the API server. Raises `SinkError`, also if the extra is not
+        installed.
+        """
         try:
             from sinks.kubernetes.api import Api  # noqa: PLC0415  # an extra: few sinks need it
         except ImportError as error:
@@ -370,12 +373,12 @@ class KubernetesSink(Sink[KubernetesSettings]):
 
 
 def _is_over(record: Record) -> bool:
-    """Whether the event is over for this VM."""
+    """Check whether the event is over for this VM."""
     return record.type == EVENT_ENDED or record.affects_this_vm is False
 
 
 def _after(delivered: int, error: SinkError) -> SinkError:
-    """The same error of a batch whose first records are delivered."""
+    """Return the same error for a batch whose first records are delivered."""
     return SinkError(
         error.problem,
         retry_after=error.retry_after,

@@ -1,4 +1,6 @@
-"""The lines of `seb check` about a broker. It publishes nothing, and disturbs no running bridge."""
+"""The lines of `seb check` about a broker. It publishes nothing, and does not disturb a running
+bridge.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ _REMEDY: Final = "look at the broker's log"
 def look_at(
     settings: MqttSettings, context: SinkContext, *, connect: float, answer: float, close: float
 ) -> Sequence[Check]:
-    """Connect as another client would, without a will; the limits are seconds."""
+    """Connect as another client would, without a will; the limits are in seconds."""
     found = list(_warnings(settings))
     session = None
     try:
@@ -42,7 +44,7 @@ def look_at(
 
 
 def require(limits: BrokerLimits) -> None:
-    """Raise `SinkError` if the broker lacks what the bridge's promises rest on."""
+    """Raise `SinkError` if the broker lacks what the bridge's guarantees depend on."""
     if limits.maximum_qos < 1:
         raise SinkError(
             "the broker takes QoS 0 only and so acknowledges nothing", remedy="allow QoS 1"

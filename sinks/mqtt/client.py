@@ -35,7 +35,7 @@ _MAX_PACKET_BYTES: Final = 1024 * 1024 + 64 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectPlan:
-    """The settings of a connection."""
+    """Everything a connection is made with."""
 
     host: str
     port: int
@@ -45,15 +45,19 @@ class ConnectPlan:
     password: str | None = field(default=None, repr=False)
     tls: ssl.SSLContext | None = None
     path: str | None = None
-    """Of the broker's WebSockets; none: MQTT without them."""
+    """The path of the broker's WebSockets; None: MQTT without WebSockets."""
     proxy: Proxy | None = None
     will: Message | None = None
     session_expiry: int = 0
-    """Seconds that the broker keeps the session after its end; 0 starts and ends it clean."""
+    """Seconds for which the broker keeps the session after the connection's end; 0: a new session,
+    not kept.
+    """
 
     @property
     def takes_commands(self) -> bool:
-        """Whether the session outlives the connection, and each message is acknowledged by hand."""
+        """Whether the session is kept after the connection's end, and each message is acknowledged
+        by hand.
+        """
         return self.session_expiry > 0
 
     @property
@@ -74,7 +78,7 @@ class BrokerLimits:
 
 
 def plan_for(settings: MqttSettings, *, client_id: str, will: Message | None = None) -> ConnectPlan:
-    """The plan of the settings and their files; a session is kept for commands only."""
+    """Return the plan from the settings and their files; a session is kept only for commands."""
     try:
         proxy = settings.effective_proxy
     except ValueError as error:
@@ -95,7 +99,9 @@ def plan_for(settings: MqttSettings, *, client_id: str, will: Message | None = N
 
 
 class _Socket(ssl.SSLSocket):
-    """Closes itself after a failed handshake; paho leaves that to the garbage collector."""
+    """A TLS socket that closes itself after a failed handshake; paho leaves that to the garbage
+    collector.
+    """
 
     def do_handshake(self, block: bool = False) -> None:  # noqa: FBT001, FBT002  # ssl's signature
         try:
@@ -113,7 +119,8 @@ def _tls(settings: MqttTls) -> ssl.SSLContext:
         raise _unusable("CA", settings.ca, error) from None
     if settings.cert is not None:
         try:
-            # A password for the key is not ours to have: without this, OpenSSL asks the terminal.
+            # There is no setting for the key's password: without this, OpenSSL asks for it on the
+            # terminal.
             context.load_cert_chain(settings.cert, settings.key, password=_no_password)
         except (OSError, ValueError) as error:
             raise _unusable("CERT or TLS__KEY", settings.key or settings.cert, error) from None
@@ -135,7 +142,9 @@ def _unusable(what: str, file: Path | None, error: Exception) -> SinkError:
 
 
 def new_client(plan: ConnectPlan, kind: type[C]) -> C:
-    """A paho client that does not reconnect by itself; not connected, without callbacks."""
+    """Return a paho client that does not reconnect by itself; not connected, and without
+    callbacks.
+    """
     transport: Literal["tcp", "websockets"] = "tcp" if plan.path is None else "websockets"
     is_5 = plan.protocol == "5"
     made = kind(
@@ -169,7 +178,7 @@ def _send_at_once(_client: Client, _data: Any, connection: Any) -> None:
 
 
 def read_limits(properties: Properties | None, *, connection: object) -> BrokerLimits:
-    """The limits in a CONNACK's properties, and the TLS version of the connection."""
+    """Return the limits in a CONNACK's properties, and the TLS version of the connection."""
     secured = plain(connection)
     return BrokerLimits(
         maximum_qos=getattr(properties, "MaximumQoS", 2),
@@ -181,7 +190,7 @@ def read_limits(properties: Properties | None, *, connection: object) -> BrokerL
 
 
 def connect_properties(plan: ConnectPlan) -> Properties:
-    """The properties of a CONNECT (MQTT 5, 3.1.2.11)."""
+    """Return the properties of a CONNECT (MQTT 5, 3.1.2.11)."""
     made = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
     made.SessionExpiryInterval = plan.session_expiry
     if plan.takes_commands:

@@ -14,12 +14,16 @@ from sinks.mqtt.subscription import Inbound, Subscriptions
 from wire.command import MAX_TOKEN_BYTES
 
 MAX_UNSETTLED: Final = 1024 * 1024
-"""Bytes that may wait in all: far more than the broker may have in flight to us, see `Plan`. But
-Mosquitto 2.0.11 sends 16 more for each one that is settled, and MQTT 3.1.1 knows no such limit."""
+"""The most bytes that may wait in all: far more than the broker may have in flight, see
+`ConnectPlan`. But Mosquitto 2.0.11 sends 16 more for each command that is settled, and MQTT 3.1.1
+has no such limit.
+"""
 _OVERHEAD: Final = 512
-"""Bytes that a command takes up in addition to its payload, about."""
+"""About how many bytes a command takes up in addition to its payload."""
 AGAIN_SECONDS: Final = 60.0
-"""A command that was taken and is not settled by then was lost on a full disk, most likely."""
+"""A command that was accepted and is not settled after this time was most likely lost on a full
+disk.
+"""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -30,16 +34,16 @@ class _Unsettled:
 
     @property
     def size(self) -> int:
-        """Bytes that it takes up, about."""
+        """About how many bytes it takes up."""
         return len(self.message.token) + _OVERHEAD
 
 
 class CommandChannel:
     """The command topic over one connection. `receive` and `retry` may be called from any thread.
 
-    A command at QoS 1 that cannot be handed in now is kept unacknowledged; what is too much
-    for memory is acknowledged and dropped, or it would block the channel. One at QoS 0 has one
-    chance, so that a flood of them does not take the place of the others.
+    A command at QoS 1 that cannot be handed in now is kept unacknowledged; if memory is short it is
+    acknowledged and dropped, because it would block the channel. A command at QoS 0 is tried once,
+    so that a flood of them does not displace the others.
     """
 
     def __init__(
@@ -61,11 +65,11 @@ class CommandChannel:
         self._size = 0
 
     def subscribe(self, *, timeout: float) -> Problem | None:
-        """Ask for the topic; returns the broker's refusal. Raises `SinkError` without an answer."""
+        """Ask for the topic; return the broker's refusal. Raises `SinkError` without an answer."""
         return self._subscriptions.subscribe(self._topic, retained=False, timeout=timeout)
 
     def receive(self, inbound: Inbound) -> None:
-        """Hand in what came, or keep it for later."""
+        """Hand in a message, or keep it for later."""
         if inbound.topic != self._topic:
             # Left over in the session from other settings: SEB_SITE is part of the topic.
             self._subscriptions.acknowledge(inbound.mid)
@@ -86,14 +90,14 @@ class CommandChannel:
             self._subscriptions.acknowledge(inbound.mid)
 
     def retry(self) -> None:
-        """Hand in what is due, until there is too much again."""
+        """Hand in the commands that are due, until too many are waiting again."""
         while (unsettled := self._next_due()) is not None:
             if not self._source(unsettled.message):
                 unsettled.due = 0.0
                 return
 
     def _next_due(self) -> _Unsettled | None:
-        """One that is due, and is not for a while from now on: no other thread takes it too."""
+        """Return one that is due, and postpone it, so that no other thread takes it too."""
         with self._lock:
             now = self._monotonic()
             for unsettled in self._unsettled.values():

@@ -20,14 +20,16 @@ STATE_EXPIRY: Final = 6 * 3600
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """One PUBLISH at QoS 1. Everything from `content_type` on is lost with MQTT 3.1.1."""
+    """One PUBLISH at QoS 1. With MQTT 3.1.1, `content_type` and the fields after it are
+    not sent.
+    """
 
     topic: str
     payload: bytes
     retain: bool = False
     content_type: str = DATA_CONTENT_TYPE
     expiry: int | None = None
-    """Seconds, or None for as long as the broker likes."""
+    """In seconds; None: as long as the broker keeps it."""
     correlation: bytes | None = None
 
 
@@ -43,12 +45,16 @@ class Topics:
 
 
 def topics(context: SinkContext) -> Topics:
-    """The topics of the VM that the bridge runs on. Raises as `topics_of`."""
+    """Return the topics of the VM that the bridge runs on. Raises `SinkError` as
+    `topics_of` does.
+    """
     return topics_of(site=context.site, vm_id=context.vm.vm_id)
 
 
 def topics_of(*, site: str, vm_id: str) -> Topics:
-    """The topics under `seb/v1/<site>/vm/<vmId>`. Raises `SinkError` on a bad level."""
+    """Return the topics under `seb/v1/<site>/vm/<vmId>`. Raises `SinkError` on a level that is not
+    valid.
+    """
     base = f"seb/v1/{_level('SEB_SITE', site)}/vm/{_level('the vmId', vm_id)}"
     return Topics(
         event=f"{base}/event",
@@ -71,7 +77,9 @@ def _level(name: str, value: str) -> str:
 
 
 def record_message(record: Record, where: Topics) -> Message:
-    """A record, byte for byte; a receipt has its `jti` as Correlation Data (MQTT 5, 4.10)."""
+    """Return a record, byte for byte; a receipt has its `jti` as Correlation Data (MQTT
+    5, 4.10).
+    """
     if record.type != APPROVAL:
         expiry = _heartbeat_expiry(record) if record.is_heartbeat else EVENT_EXPIRY
         return Message(
@@ -88,7 +96,7 @@ def record_message(record: Record, where: Topics) -> Message:
 
 
 def _heartbeat_expiry(record: Record) -> int:
-    """Two of its intervals, in seconds: queued heartbeats must not push the events out."""
+    """Return two intervals in seconds: queued heartbeats must not displace the events."""
     heartbeat = record.data.get("heartbeat")
     interval = heartbeat.get("intervalSeconds") if isinstance(heartbeat, Mapping) else None
     if not isinstance(interval, (int, float)):
@@ -99,7 +107,7 @@ def _heartbeat_expiry(record: Record) -> int:
 def state_message(
     pending: Sequence[PendingEvent], *, context: SinkContext, now: datetime, where: Topics
 ) -> Message:
-    """The pending events, retained; an empty payload would delete the retained message."""
+    """Return the pending events, retained; an empty payload would delete the retained message."""
     state = VmState(vm=ShortVm.of(context.vm), time=now, events=tuple(pending))
     payload = write_document(state)
     return Message(topic=where.state, payload=payload, retain=True, expiry=STATE_EXPIRY)
@@ -114,7 +122,9 @@ def status_message(
     commands: bool,
     is_will: bool = False,
 ) -> Message:
-    """The retained status: `online` without a reason, else `offline`. A will has no time."""
+    """Return the retained status: `online` without a reason, otherwise `offline`. A will has no
+    time.
+    """
     status = VmStatus(
         status="offline" if reason else "online",
         reason=reason,

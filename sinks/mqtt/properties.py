@@ -11,14 +11,16 @@ from sinks.mqtt.messages import Message
 
 
 def publish_properties(message: Message) -> Properties:
-    """The properties of a PUBLISH (MQTT 5, 3.3.2.3)."""
+    """Return the properties of a PUBLISH (MQTT 5, 3.3.2.3)."""
     if message.correlation is None:
         return _common(message.content_type, message.expiry)
     return properties_of(PacketTypes.PUBLISH, message)
 
 
 def publish_size(message: Message, properties: Properties | None) -> int:
-    """Bytes of the PUBLISH packet at QoS 1 (MQTT 5, 3.3), its fixed header included."""
+    """Return the size of the PUBLISH packet at QoS 1 in bytes (MQTT 5, 3.3), with its
+    fixed header.
+    """
     rest = 2 + len(message.topic.encode()) + 2 + len(message.payload)
     if properties is not None:
         rest += len(properties.pack())  # type: ignore[no-untyped-call]
@@ -27,7 +29,7 @@ def publish_size(message: Message, properties: Properties | None) -> int:
 
 
 class _Packed(Properties):
-    """Properties whose bytes are made once; paho makes them again at each publish."""
+    """Properties whose bytes are made once; paho would make them again for each publish."""
 
     def __init__(self, made: Properties) -> None:
         # Around the setter of the base, which takes names of MQTT's properties only.
@@ -35,7 +37,7 @@ class _Packed(Properties):
         self.__dict__["_bytes"] = made.pack()  # type: ignore[no-untyped-call]
 
     def pack(self) -> bytes:
-        """The bytes."""
+        """Return the bytes, which are made once."""
         packed: bytes = self.__dict__["_bytes"]
         return packed
 
@@ -48,7 +50,7 @@ def _common(content_type: str, expiry: int | None) -> Properties:
 
 
 def properties_of(packet: int, message: Message) -> Properties:
-    """The properties of a message, in a PUBLISH or as a will (MQTT 5, 3.1.3.2)."""
+    """Return the properties of a message, in a PUBLISH or as a will (MQTT 5, 3.1.3.2)."""
     made = Properties(packet)  # type: ignore[no-untyped-call]
     made.ContentType = message.content_type
     if message.expiry is not None:

@@ -1,4 +1,4 @@
-"""Publishing over a session: messages in order, each with the broker's answer."""
+"""Publishing over a session: messages in order, with the broker's answer to each."""
 
 from __future__ import annotations
 
@@ -18,25 +18,29 @@ from sinks.mqtt.reason_codes import FIRST_FAILURE, NOBODY_SUBSCRIBED, PACKET_TOO
 from sinks.mqtt.session import Session
 
 WINDOW: Final = 20
-"""Messages in flight at once: more makes loopback no faster."""
+"""How many messages are in flight at once: more is not faster on loopback."""
 
 _Packet = tuple[Message, Properties | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishOutcome:
-    """How far a publish came: so many acknowledged, then the refusal of the next, if any."""
+    """The result of a publish: how many were acknowledged, then the refusal of the next one, if
+    any.
+    """
 
     delivered: int
     refusal: int | None = None
     unheard: bool = False
-    """The broker reported for the last one that its topic has no subscriber."""
+    """Whether the broker reported for the last message that its topic has no subscriber."""
     ended: bool = False
-    """The refusal was the end of the connection; with others in flight, it may mean one of them."""
+    """Whether the refusal was the end of the connection; it may be about any of the messages in
+    flight.
+    """
 
 
 class Publisher:
-    """Publishes over a session. Make it before the session connects: it takes the session's
+    """Publishes over a session. Create it before the session connects: it takes over the session's
     `on_publish`.
     """
 
@@ -50,8 +54,8 @@ class Publisher:
     def publish(
         self, messages: Sequence[Message], *, timeout: float, window: int = WINDOW
     ) -> PublishOutcome:
-        """Send in order, in rounds of at most `window`, and await every acknowledgement within
-        `timeout` seconds; no round follows a refusal. Raises `SinkError` with `delivered`.
+        """Send in order, in rounds of at most `window`, and wait for every acknowledgement within
+        `timeout` seconds; after a refusal no round follows. Raises `SinkError` with `delivered`.
         """
         session = self.session
         session.ensure()
@@ -80,7 +84,7 @@ class Publisher:
         return PublishOutcome(delivered=delivered, unheard=unheard)
 
     def _exchange(self, packets: Sequence[_Packet], deadline: float) -> list[int | None]:
-        """Send, and wait for the reason code of each packet; None for one without an answer."""
+        """Send, and return the reason code for each packet; None for one without an answer."""
         session = self.session
         with session.changed:
             self._acks.clear()
@@ -115,7 +119,9 @@ class Publisher:
 def _packets(
     messages: Sequence[Message], *, plan: ConnectPlan, limits: BrokerLimits
 ) -> list[_Packet]:
-    """The messages with their properties, up to the first one that the broker is too small for."""
+    """Return the messages with their properties, up to the first one that is too large for the
+    broker.
+    """
     made = []
     for message in messages:
         properties = publish_properties(message) if plan.protocol == "5" else None

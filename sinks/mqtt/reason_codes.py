@@ -21,13 +21,13 @@ PACKET_TOO_LARGE: Final = 0x95
 PAYLOAD_FORMAT_INVALID: Final = 0x99
 
 UNREADABLE: Final = 0x100
-"""Not MQTT's: the answer to a message was no MQTT 5 packet."""
+"""Not one of MQTT's codes: the answer to a message was no valid MQTT 5 packet."""
 
 FIRST_FAILURE: Final = 0x80
-"""MQTT 5, 2.4: codes from here on are failures."""
+"""MQTT 5, 2.4: this code and higher ones are failures."""
 
 ABOUT_THE_MESSAGE: Final = frozenset({TOPIC_NAME_INVALID, PACKET_TOO_LARGE, PAYLOAD_FORMAT_INVALID})
-"""Refusals that the same message meets again, whatever the broker's access rules are."""
+"""Refusals that the same message always gets, whatever the broker's access rules are."""
 
 # MQTT 5, 2.4, those that a publisher can meet.
 _WORDS: Final = {
@@ -96,7 +96,9 @@ _NETWORK: Final = (
 
 
 def reason(code: int) -> Problem:
-    """A reason code in words, its number behind them as the specification has it: `what (0x87)`."""
+    """Return a reason code in words, followed by its number as in the specification:
+    `what (0x87)`.
+    """
     if code == UNREADABLE:
         return _UNREADABLE
     known = _WORDS.get(code, Problem("refused"))
@@ -104,7 +106,9 @@ def reason(code: int) -> Problem:
 
 
 def ending(code: int, *, from_broker: bool, accepted: bool) -> Problem:
-    """Why a connection has ended; `from_broker`: by its DISCONNECT; `accepted`: after CONNACK."""
+    """Return why a connection has ended; `from_broker`: by its DISCONNECT; `accepted`: after
+    CONNACK.
+    """
     if from_broker:
         return reason(code).at("the broker closed the connection")
     if not accepted:
@@ -123,7 +127,7 @@ def ending(code: int, *, from_broker: bool, accepted: bool) -> Problem:
 
 
 def network(error: Exception) -> Problem:
-    """Why a connection could not be made, and what to do about it."""
+    """Return why a connection could not be made, and what to do about it."""
     if isinstance(error, ProxyError):
         return Problem(
             f"the proxy did not connect ({error})",

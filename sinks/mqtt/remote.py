@@ -1,4 +1,4 @@
-"""A control plane's end of the command topic, under a client id of its own."""
+"""A control plane's connection to the command topic, under a client id of its own."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from sinks.mqtt.subscription import Inbound, Subscriptions
 
 
 class MqttRemote(CommandSender):
-    """The contract of `CommandSender` over a connection of its own."""
+    """A `CommandSender` over a connection of its own."""
 
     TIMEOUT: ClassVar[float] = 10.0
-    """Seconds for a connection, and for each answer of the broker."""
+    """Seconds for the connection, and for each answer of the broker."""
     CLOSE_TIMEOUT: ClassVar[float] = 1.0
 
     def __init__(self, settings: MqttSettings, *, site: str, vm_id: str) -> None:
@@ -47,7 +47,7 @@ class MqttRemote(CommandSender):
                 raise SinkRejected(str(refused))
 
     def state(self, seconds: float) -> bytes | None:
-        """The retained message of `…/state`, or a newer one."""
+        """Return the retained message of `…/state`, or a newer one."""
         return self._next(self._states, seconds)
 
     def send(self, token: bytes, *, lifetime: int) -> bool:
@@ -67,11 +67,11 @@ class MqttRemote(CommandSender):
         return not outcome.unheard
 
     def receipt(self, seconds: float) -> bytes | None:
-        """The next message of `…/receipt`."""
+        """Return the next message of `…/receipt`."""
         return self._next(self._receipts, seconds)
 
     def close(self) -> None:
-        """Disconnect; a second or two at most."""
+        """Disconnect; takes a second or two at most."""
         publisher = self._publisher
         self._publisher = None
         if publisher is not None:

@@ -1,5 +1,5 @@
-"""One MQTT connection, from CONNECT to its end, on a thread of our own: paho's hides what ends it,
-and name servers and handshakes that hang must not hold the caller.
+"""One MQTT connection, from CONNECT to its end, on a thread of our own: paho's thread hides what
+ended the connection, and a name server or a handshake that hangs must not block the caller.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ _GOES_ON: Final = MQTTErrorCode.MQTT_ERR_SUCCESS
 
 
 class Session:
-    """A connection: `connect` once, `ensure` as often as needed, `close`."""
+    """A connection: call `connect` once, `ensure` as often as needed, then `close`."""
 
     def __init__(self, plan: ConnectPlan) -> None:
         self.plan = plan
         self.changed = threading.Condition()
-        """Guards what comes in; never held while paho is called, which calls back."""
+        """Guards what arrives; never held while paho is called, because paho calls back."""
         self.limits: BrokerLimits | None = None
         """The limits in the broker's CONNACK; None before it."""
         self.blamed: int | None = None
-        """The reason code of a message that the broker ended the connection over."""
+        """The reason code for a message because of which the broker ended the connection."""
         self._lost: Problem | None = None
         self.client = new_client(plan, TunnelClient)
-        """Paho's, for others to listen on before `connect`."""
+        """The paho client, for others to set callbacks on before `connect`."""
         self.client.on_connect = self._on_connect
         self.client.on_disconnect = self._on_disconnect
         self._thread = threading.Thread(
@@ -75,7 +75,9 @@ class Session:
         return self.limits
 
     def wait_for(self, done: Callable[[], bool], *, timeout: float) -> None:
-        """Wait for `done` at most `timeout` seconds. Raises `SinkError` on a lost connection."""
+        """Wait for `done` at most `timeout` seconds. Raises `SinkError` if the connection
+        is lost.
+        """
         with self.changed:
             self.changed.wait_for(lambda: done() or self._lost, timeout)
         if not done():
@@ -87,7 +89,7 @@ class Session:
         return self._lost is None
 
     def notify(self) -> None:
-        """Something came in."""
+        """Wake up those who wait: something has arrived."""
         with self.changed:
             self.changed.notify_all()
 
@@ -97,7 +99,7 @@ class Session:
             raise SinkError(self._lost)
 
     def close(self, *, timeout: float) -> None:
-        """Disconnect, so that the broker drops the will; cut after `timeout` seconds."""
+        """Disconnect, so that the broker does not publish the will; cut after `timeout` seconds."""
         if self._thread.ident is None:
             return
         self.client.disconnect()
@@ -106,14 +108,16 @@ class Session:
             self.abort()
 
     def abort(self) -> None:
-        """Cut the connection, from any thread, at once; the broker then publishes the will."""
+        """Cut the connection at once, from any thread; the broker then publishes the will."""
         self._lose(Problem("the connection was cut because a call took too long"))
         connection = plain(self.client.socket())
         if isinstance(connection, socket.socket):
             cut(connection)
 
     def unanswered(self, timeout: float, *, delivered: int = 0) -> SinkError:
-        """End the connection over an acknowledgement that has not come; the error that says so."""
+        """End the connection because of a missing acknowledgement; return the error that
+        says so.
+        """
         lost = self._lost
         # What is still in flight must not be mistaken for a later publish: this connection is over.
         self.abort()
@@ -124,7 +128,7 @@ class Session:
         return SinkError(lost or silent, delivered=delivered)
 
     def _lose(self, why: Problem) -> None:
-        """Note why the connection is gone; the first reason is the one that counts."""
+        """Note why the connection was lost; the first reason counts."""
         with self.changed:
             if self._lost is None:
                 self._lost = why.at(self.plan.address)

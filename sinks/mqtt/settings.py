@@ -1,4 +1,4 @@
-"""The settings of the MQTT sink. It never opens a file, and never prints a secret."""
+"""The settings of the MQTT sink. It opens no file, and never prints a secret."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Protocol = Literal["5", "3.1.1"]
 
 
 class MqttTls(BaseModel):
-    """TLS to the broker. The certificate is always verified, and the name in it."""
+    """TLS to the broker. The certificate and the name in it are always verified."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
@@ -115,14 +115,16 @@ class MqttSettings(SinkSettings):
 
     @property
     def effective_proxy(self) -> Proxy | None:
-        """The proxy on the way to the broker. Raises `ValueError` if the system's is not one."""
+        """The proxy on the way to the broker. Raises `ValueError` if the system's proxy is not
+        valid.
+        """
         if self.proxy is None and not (self.transport == "websocket" and self.uses_tls):
             return None
         return proxy_for(self.host, self.effective_port, self.proxy)
 
     @property
     def is_local(self) -> bool:
-        """Whether the broker is on this machine, as far as the host's name tells."""
+        """Whether the broker is on this machine, as far as the host's name shows."""
         try:
             return ipaddress.ip_address(self.host).is_loopback
         except ValueError:

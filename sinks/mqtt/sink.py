@@ -1,7 +1,8 @@
 """Delivers records to an MQTT broker, with the VM's state and status as retained messages.
 
-It never counts a record as delivered that the broker has not acknowledged; that the broker has it
-on disk is not said (Mosquitto saves every 30 minutes by default). docs/mqtt.md has the ACL.
+A record counts as delivered only once the broker has acknowledged it. An acknowledgement does not
+say that the broker has it on disk (Mosquitto saves every 30 minutes by default). docs/mqtt.md has
+the ACL.
 """
 
 from __future__ import annotations
@@ -57,16 +58,19 @@ class MqttSink(Sink[MqttSettings]):
     BATCH: ClassVar[int] = 100
 
     CONNECT_TIMEOUT: ClassVar[float] = 10.0
-    """Seconds for a connection, from the name's resolution to the broker's CONNACK."""
+    """Seconds for a connection, from the name lookup to the broker's CONNACK."""
     ACK_TIMEOUT: ClassVar[float] = 15.0
-    """Seconds for a batch, less than `deadline`: what got through by then counts."""
-    SAY_TIMEOUT: ClassVar[float] = 5.0
+    """Seconds for a batch, less than `deadline`: messages acknowledged by then count as
+    delivered.
+    """
+    STATUS_TIMEOUT: ClassVar[float] = 5.0
     """Seconds for a state or a status; with the others, an `open` stays well within `deadline`."""
     WILLS_SECONDS: ClassVar[float] = 2.0 * KEEPALIVE
-    """Seconds after which no will of an earlier client comes any more: a broker waits for one and a
-    half of its keepalive."""
+    """Seconds after which no will of an earlier client can arrive: a broker waits for one and a
+    half times its keepalive.
+    """
     CLOSE_TIMEOUT: ClassVar[float] = 1.0
-    """Seconds for the farewell, and as many for the end of the connection."""
+    """Seconds for the last status, and as many for the end of the connection."""
 
     def __init__(self, name: str, settings: MqttSettings, context: SinkContext) -> None:
         super().__init__(name, settings, context)
@@ -76,28 +80,30 @@ class MqttSink(Sink[MqttSettings]):
         self._shown_at: datetime | None = None
         self._one_by_one = False
         self._apart = False
-        """Whether the first record of the next batch may have cost a connection."""
+        """Whether the first record of the next batch may have caused the end of a connection."""
         self._state_refused = False
         self._state_apart = False
-        """The same for the state."""
+        """Whether the state may have caused the end of a connection."""
         self._state_problem = Problem("the state was not acknowledged")
         self._state_again_at = 0.0
-        """Monotonic time before which a state is not tried again over a connection of its own."""
+        """Monotonic time before which a state is not sent again over a connection of its own."""
         self._retrying: Session | None = None
         self._channel: CommandChannel | None = None
-        self._deaf: Problem | None = None
-        self._promised = False
-        """Whether the status says that commands are taken."""
+        self._subscription_problem: Problem | None = None
+        self._announced_commands = False
+        """Whether the published status says that commands are accepted."""
         self._online_again_at: float | None = None
-        """Monotonic time at which the status is said once more."""
+        """Monotonic time at which the status is published once more."""
 
     def accepts(self, record_type: str, affects_this_vm: bool | None) -> bool:  # noqa: FBT001
-        """Receipts too if it takes commands, whatever its `types`: who asks waits for them."""
+        """Check whether the sink takes a record of this type. If it takes commands, receipts are
+        included whatever `types` says: the sender of a command waits for them.
+        """
         asked = self.settings.commands and record_type == APPROVAL
         return asked or super().accepts(record_type, affects_this_vm)
 
     def open(self) -> None:
-        """Connect, and say that the bridge is online. Raises `SinkError` with the remedy."""
+        """Connect, and publish that the bridge is online. Raises `SinkError` with the remedy."""
         self.close()
         try:
             self._connect()
@@ -106,7 +112,7 @@ class MqttSink(Sink[MqttSettings]):
             raise
 
     def deliver(self, records: Sequence[Record]) -> None:
-        """Publish in order and await each PUBACK. Raises `SinkError` or `SinkRejected`."""
+        """Publish in order and wait for each PUBACK. Raises `SinkError` or `SinkRejected`."""
         publisher, where = self._opened()
         messages = [record_message(record, where) for record in records]
         begun = time.monotonic()
@@ -123,21 +129,23 @@ class MqttSink(Sink[MqttSettings]):
         outcome = publisher.publish(messages[alone:], timeout=timeout, window=window)
         if outcome.refusal is not None:
             raise _refusal(messages[alone:], outcome, done=alone)
-        # One by one, because what lies behind the refused record in a window is taken before it,
-        # and no record may be marked as dead for its neighbour.
+        # One by one, because the broker accepts later records of a window before the refusal
+        # arrives, and a record must not be marked as dead because of another one.
         self._one_by_one = False
 
     def _publish_apart(self, message: Message) -> PublishOutcome:
-        """Publish one message over a connection of its own, without a will: a broker may end the
-        connection over it, as Mosquitto does after a refusal, and status, state and commands must
-        not go with it. Raises `SinkError` without an answer.
+        """Publish one message over a connection of its own, without a will. Raises `SinkError`
+        without an answer.
+
+        A broker may end the connection because of this message, as Mosquitto does after a refusal.
+        The connection for status, state and commands must not end with it.
         """
         session = Session(plan_for(self.settings, client_id=f"{self._client_id}-retry"))
         self._retrying = session
         try:
             publisher = Publisher(session)
-            session.connect(timeout=self.SAY_TIMEOUT)
-            return publisher.publish([message], timeout=self.SAY_TIMEOUT)
+            session.connect(timeout=self.STATUS_TIMEOUT)
+            return publisher.publish([message], timeout=self.STATUS_TIMEOUT)
         except SinkError as error:
             raise SinkError(error.problem, stays_open=True) from error
         finally:
@@ -151,44 +159,46 @@ class MqttSink(Sink[MqttSettings]):
         if self._channel is not None:
             self._channel.retry()
         self._renew_state(publisher, where)
-        if self._channel is not None and self._deaf is not None:
+        if self._channel is not None and self._subscription_problem is not None:
             self._subscribe_again(self._channel)
         again_at = self._online_again_at
         is_due = again_at is not None and time.monotonic() >= again_at
-        if is_due or self._promised is not self._takes_commands:
-            self._say_online(publisher, where)
+        if is_due or self._announced_commands is not self._takes_commands:
+            self._publish_online(publisher, where)
             self._online_again_at = None if is_due else again_at
 
     def _subscribe_again(self, channel: CommandChannel) -> None:
         """Ask for commands once more."""
-        self._deaf = channel.subscribe(timeout=self.SAY_TIMEOUT)
-        if self._deaf is not None:
+        self._subscription_problem = channel.subscribe(timeout=self.STATUS_TIMEOUT)
+        if self._subscription_problem is not None:
             # Here and not in `open`, and retried soon: records go out while no command comes in.
-            raise SinkError(self._deaf, retry_after=IMPAIRED_SECONDS, stays_open=True)
+            raise SinkError(
+                self._subscription_problem, retry_after=IMPAIRED_SECONDS, stays_open=True
+            )
 
     def _renew_state(self, publisher: Publisher, where: Topics) -> None:
         now = self.context.now()
         pending = tuple(self.context.pending())
         if not pending and not self.context.has_polled():
-            return  # a new store knows nothing: an event may be pending that the topic still shows
+            return  # a new store is empty: an event that the topic still shows may be pending
         # abs(): a clock that was set back must not keep the state from being renewed.
         fresh = self._shown_at is not None and abs(now - self._shown_at) < STATE_RENEWAL
         if fresh and pending == self._shown:
             return
         state = state_message(pending, context=self.context, now=now, where=where)
-        self._say_state(publisher, state)
+        self._publish_state(publisher, state)
         self._shown = pending
         self._shown_at = now
 
-    def _say_state(self, publisher: Publisher, state: Message) -> None:
+    def _publish_state(self, publisher: Publisher, state: Message) -> None:
         if self._state_apart and time.monotonic() < self._state_again_at:
             raise SinkError(self._state_problem, retry_after=IMPAIRED_SECONDS, stays_open=True)
         if self._state_apart:
             self._state_again_at = time.monotonic() + IMPAIRED_SECONDS
             outcome = self._publish_apart(state)
         else:
-            self._state_refused = True  # until it is taken
-            outcome = publisher.publish([state], timeout=self.SAY_TIMEOUT)
+            self._state_refused = True  # until it is accepted
+            outcome = publisher.publish([state], timeout=self.STATUS_TIMEOUT)
         if outcome.refusal is not None:
             self._state_problem = _refused(state.topic, outcome.refusal)
             keeps = self._state_apart or not outcome.ended
@@ -202,12 +212,12 @@ class MqttSink(Sink[MqttSettings]):
             self.settings,
             self.context,
             connect=self.CONNECT_TIMEOUT,
-            answer=self.SAY_TIMEOUT,
+            answer=self.STATUS_TIMEOUT,
             close=self.CLOSE_TIMEOUT,
         )
 
     def abort(self) -> None:
-        """Cut the connection at once; the broker then publishes the last will."""
+        """Cut the connection at once; the broker then publishes the will."""
         publisher = self._publisher
         retrying = self._retrying
         if publisher is not None:
@@ -216,29 +226,29 @@ class MqttSink(Sink[MqttSettings]):
             retrying.abort()
 
     def close(self) -> None:
-        """Say that the bridge goes offline, and disconnect; about 2 seconds at most."""
+        """Publish that the bridge goes offline, and disconnect; takes about 2 seconds at most."""
         publisher = self._publisher
         where = self._topics
         commands = self._takes_commands
         self._publisher = None
         self._topics = None
         self._channel = None
-        self._deaf = None
+        self._subscription_problem = None
         self._shown = None
         self._shown_at = None
         if publisher is None:
             return
         session = publisher.session
-        # A batch was not taken, and the connection is gone too: perhaps over its record.
+        # A batch was not accepted, and the connection has ended too: perhaps because of a record.
         self._apart |= self._one_by_one and not session.is_alive
         self._state_apart |= self._state_refused and not session.is_alive
         if where is not None:
-            # A normal disconnect makes the broker drop the will (MQTT 5, 3.14.4): say it first.
-            farewell = self._status(where, "closed", commands=commands)
+            # A normal disconnect makes the broker drop the will (MQTT 5, 3.14.4): publish it first.
+            offline = self._status(where, "closed", commands=commands)
             try:
-                publisher.publish([farewell], timeout=self.CLOSE_TIMEOUT)
+                publisher.publish([offline], timeout=self.CLOSE_TIMEOUT)
             except SinkError:
-                # Without an orderly disconnect the broker says it for us.
+                # Without an orderly disconnect the broker publishes the will, which says it.
                 session.abort()
         session.close(timeout=self.CLOSE_TIMEOUT)
 
@@ -255,30 +265,34 @@ class MqttSink(Sink[MqttSettings]):
         require(limits)
         self._topics = where
         if self._channel is not None:
-            self._deaf = self._channel.subscribe(timeout=self.SAY_TIMEOUT)
-        self._say_online(publisher, where)
-        # A sink that had another name was another client: its will may be still to come.
+            self._subscription_problem = self._channel.subscribe(timeout=self.STATUS_TIMEOUT)
+        self._publish_online(publisher, where)
+        # A sink that had another name was another client: its will may still arrive.
         self._online_again_at = time.monotonic() + self.WILLS_SECONDS
         if self._one_by_one:
-            # The record that was not taken may cost this connection too: the state comes first.
-            with suppress(SinkError):  # `maintain` says it again
+            # The record that was not accepted may end this connection too: the state comes first.
+            with suppress(SinkError):  # `maintain` tries again
                 self._renew_state(publisher, where)
 
     @classmethod
     def sender(cls, settings: MqttSettings, *, site: str, vm_id: str) -> CommandSender:
-        """A control plane's own connection to the same broker."""
+        """Return a control plane's own connection to the same broker."""
         return MqttRemote(settings, site=site, vm_id=vm_id)
 
     @property
     def _client_id(self) -> str:
         # Fixed, so that the broker drops a stuck predecessor, and its will, as soon as we connect:
-        # the will of another client comes up to a minute later and calls us offline until the
-        # status is said again. The sink's name is in it for two sinks at one broker.
+        # the will of another client comes up to a minute later, and the topic says offline until
+        # the status is published again. The sink's name is in it for two sinks at one broker.
         return f"seb-{self.context.vm.vm_id}-{self.name}"
 
     @property
     def _takes_commands(self) -> bool:
-        return self._channel is not None and self._deaf is None and self.context.verifies()
+        return (
+            self._channel is not None
+            and self._subscription_problem is None
+            and self.context.verifies()
+        )
 
     def _status(
         self, where: Topics, reason: str | None, *, commands: bool, is_will: bool = False
@@ -294,14 +308,14 @@ class MqttSink(Sink[MqttSettings]):
             raise SinkError("the sink is not open")
         return self._publisher, self._topics
 
-    def _say_online(self, publisher: Publisher, where: Topics) -> None:
+    def _publish_online(self, publisher: Publisher, where: Topics) -> None:
         commands = self._takes_commands
-        self._say(publisher, self._status(where, None, commands=commands))
-        self._promised = commands
+        self._publish_status(publisher, self._status(where, None, commands=commands))
+        self._announced_commands = commands
 
-    def _say(self, publisher: Publisher, message: Message) -> None:
-        """Publish the status; a refusal is for the operator to fix, and parks no record."""
-        outcome = publisher.publish([message], timeout=self.SAY_TIMEOUT)
+    def _publish_status(self, publisher: Publisher, message: Message) -> None:
+        """Publish the status; an operator must fix a refusal, and no record waits for it."""
+        outcome = publisher.publish([message], timeout=self.STATUS_TIMEOUT)
         if outcome.refusal is not None:
             raise SinkError(_refused(message.topic, outcome.refusal))
 
@@ -309,8 +323,10 @@ class MqttSink(Sink[MqttSettings]):
 def _refusal(
     messages: Sequence[Message], outcome: PublishOutcome, *, done: int, stays_open: bool = False
 ) -> SinkError | SinkRejected:
-    """The error for the message that was refused; `done` are acknowledged before these."""
-    assert outcome.refusal is not None  # noqa: S101  # asked before
+    """Return the error for the message that was refused; `done` messages before these are
+    acknowledged.
+    """
+    assert outcome.refusal is not None  # noqa: S101  # checked before
     problem = _refused(messages[outcome.delivered].topic, outcome.refusal)
     delivered = done + outcome.delivered
     stays_open = stays_open or not outcome.ended

@@ -29,14 +29,14 @@ _OPTIONS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inbound:
-    """A message that came in; `payload` is cut one byte above the largest that is taken."""
+    """A message that arrived; `payload` is cut one byte above the largest that is accepted."""
 
     topic: str
     payload: bytes
     qos: int
     retained: bool
     again: bool
-    """The broker marks this as sent for the second time."""
+    """Whether the broker marks this as sent for the second time."""
     mid: int
 
 
@@ -54,7 +54,7 @@ class Subscriptions:
         session.client.on_subscribe = self._on_subscribe
 
     def subscribe(self, topic: str, *, retained: bool, timeout: float) -> Problem | None:
-        """Ask for a topic at QoS 1; returns the refusal. Raises `SinkError` without an answer."""
+        """Ask for a topic at QoS 1; return the refusal. Raises `SinkError` without an answer."""
         session = self._session
         session.ensure()
         if session.plan.protocol == "5":
@@ -70,7 +70,9 @@ class Subscriptions:
         return refused_subscription(topic, code) if code >= FIRST_FAILURE else None
 
     def acknowledge(self, mid: int) -> None:
-        """Tell the broker that a message at QoS 1 is settled. From any thread; never raises."""
+        """Acknowledge a message at QoS 1 that is settled. May be called from any thread; never
+        raises.
+        """
         # The connection may be on its way out: then the broker sends the message again.
         with contextlib.suppress(OSError, ValueError):
             if self._session.is_alive:
@@ -97,7 +99,7 @@ class Subscriptions:
 
 
 def refused_subscription(topic: str, code: int) -> Problem:
-    """Why nothing can come on a topic, and the line that would let it."""
+    """Return why nothing can arrive on a topic, and the line of an ACL that would allow it."""
     return Problem(
         f"{topic}: the broker refuses the subscription: {reason(code).what}",
         f"add to its ACL: topic read {topic}",

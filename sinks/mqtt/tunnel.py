@@ -17,11 +17,11 @@ _CONNECTED: Final = 200
 
 
 class ProxyError(ConnectionError):
-    """A proxy that did not connect; the text has what it answered, and no password."""
+    """The proxy did not connect; the text has its answer, and no password."""
 
 
 class TunnelClient(Client):
-    """As its base; with `proxy`, every connection is made through it."""
+    """A paho client that makes every connection through `proxy`, if it is given."""
 
     proxy: Proxy | None = None
     _latest: socket.socket | None = None
@@ -53,14 +53,16 @@ class TunnelClient(Client):
 
 
 def plain(connection: Any) -> Any:
-    """The socket of a connection, whatever is wrapped around it, as paho does for WebSockets."""
+    """Return the socket of a connection without what is wrapped around it, as paho does for
+    WebSockets.
+    """
     while (inner := getattr(connection, "_socket", None)) is not None:
         connection = inner
     return connection
 
 
 def connect_through(proxy: Proxy, host: str, port: int, *, timeout: float) -> socket.socket:
-    """A connection through the proxy's CONNECT. Raises `ProxyError`."""
+    """Return a connection through the proxy's CONNECT. Raises `ProxyError`."""
     try:
         connection = connect(proxy.host, proxy.port, timeout=timeout)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""A Windows job: a program and all that it starts, which end together."""
+"""A Windows job: a program and everything it starts, which end together."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Final
 _EXTENDED_LIMITS: Final = 9
 _KILL_ON_CLOSE: Final = 0x2000
 _ACCESS: Final = 0x0901
-"""To set quotas of a process, to end it and to resume it."""
+"""The rights to set quotas of a process, to end it and to resume it."""
 
 if sys.platform == "win32":
 
@@ -30,10 +30,10 @@ if sys.platform == "win32":
         )
 
     class Job:
-        """The system ends what is in it when the bridge ends, also by force."""
+        """A job object: the system ends its processes when the bridge ends, even by force."""
 
         def __init__(self, pid: int) -> None:
-            """Take in a process that was started suspended, and let it run."""
+            """Add a process that was started suspended, and let it run."""
             self._kernel = kernel = ctypes.WinDLL("kernel32")
             kernel.CreateJobObjectW.restype = kernel.OpenProcess.restype = wintypes.HANDLE
             self._handle = wintypes.HANDLE(kernel.CreateJobObjectW(None, None))
@@ -46,11 +46,11 @@ if sys.platform == "win32":
             kernel.CloseHandle(process)
 
         def end(self) -> None:
-            """End all that is in it, at once."""
+            """End all processes in the job at once."""
             self._kernel.TerminateJobObject(self._handle, 1)
 
         def let_go(self) -> None:
-            """Let the processes that are still in it live on."""
+            """Let the processes that are still in the job live on."""
             self._limit(0)
 
         def _limit(self, flags: int) -> None:

@@ -41,7 +41,7 @@ _BY_ERRNO: Final = {
 
 
 def require(program: str) -> str:
-    """The path that would be run. Raises `SinkError` with the remedy."""
+    """Return the path that would be run. Raises `SinkError` with the remedy."""
     found = shutil.which(program)
     if found is None:
         raise SinkError(_why_not(program).at(escaped(program)))
@@ -49,7 +49,7 @@ def require(program: str) -> str:
 
 
 def reason_of(error: OSError | ValueError, program: str) -> Problem:
-    """Why the system did not run it, and what to do."""
+    """Return why the system did not run the program, and what to do."""
     if not isinstance(error, OSError):
         what = f"the system cannot take this command ({type(error).__name__})"
         return Problem(what, "correct command")
@@ -63,7 +63,7 @@ def reason_of(error: OSError | ValueError, program: str) -> Problem:
 
 
 def look_at(settings: ProgramSettings) -> Iterator[Check]:
-    """The lines of `seb check`."""
+    """Yield the lines of `seb check`."""
     program = settings.command[0]
     try:
         path = require(program)

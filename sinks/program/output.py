@@ -13,13 +13,15 @@ from sinks.shared.text import escaped
 
 KEPT_BYTES: Final = 2048
 SHOWN_CHARACTERS: Final = 300
-"""A reason is cut at 500 characters; a program's last words must fit into it."""
+"""The end of a program's output must fit into a reason, which is cut at 500 characters."""
 _CHUNK: Final = 65_536
 
 
 class Output:
-    """One pipe for all runs, and a thread that reads it. Pipes of each run would add up: a
-    background process keeps its own open, or dies of SIGPIPE.
+    """One pipe for all runs, and a thread that reads it.
+
+    With a pipe for each run, pipes would add up: a background process keeps its own open, or is
+    ended by SIGPIPE.
     """
 
     def __init__(self) -> None:
@@ -31,15 +33,15 @@ class Output:
         weakref.finalize(self, _stop, self._write, self._tail)
 
     def fileno(self) -> int:
-        """The descriptor for programs to write to."""
+        """Return the descriptor for programs to write to."""
         return self._write
 
     def begin(self) -> None:
-        """A run starts: forget what the one before it said."""
+        """Forget the output of the run before: a new one starts."""
         self._tail.clear()
 
     def text(self, seconds: float) -> str:
-        """The end of the output on one escaped line; waits so many seconds at most."""
+        """Return the end of the output on one escaped line; wait at most so many seconds."""
         # The pipe need not end with the run; what was written before this mark has been read.
         mark = secrets.token_bytes(16)
         self._tail.expect(mark)
@@ -52,7 +54,7 @@ class Output:
 
 
 class _Tail:
-    """The last bytes of a stream. One thread adds, another asks."""
+    """The last bytes of a stream. One thread adds, another reads."""
 
     def __init__(self) -> None:
         self.stopped = False
@@ -62,7 +64,7 @@ class _Tail:
         self._found: bytes | None = None
 
     def add(self, data: bytes) -> None:
-        """Take in some more."""
+        """Add more bytes."""
         with self._changed:
             kept = self._kept + data
             if self._mark and self._mark in kept:
@@ -77,13 +79,13 @@ class _Tail:
             self._kept = b""
 
     def expect(self, mark: bytes) -> None:
-        """Look out for a mark from now on."""
+        """Search for a mark from now on."""
         with self._changed:
             self._mark = mark
             self._found = None
 
     def before(self, mark: bytes, seconds: float) -> bytes:
-        """The output before the mark, or all there is if the mark does not come in time."""
+        """Return the output before the mark, or all of it if the mark does not arrive in time."""
         with self._changed:
             self._changed.wait_for(lambda: self._found is not None, seconds)
             found = self._kept if self._found is None else self._found
@@ -97,7 +99,7 @@ def _read(readable: int, tail: _Tail) -> None:
 
 
 def _stop(writable: int, tail: _Tail) -> None:
-    """Let the reader end, also if a background process holds the pipe open."""
+    """Let the reader end, even if a background process holds the pipe open."""
     tail.stopped = True
     with suppress(OSError):
         os.write(writable, b"\0")

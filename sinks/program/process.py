@@ -1,4 +1,4 @@
-"""One run of a program and all that it starts; never through a shell, never without a limit."""
+"""One run of a program and everything it starts; never through a shell, never without a limit."""
 
 from __future__ import annotations
 
@@ -18,15 +18,17 @@ from sinks.program.output import Output
 
 WINDOWS: Final = sys.platform == "win32"
 GRACE_SECONDS: Final = 2.0
-"""From the request to end to the end by force."""
+"""The time from the request to end to the end by force."""
 REAP_SECONDS: Final = 1.0
-"""After that; longer only if the system itself does not let go of the process."""
+"""The time after that; it takes longer only if the system itself does not end the process."""
 LAST_WORDS_SECONDS: Final = 0.5
-"""How long to wait, after the end, for what the program has written."""
+"""How long to wait, after the end, for the rest of the program's output."""
 
 
 class Run:
-    """A running program in a group of its own (Windows: a job); `kill` is for any thread."""
+    """A running program in a process group of its own (Windows: a job); `kill` may be called from
+    any thread.
+    """
 
     def __init__(
         self,
@@ -37,7 +39,7 @@ class Run:
         out: Output,
         err: Output,
     ) -> None:
-        """Start it with `body` on its standard input. Raises `OSError` or `ValueError`."""
+        """Start the program with `body` on its standard input. Raises `OSError` or `ValueError`."""
         self._out = out
         self._err = err
         out.begin()
@@ -58,7 +60,9 @@ class Run:
         ).start()
 
     def wait(self, seconds: float) -> int | None:
-        """The exit code, negative for a signal; None if it has not ended in so many seconds."""
+        """Return the exit code, negative for a signal; None if it has not ended after so many
+        seconds.
+        """
         try:
             code = self._process.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -68,25 +72,27 @@ class Run:
         return code
 
     def end(self) -> bool:
-        """Ask it to end, and make it; whether it has, after about three seconds at most."""
+        """Ask the program to end, then end it by force; return whether it has ended, after about
+        three seconds at most.
+        """
         self._group.ask_to_end()
         self.wait(GRACE_SECONDS)
         self.kill()
         return self.wait(REAP_SECONDS) is not None
 
     def kill(self) -> None:
-        """End it and all that it started, at once. It may have ended before."""
+        """End the program and everything it started at once. It may have ended before."""
         self._group.end()
         with suppress(OSError):
             self._process.kill()  # the program itself, if Windows refused the job
 
     def last_words(self) -> str:
-        """The end of its error output, or else of its output."""
+        """Return the end of its error output, or of its standard output if that is empty."""
         return self._err.text(LAST_WORDS_SECONDS) or self._out.text(LAST_WORDS_SECONDS)
 
 
 def signal_name(number: int) -> str:
-    """The name of a signal, for people."""
+    """Return the name of a signal, for people."""
     try:
         return signal.Signals(number).name
     except ValueError:
@@ -94,14 +100,18 @@ def signal_name(number: int) -> str:
 
 
 def writable_by_anybody(path: Path) -> bool:
-    """Whether any account may change a file, by its mode (not on Windows), or `OSError`."""
+    """Check by a file's mode whether any account may change it; not on Windows. Raises
+    `OSError`.
+    """
     return not WINDOWS and bool(path.stat().st_mode & stat.S_IWOTH)
 
 
 if sys.platform == "win32":
 
     def _found(command: Sequence[str]) -> Sequence[str]:
-        """With the path that a name stands for: the system itself finds .exe files only."""
+        """Return the command with the full path of its program: the system itself finds only .exe
+        files.
+        """
         return [shutil.which(command[0]) or command[0], *command[1:]]
 
     class _Group:
@@ -119,7 +129,7 @@ if sys.platform == "win32":
             self.let_go = job.let_go
 
         def ask_to_end(self) -> None:
-            """Nothing: a process without a console and without a window would not hear it."""
+            """Do nothing: a process without a console and a window would not receive a request."""
 
 else:
 
@@ -139,12 +149,12 @@ else:
             self._signal(signal.SIGKILL)
 
         def let_go(self) -> None:
-            """Nothing: a group does not end with the bridge."""
+            """Do nothing: a group does not end with the bridge."""
 
         def _signal(self, number: int) -> None:
-            # After the program's end its number could be another group's by now; but systems give
-            # numbers out in turn, and no turn is over between two lines of ours.
-            # No process is left; or, behind `sudo` and its like, one that we may not end.
+            # After the program's end its number could belong to another group; but systems give
+            # numbers out in turn, and cannot come back to this one between two lines of code.
+            # The errors: no process is left, or one that the bridge may not end, as with `sudo`.
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._pid, number)
 

@@ -36,7 +36,7 @@ def split_command(text: str, *, windows: bool = WINDOWS) -> tuple[str, ...]:
 
 
 def _words(value: object) -> object:
-    """Environment variables carry a list as JSON text, or as a line to split."""
+    """Read a list from an environment variable: JSON text, or a line to split."""
     if not isinstance(value, str):
         return value
     if not value.lstrip().startswith("["):

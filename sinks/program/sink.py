@@ -18,7 +18,7 @@ from wire.record import Record
 REFUSED: Final = 65
 """EX_DATAERR of sysexits.h: the program will never take this record."""
 _MARGIN_SECONDS: Final = 5.0
-"""Seconds that ending a program may take, after its time is up."""
+"""Seconds that it may take to end a program after its time is up."""
 
 
 class ProgramSink(Sink[ProgramSettings]):
@@ -54,11 +54,11 @@ class ProgramSink(Sink[ProgramSettings]):
         return escaped(self.settings.command[0])
 
     def open(self) -> None:
-        """See that the program is there. Raises `SinkError` if it cannot be run."""
+        """Check that the program is there. Raises `SinkError` if it cannot be run."""
         require(self.settings.command[0])
 
     def maintain(self) -> None:
-        """See that it still is: better now than on the day of an event."""
+        """Check that the program is still there: better now than on the day of an event."""
         self.open()
 
     def deliver(self, records: Sequence[Record]) -> None:
@@ -76,7 +76,7 @@ class ProgramSink(Sink[ProgramSettings]):
             self._run = None
 
     def _judge(self, run: Run, code: int | None) -> None:
-        """Return for 0; leave nothing running and raise what it means for anything else."""
+        """Return for code 0; otherwise end what still runs, and raise the error for the code."""
         if code is None:
             what = "was ended" if run.end() else "cannot be ended: see what holds it"
             raise SinkError(
@@ -102,7 +102,7 @@ class ProgramSink(Sink[ProgramSettings]):
             raise SinkError(reason_of(error, command[0]).at(self._program)) from None
 
     def check(self) -> Sequence[Check]:
-        """Whether the program could be run, and what for; it is not run."""
+        """Check whether the program could be run, and for what; it is not run."""
         return tuple(look_at(self.settings))
 
     def abort(self) -> None:

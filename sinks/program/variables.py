@@ -1,4 +1,4 @@
-"""The environment variables of a program: no secret, and each value one safe word."""
+"""The environment variables of a program: no secret, and only safe characters in each value."""
 
 from __future__ import annotations
 
@@ -54,7 +54,9 @@ class Variable:
 
 
 def _data(place: str) -> Value:
-    """The value at a place below `data`; None if a record has no such place."""
+    """Return a function that reads the value at a place below `data`; None if a record has no such
+    place.
+    """
     path = place.split(".")
 
     def value(record: Record) -> object:
@@ -99,11 +101,11 @@ _TABLE: Final[tuple[tuple[str, str, str | Value], ...]] = (
     ("VM_NAME", "Name of this VM, as events name it", "vm.name"),
 )
 LEFT_OUT: Final = {"description": "free text", "resourceType": "always VirtualMachine"}
-"""The fields of an event that have no variable, and why."""
+"""The fields of an event without a variable, and why."""
 
 
 def _further() -> Iterator[tuple[str, str, str]]:
-    """The fields of an event that have no line in the table, each under its own name."""
+    """Yield the fields of an event that have no line in the table, each under its own name."""
     listed = {place for _, _, place in _TABLE}
     for each in fields_of(Event):
         place = f"event.{each.wire}"
@@ -119,11 +121,11 @@ VARIABLES: Final = tuple(
     )
     for name, meaning, place in (*_TABLE, *_further())
 )
-"""Every one is set for every record; empty if the record has no such value."""
+"""Every one is set for every record; it is empty if the record has no such value."""
 
 
 def environment(record: Record, parent: Mapping[str, str]) -> dict[str, str]:
-    """The parent's environment without what is the bridge's own, and the record's variables."""
+    """Return the parent's environment without the bridge's own variables, and with the record's."""
     # Names have no case on Windows, and the bridge reads its own without it everywhere.
     kept = {
         name: value
@@ -144,7 +146,7 @@ def _text(value: object) -> str:
 
 
 def _lines(values: Sequence[object]) -> str:
-    """As many whole names as there is room for; the count tells of the rest."""
+    """Return as many whole names as fit; the count shows that there are more."""
     lines: list[str] = []
     room = _MAX_LIST_CHARACTERS
     for line in map(_text, values):

@@ -1,4 +1,6 @@
-"""The HTTPS command channel: a connection that brings commands, and takes the receipts for them."""
+"""The HTTPS command channel: a connection that brings commands and accepts the receipts
+for them.
+"""
 
 from sinks.pull.sink import PullSink
 

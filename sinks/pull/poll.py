@@ -19,16 +19,19 @@ from sinks.pull.settings import HINTS, URL_HINT, PullSettings
 from wire.command import MAX_TOKEN_BYTES
 
 WAIT_SECONDS: Final = 25
-"""How long the server may hold its answer back; below what proxies cut (30 s and more)."""
+"""How long the server may delay its answer; less than the time after which proxies cut (30 s and
+more).
+"""
 MAX_TOKENS: Final = 64
-"""How many are taken of one answer; the others come with the next ones."""
+"""How many are read from one answer; the others come with the next answers."""
 COPY_SECONDS: Final = 10.0
-"""How long a token that was handed in is left out at first."""
+"""How long copies of a token that was handed in are ignored at first."""
 MAX_COPY_SECONDS: Final = 60.0
-"""The same after several copies. It is no longer than that, because a token may be refused for a
-reason that passes, such as a trust file that is not yet the new one."""
+"""How long copies are ignored after several of them. It is not longer because a token may be
+refused for a reason that passes, such as a trust file that is not yet the new one.
+"""
 REMEMBERED: Final = 1024
-"""Of how many tokens it is known that they were handed in."""
+"""How many handed-in tokens are remembered."""
 # Room for quotes, commas and line breaks around each token.
 _MAX_BYTES: Final = MAX_TOKENS * (MAX_TOKEN_BYTES + 16)
 # The least time from one request to the next: a server that does not hold its answers back, or
@@ -41,32 +44,34 @@ _FULL_SECONDS: Final = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Copies:
-    """When the copies of a token count."""
+    """When a copy of a token is handed in again."""
 
     due: float
-    """The next one, by the monotonic clock."""
+    """When the next copy is handed in, by the monotonic clock."""
     pause: float
-    """Seconds for which none counts until then."""
+    """Seconds before that time, in which copies are ignored."""
 
 
 class HandedIn:
-    """The tokens that were handed in. A server gives a token until it has the receipt, so a copy
-    counts only after a while, each time a longer one: it is answered then as any replay, for the
-    server may have lost the receipt. For one thread at a time.
+    """The tokens that were handed in. For one thread at a time.
+
+    A server sends a token until it has the receipt, so copies are ignored for a time, each time for
+    longer. After that a copy is handed in and answered like any replay, because the server may have
+    lost the receipt.
     """
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
         self._copies: dict[bytes, _Copies] = {}
-        """By the digest of the token; the one that was handed in last is the last."""
+        """By the digest of the token, in the order in which they were last handed in."""
 
     def is_due(self, token: bytes) -> bool:
-        """Whether to hand it in: it is new, or its last copy was handed in long enough ago."""
+        """Check whether to hand the token in: it is new, or was last handed in long enough ago."""
         known = self._copies.get(_digest(token))
         return known is None or known.due <= self._monotonic()
 
     def note(self, token: bytes) -> None:
-        """It was handed in."""
+        """Note that the token was handed in."""
         digest = _digest(token)
         known = self._copies.pop(digest, None)
         pause = COPY_SECONDS if known is None else min(2 * known.pause, MAX_COPY_SECONDS)
@@ -76,7 +81,9 @@ class HandedIn:
 
 
 class Poll:
-    """One thread over one kept connection: `fetch` once to see that it works, `start`, `stop`."""
+    """One thread over one kept connection: `fetch` once to see that it works, then `start`, then
+    `stop`.
+    """
 
     def __init__(
         self,
@@ -97,18 +104,20 @@ class Poll:
         self._thread: threading.Thread | None = None
 
     def fetch(self, *, wait: int) -> list[bytes]:
-        """The tokens that the server has, or gets within `wait` seconds. Raises `SinkError`."""
+        """Return the tokens that the server has, or gets within `wait` seconds. Raises
+        `SinkError`.
+        """
         return self._tokens(self._ask(wait))
 
     def start(self, tokens: Sequence[bytes]) -> None:
-        """Hand these in, then ask for more until `stop`."""
+        """Hand these tokens in, then ask for more until `stop`."""
         self._thread = threading.Thread(
             target=self._run, args=(tokens,), name=f"pull {self._name}", daemon=True
         )
         self._thread.start()
 
     def ensure(self) -> None:
-        """Raise what has ended the thread, if anything has."""
+        """Raise the error that has ended the thread, if it has ended."""
         if self._trouble is not None:
             raise self._trouble
 
@@ -120,7 +129,7 @@ class Poll:
         self._client.close()
 
     def cut(self) -> None:
-        """The same, without waiting: what is being asked is cut off."""
+        """Stop as `stop` does, without waiting; a request under way is cut off."""
         self._stopping.set()
         self._client.abort()
 
@@ -136,8 +145,8 @@ class Poll:
             self._trouble = error
 
     def _hand_in(self, tokens: Sequence[bytes]) -> int:
-        """Hand in one after the other what is due, waiting while the bridge has too many; how many
-        those were.
+        """Hand in the tokens that are due, one by one, and wait while the bridge has too many;
+        return how many were handed in.
         """
         count = 0
         for token in tokens:
@@ -154,7 +163,9 @@ class Poll:
         return count
 
     def _ask_twice(self) -> Answer:
-        """Something on the way cuts a connection that waits now and then: no trouble yet."""
+        """Ask, and once more if the connection is cut: proxies sometimes cut one that waits, which
+        is no trouble yet.
+        """
         try:
             return self._ask(WAIT_SECONDS)
         except SinkError:
@@ -174,7 +185,9 @@ class Poll:
         )
 
     def _tokens(self, answer: Answer) -> list[bytes]:
-        """The tokens in an answer. Raises `SinkError` on anything but 204 and a list of tokens."""
+        """Return the tokens in an answer. Raises `SinkError` on anything but 204 and a list of
+        tokens.
+        """
         if answer.status == HTTPStatus.NO_CONTENT:
             return []
         answered = f"{self._settings.shown} answered {status_words(answer.status)}"
@@ -195,7 +208,9 @@ class Poll:
 
 
 def _read(body: bytes) -> list[bytes] | None:
-    """The tokens in a body, each cut just above the largest allowed; None if it is not a list."""
+    """Return the tokens in a body, each cut just above the largest allowed size; None if it is not
+    a list.
+    """
     try:
         loaded = json.loads(body)
     except (ValueError, RecursionError):
@@ -206,8 +221,8 @@ def _read(body: bytes) -> list[bytes] | None:
 
 
 def _token(loaded: object) -> bytes:
-    """What is not text, or is text that UTF-8 cannot hold, is not a token: the verifier refuses
-    it, and whatever stands beside it in the list is taken.
+    """Return a token as bytes; empty if it is not text. The verifier refuses one that is not valid,
+    and the other tokens in the list are used.
     """
     if not isinstance(loaded, str):
         return b""

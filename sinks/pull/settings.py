@@ -14,11 +14,11 @@ from sinks.http.address import checked_address, is_loopback, origin
 TOKEN_HINT: Final = "see that SEB_COMMANDS__PULL_TOKEN or its file is what the server asks for"  # noqa: S105
 URL_HINT: Final = "see that SEB_COMMANDS__PULL_URL is right"
 HINTS: Final = {401: TOKEN_HINT, 403: TOKEN_HINT, 404: URL_HINT, 405: URL_HINT}
-"""The remedy, by status."""
+"""The remedies by status."""
 
 
 class PullSettings(SinkSettings):
-    """The address of the control plane, and what opens it."""
+    """The address of the control plane, and the token for it."""
 
     url: SecretStr = Field(description="https address of the long poll; its path is kept secret")
     token: SecretStr | None = Field(default=None, description="Bearer token")
@@ -37,7 +37,9 @@ class PullSettings(SinkSettings):
         return origin(urlsplit(self.address))
 
     def authorization(self) -> dict[str, str]:
-        """The Authorization header, if a token is set. Raises `SinkError` without a valid one."""
+        """Return the Authorization header, if a token is set. Raises `SinkError` if it is not
+        valid.
+        """
         token = read_secret(self.token, self.token_file)
         if token is None:
             return {}

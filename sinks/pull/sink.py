@@ -23,7 +23,7 @@ from sinks.pull.settings import HINTS, PullSettings
 from wire.record import APPROVAL, CONTENT_TYPE, Record
 
 _SPARE_SECONDS: Final = 5.0
-"""The rest of the deadline after the last answer that could come in."""
+"""The part of the deadline that remains after the last possible answer."""
 
 
 class PullSink(Sink[PullSettings]):
@@ -37,11 +37,11 @@ class PullSink(Sink[PullSettings]):
     LIMITS: ClassVar[HttpLimits] = HttpLimits(
         connect=5.0, read=WAIT_SECONDS + 10.0, total=WAIT_SECONDS + 15.0
     )
-    """Of a request for commands."""
+    """The limits of a request for commands."""
     RECEIPT_LIMITS: ClassVar[HttpLimits] = HttpLimits()
-    """Of the POST of a receipt."""
+    """The limits of the POST of a receipt."""
     TURN_SECONDS: ClassVar[float] = 20.0
-    """After so long no further POST of a batch is begun."""
+    """The seconds after which no further POST of a batch is started."""
     STOP_SECONDS: ClassVar[float] = 1.0
 
     def __init__(self, name: str, settings: PullSettings, context: SinkContext) -> None:
@@ -49,7 +49,7 @@ class PullSink(Sink[PullSettings]):
         self._client: HttpClient | None = None
         self._poll: Poll | None = None
         self.handed_in = HandedIn()
-        """Kept as long as the sink is: a connection that breaks makes no copy a new command."""
+        """Kept as long as the sink: a copy is not a new command because the connection broke."""
         self._trouble: SinkError | None = None
 
     @property
@@ -61,12 +61,12 @@ class PullSink(Sink[PullSettings]):
         return max(poll.connect + poll.total, turn) + _SPARE_SECONDS
 
     def accepts(self, record_type: str, affects_this_vm: bool | None) -> bool:  # noqa: FBT001
-        """Receipts and nothing else."""
+        """Check whether a record is a receipt: the sink takes nothing else."""
         del affects_this_vm
         return record_type == APPROVAL
 
     def open(self) -> None:
-        """Ask for commands once, then in a thread; `maintain` raises what goes wrong."""
+        """Ask for commands once, then in a thread; `maintain` raises its errors."""
         self.close()
         self._poll = poll = Poll(
             self.settings, self.context, self.handed_in, name=self.name, limits=self.LIMITS
@@ -107,7 +107,7 @@ class PullSink(Sink[PullSettings]):
         self._poll.ensure()
 
     def check(self) -> Sequence[Check]:
-        """Token, name, connection and certificate; a request would take commands away."""
+        """Check token, name, connection and certificate; a request would take commands away."""
         found = []
         try:
             if not self.settings.authorization():
@@ -131,7 +131,7 @@ class PullSink(Sink[PullSettings]):
             client.abort()
 
     def close(self) -> None:
-        """End the poll, and close the connections; about a second at most."""
+        """End the poll and close the connections; takes about a second at most."""
         poll = self._poll
         self._poll = None
         self._trouble = None

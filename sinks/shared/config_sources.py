@@ -23,7 +23,7 @@ _ENCODING: Final = "utf-8-sig"  # editors on Windows put a byte order mark in fr
 
 
 class ConfigSourceError(ValueError):
-    """A source cannot be read, or holds something else than text."""
+    """A source cannot be read, or has something other than text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +38,7 @@ class ConfigSources:
 
     @property
     def variables(self) -> tuple[Mapping[str, str], ...]:
-        """The sources that use the environment's spelling."""
+        """The sources that use the spelling of environment variables."""
         return (self.overrides, self.environ, self.dotenv, self.secrets)
 
 
@@ -76,7 +76,9 @@ def _dotenv() -> dict[str, str]:
 
 
 def _secrets(directory: str | None, prefix: str) -> dict[str, str]:
-    """Files named like variables, one secret each (a mounted secret, systemd's credentials)."""
+    """Read files named like variables, one secret each (a mounted secret, or systemd's
+    credentials).
+    """
     if not directory:
         return {}
     secrets = {}

@@ -1,5 +1,5 @@
-"""HTTP connections that end by a deadline: the timeout of urllib3 is per read, so a dripping body
-held a call of one second for ten (requests 2.34.2).
+"""HTTP connections that end at a deadline. The timeout of urllib3 is per read: a body that arrived
+byte by byte made a call with a limit of one second take ten (requests 2.34.2).
 """
 
 from __future__ import annotations
@@ -23,35 +23,41 @@ _FIRST_FINAL_STATUS: Final = 200
 
 
 class Deadline:
-    """By when the exchange at hand must be over. For one thread; `cut` may come from any."""
+    """The time at which the current exchange must be over. For one thread; `cut` may be called from
+    any.
+    """
 
     def __init__(self) -> None:
         self.cut_off = ""
-        """Why the connection was cut for good; empty while it was not."""
+        """Why the connection was cut permanently; empty if it was not."""
         self._at = inf
         self._seconds = inf
         self._socket: weakref.ref[socket.socket] | None = None
         self.on_connected: Callable[[], object] | None = None
-        """Called with each new connection, before anything is sent over it; it may raise."""
+        """Called with each new connection before anything is sent over it; it may raise."""
 
     def allow(self, seconds: float) -> None:
-        """Let all reading from now on be over after so many seconds."""
+        """Set the deadline to so many seconds from now."""
         self._seconds = seconds
         self._at = time.monotonic() + seconds
 
     def left(self) -> float:
-        """Seconds until the deadline; 0.0 if it has passed."""
+        """Return the seconds until the deadline; 0.0 if it has passed."""
         return max(0.0, self._at - time.monotonic())
 
     @property
     def why(self) -> str:
-        """The sentence for people if the deadline ended the exchange; empty if it did not."""
+        """Return a sentence for people if the deadline ended the exchange; otherwise an
+        empty text.
+        """
         if self.cut_off or self.left():
             return self.cut_off
         return f"no answer within {self._seconds:g} s"
 
     def bound(self, timeout: float | None) -> float:
-        """Seconds that a wait may take. Raises `TimeoutError`, or `ConnectionAbortedError`."""
+        """Return how many seconds a wait may take. Raises `TimeoutError` or
+        `ConnectionAbortedError`.
+        """
         if self.cut_off:
             raise ConnectionAbortedError(self.cut_off)
         left = self.left()
@@ -60,7 +66,7 @@ class Deadline:
         return left if timeout is None else min(timeout, left)
 
     def hold(self, connection: socket.socket) -> None:
-        """This is the socket in use. Raises as `bound`."""
+        """Remember the socket in use. Raises what `bound` raises."""
         self._socket = weakref.ref(connection)
         self.bound(None)
         if self.on_connected is not None:
@@ -75,7 +81,7 @@ class Deadline:
 
 
 class DeadlineAdapter(HTTPAdapter):
-    """An adapter with one connection that obeys `deadline`; `tls` is for this adapter alone."""
+    """An adapter with one connection that obeys `deadline`; `tls` is used for this adapter only."""
 
     def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         self.deadline = Deadline()
@@ -93,13 +99,13 @@ class DeadlineAdapter(HTTPAdapter):
         super().close()
 
     def proxy_manager_for(self, proxy: str, **named: Any) -> Any:
-        """A proxy with https gets sockets that obey the deadline too."""
+        """Return a manager whose proxies with https also get sockets that obey the deadline."""
         return super().proxy_manager_for(proxy, proxy_ssl_context=self._tls, **named)
 
     def build_connection_pool_key_attributes(
         self, request: Any, verify: Any, cert: Any = None
     ) -> Any:
-        """The pool's settings, with our TLS context."""
+        """Return the pool's settings, with our TLS context."""
         host, pool = super().build_connection_pool_key_attributes(request, verify, cert)
         if self._tls is not None:
             pool["ssl_context"] = self._tls
@@ -108,7 +114,7 @@ class DeadlineAdapter(HTTPAdapter):
     def get_connection_with_tls_context(
         self, request: Any, verify: Any, proxies: Any = None, cert: Any = None
     ) -> Any:
-        """The pool, making connections that obey the deadline."""
+        """Return the pool, whose connections obey the deadline."""
         pool: Any = super().get_connection_with_tls_context(request, verify, proxies, cert)
         if not hasattr(pool.ConnectionCls, "deadline"):
             pool.ConnectionCls = _connection(pool.ConnectionCls, self.deadline)
@@ -116,10 +122,12 @@ class DeadlineAdapter(HTTPAdapter):
 
 
 class _Reader(io.BufferedReader):
-    """Reads an answer; one that ends within its head is an error, which http.client accepts."""
+    """Reads an answer; one that ends within its head is an error here, although http.client accepts
+    it.
+    """
 
     lines: int | None = None
-    """How many lines of the head have been read; None behind it."""
+    """How many lines of the head have been read; None after the head."""
 
     def readline(self, size: int | None = -1, /) -> bytes:
         line = super().readline(size)
@@ -131,7 +139,7 @@ class _Reader(io.BufferedReader):
 
 
 class _FinalResponse(HTTPResponse):
-    """An answer that reads past the 1xx ones before it (RFC 9110, 15.2); Python skips 100 only."""
+    """An answer that skips all 1xx answers before it (RFC 9110, 15.2); Python skips only 100."""
 
     fp: _Reader
 
@@ -152,7 +160,7 @@ class _FinalResponse(HTTPResponse):
 
 
 def _connection(base: Any, deadline: Deadline) -> Any:
-    """The connection class with a socket that obeys the deadline."""
+    """Return the connection class with a socket that obeys the deadline."""
 
     class Connection(base):  # type: ignore[misc]
         response_class = _FinalResponse
@@ -172,7 +180,9 @@ def _connection(base: Any, deadline: Deadline) -> Any:
             return timely
 
         def _connect(self) -> socket.socket:
-            """To the first address that answers; urllib3 waits for each dead one in turn."""
+            """Connect to the first address that answers; urllib3 would wait for each dead address
+            in turn.
+            """
             timeout = deadline.bound(self.timeout)
             try:
                 return connect(
@@ -203,7 +213,9 @@ class _PlainSocket(socket.socket):
 
 
 def _tls_socket(deadline: Deadline) -> type[ssl.SSLSocket]:
-    """The same for TLS: ssl makes these sockets itself, from a class."""
+    """Return the class of TLS sockets that obey the deadline: ssl makes these sockets itself, from
+    a class.
+    """
 
     class TlsSocket(ssl.SSLSocket):
         _timeout: float | None = None

@@ -1,5 +1,5 @@
-"""The keys by which a setting says which events it is about: a rule of the bridge, and what a group
-of the console approves by itself.
+"""The keys by which a setting says which events it applies to: a rule of the bridge, and what a
+group of the console approves without a person.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _Words = Annotated[JsonList, AfterValidator(_some)]
 
 
 class EventMatch(BaseModel):
-    """Which events are meant, by what Azure says of them. What is None or empty matches any."""
+    """Selects events by what Azure says of them. A key that is None or empty matches any event."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
@@ -43,7 +43,9 @@ class EventMatch(BaseModel):
     def matches(
         self, *, event_type: str | None, event_source: str | None, duration: float | None
     ) -> bool:
-        """Whether such an event is meant; `duration` is in seconds, None if it is not known."""
+        """Check whether such an event is selected; `duration` is in seconds, None if it is not
+        known.
+        """
         longest = self.max_duration
         return (
             _listed(event_type, self.event_type)
@@ -52,7 +54,7 @@ class EventMatch(BaseModel):
         )
 
     def includes(self, other: EventMatch) -> bool:
-        """Whether every event that the other one means is meant here too."""
+        """Check whether every event that the other one selects is selected here too."""
         longest = self.max_duration
         return (
             _within(other.event_type, self.event_type)
@@ -65,7 +67,7 @@ class EventMatch(BaseModel):
 
     @property
     def words(self) -> str:
-        """Which events are meant, for a person."""
+        """Return in words which events are selected."""
         text = f"every {' or '.join(self.event_type)} event" if self.event_type else "every event"
         if self.event_source:
             text += f" of source {' or '.join(self.event_source)}"
@@ -75,10 +77,10 @@ class EventMatch(BaseModel):
 
 
 def _listed(word: str | None, words: Sequence[str]) -> bool:
-    """Whether a word of Azure's is one of these; Azure's case is not relied on."""
+    """Check whether a value of Azure's is one of these words, without regard to case."""
     return not words or (word or "").casefold() in {each.casefold() for each in words}
 
 
 def _within(words: Sequence[str], others: Sequence[str]) -> bool:
-    """Whether whatever is one of the words is one of the others; no words stand for any."""
+    """Check whether all of the words are among the others; no words stand for any."""
     return not others or (bool(words) and all(_listed(word, others) for word in words))

@@ -1,5 +1,5 @@
-"""Log lines on a stream such as standard error, written by a thread of their own: a reader that
-stands still costs lines, which are counted. It never makes the thread that logs wait.
+"""Log lines for a stream such as standard error, written by a thread of their own. The thread that
+logs never waits: if the reader stops, lines are dropped and counted.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Final, TextIO
 
 ROOM: Final = 1 << 20
-"""How many characters wait for a slow reader; what comes then is dropped."""
+"""How many characters may wait for a slow reader; further lines are dropped."""
 FLUSH_SECONDS: Final = 1.0
 """How long the end of a program waits for its last lines."""
 
@@ -25,12 +25,12 @@ class LineHandler(logging.Handler):
         self.lines = LineWriter(stream, self._lost)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Put the record's line into the queue; one that cannot be formatted is left out."""
+        """Queue the record's line; one that cannot be formatted is left out."""
         with suppress(Exception):
             self.lines.put(self.format(record) + "\n")
 
     def flush(self) -> None:
-        """Wait until the lines are written, for `FLUSH_SECONDS` at most."""
+        """Wait until the lines are written, at most `FLUSH_SECONDS`."""
         self.lines.flush(FLUSH_SECONDS)
 
     def _lost(self, count: int) -> str:
@@ -48,20 +48,22 @@ class LineWriter:
     """A bounded queue of lines and the thread that writes them. `put` never waits."""
 
     def __init__(self, stream: TextIO, lost: Callable[[int], str]) -> None:
-        """`lost` makes the line that reports so many lost ones."""
+        """Begin with an empty queue; `lost` makes the line that reports a number of
+        dropped lines.
+        """
         self.dropped = 0
-        """How many lines were lost since the start."""
+        """How many lines were dropped since the start."""
         self._stream = stream
         self._lost = lost
         self._changed = threading.Condition()
         self._waiting: deque[tuple[str, int]] = deque()
-        """Lines, each with the number of lost ones that it reports: 0 for a line of the log."""
+        """Lines, each with the number of dropped lines that it reports: 0 for a line of the log."""
         self._size = 0
         self._unreported = 0
         self._thread: threading.Thread | None = None
 
     def put(self, line: str) -> None:
-        """Have the line written, or drop it if the stream does not take what came before."""
+        """Queue the line, or drop it if too much is waiting."""
         with self._changed:
             full = self._size + len(line) > ROOM
             if self._waiting and (full or self._unreported):
@@ -72,7 +74,7 @@ class LineWriter:
             self._append(line, 0)
 
     def flush(self, seconds: float) -> bool:
-        """Wait so many seconds until everything is written; whether it is."""
+        """Wait at most so many seconds until everything is written; return whether it is."""
         with self._changed:
             return self._changed.wait_for(lambda: not self._waiting, timeout=seconds)
 

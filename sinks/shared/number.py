@@ -14,7 +14,7 @@ class Number(click.FloatRange):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        """The number; NaN is a usage error."""
+        """Return the number; NaN is a usage error."""
         if math.isnan(number := float(super().convert(value, param, ctx))):
             self.fail(f"{value!r} is not a number", param, ctx)
         return number

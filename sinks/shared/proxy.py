@@ -24,7 +24,9 @@ class Proxy:
 
 
 def read_proxy(text: str) -> Proxy:
-    """A proxy from its address. Raises `ValueError`, which quotes nothing: it may be secret."""
+    """Return a proxy from its address. Raises `ValueError`, which quotes nothing: it may
+    be secret.
+    """
     try:
         parts = urlsplit(text if "://" in text else f"http://{text}")
         host = parts.hostname
@@ -44,7 +46,9 @@ def read_proxy(text: str) -> Proxy:
 
 
 def proxy_for(host: str, port: int, given: SecretStr | None) -> Proxy | None:
-    """The proxy for a TLS connection: the given one or the system's. Raises `ValueError`."""
+    """Return the proxy for a TLS connection: the given one, or the system's. Raises
+    `ValueError`.
+    """
     if given is not None:
         return read_proxy(given.get_secret_value())
     found = getproxies().get("https")

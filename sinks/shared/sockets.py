@@ -13,17 +13,20 @@ from contextlib import suppress
 from typing import Any, Final
 
 NEXT_ADDRESS_SECONDS: Final = 0.25
-"""After how long the next address is tried too. RFC 8305, section 5, recommends a quarter."""
+"""The seconds after which the next address is tried too. RFC 8305, section 5, recommends
+a quarter.
+"""
 _Option = tuple[int, int, Any]
 
 
 def connect(
     host: str, port: int, *, timeout: float, options: Iterable[_Option] = ()
 ) -> socket.socket:
-    """A connection to the first address of a host that answers, within `timeout` seconds in all.
+    """Return a connection to the first address of a host that answers, within `timeout` seconds in
+    all.
 
-    The next address is tried while those before it are still awaited, so that a dead address costs
-    a quarter of a second. Raises `OSError`; `TimeoutError` if no address answered in time.
+    The next address is tried while earlier ones are still pending, so that a dead address costs a
+    quarter of a second. Raises `OSError`; `TimeoutError` if no address answered in time.
     """
     until = time.monotonic() + timeout
     addresses = deque(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
@@ -50,7 +53,7 @@ class _Attempts:
 
     def __init__(self, options: Iterable[_Option]) -> None:
         self.error: OSError | None = None
-        """Why the latest attempt that failed did so."""
+        """Why the latest failed attempt failed."""
         self.pending: set[socket.socket] = set()
         self._options = tuple(options)
         self._selector = selectors.DefaultSelector()
@@ -76,7 +79,9 @@ class _Attempts:
             self._failed(connection, error)
 
     def first(self, *, until: float) -> socket.socket | None:
-        """The first that is connected; None at a monotonic time, or once all have failed."""
+        """Return the first that is connected; None at the monotonic time `until`, or once all have
+        failed.
+        """
         while self.pending:
             ready = self._selector.select(max(0.0, until - time.monotonic()))
             for key, _ in ready:
@@ -93,7 +98,7 @@ class _Attempts:
         return None
 
     def close(self) -> None:
-        """Give up on all that are still pending."""
+        """Give up all that are still pending."""
         for connection in self.pending:
             connection.close()
         self._selector.close()

@@ -1,4 +1,4 @@
-"""Texts from outside, made harmless: `escaped` for lines of the bridge (JSON keeps its meaning),
+"""Makes text from outside harmless: `escaped` for lines of the bridge (JSON keeps its meaning),
 `visible` for pages and notices of the console, and `plain` for tables on a terminal.
 """
 
@@ -14,9 +14,8 @@ _UNSEEN: Final = frozenset({"Cc", "Cf", "Co", "Cn", "Cs", "Zl", "Zp"})
 
 
 def visible(text: str) -> str:
-    """The text in one line, with every sign that cannot be seen written out.
-
-    Control signs and signs that turn the direction of writing could show what is not there.
+    """Return the text in one line, with every invisible character written out. Control characters,
+    and characters that change the direction of writing, could show what is not there.
     """
     if text.isascii() and text.isprintable():
         return text
@@ -27,13 +26,15 @@ def visible(text: str) -> str:
 
 
 def escaped(text: str) -> str:
-    """The text with what a terminal could obey as JSON escapes; valid JSON keeps its meaning."""
+    """Return the text with everything that a terminal could obey as JSON escapes; valid JSON keeps
+    its meaning.
+    """
     if text.isprintable():
         return text
     return "".join(sign if sign.isprintable() else json.dumps(sign)[1:-1] for sign in text)
 
 
 def plain(value: object) -> str:
-    """A text for a terminal: no sign in it is one that a terminal obeys."""
+    """Return a text for a terminal, without characters that a terminal obeys."""
     text = "-" if value is None else str(value)
     return "".join(sign if sign.isprintable() else "\ufffd" for sign in text)

@@ -1,4 +1,4 @@
-"""A call that must end in time, on a thread of its own. It cannot stop a call, only leave it."""
+"""A call with a time limit, on a thread of its own. It cannot stop the call, only stop waiting."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ T = TypeVar("T")
 
 
 class StuckError(TimeoutError):
-    """The call did not end in time, and its thread still waits."""
+    """The call did not end in time, and its thread is still waiting."""
 
 
 def within(seconds: float, work: Callable[[], T]) -> T:
-    """Run something on a thread.
-
-    Raises what it raises, or `StuckError`: then cut what it waits for.
+    """Run a function on a thread. Raises what it raises, or `StuckError`: then cut what it waits
+    for.
     """
     results: list[T] = []
     errors: list[BaseException] = []

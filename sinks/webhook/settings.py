@@ -1,4 +1,4 @@
-"""The settings of a webhook, checked before anything runs. No error of theirs shows a value."""
+"""The settings of a webhook, checked before anything runs. Their errors never show a value."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _OUR_PREFIX: Final = "webhook-"
 
 
 def _object_from_json(value: object) -> object:
-    """Environment variables carry objects as JSON text."""
+    """Read an object from the JSON text of an environment variable."""
     if not isinstance(value, str):
         return value
     try:
@@ -29,7 +29,7 @@ def _object_from_json(value: object) -> object:
 
 
 def _text_from_object(value: object) -> object:
-    """A template that is itself JSON may have been read as such on its way here."""
+    """Turn a template back into text if it was JSON and was read as such."""
     return json.dumps(value, ensure_ascii=False) if isinstance(value, (dict, list)) else value
 
 
@@ -38,7 +38,7 @@ SecretText = Annotated[SecretStr, BeforeValidator(_text_from_object)]
 
 
 class WebhookSettings(SinkSettings):
-    """The address to post to, and the keys that sign."""
+    """The address to post to, and the keys for signatures."""
 
     url: SecretStr = Field(description="http or https address; kept secret, for it often holds one")
     secret: SecretStr | None = Field(
@@ -75,7 +75,9 @@ class WebhookSettings(SinkSettings):
         return origin(self.target)
 
     def keys(self) -> tuple[SharedSecret, ...]:
-        """The signing keys now, if any. Raises `SinkError` or `KeyFormatError`."""
+        """Return the signing keys of this moment, if any. Raises `SinkError` or
+        `KeyFormatError`.
+        """
         secret = read_secret(self.secret, self.secret_file)
         return () if secret is None else read_keys(secret)
 

@@ -1,4 +1,4 @@
-"""Signatures after Standard Webhooks 1.0. It never shows a key, not even a part of one."""
+"""Signatures after Standard Webhooks 1.0. It never shows any part of a key."""
 
 from __future__ import annotations
 
@@ -28,12 +28,14 @@ class SharedSecret:
 
     @property
     def is_short(self) -> bool:
-        """Whether it is shorter than the standard asks for."""
+        """Whether it is shorter than the standard demands."""
         return len(self.octets) < PROPER_LENGTH
 
 
 def read_keys(text: str) -> tuple[SharedSecret, ...]:
-    """One key, or two with a space between them while rotating. Raises `KeyFormatError`."""
+    """Return one key, or two that are separated by a space during a rotation. Raises
+    `KeyFormatError`.
+    """
     words = text.split()
     if not 1 <= len(words) <= _MAX_KEYS:
         raise KeyFormatError(
@@ -63,7 +65,7 @@ def _read_key(word: str, which: str) -> SharedSecret:
 def signature_headers(
     keys: Sequence[SharedSecret], *, message_id: str, timestamp: int, body: bytes
 ) -> dict[str, str]:
-    """The three headers of Standard Webhooks; `timestamp` in seconds since 1970."""
+    """Return the three headers of Standard Webhooks; `timestamp` in seconds since 1970."""
     signed = f"{message_id}.{timestamp}.".encode() + body
     digests = (hmac.digest(key.octets, signed, hashlib.sha256) for key in keys)
     signatures = " ".join("v1," + base64.b64encode(digest).decode() for digest in digests)

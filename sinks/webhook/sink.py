@@ -46,11 +46,11 @@ class WebhookSink(Sink[WebhookSettings]):
 
     @property
     def wants_heartbeats(self) -> bool:
-        """No for a chat or a pager, which heartbeats would only disturb."""
+        """False for a chat or a pager, where heartbeats would only disturb."""
         return self._template is None
 
     def open(self) -> None:
-        """Get ready; the connection is made by the first delivery."""
+        """Prepare; the first delivery makes the connection."""
         self.close()
         url = self.settings.url.get_secret_value()
         shown = self.settings.shown
@@ -104,7 +104,7 @@ class WebhookSink(Sink[WebhookSettings]):
         return headers
 
     def check(self) -> Sequence[Check]:
-        """Secret, name, connection and certificate; no request is sent."""
+        """Check secret, name, connection and certificate; no request is sent."""
         settings = self.settings
         url = settings.url.get_secret_value()
         looked = check_address(url, self.LIMITS, proxy=settings.proxy_url)

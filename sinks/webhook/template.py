@@ -38,20 +38,20 @@ class TemplateFormatError(ValueError):
 
 
 class RenderError(ValueError):
-    """The template does not fit this record; the message names the line."""
+    """The template cannot be rendered for this record; the message names the line."""
 
 
 class _TooSlow(BaseException):
-    """Ends a rendering wherever it is. It is no `Exception`: filters of Jinja2 catch some."""
+    """Ends a rendering wherever it is. It is not an `Exception`: filters of Jinja2 catch some."""
 
 
 class _Sandbox(ImmutableSandboxedEnvironment):
-    """Jinja's sandbox, and a limit on what one multiplication can make."""
+    """Jinja's sandbox, with a limit on the result of one multiplication."""
 
     intercepted_binops = frozenset({"*", "**"})
 
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
-        """Refuse powers, and repeating a text or a list until memory ends."""
+        """Refuse powers, and the repetition of a text or list until memory ends."""
         if operator == "**":
             raise RenderError("** is not for templates")
         for sequence, count in ((left, right), (right, left)):
@@ -61,7 +61,9 @@ class _Sandbox(ImmutableSandboxedEnvironment):
 
 
 def compile_template(text: str) -> Template:
-    """A template from its text, or from the file of `file:`. Raises `TemplateFormatError`."""
+    """Return a template from its text, or from the file that `file:` names. Raises
+    `TemplateFormatError`.
+    """
     try:
         if text.startswith(FILE_PREFIX):
             text = Path(text.removeprefix(FILE_PREFIX)).read_text(encoding="utf-8-sig")
@@ -84,7 +86,9 @@ class Rendered(NamedTuple):
 
 
 def render(template: Template, record: Record) -> Rendered:
-    """The body for this record: JSON if it reads as JSON, else text. Raises `RenderError`."""
+    """Return the body for this record: JSON if it can be read as JSON, otherwise text. Raises
+    `RenderError`.
+    """
     envelope = record.envelope()
     data = record.data
     try:
@@ -114,11 +118,11 @@ def _to_json(value: object) -> str:
 
 
 def _collect(template: Template, variables: Mapping[str, Any]) -> str:
-    """The rendered text, given up once it is too large or takes too long.
+    """Return the rendered text; give up if it is too large or takes too long.
 
-    The time is looked at before each line of Python that the rendering runs, by a trace function:
-    a loop without output ends too. A watching thread could not end it, and would leave it running
-    for ever; a process for each record would cost far more than the few lines of a template.
+    A trace function checks the time before each line of Python that the rendering runs, so a loop
+    without output ends too. A watching thread could not end it, and would leave it running for
+    ever; a process for each record would cost far more than the few lines of a template.
     """
     parts = list[str]()
     size = 0
@@ -151,7 +155,7 @@ def _limit(size: int) -> None:
 
 
 def _where(error: BaseException) -> str:
-    """The template's line: Jinja puts its frames into the trace, under this file name."""
+    """Return the template's line: Jinja puts its frames into the trace, under this file name."""
     lines = _lines(error)
     return f"template, line {lines[-1]}" if lines else "template"
 

@@ -294,7 +294,7 @@ def test_a_subscription_that_nobody_answers_is_a_sink_error() -> None:
     """The wait for the SUBACK has an end."""
 
     class Impatient(MqttSink):
-        SAY_TIMEOUT = 0.2
+        STATUS_TIMEOUT = 0.2
         CLOSE_TIMEOUT = 0.1
 
     with MqttStub(granted=SILENCE) as stub:

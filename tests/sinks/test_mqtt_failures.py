@@ -31,7 +31,7 @@ PASSWORD = "hunter2-in-a-test"
 class ImpatientSink(MqttSink):
     CONNECT_TIMEOUT: ClassVar[float] = 1.0
     ACK_TIMEOUT: ClassVar[float] = 1.0
-    SAY_TIMEOUT: ClassVar[float] = 1.0
+    STATUS_TIMEOUT: ClassVar[float] = 1.0
     CLOSE_TIMEOUT: ClassVar[float] = 0.2
 
 
@@ -290,7 +290,7 @@ def test_a_disconnect_says_why(sent: bytes, words: str) -> None:
 
 
 def test_closing_is_bounded_where_the_broker_is_silent() -> None:
-    """A farewell that nobody acknowledges does not hold the shutdown."""
+    """A offline that nobody acknowledges does not hold the shutdown."""
     with MqttStub(answer=lambda n, _: SILENCE if n else 0) as stub:
         sink = impatient(stub.host, stub.port)
         sink.open()
