@@ -10,7 +10,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from azure.eventhub import EventDataBatch, EventHubProducerClient, TransportType
@@ -19,13 +19,15 @@ from sinks.eventhub.address import HubAddress
 from sinks.eventhub.errors import symbol
 from sinks.eventhub.tls import TlsSockets
 from sinks.shared.proxy import Proxy
-from sinks.shared.sockets import cut
+from sinks.shared.sockets import connect_to_any, cut
 from sinks.shared.within import StuckError, within
 
 if TYPE_CHECKING:
     from azure.core.credentials import TokenCredential
 
 CLOSE_SECONDS: Final = 3.0
+CONNECT_SECONDS: Final = 5.0
+"""For a WebSocket's connection, to all addresses of the host or the proxy together."""
 
 
 class _Client(EventHubProducerClient):
@@ -210,6 +212,7 @@ class HubProducer:
 
 
 def _over_websocket(address: HubAddress, proxy: Proxy | None) -> dict[str, Any]:
+    _try_every_address()
     named: dict[str, Any] = {"transport_type": TransportType.AmqpOverWebsocket}
     if address.emulator:  # the SDK forgets the port otherwise
         named["custom_endpoint_address"] = f"sb://{address.host}:{address.port}"
@@ -221,3 +224,20 @@ def _over_websocket(address: HubAddress, proxy: Proxy | None) -> dict[str, Any]:
             "password": proxy.password,
         }
     return named
+
+
+def _try_every_address() -> None:
+    """Have websocket-client go on to a host's next address also where one does not answer, and not
+    only where one refuses the connection (1.9).
+    """
+    from websocket import _http, _socket  # noqa: PLC0415  # only where they are used
+
+    def open_socket(
+        found: Sequence[tuple[Any, ...]], options: Sequence[Any], timeout: float | None
+    ) -> socket.socket:
+        options = (*_socket.DEFAULT_SOCKET_OPTION, *options)
+        connection = connect_to_any(found, timeout=CONNECT_SECONDS, options=options)
+        connection.settimeout(timeout)
+        return connection
+
+    _http._open_socket = open_socket  # noqa: SLF001  # docs/decisions/library-internals.md

@@ -23,13 +23,25 @@ def connect(
     host: str, port: int, *, timeout: float, options: Iterable[_Option] = ()
 ) -> socket.socket:
     """Return a connection to the first address of a host that answers, within `timeout` seconds in
-    all.
+    all. Raises as `connect_to_any`.
+    """
+    until = time.monotonic() + timeout
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    connection = connect_to_any(found, timeout=until - time.monotonic(), options=options)
+    connection.settimeout(timeout)
+    return connection
+
+
+def connect_to_any(
+    found: Iterable[tuple[Any, ...]], *, timeout: float, options: Iterable[_Option] = ()
+) -> socket.socket:
+    """Return a connection to the first that answers of the addresses that `getaddrinfo` found.
 
     The next address is tried while earlier ones are still pending, so that a dead address costs a
     quarter of a second. Raises `OSError`; `TimeoutError` if no address answered in time.
     """
     until = time.monotonic() + timeout
-    addresses = deque(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+    addresses = deque(found)
     attempts = _Attempts(options)
     try:
         while addresses or attempts.pending:
@@ -39,7 +51,6 @@ def connect(
                 next_at = time.monotonic() + NEXT_ADDRESS_SECONDS if addresses else until
             connection = attempts.first(until=min(next_at, until))
             if connection is not None:
-                connection.settimeout(timeout)
                 return connection
             if time.monotonic() >= until:
                 raise TimeoutError("no address of the host answered in time")

@@ -2,10 +2,12 @@
 
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pytest
 from support.amqp.cases import HUB, abandoned, bodies, everything_about, records
 from support.amqp.server import SHARED_KEY, EventHubServer, Fault
+from support.sinks.addresses import Addresses
 from support.sinks.http_proxy import TinyProxy
 from support.sinks.throwaway_ca import ThrowawayCa
 from support.sinks.websocket_gate import WebSocketGate
@@ -23,10 +25,10 @@ def gate(hub: EventHubServer) -> Iterator[WebSocketGate]:
         yield made
 
 
-def sink_at(gate: WebSocketGate, **settings: str) -> EventHubSink:
+def sink_at(gate: WebSocketGate, host: str = "127.0.0.1", **settings: str) -> EventHubSink:
     """A sink for the hub behind the gate."""
     text = (
-        f"Endpoint=sb://127.0.0.1:{gate.port}/;SharedAccessKeyName=p;"
+        f"Endpoint=sb://{host}:{gate.port}/;SharedAccessKeyName=p;"
         f"SharedAccessKey={SHARED_KEY};EntityPath={HUB};UseDevelopmentEmulator=true"
     )
     given = {"kind": "eventhub", "connection_string": text, "transport": "websocket", **settings}
@@ -77,6 +79,21 @@ def test_no_websocket(gate: WebSocketGate, status: int) -> None:
     gate.answer = 101
     sink.open()
     sink.close()
+
+
+def test_a_hub_with_dead_addresses_is_reached(
+    hub: EventHubServer, gate: WebSocketGate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three of them never answer; the library itself ends with the first of these."""
+    with ExitStack() as stack:
+        addresses = Addresses(stack)
+        dead = [addresses.dead() for _ in range(3)]
+        addresses.of(monkeypatch, *dead, ("127.0.0.1", gate.port), name="localhost")
+        sink = sink_at(gate, host="localhost")
+        sink.open()
+        sink.deliver([sample_record()])
+        sink.close()
+    assert bodies(hub.messages(HUB)) == [sample_record().body]
 
 
 # A proxy.
