@@ -90,7 +90,7 @@ def _failed(reason: str | None) -> ApprovalStep:
 
 
 def _row(*cells: ApprovalStep) -> Mapping[Stage, ApprovalStep]:
-    """One step for each stage, in the order of `Stage`."""
+    """Return one step for each stage, given in the order of `Stage`."""
     return dict(zip(Stage, cells, strict=True))
 
 

@@ -35,7 +35,7 @@ class CallTimeout:
         return self._abandoned.is_set()
 
     def call(self, work: Callable[[], None], *, limit: float) -> None:
-        """Do the work within `limit` seconds. Raises what it raises, or `AbandonedError`."""
+        """Do the work within `limit` seconds. Raises what the work raises, or `AbandonedError`."""
         with self._lock:
             if self.is_abandoned:
                 raise AbandonedError

@@ -71,8 +71,8 @@ class Transition:
 def diff(
     tracked: Mapping[str, TrackedEvent], document: Document, poll: PollContext
 ) -> list[Transition]:
-    """Return the transitions from what is known to the document: endings first, then in
-    its order.
+    """Return the transitions from the known events to the document: first the ends, then the rest
+    in the document's order.
     """
     transitions = list(_endings(tracked, document, poll))
     for key, event in document.events.items():

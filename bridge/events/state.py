@@ -103,8 +103,9 @@ class CurrentState:
         self.incarnation = incarnation
 
     def time_of(self, tracked: TrackedEvent) -> datetime:
-        """Return the time by which an event is near or not. If the clock was set back since the
-        event was first seen, nothing is put off: its `not_before` is by Azure's clock.
+        """Return the time against which the start of an event is measured: by the clock as it was
+        when the event was first seen. If the clock was set back since, nothing is delayed, because
+        `not_before` is by Azure's clock.
         """
         time = self._times.get((tracked.event.key, tracked.first_seen))
         return self.clock.now() if time is None else time.now()

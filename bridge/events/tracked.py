@@ -80,8 +80,8 @@ class TrackedEvent:
 def remembered(
     before: Mapping[str, TrackedEvent], newer: Mapping[str, TrackedEvent]
 ) -> tuple[dict[str, TrackedEvent], dict[str, int]]:
-    """Return the tracked events, the newest last, with the most recent of those that ended; and the
-    last revision of those that are forgotten.
+    """Return the tracked events, the newest last, with only the most recent ended ones; and the
+    last revision of each event that is forgotten.
     """
     merged = dict(before)
     for key, each in newer.items():

@@ -148,7 +148,9 @@ def _read(answer: Any) -> bytes:
 
 
 def explain(error: Exception, url: str, timeout: float) -> ImdsError:
-    """Return the error of a request that had `timeout` seconds, whatever wraps its cause."""
+    """Return the error of a request that had `timeout` seconds, from the cause inside any
+    wrapping.
+    """
     found = list(causes(error))
     if _any(found, ConnectionRefusedError):
         return ImdsError(f"connection refused by {url}", reason="refused")

@@ -85,8 +85,8 @@ def await_identity(
 
 
 def _unless_stopped(fetch: Callable[[], VmIdentity], stop: threading.Event) -> VmIdentity | None:
-    """Return the result of `fetch`, which runs in a thread, or None once told to stop: IMDS may
-    hang.
+    """Return the result of `fetch`, or None once `stop` is set; `fetch` runs in a thread because
+    IMDS may hang.
     """
     future: Future[VmIdentity] = Future()
 

@@ -33,7 +33,7 @@ class PreparingSink(Sink[Any]):
 
     @property
     def deadline(self) -> float:
-        """In seconds; that of the inner sink."""
+        """The deadline of the inner sink, in seconds."""
         return self._inner.deadline
 
     def accepts(self, record_type: str, affects_this_vm: bool | None) -> bool:  # noqa: FBT001

@@ -19,7 +19,7 @@ TICK_SECONDS: Final = 0.25
 JUMP_SECONDS: Final = 1.0
 """The smallest difference between the clocks that counts as a jump, and the shortest pause."""
 MAX_PAUSE_SECONDS: Final = 120.0
-"""If the wall clock jumps further than this, it was set; a pause is shorter."""
+"""The longest pause: if the wall clock jumps further than this, it was set."""
 _THREADS: Final = 4
 """More than there are jobs: two that hang on IMDS must not delay the heartbeat."""
 
@@ -103,7 +103,7 @@ class Tick:
     """The jump, the pause and the suspension between two ticks, each in seconds, 0.0 for none."""
 
     jump: float = 0.0
-    """By how much the wall clock was set."""
+    """How far the wall clock was set."""
     pause: float = 0.0
     """How long this machine stood still without knowing it: the tick is late, or the wall clock was
     set forward afterwards.

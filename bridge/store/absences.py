@@ -62,8 +62,8 @@ def role_of(kind: str, *, prepares: bool) -> str:
 
 
 def note_ends_owed(connection: sqlite3.Connection, sink: str, role: str, cursor: int) -> None:
-    """Note the events that a sink may have been told of in this role, but not that they ended: it
-    is removed, or gets another role. Raises `sqlite3.Error`.
+    """Note the events whose start a sink may have got in this role, but not their end. For a sink
+    that is removed or gets another role. Raises `sqlite3.Error`.
     """
     connection.execute(
         "INSERT OR IGNORE INTO acknowledged (event, sink, role, sequence) "
@@ -101,8 +101,8 @@ def mark_removed(connection: sqlite3.Connection, sink: str, head: int) -> None:
 def carry_over_ends(
     connection: sqlite3.Connection, sink: str, kind: str, *, prepares: bool
 ) -> None:
-    """Note that a sink which begins to prepare, or stops, is also owed the ends of the events that
-    it was told of in its former role. Raises `sqlite3.Error`.
+    """Note that a sink that starts or stops to prepare is still owed the ends of the events that it
+    got in its former role. Raises `sqlite3.Error`.
     """
     former = role_of(kind, prepares=not prepares)
     now = role_of(kind, prepares=prepares)
@@ -162,9 +162,9 @@ def return_to_left_out(
     role: str,
     wants: Callable[[int, str, int | None], bool],
 ) -> None:
-    """Give a sink that accepts other records than before those that it had left out: the newest one
-    of each event that is pending, or of which it was told. `wants`: by sequence, type, and whether
-    a record concerns this VM. Raises `sqlite3.Error`.
+    """Give a sink that accepts other records than before those that it had left out: the newest
+    record of each event that is pending or that it has got. `wants` decides by sequence, type, and
+    whether the record concerns this VM. Raises `sqlite3.Error`.
     """
     cursor = _forget_passed(connection, sink)
     # It may not have caught up yet with what it wanted of those that it had left out before.

@@ -42,7 +42,7 @@ _AHEAD: Final = (
     "SELECT sequence, type, affects FROM records INDEXED BY waiting "
     "WHERE sequence > ? ORDER BY sequence LIMIT ?"
 )
-"""The next queries: only the columns by which a sink chooses."""
+"""The next queries: only the columns that decide whether a sink wants a record."""
 _LOOK_AHEAD: Final = 1_000
 """How many records one read checks after a sink did not want the ones before."""
 _WRITE_EVERY: Final = 256
@@ -57,7 +57,7 @@ class Recipient:
     prepares: bool = False
     accepts: Accepts = lambda *_: True
     choice: str = ""
-    """The settings by which it accepts records, as text; empty if they are not known."""
+    """The settings that decide which records it accepts, as text; empty if they are not known."""
 
     @property
     def role(self) -> str:
@@ -282,8 +282,8 @@ class Outbox:
         return self._acknowledged.has(sink, self.recipients[sink].kind, event)
 
     def events_known_before(self, sink: str) -> list[str]:
-        """Return the events, by key, that a sink which prepares may have been told of in its plain
-        role, but not that they ended. Raises `StoreError`.
+        """Return the keys of the events whose start a sink that prepares may have got in its plain
+        role, but not their end. Raises `StoreError`.
         """
         rows = self._store.read(
             "SELECT event FROM ends_owed JOIN acknowledged USING (sink, role, event) "

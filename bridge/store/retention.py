@@ -21,8 +21,8 @@ _BEHIND_DEAD: Final = (
     "SELECT acknowledged.sequence FROM dead JOIN records AS older USING (sequence) "
     "JOIN acknowledged ON acknowledged.event = older.event AND acknowledged.sink = dead.sink"
 )
-"""The newest record that a sink has had of an event of which it has a dead one: if that is tried
-again, this one is delivered again after it.
+"""The newest acknowledged record of each event that has a dead record at the same sink: if the dead
+one is tried again, this one is delivered again after it.
 """
 
 

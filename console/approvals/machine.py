@@ -94,7 +94,7 @@ def is_as_decided(situation: DecisionSituation) -> bool:
 
 
 def has_changed(situation: DecisionSituation) -> bool:
-    """The event is Scheduled and another than was decided."""
+    """The event is Scheduled, but not as it was decided."""
     seen = situation.seen
     return seen is not None and seen.state == "scheduled" and not is_as_decided(situation)
 
@@ -279,12 +279,12 @@ def end_gone(_situation: DecisionSituation) -> End:
 
 
 def end_by_others(situation: DecisionSituation) -> End:
-    """It is over: overtaken by those others."""
+    """It is over: overtaken by an approval of others."""
     return End(outcome="overtaken", reason=situation.approved_by(or_confirmed=True))
 
 
 def end_out_of_reach(situation: DecisionSituation) -> End:
-    """It is over: overtaken by those others, or by what became of the event."""
+    """It is over: overtaken by an approval of others, or by what happened to the event."""
     seen = situation.seen
     by = situation.approved_by()
     if by is not None:

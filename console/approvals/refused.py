@@ -34,7 +34,7 @@ RefusalReason = Literal[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reason:
-    """What belongs to one word of `RefusalReason`."""
+    """The texts that belong to one `RefusalReason`."""
 
     status: int
     """The HTTP status of the API's answer."""

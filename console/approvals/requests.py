@@ -127,7 +127,7 @@ def is_of_other_sites(case: RequestSituation) -> bool:
 
 
 def has_no_reason(case: RequestSituation) -> bool:
-    """The reason is not one line of some length."""
+    """The reason is missing, too long, or not one plain line."""
     return not is_reason(case.request.reason)
 
 
@@ -155,7 +155,7 @@ def is_under_way(case: RequestSituation) -> bool:
 
 
 def is_not_what_was_seen(case: RequestSituation) -> bool:
-    """The event is not Scheduled, or another than the person saw."""
+    """The event is not Scheduled, or not as the person saw it."""
     known = case.known
     if known is None or known.event.state != "scheduled":
         return True
@@ -163,7 +163,7 @@ def is_not_what_was_seen(case: RequestSituation) -> bool:
 
 
 def is_news(case: RequestSituation) -> bool:
-    """The event only tells something."""
+    """The event is only information."""
     return case.known is not None and case.known.event.is_news
 
 
@@ -203,7 +203,7 @@ def nobody_can_be_asked(case: RequestSituation) -> bool:
 
 
 def is_left_already(case: RequestSituation) -> bool:
-    """Just this has been left already."""
+    """This state of the event has been left already."""
     open_decision = case.open_decision
     if open_decision is None or open_decision.kind != "leave":
         return False

@@ -91,7 +91,7 @@ class DecisionSituation:
 
     @property
     def answers_until(self) -> float:
-        """Until when a receipt may arrive for a command that has no final answer."""
+        """The time until which a receipt may arrive for a command that has no final answer."""
         return max(
             (
                 each.expires_at + GRACE_SECONDS

@@ -40,7 +40,7 @@ class DecisionResult:
     decisions: list[Decision] = field(default_factory=list)
     commands: list[Command] = field(default_factory=list)
     outgoing: Outgoing | None = None
-    """What is to be sent after the commit."""
+    """The commands to send after the commit."""
     has_turn: bool = False
     """Whether its VMs prepare first; the approval follows."""
 

@@ -87,7 +87,7 @@ class TurnWorker:
             self._wanted.clear()
 
     def _work(self) -> bool:
-        """Take the next step, if there is one; whether it has changed anything."""
+        """Take the next step, if there is one; return whether it has changed anything."""
         connected = {name for name, since in self._connected().items() if since is not None}
         with self._snapshots.open() as snapshot:
             if not turns.has_work(snapshot, self._settings, connected):

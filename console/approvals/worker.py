@@ -80,8 +80,8 @@ class DecisionWorker:
             self._thread.join(timeout)
 
     def changed(self, since: int | None) -> None:
-        """Look at decisions on events of which rows were written after the transaction `since`;
-        None: at all decisions.
+        """Look at the decisions on events with rows that were written after the transaction
+        `since`; None: at all decisions.
         """
         with self._changed:
             if since is None:
@@ -156,8 +156,9 @@ class DecisionWorker:
             raise
 
     def _look(self, since: int | None, *, whole: bool) -> None:
-        """Take every step that is due: of every open decision with `whole`, or of those on events
-        of which something was written after the transaction `since`, or whose time has come.
+        """Take every step that is due. With `whole`, look at every open decision; otherwise at
+        those that are due by now, and at those on events that have changed after the transaction
+        `since`.
         """
         around = self._around()
         with self._snapshots.open() as snapshot:

@@ -13,7 +13,7 @@ from console.config.login import Section
 from sinks.shared.event_match import EventMatch
 
 FIELDS: Final = ("site", "location", "zone", "scaleSet", "resourceGroup", "name")
-"""The attributes by which a group can be made, besides `tag:<NAME>`."""
+"""The attributes that a group can match or separate by, besides `tag:<NAME>`."""
 TAG: Final = "tag:"
 DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 """The days of a window, in the order of `datetime.weekday`."""
@@ -66,7 +66,7 @@ class Window(Section):
 
 
 class GroupSettings(Section):
-    """VMs of one service, of which only so many may be away at once."""
+    """VMs of one service, with a limit of how many may be away at once."""
 
     name: str = Field(min_length=1, max_length=100, description="Name, unique among the groups")
     match: dict[FieldName, tuple[str, ...]] = Field(

@@ -367,8 +367,8 @@ def _load_events(connection: Connection, loaded: Loaded, batch: Sequence[Incomin
 
 
 def _load_open_events(connection: Connection, loaded: Loaded, batch: Iterable[Incoming]) -> None:
-    """Count, for the VMs that report a further event, the open events that they report, and the
-    names in those that are shown by them.
+    """Load how many open events each VM of the batch reports, if it reports a further one; and how
+    many names the open events have that it shows.
     """
     c = tables.report.c
     new = {

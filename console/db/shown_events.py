@@ -95,7 +95,7 @@ def _shown_reports(
     reporters: Mapping[EventKey, str | None],
     fresh: Mapping[tuple[str, str], LatestReport],
 ) -> dict[EventKey, LatestReport]:
-    """Return the report that each event is shown by: that of its reporter. An event without a
+    """Return the report of each event's reporter, which the event is shown by. An event without a
     reporter, or whose reporter is in another scope now, is shown by its newest report. Events that
     no VM reports any more are left out.
     """
@@ -319,9 +319,9 @@ def _sites(
     shown: Mapping[EventKey, LatestReport],
     named_reports: Mapping[EventKey, Iterable[NamedReport]],
 ) -> dict[EventKey, tuple[str, ...]]:
-    """Return the sites of each event: those of the VMs that it names and that report it, or else
-    that of its reporter. A VM in another place than that reporter counts only if no VM there bears
-    the name.
+    """Return the sites of each event: those of the named VMs that report it, or else that of its
+    reporter. A VM in another place than the reporter counts only if no VM in the reporter's place
+    bears the name.
     """
     reporters = _places(connection, {each.vm_id for each in shown.values()})
     own: dict[EventKey, list[NamedReport]] = {}

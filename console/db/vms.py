@@ -304,7 +304,7 @@ class Vms:
 
     def in_conflict(self) -> list[Vm]:
         """Return the VMs that report another identity than the one they are known as, or whose name
-        another VM bears; without retired ones.
+        another VM bears. Retired VMs are left out.
         """
         query = select(vm).where(vm.c.conflict_at.is_not(None), vm.c.retired_at.is_(None))
         return [rows.vm_of(row) for row in self._connection.execute(query)]

@@ -58,7 +58,7 @@ EXCESSES: Final[Mapping[str, str]] = {
     "too_many_preparations": f"it has prepared for {MAX_UNRECOVERED} events already",
     "too_many_receipts": f"it has sent {MAX_RECEIPTS:,} receipts about this event already",
 }
-"""What is no longer stored of a VM: the word for the quarantine, and a sentence."""
+"""Why something of a VM is no longer stored: the reason in the quarantine, and a sentence."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -81,7 +81,7 @@ class Loaded:
     bearers: dict[Bearing, set[str]] = field(default_factory=dict)
     """The VMs that bear, or would bear, a name that a VM of the batch may take."""
     enrolled: dict[str, Vm] = field(default_factory=dict)
-    """What an admin has given of VMs that were not heard yet."""
+    """The rows of VMs that an admin enrolled and that were not heard yet."""
     bound_tags: dict[str, Mapping[str, str]] = field(default_factory=dict)
     """The tags that an admin gave such VMs, by vmId."""
 
@@ -104,7 +104,7 @@ class Changes:
     too.
     """
     touched: set[EventKey] = field(default_factory=set)
-    """Events of which a report has changed."""
+    """Events with a report that has changed."""
     turned: set[str] = field(default_factory=set)
     """VMs that were not heard and are now, or the other way round: their reports now count
     differently.
@@ -112,10 +112,10 @@ class Changes:
     receipts: list[Receipt] = field(default_factory=list)
     preparations: dict[ReporterKey, ReportedPreparation] = field(default_factory=dict)
     altered: set[str] = field(default_factory=set)
-    """VMs of which more has changed than the time of their contact."""
+    """VMs that have changed, except those of which only the time of contact changed."""
     duplicates: int = 0
     refused: list[tuple[str, IncomingRecord]] = field(default_factory=list)
-    """Records that are not stored, each with the word of `EXCESSES`: no VM needs so many."""
+    """Records that are not stored, each with its key in `EXCESSES`: no VM needs so many."""
     listening: Listening = field(default_factory=Listening)
     """Has the silent time."""
 
@@ -224,7 +224,7 @@ def _forget_streams(loaded: Loaded, changes: Changes, new: StreamKey) -> None:
 
 
 def _excess(loaded: Loaded, record: IncomingRecord) -> str | None:
-    """Return why a record exceeds what its VM may store, a word of `EXCESSES`, or None."""
+    """Return the key in `EXCESSES` for a record that exceeds what its VM may store, or None."""
     vm_id = record.vm.vm_id
     if record.event is not None:
         return _excess_of_event(loaded, vm_id, record.event)
@@ -335,8 +335,8 @@ def _may_take_a_name(before: Vm | None, vm: Vm, at: float, patience: float) -> b
 
 
 def _with_name(loaded: Loaded, changes: Changes, vm: Vm, at: float) -> Vm:
-    """Return a VM that bears its name, or with its name withheld if another VM that is there has
-    the better right. Otherwise the names of those others are withheld.
+    """Return a VM that bears its name, or one whose name is withheld because another VM that is
+    there comes first. If this VM comes first, the names of the others are withheld.
     """
     bearing = vms.bearing(vm)
     others = loaded.bearers.setdefault(bearing, set())

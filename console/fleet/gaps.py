@@ -15,7 +15,7 @@ from wire.record import BRIDGE_STARTED
 
 _DOUBT_SECONDS: Final = 0.5
 _DRIFT: Final = 0.01
-"""By which share of the time since a heartbeat the next ones may be late."""
+"""How late the next heartbeats may be, as a share of the time since a heartbeat."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

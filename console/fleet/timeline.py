@@ -60,7 +60,7 @@ class TimelineReceipt(Model):
 
 
 class TimelinePreparation(Model):
-    """A VM told how far it has prepared."""
+    """A VM reported how far it has prepared."""
 
     kind: Literal["preparation"]
     at: Moment | None

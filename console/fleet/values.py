@@ -101,7 +101,7 @@ class Vm:
     pulled_at: float | None = None
     """When it last polled the HTTPS command channel."""
     first_at: float = 0.0
-    """Since when it bears its name in its place; zero if that was before this was stored."""
+    """When it began to bear its name in its place; zero if that was before this was stored."""
     reported_as: FleetName | None = None
     """The identity that it reports and that has no effect yet; None if it reports what it is known
     as.
@@ -109,7 +109,7 @@ class Vm:
     withheld: bool = False
     """Whether another VM that is there bears its name in its place: events name that one."""
     conflict_at: float | None = None
-    """Since when one of these two holds; None if neither does."""
+    """When `reported_as` or `withheld` began to hold; None if neither does."""
     accepted_at: float = 0.0
     """When a person accepted its name; zero if that was never needed."""
     behind: float = 0.0
@@ -119,8 +119,8 @@ class Vm:
 
     @property
     def place(self) -> str:
-        """A key of subscription, resource group and scale set, within which its name is unique. A
-        VM without these, or whose name another one bears, has a place of its own.
+        """A key of subscription, resource group and scale set; within them its name is unique. A VM
+        without these, or whose name another VM bears, has a place of its own.
         """
         if self.withheld or not self.subscription_id or not self.resource_group:
             parts = ["vm", self.vm_id]
@@ -170,8 +170,8 @@ class Vm:
         return min(time + self.behind, received_at)
 
     def is_named_by(self, report: EventReport) -> bool:
-        """Check whether an event names this VM by the name that it bears, whatever the VM reports
-        itself.
+        """Check whether an event names this VM, by the name that it bears and not by one that it
+        only reports.
         """
         if self.withheld:
             return False

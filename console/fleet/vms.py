@@ -335,8 +335,8 @@ def _last_contact(vm: Vm, at: float, source: str) -> LastContact:
 
 
 def is_later(vm: Vm, record: IncomingRecord) -> bool:
-    """Check whether a record was made after the newest one, by the VM's clock, whatever
-    its place.
+    """Check by the VM's clock whether a record was made after its newest one, wherever it is in its
+    stream.
     """
     return record.time > vm.record_time
 
@@ -361,7 +361,7 @@ def bears_the_same_name(one: Vm, other: Vm) -> bool:
 
 
 def as_it_says(vm: Vm) -> Vm:
-    """Return a VM as it would be if what it reports were accepted."""
+    """Return the VM as it will be once a person accepts what it reports."""
     reported = vm.reported_as
     if reported is None:
         return vm
@@ -378,8 +378,8 @@ def as_it_says(vm: Vm) -> Vm:
 
 
 def is_before(one: Vm, other: Vm) -> bool:
-    """Check which of two VMs with one name, both there, bears it: the one that a person accepted
-    last, or else the one that has borne it longer. True for `one`.
+    """Check whether `one` comes before `other` where both are there and have one name: the VM that
+    a person accepted last bears it, or else the one that has borne it longer.
     """
     if one.accepted_at != other.accepted_at:
         return one.accepted_at > other.accepted_at

@@ -31,7 +31,7 @@ class ListeningLog:
         self._states = list(states)
         self._listened: dict[str, Listened] = {}
         self._known: dict[str, float | None] = {}
-        """Since when each source was connected, as last written."""
+        """When each source was connected, as last written."""
         self._written_at: float | None = None
 
     def is_due(self, now: float) -> bool:

@@ -21,7 +21,7 @@ class Progress:
         self._monotonic = monotonic
         self._logged: str | None = None
         self._begun_at: float | None = None
-        """Since when the writer waits for an answer; None while it does not."""
+        """When the writer began to wait for an answer; None while it does not."""
         self.committed_at: float | None = None
         self.records: Counter[str] = Counter()
         """Records by source, including duplicates and heartbeats."""

@@ -13,7 +13,7 @@ class SourceState:
     kind: str
     connected: bool = False
     since: float | None = None
-    """Since when it is connected; None while it is not."""
+    """When it was connected; None while it is not."""
     trouble: str | None = None
     """Why it is not connected."""
     lag: float = 0.0

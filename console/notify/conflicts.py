@@ -128,7 +128,7 @@ def _end(incident: Incident, now: float) -> Notice:
 
 
 def _key(vm_id: str) -> str:
-    """Return a key that differs from that of the VM's silence."""
+    """Return the key of a conflict notice, which must differ from that of the VM's silence."""
     return f"{vm_id} conflict"
 
 

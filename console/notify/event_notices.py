@@ -162,9 +162,7 @@ def _about(kind: Any, subject: KnownEvent | Event, **given: Any) -> Notice:
 
 
 def _again(life: int) -> tuple[object, ...]:
-    """Return a part of a key that tells an event that was announced again from what it
-    was before.
-    """
+    """Return the part of a key that distinguishes an event that was announced again."""
     return (f"life {life + 1}",) if life else ()
 
 

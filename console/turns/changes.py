@@ -126,7 +126,7 @@ def with_holders(turn: Turn, groups: Mapping[str, frozenset[str]]) -> Turn:
 
 
 def _with_silences(turn: Turn, plan: Plan, now: float) -> Turn:
-    """Set, for each VM, since when it is asked to prepare and does not answer; clear it for the
+    """Set for each VM that does not answer when it was first asked to prepare; clear it for the
     others.
     """
     silent = {vm_id for key, vm_id in plan.silences if key == turn.event_key}

@@ -183,7 +183,7 @@ def groups_touched(event: EventFacts, situation: TurnSituation) -> tuple[str, ..
 
 
 def never_fits(event: EventFacts, situation: TurnSituation) -> str | None:
-    """Return the key of a group of which the event alone names too many VMs, or None."""
+    """Return the key of a group that allows fewer VMs away than this one event names, or None."""
     for key in groups_touched(event, situation):
         group = situation.groups[key]
         if len(_members(event, key, situation)) > group.at_most:
@@ -761,8 +761,8 @@ def _still_prepares(
 def _returns(
     turn: Turn, situation: TurnSituation, away: Mapping[str, Mapping[str, Away]], now: float
 ) -> Iterator[tuple[Back, bool]]:
-    """Yield the VMs of a turn that are not away any more, each with whether its rest is over. While
-    a VM may still follow a command, none is: the event could come back.
+    """Yield the VMs of a turn that are no longer away, each with whether its rest is over. While a
+    VM may still follow a command, yield nothing: the event could come back.
     """
     if now < situation.followed_until.get(turn.event_key, 0.0):
         return

@@ -42,7 +42,7 @@ class VmFacts:
     contact: Literal["heard", "late", "silent", "stopped", "learning"]
     heard_at: float
     contact_since: float = 0.0
-    """Since when it is silent or stopped."""
+    """When it became silent or stopped."""
     prepares: bool = False
     """Whether its status says that it has a program that prepares."""
     has_said: bool = True
@@ -140,7 +140,7 @@ class Holder:
     """When it was heard again and had recovered: its rest began."""
     back_at: float | None = None
     asked_at: float | None = None
-    """Since when it has been asked to prepare without an answer."""
+    """When it was asked to prepare, while it has not answered; None otherwise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

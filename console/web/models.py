@@ -270,7 +270,7 @@ class TurnEndBody(Model):
 
 
 class Group(Model):
-    """VMs of one service, of which only so many may be away at once."""
+    """VMs of one service, with a limit of how many may be away at once."""
 
     name: str
     key: str

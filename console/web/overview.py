@@ -87,9 +87,7 @@ def overview(
 
 
 def count_due(snapshot: Snapshot, *, site: str | None = None) -> int:
-    """Return how many events wait for a decision, without those that need none: evictions,
-    deletions.
-    """
+    """Return how many events wait for a decision; evictions and deletions need none."""
     now = snapshot.now
     listening = snapshot.listening
     return sum(

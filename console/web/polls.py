@@ -36,7 +36,7 @@ class Polls:
             self._waiting[vm_id] = now
 
     async def write(self, now: float) -> None:
-        """Write what waits, in one transaction; what fails is tried again."""
+        """Write the polls that wait, in one transaction; after a failure they are tried again."""
         polls = {vm_id: at for vm_id, at in self._waiting.items() if now - at < _UNKNOWN_SECONDS}
         self._waiting = {}
         self._written = {
