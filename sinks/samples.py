@@ -203,7 +203,7 @@ def sample_heartbeat(sequence: int = 1, *, vm: VmIdentity = SAMPLE_VM) -> Record
 
 
 def sample_records() -> tuple[Record, ...]:
-    """One valid record of every kind there is, in the order of a stream."""
+    """Return one valid record of every type, in the order of a stream."""
     made = [sample_record(n, record_type=kind) for n, kind in enumerate(records.EVENT_TYPES, 1)]
     made += [
         sample_bridge_record(n, record_type=kind)

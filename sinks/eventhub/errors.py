@@ -44,7 +44,7 @@ class HubTrouble:
     """Whether the link cannot be used again."""
 
     def text(self, where: object) -> str:
-        """One line for people: where, what, and what to do."""
+        """Return one line for people: where, what, and what to do."""
         return f"{where}: {self.what}; {self.remedy}"
 
     def error(self, where: object, *, delivered: int = 0) -> SinkError:

@@ -189,6 +189,6 @@ def _taints(taints: Sequence[Any], marks: Marks, *, taint: bool) -> list[Any]:
 
 
 def _reason(event_type: str) -> str:
-    """One word that a condition and a taint accept."""
+    """Return the type as one word that a condition and a taint accept."""
     word = "".join(sign for sign in event_type if sign.isascii() and sign.isalnum())[:63]
     return word if word[:1].isalpha() else "ScheduledEvent"

@@ -1,4 +1,4 @@
-"""The pages: what the API answers, for people; drawn on the server, readable without JavaScript.
+"""The pages: the data of the API, drawn on the server for people; readable without JavaScript.
 
 They only read. Every text that comes from a record is shown as text: see `text.outside`.
 """

@@ -24,7 +24,7 @@ _WORDS: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One step: `done`, `now` (the last one that came), `bad` (it ended there) or `open`."""
+    """One step: `done`, `now` (the latest one), `bad` (the attempt ended there) or `open`."""
 
     words: str
     mark: str
@@ -33,7 +33,7 @@ class Step:
 
 @dataclass(slots=True, kw_only=True)
 class Attempt:
-    """What became of one command, or of an approval that was not given in this console."""
+    """What happened to one command, or to an approval that was not given in this console."""
 
     jti: str
     vm_id: str
@@ -42,33 +42,33 @@ class Attempt:
     is_here: bool
     """Whether this console sent it."""
     at: dict[str, float | None] = field(default_factory=dict)
-    """When each state came; the last one is where it stands."""
+    """The time of each state; the last one is the current state."""
     reason: str | None = None
     has_answer: bool = False
 
     @property
     def state(self) -> str:
-        """Where it stands."""
+        """The current state."""
         return next(reversed(self.at), "made")
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more comes."""
+        """Whether nothing more will happen."""
         return self.state in FINAL
 
     @property
     def who(self) -> str | None:
-        """Who approved, as what it is."""
+        """Who approved, with what they are: a person, a rule or a group."""
         return None if self.by is None else words.actor_words(self.by, here=self.is_here)
 
     @property
     def ending(self) -> tuple[str, str] | None:
-        """Why it ended badly, and what to do."""
+        """Why it ended without success, and what to do."""
         return ending(self.state, self.reason)
 
     @property
     def steps(self) -> Sequence[Step]:
-        """Its steps in order, those that are still to come included."""
+        """Its steps in order, with those that are still to come."""
         names = STEPS if self.is_here else STEPS[1:]
         came = [name for name in names if name in self.at]
         if self.is_over and self.state != "confirmed":
@@ -83,7 +83,7 @@ class Attempt:
 
 
 def attempts(timeline: Iterable[TimelineEntry], name_of: Callable[[str], str]) -> list[Attempt]:
-    """The attempts that an event's timeline shows, the newest last."""
+    """Return the attempts in an event's timeline, the newest last."""
     items = [
         item
         for item in timeline

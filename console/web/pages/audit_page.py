@@ -27,7 +27,7 @@ from console.web.pages.text import page_number
 PAGE: Final = 50
 """Rows on one page."""
 _FILTERS: Final[Mapping[str, str]] = {"actor": "actor", "event": "event_id", "action": "action"}
-"""Names in the URL, and the columns."""
+"""Names in the URL, and the columns that they filter."""
 PARAMETERS: Final = ("q", *_FILTERS, "sort", "page")
 """The parameters of this page's address."""
 _SHOWN: Final = (
@@ -41,7 +41,7 @@ _SHOWN: Final = (
     "previous",
     "hash",
 )
-"""Fields that have a place of their own on the page; the rest stands behind it, by its name."""
+"""Fields that have a place of their own on the page; the others follow under their own names."""
 _ACTIONS: Final[Mapping[str, str]] = {
     "approve": "approved",
     "approve_first": "approved as the first of two",
@@ -69,12 +69,14 @@ _MAX_CHARACTERS: Final = 300
 _PATIENCE: Final = 2.0
 _AGAIN: Final = 60.0
 _REST: Final = 20
-"""A check may take one twentieth of the time, however long the audit is."""
+"""How many times as long as a check the pause after it is: checks take at most one twentieth of the
+time, however long the audit is.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """The result of a look at the whole chain; `at` in seconds since 1970."""
+    """The result of a check of the whole chain; `at` in seconds since 1970."""
 
     at: float
     head: Head
@@ -83,7 +85,7 @@ class Checked:
 
 
 class Chain:
-    """Looks at the whole chain, at most once a minute, while somebody reads the page."""
+    """Checks the whole chain, at most once a minute, while somebody reads the page."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -92,7 +94,7 @@ class Chain:
         self._next = 0.0
 
     async def checked(self, now: float) -> Checked | None:
-        """The newest result; None while the first one is being made. Raises `StoreError`."""
+        """Return the newest result; None while the first check is running. Raises `StoreError`."""
         if self._task is None and time.monotonic() >= self._next:
             self._task = asyncio.create_task(self._look(now))
         if self._task is not None:
@@ -133,29 +135,33 @@ class Choice:
 
     @property
     def wanted(self) -> WantedRows:
-        """It as the database is asked."""
+        """The choice as a query of the database."""
         equal = {column: self[name] for name, column in _FILTERS.items() if self[name]}
         return WantedRows(q=self["q"], equal=equal, sort=self.sort)
 
     def url(self, **changed: object) -> str:
-        """The address of this choice, some of it changed; another choice begins at page 1."""
+        """Return the address of this choice with some changes; a changed choice begins at
+        page 1.
+        """
         chosen = {**self.given, "page": "", **changed}
         query = {name: value for name, value in chosen.items() if value}
         return f"/audit?{urlencode(query)}" if query else "/audit"
 
     def sorted_by(self, column: str) -> str:
-        """The address that sorts by a column, and the other way round if it does so already."""
+        """Return the address that sorts by a column, or in the other direction if it is sorted by
+        it already.
+        """
         return self.url(sort=f"-{column}" if self.sort == column else column)
 
     def order(self, column: str) -> str | None:
-        """How a column is sorted, in the word of ARIA."""
+        """Return how a column is sorted, as ARIA calls it."""
         if self.sort.removeprefix("-") != column:
             return None
         return "descending" if self.sort.startswith("-") else "ascending"
 
 
 async def values(database: Database, chain: Chain, choice: Choice, now: float) -> dict[str, Any]:
-    """What the template shows. Raises `StoreError`."""
+    """Return the values of the template. Raises `StoreError`."""
     actions, rows, count = await asyncio.to_thread(_read, database, choice)
     try:
         state, trouble = await chain.checked(now), None
@@ -175,7 +181,9 @@ async def values(database: Database, chain: Chain, choice: Choice, now: float) -
 
 
 def _read(database: Database, choice: Choice) -> tuple[list[str], list[dict[str, Any]], int]:
-    """The actions that there are, the rows of a page as they are shown, and how many match."""
+    """Return all actions in the audit, the rows of a page as they are shown, and how many rows
+    match.
+    """
     with read_from(database.reading) as connection:
         found, count = log.found(connection, choice.wanted, limit=PAGE, page=choice.page)
         actions = audit.actions(connection)
@@ -187,7 +195,7 @@ def _read(database: Database, choice: Choice) -> tuple[list[str], list[dict[str,
 
 
 def action_words(action: str) -> str:
-    """An action as a person reads it."""
+    """Return an action in words."""
     return _ACTIONS.get(action) or action.replace("_", " ")
 
 
@@ -209,7 +217,9 @@ def _shown(row: Mapping[str, Any], decision: Decision | None) -> dict[str, Any]:
 
 
 def _heading(row: Mapping[str, Any]) -> str | None:
-    """What the row's event was: `Reboot of db-3`; None if the row does not say whom it named."""
+    """Return a heading for the row's event, such as `Reboot of db-3`; None if the row has no names
+    of VMs.
+    """
     names = row.get("resources")
     if not isinstance(names, list) or not names:
         return None
@@ -217,7 +227,7 @@ def _heading(row: Mapping[str, Any]) -> str | None:
 
 
 def _outcome(decision: Decision) -> str:
-    """How the decision stands now."""
+    """Return the present state of the decision as a sentence."""
     if decision.outcome is not None:
         return outcome_words(decision.outcome, decision.outcome_reason)
     if decision.state == "second":

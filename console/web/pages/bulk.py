@@ -1,4 +1,4 @@
-"""Several events at once: which ones a filter finds, the form for them, and what became of each."""
+"""Several events at once: those that a filter finds, the form for them, and the result for each."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
     from console.web.pages.decide import Outcome
 
 LIMIT: Final = 20
-"""Events that one form decides at most: as many as a person can read before signing."""
+"""The most events that one form decides: as many as a person can read before approving."""
 PARAMETERS: Final = ("site", "type", "q")
 """The parameters of the list's address."""
 TICKED: Final = "event"
-"""A parameter of the confirmation's address besides: the id of each event that was ticked."""
+"""A further parameter of the confirmation's address: the id of each ticked event."""
 NOT_TICKED: Final = "Tick at least one event: none is ticked beforehand."
 _SHOWN: Final = 200
-"""Rows of the list; the number counts all."""
+"""The most rows of the list; the number above it counts all."""
 _MAX_CHARACTERS: Final = 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filter:
-    """What the URL asks for; an empty text does not ask."""
+    """What the URL asks for; an empty text filters nothing."""
 
     site: str = ""
     type: str = ""
@@ -41,17 +41,19 @@ class Filter:
 
     @classmethod
     def of(cls, query: Mapping[str, str]) -> Filter:
-        """The filter of a query string."""
+        """Return the filter of a query string."""
         return cls(**{name: query.get(name, "").strip()[:_MAX_CHARACTERS] for name in PARAMETERS})
 
     @property
     def query(self) -> str:
-        """It as a query string, with its question mark; empty if it asks for nothing."""
+        """The filter as a query string with its question mark; empty if it filters nothing."""
         given = {name: value for name in PARAMETERS if (value := getattr(self, name))}
         return f"?{urlencode(given)}" if given else ""
 
     def takes(self, row: EventRow) -> bool:
-        """Whether an event is one of those, but for what is searched for."""
+        """Check whether the site and type of an event pass the filter; the search text is not
+        checked here.
+        """
         if self.site and self.site not in row.sites:
             return False
         return not self.type or self.type.lower() == (row.event.event_type or "").lower()
@@ -59,11 +61,11 @@ class Filter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chosen:
-    """An event that was ticked, as the page that confirms it shows it."""
+    """A ticked event as the confirmation page shows it."""
 
     row: EventRow
     seen: str
-    """What the form carries along."""
+    """What the form sends back of it."""
     four_eyes: bool
     """Whether one person alone cannot approve it."""
     siblings: Sequence[Sibling]
@@ -77,13 +79,13 @@ class Listing:
 
     @property
     def change_pattern(self) -> str | None:
-        """How the number of a change looks that an approval needs; None if it needs none."""
+        """The pattern of the change number that an approval needs; None if it needs none."""
         return self._state.settings.approval.change_pattern
 
     def values(
         self, query: Mapping[str, str], person: Person, ticked: Sequence[str] = ()
     ) -> dict[str, Any]:
-        """What the list shows, and the page that confirms those that were ticked. Raises
+        """Return the values of the list, and of the page that confirms the ticked events. Raises
         `StoreError`.
         """
         wanted = Filter.of(query)
@@ -125,12 +127,12 @@ class Listing:
 
 
 def _is_note(row: EventRow) -> bool:
-    """Whether it is an eviction or a deletion, which needs no decision."""
+    """Check whether the event is an eviction or a deletion, which needs no decision."""
     return row.group == "note"
 
 
 def problem(seen: Sequence[SeenEvent]) -> str | None:
-    """Why these events cannot be decided at once; None if they can."""
+    """Return why these events cannot be decided at once; None if they can."""
     if not seen:
         return NOT_TICKED
     if len(seen) > LIMIT:
@@ -141,7 +143,7 @@ def problem(seen: Sequence[SeenEvent]) -> str | None:
 
 
 def results(action: str, outcomes: Sequence[tuple[SeenEvent, Outcome]]) -> dict[str, Any]:
-    """What the last page shows: a sentence, and a line per event."""
+    """Return the values of the page with the results: a sentence, and a line for each event."""
     done = sum(outcome.kind in ("sent", "second", "left") for _, outcome in outcomes)
     verb = "left until its time" if action == "leave" else "approved"
     if action == "leave" and done != 1:

@@ -1,4 +1,4 @@
-"""Common causes of silent VMs: a zone, a site, a source, a scale set."""
+"""Common causes of silent VMs: a zone, a site, a source or a scale set."""
 
 from __future__ import annotations
 
@@ -11,32 +11,33 @@ from console.db.snapshot import Snapshot
 from console.fleet.values import Vm
 
 _MIN_VMS: Final = 2
-"""Silent VMs that have something in common."""
+"""The least number of silent VMs for a common cause."""
 _MAX_CAUSES: Final = 4
-"""Causes that are shown."""
+"""The most causes that are shown."""
 _SHARED: Final = (("location", "zone"), ("site",), ("heard_by",), ("scale_set",))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cause:
-    """Something that silent VMs have in common, and that few of the heard ones have."""
+    """Something that silent VMs have in common, and that few of the heard VMs have."""
 
     words: str
     query: str
-    """What the fleet is filtered by to show them."""
+    """The filter of the fleet that shows them."""
     silent: int
     total: int
     values: Mapping[str, str | None]
-    """What is shared: values of a VM's fields."""
+    """The shared values of a VM's fields."""
 
     def is_of(self, vm: Vm) -> bool:
-        """Whether a VM shares it."""
+        """Check whether a VM shares it."""
         return all(getattr(vm, name) == value for name, value in self.values.items())
 
 
 def causes(snapshot: Snapshot, silent: int, total: int) -> list[Cause]:
-    """The causes that explain most, of so many silent VMs and so many in all; nothing is one if
-    half of the VMs that share it are heard, or if all VMs share it.
+    """Return the causes that explain most of the silence. `silent`: how many VMs are silent;
+    `total`: how many there are. Something is no cause if half of the VMs that share it are heard,
+    or if all VMs share it.
     """
     if silent < _MIN_VMS:
         return []

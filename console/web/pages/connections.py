@@ -11,7 +11,7 @@ from console.web.state import AppState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trouble:
-    """One reason why the page may not show what is so; the texts may come from outside."""
+    """One reason why the page may not show the truth; the texts may come from outside."""
 
     title: str
     detail: str | None = None
@@ -19,7 +19,7 @@ class Trouble:
 
 
 def troubles(state: AppState) -> list[Trouble]:
-    """What the console is not connected to, and why; empty if all is well."""
+    """Return everything that the console is not connected to, and why; empty if all is well."""
     found = []
     if state.writer.progress.trouble is not None:
         found.append(
@@ -58,7 +58,7 @@ def troubles(state: AppState) -> list[Trouble]:
 
 
 def _depending(state: AppState, source: str) -> str:
-    """How many VMs were last heard over a source."""
+    """Return how many VMs were last heard over a source, as a clause."""
     try:
         with state.snapshots.open() as snapshot:
             count = snapshot.vms.count(heard_by=source)

@@ -1,6 +1,6 @@
-"""The forms of the pages: each event is decided as the API does it.
+"""The forms of the pages: each event is decided as in the API.
 
-It signs nothing itself, and never asks for an event that is not as the person saw it.
+They sign nothing themselves, and never decide an event that is not as the person saw it.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ from console.web.pages.decision_block import RejectedForm
 from console.web.security import person_of
 
 GONE_ON: Final = ("sent", "second", "left", "already")
-"""Outcomes after which the event's page says all."""
+"""Outcomes after which the event's page shows the result."""
 CHANGED: Final = "The event has changed since you saw it. Nothing is signed and nothing is sent."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What became of a decision on one event: sent, second, left, already, changed or refused."""
+    """The result of a decision on one event: sent, second, left, already, changed or refused."""
 
     kind: str
     words: str
     status: int = 409
-    """Of HTTP, if it was refused."""
+    """The HTTP status if it was refused."""
 
 
 Decide = Callable[[Person, str, forms.SeenEvent, str], Awaitable[Outcome]]
-"""Carries one decision out: who, the action, the event as it was seen, the reason."""
+"""Carries out one decision: the person, the action, the event as it was seen, the reason."""
 ShowEvent = Callable[..., Response]
 ShowPage = Callable[..., Response]
 
 
 class Forms:
-    """The pages' POSTs; `show_event` draws an event's page, `show` a template."""
+    """Answers the POSTs of the pages; `show_event` draws an event's page, `show` a template."""
 
     def __init__(
         self, decide: Decide, *, listing: bulk.Listing, show_event: ShowEvent, show: ShowPage
@@ -52,7 +52,9 @@ class Forms:
         self._show = show
 
     async def event(self, request: Request) -> Response:
-        """Carry out the form of an event's page and redirect to it, or show why not."""
+        """Carry out the form of an event's page and redirect to it, or show why it was not carried
+        out.
+        """
         event_id = request.path_params["event_id"]
         try:
             form = await forms.read(request)
@@ -80,9 +82,10 @@ class Forms:
         return await asyncio.to_thread(self._show_event, request, sent, outcome.status)
 
     async def several(self, request: Request) -> Response:
-        """The form of several events: each is decided by itself, and each result is shown.
+        """Carry out the form for several events: each is decided by itself, and each result is
+        shown.
 
-        To send it again does nothing: what is being approved already stays as it is.
+        Sending it again has no effect: an event that is being approved already stays as it is.
         """
         person = person_of(request)
         try:
@@ -106,11 +109,13 @@ class Forms:
         return problem
 
     def list(self, request: Request) -> Mapping[str, Any]:
-        """The events that a filter finds, and how many, before anything can be decided."""
+        """Return the events that a filter finds, and how many, before anything can be decided."""
         return self._listing.values(request.query_params, person_of(request))
 
     def confirm(self, request: Request) -> Response:
-        """The last look: each event with its VMs and its fingerprint, one reason, two buttons."""
+        """Answer with the confirmation page: each event with its VMs and its fingerprint, one
+        reason, two buttons.
+        """
         return self._confirm(request, None)
 
     def _confirm(self, request: Request, problem: str | None, reason: str = "") -> Response:

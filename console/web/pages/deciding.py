@@ -1,4 +1,4 @@
-"""From a form to a decision, and its answer in the page's words."""
+"""Turns a form into a decision, and its result into the page's words."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ALREADY: Final = "It is being approved already. Nothing more is sent."
 
 
 def deciding(state: AppState) -> Decide:
-    """The service of this app that carries decisions out."""
+    """Return a function that carries out decisions in this console."""
 
     async def decide(person: Person, action: str, seen: SeenEvent, reason: str) -> Outcome:
         decisions = state.decisions

@@ -1,4 +1,6 @@
-"""The decision on an event's page: four lines, a form for those who may, and what became of it."""
+"""The decision on an event's page: four lines, a form for those who may decide, and the attempts so
+far.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +18,9 @@ from console.fleet.view import Event, EventDetail
 from console.web.pages import attempts, forms, text, words
 
 _OPEN: Final = ("due", "second", "left")
-"""States of a decision in which somebody may decide."""
+"""States of a decision in which a person may decide."""
 _AFTER: Final = ("due", "none")
-"""States in which the end of the last decision matters."""
+"""States in which the result of the last decision is shown."""
 FIELDS: Final[Mapping[str, str]] = {
     "eventType": "Type",
     "eventStatus": "Azure's status",
@@ -29,12 +31,12 @@ FIELDS: Final[Mapping[str, str]] = {
     "impact": "Impact",
     "description": "Description",
 }
-"""The names of an event's fields where two states of it are compared."""
+"""The names of an event's fields in a comparison of two of its states."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RejectedForm:
-    """A form that was not carried out: why, and what it held."""
+    """A form that was not carried out: the reason, and its content."""
 
     problem: str
     reason: str = ""
@@ -44,7 +46,7 @@ class RejectedForm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """A row of the comparison; `is_time`: both are seconds since 1970 or None."""
+    """A row of the comparison; with `is_time` both values are seconds since 1970 or None."""
 
     label: str
     before: Any
@@ -61,7 +63,9 @@ def values(
     name_of: Callable[[str], str],
     sent: RejectedForm | None = None,
 ) -> dict[str, Any]:
-    """What the template shows of the decision on an event; `has_key`: the console can sign."""
+    """Return the values of the template for the decision on an event; `has_key`: the console can
+    sign.
+    """
     decision = event.decision
     tried = attempts.attempts(event.timeline, name_of)
     decisions = [each for each in event.timeline if each.kind == "decision"]
@@ -98,13 +102,13 @@ def values(
 
 
 def needs_second(event: Event, settings: Settings) -> bool:
-    """Whether one person alone cannot approve an event."""
+    """Check whether an event needs the approval of a second person."""
     least = settings.approval.four_eyes
     return 0 < least <= len(event.names)
 
 
 def changes(seen: forms.SeenEvent, event: Event) -> list[Change]:
-    """The comparison of what a person saw with what is so now, in words."""
+    """Return the comparison of what a person saw with the present state, in words."""
     return [
         Change(
             label=FIELDS[each.field],
@@ -117,7 +121,7 @@ def changes(seen: forms.SeenEvent, event: Event) -> list[Change]:
 
 
 def _last_in_vain(decisions: Sequence[TimelineDecision], state: str) -> TimelineDecision | None:
-    """The last decision, if it came to nothing and nothing has taken its place."""
+    """Return the last decision if it had no effect and no other has followed; otherwise None."""
     last = decisions[-1] if decisions else None
     if last is None or last.outcome in (None, "confirmed", "left") or state not in _AFTER:
         return None
@@ -125,7 +129,7 @@ def _last_in_vain(decisions: Sequence[TimelineDecision], state: str) -> Timeline
 
 
 def _why_not(event: EventDetail, person: Person) -> tuple[str, str] | None:
-    """Why this person is shown no form, and what to do; None if there is one."""
+    """Return why this person gets no form, and what to do; None if there is a form."""
     decision = event.decision
     is_open = decision.state in _OPEN or _can_force(event)
     if event.state != "scheduled" or not is_open:
@@ -145,13 +149,13 @@ def _why_not(event: EventDetail, person: Person) -> tuple[str, str] | None:
 
 
 def _can_force(event: EventDetail) -> bool:
-    """Whether the event waits for its group, or failed in it: a person may override that."""
+    """Check whether the event waits for its group, or failed in it, which a person may override."""
     has_turn = event.turn.state in ("waiting", "forced", "failed")
     return event.state == "scheduled" and has_turn and event.decision.state in (*_OPEN, "none")
 
 
 def field_value(field: str, value: Any) -> Any:
-    """A value of a field in JSON as it is compared: a time in seconds since 1970, names, or
+    """Return a field's value from JSON for the comparison: seconds since 1970, a list of names, or
     words.
     """
     if field == "notBefore":

@@ -1,4 +1,4 @@
-"""Measured against promised: the notice, and the time that a VM stood still."""
+"""Measured times against promised ones: the notice, and how long a VM stood still."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from console.web.pages import words
 from console.web.pages.text import span
 
 _TOLERANCE: Final = 15.0
-"""Seconds: Azure publishes an event some seconds before a bridge can see it."""
+"""In seconds: Azure publishes an event some seconds before a bridge can see it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pair:
-    """Two lengths of time as a pair of bars; widths are per cent of the longer one."""
+    """Two lengths of time as a pair of bars; widths are in per cent of the longer one."""
 
     label: str
     seconds: float
@@ -26,25 +26,25 @@ class Pair:
 
     @property
     def width(self) -> int:
-        """Of what was measured."""
+        """The width of the measured time."""
         return _percent(self.seconds, self.promised)
 
     @property
     def promised_width(self) -> int:
-        """Of what was promised."""
+        """The width of the promised time."""
         return _percent(self.promised, self.seconds)
 
     @property
     def sentence(self) -> str:
-        """Both in words."""
+        """Both times in words."""
         return f"{self.label} {span(self.seconds)}, {self.against} {span(self.promised)}"
 
 
 def durations(
     measured: PastEvent | Reporter, event_type: str | None, announced: int | None
 ) -> list[Pair]:
-    """The pairs of one event on one VM; `announced`: the seconds of interruption, if Azure says
-    them.
+    """Return the pairs of one event on one VM; `announced`: the announced seconds of interruption,
+    or None.
     """
     pairs = (_notice(measured, event_type), _pause(measured, announced))
     return [each for each in pairs if each is not None]

@@ -1,4 +1,6 @@
-"""`/events/<id>`: one event, whom it names, what its reporters say, and what has happened."""
+"""`/events/<id>`: one event, the VMs that it names, what its reporters say, and what has
+happened.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +13,13 @@ from console.fleet.view import EventDetail, Reporter, Resource
 from console.web.pages import decision_block, durations, event_rows, past, report, words
 
 _RESOURCES: Final = 200
-"""Named VMs on the page; the API has all."""
+"""The most named VMs on the page; the API has all."""
 _OTHERS: Final = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedVm:
-    """A VM that the event names, and what it reports of it."""
+    """A VM that the event names, and its own report of the event."""
 
     resource: Resource
     says: Reporter | None
@@ -26,18 +28,18 @@ class NamedVm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FieldDifference:
-    """A row of the table of differences: one value of a field that reporters say otherwise."""
+    """A row of the table of differences: a value of one field that differs from the shown one."""
 
     label: str
     is_time: bool
     before: Any
     now: Any
     vms: list[tuple[str, str]] = field(default_factory=list)
-    """vmId and name of those that say so."""
+    """vmId and name of each VM that reports this value."""
 
 
 def values(event: EventDetail, names: Mapping[str, str], now: float) -> dict[str, Any]:
-    """What the template shows of an event; `names` are those of VMs, by vmId."""
+    """Return the values of the template for an event; `names` are the names of VMs by vmId."""
     reports = {each.vm_id: each for each in event.witnesses}
     named_ids = {resource.vm_id for resource in event.resources}
     others = [each for vm_id, each in reports.items() if vm_id not in named_ids]
@@ -70,8 +72,8 @@ def _named(resource: Resource, said: Reporter | None, event: EventDetail) -> Nam
 
 
 def _differences(reporters: Sequence[Reporter]) -> list[FieldDifference]:
-    """What reporters say otherwise than what is shown, field by field; those that say the same are
-    one line.
+    """Return where reporters differ from what is shown, in the order of the fields; reporters with
+    the same value share a line.
     """
     found: dict[tuple[str, str], FieldDifference] = {}
     for reporter in reporters:
@@ -91,6 +93,6 @@ def _differences(reporters: Sequence[Reporter]) -> list[FieldDifference]:
 
 
 def names_of(snapshot: Snapshot, event: EventDetail) -> dict[str, str]:
-    """The names of the VMs in an event's timeline, as far as they are known."""
+    """Return the names of the VMs in an event's timeline, as far as they are known."""
     vm_ids = {each.vm_id for each in event.timeline if each.kind != "decision"}
     return {each.vm.vm_id: each.vm.name for each in snapshot.vms.some(sorted(vm_ids))}

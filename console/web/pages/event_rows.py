@@ -1,4 +1,4 @@
-"""Events as the pages list them: what the API shows, in the order of what is to be done."""
+"""Events as the pages list them: the data of the API, ordered by what is to be done."""
 
 from __future__ import annotations
 
@@ -17,22 +17,24 @@ from console.web.events import event_item
 from console.web.pages import words
 
 _OF_ONE: Final = 5
-"""Events of one kind that one VM may show before those of others."""
+"""How many events of one kind that one VM shows come before those of other VMs."""
 LATE_SECONDS: Final = 30.0
-"""An approval that is not confirmed for so long is worth a look."""
+"""An approval that is not confirmed after this time is marked as late."""
 _RANKS: Final = ("due", "second", "started", "note", "scheduled", "news", "ended")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trying:
-    """How far the newest try to approve an event is; without `words` this console has not tried."""
+    """The state of the newest attempt to approve an event; without `words` this console has made
+    none.
+    """
 
     late: float | None
-    """For how long an approval has not been confirmed, once that is long."""
+    """The seconds since the approval began, once they exceed `LATE_SECONDS`."""
     words: str | None = None
     ordinal: str = ""
     by: str | None = None
-    """Who approves, unless the row says it already."""
+    """Who approves, unless the row shows it already."""
     at: float | None = None
     reason: str | None = None
     waits: bool = False
@@ -42,7 +44,7 @@ class Trying:
 
     @property
     def patience(self) -> float | None:
-        """For how many seconds the console waits for an answer."""
+        """How many seconds the console waits for an answer."""
         if self.sent is None or self.until is None:
             return None
         return max(0.0, self.until - self.sent)
@@ -60,7 +62,7 @@ class EventRow:
     may_start: bool
     """Whether Azure may start it at any moment."""
     shown_by: str
-    """vmId of the reporter whose report is shown."""
+    """The vmId of the reporter whose report is shown."""
     shown_at: float
     """The time of that report."""
     sites: Sequence[str]
@@ -68,17 +70,19 @@ class EventRow:
 
     @property
     def named_sites(self) -> list[str]:
-        """Its sites, but for that of VMs to which none was given."""
+        """Its sites without the default one, which VMs have to which no site was given."""
         return [site for site in self.sites if site != DEFAULT_SITE]
 
 
 def open_rows(snapshot: Snapshot) -> list[EventRow]:
-    """All open events: decisions that are due first, then started ones, then by time left."""
+    """Return all open events: decisions that are due first, then started ones, then by
+    time left.
+    """
     return in_order(rows_of(snapshot, snapshot.events.open()))
 
 
 def found_among(snapshot: Snapshot, rows: Sequence[EventRow], q: str) -> list[EventRow]:
-    """Those of some open events that somebody searches for, as `console.db.search` has it."""
+    """Return the rows that a search finds among these, as `console.db.search` does."""
     if not q:
         return list(rows)
     keys = {each.event.key for each in snapshot.events.open(WantedEvents(q=q))}
@@ -86,12 +90,12 @@ def found_among(snapshot: Snapshot, rows: Sequence[EventRow], q: str) -> list[Ev
 
 
 def rows_of(snapshot: Snapshot, several: Iterable[KnownEvent]) -> list[EventRow]:
-    """Events as rows."""
+    """Return events as rows."""
     return [row_of(event_item(snapshot, each), each.event, snapshot.now) for each in several]
 
 
 def row_of(event: Event, row: FleetEvent, now: float) -> EventRow:
-    """An event as a list shows it; `row` is its own one in the database."""
+    """Return an event as a list shows it; `row` is its row in the database."""
     return EventRow(
         event=event,
         heading=words.heading(event),
@@ -106,13 +110,13 @@ def row_of(event: Event, row: FleetEvent, now: float) -> EventRow:
 
 
 def may_start(event: Event, now: float) -> bool:
-    """Whether Azure may start an event at any moment."""
+    """Check whether Azure may start an event at any moment."""
     is_pending = event.state == "scheduled" and not event.is_news
     return is_pending and event.start is not None and event.start <= now
 
 
 def group_of(event: Event) -> str:
-    """What is to be done about an event: one of `_RANKS`."""
+    """Return what is to be done about an event: one of `_RANKS`."""
     decision = event.decision.state
     if decision in ("due", "second"):
         return "note" if takes_away(event.event_type) else decision
@@ -120,7 +124,9 @@ def group_of(event: Event) -> str:
 
 
 def trying(event: Event, now: float) -> Trying | None:
-    """How far the newest try to approve an event is; None if it was not tried, or is approved."""
+    """Return the state of the newest attempt to approve an event; None without one, or once it is
+    approved.
+    """
     decision, tries = event.decision, event.tries
     if decision.state not in ("due", "approving") or event.state != "scheduled":
         return None
@@ -150,8 +156,10 @@ def _ordinal(number: int) -> str:
 
 
 def in_order(rows: Iterable[EventRow]) -> list[EventRow]:
-    """By what is to be done, then by time left; events without a time come last. Of one VM that
-    shows many, those beyond a few stand behind what all others show: it delays nobody's decision.
+    """Return rows by what is to be done, then by time left; events without a time come last.
+
+    If one VM shows many, those after the first few come behind the events of all other VMs, so that
+    they do not delay decisions on those.
     """
     found: list[tuple[int, bool, float, str, EventRow]] = []
     shown: Counter[tuple[str, str]] = Counter()

@@ -1,6 +1,7 @@
-"""The map of a fleet: a cell per VM, drawn as a few paths per group, so that 10,000 stay light.
+"""The map of a fleet: a cell for each VM, drawn as a few paths per group, so that 10,000 VMs are
+still fast.
 
-What needs attention is a link of its own; the healthy rest is the link of its group's table.
+A VM that needs attention is a link; the others are reached by the link to their group's table.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ GROUPS: Final[Mapping[str, str]] = MappingProxyType(
     {"site": "Site", "location": "Location", "zone": "Zone", "scale_set": "Scale set"}
 )
 CELL: Final = 10
-"""Units from one cell to the next; a shape is 8 wide."""
+"""The distance of cells, in units; a shape is 8 units wide."""
 _NARROW, _WIDE = 32, 128
 _NARROW_UP_TO: Final = 512
 LINKS: Final = 400
-"""Cells with a link of their own, in the whole map: more would be no help to anybody."""
+"""The most cells with a link of their own, in the whole map: more would not help."""
 # One shape each, drawn from the cell's upper left corner; colour only repeats what it says.
 SHAPES: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -36,7 +37,7 @@ SHAPES: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 SILENT_TOO: Final = "m-1-1h10v10h-10zm.7.7v8.6h8.6v-8.6z"
-"""Around the shape of an event: its VM is silent besides."""
+"""A frame around the shape of an event: the VM is silent as well."""
 _QUIET: Final = ("heard", "retired")
 
 
@@ -52,33 +53,33 @@ class Link:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """VMs that belong together, as they are drawn."""
+    """VMs that are drawn together."""
 
     name: str
     filters: Mapping[str, str]
-    """What the table is filtered by to show the same."""
+    """The filters of the table that show the same VMs."""
     count: int
     marks: Sequence[tuple[str, int]]
-    """How many of each mark, the rare ones first."""
+    """How many VMs have each mark, the rare marks first."""
     wide: bool
     width: int
     height: int
     paths: Mapping[str, str]
-    """By mark."""
+    """The path of each mark."""
     frames: str
-    """Around the VMs that an event names and that are silent besides."""
+    """The path around VMs that an event names and that are silent as well."""
     links: Sequence[Link]
 
 
 def mark(cell: VmCell) -> str:
-    """The shape of a cell: what is coming outweighs how the bridge is heard. A silent VM that an
-    event names has a frame besides.
+    """Return the shape of a cell: an event comes before the contact. A silent VM that an event
+    names has a frame as well.
     """
     return cell.contact if cell.condition == "clear" else cell.condition
 
 
 def draw(cells: Sequence[VmCell], by: str) -> list[Group]:
-    """The groups in the order of their names."""
+    """Return the groups in the order of their names."""
     key_of = _KEYS[by]
     members: dict[tuple[str, ...], list[VmCell]] = defaultdict(list)
     for cell in cells:

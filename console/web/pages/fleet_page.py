@@ -1,4 +1,4 @@
-"""`/fleet`: every VM, as a table or as a map; the choice of what is shown stands in the URL."""
+"""`/fleet`: every VM, as a table or as a map; the URL says which VMs are shown."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from console.web.pages.text import page_number
 PAGE: Final = 100
 """VMs on one page of the table."""
 _OPTIONS: Final = 300
-"""Values of a filter that are offered; more are reached by the URL and by the search."""
+"""The most values that a filter offers; others are reached by the URL and by the search."""
 _FIELDS: Final[Mapping[str, str]] = {
     "site": "Site",
     "location": "Location",
@@ -34,12 +34,12 @@ _IN_URL: Final[Mapping[str, str]] = {
     "resource_group": "resourceGroup",
     "heard_by": "source",
 }
-"""Names that the URL spells in another way."""
+"""Fields that have another name in the URL."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """What the URL asks for; a value that is unknown shows nothing rather than everything."""
+    """What the URL asks for; an unknown value shows no VM rather than all."""
 
     view: str = "table"
     by: str = "site"
@@ -58,7 +58,7 @@ class Choice:
 
     @classmethod
     def of(cls, query: Mapping[str, str]) -> Self:
-        """The choice that a query string makes; what it does not name is the usual."""
+        """Return the choice of a query string; a parameter that is missing has its default."""
         given = {
             name: value[:300]
             for name in cls.__slots__
@@ -73,25 +73,29 @@ class Choice:
         return cls(**given, page=page)
 
     def url(self, **changed: object) -> str:
-        """The address of this choice, some of it changed; another choice begins at page 1."""
+        """Return the address of this choice with some changes; a changed choice begins at
+        page 1.
+        """
         chosen = asdict(self) | {"page": 1} | changed
         usual = asdict(Choice())
         query = {_IN_URL.get(k, k): v for k, v in chosen.items() if v != usual[k]}
         return f"/fleet?{urlencode(query)}" if query else "/fleet"
 
     def sorted_by(self, column: str) -> str:
-        """The address that sorts by a column, and the other way round if it does so already."""
+        """Return the address that sorts by a column, or in the other direction if it is sorted by
+        it already.
+        """
         return self.url(sort=f"-{column}" if self.sort == column else column)
 
     def order(self, column: str) -> str | None:
-        """How a column is sorted, in the word of ARIA."""
+        """Return how a column is sorted, as ARIA calls it."""
         if self.sort.removeprefix("-") != column:
             return None
         return "descending" if self.sort.startswith("-") else "ascending"
 
     @property
     def filters(self) -> dict[str, str]:
-        """The filters on facts of the VM that are set."""
+        """The filters on fields of VMs that are set."""
         return {name: value for name in _FIELDS if (value := getattr(self, name))}
 
 
@@ -110,7 +114,7 @@ class Line:
 
 
 def values(snapshot: Snapshot, choice: Choice) -> dict[str, Any]:
-    """What the template shows."""
+    """Return the values of the template."""
     wanted = _wanted(choice)
     contacts = snapshot.vms.counted(replace(wanted, contact=""))
     count = contacts.get(choice.contact, 0) if choice.contact else sum(contacts.values())
@@ -149,7 +153,7 @@ def _wanted(choice: Choice) -> WantedVms:
 
 
 def _conditions(snapshot: Snapshot, wanted: WantedVms) -> list[tuple[str, int]]:
-    """How many of the chosen VMs there are of each condition."""
+    """Return how many of the chosen VMs have each condition."""
     any_condition = replace(wanted, condition="")
     counted = snapshot.vms.conditions(any_condition)
     contacts = snapshot.vms.counted(any_condition)
@@ -172,7 +176,7 @@ def _expecting(snapshot: Snapshot, several: Sequence[HeardVm]) -> list[Line]:
 
 
 def _selects(snapshot: Snapshot, choice: Choice) -> list[tuple[str, str, list[str], str]]:
-    """Filters that divide the fleet: name, label, values, the one that is chosen."""
+    """Return the filters that divide the fleet: name, label, values, and the chosen value."""
     found = []
     every = snapshot.vms.options()
     for name, label in _FIELDS.items():

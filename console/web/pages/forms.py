@@ -1,4 +1,4 @@
-"""The fields of the pages' forms, checked, and what the person saw. It decides nothing."""
+"""The checked fields of the pages' forms, and what the person saw. It makes no decisions."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from console.fleet.view import Event
 from console.web.answers import is_text
 
 MAX_REASON: Final = 300
-"""Characters of a reason."""
+"""The most characters of a reason."""
 _MAX_BYTES: Final = 4 * 1024 * 1024
 _MAX_FIELDS: Final = 200
 _MAX_NUMBER: Final = 1e12
 ACTIONS: Final = ("approve", "leave", "end_turn", "retire")
 FORCE: Final = "force"
-"""The box, and the action that an approval becomes with it."""
+"""The name of the checkbox, and of the action that an approval becomes with it."""
 _NOT_SEEN: Final = {"timeline", "witnesses"}
-"""Long parts of an event of which a form carries nothing."""
+"""Long parts of an event that a form does not contain."""
 
 
 class FormError(Exception):
-    """A form that cannot be used; the message says what to do."""
+    """The form cannot be used; the message says what to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +39,7 @@ class SeenEvent:
     scope: str | None
     fingerprint: str
     fields: Mapping[str, Any]
-    """What a person sees of it, in the API's JSON: `differences.SEEN`."""
+    """The fields that a person sees, as in the API's JSON: `differences.SEEN`."""
 
     @property
     def event_type(self) -> str | None:
@@ -49,14 +49,14 @@ class SeenEvent:
 
     @property
     def names(self) -> Sequence[str]:
-        """Of the VMs that it lists."""
+        """The names of the VMs that it lists."""
         found: Sequence[str] = self.fields["resources"]
         return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Form:
-    """A decision as a person sent it: on one event, or on several."""
+    """A decision as a person sent it, on one event or on several."""
 
     action: str
     reason: str
@@ -64,17 +64,19 @@ class Form:
 
 
 def seen_now(event: Event) -> dict[str, Any]:
-    """What the person sees of an event, in the API's JSON, as forms and programs compare it."""
+    """Return what the person sees of an event, in the API's JSON, as forms and programs
+    compare it.
+    """
     return seen_of(event.model_dump(by_alias=True, exclude=_NOT_SEEN))
 
 
 def written(event: Event) -> str:
-    """What the person sees of an event, as the form carries it along."""
+    """Return what the person sees of an event, as text for the form."""
     return json.dumps(seen_now(event), separators=(",", ":"))
 
 
 async def read(request: Request) -> Form:
-    """The form of a POST. Raises `FormError`."""
+    """Return the form of a POST. Raises `FormError`."""
     fields = parse_fields(await _body(request))
     actions = [value for name, value in fields if name == "action"]
     reasons = [" ".join(value.split()) for name, value in fields if name == "reason"]
@@ -86,7 +88,7 @@ async def read(request: Request) -> Form:
 
 
 async def read_conflict(request: Request) -> str:
-    """The id of the conflict that a person accepts. Raises `FormError`."""
+    """Return the id of the conflict that a person accepts. Raises `FormError`."""
     fields = dict(parse_fields(await _body(request)))
     if not fields.get("conflict"):
         raise FormError("The form is not complete. Open the page again, and use its buttons.")
@@ -94,7 +96,7 @@ async def read_conflict(request: Request) -> str:
 
 
 async def read_minutes(request: Request) -> int:
-    """For how many minutes somebody takes something, 0 to give it back. Raises `FormError`."""
+    """Return for how many minutes to assign something, or 0 to release it. Raises `FormError`."""
     fields = dict(parse_fields(await _body(request)))
     if fields.get("minutes") not in ("0", "60"):
         raise FormError("The form is not complete. Open the page again, and use its buttons.")
@@ -102,7 +104,7 @@ async def read_minutes(request: Request) -> int:
 
 
 def reason_problem(reason: str) -> str | None:
-    """Why a reason cannot be taken; None if it can."""
+    """Return why a reason is not accepted; None if it is."""
     if not reason:
         return "Give a reason: it stands in the audit, and in the VM's log."
     if len(reason) > MAX_REASON:
@@ -113,8 +115,8 @@ def reason_problem(reason: str) -> str | None:
 
 
 def change_problem(action: str, reason: str, pattern: str | None) -> str | None:
-    """Why a reason is not enough to approve; None if it is. The number of a change looks like the
-    pattern, if there is one.
+    """Return why a reason is not enough for an approval; None if it is. It must contain a change
+    number that matches the pattern, if there is one.
     """
     if action not in ("approve", FORCE) or names_change(reason, pattern):
         return None
@@ -122,7 +124,7 @@ def change_problem(action: str, reason: str, pattern: str | None) -> str | None:
 
 
 def parse_fields(body: bytes) -> list[tuple[str, str]]:
-    """The fields of an urlencoded form, in their order. Raises `FormError`."""
+    """Return the fields of an urlencoded form, in their order. Raises `FormError`."""
     try:
         return parse_qsl(
             body.decode("ascii"),

@@ -1,4 +1,4 @@
-"""`/groups`: who is away in each group and why, and who waits for whom."""
+"""`/groups`: which VMs are away in each group and why, and which events wait for which."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from console.web.groups import group_items
 from console.web.pages import words
 
 _MAX_GROUPS: Final = 200
-"""Groups on the page; the API has all."""
+"""The most groups on the page; the API has all."""
 _NAMES: Final = 3
 
 
@@ -27,7 +27,7 @@ class WaitingRow:
     event_id: str
     heading: str
     state: str
-    """In words."""
+    """The turn's state in words."""
     reason: str | None
     start: float | None
 
@@ -41,7 +41,9 @@ class GroupRow:
 
 
 def values(snapshot: Snapshot, grouping: Grouping, person: Person) -> dict[str, Any]:
-    """What the template shows: groups in which something happens first."""
+    """Return the values of the template: groups with waiting events first, then those with VMs
+    away.
+    """
     situation = read_situation(snapshot, grouping)
     groups = group_items(situation, snapshot, grouping, person)
     events = {each.event_id: each for each in situation.events.values()}
@@ -71,7 +73,7 @@ def values(snapshot: Snapshot, grouping: Grouping, person: Person) -> dict[str, 
 
 
 def _heading(event: EventFacts, situation: TurnSituation) -> str:
-    """What it is, and of which VMs."""
+    """Return a heading with the event's type and its VMs."""
     known = (situation.vms[vm_id].name for vm_id in event.named if vm_id in situation.vms)
     names = [*sorted(known), *event.unknown_names]
     more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""

@@ -1,4 +1,4 @@
-"""`/history`: what happened to whom, when, how it ended and who approved it."""
+"""`/history`: what happened to which VMs and when, how it ended, and who approved it."""
 
 from __future__ import annotations
 
@@ -34,11 +34,13 @@ COLUMNS: Final = (
     ("downtime", "Away"),
     ("by", "Approved"),
 )
-"""By column: what it is sorted by, and its heading."""
+"""For each column, the value that it is sorted by, and its heading."""
 _PERIODS: Final = (("last hour", HOUR), ("last 12 hours", 12 * HOUR), ("last 7 days", 7 * DAY))
 _EVENING: Final = 20 * HOUR
 _MORNING: Final = 8 * HOUR
-"""A night is from then to then: of somebody's clock where the page's script runs, else of UTC."""
+"""A night lasts from `_EVENING` to `_MORNING`: in the browser's time zone where the page's script
+runs, otherwise in UTC.
+"""
 
 
 class Choice:
@@ -58,22 +60,26 @@ class Choice:
 
     @property
     def filters(self) -> dict[str, str]:
-        """The filters that are set: names and values as the API takes them too."""
+        """The filters that are set: names and values as in the API."""
         return {name: value for name in _FILTERS if (value := self.given.get(name))}
 
     def url(self, **changed: object) -> str:
-        """The address of this choice, some of it changed; another choice begins at page 1."""
+        """Return the address of this choice with some changes; a changed choice begins at
+        page 1.
+        """
         chosen = {**self.given, "page": "", **changed}
         query = {name: value for name, value in chosen.items() if value}
         return f"/history?{urlencode(query)}" if query else "/history"
 
     def sorted_by(self, column: str) -> str:
-        """The address that sorts by a column, and the other way if it does so already."""
+        """Return the address that sorts by a column, or in the other direction if it is sorted by
+        it already.
+        """
         is_same = column == self.sort
         return self.url(sort=column if is_same and self.descending else f"-{column}")
 
     def order(self, column: str) -> str | None:
-        """How a column is sorted, in the word of ARIA."""
+        """Return how a column is sorted, as ARIA calls it."""
         if column != self.sort:
             return None
         return "descending" if self.descending else "ascending"
@@ -95,7 +101,9 @@ class HistoryRow:
 def values(
     snapshot: Snapshot, choice: Choice, person: Person, *, has_groups: bool
 ) -> dict[str, Any]:
-    """What the template shows. Raises pydantic's `ValidationError` if a time is none."""
+    """Return the values of the template. Raises pydantic's `ValidationError` for a time that is not
+    valid.
+    """
     wanted = wanted_of(EventsQuery.model_validate(choice.filters), person.site)
     page, (found, total) = choice.page, _past(snapshot, wanted, choice, choice.page)
     if not found and page > 1:  # behind the last page
@@ -126,7 +134,7 @@ def values(
 def _past(
     snapshot: Snapshot, wanted: WantedEvents, choice: Choice, page: int
 ) -> tuple[list[KnownEvent], Total]:
-    """The events of a page, and how many are wanted in all."""
+    """Return the events of a page, and how many there are in all."""
     return snapshot.events.past(
         wanted,
         sort=choice.sort,
@@ -152,7 +160,7 @@ def _row(event: Event, sites: Sequence[str]) -> HistoryRow:
 
 
 def _last_night(now: float) -> dict[str, str]:
-    """The night that is not over, or else the last one that is, as filters."""
+    """Return the present night, or else the last one, as filters."""
     midnight = now - now % DAY
     morning = midnight + _MORNING
     since = _moment(midnight - DAY + _EVENING)
@@ -160,5 +168,5 @@ def _last_night(now: float) -> dict[str, str]:
 
 
 def _moment(at: float) -> str:
-    """As a browser's field for times has it."""
+    """Return a time as a browser's field for times needs it."""
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M")

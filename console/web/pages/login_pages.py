@@ -1,4 +1,4 @@
-"""The page of a request that does not come in: a sentence, and the way to log in or out."""
+"""The page for a request that is not let in: a sentence, and a button to log in or out."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TITLES = {
 
 
 class LoginPages:
-    """Draws it."""
+    """Draws the page for requests that are not let in."""
 
     def __init__(self, settings: Settings) -> None:
         self._renderer = Renderer()
@@ -26,7 +26,7 @@ class LoginPages:
     def answer(
         self, status: int, words: str, *, title: str | None = None, login: bool = False
     ) -> Response:
-        """The page; `login` offers to log in, otherwise the way is out."""
+        """Return the page; `login` offers to log in, otherwise it offers to log out."""
         return self._renderer.answer(
             "login.html",
             now=time.time(),

@@ -1,5 +1,5 @@
-"""The first page: is a decision due, for whom, how long is left, who is silent, which source is
-not connected.
+"""The first page: whether a decision is due, for which VMs, how much time is left, which VMs are
+silent, and which source is not connected.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ PARAMETERS: Final = ("q",)
 MAX_CHARACTERS: Final = 300
 _EVENTS: Final = 50
 _MANY: Final = 5
-"""Open events from which on a search is offered."""
+"""The number of open events from which a search is offered."""
 _SILENT: Final = 8
 _IS: Final = ("are", "is")
 _OVER: Final = 5
-"""Events that are over."""
+"""How many ended events are shown."""
 # What needs a decision comes first: an eviction or a deletion needs none.
 _ANSWERS: Final[Mapping[str, tuple[Sequence[str], str, str]]] = {
     "due": (("due", "second"), "decision is due", "decisions are due"),
@@ -52,8 +52,8 @@ _SOON: Final = 15 * MINUTE
 
 
 def values(state: AppState, snapshot: Snapshot, q: str) -> dict[str, Any]:
-    """What the template shows; `q` narrows the lists of events and of silent VMs, and nothing
-    else.
+    """Return the values of the template; `q` narrows the lists of events and of silent VMs, and
+    nothing else.
     """
     over, _ = events_page(snapshot, WantedEvents(q=q or None), state="over", limit=_OVER)
     rows = event_rows.open_rows(snapshot)
@@ -92,7 +92,9 @@ def values(state: AppState, snapshot: Snapshot, q: str) -> dict[str, Any]:
 
 
 def answer(vms: Mapping[str, int], rows: Sequence[EventRow]) -> dict[str, Any]:
-    """The one sentence of the page, the event whose countdown stands beside it, and the rest."""
+    """Return the main sentence of the page, the event whose countdown is beside it, and
+    the rest.
+    """
     counted = {
         kind: sum(row.group in groups for row in rows) for kind, (groups, _, _) in _ANSWERS.items()
     }
@@ -129,7 +131,7 @@ def answer(vms: Mapping[str, int], rows: Sequence[EventRow]) -> dict[str, Any]:
 
 
 def parts(vms: Mapping[str, int]) -> list[dict[str, Any]]:
-    """The bar of contacts: where each part begins and how wide it is, in per mille."""
+    """Return the bar of contacts: where each part begins and how wide it is, in per mille."""
     found, start = [], 0.0
     total = max(1, sum(vms[name] for name in CONTACTS))
     for name in CONTACTS:
@@ -140,8 +142,8 @@ def parts(vms: Mapping[str, int]) -> list[dict[str, Any]]:
 
 
 def groups(rows: Sequence[EventRow], now: float) -> list[tuple[str, list[EventRow]]]:
-    """The rows under their headings, what starts soon first; nothing is to be hurried about an
-    eviction or a deletion, which only takes the VM away sooner.
+    """Return the rows under their headings, those that start soon first. An eviction or a deletion
+    is never urgent: to approve it would only take the VM away sooner.
     """
     found: dict[str, list[EventRow]] = {heading: [] for heading in _HEADINGS}
     for row in rows:

@@ -1,4 +1,6 @@
-"""Timelines in sentences: what happened, newest first, equal reports of many VMs in one line."""
+"""Timelines in sentences: what happened, the newest first; equal reports of several VMs share a
+line.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,7 @@ _TONES: Final[Mapping[str, str]] = {
     "leave": "soft",
     "left": "soft",
 }
-"""Of the states of commands and decisions; the others are blue."""
+"""The tones for states of commands and decisions; other states are blue."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -61,7 +63,7 @@ class Entry:
     why: str | None = None
     """The approver's own words."""
     vms: list[tuple[str, str]] = field(default_factory=list)
-    """vmId and name of those that reported it."""
+    """vmId and name of each VM that reported it."""
     vm_word: str = "reported by"
     event_id: str | None = None
 
@@ -69,7 +71,7 @@ class Entry:
 def entries(
     items: Iterable[TimelineEntry], name_of: Callable[[str], str], *, newest_first: bool = True
 ) -> list[Entry]:
-    """The lines of a timeline; neighbours that say the same are one line."""
+    """Return the lines of a timeline; equal neighbours are joined to one line."""
     found: list[Entry] = []
     for item in items:
         entry = _entry(item)
@@ -92,7 +94,7 @@ def entries(
 
 
 def _entry(item: TimelineEntry) -> Entry:
-    """One line, without the VM that reported it."""
+    """Return one line, without the VM that reported it."""
     title, tone, shape = _words(item)
     entry = Entry(at=item.at, title=title, tone=tone, shape=shape, event_id=item.event_id)
     match item:
@@ -108,7 +110,7 @@ def _entry(item: TimelineEntry) -> Entry:
 
 
 def _words(item: TimelineEntry) -> tuple[str, str, str]:
-    """Title, tone and shape."""
+    """Return title, tone and shape."""
     match item:
         case TimelineRecord():
             known = _TRANSITIONS.get(item.transition or "") or _BRIDGE.get(item.type)

@@ -1,4 +1,4 @@
-"""From a template and values to an answer: every text escaped, every file our own."""
+"""Makes an answer from a template and values: every text is escaped, and every file is our own."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _STATIC: Final[Mapping[str, str]] = MappingProxyType(
 
 
 class _Files:
-    """Style, script and its library, read once; their addresses change with what they hold."""
+    """The style sheets and scripts, read once; their addresses change with their content."""
 
     def __init__(self) -> None:
         root = resources.files("console.web.pages").joinpath("static")
@@ -40,11 +40,11 @@ class _Files:
         }
 
     def address(self, name: str) -> str:
-        """Where a page finds the file."""
+        """Return the address of the file for a page."""
         return f"/static/{name}?v={self._versions[name]}"
 
     def answer(self, name: str) -> Response:
-        """The file, or 404."""
+        """Return the file, or 404."""
         body = self._bodies.get(name)
         if body is None:
             return Response("there is no such file\n", 404, media_type="text/plain")
@@ -55,7 +55,9 @@ FILES: Final = _Files()
 
 
 def environment() -> Environment:
-    """The templates. Whatever they put out is escaped, and every unseen sign written out."""
+    """Return the templates. All their output is escaped, and every invisible character
+    written out.
+    """
     made = Environment(
         loader=PackageLoader("console.web.pages"),
         autoescape=True,
@@ -92,7 +94,7 @@ class Renderer:
     def answer(
         self, template: str, *, now: float, status: int = 200, **values: Any
     ) -> HTMLResponse:
-        """The page of a template; `now` in seconds since 1970 is the time that it shows."""
+        """Return the page of a template; it shows `now`, in seconds since 1970, as its time."""
         moment = datetime.fromtimestamp(now, UTC)
         body = self._templates.get_template(template).render(
             **values,

@@ -1,4 +1,4 @@
-"""One event as plain text, to be pasted into an incident."""
+"""One event as plain text that can be pasted into an incident."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ _NAMES: Final = 20
 
 
 def report(event: Event, entries: Sequence[Entry], now: float) -> list[str]:
-    """What an event was, whom it named, what was decided, and when what happened: its lines."""
+    """Return the lines about an event: what it was, the VMs that it named, the decision, and what
+    happened when.
+    """
     return [visible(line) for line in _lines(event, entries, now)]
 
 

@@ -1,4 +1,4 @@
-"""Which page is answered by what."""
+"""The addresses of the pages, and their answers."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Pages:
         )
 
     def routes(self) -> list[Route]:
-        """Their paths."""
+        """Return the routes of the pages."""
         return [
             Route("/", self._drawn(self.overview, overview.PARAMETERS)),
             Route("/fleet", self._drawn(self.fleet, fleet_page.PARAMETERS)),
@@ -77,8 +77,8 @@ class Pages:
     def _drawn(
         self, draw: Callable[[Request], Response], parameters: Collection[str] = ()
     ) -> Callable[[Request], Response]:
-        """A page that says so if the database does not answer, or if it is asked for what it does
-        not have: a filter with a typo must not show everything.
+        """Return a handler that also answers if the database does not, or if the address has a
+        parameter that the page does not know: a filter with a typo must not show everything.
         """
 
         def drawn(request: Request) -> Response:
@@ -90,21 +90,21 @@ class Pages:
         return drawn
 
     def overview(self, request: Request) -> Response:
-        """What is coming, to whom, and who is silent."""
+        """Answer with the first page: what is coming, for which VMs, and which are silent."""
         with self._state.snapshots.open() as snapshot:
             q = request.query_params.get("q", "").strip()[: overview.MAX_CHARACTERS]
             values = overview.values(self._state, snapshot, q)
         return self._answer(request, "overview.html", values)
 
     def fleet(self, request: Request) -> Response:
-        """Every VM, as a table or as a map."""
+        """Answer with every VM, as a table or as a map."""
         choice = fleet_page.Choice.of(request.query_params)
         with self._state.snapshots.open() as snapshot:
             values = fleet_page.values(snapshot, choice)
         return self._answer(request, "fleet.html", values)
 
     def history(self, request: Request) -> Response:
-        """What happened, of what is known."""
+        """Answer with past events, as far as they are kept."""
         choice, problem = history_page.Choice(request.query_params), None
         person, has_groups = person_of(request), bool(self._state.grouping.rules)
         with self._state.snapshots.open() as snapshot:
@@ -118,13 +118,13 @@ class Pages:
         return self._answer(request, "history.html", values | {"problem": problem}, status)
 
     def event(self, request: Request) -> Response:
-        """One event, and the form that decides it."""
+        """Answer with one event, and the form for a decision on it."""
         return self._event(request)
 
     def _event(
         self, request: Request, sent: decision_block.RejectedForm | None = None, status: int = 200
     ) -> Response:
-        """An event's page; `sent`: a form that was not carried out."""
+        """Answer with an event's page; `sent`: a form that was not carried out."""
         state, person = self._state, person_of(request)
         with state.snapshots.open() as snapshot:
             scope = request.query_params.get("scope")
@@ -148,15 +148,15 @@ class Pages:
         return self._still(request, "event.html", values, status)
 
     def decide(self, request: Request) -> Response:
-        """The events that wait for a decision."""
+        """Answer with the events that wait for a decision."""
         return self._answer(request, "decide.html", {**self._forms.list(request), "problem": None})
 
     def confirm(self, request: Request) -> Response:
-        """Several events, before they are decided at once."""
+        """Answer with several events, before they are decided at once."""
         return self._forms.confirm(request)
 
     def vm(self, request: Request) -> Response:
-        """One VM."""
+        """Answer with the page of one VM."""
         return self._vm(request)
 
     async def retire(self, request: Request) -> Response:
@@ -176,7 +176,9 @@ class Pages:
         return RedirectResponse(f"/vms/{quote(vm_id, safe='')}", 303)
 
     async def accept(self, request: Request) -> Response:
-        """Accept what a VM in conflict reports, by the button of its page; redirects there."""
+        """Accept what a VM in conflict reports, after the button on its page; redirect to that
+        page.
+        """
         person, vm_id = person_of(request), request.path_params["vm_id"]
         try:
             seen = await forms.read_conflict(request)
@@ -189,7 +191,7 @@ class Pages:
         return RedirectResponse(f"/vms/{quote(vm_id, safe='')}", 303)
 
     async def take(self, request: Request) -> Response:
-        """Assign an event or a VM to the person, or release it; redirects to its page."""
+        """Assign an event or a VM to the person, or release it; redirect to its page."""
         person, subject = person_of(request), request.path_params["subject"]
         try:
             minutes = await forms.read_minutes(request)
@@ -221,7 +223,7 @@ class Pages:
             return (503 if isinstance(error, StoreError) else 404), str(error)
 
     def _vm(self, request: Request, problem: str | None = None, status: int = 200) -> Response:
-        """A VM's page; `problem`: why its form was not carried out."""
+        """Answer with a VM's page; `problem`: why its form was not carried out."""
         person = person_of(request)
         with self._state.snapshots.open() as snapshot:
             heard = snapshot.vms.one(request.path_params["vm_id"])
@@ -235,14 +237,14 @@ class Pages:
         return self._answer(request, "vm.html", values, status)
 
     def groups(self, request: Request) -> Response:
-        """Who is away in each group, and who waits for whom."""
+        """Answer with the VMs that are away in each group, and the events that wait for them."""
         state = self._state
         with state.snapshots.open() as snapshot:
             values = groups_page.values(snapshot, state.grouping, person_of(request))
         return self._answer(request, "groups.html", values)
 
     async def audit(self, request: Request) -> Response:
-        """Who decided what."""
+        """Answer with the audit: who decided what."""
         state = self._state
         if (refused := self._unknown(request, audit_page.PARAMETERS)) is not None:
             return refused
@@ -254,11 +256,13 @@ class Pages:
         return self._answer(request, "audit.html", values)
 
     async def file(self, request: Request) -> Response:
-        """Our own style and script."""
+        """Answer with our own style sheet or script."""
         return FILES.answer(request.path_params["name"])
 
     def _unknown(self, request: Request, parameters: Collection[str]) -> Response | None:
-        """The answer to an address with a parameter that this page does not have."""
+        """Return the answer to an address with a parameter that this page does not know,
+        or None.
+        """
         name = next((each for each in request.query_params if each not in parameters), None)
         if name is None:
             return None
@@ -278,7 +282,9 @@ class Pages:
     def _still(
         self, request: Request, template: str, values: Mapping[str, object], status: int = 200
     ) -> Response:
-        """A page that stays as it was drawn: what somebody is about to sign, or has sent."""
+        """Answer with a page that does not refresh: a person is about to send its form, or has sent
+        it.
+        """
         return self._answer(request, template, {**values, "is_live": False}, status)
 
     def _answer(

@@ -1,4 +1,4 @@
-"""VMs of the same kind as those of an event that are due, away or silent: beside the button."""
+"""VMs like those of an event that are due, away or silent: shown beside the button."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from console.fleet.view import Event, decision_on
 from console.turns.groups import Grouping
 
 _MAX_SIBLINGS: Final = 50
-"""Siblings on the page: more of them would not change what somebody decides."""
+"""The most siblings on the page: more would not change a decision."""
 _MAX_MATES: Final = 1000
 _RANKS: Final = ("away", "silent", "stopped", "due", "scheduled")
 
@@ -39,8 +39,8 @@ class Sibling:
 def siblings(
     snapshot: Snapshot, several: Sequence[Event], grouping: Grouping, person: Person
 ) -> list[list[Sibling]]:
-    """For each of some events, the siblings of the VMs that it names, those that the person sees:
-    the worst first.
+    """Return, for each event, the siblings of the VMs that it names, as far as the person sees
+    them; the worst first.
     """
     named = [{each.vm_id for each in event.resources if each.vm_id} for event in several]
     vm_ids = set[str]().union(*named)
@@ -88,7 +88,7 @@ def siblings(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Kin:
-    """What VMs of the same kind as those of one event have in common with them."""
+    """What the VMs of one event can share with other VMs."""
 
     groups: frozenset[str]
     mates: Mapping[str, frozenset[str]]
@@ -99,7 +99,7 @@ class _Kin:
 
     @classmethod
     def of(cls, vms: Sequence[Vm], mates: Mapping[str, frozenset[str]]) -> _Kin:
-        """What those VMs have in common with others; `mates` has their own groups too."""
+        """Return what those VMs can share with others; `mates` has their own groups too."""
         return cls(
             groups=frozenset().union(*(mates.get(each.vm_id, frozenset()) for each in vms)),
             mates=mates,
@@ -109,7 +109,7 @@ class _Kin:
         )
 
     def shared(self, vm: Vm) -> str | None:
-        """What a VM shares with them; None if it is nothing."""
+        """Return what a VM shares with them; None if it shares nothing."""
         if keys := self.mates.get(vm.vm_id, frozenset()) & self.groups:
             return f"group {min(keys)}"
         if vm.scale_set and vm.place in self.places:
@@ -124,7 +124,9 @@ class _Kin:
 def _mates(
     snapshot: Snapshot, grouping: Grouping, vm_ids: Collection[str]
 ) -> dict[str, frozenset[str]]:
-    """The keys of the groups of some VMs, and of those that share a group with one of them."""
+    """Return the keys of the groups of some VMs, and of those VMs that share a group with one of
+    them.
+    """
     if not grouping.rules:
         return {}
     connection = snapshot.connection

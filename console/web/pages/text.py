@@ -13,18 +13,18 @@ MINUTE: Final = 60
 HOUR: Final = 60 * MINUTE
 DAY: Final = 24 * HOUR
 _EXACT_BELOW: Final = 10.0
-_MAX_DIGITS: Final = 6
-"""Digits."""
 """Seconds; a longer time is shown without decimals."""
+_MAX_DIGITS: Final = 6
+"""The most digits of a page number."""
 
 
 def outside(value: object) -> Markup:
-    """A text from outside, kept apart from the writing direction of the words around it."""
+    """Return a text from outside; its writing direction does not affect the words around it."""
     return Markup("<bdi>{}</bdi>").format(visible(str(value)))
 
 
 def coded(value: str) -> Markup:
-    """A text from outside in which what stands between backticks is a command or a name of one."""
+    """Return a text from outside in which parts between backticks are shown as code."""
     parts = visible(value).split("`")
     if len(parts) % 2 == 0:
         return outside(value)
@@ -36,17 +36,19 @@ def coded(value: str) -> Markup:
 
 
 def shown(value: object) -> object:
-    """What the templates put out: every plain text without signs that cannot be seen."""
+    """Return a value as templates put it out: in plain text, invisible characters are
+    written out.
+    """
     return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def plural(count: int, noun: str) -> str:
-    """`1 VM`, `2 VMs`, `10,000 VMs`."""
+    """Return a number with its noun: `1 VM`, `2 VMs`, `10,000 VMs`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def span(seconds: float) -> str:
-    """A length of time in words: `4.8 s`, `28 s`, `15 min`, `3 h 12 min`, `6 d 4 h`."""
+    """Return a length of time in words: `4.8 s`, `28 s`, `15 min`, `3 h 12 min`, `6 d 4 h`."""
     if seconds < _EXACT_BELOW and seconds != int(seconds):
         return f"{seconds:.1f} s"
     whole = int(seconds + 0.5)
@@ -62,7 +64,7 @@ def span(seconds: float) -> str:
 
 
 def ago_words(seconds: float) -> str:
-    """How long ago something was; the page's script says the same while time passes."""
+    """Return how long ago something was; the page's script says the same while time passes."""
     if seconds < 2:  # noqa: PLR2004
         return "just now"
     if seconds < MINUTE:
@@ -75,7 +77,9 @@ def ago_words(seconds: float) -> str:
 
 
 def left_words(seconds: float) -> str:
-    """What is left, as a clock: `14:32`, `5:01:01`, `6 d 04:12`; words when nothing is left."""
+    """Return the time that is left as a clock: `14:32`, `5:01:01`, `6 d 04:12`; words if no time is
+    left.
+    """
     if seconds <= 0:
         return "may start any second"
     whole = int(seconds)
@@ -97,7 +101,7 @@ def _utc(at: float) -> datetime | None:
 
 
 def clock(at: float | None, now: float) -> Markup:
-    """A time in UTC, with its date unless that is today; the script offers local time."""
+    """Return a time in UTC, with its date unless that is today; the script offers local time."""
     moment = None if at is None else _utc(at)
     if moment is None:
         return Markup("unknown")
@@ -109,12 +113,12 @@ def clock(at: float | None, now: float) -> Markup:
 
 
 def hour_and_minute(at: float) -> str:
-    """A time in UTC without its date and seconds: `14:32`."""
+    """Return a time in UTC without its date and seconds: `14:32`."""
     return f"{datetime.fromtimestamp(at, UTC):%H:%M}"
 
 
 def ago(at: float | None, now: float) -> Markup:
-    """How long ago, ticking."""
+    """Return how long ago a time was; the script keeps it up to date."""
     moment = None if at is None else _utc(at)
     if at is None or moment is None:
         return Markup("never")
@@ -123,7 +127,7 @@ def ago(at: float | None, now: float) -> Markup:
 
 
 def left(at: float | None, now: float) -> Markup:
-    """A countdown, ticking."""
+    """Return a countdown, which the script keeps up to date."""
     moment = None if at is None else _utc(at)
     if at is None or moment is None:
         return Markup("no time given")
@@ -138,6 +142,6 @@ def _iso(moment: datetime) -> str:
 
 
 def page_number(text: str) -> int:
-    """The number of a page in an address; whatever is none is 1."""
+    """Return the page number in an address; 1 if it is not a number."""
     is_number = text.isascii() and text.isdecimal() and len(text) <= _MAX_DIGITS
     return max(1, int(text)) if is_number else 1

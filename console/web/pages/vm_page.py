@@ -1,4 +1,4 @@
-"""`/vms/<id>`: one VM, how it is heard, what it missed, and what happened to it."""
+"""`/vms/<id>`: one VM, how it is heard, which records are missing, and what happened to it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ENTRIES: Final = 60
 _HISTORY: Final = 30
 _STRIP_DAYS: Final = 30
 _MIN_MARK: Final = 8.0
-"""Of 1,000: what can still be seen and touched."""
+"""Of 1,000: the least width that can be seen and touched."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,16 +50,18 @@ class VmSilence:
     """What the silence of a VM means."""
 
     event: FleetEvent | None
-    """The one that explains it; then `since` is its start, and at `back` the VM is expected."""
+    """The event that explains the silence; `since` is then its start, and `back` when the VM is
+    expected back.
+    """
     since: float | None
     back: float | None
     last: past.Entry | None
-    """The VM's last word."""
+    """The VM's last report."""
     causes: Sequence[Cause]
 
 
 def values(snapshot: Snapshot, heard: HeardVm) -> dict[str, Any]:
-    """What the template shows of a VM, with its history."""
+    """Return the values of the template for a VM, with its history."""
     row, vm = heard.vm, vm_detail(snapshot, heard)
     history = [_past_row(each) for each in vm.history]
     return {
@@ -88,7 +90,9 @@ def values(snapshot: Snapshot, heard: HeardVm) -> dict[str, Any]:
 
 
 def _contradictions(vm: Vm) -> list[tuple[str, str | None, str | None]]:
-    """What a VM says of itself otherwise than it is known, by the label of each."""
+    """Return where a VM reports another identity than it is known by: label, reported value, known
+    value.
+    """
     reported, known = vm.reported_as or vm.known_as, vm.known_as
     pairs = (
         ("Name", reported.name, known.name),
@@ -101,12 +105,14 @@ def _contradictions(vm: Vm) -> list[tuple[str, str | None, str | None]]:
 
 
 def _naming(several: Iterable[KnownEvent], vm_id: str) -> list[KnownEvent]:
-    """Those that name a VM: another scope may have an event of the same id."""
+    """Return the events that name a VM: another scope may have an event with the same id."""
     return [known for known in several if vm_id in {each.vm_id for each in known.named.values()}]
 
 
 def strip(history: Sequence[PastRow], now: float) -> list[StripMark]:
-    """The events of the last days that named the VM, as marks on a line, in their order of time."""
+    """Return the events of the last days that named the VM, as marks on a line, in the order of
+    time.
+    """
     begin = now - _STRIP_DAYS * DAY
     marks = []
     for row in history:
@@ -132,14 +138,14 @@ def strip(history: Sequence[PastRow], now: float) -> list[StripMark]:
 
 
 def _portal(resource_id: str | None) -> str | None:
-    """Where Azure's portal shows a VM; None if its ARM id is not one."""
+    """Return the address of a VM in Azure's portal; None if its ARM id is not valid."""
     if not resource_id or not resource_id.lower().startswith("/subscriptions/"):
         return None
     return f"https://portal.azure.com/#resource{quote(resource_id)}"
 
 
 def _silence(snapshot: Snapshot, heard: HeardVm, vm: VmDetail) -> VmSilence | None:
-    """What the silence of a VM means; None if it is not silent."""
+    """Return what the silence of a VM means; None if it is not silent."""
     if heard.contact != "silent":
         return None
     contacts = snapshot.vms.counted()

@@ -135,25 +135,25 @@ COMMAND_STATES: Final[Mapping[str, str]] = MappingProxyType(
 
 
 def event_type(name: str | None) -> EventType:
-    """What is known of a type; Azure may invent new ones."""
+    """Return the words for a type of event; Azure may add new types."""
     return TYPES.get((name or "").lower(), UNKNOWN_TYPE)
 
 
 def heading(event: Event) -> str:
-    """`Reboot of db-3`, `Freeze of 3 VMs`."""
+    """Return a heading such as `Reboot of db-3` or `Freeze of 3 VMs`."""
     return heading_of(event.event_type, [each.name for each in event.resources])
 
 
 def heading_of(event_type: str | None, names: Sequence[str]) -> str:
-    """The heading of an event of which no more is known than its type and the names that it
-    lists.
-    """
+    """Return the heading of an event, from its type and the names that it lists."""
     whom = names[0] if len(names) == 1 else plural(len(names), "VM") if names else "no named VM"
     return f"{event_type or 'Event'} of {whom}"
 
 
 def decider(actor: str) -> str:
-    """Who decided, in a row: a rule or a group is called one; no person's name looks like that."""
+    """Return in words who decided, for a row: a rule or a group is called one; no person's name
+    looks like that.
+    """
     kind, colon, name = actor.partition(":")
     if colon and kind == "person":
         return name
@@ -161,7 +161,9 @@ def decider(actor: str) -> str:
 
 
 def actor_words(actor: str, *, here: bool) -> str:
-    """Who decided, as what it is; `here`: somebody in this console, so the name is only a name."""
+    """Return in words who decided, with what they are; `here`: it was decided in this console,
+    where a plain name is a person's.
+    """
     kind, colon, name = actor.partition(":")
     if here:
         return f"the group {name}" if colon and kind == "group" else actor
