@@ -122,7 +122,7 @@ def _ask(request: Mapping[str, Any], overrides: tuple[str, ...]) -> dict[str, An
 
 def _open_and_ask(request: Mapping[str, Any], config: Configuration) -> dict[str, Any]:
     from bridge.delivery.dispatcher import make_sink, recipients  # noqa: PLC0415
-    from bridge.store.opening import FILE_NAME, open_store  # noqa: PLC0415
+    from bridge.store.opening import FILE_NAME, DamagedError, open_existing  # noqa: PLC0415
     from bridge.store.outbox import Outbox  # noqa: PLC0415  # a bridge that runs answers without it
 
     directory = config.settings.state_dir
@@ -130,7 +130,13 @@ def _open_and_ask(request: Mapping[str, Any], config: Configuration) -> dict[str
     # Listing must not make the store: the command may run as another user than the bridge.
     if not (directory / FILE_NAME).exists():
         raise control.ControlError(f"there is no store in {directory} yet: the bridge has not run")
-    store, _ = open_store(directory, datetime.now(UTC))
+    try:
+        store = open_existing(directory)
+    except DamagedError as error:
+        raise control.ControlError(
+            f"the store in {directory} is damaged ({' '.join(str(error).split())}); the bridge "
+            "puts it aside when it starts, and begins a new one"
+        ) from None
     try:
         return ControlRequests(
             Outbox(store, recipients(make_sink(each, context) for each in config.sinks))

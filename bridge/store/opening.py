@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
@@ -26,7 +27,15 @@ from bridge.store.recovery import (
 from bridge.store.schema import SCHEMA_VERSION, are_sound, create_tables, migrate
 from sinks.shared.errors import ConfigurationError, TryLaterError
 
-__all__ = ["FILE_NAME", "LOCK_WAIT_SECONDS", "StoreReset", "open_store", "put_aside"]
+__all__ = [
+    "FILE_NAME",
+    "LOCK_WAIT_SECONDS",
+    "DamagedError",
+    "StoreReset",
+    "open_existing",
+    "open_store",
+    "put_aside",
+]
 
 FILE_NAME: Final = "seb.db"
 _RESET_FIELDS: Final = ("reason", "previous_stream", "kept_as")
@@ -46,7 +55,7 @@ def open_store(
     """
     _make_directory(directory)
     path = directory / FILE_NAME
-    try:
+    with _usable(directory):
         reset = find_lost(path, now)
         try:
             refuse_condemned(path)
@@ -54,11 +63,30 @@ def open_store(
         except DamagedError as error:
             reset = put_file_aside(path, now, reason=str(error))
             store = _open(path, wait)
-    except OSError as error:
-        what = "cannot be used"
-        remedy = "this user must own it and every file in it"
-        raise unusable(f"the state directory {directory} {what}", error, remedy) from error
     return store, _unreported(store, reset)
+
+
+def open_existing(directory: Path) -> Store:
+    """Open the store of a bridge that does not run. Nothing is made and nothing is put aside: this
+    may be another account than the bridge's, which could not use what it made. Raises
+    `DamagedError`, or as `open_store`.
+    """
+    path = directory / FILE_NAME
+    with _usable(directory):
+        if path.is_file() and not path.stat().st_size:
+            raise DamagedError("the file is empty")
+        refuse_condemned(path)
+        return _open(path, LOCK_WAIT_SECONDS)
+
+
+@contextmanager
+def _usable(directory: Path) -> Iterator[None]:
+    """Raise what the disk answers within as an error for people."""
+    try:
+        yield
+    except OSError as error:
+        what = f"the state directory {directory} cannot be used"
+        raise unusable(what, error, "this user must own it and every file in it") from error
 
 
 def put_aside(store: Store, now: datetime, *, reason: str) -> tuple[Store, StoreReset]:

@@ -13,7 +13,7 @@ from bridge import system
 from bridge.api import control
 from bridge.config.load import Configuration
 from bridge.config.settings import Settings
-from bridge.store.opening import FILE_NAME, open_store
+from bridge.store.opening import FILE_NAME, DamagedError, open_existing, open_store
 from sinks.base import Check
 from sinks.shared.errors import SebError
 
@@ -77,12 +77,12 @@ def _disk(directory: Path) -> Iterator[Check]:
 def _try_store(directory: Path) -> Check:
     """Open the existing store, or a new one in a temporary directory, and leave no trace."""
     if (directory / FILE_NAME).exists():
-        store, reset = open_store(directory, datetime.now(UTC))
-        store.close()
-        if reset is not None:
+        try:
+            open_existing(directory).close()
+        except DamagedError as error:
             return Check.warn(
-                f"the store in {directory} was damaged ({' '.join(reset.reason.split())})",
-                f"it is kept as {reset.kept_as}, and a new one is ready; nothing to do",
+                f"the store in {directory} is damaged ({' '.join(str(error).split())})",
+                "nothing to do: the bridge puts it aside when it starts, and begins a new one",
             )
         return Check.ok(f"the store in {directory} opens and can be written")
     parent = _existing(directory)
