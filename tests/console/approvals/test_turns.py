@@ -11,10 +11,12 @@ from typing import Any
 
 import pytest
 from support.console.records import FakeVm
+from support.eventually import eventually
 
 from console.access.people import Person
-from console.approvals import turns
+from console.approvals import turn_worker, turns
 from console.approvals.refused import DecisionRefusedError
+from console.approvals.sending import Outgoing
 from console.approvals.service import Decisions
 from console.approvals.steps import Surroundings, note_sent, take_step
 from console.approvals.transaction import DecisionTransaction
@@ -259,6 +261,42 @@ def test_one_after_the_other(cluster: Cluster) -> None:
     assert cluster.step() == ["prepare db-1"]
     assert cluster.state(0) == "over"
     assert cluster.actions() == ["take_turn", "prepare", "approve", "take_turn", "prepare"]
+
+
+def test_the_next_turn_follows_the_end_of_one_at_once(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One look of the worker ends the turn and gives the next one, without a rest between."""
+    for name in ("_GATHER_SECONDS", "_LOOK_SECONDS"):
+        monkeypatch.setattr(turn_worker, name, 3600.0)
+    cluster.announce(0)
+    cluster.announce(1)
+    cluster.step()
+    cluster.says(0, "prepared")
+    answer(cluster, "confirmed")
+    cluster.step()
+    cluster.end(0)
+    cluster.wait(1)
+    cluster.step()
+    cluster.says(0, "recovered")
+    cluster.wait(1)
+    assert (cluster.state(0), cluster.state(1)) == ("away", "waiting")
+    sent: list[Outgoing] = []
+    worker = turn_worker.TurnWorker(
+        cluster.snapshots,
+        cluster.settings,
+        console="one",
+        send=sent.append,
+        connected=lambda: {"broker": 1.0},
+        committed=lambda: None,
+    )
+    worker.start()
+    try:
+        eventually(lambda: bool(sent), what="the command to prepare of the next turn", timeout=20)
+    finally:
+        worker.stop()
+    assert (cluster.state(0), cluster.state(1)) == ("over", "preparing")
+    assert [each.command.vm_id for each in sent] == [cluster.vms[1].vm_id]
 
 
 def test_a_prepare_command_is_sent_again_until_it_is_answered(cluster: Cluster) -> None:
