@@ -41,6 +41,10 @@ class Marks:
     """By eventId in small letters."""
     cordoned: bool = False
     """Whether this sink cordoned the node: it never removes a cordon of somebody else."""
+    reopened: bool = False
+    """Whether somebody else has uncordoned the node since this sink cordoned it for these events. A
+    cordon that comes after that is theirs.
+    """
 
     @property
     def nearest(self) -> Mark | None:
@@ -75,7 +79,11 @@ def read_marks(annotations: Mapping[str, str] | None) -> Marks:
             )
             for key, each in found["events"].items()
         }
-        return Marks(events=events, cordoned=found["cordoned"] is True)
+        return Marks(
+            events=events,
+            cordoned=found["cordoned"] is True,
+            reopened=found.get("reopened") is True,
+        )
     except (KeyError, ValueError, TypeError, AttributeError):
         return Marks()
 
@@ -98,7 +106,9 @@ def dump_marks(marks: Marks) -> str | None:
         }
         for key, each in sorted(marks.events.items())
     }
-    found = {"version": _VERSION, "cordoned": marks.cordoned, "events": events}
+    found: dict[str, Any] = {"version": _VERSION, "cordoned": marks.cordoned, "events": events}
+    if marks.reopened:
+        found["reopened"] = True
     return json.dumps(found, separators=(",", ":"))
 
 
@@ -117,11 +127,16 @@ def patch_of(
     spec = node.get("spec", {})
     is_closed = spec.get("unschedulable") is True
     changed: dict[str, Any] = {}
-    if cordon and marks.acting and not is_closed and (is_new or not marks.cordoned):
+    if marks.cordoned and not is_closed:
+        marks = replace(marks, cordoned=False, reopened=True)
+    if not marks.acting:
+        marks = replace(marks, reopened=False)
+    closes = cordon and marks.acting
+    if closes and not is_closed and (is_new or not marks.reopened):
         changed["unschedulable"] = True
-        marks = replace(marks, cordoned=True)
-    elif marks.cordoned and not (cordon and marks.acting):
-        changed |= {"unschedulable": None} if is_closed else {}
+        marks = replace(marks, cordoned=True, reopened=False)
+    elif marks.cordoned and not closes:
+        changed["unschedulable"] = None
         marks = replace(marks, cordoned=False)
     taints = spec.get("taints") or []
     wanted = _taints(taints, marks, taint=taint)

@@ -265,6 +265,23 @@ def test_who_opens_the_node_is_not_overruled(cluster: FakeApi, make_bench: MakeB
     assert bench.node["spec"]["unschedulable"] is True
 
 
+def test_who_opens_the_node_and_closes_it_again_is_not_overruled(make_bench: MakeBench) -> None:
+    """The second cordon is the person's own, such as for a bad disk: the end leaves it alone."""
+    bench = make_bench(cordon=True)
+    bench.deliver(record("scheduled"))
+    del bench.node["spec"]["unschedulable"]
+    bench.sink.maintain()
+    bench.restart()
+    bench.node["spec"]["unschedulable"] = True
+    bench.deliver(record("started"))
+    bench.deliver(record("ended"))
+    assert bench.node["spec"]["unschedulable"] is True
+    assert ANNOTATION not in (bench.node["metadata"].get("annotations") or {})
+    del bench.node["spec"]["unschedulable"]
+    bench.deliver(record("scheduled", "Reboot", "e-2"), record("ended", "Reboot", "e-2"))
+    assert bench.is_clean()
+
+
 def test_two_events_end_one_after_the_other(cluster: FakeApi, make_bench: MakeBench) -> None:
     """The node is opened when the last one is over; the nearer one stands in the condition."""
     bench = make_bench(cordon=True, taint=True)
