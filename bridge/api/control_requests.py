@@ -116,8 +116,8 @@ class ControlRequests:
         }
 
     def _known_sinks(self) -> dict[str, bool]:
-        """Return every sink of the store, and of a bridge that starts, with whether it is
-        configured.
+        """Return whether each sink that the store knows is configured; while the bridge starts, its
+        own sinks too.
         """
         known = self._outbox.known_sinks()
         return known | dict.fromkeys(self._outbox.recipients, True) if self._starting() else known

@@ -57,7 +57,9 @@ class ApprovalWorker:
         self._check_preparations = False
         """Whether to check which events the VM must prepare for, as after each poll."""
         self._prepares_from = 0.0
-        """Monotonic time: until then, a deadline that has passed does not start that check."""
+        """Monotonic time before which a deadline that has passed does not start the check of
+        preparations.
+        """
         self._more = False
         """Whether the last step found something to do: then there may be more."""
         self._stopping = False

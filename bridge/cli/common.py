@@ -77,7 +77,7 @@ def stop_event() -> threading.Event:
 
 
 def interruption() -> threading.Event:
-    """Return an event that is never set: those signals raise `KeyboardInterrupt` in the main
+    """Return an event that is never set: signals to stop raise `KeyboardInterrupt` in the main
     thread.
     """
 

@@ -113,7 +113,7 @@ class Dispatcher:
         self.health = {name: Health(since=clock.monotonic()) for name in self._specs}
         self._workers = {name: self._worker(name) for name in self._specs}
         self.is_started = False
-        """Whether it delivers."""
+        """Whether its threads deliver."""
         outbox.register(recipients(worker.sink for worker in self._workers.values()))
 
     def start(self) -> None:

@@ -112,9 +112,9 @@ class Poller:
         if trouble is not None:
             with suppress(StoreError):  # receipts fill the disk also while IMDS does not answer
                 self._store.prune()
-        self._say(trouble)
+        self._note_trouble(trouble)
         if trouble is None:
-            self._say_version()
+            self._note_version()
         reason = None if trouble is None else trouble.reason
         self._polled(PollResult(seconds=self._clock.monotonic() - begun, trouble=reason))
         return trouble is None
@@ -209,7 +209,7 @@ class Poller:
         for record in records:
             _report(record)
 
-    def _say_version(self) -> None:
+    def _note_version(self) -> None:
         if self._imds.api_version != self._state.api_version:
             self._state.api_version = self._imds.api_version
             _LOG.warning(
@@ -217,7 +217,7 @@ class Poller:
                 extra={"action": "api_version", "version": self._state.api_version},
             )
 
-    def _say(self, trouble: PollTrouble | None) -> None:
+    def _note_trouble(self, trouble: PollTrouble | None) -> None:
         before = self._state.trouble
         self._state.trouble = trouble
         if (trouble and trouble.reason) == (before and before.reason):

@@ -45,7 +45,7 @@ class CurrentState:
     prepares: bool = False
     """Whether a sink prepares this VM."""
     _times: Mapping[tuple[str, datetime], SteadyTime] = field(default_factory=dict)
-    """The time of each pending event, by key and first sight."""
+    """The clock for each pending event, by its key and the time at which it was first seen."""
 
     @classmethod
     def after(

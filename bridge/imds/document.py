@@ -60,7 +60,7 @@ class Document:
     ignored: tuple[str, ...] = ()
     """Why entries were left out."""
     elsewhere: frozenset[str] = frozenset()
-    """Keys of events that go on, and are left out because they do not name this VM."""
+    """Keys of events that continue, but are left out because they do not name this VM."""
     whole: bool = True
     """Whether the absence of an event proves anything: not while an unreadable entry might be any
     event.

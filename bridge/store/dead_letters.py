@@ -81,8 +81,8 @@ class DeadRecords:
 
     def retry(self, sink: str, sequences: Sequence[int] | None) -> int:
         """Mark dead records of the sink, all or these, to be tried again; return how many. The
-        newest record of the same event that the sink has had is delivered again after them: the
-        last that it gets of an event that is over is its end.
+        newest record of the same event that the sink has had is delivered again after them, so that
+        the last record it gets of an ended event is its end.
         """
         with self._store.transaction() as connection:
             count = _change(connection, "UPDATE dead SET again = 1", sink, sequences)

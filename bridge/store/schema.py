@@ -127,8 +127,8 @@ def _migrate_first(connection: sqlite3.Connection) -> None:
 def _remake(
     connection: sqlite3.Connection, table: str, columns: str, earlier: str | None = None
 ) -> None:
-    """Make a table again in its current form, with its rows and these columns of them; `earlier`:
-    the former names of the columns, if they differ.
+    """Make a table again in its current form, and copy these columns of its rows; `earlier`: the
+    former names of the columns, if they differ.
     """
     # SQLite before 3.35 cannot drop a column, and Python 3.11 runs with such; a column that is
     # added stands otherwise in the table's own text, by which `are_sound` knows it.

@@ -23,7 +23,7 @@ _FRESH_SECONDS: Final = 0.5
 """For how long a session that ended at another console may still be valid here."""
 _REMEMBERED: Final = 1000
 _TOUCHES: Final = 10
-"""How often the time of a session's last request is written, at most, in the idle time."""
+"""How many times at most the time of a session's last request is written within the idle time."""
 
 
 class UsedLoginError(Exception):

@@ -20,7 +20,9 @@ VM: Final = "vm"
 def assign(
     connection: Connection, kind: str, subject: Subject, *, to: Assignment, at: float, number: int
 ) -> None:
-    """Assign a person from now on; an end that is not later releases it."""
+    """Assign a person from now until the end of the assignment; an end that has passed releases the
+    subject.
+    """
     row = {"kind": kind, "subject": subject[0], "scope": subject[1], "actor": to.actor}
     upsert(connection, assignment, [{**row, "at": at, "until": to.until, "changed": number}])
 

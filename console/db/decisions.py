@@ -17,7 +17,7 @@ OVER: Final = "over"
 PREPARE: Final = "prepare"
 """The act of a command that belongs to a turn and not to a decision."""
 _AHEAD_SECONDS: Final = 30.0
-"""More than the difference of the clocks of consoles on one database."""
+"""How far the clocks of two consoles on one database may differ, and more."""
 _DECISION_TIMES: Final = ("at", "over_at", "claimed_until")
 _COMMAND_TIMES: Final = ("made_at", "sent_at", "expires_at", "unanswered_at")
 

@@ -92,11 +92,13 @@ is fifty times as long.
 _ALWAYS_KNOWN: Final = ("at", "status", "site", "vms")
 _BEARER: Final = vm.alias("named_vm")
 _COMMON: Final = 0.2
-"""From this share of the VMs on it is quicker to look at one event after the other."""
+"""If the wanted VMs are at least this share of all VMs, the database looks at one event after the
+other, which is quicker.
+"""
 _AHEAD: Final = 6
-"""How many events are looked at for each event of such VMs that is wanted."""
+"""How many events it then looks at for each event that is wanted."""
 COUNTED: Final = 1000
-"""The limit up to which the events of such VMs are counted."""
+"""The limit up to which events are counted in that case."""
 Place = tuple[float, str, str]
 """Where a listing continues: the sort value, the id and the scope of the event before."""
 

@@ -194,8 +194,8 @@ def at_away_limit(connection: Connection, since: float) -> set[str]:
 
 
 def first_noticed_scopes(connection: Connection, event_ids: Iterable[str]) -> dict[str, str]:
-    """Return, for each event id, the scope of its first notice. If two scopes share an id, that is
-    the event which people know by it.
+    """Return the scope of the first notice for each event id. If events of several scopes share an
+    id, people know this one by it.
     """
     n = notice.c
     e = event.c

@@ -31,7 +31,7 @@ class Patience:
     answer: float = 8.0
     """From a statement to its answer, measured by the console."""
     ping: float = 2.0
-    """The same for the check of an unused connection. After the server was silent no connection
+    """The limit of the check of an unused connection. After the server was silent no connection
     works, and each request for one waits this long.
     """
     statement: float = 7.0

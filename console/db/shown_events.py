@@ -402,8 +402,8 @@ def _write_names(
 
 
 def _write_places(connection: Connection, shown: Mapping[EventKey, LatestReport]) -> None:
-    """Replace the places of these events, in which their names are unique: those of the reporters
-    that report what is shown.
+    """Replace the places of these events by those of the reporters that report what is shown.
+    Within a place the names that an event lists are unique.
     """
     p = tables.event_place.c
     places: list[dict[str, str]] = []

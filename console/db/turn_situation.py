@@ -46,7 +46,7 @@ _FACTS: Final = (
 )
 """The columns of a VM from which turns are decided."""
 _AHEAD_SECONDS: Final = 30.0
-"""More than the difference of the clocks of consoles on one database."""
+"""How far the clocks of two consoles on one database may differ, and more."""
 _FIRST_PAUSE_SECONDS: Final = 60.0
 """The pause before an event is approved again for the first time."""
 _MOST_DOUBLINGS: Final = 5
@@ -183,7 +183,8 @@ def _event(
     four_eyes: int = 0,
     again_at: float | None = None,
 ) -> EventFacts:
-    event, facts = known.event, known.shown.report
+    event = known.event
+    facts = known.shown.report
     reported = facts.event
     named = known.named.values()
     turn = before.get(event.key)

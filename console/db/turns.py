@@ -27,7 +27,7 @@ _IS_OPEN: Final = event.c.state.in_(("scheduled", "started"))
 ON_ITS_WAY_SECONDS: Final = 10.0
 """How long the first report of a VM that follows a command may take to arrive."""
 _AHEAD_SECONDS: Final = 30.0
-"""More than the difference of the clocks of consoles on one database."""
+"""How far the clocks of two consoles on one database may differ, and more."""
 COMMAND_SECONDS: Final = 60
 """The lifetime of a token of a command to prepare."""
 FIRST_REPORT_SECONDS: Final = 3600.0

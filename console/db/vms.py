@@ -58,7 +58,7 @@ _DELETING: Final = tuple(word for word, impact in IMPACTS.items() if impact == "
 """Types of events that delete a VM, in lower case."""
 _DAY: Final = 86_400.0
 _AHEAD_SECONDS: Final = 30.0
-"""More than the difference of the clocks of consoles on one database."""
+"""How far the clocks of two consoles on one database may differ, and more."""
 _MOMENTS: Final = (
     "heard_at",
     "pulled_at",

@@ -20,7 +20,7 @@ _DRIFT: Final = 0.01
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counted:
-    """A stream after a record."""
+    """The result of `count` for one record."""
 
     stream: Stream
     gaps: list[SequenceGap]

@@ -166,7 +166,9 @@ class Vm:
         return (self.reported_as or self.known_as).id
 
     def reported_at(self, time: float, received_at: float) -> float:
-        """Return a time that it reports by the console's clock, but never later than it came in."""
+        """Convert a time that it reports to the console's clock; it is never later than
+        `received_at`.
+        """
         return min(time + self.behind, received_at)
 
     def is_named_by(self, report: EventReport) -> bool:

@@ -103,9 +103,9 @@ def _with_other_scopes(
 
 
 def _within_bounds(snapshot: Snapshot, about: Sequence[AboutEvent]) -> list[Notice]:
-    """Return the notices about events that are sent now: not more than allowed for the events that
-    one VM shows, and first those of VMs with the fewest, so that none waits behind a thousand. The
-    others follow later, if they still hold.
+    """Return the notices about events that may be sent now: a limited number for the events that
+    one VM shows, and the VMs take turns, so that no notice waits behind a thousand of another VM.
+    The others follow later, if they are still true.
     """
     if not about:
         return []

@@ -52,7 +52,7 @@ class EventReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReceiptFacts:
-    """What a record says of a command."""
+    """What a record says about a command."""
 
     jti: str
     event_id: str | None

@@ -795,9 +795,9 @@ def _unnamed(turn: Turn, situation: TurnSituation, now: float) -> Iterator[tuple
 def _freed(
     turn: Turn, situation: TurnSituation, away: Mapping[str, Mapping[str, Away]], now: float
 ) -> Iterator[tuple[Back, bool]]:
-    """Yield the VMs that are not away, of a turn that has failed, or for whose VMs there is no room
-    any more: turns must not wait for each other. Each with whether its rest is over: they have
-    recovered, or have prepared nothing and follow no command any more.
+    """Yield the VMs that may leave a turn early, because it has failed or because there is no room
+    for its VMs any more: turns must not wait for each other. Each of them has recovered, or has
+    prepared nothing and follows no command any more; it comes with whether its rest is over.
     """
     event = situation.events.get(turn.event_key)
     if event is None or event.status != "Scheduled":
