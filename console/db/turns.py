@@ -16,13 +16,14 @@ from console.db.decision_tables import command, turn
 from console.db.decisions import PREPARE
 from console.db.tables import event, preparation, receipt, vm
 from console.db.upsert import Values, portions, upsert
-from console.fleet.commands import REPLAYED
 from console.fleet.fold import RECOVERED
 from console.fleet.values import Command, EventKey, EventTurn, TurnHolder
 from console.turns.machine import State
 from console.turns.situation import HeldBy, Holder, Turn
 
 OVER: Final = "over"
+REJECTED: Final = "rejected"
+"""The state of the receipt for a command that a VM refused; it does not use the command up."""
 _IS_OPEN: Final = event.c.state.in_(("scheduled", "started"))
 ON_ITS_WAY_SECONDS: Final = 10.0
 """How long the first report of a VM that follows a command may take to arrive."""
@@ -182,7 +183,7 @@ def asked_to_prepare(connection: Connection, now: float) -> dict[str, HeldBy]:
         c.act == PREPARE,
         c.expires_at > now - ON_ITS_WAY_SECONDS,
         c.unanswered_at.is_not(None),
-        ~_has_receipt(receipt.c.state.not_in(("accepted", "posted")), _is_of_no_copy()),
+        ~_has_receipt(receipt.c.state.not_in(("accepted", "posted", REJECTED))),
     )
     found = connection.execute(wanted)
     return {row.vm_id: (row.vm_id, EventKey(row.event_id, row.scope)) for row in found}
@@ -193,13 +194,14 @@ def followed_until(connection: Connection, now: float) -> dict[EventKey, float]:
     plus the time for its first report to arrive.
 
     The receipts `accepted` and `confirmed` for a command to prepare are not answers: the VM counts
-    as away from then on. It reports soon afterwards, unless its records do not arrive.
+    as away from then on. It reports soon afterwards, unless its records do not arrive. `rejected`
+    is no answer to any command: the VM may follow another copy of it while that is valid.
     """
     c = command.c
     p = preparation.c
     follows = receipt.c.state.in_(("accepted", "confirmed"))
     has_accepted = _has_receipt(follows)
-    is_answer = or_(c.act != PREPARE, ~follows)
+    is_answer = and_(receipt.c.state != REJECTED, or_(c.act != PREPARE, ~follows))
     until = case((has_accepted, c.expires_at + FIRST_REPORT_SECONDS), else_=c.expires_at)
     said = select(p.event_id).where(
         p.event_id == c.event_id, p.vm_id == c.vm_id, p.time >= c.made_at, c.act == PREPARE
@@ -210,7 +212,7 @@ def followed_until(connection: Connection, now: float) -> dict[EventKey, float]:
     wanted = select(c.event_id, c.scope, func.max(until)).where(
         c.expires_at > now - ON_ITS_WAY_SECONDS - FIRST_REPORT_SECONDS,
         until > now - ON_ITS_WAY_SECONDS,
-        ~_has_receipt(is_answer, _is_of_no_copy()),
+        ~_has_receipt(is_answer),
         ~has_said,
     )
     found = connection.execute(wanted.group_by(c.event_id, c.scope))
@@ -221,13 +223,6 @@ def _has_receipt(*those: ColumnElement[bool]) -> ColumnElement[bool]:
     """Return the SQL for whether the VM of a command has answered it."""
     r = receipt.c
     return select(r.jti).where(r.jti == command.c.jti, r.vm_id == command.c.vm_id, *those).exists()
-
-
-def _is_of_no_copy() -> ColumnElement[bool]:
-    """Return the SQL for whether a receipt says more than that a copy of its command was
-    refused.
-    """
-    return receipt.c.reason.is_distinct_from(REPLAYED)
 
 
 def prepare_commands(

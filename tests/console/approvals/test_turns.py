@@ -1508,3 +1508,24 @@ def test_turns_that_have_not_begun_do_not_wait_for_each_other(database: Database
     assert cluster.step() == []
     assert (cluster.state(0), cluster.state(1)) == ("preparing", "preparing")
     cluster.decisions.stop()
+
+
+@pytest.mark.parametrize("reason", ["unknown_event", "event_changed", "expired"])
+def test_a_command_that_was_refused_may_come_again_and_be_followed(
+    cluster: Cluster, reason: str
+) -> None:
+    """A document left the event out when the first copy came: the second one is good for a minute,
+    and the event comes back.
+    """
+    cluster.announce(0)
+    cluster.announce(1)
+    assert cluster.step() == ["prepare db-0"]
+    cluster.wait(11)
+    assert cluster.step() == ["prepare db-0"]
+    answer(cluster, "rejected", reason=reason)
+    cluster.end(0)
+    for _ in range(5):
+        cluster.wait(10)
+        assert cluster.step() == []
+    cluster.wait(22)
+    assert cluster.step() == ["prepare db-1"]

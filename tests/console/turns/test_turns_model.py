@@ -89,7 +89,7 @@ class SimulatedVm:
     inbox: list[tuple[str, EventKey, str, float]] = field(default_factory=list)
     """Commands on their way: act, event, fingerprint, and when they expire."""
     answers: set[tuple[str, EventKey]] = field(default_factory=set)
-    """Act and event of the commands that it has followed or refused, and not told so."""
+    """Act and event of the commands that it has followed, and not told so."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -479,12 +479,12 @@ class TurnsModel(RuleBasedStateMachine):
         if not vm.inbox or not vm.is_up:
             return
         act, key, fingerprint, expires = vm.inbox.pop(0)
-        vm.answers.add((act, key))
         event = self.events.get(key)
         if self.now >= expires:
             return
         if event is None or event.status != "Scheduled" or event.fingerprint != fingerprint:
-            return
+            return  # another copy of it may be followed
+        vm.answers.add((act, key))
         if act == "approve":
             self._begin(event)
             for each in event.named:
