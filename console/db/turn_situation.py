@@ -129,14 +129,14 @@ def _vms(
     preparations: Mapping[str, Sequence[VmPreparation]],
     wanted: Collection[str],
 ) -> dict[str, VmFacts]:
-    """Return the VMs that may be away: those that are not heard, and those in `wanted`."""
+    """Return the VMs that may be away: those that are late or not heard, and those in `wanted`."""
     contact = contact_of(vm, snapshot.now, snapshot.listening).label("contact")
     columns: list[ColumnElement[Any]] = [vm.c[name] for name in _FACTS]
     there: Any = select(*columns, contact, *columns_of(grouping, vm)).where(
         vm.c.retired_at.is_(None)
     )
     is_ahead = vm.c.heard_at > snapshot.now + _AHEAD_SECONDS
-    queries = [there.where(or_(contact.not_in(("heard", "late")), is_ahead))]
+    queries = [there.where(or_(contact != "heard", is_ahead))]
     queries += [there.where(vm.c.vm_id.in_(few)) for few in portions(wanted)]
     facts = {}
     for query in queries:

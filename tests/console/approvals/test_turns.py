@@ -1529,3 +1529,21 @@ def test_a_command_that_was_refused_may_come_again_and_be_followed(
         assert cluster.step() == []
     cluster.wait(22)
     assert cluster.step() == ["prepare db-1"]
+
+
+def test_a_vm_that_azure_took_is_away_though_a_peer_reports_the_end(cluster: Cluster) -> None:
+    """It is late, and has not come back: whether it is there is not known yet."""
+    told_by(cluster, (0, 2), "scheduled")
+    told_by(cluster, (0, 2), "started")
+    cluster.announce(1)
+    for _ in range(11):
+        cluster.now += timedelta(seconds=10)
+        cluster.tell(*(vm.heartbeat(now=cluster.now, prepares=True) for vm in cluster.vms[1:]))
+        cluster.settle()
+        assert cluster.step() == []
+    told_by(cluster, (2,), "ended")
+    cluster.settle()
+    assert seen(cluster, 0).event.state == "ended"
+    assert cluster.step() == []
+    told_by(cluster, (0,), "ended")
+    assert cluster.step() == ["prepare db-1"]

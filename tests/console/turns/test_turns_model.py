@@ -598,13 +598,14 @@ class TurnsModel(RuleBasedStateMachine):
     def _has_room(
         self, situation: TurnSituation, key: EventKey, *, is_approval: bool = False
     ) -> None:
-        """Beside VMs that Azure has taken, those that have crashed, those that said that they have
+        """Beside VMs that Azure has taken, those that may be down, those that said that they have
         prepared for another event, and those that hold its turn, there is room for those of this
         one. If other settings allowed more, approvals are for VMs that are prepared one after the
         other.
         """
         event = situation.events[key]
-        gone = {vm_id for vm_id in MEMBERS if self.now - self.heard_at[vm_id] > SILENT_AFTER + 5}
+        late = SILENT_AFTER / 2 + CLOCK
+        gone = {vm_id for vm_id in MEMBERS if self.now - self.heard_at[vm_id] > late}
         for other in self.shown.values():
             if other.status == "Started":
                 gone |= other.named
@@ -661,12 +662,13 @@ class TurnsModel(RuleBasedStateMachine):
     def _situation(self) -> TurnSituation:
         vms = {}
         for vm_id, member in MEMBERS.items():
-            is_silent = self.now - self.heard_at[vm_id] > SILENT_AFTER
+            age = self.now - self.heard_at[vm_id]
+            is_late = age > SILENT_AFTER / 2
             vms[vm_id] = VmFacts(
                 vm_id=vm_id,
                 name=member.name,
                 groups=KEYS[vm_id],
-                contact="silent" if is_silent else "heard",
+                contact="silent" if age > SILENT_AFTER else "late" if is_late else "heard",
                 heard_at=self.heard_at[vm_id],
                 prepares=vm_id != WITHOUT_PROGRAM,
                 takes_commands=True,
