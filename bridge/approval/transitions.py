@@ -42,6 +42,7 @@ class Fact(Enum):
     """A fact that decides about the next step: true now, or answered by IMDS."""
 
     BEGUN = "the event has begun"
+    LEFT = "the event has stopped naming this VM, and goes on without it (`SEB_SCOPE=self`)"
     OVER = "the event is over, or it ended and returned"
     CHANGED = "the event is not in the approved state, or cannot be approved"
     WITHDRAWN = "its rule does not approve it any more, or its key is not trusted any more"
@@ -103,6 +104,7 @@ _ERROR: Final = ApprovalStep(stage=Stage.ERROR)
 _UNSURE: Final = ApprovalStep(stage=Stage.UNSURE)
 _AS_FOUND: Final = _failed(None)
 _BEGUN: Final = _failed("already_started")
+_CHANGED: Final = _failed("event_changed")
 _GONE: Final = _failed("unknown_event")
 _NO_IMDS: Final = _failed("imds_unreachable")
 _NO: Final = _failed("imds_refused")
@@ -117,6 +119,7 @@ _NO_PREP: Final = _failed("not_prepared")
 TABLE: Final[Mapping[Fact, Mapping[Stage, ApprovalStep]]] = {
     #                        UNTRIED     UNREACHED   ERROR       UNSURE      POSTED      PREPARING
     Fact.BEGUN:         _row(_BEGUN,     _NO_IMDS,   _CONFIRM,   _CONFIRM,   _CONFIRM,   _BEGUN),
+    Fact.LEFT:          _row(_CHANGED,   _CHANGED,   _CHANGED,   _CHANGED,   _CHANGED,   _CHANGED),
     Fact.OVER:          _row(_GONE,      _NO_IMDS,   _NO,        _CONFIRM,   _CONFIRM,   _GONE),
     Fact.CHANGED:       _row(_AS_FOUND,  _AS_FOUND,  _AS_FOUND,  _AS_FOUND,  _STAY,      _AS_FOUND),
     Fact.WITHDRAWN:     _row(_BARRED,    _BARRED,    _BARRED,    _STAY,      _STAY,      _STAY),
@@ -174,13 +177,7 @@ class ApprovalSituation:
     def _facts(self) -> Iterator[Fact]:
         tracked = self.tracked
         expires = self.approval.expires
-        same = tracked is not None and tracked.first_seen == self.first_seen
-        if same and tracked is not None and tracked.event.event_status in BEGUN:
-            yield Fact.BEGUN
-        if not same or tracked is None or not tracked.pending:
-            yield Fact.OVER
-        if self.objection is not None:
-            yield Fact.CHANGED
+        yield from self._facts_of_event()
         if self.basis is not None:
             yield self.basis
         # A preparation that was asked for goes on to its end: nothing is posted for it.
@@ -197,6 +194,19 @@ class ApprovalSituation:
         if self.paused:
             yield Fact.PAUSED
         yield Fact.READY
+
+    def _facts_of_event(self) -> Iterator[Fact]:
+        tracked = self.tracked
+        same = tracked is not None and tracked.first_seen == self.first_seen
+        event = tracked if same else None
+        if event is not None and event.event.event_status in BEGUN:
+            yield Fact.BEGUN
+        if event is not None and event.goes_on:
+            yield Fact.LEFT
+        if event is None or not event.pending:
+            yield Fact.OVER
+        if self.objection is not None:
+            yield Fact.CHANGED
 
 
 def stage_of(approval: Approval) -> Stage:

@@ -54,8 +54,6 @@ class Transition:
     kind: TransitionName
     tracked: TrackedEvent
     changed: tuple[str, ...] = ()
-    goes_on: bool = False
-    """Whether the event ended only for this VM, and goes on without it."""
     leaves_this_vm: bool = False
     """Whether the event no longer names this VM."""
 
@@ -112,10 +110,11 @@ def _endings(
             after = replace(
                 before,
                 pending=False,
+                goes_on=goes_on,
                 revision=before.revision + 1,
                 status=UNKNOWN_STATUS if goes_on else _how_it_ended(before, poll),
             )
-            yield Transition(kind="ended", tracked=after, goes_on=goes_on)
+            yield Transition(kind="ended", tracked=after)
 
 
 def _how_it_ended(before: TrackedEvent, poll: PollContext) -> str:
@@ -157,6 +156,7 @@ def _appearance(
             not_before=None,
             affects_this_vm=False,
             named_before=False,
+            goes_on=False,
             measured=Measured(restarted=False if poll.boot_known else None),
         )
         return Transition(kind=kind, tracked=_seen_again(again, event, poll))

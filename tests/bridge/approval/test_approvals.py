@@ -925,6 +925,25 @@ def test_nobody_approves_what_does_not_name_its_vms(bench: ApprovalBench, resour
     assert (bench.imds.posts, bench.story()) == ([], [("rejected", "not_allowed")])
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+def test_an_event_that_goes_on_without_this_vm_confirms_nothing(
+    bench: ApprovalBench, *, restarts: bool
+) -> None:
+    """With SEB_SCOPE=self it is over here, but it has neither started nor gone."""
+    bench.scope_self = True
+    bench.restart()
+    bench.announce(resources=["web_3", "web_4"])
+    bench.imds.starts = False
+    bench.person()
+    assert bench.story()[-1] == ("posted", None)
+    bench.change(Resources=["web_4"])
+    if restarts:
+        assert bench.poller.run()
+        bench.restart()
+    bench.poll()
+    assert bench.story()[-1] == ("failed", "event_changed")
+
+
 def test_posted_is_not_confirmed_before_it_is_seen(bench: ApprovalBench) -> None:
     """IMDS answers 200 to anybody: only the event's own status confirms."""
     bench.announce()

@@ -89,7 +89,7 @@ def test_what_has_expired_waits_only_if_a_request_may_have_worked() -> None:
 
 def test_every_stage_ends_with_its_event() -> None:
     """Whatever stage an approval is in, once the event has begun or is over it has an end."""
-    for fact in (Fact.BEGUN, Fact.OVER):
+    for fact in (Fact.BEGUN, Fact.LEFT, Fact.OVER):
         assert all(transition.end for transition in TABLE[fact].values())
 
 
@@ -97,7 +97,7 @@ def test_what_was_posted_waits_for_its_event_alone() -> None:
     """So it need not be looked at more closely while the event neither begins nor ends."""
     steps = {fact: TABLE[fact][Stage.POSTED] for fact in Fact}
     moving = [fact for fact, step in steps.items() if step != ApprovalStep()]
-    assert moving == [Fact.BEGUN, Fact.OVER]
+    assert moving == [Fact.BEGUN, Fact.LEFT, Fact.OVER]
 
 
 def test_every_reason_is_one_of_the_closed_list() -> None:
@@ -125,6 +125,8 @@ def test_every_reason_is_one_of_the_closed_list() -> None:
         (tracked(status="Advisory"), {}, Fact.CHANGED),
         (tracked(status="Started"), {"basis": Fact.WITHDRAWN}, Fact.BEGUN),
         (tracked(status="Started", pending=False), {}, Fact.BEGUN),
+        (replace(tracked(status="Started", pending=False), goes_on=True), {}, Fact.BEGUN),
+        (replace(tracked(pending=False), goes_on=True), {}, Fact.LEFT),
         (tracked(pending=False), {}, Fact.OVER),
         (tracked(status="Started"), {"first_seen": NOW - timedelta(hours=1)}, Fact.OVER),
         (None, {}, Fact.OVER),

@@ -256,7 +256,8 @@ def test_an_event_that_names_others_now_is_over_beside_an_unreadable_entry() -> 
     document = parse_document(body(entry(resources=["web_4"]), {"EventType": "Freeze"}))
     transitions = diff(known, within(document, "web_3"), CONTINUOUS)
     assert told(transitions) == [("ended", "Unknown", 2)]
-    assert (transitions[0].tracked.event.event_id, transitions[0].goes_on) == (EVENT_ID, True)
+    (ended,) = transitions
+    assert (ended.tracked.event.event_id, ended.tracked.goes_on) == (EVENT_ID, True)
 
 
 def test_a_thousand_events_of_a_hundred_vms_are_compared() -> None:

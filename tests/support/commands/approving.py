@@ -145,6 +145,7 @@ class ApprovalBench:
         self.trust(self.signer, self.other, self.curve)
         self.rules = list(rules)
         self.interval = interval
+        self.scope_self = False
         self.clock = FakeClock()
         self.imds = ObedientImds()
         self.acknowledged: set[str] = set()
@@ -157,7 +158,11 @@ class ApprovalBench:
         self.directory = directory or self.directory
         self.store, _ = open_store(self.directory, self.clock.now())
         self.current, self.poller = state_and_poller(
-            self.store, self.imds, self.clock, interval=self.interval
+            self.store,
+            self.imds,
+            self.clock,
+            interval=self.interval,
+            scope_self=self.scope_self,
         )
         self.ledger = self.make_ledger(self.store)
         self.approvals = approvals_of(
