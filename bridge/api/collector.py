@@ -28,7 +28,9 @@ Family = GaugeMetricFamily | CounterMetricFamily
 
 
 def known_type(event_type: str | None) -> str:
-    """Return the type as a label: whatever IMDS answers, the number of series is limited."""
+    """Return the type as a label; unknown types share one, so that the number of series
+    is limited.
+    """
     return event_type if event_type in AZURE_TYPES else "other"
 
 

@@ -136,7 +136,7 @@ class Approvals:
 
     @property
     def verifies(self) -> bool:
-        """Check whether there is a key by which a command can be verified; any thread may ask."""
+        """Whether there is a key that can verify a command; may be read from any thread."""
         return self._trust.has_keys
 
     @property

@@ -103,7 +103,9 @@ class PreparationRows:
         self._store.commit([] if record is None else [record], also=write)
 
     def finish(self, preparation: Preparation, record: RecordDraft | None = None) -> None:
-        """Delete a row, with a record about it, synced. Raises `StoreError`."""
+        """Delete a row, and commit a record about it in the same synced transaction. Raises
+        `StoreError`.
+        """
 
         def write(connection: sqlite3.Connection) -> None:
             connection.execute(

@@ -73,7 +73,7 @@ def read(
 def found(
     connection: Connection, wanted: WantedRows, *, limit: int, page: int
 ) -> tuple[list[AuditRow], int]:
-    """Return the rows of a page, the first of which is 1, and how many rows are wanted in all."""
+    """Return the rows of a page, counted from 1, and how many rows match in all."""
     count = audit.count_rows(connection, wanted)
     return audit.found_rows(connection, wanted, limit=limit, skip=(page - 1) * limit), count
 

@@ -234,8 +234,8 @@ def ended_without_notice(connection: Connection, since: float, settled: float) -
 def _first_of_each(
     connection: Connection, *conditions: ColumnElement[bool]
 ) -> dict[EventKey, None]:
-    """Return some of the events for which these conditions hold: the oldest of each VM that shows
-    them, so that one VM with many does not delay those of others.
+    """Return some of the events for which these conditions hold: the oldest ones of each VM that
+    shows any, so that a VM with many does not delay the others.
     """
     e = event.c
     place = func.row_number().over(partition_by=e.shown_by, order_by=e.shown_at).label("place")

@@ -358,7 +358,7 @@ def _places(connection: Connection, vm_ids: Iterable[str]) -> dict[str, tuple[st
 
 
 def _borne_names(connection: Connection, names: Iterable[tuple[str, str]]) -> set[tuple[str, str]]:
-    """Return those of these names, each with its place, that a VM bears."""
+    """Return which of these names a VM bears, each name with its place."""
     found = set()
     for some in portions(names, _PAIRS):
         query = select(_VM.place, _VM.folded).where(tuple_(_VM.place, _VM.folded).in_(some))

@@ -277,8 +277,8 @@ def _again_at(connection: Connection, pending: Iterable[KnownEvent]) -> dict[Eve
 def _preparations(
     connection: Connection, event_ids: Iterable[str]
 ) -> dict[str, tuple[VmPreparation, ...]]:
-    """Return the preparations of VMs, by vmId: those that have not recovered, and all for these
-    events.
+    """Return the preparations of VMs, by vmId: all for these events, and every other that has not
+    recovered.
     """
     c = preparation.c
     # A failure that ends with the state of the event says nothing of that state if it is back.

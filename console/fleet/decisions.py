@@ -83,8 +83,8 @@ def open_word(decision: Decision | None) -> DecisionState | None:
 def _approved(
     event_state: str, receipts: Sequence[Receipt], decided: DecisionHistory
 ) -> DecisionStatus | None:
-    """Return the status that VMs report of an approval, or that of the console's own open
-    approval.
+    """Return the status of an approval that a VM confirms or follows, or of the console's own one;
+    None without an approval.
     """
     for receipt in receipts:
         if receipt.facts.state == "confirmed":

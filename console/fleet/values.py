@@ -251,7 +251,9 @@ class LatestReport:
     sequence: int
     """Zero if it is from a state document."""
     time: float
-    """By the console's clock, from `Vm.reported_at`: times of several VMs are compared."""
+    """By the console's clock, as `Vm.reported_at` converts it, because times of several VMs are
+    compared.
+    """
     first_at: float
     """The time of the reporter's first record about the event."""
     report: EventReport
@@ -355,7 +357,7 @@ class ReportedPreparation:
     sequence: int
     """Zero if it is from a state document."""
     time: float
-    """By the console's clock, from `Vm.reported_at`."""
+    """By the console's clock, as `Vm.reported_at` converts it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

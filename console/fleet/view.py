@@ -56,7 +56,7 @@ class Source(Model):
 
 
 class Contacts(Model):
-    """VMs by how their bridges are heard."""
+    """How many VMs have each contact: how their bridges are heard."""
 
     total: Count
     heard: Count
@@ -68,7 +68,7 @@ class Contacts(Model):
 
 
 class Conditions(Model):
-    """VMs by what they expect."""
+    """How many VMs have each condition."""
 
     clear: Count
     scheduled: Count
@@ -120,8 +120,8 @@ class VmSaid(Model):
 
 
 class VmConflict(Model):
-    """What contradicts a VM: it says to be another than it is known as, or its name is that of
-    another VM that is there (`isTaken`). `id` is sent back by who accepts what it says.
+    """What contradicts a VM: it reports another identity than it is known by, or its name is that
+    of another VM that is there (`isTaken`). A person sends `id` back to accept what it reports.
     """
 
     id: str

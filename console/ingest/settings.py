@@ -61,7 +61,7 @@ class EventHubSource(EventHubSettings):
 
 
 class WebhookSource(BaseModel):
-    """Signed records over HTTP; there is nothing to be told."""
+    """Signed records over HTTP; it needs no further settings."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 

@@ -140,7 +140,9 @@ def _with_silences(turn: Turn, plan: Plan, now: float) -> Turn:
 
 
 def _without_rests(turn: Turn, situation: TurnSituation) -> Turn:
-    """Clear the rest of each VM that is silent or stopped again: it rests anew once it is back."""
+    """Clear the rest of each VM that is silent or stopped again: it begins again once the VM is
+    back.
+    """
     gone = {
         each.vm_id
         for each in turn.still_away

@@ -224,6 +224,8 @@ class TurnSituation:
     turns: Mapping[EventKey, Turn] = field(default_factory=dict)
     """The turns that are not over, by the key of their event."""
     followed_until: Mapping[EventKey, float] = field(default_factory=dict)
-    """Until when a VM may still follow a command that it has not answered, by event key."""
+    """By event key, the time until which a VM may still follow a command that it has not
+    answered.
+    """
     can_sign: bool = True
     """Whether the console has a signing key."""

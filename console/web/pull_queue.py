@@ -57,8 +57,8 @@ class PullQueue:
         self.refused = 0
         """How many requests had another token than that VM's."""
         self.most = 10_000
-        """How many polls may be held: as many as a console supports VMs, if the system allows so
-        many files.
+        """How many polls may be held: one for each VM that a console supports, or fewer if the
+        process may not open as many files.
         """
 
     def __len__(self) -> int:
