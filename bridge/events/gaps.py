@@ -24,10 +24,29 @@ OVERDUE_SECONDS: Final = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Reading:
-    """The clocks at a good poll."""
+    """The clocks at one moment."""
 
     monotonic: float
     suspended: float
+
+    def since(self, before: _Reading) -> float:
+        """Return the seconds from another reading to this one, suspensions included."""
+        return self.monotonic - before.monotonic + self.suspended_since(before)
+
+    def suspended_since(self, before: _Reading) -> float:
+        """Return for how many of them this machine was suspended."""
+        seconds = self.suspended - before.suspended
+        return seconds if seconds >= SUSPENDED_SECONDS else 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Poll:
+    """A poll: its document shows a moment between the request and the answer."""
+
+    asked: _Reading
+    answered: _Reading
+    lasted: float
+    """Seconds from the request to the commit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,13 +77,22 @@ class GapTracker:
         self.polled_at = polled_at
         self._clock = clock
         self._interval = interval
-        self._polled: _Reading | None = None
+        self._asked: _Reading | None = None
+        self._answered: _Reading | None = None
+        self._polled: _Poll | None = None
+        self._patience = 0.0
+        """Seconds that answers take, as the last two good polls show."""
         self._lock = threading.Lock()
         self._pause = 0.0
 
+    def ask(self) -> None:
+        """Note that a poll sends its request now."""
+        self._asked = self._reading()
+
     def gap(self, now: datetime) -> PollGap:
-        """Return the gap that a poll at this moment ends."""
-        seconds = self._seconds(now)
+        """Return the gap that a poll ends whose answer has come at this moment."""
+        self._answered = self._reading()
+        seconds = self._seconds(now, self._answered)
         first = self._polled is None
         with self._lock:
             pause = self._pause
@@ -91,17 +119,24 @@ class GapTracker:
         return self._polled_within(max(LONG_SECONDS, 3 * self._interval))
 
     def is_current(self) -> bool:
-        """Check whether this run's last good poll is so recent that the next one is not overdue."""
-        return self._polled_within(self._interval + OVERDUE_SECONDS)
+        """Check whether the document of this run's last good poll is so recent that the next one is
+        not overdue. It is as old as its request: this VM may have stood still since IMDS answered,
+        or the disk while its changes were written. Answers that always take their time make no
+        document old, up to `CONTINUOUS_SECONDS`.
+        """
+        return self._polled_within(self._interval + OVERDUE_SECONDS + self._patience)
 
     def polled(self, now: datetime, gap: PollGap) -> None:
         """Note that a good poll has ended the gap, and its changes are committed."""
         with self._lock:
             self._pause = max(0.0, self._pause - gap.pause_seconds)
         self.polled_at = now
-        self._polled = _Reading(
-            monotonic=self._clock.monotonic(), suspended=self._clock.suspended()
-        )
+        done = self._reading()
+        asked = self._asked or done
+        poll = _Poll(asked=asked, answered=self._answered or done, lasted=done.since(asked))
+        before = 0.0 if self._polled is None else self._polled.lasted
+        self._patience = min(poll.lasted, before, CONTINUOUS_SECONDS)
+        self._polled = poll
 
     def stood_still(self, seconds: float) -> None:
         """Note that the host paused the VM for so many seconds. A suspension that the VM itself
@@ -110,28 +145,32 @@ class GapTracker:
         with self._lock:
             self._pause += seconds
 
-    def _seconds(self, now: datetime) -> float | None:
-        """Return the seconds since the last good poll, by the monotonic clock; across runs by the
-        wall clock.
+    def _seconds(self, now: datetime, answered: _Reading) -> float | None:
+        """Return the seconds for which nobody looked, by the monotonic clock; across runs by the
+        wall clock. From request to request, or from answer to answer if that is longer: what a poll
+        took after its answer, or stood still before it, is no time in which it looked.
         """
         if self._polled is not None:
-            return self._clock.monotonic() - self._polled.monotonic + self._suspended()
+            between_answers = answered.since(self._polled.answered)
+            if self._asked is None:
+                return between_answers
+            return max(between_answers, self._asked.since(self._polled.asked))
         if self.polled_at is not None:
             return max(0.0, (now - self.polled_at).total_seconds())
         return None
 
     def _polled_within(self, seconds: float) -> bool:
-        elapsed = self._seconds(self._clock.now())
-        return self._polled is not None and elapsed is not None and elapsed <= seconds
+        poll = self._polled
+        return poll is not None and self._reading().since(poll.asked) <= seconds
 
     def _suspended(self) -> float:
         """Return how many seconds this machine was suspended since the last good poll of
         this run.
         """
-        if self._polled is None:
-            return 0.0
-        suspended = self._clock.suspended() - self._polled.suspended
-        return suspended if suspended >= SUSPENDED_SECONDS else 0.0
+        return 0.0 if self._polled is None else self._reading().suspended_since(self._polled.asked)
+
+    def _reading(self) -> _Reading:
+        return _Reading(monotonic=self._clock.monotonic(), suspended=self._clock.suspended())
 
     def _since(self, now: datetime, seconds: float) -> datetime | None:
         try:

@@ -73,6 +73,7 @@ class Poller:
 
     def poll(self, now: datetime) -> None:
         """Poll once: changes are committed before sinks wake. On any error nothing has changed."""
+        self._state.gaps.ask()
         answer = self._imds.events()
         now += timedelta(milliseconds=answer.latency_ms)  # the first answer may take two minutes
         gap = self._state.gaps.gap(now)

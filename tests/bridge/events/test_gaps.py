@@ -29,9 +29,14 @@ def tracker(
     return GapTracker(clock, interval=interval, polled_at=polled_at, rebooted=rebooted)
 
 
-def poll(gaps: GapTracker, clock: FakeClock) -> PollGap:
-    """One good look."""
+def poll(
+    gaps: GapTracker, clock: FakeClock, *, answer: float = 0.0, commit: float = 0.0
+) -> PollGap:
+    """One good look, whose answer and whose commit take so many seconds."""
+    gaps.ask()
+    clock.advance(answer)
     gap = gaps.gap(clock.now())
+    clock.advance(commit)
     gaps.polled(clock.now(), gap)
     return gap
 
@@ -128,6 +133,44 @@ def test_a_pause_belongs_to_the_next_poll() -> None:
     after = [poll(gaps, clock), poll(gaps, clock)]
     assert (gap.pause_seconds, gap.reason) == (3.5, "pause")
     assert [each.pause_seconds for each in after] == [0.25, 0.0]
+
+
+@pytest.mark.parametrize("long", ["answer", "commit"])
+def test_a_poll_that_stands_still_does_not_look(long: str) -> None:
+    """Its document is as old as its request, and the poll after it ends the gap."""
+    clock = FakeClock()
+    gaps = tracker(clock)
+    poll(gaps, clock)
+    clock.advance(1.0)
+    poll(gaps, clock, **{long: 20.0})
+    assert not gaps.is_current()
+    clock.advance(1.0)
+    gap = poll(gaps, clock)
+    assert (gap.seconds, gap.is_long, gap.is_continuous) == (21.0, True, False)
+    assert gaps.is_current()
+
+
+def test_what_stood_still_before_its_answer_was_read_is_a_gap_at_once() -> None:
+    """The VM may have been paused on the way, and the answer be of the time after it."""
+    clock = FakeClock()
+    gaps = tracker(clock)
+    poll(gaps, clock)
+    clock.advance(1.0)
+    gap = poll(gaps, clock, answer=20.0)
+    assert (gap.seconds, gap.is_continuous) == (21.0, False)
+
+
+def test_answers_that_always_take_their_time_make_no_document_old() -> None:
+    """Approvals wait no longer for a slow service than for a fast one, from its second answer."""
+    clock = FakeClock()
+    gaps = tracker(clock)
+    current = []
+    for _ in range(3):
+        gap = poll(gaps, clock, answer=4.0)
+        current.append(gaps.is_current())
+        clock.advance(1.0)
+    assert current == [False, True, True]
+    assert gap.is_continuous
 
 
 def test_an_outage_with_a_short_pause_in_it_is_an_outage() -> None:
