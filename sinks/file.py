@@ -8,13 +8,14 @@ import errno
 import os
 import shutil
 import stat
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import ClassVar, Final
 
 from pydantic import Field, field_validator
 
-from sinks.base import Check, Sink, SinkError, SinkSettings
+from sinks.base import Check, Sink, SinkContext, SinkError, SinkSettings
 from wire.record import Record
 
 # Readable by the owner's group (log shippers), writable by the owner alone; umask narrows it.
@@ -70,6 +71,10 @@ class FileSink(Sink[FileSettings]):
     Settings: ClassVar[type[SinkSettings]] = FileSettings
     BATCH: ClassVar[int] = 100
 
+    def __init__(self, name: str, settings: FileSettings, context: SinkContext) -> None:
+        super().__init__(name, settings, context)
+        self._aborted = threading.Event()
+
     def open(self) -> None:
         """Create the file if it is missing. Raises `SinkError` if that cannot be done."""
         self.deliver(())
@@ -80,9 +85,16 @@ class FileSink(Sink[FileSettings]):
         """
         path = self.settings.path
         try:
-            _append(path, b"".join(record.body + b"\n" for record in records))
+            lines = b"".join(record.body + b"\n" for record in records)
+            _append(path, lines, is_aborted=self._aborted.is_set)
         except OSError as error:
             raise SinkError(f"{path}: {_reason(error)}", remedy=_remedy(error)) from None
+
+    def abort(self) -> None:
+        """Have a delivery that is stuck write nothing once the disk answers: by then another one
+        may have written newer records.
+        """
+        self._aborted.set()
 
     def check(self) -> Sequence[Check]:
         """Check whether the file can be written, and how much space is left; nothing is written."""
@@ -100,7 +112,7 @@ class FileSink(Sink[FileSettings]):
         return (Check.ok(f"{path} can be written; {megabytes} MiB free"),)
 
 
-def _append(path: Path, lines: bytes) -> None:
+def _append(path: Path, lines: bytes, *, is_aborted: Callable[[], bool]) -> None:
     """Write and sync all lines, or leave the file as it was and raise `OSError`."""
     _refuse_special(path)
     new = not path.exists()
@@ -108,7 +120,10 @@ def _append(path: Path, lines: bytes) -> None:
     try:
         size = os.lseek(descriptor, 0, os.SEEK_END)
         if lines:
-            _write(descriptor, _line_end(descriptor, size) + lines, size=size)
+            data = _line_end(descriptor, size) + lines
+            if is_aborted():
+                raise OSError(errno.ECANCELED, os.strerror(errno.ECANCELED))
+            _write(descriptor, data, size=size)
     finally:
         os.close(descriptor)
     if new:

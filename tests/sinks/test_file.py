@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
@@ -217,6 +218,26 @@ def test_what_cannot_keep_a_record_is_refused(tmp_path: Path, kind: str) -> None
     with pytest.raises(SinkError, match="use the stdout sink"):
         sink.open()
     assert [line.level for line in sink.check()] == ["fail"]
+
+
+def test_an_abandoned_delivery_writes_nothing_later(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk stood still for long, and another sink has written newer records meanwhile."""
+    sink = a_sink(path)
+    sink.open()
+    original = os.open
+
+    def hanging(*given: Any) -> int:
+        monkeypatch.setattr(os, "open", original)
+        sink.abort()
+        a_sink(path).deliver([sample_record(1), sample_record(2)])
+        return original(*given)
+
+    monkeypatch.setattr(os, "open", hanging)
+    with pytest.raises(SinkError):
+        sink.deliver([sample_record(1)])
+    assert path.read_bytes() == line(1) + line(2)
 
 
 def test_check_writes_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
