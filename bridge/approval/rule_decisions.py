@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -30,8 +30,8 @@ class _Pending:
     since: float
     """Monotonic time at which this run first saw it."""
     logged: str | None = None
-    decided: set[str] = field(default_factory=set)
-    """Causes that the ledger has already."""
+    decided: str | None = None
+    """The cause of the newest state that the ledger has already."""
 
 
 class RuleDecisions:
@@ -73,9 +73,9 @@ class RuleDecisions:
         cause = f"rule\n{decision.rule.name}\n{state}"
         if decision.answer == "refuse":
             cause += "\nrefused"  # the owner may have the rule allow it in the next run
-        unused = None if cause in kept.decided else self._unused(cause)
+        unused = None if cause == kept.decided else self._unused(cause)
         if unused is None:
-            kept.decided.add(cause)
+            kept.decided = cause
             return None
         actor = _actor(decision.rule)
         jti = str(uuid.uuid4())

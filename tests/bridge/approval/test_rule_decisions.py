@@ -348,3 +348,18 @@ def test_nothing_is_remembered_of_events_that_are_over(benches: Any) -> None:
     bench.vanish()
     bench.poll()
     assert bench.approvals._rules._pending == {}
+
+
+def test_what_is_remembered_of_an_event_does_not_grow_with_its_changes(benches: Any) -> None:
+    """The newest state is decided about once, and no earlier one comes back."""
+    bench = benches(MINE.model_copy(update={"max_resources": 1}))
+    bench.announce(resources=["web_3", "web_4"])
+    bench.poll()
+    kept = bench.approvals._rules._pending[EVENT_ID.casefold()]
+    for seconds in (10, 20, 30):
+        bench.change(DurationInSeconds=seconds)
+        bench.poll()
+        bench.poll()
+        assert kept.decided is not None
+        assert kept.decided.count("rule\n") == 1
+    assert bench.story() == [("rejected", "not_allowed")] * 4
