@@ -243,3 +243,4 @@ def test_removal(tool: Ansible, machines: dict[str, Machine], package: Path) -> 
     for machine in machines.values():
         assert not has_the_package(machine)
         assert machine.outcome("test -e /etc/seb").returncode == 1
+        assert machine.outcome("ls /var/cache/scheduled-events*").returncode != 0
