@@ -27,6 +27,7 @@ _HIDDEN: Final = "[secret]"
 _QUIET: Final = {
     "apscheduler": logging.ERROR,
     "azure": logging.CRITICAL,
+    "httpx2": logging.ERROR,
     "urllib3": logging.ERROR,
     "waitress": logging.ERROR,
 }

@@ -53,6 +53,7 @@ def context_for(config: Configuration, vm: VmIdentity = NOBODY) -> SinkContext:
         site=config.settings.site,
         version=__version__,
         instance_id="check",
+        has_polled=lambda: False,  # what is pending is not known here, so no sink clears it
     )
 
 

@@ -315,6 +315,7 @@ class Worker:
     def _wait(self, seconds: float | None) -> None:
         """Wait so many seconds, or until a person resumes the sink, or the worker is to finish."""
         at = self._clock.monotonic() + (inf if seconds is None else seconds)
+        stuck = self.health.stuck_threads
         while not (self._finishing.is_set() or self.timeout.is_abandoned or self._resumed.is_set()):
             self.health.next_try_at = at
             left = at - self._clock.monotonic()
@@ -324,6 +325,10 @@ class Worker:
             self._wake.wait(min(left, IDLE_SECONDS))
             self._wake.clear()
             now = self._clock.monotonic()
+            if self.health.stuck_threads < stuck and at < inf:
+                # A call that was stuck has returned: the destination may be back.
+                stuck = self.health.stuck_threads
+                at = min(at, now + self._seconds_to_next_try(None))
             long = URGENT_RETRY_SECONDS < at - now < inf
             if long and may_hurry(self.health, urgent=self._urgent()):
                 at = now + self._draw() * URGENT_RETRY_SECONDS

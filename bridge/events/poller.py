@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final
 
 from bridge.clock import Clock, uptime
@@ -71,11 +71,11 @@ class Poller:
         self._polling = threading.Lock()
         self._not_before = clock.monotonic()
 
-    def poll(self, now: datetime) -> None:
+    def poll(self) -> None:
         """Poll once: changes are committed before sinks wake. On any error nothing has changed."""
         self._state.gaps.ask()
         answer = self._imds.events()
-        now += timedelta(milliseconds=answer.latency_ms)  # the first answer may take two minutes
+        now = self._clock.now()  # the first answer may take two minutes
         gap = self._state.gaps.gap(now)
         if answer.body != self._body or gap.is_long or gap.pause_seconds:
             document = self._in_scope(parse_document(answer.body))
@@ -122,7 +122,7 @@ class Poller:
 
     def _try_poll(self) -> PollTrouble | None:
         try:
-            self.poll(self._clock.now())
+            self.poll()
         except ImdsError as error:
             self._not_before = self._clock.monotonic() + (error.retry_after or 0.0)
             return PollTrouble(reason=error.reason, message=str(error))

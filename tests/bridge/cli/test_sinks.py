@@ -1,12 +1,17 @@
 """`seb sinks`: the kinds there are, and a try of a configured sink."""
 
 import json
+from pathlib import Path
 
+from support.eventually import eventually
+from support.kubernetes.fake_api import FakeApi
 from support.process.bridge import NOWHERE
 from support.process.launch import Launch
 from support.process.seb_here import Here
 from support.sinks.http_server import HttpServer
 
+from bridge.simulator.events import SimulatedEvent
+from bridge.simulator.simulator import Simulator
 from sinks import registry
 
 
@@ -29,6 +34,30 @@ def test_a_try_delivers_one_heartbeat(here: Here, launch: Launch) -> None:
     assert record["type"] == "seb.bridge.heartbeat.v1"
     assert set(record["stream"]) == {"0", "-"}
     assert not launch.state.exists()
+
+
+def test_a_try_leaves_the_node_as_it_is(
+    here: Here, launch: Launch, imds_simulator: Simulator, tmp_path: Path
+) -> None:
+    """What is pending is not known beside a stopped bridge, so nothing counts as over."""
+    cluster = FakeApi()
+    cluster.start()
+    cluster.add_node("node-1")
+    kubernetes = {
+        "SEB_SINK__KUBERNETES__NODE": "node-1",
+        "SEB_SINK__KUBERNETES__KUBECONFIG": str(cluster.kubeconfig(tmp_path / "config")),
+        "SEB_SINK__KUBERNETES__CORDON": "true",
+    }
+    try:
+        bridge = launch(**kubernetes)
+        imds_simulator.announce(SimulatedEvent(event_type="Reboot"))
+        eventually(lambda: cluster.nodes["node-1"]["spec"].get("unschedulable"), what="a cordon")
+        assert bridge.stop() == 0
+        said = here("sinks", "test", "kubernetes", **launch.env, **kubernetes)
+        assert (said.code, said.out) == (0, "kubernetes: delivered\n")
+        assert cluster.nodes["node-1"]["spec"]["unschedulable"]
+    finally:
+        cluster.stop()
 
 
 def test_a_sink_that_does_not_answer_is_69(here: Here, launch: Launch) -> None:

@@ -67,6 +67,26 @@ def test_a_stuck_sink_is_replaced_after_its_deadline(
     assert bad.sequences() == [1]
 
 
+def test_a_stuck_call_that_returns_ends_the_long_wait(
+    bench: Bench, release: threading.Event
+) -> None:
+    """The destination may be back: the sink waits no longer than after any other failure."""
+    hang(bench, release)
+    bad = bench.scripts["bad"]
+    (old,) = bad.threads
+    bench.clock.advance(31)
+    bench.dispatcher.supervise()
+    health = bench.wait_for_failure("bad")
+    bad.wait_for(lambda: health.next_try_at == bench.clock.monotonic() + 61)
+    release.set()
+    old.join(10)
+    bench.dispatcher.supervise()
+    bench.advance(0)
+    bad.wait_for(lambda: health.next_try_at == bench.clock.monotonic() + 1)
+    bench.advance(1)
+    bad.wait_for_records(1)
+
+
 def test_what_a_stuck_call_brings_back_does_not_count(
     bench: Bench, release: threading.Event
 ) -> None:
