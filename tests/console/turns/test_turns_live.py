@@ -21,7 +21,7 @@ pytestmark = [
 
 def test_the_second_waits_for_the_first(tmp_path: Path) -> None:
     """Of two events that overlap, both are prepared and approved, one after the other."""
-    with Cluster(tmp_path, vms=3) as cluster, cluster.console() as console:
+    with Cluster(tmp_path, vms=3, heartbeat="10") as cluster, cluster.console() as console:
         first = cluster.announce_for(0)
         reaches(console, first, "approving", "away")
         second = cluster.announce_for(1)
@@ -73,7 +73,7 @@ ACTS = ("take_turn", "prepare", "approve")
 
 def test_a_vm_that_cannot_prepare_is_not_approved(tmp_path: Path) -> None:
     """Its program gives up: nothing is approved, and a person may do it all the same."""
-    with Cluster(tmp_path, vms=2) as cluster, cluster.console() as console:
+    with Cluster(tmp_path, vms=2, heartbeat="10") as cluster, cluster.console() as console:
         (cluster.home(0) / "code").write_text("65")
         event_id = cluster.announce_for(0)
         reaches(console, event_id, "failed")
@@ -88,7 +88,7 @@ def test_a_vm_that_cannot_prepare_is_not_approved(tmp_path: Path) -> None:
 
 def test_a_person_waits_for_the_group_or_overrides_it(tmp_path: Path) -> None:
     """409 with the holders; with force both are away, and the audit says who wanted that."""
-    cluster = Cluster(tmp_path, vms=3)
+    cluster = Cluster(tmp_path, vms=3, heartbeat="10")
     cluster.group = {"name": "db", "match": {"name": ["web-*"]}}
     with cluster, cluster.console() as console:
         first, second = cluster.announce_for(0), cluster.announce_for(1)
@@ -122,7 +122,7 @@ def test_a_person_waits_for_the_group_or_overrides_it(tmp_path: Path) -> None:
 
 def test_a_console_that_starts_again_carries_turns_on(tmp_path: Path) -> None:
     """Killed while a VM prepares: the program runs once, and the event is approved once."""
-    with Cluster(tmp_path, vms=2) as cluster, cluster.console() as console:
+    with Cluster(tmp_path, vms=2, heartbeat="10") as cluster, cluster.console() as console:
         (cluster.home(0) / "hold").touch()
         first = cluster.announce_for(0)
         eventually(lambda: cluster.words(0) == ["scheduled begun"], what="preparing", timeout=60)
@@ -141,7 +141,7 @@ def test_a_console_that_starts_again_carries_turns_on(tmp_path: Path) -> None:
 def test_another_console_goes_on(tmp_path: Path, postgresql: PostgreSql) -> None:
     """Of two consoles on PostgreSQL one is killed while a VM prepares; the other approves it."""
     url = postgresql.database(f"live_{next(_NUMBERS)}")
-    with Cluster(tmp_path, vms=2) as cluster, ExitStack() as stack:
+    with Cluster(tmp_path, vms=2, heartbeat="10") as cluster, ExitStack() as stack:
         one, two = [
             stack.enter_context(cluster.console(name, DATABASE=url)) for name in ("one", "two")
         ]
