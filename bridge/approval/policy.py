@@ -16,12 +16,8 @@ BEGUN: Final = ("Started", "Completed", "Canceled")
 
 def matches(rule: Rule, tracked: TrackedEvent) -> bool:
     """Check whether this rule decides about the event."""
-    event = tracked.event
-    return (tracked.affects_this_vm or not rule.affects_this_vm) and rule.matches(
-        event_type=event.event_type,
-        event_source=event.event_source,
-        duration=event.duration_in_seconds,
-    )
+    is_concerned = tracked.affects_this_vm or not rule.affects_this_vm
+    return is_concerned and rule.matches(tracked.event)
 
 
 def covers(rule: Rule, other: Rule) -> bool:

@@ -96,6 +96,8 @@ class GapTracker:
         first = self._polled is None
         with self._lock:
             pause = self._pause
+        if seconds is not None and pause > seconds:  # the monotonic clock stood still meanwhile
+            seconds += pause
         longest = 3 * self._interval
         return PollGap(
             seconds=seconds,
@@ -124,7 +126,11 @@ class GapTracker:
         or the disk while its changes were written. Answers that always take their time make no
         document old, up to `CONTINUOUS_SECONDS`.
         """
-        return self._polled_within(self._interval + OVERDUE_SECONDS + self._patience)
+        with self._lock:
+            is_paused = self._pause > OVERDUE_SECONDS  # the monotonic clock may not have counted it
+        return not is_paused and self._polled_within(
+            self._interval + OVERDUE_SECONDS + self._patience
+        )
 
     def polled(self, now: datetime, gap: PollGap) -> None:
         """Note that a good poll has ended the gap, and its changes are committed."""

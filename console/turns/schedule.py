@@ -368,11 +368,7 @@ def _kept_for_people(event: EventFacts) -> str | None:
 def _about_its_groups(event: EventFacts, situation: TurnSituation, now: float) -> str | None:
     for key in groups_touched(event, situation):
         rule = situation.groups[key].rule
-        if rule.approve is None or not rule.approve.matches(
-            event_type=event.event_type,
-            event_source=event.event_source,
-            duration=event.duration,
-        ):
+        if rule.approve is None or not rule.approve.matches(event.reported):
             return f"{key} leaves it to people"
         if not is_open(rule.window, datetime.fromtimestamp(now, UTC)):
             return f"the window of {key} is closed"

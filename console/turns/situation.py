@@ -12,6 +12,7 @@ from typing import Final, Literal
 from console.fleet.values import EventKey
 from console.turns.groups import Group
 from console.turns.machine import HOLDING, State
+from wire.event import Event
 
 AwayBecause = Literal["turn", "preparing", "started", "silent", "stopped"]
 Progress = Literal["preparing", "prepared", "failed", "recovered"]
@@ -74,6 +75,8 @@ class EventFacts:
 
     key: EventKey
     fingerprint: str
+    reported: Event
+    """The event as it is shown: what the keys of a group are compared with."""
     status: str
     """`Scheduled` or `Started`, as Azure reports it."""
     named: frozenset[str]
@@ -84,10 +87,6 @@ class EventFacts:
     """vmId of the VM whose report is shown."""
     unknown_names: tuple[str, ...] = ()
     """Names of `resources` that the console cannot resolve."""
-    event_type: str | None = None
-    event_source: str | None = None
-    duration: float | None = None
-    """In seconds; None if unknown."""
     not_before: float | None = None
     started_at: float | None = None
     is_left: bool = False

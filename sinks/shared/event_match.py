@@ -5,7 +5,7 @@ group of the console approves without a person.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Protocol
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
@@ -24,6 +24,22 @@ def _some(words: tuple[str, ...]) -> tuple[str, ...]:
 _Words = Annotated[JsonList, AfterValidator(_some)]
 
 
+class MatchedEvent(Protocol):
+    """What an event must have to be compared with the keys, such as `wire.event.Event`."""
+
+    @property
+    def event_type(self) -> str | None:
+        """Azure's type, such as Freeze."""
+
+    @property
+    def event_source(self) -> str | None:
+        """Platform or User."""
+
+    @property
+    def duration_in_seconds(self) -> int | None:
+        """The announced interruption; None if it is not known."""
+
+
 class EventMatch(BaseModel):
     """Selects events by what Azure says of them. A key that is None or empty matches any event."""
 
@@ -40,16 +56,13 @@ class EventMatch(BaseModel):
         description="Match only if the duration is known and at most so many seconds",
     )
 
-    def matches(
-        self, *, event_type: str | None, event_source: str | None, duration: float | None
-    ) -> bool:
-        """Check whether such an event is selected; `duration` is in seconds, None if it is not
-        known.
-        """
+    def matches(self, event: MatchedEvent) -> bool:
+        """Check whether the event is selected."""
         longest = self.max_duration
+        duration = event.duration_in_seconds
         return (
-            _listed(event_type, self.event_type)
-            and _listed(event_source, self.event_source)
+            _listed(event.event_type, self.event_type)
+            and _listed(event.event_source, self.event_source)
             and (longest is None or (duration is not None and 0 <= duration <= longest))
         )
 

@@ -77,4 +77,4 @@ def _heading(event: EventFacts, situation: TurnSituation) -> str:
     known = (situation.vms[vm_id].name for vm_id in event.named if vm_id in situation.vms)
     names = [*sorted(known), *event.unknown_names]
     more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
-    return f"{event.event_type or 'Event'} of {', '.join(names[:_NAMES])}{more}"
+    return f"{event.reported.event_type or 'Event'} of {', '.join(names[:_NAMES])}{more}"

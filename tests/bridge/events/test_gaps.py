@@ -135,6 +135,19 @@ def test_a_pause_belongs_to_the_next_poll() -> None:
     assert [each.pause_seconds for each in after] == [0.25, 0.0]
 
 
+def test_a_pause_that_the_monotonic_clock_did_not_count_is_a_gap() -> None:
+    """On some hosts it stands still with the VM; the wall clock shows how long that was."""
+    clock = FakeClock()
+    gaps = tracker(clock)
+    poll(gaps, clock)
+    clock.advance(0.25)
+    gaps.stood_still(20.0)
+    assert not gaps.is_current()
+    gap = poll(gaps, clock)
+    assert (gap.seconds, gap.reason, gap.is_continuous) == (20.25, "pause", False)
+    assert gaps.is_current()
+
+
 @pytest.mark.parametrize("long", ["answer", "commit"])
 def test_a_poll_that_stands_still_does_not_look(long: str) -> None:
     """Its document is as old as its request, and the poll after it ends the gap."""

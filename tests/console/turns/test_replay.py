@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from support.console.reported import reported
+
 from console.config.groups import GroupSettings
 from console.fleet.values import EventKey
 from console.turns.groups import Member, groups_of
@@ -15,10 +17,11 @@ def past(
     event_id: str, vm_id: str, *, at: float = 0, seconds: float = 60, **facts: object
 ) -> PastEvent:
     """An event with a notice of ten minutes."""
-    given = {"not_before": NOW + at + 600, "event_type": "Reboot", **facts}
+    given = {"not_before": NOW + at + 600, **facts}
     event = EventFacts(
         key=EventKey(event_id, ""),
         fingerprint=event_id,
+        reported=reported(event_id, event_type="Reboot"),
         status="Scheduled",
         named=frozenset({vm_id}),
         **given,  # type: ignore[arg-type]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from support.console.reported import reported
+
 from console.config.groups import GroupSettings
 from console.fleet.values import EventKey
 from console.turns.away import away_by_group
@@ -52,7 +54,12 @@ def vm(vm_id: str, **facts: object) -> VmFacts:
 
 def event(key: EventKey, *named: str, **facts: object) -> EventFacts:
     """A scheduled event that names these VMs."""
-    given = {"fingerprint": f"{key.event_id}-1", "status": "Scheduled", "not_before": SOON}
+    given = {
+        "fingerprint": f"{key.event_id}-1",
+        "reported": reported(key.event_id),
+        "status": "Scheduled",
+        "not_before": SOON,
+    }
     return EventFacts(key=key, named=frozenset(named), **{**given, **facts})  # type: ignore[arg-type]
 
 

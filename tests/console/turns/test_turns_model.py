@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from support.console.reported import reported
 
 from console.config.groups import GroupSettings
 from console.fleet.values import EventKey
@@ -447,6 +448,7 @@ class TurnsModel(RuleBasedStateMachine):
                 self.shown[key] = EventFacts(
                     key=key,
                     fingerprint=event.fingerprint,
+                    reported=reported(key.event_id),
                     status=event.status,
                     named=event.named,
                     not_before=event.not_before,
