@@ -34,10 +34,13 @@ from console.fleet.values import Command, KnownEvent
 from console.fleet.view import decision_on
 from console.records.parse import parse_record, parse_status
 from console.turns.groups import Grouping
+from sinks.shared.event_match import EventMatch
 from wire.record import PREPARATION, Record
 
 START = datetime(2026, 11, 1, 12, tzinfo=UTC)
 ALICE = Person(name="alice", roles=frozenset({"approver"}))
+OTHER = {"event_type": ["Reboot"], "event_source": ["User"], "max_duration": 8}
+"""For each key that says which events a group approves, a value that leaves a freeze of 9 s out."""
 BOB = Person(name="bob", roles=frozenset({"approver"}))
 
 
@@ -563,6 +566,24 @@ def test_force_is_for_the_vms_that_the_event_named(database: Database) -> None:
     cluster.wait(11)
     assert cluster.step() == []  # nor is db-1 asked again: it would be gone beside db-0
     assert cluster.state(0) == "failed"
+    cluster.decisions.stop()
+
+
+@pytest.mark.parametrize("other", [{}, *({name: value} for name, value in OTHER.items())], ids=str)
+def test_a_group_approves_the_events_that_its_keys_mean(
+    database: Database, other: dict[str, Any]
+) -> None:
+    """Each key is held against what the VM has reported."""
+    keys = {"event_type": ["Freeze"], "event_source": ["Platform"], "max_duration": 9}
+    assert keys.keys() == EventMatch.model_fields.keys() == OTHER.keys()
+    cluster = Cluster(database, approve={**keys, **other})
+    soon = _moment(cluster.now + timedelta(minutes=15))
+    cluster.tell(
+        cluster.vms[0].event(
+            "E-0", event_type="Freeze", duration=9, now=cluster.now, not_before=soon
+        )
+    )
+    assert cluster.step() == ([] if other else ["prepare db-0"])
     cluster.decisions.stop()
 
 

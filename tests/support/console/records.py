@@ -90,6 +90,7 @@ class FakeVm:
         resources: Sequence[str] | None = None,
         event_type: str = "Reboot",
         impact: str = "restart",
+        duration: int = -1,
         not_before: str | None = "2030-01-01T00:00:00.000Z",
         description: str = "",
         now: datetime | None = None,
@@ -107,7 +108,7 @@ class FakeVm:
             "notBefore": None if transition == "started" else not_before,
             "description": description,
             "eventSource": "Platform",
-            "durationInSeconds": -1,
+            "durationInSeconds": duration,
         }
         told = {key: value for key, value in event.items() if key != "description"}
         told["resources"] = sorted(named)
