@@ -806,6 +806,8 @@ def _freed(
         vm = situation.vms.get(holder.vm_id)
         if vm is None or not vm.is_heard or not _has_recovered(vm, turn):
             continue
+        if turn.state == "failed" and vm.heard_at < turn.since:
+            continue  # Azure may have taken it by an approval whose answer never came
         if vm.preparation(turn.event_key) is None:
             if _prepares_nothing(vm) or vm.heard_at >= turn.since + ANSWER_SECONDS:
                 yield Back(event_key=turn.event_key, vm_id=holder.vm_id), True

@@ -294,6 +294,19 @@ def test_a_preparation_that_has_not_ended_in_time_approves_nothing() -> None:
     assert (late.state, late.reason) == ("failed", "db-1 did not prepare in time")
 
 
+def test_a_vm_is_not_back_from_a_failed_approval_before_it_was_heard() -> None:
+    """Azure may have taken it by an approval whose answer never came: it was heard before that."""
+    plain = vm("v1", prepares=False, heard_at=NOW)
+    failed = replace(taken(A, "v1"), state="failed", since=NOW + 70)
+    waiting = event(B, "v2", not_before=SOON + 60)
+    reading = situation([event(A, "v1", approval="failed"), waiting], [plain], [failed])
+    after, todo = done(reading, NOW + 70)
+    assert (todo.backs, todo.takes) == ((), ())
+    heard = {**after.vms, "v1": replace(plain, heard_at=NOW + 75)}
+    after, todo = done(replace(after, vms=heard), NOW + 75)
+    assert [each.vm_id for each in todo.backs] == ["v1"]
+
+
 def test_an_event_for_people_blocks_no_other_event() -> None:
     """One without an `approve` that matches, or with a VM that is not heard, is left to people."""
     strange = event(A, "v1", unknown_names=("db-9",), not_before=NOW + 100)
