@@ -67,13 +67,16 @@ class Imds(StandInImds):
         self.gone: dict[str, object] = {}
         """Since which incarnation an event is not there."""
         self.incarnation = 1
+        self.is_odd = False
+        """Whether the document also has an entry that could be any event."""
 
     def document(self) -> bytes:
-        entries = [
+        entries: list[object] = [
             entry(event, status=each.status, resources=each.resources, duration=each.duration)
             for event, each in self.said.items()
         ]
-        return body(*entries, incarnation=self.incarnation)
+        odd = [{"EventType": "Reboot"}] if self.is_odd else []
+        return body(*entries, *odd, incarnation=self.incarnation)
 
     def say(self, event: str, state: State | None) -> None:
         """From now on this is so."""
@@ -337,13 +340,21 @@ class RecordBench:
             self.serve(name_of(sink), "unwritten")
         self.store.read(DISK_FINE)
 
+    def odd(self) -> None:
+        """From now on the document has an entry without an EventId, or has none any more."""
+        self.imds.incarnation += 1
+        self.imds.is_odd = not self.imds.is_odd
+
     def _differs(self) -> bool:
         before = {event: state.said for event, state in self.lineage.pending.items()}
         return before != {event: state.said for event, state in self._visible().items()}
 
     def _visible(self) -> dict[str, State]:
-        """The events that are within the scope of this run."""
-        return {
+        """The events that are within the scope of this run; what is absent beside an entry that
+        could be any event may still be there.
+        """
+        perhaps = self.lineage.pending if self.imds.is_odd else {}
+        return {event: state for event, state in perhaps.items() if event not in self.imds.said} | {
             event: state
             for event, state in self.imds.said.items()
             if state.names_us or not self.scope_self

@@ -71,6 +71,7 @@ OTHERS = [
     ("heartbeat",),
     ("full_disk",),
     ("many", 5),
+    *[("odd",)] * 2,
     *[("changes", event, 12) for event in EVENTS],
     *[("wait", seconds) for seconds in (4.0, 900.0)],
     *[("jump", seconds) for seconds in (-3600.0, 3600.0)],
