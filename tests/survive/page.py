@@ -102,12 +102,12 @@ def text(found: Mapping[str, Any]) -> str:
 def summary(found: Mapping[str, Any]) -> str:
     """The rows of the README: the services that most people run, when the leader's VM goes."""
     lines = [
-        f"| {SCENES['redeploy']} | untouched | with `seb` | acknowledged writes lost |",
+        f"| {SCENES['redeploy']} | without a write, untouched | with `seb` | acknowledged writes lost |",
         "| --- | --- | --- | --- |",
     ]
     for service in (found[name] for name in BEST_KNOWN if name in found):
         runs = service["scenes"]["redeploy"]
-        gaps = [middle(runs[how], "gap_s", " s without a write") for how in ("untouched", "seb")]
+        gaps = [middle(runs[how], "gap_s", " s") for how in ("untouched", "seb")]
         lost = max(run["lost"] for run in runs["seb"])
         lines.append(f"| {service['title']} | {gaps[0]} | {gaps[1]} | {lost} |")
     return "\n".join(lines) + "\n"
