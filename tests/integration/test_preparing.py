@@ -39,14 +39,15 @@ class Preparing:
     def __init__(self, launch: Launch) -> None:
         self._launch = launch
         self.home = launch.home
+        # Once: a program of the run before may still be starting, and is not written then.
+        self._program = python_script(self.home / "drain", PROGRAM)
         self.bridge: BridgeProcess
 
     def start(self, *, name: str = "DRAIN", **variables: str) -> BridgeProcess:
         """Start the bridge; the sink has that name."""
-        program = python_script(self.home / "drain", PROGRAM)
         sink = {
             f"SEB_SINK__{name}__KIND": "program",
-            f"SEB_SINK__{name}__COMMAND": json.dumps([str(program), str(self.home)]),
+            f"SEB_SINK__{name}__COMMAND": json.dumps([str(self._program), str(self.home)]),
             f"SEB_SINK__{name}__PREPARES": "true",
         }
         self.bridge = self._launch(**{"SEB_SINK__STDOUT__FORMAT": "json", **sink, **variables})
