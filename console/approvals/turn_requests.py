@@ -17,11 +17,13 @@ from console.db import decisions, turns
 from console.db.snapshot import Snapshot
 from console.db.turn_situation import read_situation
 from console.fleet.values import KnownEvent
-from console.turns.away import away_by_group
 from console.turns.changes import changed_turns, moved, taken, waiting, with_holders
 from console.turns.groups import Grouping
 from console.turns.machine import Trigger
-from console.turns.schedule import Move, Take, away_besides, groups_touched, plan, refusal
+from console.turns.plan import Move, Take
+from console.turns.reading import Reading
+from console.turns.reasons import refusal
+from console.turns.schedule import plan
 from console.turns.situation import EventFacts, Turn, TurnSituation
 
 
@@ -63,7 +65,7 @@ class PersonsTurn:
         turn = situation.turns.get(event.key)
         if turn is not None and turn.is_held:
             return self._held(request, turn, event, situation)
-        if not groups_touched(event, situation):
+        if not situation.groups_touched(event):
             return None
         return self._new(request, turn, event, situation)
 
@@ -100,25 +102,23 @@ class PersonsTurn:
         situation: TurnSituation,
     ) -> Turn:
         now = self._snapshot.now
-        away = away_by_group(situation, unsure_at=now)
-        why = refusal(event, situation, away, now)
-        named = [situation.vms[vm_id] for vm_id in sorted(event.named & situation.vms.keys())]
+        why = refusal(event, Reading.at(situation, now))
         if why is not None and not request.force:
             self._put(self._refused(turn, event, situation))
             raise DecisionRefusedError(why)
         take = Take(
             event_key=event.key,
-            groups={vm.vm_id: vm.groups for vm in named},
+            groups={vm.vm_id: vm.groups for vm in situation.named(event)},
             actor=request.person.name,
             is_forced=why is not None,
         )
         begun = replace(taken(turn, take, event, now), asked=request.reason, ended_by=None)
-        reading = replace(
+        as_taken = replace(
             situation,
             turns={**situation.turns, event.key: begun},
             events={**situation.events, event.key: replace(event, is_left=False)},
         )
-        after = changed_turns(reading, plan(reading, now), now).get(event.key, begun)
+        after = changed_turns(as_taken, plan(as_taken, now), now).get(event.key, begun)
         if after.state == "failed" and not request.force:
             raise DecisionRefusedError("not_prepared")
         self._audit(request, begun, event)
@@ -129,12 +129,11 @@ class PersonsTurn:
         """Return the turn as waiting, with the VMs that it waits for: the answer to the person
         shows them.
         """
-        away = away_by_group(situation, unsure_at=self._snapshot.now)
-        away_now = away_besides(event, situation, away)
+        away_now = Reading.at(situation, self._snapshot.now).away_besides(event)
         base = turn or waiting(event, self._snapshot.now)
         return replace(
             base,
-            groups=groups_touched(event, situation),
+            groups=situation.groups_touched(event),
             held_by=tuple((each.vm_id, each.event_key) for each in away_now),
         )
 

@@ -24,7 +24,9 @@ from console.fleet.candidates import PULL, channel_of
 from console.fleet.commands import REPLAYED, own_receipts
 from console.fleet.values import Command, Receipt
 from console.turns.changes import changed_turns, moved
-from console.turns.schedule import ANSWER_SECONDS, Move, Plan, plan
+from console.turns.plan import Move, Plan
+from console.turns.returns import ANSWER_SECONDS
+from console.turns.schedule import plan
 from console.turns.situation import EventFacts, Turn, TurnSituation
 
 AGAIN_SECONDS: Final = 10.0

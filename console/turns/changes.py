@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from console.fleet.values import EventKey
 from console.turns.machine import after
-from console.turns.schedule import Back, Move, Plan, Take, Waiting
+from console.turns.plan import Back, Move, Plan, Take, Waiting
 from console.turns.situation import EventFacts, Holder, Turn, TurnSituation
 
 

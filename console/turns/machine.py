@@ -1,6 +1,6 @@
 """The states of a turn as a table: what can happen in each state, and to which state it leads.
 
-This file decides nothing and does nothing. `schedule` finds out what happened, and
+This file decides nothing and does nothing. `moves` finds out what happened, and
 `console/approvals/turns.py` writes it down.
 """
 

@@ -14,7 +14,8 @@ from typing import Final
 from console.fleet.values import EventKey
 from console.turns.changes import changed_turns, moved
 from console.turns.groups import Group
-from console.turns.schedule import Move, Plan, groups_touched, plan
+from console.turns.plan import Move, Plan
+from console.turns.schedule import plan
 from console.turns.situation import EventFacts, Turn, TurnSituation, VmFacts
 
 _LOOK_SECONDS: Final = 30.0
@@ -97,14 +98,14 @@ class _Run:
             for vm_id in sorted(wanted & vms.keys())
         }
         still = TurnSituation(groups=groups, vms=self._vms)
-        self._past = [each for each in past if groups_touched(each.facts, still)]
+        self._past = [each for each in past if still.groups_touched(each.facts)]
         self._pending = list(reversed(self._past))
         self._open: dict[EventKey, EventFacts] = {}
         self._ends: dict[EventKey, float] = {}
         self._now = 0.0
         self._turns: dict[EventKey, Turn] = {}
         self.fates = {
-            each.facts.key: Fate(past=each, groups=groups_touched(each.facts, still))
+            each.facts.key: Fate(past=each, groups=still.groups_touched(each.facts))
             for each in self._past
         }
 

@@ -228,3 +228,12 @@ class TurnSituation:
     """
     can_sign: bool = True
     """Whether the console has a signing key."""
+
+    def named(self, event: EventFacts) -> list[VmFacts]:
+        """Return the VMs that the event names and the console knows, in the order of vmId."""
+        return [self.vms[vm_id] for vm_id in sorted(event.named) if vm_id in self.vms]
+
+    def groups_touched(self, event: EventFacts) -> tuple[str, ...]:
+        """Return the keys of the groups of the VMs that the event names, in order."""
+        keys = {key for vm in self.named(event) for key in vm.groups}
+        return tuple(sorted(keys & self.groups.keys()))

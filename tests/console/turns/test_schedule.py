@@ -12,13 +12,11 @@ from console.fleet.values import EventKey
 from console.turns.away import away_by_group
 from console.turns.changes import changed_turns
 from console.turns.groups import Group, Member, groups_of
-from console.turns.schedule import (
-    ANSWER_SECONDS,
-    STUCK_SECONDS,
-    UNANSWERED_SECONDS,
-    Plan,
-    plan,
-)
+from console.turns.moves import STUCK_SECONDS
+from console.turns.plan import Plan
+from console.turns.prepared import UNANSWERED_SECONDS
+from console.turns.returns import ANSWER_SECONDS
+from console.turns.schedule import plan
 from console.turns.situation import EventFacts, Turn, TurnSituation, VmFacts, VmPreparation
 
 NOW = 1_000_000.0

@@ -17,7 +17,8 @@ from console.config.groups import GroupSettings
 from console.fleet.values import EventKey
 from console.turns.changes import changed_turns, moved
 from console.turns.groups import Member, groups_of, keys_of
-from console.turns.schedule import Move, plan
+from console.turns.plan import Move
+from console.turns.schedule import plan
 from console.turns.situation import EventFacts, Turn, TurnSituation, VmFacts, VmPreparation
 
 

@@ -1,0 +1,171 @@
+"""What happened to a turn: which row of the table of its states (`machine`) applies now."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final
+
+from console.turns.machine import Trigger
+from console.turns.plan import Move
+from console.turns.prepared import (
+    UNANSWERED_SECONDS,
+    all_prepared,
+    has_failed,
+    is_ready,
+    preparing,
+    unanswered,
+)
+from console.turns.reading import Reading
+from console.turns.reasons import kept_for_people, why_no_longer_approved, why_not_by_groups
+from console.turns.situation import EventFacts, Turn
+from console.turns.waiting import group_actor
+
+STUCK_SECONDS: Final = 3600.0
+"""A turn is stuck if it has not ended this long after its event."""
+
+
+def move_of_held(turn: Turn, reading: Reading, back: Collection[str]) -> Move | None:
+    """Return what happened to a turn that is held, or None. `back`: the vmIds of its VMs that come
+    back now.
+    """
+    event = reading.event_of(turn)
+    if turn.state in ("away", "stuck"):
+        return _while_away(turn, event, reading, back)
+    if event is None:
+        return Move(event_key=turn.event_key, trigger="gone")
+    if event.status != "Scheduled":
+        return Move(event_key=turn.event_key, trigger="started")
+    if event.fingerprint != turn.fingerprint:
+        return _changed(turn, event, reading, "changed")
+    return _while_scheduled(turn, event, reading)
+
+
+def move_without_turn(turn: Turn, reading: Reading, *, is_left: bool) -> Move | None:
+    """Return what happened to an event that waits, or that runs without a turn, or None. `is_left`:
+    a VM has prepared for it and has not recovered.
+    """
+    key = turn.event_key
+    event = reading.event_of(turn)
+    if event is None:
+        return Move(event_key=key, trigger="unrecovered" if is_left else "gone")
+    if not reading.situation.groups_touched(event):
+        return Move(event_key=key, trigger="ungrouped")
+    if event.fingerprint != turn.fingerprint:
+        return Move(event_key=key, trigger="changed")
+    return _while_waiting(event, reading) if turn.state == "waiting" else None
+
+
+def _while_waiting(event: EventFacts, reading: Reading) -> Move | None:
+    key = event.key
+    if event.status != "Scheduled":
+        return Move(event_key=key, trigger="started", reason="Azure started it before its turn")
+    group = reading.group_too_small(event)
+    if group is None:
+        return None
+    reason = f"it names more VMs of {group} than may be away"
+    return Move(event_key=key, trigger="never_fits", reason=reason)
+
+
+def _while_away(
+    turn: Turn, event: EventFacts | None, reading: Reading, back: Collection[str]
+) -> Move | None:
+    if event is not None:
+        return _while_listed(turn, event, reading)
+    key = turn.event_key
+    if turn.over_at is None:
+        return Move(event_key=key, trigger="gone")
+    if all(each.vm_id in back for each in turn.still_away):
+        return Move(event_key=key, trigger="all_back")
+    if reading.now - turn.over_at >= STUCK_SECONDS:
+        return Move(event_key=key, trigger="hour_passed")
+    return None
+
+
+def _while_listed(turn: Turn, event: EventFacts, reading: Reading) -> Move | None:
+    """Return what happened to a turn whose VMs are away, and whose event Azure still lists."""
+    if event.status != "Scheduled":
+        # Where `over_at` is set, a document left the event out: it is not over yet.
+        is_back = turn.over_at is not None
+        return Move(event_key=turn.event_key, trigger="started") if is_back else None
+    if turn.by is None:
+        return Move(event_key=turn.event_key, trigger="returned_untaken")
+    return _changed(turn, event, reading, "returned")
+
+
+def _while_scheduled(turn: Turn, event: EventFacts, reading: Reading) -> Move | None:
+    """Return what happened to a turn whose event is still in the state for which it was taken."""
+    if turn.state in ("preparing", "prepared"):
+        reason = why_no_longer_approved(turn, event, reading)
+        if reason is not None:
+            return Move(event_key=turn.event_key, trigger="not_prepared", reason=reason)
+    if turn.state == "preparing":
+        return _while_preparing(turn, event, reading)
+    if turn.state == "prepared":
+        return _while_prepared(turn, event, reading)
+    if turn.state == "approving" and event.approval in (None, "failed"):
+        reason = kept_for_people(event) or "its approval failed"
+        return Move(event_key=turn.event_key, trigger="not_approved", reason=reason)
+    if turn.state == "failed" and _may_retry(turn, event, reading):
+        actor = group_actor(event, reading)
+        return Move(event_key=turn.event_key, trigger="taken", actor=actor)
+    return None
+
+
+def _while_preparing(turn: Turn, event: EventFacts, reading: Reading) -> Move | None:
+    if all_prepared(turn, event, reading):
+        return Move(event_key=turn.event_key, trigger="all_prepared")
+    failed = sorted(vm.name for vm in preparing(turn, event, reading) if has_failed(vm, event))
+    reason = None
+    if failed:
+        reason = f"{', '.join(failed)} could not prepare"
+    elif silent := unanswered(turn, event, reading):
+        reason = f"{', '.join(silent)} did not answer"
+    elif reading.is_too_late(event):
+        late = [vm.name for vm in reading.situation.named(event) if not is_ready(vm, turn, event)]
+        reason = f"{', '.join(sorted(late))} did not prepare in time"
+    if reason is None:
+        return None
+    return Move(event_key=turn.event_key, trigger="not_prepared", reason=reason)
+
+
+def _while_prepared(turn: Turn, event: EventFacts, reading: Reading) -> Move | None:
+    key = turn.event_key
+    if not all_prepared(turn, event, reading):
+        return Move(event_key=key, trigger="unprepared")
+    if reading.is_too_late(event) and turn.is_by_group:
+        return Move(event_key=key, trigger="not_prepared", reason="no time was left")
+    return None
+
+
+def _changed(turn: Turn, event: EventFacts, reading: Reading, trigger: Trigger) -> Move:
+    """Return what a new state of the event means for its turn. A person approves one state of the
+    event: after a change the turn continues only if its groups approve the new state by themselves.
+    """
+    key = turn.event_key
+    is_by_person = turn.by is not None and not turn.is_by_group
+    if event.fingerprint == turn.fingerprint and is_by_person:
+        return Move(event_key=key, trigger=trigger)
+    reason = why_not_by_groups(event, reading)
+    if reason is None:
+        return Move(event_key=key, trigger=trigger, actor=group_actor(event, reading))
+    if is_by_person:
+        reason = f"it changed since {turn.by} approved it"
+    return Move(event_key=key, trigger="outdated", reason=reason)
+
+
+def _may_retry(turn: Turn, event: EventFacts, reading: Reading) -> bool:
+    """Check whether the turn of a group, which has failed, may be taken again.
+
+    Its cause must have passed: its window is open again; or no VM has followed the approval, and
+    none can any more; or a VM that did not answer may answer now. A VM that could not prepare is
+    left to people.
+    """
+    if not turn.is_by_group or reading.is_too_late(event) or reading.over_budget(event):
+        return False
+    was_unanswered = any(each.asked_at is not None for each in turn.holders)
+    if was_unanswered and reading.now - turn.since < UNANSWERED_SECONDS:
+        return False
+    if event.approval is not None and (event.again_at is None or reading.now < event.again_at):
+        return False
+    failed = any(has_failed(vm, event) for vm in preparing(turn, event, reading))
+    return not failed and why_not_by_groups(event, reading) is None
