@@ -475,15 +475,42 @@ def _prepare(
     if before is None and _is_one_too_many(loaded, reported.vm_id, reported.facts):
         return
     if before is not None:
-        if reported.sequence and reported.stream == before.stream and before.sequence:
-            is_later = put_back and reported.time > before.time
-            if reported.sequence <= before.sequence and not is_later:
-                return
-        elif reported.time < before.time:
+        if _is_older(loaded, reported, before, put_back=put_back):
             return
-        elif not reported.sequence and _is_same(before.facts, reported.facts):
+        if not reported.sequence and _is_same(before.facts, reported.facts):
             return  # the record says more than the state document
     _keep_prepared(loaded, changes, reported)
+
+
+def _is_older(
+    loaded: Loaded, reported: ReportedPreparation, before: ReportedPreparation, *, put_back: bool
+) -> bool:
+    """Check whether a VM has reported something newer about its preparation: by the order of its
+    records, or by its clock if one of the two is from a state document.
+    """
+    if reported.sequence and reported.stream == before.stream and before.sequence:
+        is_later = put_back and reported.time > before.time
+        return reported.sequence <= before.sequence and not is_later
+    return reported.time < before.time and not _follows_document(loaded, reported, before)
+
+
+def _follows_document(
+    loaded: Loaded, reported: ReportedPreparation, document: ReportedPreparation
+) -> bool:
+    """Check whether a record says what a state document said that came in before it, or what came
+    after that, although its time is earlier: the clock may have been set back since.
+
+    It must come after the VM's newest record about the event, so it is of no earlier stay. That the
+    VM has recovered comes after a document that showed the event only if the event is over by now.
+    """
+    latest = loaded.reports.get((reported.facts.event_id, reported.vm_id))
+    if latest is None or not reported.stream == document.stream == latest.stream:
+        return False
+    if not 0 < latest.sequence < reported.sequence:
+        return False
+    if reported.facts.state == RECOVERED:
+        return _is_past(latest)
+    return _is_same(document.facts, reported.facts)
 
 
 def _keep_prepared(loaded: Loaded, changes: Changes, reported: ReportedPreparation) -> None:
@@ -492,7 +519,7 @@ def _keep_prepared(loaded: Loaded, changes: Changes, reported: ReportedPreparati
     """
     key = (reported.facts.event_id, reported.vm_id)
     latest = loaded.reports.get(key)
-    if latest is not None and (latest.report.state == "ended" or not latest.report.affects_this_vm):
+    if latest is not None and _is_past(latest):
         reported = replace(reported, facts=replace(reported.facts, fingerprint=""))
     if loaded.preparations.get(key) != reported:
         loaded.preparations[key] = reported
@@ -523,6 +550,11 @@ def _unprepared(reported: ReportedPreparation, time: float) -> ReportedPreparati
 def _is_lost(before: PreparationFacts, reported: PreparationFacts) -> bool:
     """Check whether a VM had prepared for a state of an event, and now reports that it has not."""
     return before.fingerprint == reported.fingerprint and before.state in ("preparing", "prepared")
+
+
+def _is_past(latest: LatestReport) -> bool:
+    """Check whether a VM reports that an event is over, or does not name it any more."""
+    return latest.report.state == "ended" or not latest.report.affects_this_vm
 
 
 def _is_same(one: PreparationFacts, other: PreparationFacts) -> bool:

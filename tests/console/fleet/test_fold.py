@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -13,7 +14,7 @@ from support.console.records import FakeVm
 from console.fleet.fold import MAX_GAPS, Loaded, fold
 from console.records.incoming import Incoming, IncomingRecord
 from console.records.parse import parse_record, parse_state, parse_status
-from wire.record import Record
+from wire.record import PREPARATION, Record
 
 NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
 AT = NOW.timestamp()
@@ -277,3 +278,84 @@ def test_a_new_store_counts_revisions_from_the_beginning(learned: str) -> None:
     started = new.event("E", transition="started", now=NOW + timedelta(seconds=20))
     take(known, started, at=AT + 20)
     assert known.reports[("E", vm.vm_id)].report.state == "started"
+
+
+class Preparing:
+    """A VM that prepares for one event; what it says is told by its records and its document."""
+
+    def __init__(self) -> None:
+        self.known, self.vm = Loaded(), FakeVm()
+        self.told = self.report()
+
+    def report(
+        self, transition: str = "scheduled", *, second: float = 0, clock: float = 0
+    ) -> Record:
+        """A record about the event comes in; `clock`: seconds by which the VM's clock is ahead."""
+        told = self.vm.event(
+            "E", transition=transition, now=NOW + timedelta(seconds=second + clock)
+        )
+        take(self.known, told, at=AT + second)
+        return told
+
+    def record(self, state: str, *, second: float, clock: float = 0) -> Record:
+        """A record about the preparation, which has not come in."""
+        data = {"evt": "E", "evh": self.told.data["fingerprint"], "sink": "drain", "state": state}
+        more = {"cause": "deadline", "reason": None}
+        at = NOW + timedelta(seconds=second + clock)
+        return self.vm.record(PREPARATION, data | more, now=at)
+
+    def document(self, preparation: str, *, second: float) -> None:
+        """The state document of a second comes in."""
+        body = json.loads(self.vm.state(self.told, now=NOW + timedelta(seconds=second)))
+        body["events"][0]["preparation"] = preparation
+        at = AT + second
+        said = parse_state(
+            json.dumps(body).encode(),
+            source="mqtt",
+            received_at=at,
+            vm_id=self.vm.vm_id,
+            site="default",
+        )
+        fold(self.known, [said])
+
+    @property
+    def state(self) -> str:
+        """How far it has prepared, as the console knows it."""
+        return self.known.preparations[("E", self.vm.vm_id)].facts.state
+
+
+@pytest.mark.parametrize("is_lost", [False, True], ids=["record late", "record lost"])
+def test_a_document_that_came_before_a_record_hides_no_recovery(*, is_lost: bool) -> None:
+    """The VM boots with its clock ten minutes back: the order of its records counts."""
+    one = Preparing()
+    late = one.record("prepared", second=1)
+    one.document("prepared", second=2)
+    if not is_lost:
+        take(one.known, late, at=AT + 3)
+    one.report("ended", second=60, clock=-600)
+    take(one.known, one.record("recovered", second=70, clock=-600), at=AT + 70)
+    assert one.state == "recovered"
+
+
+def test_a_document_that_came_before_a_record_hides_no_end_of_the_program() -> None:
+    """The clock is set back while the program runs."""
+    one = Preparing()
+    late = one.record("preparing", second=1)
+    one.document("preparing", second=2)
+    take(one.known, late, at=AT + 3)
+    take(one.known, one.record("prepared", second=30, clock=-600), at=AT + 30)
+    assert one.state == "prepared"
+
+
+def test_the_recovery_from_an_earlier_stay_comes_in_after_a_newer_document() -> None:
+    """The records waited at the VM while its event was over and came again: it has prepared."""
+    one = Preparing()
+    first = one.record("prepared", second=1)
+    ended = one.vm.event("E", transition="ended", now=NOW + timedelta(seconds=2))
+    recovered = one.record("recovered", second=3)
+    one.told = one.vm.event("E", now=NOW + timedelta(seconds=4))
+    again = [one.record("preparing", second=5), one.record("prepared", second=6)]
+    one.document("prepared", second=7)
+    for each in (first, ended, recovered, one.told, *again):
+        take(one.known, each, at=AT + 8)
+        assert one.state == "prepared"
