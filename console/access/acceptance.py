@@ -10,6 +10,7 @@ from console.audit import log
 from console.db import batches
 from console.db.opening import Database
 from console.db.transactions import write_to
+from console.fleet.contact import BY_HEARTBEATS, SilentTime
 from console.fleet.values import Vm
 
 
@@ -19,15 +20,14 @@ def accept(
     *,
     actor: str,
     now: float,
-    silent_after: float | None = None,
+    silent_time: SilentTime = BY_HEARTBEATS,
     conflicts: Mapping[str, str] | None = None,
 ) -> dict[str, Vm]:
     """Accept the name, scope and site that these VMs report; return each as it is then, by vmId.
 
     VMs that are unknown or not in conflict are left out; with `conflicts`, what a person saw, by
     vmId, also those that report something else by now. Each acceptance is a row of the audit. `now`
-    in seconds since 1970; `silent_after` in seconds, if it is the same for every VM. Raises
-    `RefusedError` if something is not a vmId, `StoreError`.
+    in seconds since 1970. Raises `RefusedError` if something is not a vmId, `StoreError`.
     """
     found: dict[str, Vm] = {}
     for some in portions(checked(vm_ids)):
@@ -37,7 +37,7 @@ def accept(
                 some,
                 number,
                 now=now,
-                silent_after=silent_after,
+                silent_time=silent_time,
                 conflicts=conflicts,
             )
             for vm_id, vm in accepted.items():

@@ -20,6 +20,7 @@ from console.db.enrolment import (
 from console.db.opening import Database
 from console.db.transactions import write_to
 from console.errors import RefusedError
+from console.fleet.contact import BY_HEARTBEATS, SilentTime
 from console.fleet.vms import is_resource_id
 from console.ingest.enrolment import (
     EVERY_VM,
@@ -48,15 +49,15 @@ def enroll(
     resource_ids: Mapping[str, str] | None = None,
     site: str | None = None,
     tags: Mapping[str, str] | None = None,
-    silent_after: float | None = None,
+    silent_time: SilentTime = BY_HEARTBEATS,
 ) -> dict[str, int]:
     """Enrol VMs; return the generation of each VM's secrets, by vmId. One that is enrolled already
     keeps its own.
 
     `resource_ids`, by vmId, `site` and `tags` say who the VMs are and where; they replace what the
     VMs report. A tag with an empty value is removed; other tags from before stay. `now` in seconds
-    since 1970; `silent_after` in seconds, if it is the same for every VM. Raises `RefusedError` if
-    something is not a vmId, not the ARM id of a VM, not a site or not a tag, `StoreError`.
+    since 1970. Raises `RefusedError` if something is not a vmId, not the ARM id of a VM, not a site
+    or not a tag, `StoreError`.
     """
     given = resource_ids or {}
     _require_valid(given.values(), site, tags or {})
@@ -83,7 +84,7 @@ def enroll(
                 for vm_id in enrolled.keys() | bound.keys()
             }
             write_generations(connection, generations, number, revoked_at=None, given=columns)
-            batches.bind(connection, enrolled, number, now=now, silent_after=silent_after)
+            batches.bind(connection, enrolled, number, now=now, silent_time=silent_time)
             batches.bind_tags(connection, bound, number)
             for vm_id, generation in generations.items():
                 stated: dict[str, Any] = {

@@ -10,7 +10,7 @@ from console.db.opening import Database
 from console.db.removal import is_known, remove_past, remove_some, remove_vm
 from console.db.transactions import write_to
 from console.db.vms import retire_rows
-from console.fleet.contact import Listening
+from console.fleet.contact import BY_HEARTBEATS, Listening, SilentTime
 
 
 def retire(
@@ -40,17 +40,17 @@ def forget(
     actor: str,
     reason: str,
     now: float,
-    silent_after: float | None = None,
+    silent_time: SilentTime = BY_HEARTBEATS,
 ) -> dict[str, int]:
     """Remove everything that VMs have sent; return how many records that were, by vmId. Unknown VMs
     are left out.
 
     Each is a row of the audit, which is written before the first record is removed. What a VM sends
-    later is stored again. `now` in seconds since 1970; `silent_after` in seconds, if it is the same
-    for every VM. Raises `RefusedError` if something is not a vmId, `StoreError`.
+    later is stored again. `now` in seconds since 1970. Raises `RefusedError` if something is not a
+    vmId, `StoreError`.
     """
     found: dict[str, int] = {}
-    listening = Listening(silent_after=silent_after)
+    listening = Listening(silent_time=silent_time)
     for vm_id in checked(vm_ids):
         with write_to(database) as (connection, _):
             if not is_known(connection, vm_id):

@@ -9,6 +9,7 @@ import click
 from console.access.acceptance import accept
 from console.access.people import local_person
 from console.cli import common
+from console.fleet.contact import SilentTime
 
 
 @click.command("accept")
@@ -29,7 +30,7 @@ def command(*, vm_ids: tuple[str, ...], overrides: tuple[str, ...]) -> int:
             vm_ids,
             actor=local_person().name,
             now=time.time(),
-            silent_after=settings.silent_seconds,
+            silent_time=SilentTime(seconds=settings.silent_after),
         )
     for vm_id, vm in done.items():
         place = "/".join(filter(None, (vm.subscription_id, vm.resource_group, vm.scale_set)))

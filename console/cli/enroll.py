@@ -17,6 +17,7 @@ from console.cli import common
 from console.config.settings import Settings
 from console.db.opening import Database, database_url
 from console.errors import RefusedError
+from console.fleet.contact import SilentTime
 from console.ingest.enrolment import KEY_IS_MISSING, read_key
 from sinks.shared.errors import OK, ConfigurationError
 
@@ -158,7 +159,7 @@ def _enroll(
         resource_ids=resource_ids,
         site=site,
         tags=tags or None,
-        silent_after=settings.silent_seconds,
+        silent_time=SilentTime(seconds=settings.silent_after),
     )
     return enrolment.items_of(found, key=key, base=settings.base_url)
 

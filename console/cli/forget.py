@@ -9,6 +9,7 @@ import click
 from console.access.people import local_person
 from console.access.retirement import forget
 from console.cli import common
+from console.fleet.contact import SilentTime
 
 
 @click.command("forget")
@@ -32,7 +33,7 @@ def command(*, vm_ids: tuple[str, ...], reason: str, overrides: tuple[str, ...])
             actor=local_person().name,
             reason=reason,
             now=time.time(),
-            silent_after=settings.silent_seconds,
+            silent_time=SilentTime(seconds=settings.silent_after),
         )
     for vm_id, count in done.items():
         click.echo(f"{vm_id} is removed, with {count:,} records", err=True)

@@ -17,6 +17,7 @@ from console.db.opening import existing_database
 from console.db.snapshot import Snapshots
 from console.db.turn_situation import member_of, read_past
 from console.db.vms import WantedVms
+from console.fleet.contact import SilentTime
 from console.fleet.moments import moment
 from console.turns.explain import members, sentence
 from console.turns.groups import Grouping, Member, groups_of, key_of
@@ -84,7 +85,7 @@ def check(overrides: tuple[str, ...]) -> int:
         return OK
     database = existing_database(settings)
     try:
-        snapshots = Snapshots(database, silent_after=settings.silent_after)
+        snapshots = Snapshots(database, silent_time=SilentTime(seconds=settings.silent_after))
         with snapshots.open() as snapshot:
             heard = snapshot.vms.page(WantedVms(), limit=_MAX_VMS)
     finally:
@@ -112,7 +113,7 @@ def replay_past(days: int, overrides: tuple[str, ...]) -> int:
         return OK
     database = existing_database(settings)
     try:
-        snapshots = Snapshots(database, silent_after=settings.silent_after)
+        snapshots = Snapshots(database, silent_time=SilentTime(seconds=settings.silent_after))
         with snapshots.open() as snapshot:
             groups, vms, past = read_past(snapshot, grouping, since=snapshot.now - days * 86_400)
     finally:

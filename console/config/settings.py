@@ -205,11 +205,6 @@ class Settings(Section):
         host = self.address[0]
         return host == "localhost" or ip_address(host).is_loopback
 
-    @property
-    def silent_seconds(self) -> float | None:
-        """The silent time of every VM, if one was given."""
-        return self.silent_after
-
     @model_validator(mode="after")
     def _one_key(self) -> Self:
         if self.key is not None and self.key_vault.key is not None:

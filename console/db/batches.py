@@ -33,7 +33,7 @@ from console.db.upsert import insert_new, insert_of, portions, upsert
 from console.db.vms import bring_back, retire_deleted
 from console.fleet import vms
 from console.fleet.candidates import PULL_SECONDS
-from console.fleet.contact import Listening
+from console.fleet.contact import BY_HEARTBEATS, Listening, SilentTime
 from console.fleet.fold import Changes, Loaded, is_deletion
 from console.fleet.fold import accept as fold_accept
 from console.fleet.values import Vm
@@ -74,12 +74,10 @@ def as_known(connection: Connection, batch: Iterable[Incoming]) -> list[Incoming
 
 
 def load(
-    connection: Connection, batch: Sequence[Incoming], *, silent_after: float | None = None
+    connection: Connection, batch: Sequence[Incoming], *, silent_time: SilentTime = BY_HEARTBEATS
 ) -> Loaded:
-    """Read what the database has of the VMs, streams, records and events of a batch. `silent_after`
-    in seconds, if it is the same for every VM.
-    """
-    loaded = Loaded()
+    """Read what the database has of the VMs, streams, records and events of a batch."""
+    loaded = Loaded(silent_time=silent_time)
     vm_ids = {_vm_id(each) for each in batch}
     records = [each for each in batch if isinstance(each, IncomingRecord)]
     for row in _select_in(connection, tables.vm, "vm_id", vm_ids):
@@ -94,13 +92,15 @@ def load(
     _load_open_events(connection, loaded, batch)
     _load_receipts(connection, loaded, batch)
     _load_preparations(connection, loaded, batch)
-    _load_names(connection, loaded, batch, silent_after)
+    _load_names(connection, loaded, batch)
     return loaded
 
 
-def load_conflicts(connection: Connection, vm_ids: Iterable[str]) -> Loaded:
+def load_conflicts(
+    connection: Connection, vm_ids: Iterable[str], silent_time: SilentTime
+) -> Loaded:
     """Read what the database has of those of these VMs that are in conflict about their names."""
-    loaded = Loaded()
+    loaded = Loaded(silent_time=silent_time)
     for row in _select_in(connection, tables.vm, "vm_id", vm_ids):
         if row.conflict_at is not None:
             loaded.vms[row.vm_id] = rows.vm_of(row)
@@ -113,6 +113,7 @@ def load_conflicts(connection: Connection, vm_ids: Iterable[str]) -> Loaded:
 
 def write(connection: Connection, changes: Changes, number: int, *, now: float) -> None:
     """Write the changes of a batch; `now` in seconds since 1970."""
+    listening = Listening(silent_time=changes.silent_time)
     insert_new(connection, tables.record, map(rows.record_row, changes.records.values()))
     altered = changes.altered
     upsert(
@@ -134,13 +135,13 @@ def write(connection: Connection, changes: Changes, number: int, *, now: float) 
         changes.touched | pending_of(connection, changes.turned),
         changes.reports,
         now=now,
-        listening=changes.listening,
+        listening=listening,
         number=number,
         older=changes.older_reports,
     )
     gone = {each.key for each in changes.reports.values() if is_deletion(each.report)}
     if gone:
-        retire_deleted(connection, now=now, listening=changes.listening, number=number, keys=gone)
+        retire_deleted(connection, now=now, listening=listening, number=number, keys=gone)
     insert_new(connection, tables.receipt, [rows.receipt_row(r, number) for r in changes.receipts])
     upsert(
         connection,
@@ -164,14 +165,14 @@ def accept(
     number: int,
     *,
     now: float,
-    silent_after: float | None = None,
+    silent_time: SilentTime = BY_HEARTBEATS,
     conflicts: Mapping[str, str] | None = None,
 ) -> dict[str, Vm]:
     """Accept what VMs in conflict report of themselves; return each of them as it is then, by vmId.
 
     `conflicts` has the conflict that a person saw, by vmId: if it is another one by now, it stays.
     """
-    loaded = load_conflicts(connection, vm_ids)
+    loaded = load_conflicts(connection, vm_ids, silent_time)
     seen = conflicts or {}
     wanted = [
         vm_id
@@ -180,7 +181,7 @@ def accept(
         and loaded.vms[vm_id].conflict_at is not None
         and seen.get(vm_id) in (None, loaded.vms[vm_id].conflict_id)
     ]
-    return _accept(connection, loaded, wanted, number, now=now, silent_after=silent_after)
+    return _accept(connection, loaded, wanted, number, now=now)
 
 
 def bind(
@@ -189,7 +190,7 @@ def bind(
     number: int,
     *,
     now: float,
-    silent_after: float | None = None,
+    silent_time: SilentTime = BY_HEARTBEATS,
 ) -> None:
     """Apply what an admin gave with an enrolment to VMs that are known already; `enrolled` has
     columns of `enrolment`, by vmId.
@@ -198,12 +199,13 @@ def bind(
         row.vm_id: rows.vm_of(row) for row in _select_in(connection, tables.vm, "vm_id", enrolled)
     }
     loaded = Loaded(
-        vms={vm_id: vms.bound(vm, **_bound(enrolled[vm_id])) for vm_id, vm in there.items()}
+        vms={vm_id: vms.bound(vm, **_bound(enrolled[vm_id])) for vm_id, vm in there.items()},
+        silent_time=silent_time,
     )
     names = {vms.bearing(vms.as_it_says(vm)) for vm in loaded.vms.values()}
     _load_bearers(connection, loaded, names, there)
     # One after the other: a VM may take the name that another one gives up.
-    _accept(connection, loaded, list(there), number, now=now, silent_after=silent_after)
+    _accept(connection, loaded, list(there), number, now=now)
 
 
 def bind_tags(connection: Connection, tags: Mapping[str, Mapping[str, str]], number: int) -> None:
@@ -218,15 +220,9 @@ def _bound(enrolled: Mapping[str, Any]) -> dict[str, str | None]:
 
 
 def _accept(
-    connection: Connection,
-    loaded: Loaded,
-    vm_ids: Iterable[str],
-    number: int,
-    *,
-    now: float,
-    silent_after: float | None,
+    connection: Connection, loaded: Loaded, vm_ids: Iterable[str], number: int, *, now: float
 ) -> dict[str, Vm]:
-    changes = Changes(listening=Listening(silent_after=silent_after))
+    changes = Changes(silent_time=loaded.silent_time)
     accepted: dict[str, Vm] = {}
     for vm_id in vm_ids:
         before = loaded.vms[vm_id].scope
@@ -250,12 +246,10 @@ def _move_preparations(
 
 
 def settle(
-    connection: Connection, number: int, *, now: float, silent_after: float | None = None
+    connection: Connection, number: int, *, now: float, silent_time: SilentTime = BY_HEARTBEATS
 ) -> bool:
-    """Write what changes because time has passed; return whether anything has. `silent_after` in
-    seconds, if it is the same for every VM.
-    """
-    listening = read_listening(connection, now, silent_after)
+    """Write what changes because time has passed; return whether anything has."""
+    listening = read_listening(connection, now, silent_time)
     corrected = bring_back(connection, now=now, number=number)
     corrected += bring_back_decisions(connection, now=now, number=number)
     corrected += bring_back_turns(connection, now=now, number=number)
@@ -428,14 +422,11 @@ def _load_receipts(connection: Connection, loaded: Loaded, batch: Iterable[Incom
             loaded.receipts[(event_id, vm_id)] = number
 
 
-def _load_names(
-    connection: Connection, loaded: Loaded, batch: Sequence[Incoming], silent_after: float | None
-) -> None:
+def _load_names(connection: Connection, loaded: Loaded, batch: Sequence[Incoming]) -> None:
     """Read which other VMs bear a name that a VM of the batch may take: a VM that is new, is back,
     or reports another identity than before. Most batches have none. Which of its records is the
     newest is found later, so every one of them counts here.
     """
-    listening = Listening(silent_after=silent_after)
     new = {_vm_id(each) for each in batch} - loaded.vms.keys()
     for vm_id, row in read_enrolled(connection, new).items():
         if row.resource_id or row.site:
@@ -449,8 +440,8 @@ def _load_names(
         vm = loaded.vms.get(_vm_id(each))
         if vm is None or vm.vm_id in taking:
             continue
-        patience = listening.patience(vm.interval)
-        if not (vms.says_the_same(vm, each) and vms.is_there(vm, each.received_at, patience)):
+        silent_seconds = loaded.silent_time.of(vm.interval)
+        if not (vms.says_the_same(vm, each) and vms.is_there(vm, each.received_at, silent_seconds)):
             taking.add(vm.vm_id)
     found: dict[str, Vm] = {}
     names = set()

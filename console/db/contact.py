@@ -22,57 +22,68 @@ from sqlalchemy import (
     or_,
 )
 
-from console.fleet.contact import DEFAULT_INTERVAL, INTERVALS, Interval, Listening, merged
+from console.fleet.contact import (
+    DEFAULT_INTERVAL,
+    INTERVALS,
+    Interval,
+    Listening,
+    SilentTime,
+    merged,
+)
 
 
 def contact_of(vm: Any, now: float, listening: Listening) -> ColumnElement[str]:
     """Return the SQL for the contact of each VM; `vm` is the table or an alias of it."""
     c = vm.c
-    patience = patience_of(vm, listening)
+    silent_seconds = silent_seconds_of(vm, listening.silent_time)
     age = literal(now) - c.heard_at
     return case(
         (c.retired_at.is_not(None), _word("retired")),
         (c.stopped_at.is_not(None), _word("stopped")),
         (c.lost_at.is_not(None), _word("silent")),
-        (age <= patience / 2, _word("heard")),
-        (and_(age <= patience, _was_missed(vm, patience / 2, listening)), _word("late")),
-        (age <= patience, _word("heard")),
-        (_was_missed(vm, patience, listening), _word("silent")),
+        (age <= silent_seconds / 2, _word("heard")),
+        (
+            and_(age <= silent_seconds, _was_missed(vm, silent_seconds / 2, listening)),
+            _word("late"),
+        ),
+        (age <= silent_seconds, _word("heard")),
+        (_was_missed(vm, silent_seconds, listening), _word("silent")),
         else_=_word("learning"),
     )
 
 
-def patience_of(vm: Any, listening: Listening) -> ColumnElement[float]:
-    """Return the SQL for the seconds without a message after which each VM is silent."""
-    if listening.silent_after is not None:
-        return literal(listening.silent_after)
+def silent_seconds_of(vm: Any, silent_time: SilentTime) -> ColumnElement[float]:
+    """Return the SQL for the silent time of each VM, in seconds."""
+    if silent_time.seconds is not None:
+        return literal(silent_time.seconds)
     return INTERVALS * func.coalesce(vm.c.interval, DEFAULT_INTERVAL)
 
 
-def _was_missed(vm: Any, patience: Any, listening: Listening) -> ColumnElement[bool]:
-    """Return the SQL for whether a console was connected to the VM's source for `patience` seconds
+def _was_missed(vm: Any, seconds: Any, listening: Listening) -> ColumnElement[bool]:
+    """Return the SQL for whether a console was connected to the VM's source for `seconds`
     and heard nothing of it.
     """
     c = vm.c
     by_source = [
-        and_(c.heard_by == source, _covered(c.heard_at, patience, intervals))
+        and_(c.heard_by == source, _covered(c.heard_at, seconds, intervals))
         for source, intervals in listening.intervals.items()
     ]
     # For a source that was removed or renamed, the time of every source counts.
     everything = merged(each for several in listening.intervals.values() for each in several)
     unknown = and_(
-        c.heard_by.not_in(sorted(listening.intervals)), _covered(c.heard_at, patience, everything)
+        c.heard_by.not_in(sorted(listening.intervals)),
+        _covered(c.heard_at, seconds, everything),
     )
     return or_(false(), *by_source, unknown)
 
 
-def _covered(heard_at: Any, patience: Any, intervals: Iterable[Interval]) -> ColumnElement[bool]:
+def _covered(heard_at: Any, seconds: Any, intervals: Iterable[Interval]) -> ColumnElement[bool]:
     return or_(
         false(),
         *(
             and_(
-                literal(each.until - each.since) >= patience,
-                heard_at <= literal(each.until) - patience,
+                literal(each.until - each.since) >= seconds,
+                heard_at <= literal(each.until) - seconds,
             )
             for each in intervals
         ),

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, delete, or_, select, update
 
 from console.db.tables import listening
 from console.db.upsert import upsert
-from console.fleet.contact import Interval, Listening, merged
+from console.fleet.contact import Interval, Listening, SilentTime, merged
 
 GRACE_SECONDS: Final = 12.0
 """A console that has not written for this long does not run, or does not work."""
@@ -31,7 +31,7 @@ class Listened:
     until: float
 
 
-def read_listening(connection: Connection, now: float, silent_after: float | None) -> Listening:
+def read_listening(connection: Connection, now: float, silent_time: SilentTime) -> Listening:
     """Return when the consoles of this database were connected to their sources, until `now`, in
     seconds since 1970.
     """
@@ -53,7 +53,7 @@ def read_listening(connection: Connection, now: float, silent_after: float | Non
     return Listening(
         intervals={source: merged(found) for source, found in intervals.items()},
         connected=connected,
-        silent_after=silent_after,
+        silent_time=silent_time,
     )
 
 

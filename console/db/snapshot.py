@@ -17,7 +17,7 @@ from console.db.listening import read_listening
 from console.db.opening import Database
 from console.db.transactions import read_from
 from console.db.vms import Vms
-from console.fleet.contact import Listening
+from console.fleet.contact import BY_HEARTBEATS, Listening, SilentTime
 from console.turns.groups import Grouping
 
 Clock = Callable[[], float]
@@ -30,7 +30,7 @@ class Snapshot:
         self,
         connection: Connection,
         now: float,
-        silent_after: float | None,
+        silent_time: SilentTime,
         *,
         grouping: Grouping = NO_GROUPS,
     ) -> None:
@@ -38,7 +38,7 @@ class Snapshot:
         self.connection: Final = connection
         self.now: Final = now
         """Seconds since 1970."""
-        self.listening: Final[Listening] = read_listening(connection, now, silent_after)
+        self.listening: Final[Listening] = read_listening(connection, now, silent_time)
         self.vms: Final = Vms(connection, now, self.listening)
         self.events: Final = Events(connection, now, self.listening, grouping=grouping)
 
@@ -50,16 +50,14 @@ class Snapshots:
         self,
         database: Database,
         *,
-        silent_after: float | None = None,
+        silent_time: SilentTime = BY_HEARTBEATS,
         grouping: Grouping = NO_GROUPS,
         clock: Clock = time.time,
     ) -> None:
-        """`silent_after` in seconds, if it is the same for every VM; `grouping`: the groups for
-        which events wait.
-        """
+        """`grouping`: the groups for which events wait."""
         self.grouping = grouping
         self.database = database
-        self.silent_after = silent_after
+        self.silent_time = silent_time
         self.clock = clock
 
     @contextmanager
@@ -76,4 +74,4 @@ class Snapshots:
         """
         if is_exact and isinstance(self.clock, CommonClock):
             self.clock.compare(connection)
-        return Snapshot(connection, self.clock(), self.silent_after, grouping=self.grouping)
+        return Snapshot(connection, self.clock(), self.silent_time, grouping=self.grouping)

@@ -154,7 +154,7 @@ def _facts(
 ) -> VmFacts:
     # The clock was set back since it was heard: how long ago that was is not known.
     is_ahead = row.contact in ("heard", "late") and row.heard_at > snapshot.now + _AHEAD_SECONDS
-    heard_until = row.heard_at + snapshot.listening.patience(row.interval)
+    heard_until = row.heard_at + snapshot.listening.silent_time.of(row.interval)
     channel = channel_of(row.commands, row.pulled_at, snapshot.now, snapshot.listening)
     return VmFacts(
         vm_id=row.vm_id,

@@ -34,6 +34,24 @@ class Interval:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SilentTime:
+    """How long a VM may send nothing until it is silent."""
+
+    seconds: float | None = None
+    """The same for every VM; None: three heartbeat intervals of each."""
+
+    def of(self, interval: float | None) -> float:
+        """Return the silent time in seconds of a VM with this heartbeat interval."""
+        if self.seconds is not None:
+            return self.seconds
+        return INTERVALS * (interval or DEFAULT_INTERVAL)
+
+
+BY_HEARTBEATS: Final = SilentTime()
+"""The silent time unless one is set."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Listening:
     """When the consoles of a database were connected to their sources, and the silent time."""
 
@@ -41,16 +59,7 @@ class Listening:
     """By source, the oldest first; they do not touch."""
     connected: Mapping[str, bool] = field(default_factory=dict)
     """Whether a running console is connected, for each source that one has."""
-    silent_after: float | None = None
-    """In seconds, for every VM; None: three heartbeat intervals of each."""
-
-    def patience(self, interval: float | None) -> float:
-        """Return the seconds without a message after which a VM with this heartbeat interval is
-        silent.
-        """
-        if self.silent_after is not None:
-            return self.silent_after
-        return INTERVALS * (interval or DEFAULT_INTERVAL)
+    silent_time: SilentTime = BY_HEARTBEATS
 
 
 def merged(intervals: Iterable[Interval]) -> list[Interval]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from console.fleet import gaps, vms
-from console.fleet.contact import Listening
+from console.fleet.contact import BY_HEARTBEATS, SilentTime
 from console.fleet.gaps import Counted
 from console.fleet.reports import ended_unseen, of_pending, of_record, supersedes
 from console.fleet.values import (
@@ -84,6 +84,7 @@ class Loaded:
     """The rows of VMs that an admin enrolled and that were not heard yet."""
     bound_tags: dict[str, Mapping[str, str]] = field(default_factory=dict)
     """The tags that an admin gave such VMs, by vmId."""
+    silent_time: SilentTime = BY_HEARTBEATS
 
 
 @dataclass(slots=True, kw_only=True)
@@ -116,17 +117,12 @@ class Changes:
     duplicates: int = 0
     refused: list[tuple[str, IncomingRecord]] = field(default_factory=list)
     """Records that are not stored, each with its key in `EXCESSES`: no VM needs so many."""
-    listening: Listening = field(default_factory=Listening)
-    """Has the silent time."""
+    silent_time: SilentTime = BY_HEARTBEATS
 
 
-def fold(
-    loaded: Loaded, batch: Iterable[Incoming], *, silent_after: float | None = None
-) -> Changes:
-    """Return the changes that a batch makes, in the order in which it came in. `silent_after` in
-    seconds, if it is the same for every VM.
-    """
-    changes = Changes(listening=Listening(silent_after=silent_after))
+def fold(loaded: Loaded, batch: Iterable[Incoming]) -> Changes:
+    """Return the changes that a batch makes, in the order in which it came in."""
+    changes = Changes(silent_time=loaded.silent_time)
     for each in batch:
         if isinstance(each, IncomingRecord):
             _record(loaded, changes, each)
@@ -304,26 +300,28 @@ def _known_vm(loaded: Loaded, vm_id: str) -> Vm | None:
 def _put(loaded: Loaded, changes: Changes, vm: Vm, at: float) -> Vm:
     """Write the row of a VM, valid from `at`, in seconds since 1970."""
     before = loaded.vms.get(vm.vm_id)
-    patience = changes.listening.patience(vm.interval)
+    silent_seconds = changes.silent_time.of(vm.interval)
     if before is None and vm.vm_id in loaded.bound_tags:
         vm = vms.with_bound_tags(vm, loaded.bound_tags[vm.vm_id])
     if before is None or not vms.bears_the_same_name(before, vm):
         vm = replace(vm, first_at=at)
-    if _may_take_a_name(before, vm, at, patience):
+    if _may_take_a_name(before, vm, at, silent_seconds):
         vm = _with_name(loaded, changes, vm, at)
     if before is not None and (before.scope, before.place) != (vm.scope, vm.place):
         _judge_again(loaded, changes, vm)
     vm = _with_conflict(vm, at)
-    if before is not None and vms.is_heard(before, at, patience) != vms.is_heard(vm, at, patience):
+    if before is not None and vms.is_heard(before, at, silent_seconds) != vms.is_heard(
+        vm, at, silent_seconds
+    ):
         changes.turned.add(vm.vm_id)
-    if vms.is_change(before, vm, patience):
+    if vms.is_change(before, vm, silent_seconds):
         changes.altered.add(vm.vm_id)
     loaded.vms[vm.vm_id] = vm
     changes.vms[vm.vm_id] = vm
     return vm
 
 
-def _may_take_a_name(before: Vm | None, vm: Vm, at: float, patience: float) -> bool:
+def _may_take_a_name(before: Vm | None, vm: Vm, at: float, silent_seconds: float) -> bool:
     """Check whether a VM may bear a name that it did not bear before: it is new, is back, or its
     name was withheld.
     """
@@ -331,7 +329,7 @@ def _may_take_a_name(before: Vm | None, vm: Vm, at: float, patience: float) -> b
         return True
     if before.accepted_at != vm.accepted_at:
         return True
-    return not vms.is_there(before, at, patience) and vms.is_there(vm, at, patience)
+    return not vms.is_there(before, at, silent_seconds) and vms.is_there(vm, at, silent_seconds)
 
 
 def _with_name(loaded: Loaded, changes: Changes, vm: Vm, at: float) -> Vm:
@@ -345,7 +343,7 @@ def _with_name(loaded: Loaded, changes: Changes, vm: Vm, at: float) -> Vm:
         for other in (loaded.vms[each] for each in others - {vm.vm_id})
         if not other.withheld
         and vms.bearing(other) == bearing
-        and vms.is_there(other, at, changes.listening.patience(other.interval))
+        and vms.is_there(other, at, changes.silent_time.of(other.interval))
     ]
     others.add(vm.vm_id)
     if not all(vms.is_before(vm, other) for other in there):

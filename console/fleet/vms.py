@@ -386,25 +386,25 @@ def is_before(one: Vm, other: Vm) -> bool:
     return one.first_at < other.first_at
 
 
-def is_there(vm: Vm, now: float, patience: float) -> bool:
-    """Check whether a VM keeps its name from others: it was heard within `patience` seconds, even
-    if it has stopped since, because an event takes it away only for a while.
+def is_there(vm: Vm, now: float, silent_seconds: float) -> bool:
+    """Check whether a VM keeps its name from others: it was heard within `silent_seconds`, even if
+    it has stopped since, because an event takes it away only for a while.
     """
-    return vm.retired_at is None and now - vm.heard_at <= patience
+    return vm.retired_at is None and now - vm.heard_at <= silent_seconds
 
 
-def is_heard(vm: Vm, now: float, patience: float) -> bool:
+def is_heard(vm: Vm, now: float, silent_seconds: float) -> bool:
     """Check whether the VM's contact is `heard`, as `console.db.contact` finds it from the rows."""
     is_away = (vm.retired_at, vm.stopped_at, vm.lost_at) != (None, None, None)
-    return not is_away and now - vm.heard_at <= patience / 2
+    return not is_away and now - vm.heard_at <= silent_seconds / 2
 
 
-def is_change(before: Vm | None, after: Vm, patience: float) -> bool:
+def is_change(before: Vm | None, after: Vm, silent_seconds: float) -> bool:
     """Check whether more than the time of its contact has changed: something that pages show, or
-    that it is heard again after it was late. `patience` is the VM's, in seconds.
+    that it is heard again after it was late. `silent_seconds` is the VM's.
     """
     if before is None:
         return True
-    if after.heard_at - before.heard_at > patience / 2:
+    if after.heard_at - before.heard_at > silent_seconds / 2:
         return True
     return any(getattr(before, name) != getattr(after, name) for name in _SHOWN)

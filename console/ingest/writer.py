@@ -25,6 +25,7 @@ from console.db.clock import CommonClock
 from console.db.errors import words_of
 from console.db.opening import Database
 from console.db.retention import delete_before
+from console.fleet.contact import BY_HEARTBEATS, SilentTime
 from console.fleet.fold import EXCESSES, fold
 from console.ingest.delivery import Delivery, RejectedMessage
 from console.ingest.inbox import Inbox
@@ -68,15 +69,15 @@ class Writer:
         opened: Callable[[], None],
         committed: Callable[[], None],
         listening: ListeningLog | None = None,
-        silent_after: float | None = None,
+        silent_time: SilentTime = BY_HEARTBEATS,
         clock: CommonClock | None = None,
     ) -> None:
         """`opened` and `committed` are called on the writer's thread. `listening` writes when this
-        console was connected; `silent_after` in seconds, if it is the same for every VM.
+        console was connected.
         """
         self._database = database
         self._listening = listening or ListeningLog(uuid4().hex, ())
-        self._silent_after = silent_after
+        self._silent_time = silent_time
         self._when_opened = opened
         self._committed = committed
         self._now = clock or CommonClock()
@@ -171,7 +172,7 @@ class Writer:
         with self._database.writing.begin() as connection:
             number = batches.next_number(connection)
             has_changed = batches.settle(
-                connection, number, now=self._now(), silent_after=self._silent_after
+                connection, number, now=self._now(), silent_time=self._silent_time
             )
             if not has_changed:
                 connection.rollback()  # an unused number would make pages ask again
@@ -321,8 +322,7 @@ class Writer:
         with self._database.writing.begin() as connection:
             number = batches.next_number(connection)
             items = batches.as_known(connection, items)
-            known = batches.load(connection, items, silent_after=self._silent_after)
-            changes = fold(known, items, silent_after=self._silent_after)
+            changes = fold(batches.load(connection, items, silent_time=self._silent_time), items)
             batches.write(connection, changes, number, now=self._now())
             self._set_aside(connection, changes.refused)
             for delivery in batch:

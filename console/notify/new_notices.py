@@ -205,7 +205,7 @@ def _seen(snapshot: Snapshot, since: float, incidents: Mapping[str, Incident]) -
 def _silent_since(heard: HeardVm, snapshot: Snapshot) -> float:
     if heard.vm.lost_at is not None:
         return heard.vm.lost_at
-    return heard.vm.heard_at + snapshot.listening.patience(heard.vm.interval)
+    return heard.vm.heard_at + snapshot.listening.silent_time.of(heard.vm.interval)
 
 
 def _of_head(head: Head, now: float) -> Notice:

@@ -30,6 +30,7 @@ from console.db.opening import Database, database_url
 from console.db.snapshot import Snapshots
 from console.db.transactions import read_from
 from console.fleet.candidates import PULL
+from console.fleet.contact import SilentTime
 from console.ingest.bounds import Bounds
 from console.ingest.enrolment import EVERY_VM, Enrolments, read_key
 from console.ingest.listening import ListeningLog
@@ -70,9 +71,10 @@ class Console:
         self.clock = CommonClock(clock, is_compared=clock is time.time)
         self.database = Database(database_url(settings))
         self.grouping = Grouping(settings.groups)
+        silent_time = SilentTime(seconds=settings.silent_after)
         self.snapshots = Snapshots(
             self.database,
-            silent_after=settings.silent_after,
+            silent_time=silent_time,
             grouping=self.grouping,
             clock=self.clock,
         )
@@ -94,7 +96,7 @@ class Console:
             opened=self._opened,
             committed=self.feed.wake,
             listening=ListeningLog(uuid4().hex, self.sources.values()),
-            silent_after=settings.silent_after,
+            silent_time=silent_time,
             clock=self.clock,
         )
         bounds = Bounds(records=settings.intake.records, size=settings.intake.kib * 1024)

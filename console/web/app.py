@@ -67,7 +67,7 @@ def application(state: AppState, stream: StreamHub) -> Starlette:
 def operations(state: AppState, stream: StreamHub) -> list[Operation]:
     """Return the operations of the API, and the paths for monitoring systems."""
     events = EventRoutes(state.snapshots)
-    vms = VmRoutes(state.snapshots, silent_after=state.settings.silent_seconds)
+    vms = VmRoutes(state.snapshots)
     overview = OverviewRoutes(state)
     takes = AssignRoutes(state.snapshots)
     decisions = DecisionRoutes(state)

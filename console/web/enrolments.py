@@ -51,7 +51,7 @@ class EnrolmentRoutes:
                 resource_ids=body.resource_ids,
                 site=body.site,
                 tags=body.tags or None,
-                silent_after=state.settings.silent_seconds,
+                silent_time=state.snapshots.silent_time,
             )
         except RefusedError as error:
             raise refuse(422, str(error)) from None

@@ -34,10 +34,8 @@ _RECORDS: Final = 200
 class VmRoutes:
     """Answers requests for VMs."""
 
-    def __init__(self, snapshots: Snapshots, *, silent_after: float | None = None) -> None:
-        """`silent_after` in seconds, if it is the same for every VM."""
+    def __init__(self, snapshots: Snapshots) -> None:
         self._snapshots = snapshots
-        self._silent_after = silent_after
 
     def listed(self, request: Request, query: VmsQuery) -> Response:
         """Answer with a page of VMs."""
@@ -86,7 +84,7 @@ class VmRoutes:
 
     def _accept(self, person: Person, vm_id: str, seen: str | None) -> VmDetail:
         self._require(person, vm_id)
-        problem = acceptance_problem(self._snapshots, person, vm_id, seen, self._silent_after)
+        problem = acceptance_problem(self._snapshots, person, vm_id, seen)
         return self._after(vm_id, problem)
 
     def _retire(self, person: Person, vm_id: str, reason: str) -> VmDetail:
@@ -125,11 +123,7 @@ def retirement_problem(
 
 
 def acceptance_problem(
-    snapshots: Snapshots,
-    person: Person,
-    vm_id: str,
-    seen: str | None,
-    silent_after: float | None,
+    snapshots: Snapshots, person: Person, vm_id: str, seen: str | None
 ) -> tuple[int, str] | None:
     """Accept what a VM reports of itself, as a person; return the same as `retirement_problem`.
     `seen` is the id of the conflict that the person saw, if it was given.
@@ -143,7 +137,7 @@ def acceptance_problem(
         [vm_id],
         actor=person.name,
         now=snapshots.clock(),
-        silent_after=silent_after,
+        silent_time=snapshots.silent_time,
         conflicts={} if seen is None else {vm_id: seen},
     )
     return None if done else (409, "the VM is in no such conflict now")

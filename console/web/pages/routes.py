@@ -216,9 +216,8 @@ class Pages:
             return (503 if isinstance(error, StoreError) else 404), str(error)
 
     def _accept(self, person: Person, vm_id: str, seen: str) -> tuple[int, str] | None:
-        silent_after = self._state.settings.silent_seconds
         try:
-            return acceptance_problem(self._state.snapshots, person, vm_id, seen, silent_after)
+            return acceptance_problem(self._state.snapshots, person, vm_id, seen)
         except (StoreError, RefusedError) as error:
             return (503 if isinstance(error, StoreError) else 404), str(error)
 

@@ -69,7 +69,7 @@ def values(snapshot: Snapshot, heard: HeardVm) -> dict[str, Any]:
         "portal": _portal(row.resource_id),
         "heard": row.heard_at,
         "heard_by": row.heard_by,
-        "patience": snapshot.listening.patience(row.interval),
+        "silent_seconds": snapshot.listening.silent_time.of(row.interval),
         "lost": row.lost_at,
         "stopped": row.stopped_at,
         "retired": row.retired_at,

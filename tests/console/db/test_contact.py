@@ -24,14 +24,14 @@ from console.db.listening import (
 from console.db.opening import Database
 from console.db.transactions import write_to
 from console.db.upsert import upsert
-from console.fleet.contact import Contact, Interval, Listening, merged
+from console.fleet.contact import BY_HEARTBEATS, Contact, Interval, Listening, SilentTime, merged
 from console.fleet.values import HeardVm, Vm
 from console.ingest.listening import ListeningLog
 from console.ingest.state import SourceState
 
 START = 1_000_000.0
 LISTENING = Listening(
-    silent_after=100.0,
+    silent_time=SilentTime(seconds=100.0),
     intervals={"mqtt": [Interval(since=START - 1000, until=START + 1000)]},
     connected={"mqtt": True},
 )
@@ -58,10 +58,10 @@ def test_silence_grows_in_three_steps(database: Database, age: float, expected: 
 
 def test_three_heartbeats_are_the_silent_time_unless_given(database: Database) -> None:
     """Each VM's own interval counts; the setting wins over it."""
-    unset = replace(LISTENING, silent_after=None)
-    assert unset.patience(None) == 180
-    assert unset.patience(10.0) == 30
-    assert LISTENING.patience(10.0) == 100
+    unset = replace(LISTENING, silent_time=BY_HEARTBEATS)
+    assert unset.silent_time.of(None) == 180
+    assert unset.silent_time.of(10.0) == 30
+    assert LISTENING.silent_time.of(10.0) == 100
     assert judged(database, VM, START + 179, unset) == "late"
     assert judged(database, replace(VM, interval=10.0), START + 31, unset) == "silent"
     assert judged(database, replace(VM, interval=10.0), START + 31, LISTENING) == "heard"
