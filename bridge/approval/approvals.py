@@ -92,12 +92,13 @@ class OpenApproval:
         )
 
     def is_under_way(self, tracked: TrackedEvent) -> bool:
-        """Check whether it is about the event as it is now. A request that IMDS took for an earlier
-        state may have started nothing, even if the event has come back to that state.
+        """Check whether it is about the event as it is now, and may still send a request or has had
+        one taken: the rules leave the event to it. A request that IMDS took for an earlier state
+        may have started nothing, even if the event has come back to that state.
         """
         approval = self.approval
         return (
-            self.fact is not Fact.EXPIRED
+            self.fact not in (Fact.WITHDRAWN, Fact.EXPIRED)
             and self.key == tracked.event.key
             and (approval.revision is None or approval.revision >= tracked.state_since)
             and approval.fingerprint == tracked.fingerprint

@@ -620,6 +620,29 @@ def test_a_retry_needs_its_rule_still(bench: ApprovalBench) -> None:
     assert bench.story() == [("accepted", None), ("failed", "not_allowed")]
 
 
+@pytest.mark.parametrize("decided", ["by a rule", "by a key"])
+def test_an_approval_that_is_withdrawn_leaves_the_event_to_the_rules(
+    bench: ApprovalBench, decided: str
+) -> None:
+    """An approval whose answer was lost stays open after its rule or its key is taken out, and
+    another rule approves the event.
+    """
+    if decided == "by a rule":
+        bench.decide_by(Rule(name="mine"))
+    bench.imds.starts = False
+    bench.imds.failures = [fails("timeout")]
+    bench.announce()
+    if decided == "by a key":
+        bench.send(bench.approve())
+        bench.trust(bench.curve)
+    assert bench.imds.posts == [EVENT_ID]
+    bench.decide_by(Rule(name="other"))
+    bench.poll(after=9)
+    bench.poll()
+    assert bench.imds.posts == [EVENT_ID] * 2
+    assert bench.story() == [("accepted", None), ("accepted", None), ("posted", None)]
+
+
 def test_a_retry_needs_the_acknowledgement_of_the_newest_record(bench: ApprovalBench) -> None:
     """An update that the fingerprint does not show has a record that must be acknowledged too."""
     bench.decide_by(Rule(name="after", after=("drain",)))
