@@ -220,11 +220,15 @@ class Preparations(PreparationRows):
 
     def wants(self, record: Record) -> bool:
         """Check whether a record says that an event which this VM was asked to prepare for has
-        started, is over, or no longer names this VM.
+        started, is over, or no longer names this VM. Once the VM has prepared for the event again,
+        an earlier record, which a person may have had tried again, is not for it any more.
         """
         with self._lock:
+            each = self._kept.get((record.event_id or "").casefold())
+            if each is not None and each.state == "prepared" and each.asked > record.sequence:
+                return False
             # The first records after a loss may come before `follow` has seen their events.
-            is_known = (record.event_id or "").casefold() in self._kept or self._may_have_lost()
+            is_known = each is not None or self._may_have_lost()
         return is_known and (record.type == EVENT_STARTED or ends(record))
 
     def prepared(self, record: Record) -> None:

@@ -317,6 +317,29 @@ def test_what_another_kind_has_prepared_does_not_count(preparing: Preparing) -> 
     assert preparing.preparations.all() == []
 
 
+def test_an_earlier_end_that_a_person_has_tried_again_undoes_no_later_preparation(
+    preparing: Preparing,
+) -> None:
+    """The program refused the end of the event; the event is back and the VM prepared again: the
+    old end is not for it any more.
+    """
+    (known,) = preparing.current.events.values()
+    preparing.preparations.ask(known, "command:1")
+    preparing.preparations.prepared(preparing.records()[-1])
+    preparing.poll(body(incarnation=2))
+    (ended,) = [each for each in preparing.records() if each.type == "seb.event.ended.v1"]
+    assert preparing.preparations.wants(ended)
+    preparing.preparations.recovered(ended, "the node does not answer")
+    preparing.poll(body(entry(not_before=NOT_BEFORE), incarnation=3))
+    (back,) = preparing.current.events.values()
+    preparing.preparations.ask(back, "command:2")
+    asked = preparing.records()[-1]
+    assert preparing.preparations.wants(ended)  # the program prepares after it
+    preparing.preparations.prepared(asked)
+    assert not preparing.preparations.wants(ended)
+    assert preparing.states() == ["prepared"]
+
+
 def test_what_another_kind_has_not_done_is_taken_up(preparing: Preparing) -> None:
     """For the same cause, in the run in which the kind has changed."""
     (known,) = preparing.current.events.values()
