@@ -18,14 +18,14 @@ from console.approvals.transaction import DecisionTransaction
 from console.approvals.turn_requests import TurnSettings
 from console.audit.flood import Flood
 from console.db.snapshot import Snapshots
-from console.db.transactions import write_to
+from console.db.transactions import read_from, write_to
 from sinks.shared.errors import SebError
 
 _LOG: Final = logging.getLogger("console")
 _LOOK_SECONDS: Final = 1.0
 """The time between two looks at turns without a change: a rest ends with time alone."""
-_GATHER_SECONDS: Final = 0.25
-"""The pause after a look, so that a busy fleet is not read for each record."""
+_GATHER_SECONDS: Final = 0.05
+"""The shortest pause after a look, so that a busy fleet is not read for each record."""
 
 
 class TurnWorker:
@@ -50,6 +50,9 @@ class TurnWorker:
         self._send = send
         self._connected = connected
         self._committed = committed
+        self._last: turns.Look | None = None
+        self._look_at = 0.0
+        """When to look again even if nothing has changed."""
         self._wanted = threading.Event()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="turns", daemon=True)
@@ -76,8 +79,8 @@ class TurnWorker:
             try:
                 if self._work():
                     continue  # its own step may have a next one, which follows at once
-                # Pause for half the time that a large fleet took: others need the database too.
-                rest = max(rest, (time.monotonic() - begun) / 2)
+                # Pause for as long as a large fleet took: others need the database too.
+                rest = max(rest, time.monotonic() - begun)
             except SebError as error:
                 _LOG.warning("%s", error, extra={"action": "turns_wait"})
             except Exception:  # noqa: BLE001  # logged with its trace
@@ -89,9 +92,15 @@ class TurnWorker:
     def _work(self) -> bool:
         """Take the next step, if there is one; return whether it has changed anything."""
         connected = {name for name, since in self._connected().items() if since is not None}
-        with self._snapshots.open() as snapshot:
-            if not turns.has_work(snapshot, self._settings, connected):
+        with read_from(self._snapshots.database.reading) as connection:
+            is_due = time.monotonic() >= self._look_at
+            if not is_due and self._last and turns.is_current(connection, self._last):
                 return False
+            found = turns.look(self._snapshots.within(connection), self._settings, connected)
+        self._last = found
+        self._look_at = time.monotonic() + _LOOK_SECONDS
+        if not found.has_work:
+            return False
         with write_to(self._snapshots.database) as (connection, number):
             snapshot = self._snapshots.within(connection, is_exact=True)
             decide = DecisionTransaction(snapshot, number, console=self._console, flood=Flood())

@@ -6,10 +6,12 @@ release more VMs of a group than it allows. Nothing here signs or sends.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 from uuid import uuid4
+
+from sqlalchemy import Connection
 
 from console.access.people import Person
 from console.approvals.claims import outgoing
@@ -19,6 +21,7 @@ from console.approvals.transaction import DecisionResult, DecisionTransaction
 from console.approvals.turn_requests import TurnSettings, situation_of
 from console.audit import log
 from console.db import decisions, turns
+from console.db.batches import newest_number
 from console.db.snapshot import Snapshot
 from console.fleet.candidates import PULL, channel_of
 from console.fleet.commands import REPLAYED, own_receipts
@@ -51,16 +54,45 @@ class TurnsResult:
     outgoing: list[Outgoing] = field(default_factory=list)
 
 
-def has_work(snapshot: Snapshot, settings: TurnSettings, connected: Collection[str]) -> bool:
-    """Check whether `step` would write anything now."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """What one reading of turns has found."""
+
+    number: int
+    """The newest transaction that it has read."""
+    heard: Mapping[str, float]
+    """When each VM that holds a turn was last heard, by vmId: its next message may end the turn."""
+    has_work: bool
+    """Whether `step` would write anything now."""
+
+
+def look(snapshot: Snapshot, settings: TurnSettings, connected: Collection[str]) -> Look:
+    """Read whether `step` would write anything now."""
+    connection = snapshot.connection
+    number = newest_number(connection)
     is_open = turns.is_anything_open if settings.grouping.rules else turns.is_any_turn_open
-    if not is_open(snapshot.connection):
-        return False
+    if not is_open(connection):
+        return Look(number=number, heard={}, has_work=False)
     situation = situation_of(snapshot, settings)
+    holders = {vm_id for turn in situation.turns.values() if turn.is_held for vm_id in turn.vm_ids}
     todo = plan(situation, snapshot.now)
-    if todo.approvals or changed_turns(situation, todo, snapshot.now):
-        return True
-    return bool(_due(snapshot, situation, todo, connected))
+    return Look(
+        number=number,
+        heard={vm_id: situation.vms[vm_id].heard_at for vm_id in holders & situation.vms.keys()},
+        has_work=bool(
+            todo.approvals
+            or changed_turns(situation, todo, snapshot.now)
+            or _due(snapshot, situation, todo, connected)
+        ),
+    )
+
+
+def is_current(connection: Connection, before: Look) -> bool:
+    """Check whether nothing was written since a look that concerns turns. Most transactions have
+    only heartbeats, of which only those of VMs that hold a turn do. What follows from time alone
+    needs another look.
+    """
+    return not turns.has_changed(connection, before.number, before.heard)
 
 
 def step(

@@ -9,12 +9,25 @@ from dataclasses import replace
 from typing import Any, Final, cast
 
 from pydantic_core import from_json
-from sqlalchemy import ColumnElement, Connection, Row, and_, case, delete, func, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    and_,
+    bindparam,
+    case,
+    delete,
+    func,
+    literal,
+    or_,
+    select,
+    update,
+)
 
 from console.db import rows
-from console.db.decision_tables import command, turn
+from console.db.decision_tables import command, decision, turn
 from console.db.decisions import PREPARE
-from console.db.tables import event, preparation, receipt, vm
+from console.db.tables import event, preparation, receipt, report, vm
 from console.db.upsert import Values, portions, upsert
 from console.fleet.fold import RECOVERED
 from console.fleet.values import Command, EventKey, EventTurn, TurnHolder
@@ -33,6 +46,14 @@ COMMAND_SECONDS: Final = 60
 """The lifetime of a token of a command to prepare."""
 FIRST_REPORT_SECONDS: Final = 3600.0
 """How long a VM that has accepted a command to prepare, and reports nothing, counts as away."""
+_HAS_CHANGED: Final = select(literal(1)).where(
+    or_(
+        *(
+            select(literal(1)).where(table.c.changed > bindparam("since")).exists()
+            for table in (event, report, receipt, preparation, decision, command, turn, vm)
+        )
+    )
+)
 Asked = tuple[EventKey, str, str]
 """An event's key and fingerprint, and a vmId."""
 
@@ -241,6 +262,19 @@ def prepare_commands(
             found[key] = rows.command_of(row)
             counts[key] += 1
     return found, counts
+
+
+def has_changed(connection: Connection, since: int, heard: Mapping[str, float]) -> bool:
+    """Check whether a transaction after `since` has written anything from which turns are decided,
+    or one of the VMs in `heard` was heard: by vmId, when that was before.
+    """
+    if connection.execute(_HAS_CHANGED, {"since": since}).first() is not None:
+        return True
+    return any(
+        heard[row.vm_id] != row.heard_at
+        for few in portions(heard)
+        for row in connection.execute(select(vm.c.vm_id, vm.c.heard_at).where(vm.c.vm_id.in_(few)))
+    )
 
 
 def is_anything_open(connection: Connection) -> bool:

@@ -28,7 +28,7 @@ from console.db import batches
 from console.db import decisions as rows
 from console.db.opening import Database
 from console.db.snapshot import Snapshots
-from console.db.transactions import write_to
+from console.db.transactions import read_from, write_to
 from console.fleet.fold import fold
 from console.fleet.values import Command, KnownEvent
 from console.fleet.view import decision_on
@@ -193,6 +193,16 @@ class Cluster:
             sent += [f"{one.command.act} {names[one.command.vm_id]}" for one in written.outgoing]
         return sent
 
+    def look(self) -> turns.Look:
+        """What a console finds to do."""
+        with self.snapshots.open() as snapshot:
+            return turns.look(snapshot, self.settings, {"broker"})
+
+    def is_current(self, found: turns.Look) -> bool:
+        """Whether a console needs no other look."""
+        with read_from(self.database.reading) as connection:
+            return turns.is_current(connection, found)
+
     def decide(self) -> list[str]:
         """What a console sends to carry decisions on: act and VM."""
         around = Surroundings(
@@ -300,6 +310,36 @@ def test_the_next_turn_follows_the_end_of_one_at_once(
         worker.stop()
     assert (cluster.state(0), cluster.state(1)) == ("over", "preparing")
     assert [each.command.vm_id for each in sent] == [cluster.vms[1].vm_id]
+
+
+def test_heartbeats_of_vms_without_a_turn_cause_no_look(cluster: Cluster) -> None:
+    """A large fleet sends them all the time; what is said of an event, and a VM that has a turn and
+    is heard, are looked at.
+    """
+    cluster.announce(0)
+    cluster.step()
+    found = cluster.look()
+    assert not found.has_work
+    assert cluster.is_current(found)
+    cluster.tell(cluster.vms[1].heartbeat(now=cluster.now, prepares=True))
+    cluster.now += timedelta(seconds=1)
+    cluster.tell(cluster.vms[1].heartbeat(now=cluster.now, prepares=True))
+    assert cluster.is_current(found)
+    cluster.tell(cluster.vms[0].heartbeat(now=cluster.now, prepares=True))
+    assert not cluster.is_current(found)
+    found = cluster.look()
+    assert cluster.is_current(found)
+    cluster.announce(1)
+    assert not cluster.is_current(found)
+
+
+def test_what_a_step_has_written_is_looked_at(cluster: Cluster) -> None:
+    """A step may have a next one, here or at another console."""
+    cluster.announce(0)
+    found = cluster.look()
+    assert found.has_work
+    cluster.step(steps=1)
+    assert not cluster.is_current(found)
 
 
 def test_a_prepare_command_is_sent_again_until_it_is_answered(cluster: Cluster) -> None:
