@@ -6,17 +6,24 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from bridge.config.approval import ApprovalSettings
 from sinks.shared.errors import ConfigurationError
+from sinks.shared.within import StuckError, within
 from wire.keys import ALGORITHMS, MAX_FILE_BYTES, public_key
 from wire.strictjson import JsonError, canonical_json, load_json
 
 _LOG: Final = logging.getLogger(__name__)
+
+READ_SECONDS: Final = 2.0
+"""How long a reading of the file may take: deadlines of preparations wait for it, too."""
 
 _MEMBERS: Final = ("kid", "alg", "iss", "kty", "crv", "x", "y")
 """The members of a key in the file that identify it."""
@@ -49,6 +56,8 @@ class Trust:
         """Why the file is not used; None if it is."""
         self._content: bytes | None = None
         self._keys: Mapping[str, TrustedKey] = {}
+        self._under_way: threading.Event | None = None
+        """Set once the last reading that took too long has ended."""
 
     @property
     def has_keys(self) -> bool:
@@ -72,13 +81,14 @@ class Trust:
 
     def refresh(self) -> None:
         """Read the file again. Its bytes are compared, because two versions may have the same time
-        stamp.
+        stamp. A file whose mount does not answer cannot be read; once that is known, nothing waits
+        for it.
         """
         if self.path is None:
             return
         before = self.trouble
         try:
-            content = _content(self.path)
+            content = self._read(self.path)
             if content != self._content:
                 self._keys = _keys(content, self.path)
                 self._content = content
@@ -91,15 +101,37 @@ class Trust:
             extra = {"action": "trust_trouble" if self.trouble else "trust_ok"}
             _LOG.warning(self.trouble or "the trusted keys can be read again", extra=extra)
 
+    def _read(self, path: Path) -> bytes:
+        """Return what the file has now. Raises `OSError` or `TrustError`, also while an earlier
+        reading has not ended; what that one finds at last may be out of date.
+        """
+        if self._under_way is None or self._under_way.is_set():
+            ended = threading.Event()
+
+            def work() -> bytes:
+                try:
+                    return _content(path)
+                finally:
+                    ended.set()
+
+            self._under_way = ended
+            with suppress(StuckError):
+                return within(READ_SECONDS, work)
+        raise TrustError(
+            f"the file {path} was not read within {READ_SECONDS:g} s; see that its mount answers"
+        )
+
 
 def trust_of(approval: ApprovalSettings) -> Trust:
     """Return the trusted keys. Raises `ConfigurationError` at the start if the file is
-    not valid.
+    not valid; whether it is cannot be told while its mount does not answer.
     """
     path = approval.trust
     try:
         if path is not None:
-            read_trust(path)
+            within(READ_SECONDS, partial(read_trust, path))
+    except StuckError:
+        pass
     except OSError as error:
         problem = f"the file {path} cannot be read: {error.strerror}"
         raise ConfigurationError(f"SEB_APPROVAL__TRUST: {problem}") from None

@@ -210,7 +210,9 @@ def _error(error: Exception) -> SinkError:
             f"the API server answered {code}: {(error.status.message or '')[:300]}", remedy
         )
         after = error.response.headers.get("retry-after", "") if error.response else ""
-        return SinkError(found, retry_after=float(after) if after.isdecimal() else None)
+        # A server that asks for no wait is overloaded all the same: 0 leaves the back-off as it is.
+        wait = float(after) if after.isdecimal() else 0.0
+        return SinkError(found, retry_after=wait or None)
     # Of a header that cannot be sent, the library shows the value, which is the token.
     is_plain = isinstance(error, (httpx2.TransportError, OSError)) and not isinstance(
         error, httpx2.LocalProtocolError

@@ -309,8 +309,12 @@ class KubernetesSink(Sink[KubernetesSettings]):
             pods = to_evict(api.pods())
             if not pods:
                 return
+            if not (self.context.has_polled() or self._is_ahead(key, marks.events[key])):
+                raise SinkError(
+                    "IMDS has not said in this run whether the event is over", retry_after=1.0
+                )
             # Another event may be nearer than the one for which budgets hold the pods.
-            by_force = self.settings.force and any(
+            by_force = self._may_force() and any(
                 self._is_late(key, mark) for key, mark in marks.events.items() if mark.acts
             )
             held = self._remove(pods, by_force=by_force)
@@ -338,13 +342,28 @@ class KubernetesSink(Sink[KubernetesSettings]):
                 break
         return held
 
+    def _may_force(self) -> bool:
+        """Check whether pods may be deleted: for an event of an earlier run only once a document of
+        this run has confirmed it, because it may be over, and a deletion cannot be taken back.
+        """
+        return self.settings.force and self.context.has_polled()
+
     def _is_late(self, key: str, mark: Mark) -> bool:
         """Check whether disruption budgets are no longer respected for the event of that key."""
+        left = self._left(key, mark)
+        return left is None or left <= timedelta(seconds=self.settings.budgets_until)
+
+    def _is_ahead(self, key: str, mark: Mark) -> bool:
+        """Check whether the time of the event of that key is known and has not come yet."""
+        left = self._left(key, mark)
+        return left is not None and left > timedelta()
+
+    def _left(self, key: str, mark: Mark) -> timedelta | None:
+        """Return the time until the event of that key may begin; None if that is not known."""
         if mark.not_before is None:
-            return True
+            return None
         now = self.context.time_of(key) or self.context.now()
-        left = datetime.fromisoformat(mark.not_before) - now
-        return left <= timedelta(seconds=self.settings.budgets_until)
+        return datetime.fromisoformat(mark.not_before) - now
 
     def _connect(self) -> Api:
         if self._api is None:

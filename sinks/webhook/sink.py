@@ -35,8 +35,7 @@ class WebhookSink(Sink[WebhookSettings]):
 
     def __init__(self, name: str, settings: WebhookSettings, context: SinkContext) -> None:
         super().__init__(name, settings, context)
-        template = settings.template
-        self._template = _compiled(template.get_secret_value()) if template else None
+        self._template: Template | None = None
         self._client: HttpClient | None = None
 
     @property
@@ -47,11 +46,14 @@ class WebhookSink(Sink[WebhookSettings]):
     @property
     def wants_heartbeats(self) -> bool:
         """False for a chat or a pager, where heartbeats would only disturb."""
-        return self._template is None
+        return self.settings.template is None
 
     def open(self) -> None:
-        """Prepare; the first delivery makes the connection."""
+        """Read the template; the first delivery makes the connection. Raises `SinkError`."""
         self.close()
+        # Not where the sink is made: the mount of the file may not answer.
+        if self.settings.template is not None and self._template is None:
+            self._template = _compiled(self.settings.template.get_secret_value())
         url = self.settings.url.get_secret_value()
         shown = self.settings.shown
         self._client = HttpClient(url, self.LIMITS, shown=shown, proxy=self.settings.proxy_url)
@@ -125,9 +127,12 @@ class WebhookSink(Sink[WebhookSettings]):
 
 def _compiled(template: str) -> Template:
     # Jinja2 takes 2 MiB (measured): only a sink with a template should pay for it.
-    from sinks.webhook.template import compile_template  # noqa: PLC0415
+    from sinks.webhook.template import TemplateFormatError, compile_template  # noqa: PLC0415
 
-    return compile_template(template)
+    try:
+        return compile_template(template)
+    except TemplateFormatError as error:
+        raise SinkError(str(error), remedy="see TEMPLATE") from None
 
 
 def _check_secret(settings: WebhookSettings) -> Check:

@@ -344,6 +344,27 @@ def test_lead_seconds_before_the_event_force_decides(
         assert list(cluster.pods) == ["shop/web"]
 
 
+@pytest.mark.parametrize("minutes", [14, 16])
+def test_an_event_of_an_earlier_run_forces_nothing_before_a_document_confirms_it(
+    cluster: FakeApi, make_bench: MakeBench, one_look: OneLook, minutes: int
+) -> None:
+    """It may be over: until the first document of this run pods are evicted before its time, and
+    stay after it.
+    """
+    cluster.add_pod("free", NODE)
+    cluster.add_pod("held", NODE)
+    cluster.protected.add("shop/held")
+    bench = make_bench(drain=True, lead=60, force=True)
+    bench.now, bench.has_polled = SAMPLE_TIME + timedelta(minutes=minutes), False
+    with one_look(), pytest.raises(SinkError):
+        bench.deliver(record("scheduled"))
+    left = ["shop/held"] if minutes < 15 else ["shop/free", "shop/held"]
+    assert sorted(cluster.pods) == left
+    bench.has_polled = True
+    bench.deliver(record("scheduled"))
+    assert not cluster.pods
+
+
 def test_an_event_that_is_over_drains_nothing(cluster: FakeApi, make_bench: MakeBench) -> None:
     """A backlog that holds the end of the event does not empty the node for it."""
     cluster.add_pod("web", NODE)
@@ -837,6 +858,17 @@ def test_an_api_server_that_is_busy_is_not_a_disruption_budget(
     bench = make_bench(drain=True)
     with pytest.raises(SinkError, match="the API server answered 429"):
         bench.deliver(record("scheduled"))
+
+
+@pytest.mark.parametrize(("header", "seconds"), [("0", None), ("7", 7.0)])
+def test_an_api_server_that_asks_for_no_wait_is_waited_for(
+    cluster: FakeApi, make_bench: MakeBench, header: str, seconds: float | None
+) -> None:
+    """`Retry-After: 0` leaves the back-off as it is: every node of the cluster asks."""
+    cluster.refuses_patches, cluster.retry_after = 503, header
+    with pytest.raises(SinkError, match="503") as caught:
+        make_bench(taint=True).deliver(record("scheduled"))
+    assert caught.value.retry_after == seconds
 
 
 def test_a_short_notice_evicts_what_may_leave(cluster: FakeApi, make_bench: MakeBench) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from cloudevents.core.bindings.http import HTTPMessage, from_http_event
 from standardwebhooks import Webhook
+from support.faults.held_file import held
 from support.sinks.destination import FarEnd
 from support.sinks.http_server import HttpServer
 from support.sinks.webhook import (
@@ -23,6 +24,7 @@ from support.sinks.webhook import (
 
 from sinks.base import SinkError, SinkPaused, SinkRejected
 from sinks.http.outcome import seconds_to_wait
+from sinks.shared.within import StuckError, within
 from sinks.testing import (
     SAMPLE_TIME,
     SinkContract,
@@ -247,3 +249,36 @@ def test_a_template_replaces_the_body_and_is_what_is_signed(server: HttpServer) 
     with pytest.raises(SinkRejected, match="template, line 2: ") as caught:
         sink.deliver([sample_heartbeat()])
     assert (caught.value.tries, len(server.requests())) == (1, 1)
+
+
+def test_a_template_file_that_does_not_open_holds_up_only_its_own_worker(
+    server: HttpServer,
+) -> None:
+    """A sink is made on the main thread, also in place of a stuck one; it opens on its own."""
+    text = "{{ vm.name | tojson }}"
+    with held(text) as hold:
+        hold.let_go(text)
+        first = hasty(server, template=f"file:{hold.path}")
+        hold.hold()
+        sink = within(20.0, lambda: WebhookSink("ops", first.settings, first.context))
+        with pytest.raises(StuckError):
+            within(1.0, sink.open)
+        hold.let_go(text)
+        sink.deliver([sample_record()])
+        sink.close()
+    assert server.requests()[-1].body == b'"db-0"'
+
+
+def test_a_template_file_that_is_gone_is_said_and_tried_again(
+    server: HttpServer, tmp_path: Path
+) -> None:
+    """It was there at the start; the records wait for it."""
+    file = tmp_path / "template"
+    file.write_text("{{ vm.name | tojson }}")
+    sink = hasty(server, template=f"file:{file}")
+    file.unlink()
+    with pytest.raises(SinkError, match="the template's file cannot be read: No such file"):
+        sink.open()
+    file.write_text("{{ vm.name | tojson }}")
+    sink.deliver([sample_record()])
+    assert server.requests()[-1].body == b'"db-0"'

@@ -121,10 +121,13 @@ def _gets_events(spec: SinkSpec) -> bool:
 
 def _trust(approval: ApprovalSettings, path: Path) -> Check:
     try:
-        keys = trust_of(approval).keys()
+        trust = trust_of(approval)
+        keys = trust.keys()
     except ConfigurationError as error:
         remedy = "correct the file, or the setting; the bridge does not start before that"
         return Check.fail(str(error), remedy)
+    if trust.trouble is not None:
+        return Check.warn(trust.trouble, "until then no command is accepted")
     if not keys:
         remedy = "add a public key; `seb keys generate` writes one"
         return Check.warn(f"{path} holds no key, so no command is accepted", remedy)

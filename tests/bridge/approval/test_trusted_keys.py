@@ -1,11 +1,13 @@
 import json
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.commands.control_plane import LEAVE_OUT, Signer, b64, jwks
+from support.faults.held_file import held
 
 from bridge.approval.trusted_keys import Trust, TrustError, read_trust
 from wire.keys import MAX_FILE_BYTES
@@ -174,3 +176,17 @@ def test_a_file_that_is_gone_trusts_nobody(file: Path) -> None:
     file.rmdir()
     file.write_bytes(good)
     assert trust.find(KEY.kid)
+
+
+def test_a_file_that_does_not_open_trusts_nobody_and_is_waited_for_once() -> None:
+    """A mount that hangs holds up one reading; what that one finds at last is not believed."""
+    with held(jwks(KEY)) as hold:
+        trust, new = Trust(hold.path), Signer("key-8")
+        assert trust.find(KEY.kid) is None
+        assert "was not read within" in (trust.trouble or "")
+        assert trust.find(KEY.kid) is None
+        assert [each.name for each in threading.enumerate()].count("within") == 1
+        hold.let_go(jwks(new))
+        assert trust.find(KEY.kid) is None
+        assert trust.find(new.kid)
+        assert trust.trouble is None

@@ -38,6 +38,8 @@ class FakeApi:
         """Verb and resource (`nodes/status`) that the service account may not use."""
         self.refusals: list[int] = []
         """Status codes that answer the next requests."""
+        self.retry_after: str | None = None
+        """The header of every answer, if there is one."""
         self.requests: list[tuple[str, str]] = []
         self.until_cut: int | None = None
         """How many requests are answered until one is not, whose connection ends; None: all are."""
@@ -92,6 +94,8 @@ class FakeApi:
                 data = json.dumps(answer).encode()
                 self.send_response(code)
                 self.send_header("content-type", "application/json")
+                if fake.retry_after is not None:
+                    self.send_header("retry-after", fake.retry_after)
                 self.send_header("content-length", str(len(data)))
                 self.end_headers()
                 self.wfile.write(data)
