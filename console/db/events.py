@@ -221,8 +221,7 @@ class Events:
         found = self._connection.execute(_events().where(is_open)).all()
         names = self._named([is_open])
         decided = decisions.newest_decisions(self._connection, [row.event_id for row in found])
-        overtaken = [key.event_id for key, each in decided.items() if each.outcome == "overtaken"]
-        receipts, _ = self._receipts(overtaken)
+        receipts, _ = self._receipts([row.event_id for row in found])
         return [
             KnownEvent(
                 event=rows.event_of(row),

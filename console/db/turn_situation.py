@@ -20,7 +20,7 @@ from console.fleet.candidates import channel_of
 from console.fleet.commands import working
 from console.fleet.contact import Contact
 from console.fleet.fold import RECOVERED
-from console.fleet.values import EventKey, KnownEvent, Vm, folded
+from console.fleet.values import EventKey, KnownEvent, Receipt, Vm, folded
 from console.turns.away import STARTED
 from console.turns.groups import Group, Grouping, Member
 from console.turns.replay import PastEvent
@@ -194,7 +194,8 @@ def _event(
     contents = {each.content_hash for each in named if each.contact == "heard"} - {None}
     decision = known.decided.decision
     is_left = decision is not None and decision.kind == "leave" and decision.state == "open"
-    receipts = {(each.facts.state, each.facts.reason) for each in known.receipts}
+    # Another VM may report the event too, with other names: its word holds up no turn.
+    receipts = [each for each in known.receipts if each.vm_id in {one.vm_id for one in there}]
     return EventFacts(
         key=event.key,
         fingerprint=facts.fingerprint,
@@ -213,7 +214,7 @@ def _event(
         ended_by=turn.ended_by if turn is not None and is_ended else None,
         approval=_approval(known),
         again_at=again_at,
-        may_begin=bool(working(known.receipts)) or any(_may_begin(*each) for each in receipts),
+        may_begin=bool(working(receipts)) or any(map(_may_begin, receipts)),
     )
 
 
@@ -227,10 +228,12 @@ def _has_first(known: KnownEvent) -> bool:
     return decision.fingerprint == known.shown.report.fingerprint
 
 
-def _may_begin(state: str, reason: str | None) -> bool:
-    """Check whether a receipt says that Azure may have received the approval."""
-    is_unsure = state == "failed" and reason in ("imds_unreachable", "expired")
-    return state in ("posted", "confirmed") or is_unsure
+def _may_begin(receipt: Receipt) -> bool:
+    """Check whether a receipt says that Azure may have received the approval. After `expired` it
+    has not: the bridge gives up for that reason only before a request can have worked.
+    """
+    state, reason = receipt.facts.state, receipt.facts.reason
+    return state in ("posted", "confirmed") or (state, reason) == ("failed", "imds_unreachable")
 
 
 def _approval(known: KnownEvent) -> Literal["open", "confirmed", "failed"] | None:

@@ -1608,3 +1608,59 @@ def test_a_vm_that_azure_took_is_away_though_a_peer_reports_the_end(cluster: Clu
     assert cluster.step() == []
     told_by(cluster, (0,), "ended")
     assert cluster.step() == ["prepare db-1"]
+
+
+def hear_of(cluster: Cluster, numbers: range, *, prepares: bool) -> None:
+    """These VMs are heard now, and say whether they prepare."""
+    at = cluster.now.timestamp()
+    vms = [cluster.vms[number] for number in numbers]
+    statuses = [
+        vm.status(commands=True, prepares=prepares, time=_moment(cluster.now)) for vm in vms
+    ]
+    more = {"source": "broker", "received_at": at, "site": "default"}
+    cluster.store(
+        [
+            parse_status(status, vm_id=vm.vm_id, **more)
+            for vm, status in zip(vms, statuses, strict=True)
+        ]
+    )
+    cluster.tell(*(vm.heartbeat(now=cluster.now, prepares=prepares) for vm in vms))
+
+
+@pytest.mark.parametrize(
+    ("state", "reason", "is_held"),
+    [
+        ("accepted", None, True),
+        ("posted", None, True),
+        ("confirmed", None, True),
+        ("failed", "imds_unreachable", True),
+        ("failed", "expired", False),
+    ],
+)
+def test_a_vm_that_may_have_posted_by_a_rule_holds_its_turn(
+    database: Database, state: str, reason: str | None, *, is_held: bool
+) -> None:
+    """Its event names another VM, which does not answer; Azure may start the event at any time."""
+    cluster = Cluster(database, at_most=2)
+    cluster.vms.append(FakeVm(name="db-3"))
+    hear_of(cluster, range(3), prepares=False)
+    hear_of(cluster, range(3, 4), prepares=True)
+    soon = cluster.now + timedelta(hours=1)
+    for number in (0, 3):
+        more = {"resources": ("db-0", "db-3"), "not_before": _moment(soon), "now": cluster.now}
+        cluster.tell(cluster.vms[number].event("E-0", **more))
+    later = _moment(soon + timedelta(minutes=5))
+    cluster.tell(cluster.vms[1].event("E-1", not_before=later, now=cluster.now))
+    assert cluster.step() == ["prepare db-3"]
+    by_a_rule = {"jti": "by-a-rule", "actor": "rule:patching", "now": cluster.now}
+    for each, why in dict.fromkeys([("accepted", None), (state, reason)]):
+        cluster.tell(cluster.vms[0].receipt("E-0", each, reason=why, **by_a_rule))
+    sent = []
+    for _ in range(7):
+        cluster.now += timedelta(seconds=60)
+        hear_of(cluster, range(3), prepares=False)
+        hear_of(cluster, range(3, 4), prepares=True)
+        sent += cluster.decide() + cluster.step()
+    assert cluster.state(0) == "failed"
+    assert ("approve db-1" not in sent) == is_held
+    cluster.decisions.stop()
