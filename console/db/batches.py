@@ -143,6 +143,10 @@ def write(connection: Connection, changes: Changes, number: int, *, now: float) 
     if gone:
         retire_deleted(connection, now=now, listening=listening, number=number, keys=gone)
     insert_new(connection, tables.receipt, [rows.receipt_row(r, number) for r in changes.receipts])
+    for event_id, vm_id in changes.past_preparations:
+        prepared = tables.preparation.c
+        same = (prepared.event_id == event_id, prepared.vm_id == vm_id)
+        connection.execute(delete(tables.preparation).where(*same))
     upsert(
         connection,
         tables.preparation,

@@ -45,7 +45,9 @@ _FEW_NAMES: Final = 20
 MAX_UNRECOVERED: Final = 100
 """For how many events one VM may have prepared without having recovered."""
 MAX_PREPARATIONS: Final = 1000
-"""For how many events the preparations of one VM are stored."""
+"""For how many events the preparations of one VM are stored; the oldest from which it has recovered
+make room.
+"""
 MAX_RECEIPTS: Final = 1000
 """How many receipts of one VM about one event are stored."""
 MAX_GAPS: Final = 1000
@@ -112,6 +114,8 @@ class Changes:
     """
     receipts: list[Receipt] = field(default_factory=list)
     preparations: dict[ReporterKey, ReportedPreparation] = field(default_factory=dict)
+    past_preparations: set[ReporterKey] = field(default_factory=set)
+    """Preparations that are forgotten: their VMs have recovered from them, and have others."""
     altered: set[str] = field(default_factory=set)
     """VMs that have changed, except those of which only the time of contact changed."""
     duplicates: int = 0
@@ -258,8 +262,6 @@ def _is_one_too_many(loaded: Loaded, vm_id: str, reported: PreparationFacts) -> 
     if (reported.event_id, vm_id) in loaded.preparations:
         return False
     known = [each for key, each in loaded.preparations.items() if key[1] == vm_id]
-    if len(known) >= MAX_PREPARATIONS:
-        return True
     return sum(each.facts.state != RECOVERED for each in known) >= MAX_UNRECOVERED
 
 
@@ -519,9 +521,31 @@ def _keep_prepared(loaded: Loaded, changes: Changes, reported: ReportedPreparati
     latest = loaded.reports.get(key)
     if latest is not None and _is_past(latest):
         reported = replace(reported, facts=replace(reported.facts, fingerprint=""))
+    if key not in loaded.preparations:
+        _forget_recovered(loaded, changes, reported.vm_id)
     if loaded.preparations.get(key) != reported:
         loaded.preparations[key] = reported
         changes.preparations[key] = reported
+
+
+def _forget_recovered(loaded: Loaded, changes: Changes, vm_id: str) -> None:
+    """Make room for one more preparation of a VM: forget the oldest ones from which it has
+    recovered, those for events that it reports as pending last.
+    """
+    known = [key for key in loaded.preparations if key[1] == vm_id]
+    if len(known) < MAX_PREPARATIONS:
+        return
+    recovered = [key for key in known if loaded.preparations[key].facts.state == RECOVERED]
+    pending = {
+        key
+        for key in recovered
+        if (latest := loaded.reports.get(key)) is not None and latest.report.state != "ended"
+    }
+    recovered.sort(key=lambda key: (key in pending, loaded.preparations[key].time))
+    for key in recovered[: len(known) + 1 - MAX_PREPARATIONS]:
+        del loaded.preparations[key]
+        changes.preparations.pop(key, None)
+        changes.past_preparations.add(key)
 
 
 def _begin_unprepared(

@@ -29,7 +29,7 @@ from console.db import decisions as rows
 from console.db.opening import Database
 from console.db.snapshot import Snapshots
 from console.db.transactions import read_from, write_to
-from console.fleet.fold import fold
+from console.fleet.fold import MAX_PREPARATIONS, fold
 from console.fleet.values import Command, KnownEvent
 from console.fleet.view import decision_on
 from console.records.parse import parse_record, parse_status
@@ -1664,3 +1664,24 @@ def test_a_vm_that_may_have_posted_by_a_rule_holds_its_turn(
     assert cluster.state(0) == "failed"
     assert ("approve db-1" not in sent) == is_held
     cluster.decisions.stop()
+
+
+def test_a_vm_that_has_prepared_a_thousand_times_is_away_as_any_other(cluster: Cluster) -> None:
+    """It has recovered each time; the oldest of that makes room for what it reports now."""
+    told = {"evh": "sha256:" + "0" * 64, "sink": "drain", "cause": "deadline", "reason": None}
+    vm = cluster.vms[0]
+    for before in range(0, MAX_PREPARATIONS, 250):
+        several = [{**told, "evt": f"X-{before + n}", "state": "recovered"} for n in range(250)]
+        cluster.tell(*(vm.record(PREPARATION, data, now=cluster.now) for data in several))
+    cluster.announce(0)
+    cluster.announce(1)
+    assert cluster.step() == ["prepare db-0"]
+    cluster.says(0, "preparing")
+    cluster.says(0, "prepared")
+    answer(cluster, "confirmed")
+    assert cluster.step() == ["approve db-0"]
+    with cluster.database.reading.connect() as connection:
+        kept = connection.exec_driver_sql("SELECT event_id FROM preparation").scalars().all()
+    assert len(kept) == MAX_PREPARATIONS
+    assert "E-0" in kept
+    assert "X-0" not in kept
