@@ -10,14 +10,14 @@ from math import inf
 from typing import Any, Final, Protocol
 
 from bridge.clock import Clock
-from bridge.delivery.backoff import URGENT_RETRY_SECONDS, may_hurry, seconds_to_next_try
 from bridge.delivery.health import Health, State, lag, reason_of
-from bridge.delivery.timeout import AbandonedError, CallTimeout, SinkBugError
 from bridge.logs import Redactor
 from bridge.store.batch import Batch
 from bridge.store.database import StoreError
 from bridge.store.outbox import Outbox
+from sinks.backoff import URGENT_RETRY_SECONDS, may_hurry, seconds_to_next_try
 from sinks.base import Sink, SinkError, SinkPaused, SinkRejected
+from sinks.call_timeout import AbandonedError, CallTimeout, SinkBugError
 from wire.record import Record
 
 _LOG: Final = logging.getLogger(__name__)
@@ -66,7 +66,7 @@ class Worker:
         self.sink = sink
         self.name = sink.name
         self.health = health
-        self.timeout = CallTimeout(clock)
+        self.timeout = CallTimeout(clock.monotonic)
         self._outbox = outbox
         self._clock = clock
         self._urgent = urgent
@@ -279,7 +279,13 @@ class Worker:
         )
 
     def _seconds_to_next_try(self, retry_after: float | None) -> float:
-        return seconds_to_next_try(self.health, retry_after, urgent=self._urgent(), draw=self._draw)
+        return seconds_to_next_try(
+            self.health.failures,
+            retry_after,
+            stuck_threads=self.health.stuck_threads,
+            urgent=self._urgent(),
+            draw=self._draw,
+        )
 
     def _call(self, work: Callable[[], None]) -> None:
         self.timeout.call(work, limit=self.sink.deadline)
@@ -330,7 +336,7 @@ class Worker:
                 stuck = self.health.stuck_threads
                 at = min(at, now + self._seconds_to_next_try(None))
             long = URGENT_RETRY_SECONDS < at - now < inf
-            if long and may_hurry(self.health, urgent=self._urgent()):
+            if long and may_hurry(self.health.stuck_threads, urgent=self._urgent()):
                 at = now + self._draw() * URGENT_RETRY_SECONDS
         self._resumed.clear()
         self.health.next_try_at = None

@@ -16,7 +16,6 @@ from bridge.approval.worker import ApprovalWorker
 from bridge.clock import Clock
 from bridge.config.load import SinkSpec, preparing_sink
 from bridge.config.settings import Settings
-from bridge.delivery.backoff import URGENT_NOTICE_SECONDS
 from bridge.delivery.dispatcher import DeadLetter, Dispatcher, MakeSink, make_sink
 from bridge.events import bridge_records
 from bridge.events.poller import Poller, PollResult
@@ -29,6 +28,7 @@ from bridge.store.approvals import approved_revisions
 from bridge.store.database import Store
 from bridge.store.outbox import Outbox
 from bridge.version import __version__
+from sinks.backoff import URGENT_NOTICE_SECONDS
 from sinks.base import Sink, SinkContext
 from wire.observer import BridgeRun, Node, Observer
 from wire.record import Record, RecordDraft

@@ -1,13 +1,14 @@
 """The thread that makes notices: it looks once a second, stores what is new, and wakes
-the sinks.
+the sinks. It also replaces a worker whose sink hangs.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
+import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from sqlalchemy.exc import SQLAlchemyError
@@ -38,8 +39,9 @@ class Notices:
         snapshots: Snapshots,
         base: str,
         site: str,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`base` is the console's address in links."""
+        """`base` is the console's address in links; `monotonic` measures how long a sink takes."""
         self._snapshots = snapshots
         self._database = snapshots.database
         self._base = base
@@ -50,9 +52,16 @@ class Notices:
         self._thread = threading.Thread(target=self._run, name="notices", daemon=True)
         self._begun: float | None = None
         self.workers = [
-            SinkWorker(sink, database=self._database, console=self._console, now=snapshots.clock)
+            SinkWorker(
+                sink,
+                database=self._database,
+                console=self._console,
+                now=snapshots.clock,
+                monotonic=monotonic,
+            )
             for sink in sinks
         ]
+        self._stuck: list[SinkWorker] = []
 
     def start(self) -> None:
         """Start the thread, if there are sinks; the database need not be open yet."""
@@ -73,9 +82,28 @@ class Notices:
             except SQLAlchemyError as error:  # the claims end by themselves
                 _LOG.debug("%s", words_of(error))
 
+    def supervise(self) -> None:
+        """Replace stuck workers; called once a second."""
+        for place, worker in enumerate(self.workers):
+            if not worker.abandon_if_stuck():
+                continue
+            try:
+                successor = worker.successor()
+            except Exception:  # noqa: BLE001  # one sink's bug must not stop the others
+                _LOG.exception("no new sink", extra={"action": "sink_bug", "sink": worker.name})
+                continue
+            self._stuck.append(worker)
+            worker.health.stuck_threads += 1
+            self.workers[place] = successor
+            successor.start()
+        self._stuck = [worker for worker in self._stuck if worker.is_alive]
+        for each in self.workers:
+            each.health.stuck_threads = sum(stuck.name == each.name for stuck in self._stuck)
+
     def _run(self) -> None:
         while not self._stop.wait(_LOOK_SECONDS):
             try:
+                self.supervise()
                 if self._begun is None:
                     self._begun = self._begin()
                 self._look(self._begun)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-import random
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
+from math import inf
 from typing import Any, Final
 
 from sqlalchemy.exc import SQLAlchemyError
@@ -15,19 +16,40 @@ from console.db import notices as store
 from console.db.errors import words_of
 from console.db.opening import Database
 from console.notify.sinks import accepts
-from sinks.base import Sink, SinkError, SinkRejected
+from sinks.backoff import retry_delay, seconds_to_next_try
+from sinks.base import Sink, SinkError, SinkPaused, SinkRejected
+from sinks.call_timeout import AbandonedError, CallTimeout
 from sinks.shared.errors import SebError
 from wire.record import Record
 
 _LOG: Final = logging.getLogger("console")
-_MAX_WAIT: Final = 60.0
 _DATABASE_WAIT: Final = 1.0
 """The longest wait while the database does not answer."""
 _IDLE_SECONDS: Final = 5.0
 
 
+@dataclass(slots=True, kw_only=True)
+class SinkHealth:
+    """The health of a sink. It remains when a stuck worker is replaced."""
+
+    trouble: str | None = None
+    """Why the sink does not take notices now; None if it does."""
+    failures: int = 0
+    """How many tries have failed in a row."""
+    refused: str = ""
+    """The id of the notice that was refused last."""
+    refusals: int = 0
+    """How often it was refused in a row."""
+    stuck_threads: int = 0
+    """How many abandoned threads have a call that has not returned."""
+    delivered: int = 0
+    rejected: int = 0
+
+
 class SinkWorker:
-    """The thread that delivers to one sink."""
+    """The thread that delivers to one sink, until it is stopped, or is abandoned in a call that
+    lasts longer than the sink's deadline.
+    """
 
     def __init__(
         self,
@@ -36,12 +58,18 @@ class SinkWorker:
         database: Database,
         console: str,
         now: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+        health: SinkHealth | None = None,
     ) -> None:
-        """`console` is the id of this run, for the claim; `now` in seconds since 1970."""
+        """`console` is the id of this run, for the claim; `now` in seconds since 1970; `health` is
+        that of the worker that this one replaces.
+        """
         self._sink = sink
         self._database = database
         self._console = console
         self._now = now
+        self._monotonic = monotonic
+        self._timeout = CallTimeout(monotonic)
         self._wake = threading.Event()
         self._stop = threading.Event()
         self._open = False
@@ -49,18 +77,18 @@ class SinkWorker:
         """The sequence up to which the sink has acknowledged, while the database may not have it; 0
         otherwise.
         """
-        self._refused = ""
-        self._refusals = 0
         self._thread = threading.Thread(target=self._run, name=f"to {sink.name}", daemon=True)
-        self.trouble: str | None = None
-        """Why the sink does not take notices now; None if it does."""
-        self.delivered = 0
-        self.rejected = 0
+        self.health = health or SinkHealth()
 
     @property
     def name(self) -> str:
         """The sink's name."""
         return self._sink.name
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the thread runs."""
+        return self._thread.is_alive()
 
     def start(self) -> None:
         """Start the thread; the database is open."""
@@ -70,6 +98,28 @@ class SinkWorker:
         """Look at once: there is something new."""
         self._wake.set()
 
+    def abandon_if_stuck(self) -> bool:
+        """Abandon a call that has exceeded the sink's deadline; return whether this worker has to
+        be replaced.
+        """
+        if not self._timeout.abandon_if_overdue():
+            return self._timeout.is_abandoned
+        self.health.failures += 1
+        self._note(f"no answer within {self._timeout.limit:g} s", action="sink_stuck")
+        self._abort()
+        return True
+
+    def successor(self) -> SinkWorker:
+        """Return a worker with a new sink that replaces this one."""
+        return SinkWorker(
+            type(self._sink)(self._sink.name, self._sink.settings, self._sink.context),
+            database=self._database,
+            console=self._console,
+            now=self._now,
+            monotonic=self._monotonic,
+            health=self.health,
+        )
+
     def stop(self) -> None:
         """Stop, within seconds. The next run delivers what was not acknowledged."""
         self._stop.set()
@@ -77,23 +127,23 @@ class SinkWorker:
         if self._thread.is_alive():
             self._thread.join(2)
             if self._thread.is_alive():
-                self._sink.abort()
+                self._timeout.abandon()
+                self._abort()
                 self._thread.join(3)
 
     def _run(self) -> None:
-        wait = 0.5
-        while not self._stop.is_set():
+        if self.health.failures:
+            self._wait(self._seconds_to_next_try(None))
+        while not (self._stop.is_set() or self._timeout.is_abandoned):
             self._wake.clear()
             try:
                 more = self._turn()
+            except AbandonedError:
+                break
             except Exception as error:  # noqa: BLE001  # a sink may raise anything
-                self._failed(error)
-                retry_after = getattr(error, "retry_after", None) or 0
-                self._stop.wait(max(retry_after, random.uniform(wait / 2, wait)))  # noqa: S311  # jitter
-                longest = _DATABASE_WAIT if isinstance(error, SQLAlchemyError) else _MAX_WAIT
-                wait = min(longest, wait * 2)
+                self._wait(self._failed(error))
                 continue
-            wait = 0.5
+            self.health.failures = 0
             if not more:
                 self._wake.wait(_IDLE_SECONDS)
         self._close()
@@ -105,13 +155,13 @@ class SinkWorker:
         batch = self._claimed()
         if not batch:
             if self._open:
-                self._sink.maintain()
+                self._call(self._sink.maintain)
             return False
         wanted = [record for record in batch if accepts(self._sink, record)]
         done = self._delivered(wanted) or batch[-1].sequence
         self._advance(done)
-        if self.trouble is not None:
-            self.trouble = None
+        if self.health.trouble is not None:
+            self.health.trouble = None
             _LOG.info("the sink takes notices", extra={"action": "sink_up", "sink": self.name})
         return True
 
@@ -132,34 +182,36 @@ class SinkWorker:
         if not wanted:
             return 0
         if not self._open:
-            self._sink.open()
-            self._open = True
+            self._open = True  # whether it goes well or not: close is for both
+            self._call(self._sink.open)
         try:
-            self._sink.deliver(wanted)
+            self._call(lambda: self._sink.deliver(wanted))
         except SinkRejected as error:
             self._settle(wanted[: error.delivered])
             return self._rejected(wanted[error.delivered], error)
         except SinkError as error:
             self._settle(wanted[: error.delivered])
             raise
-        self.delivered += len(wanted)
+        self.health.delivered += len(wanted)
         return 0
 
     def _settle(self, taken: list[Record]) -> None:
         """Note that the sink has acknowledged these notices, and not those after them."""
-        self.delivered += len(taken)
+        self.health.delivered += len(taken)
         if taken:
             self._advance(taken[-1].sequence)
+            self.health.failures = 0  # a sink that gets on is not made to wait longer each time
 
     def _rejected(self, record: Record, error: SinkRejected) -> int:
         """Skip a notice that the sink can never take; return its sequence. Raises `SinkError` as
         long as another try may help.
         """
-        self._refusals = self._refusals + 1 if self._refused == record.id else 1
-        self._refused = record.id
-        if self._refusals < error.tries:
-            raise SinkError(str(error)) from None
-        self.rejected += 1
+        health = self.health
+        health.refusals = health.refusals + 1 if health.refused == record.id else 1
+        health.refused = record.id
+        if health.refusals < error.tries:
+            raise SinkError(str(error), stays_open=error.stays_open) from None
+        health.rejected += 1
         _LOG.error(
             "%s; this notice is not delivered there",
             error,
@@ -173,24 +225,86 @@ class SinkWorker:
             store.advance(connection, self.name, self._console, number)
         self._settled = 0
 
-    def _failed(self, error: Exception) -> None:
+    def _failed(self, error: Exception) -> float:
+        """Note why the sink does not take notices; return the seconds until the next try, or
+        infinity if it is paused.
+        """
+        self.health.failures += 1
         if isinstance(error, SQLAlchemyError):
-            words = words_of(error)
+            self._note(words_of(error), action="sink_down")
+            return retry_delay(self.health.failures, cap=_DATABASE_WAIT)
+        if isinstance(error, SinkPaused):
+            # Its remedy is for a bridge, whose sinks a person can resume.
+            words = f"{error.problem.what}; it is tried again when the console starts"
+            self._note(words, action="sink_paused")
         elif isinstance(error, (SinkError, SebError)):
-            words = str(error)
+            self._note(str(error), action="sink_down")
         else:
             words = f"{type(error).__name__} in the sink"
             _LOG.exception("%s", words, extra={"action": "sink_bug", "sink": self.name})
-        if self.trouble != words and not self._stop.is_set():
-            _LOG.warning("%s", words, extra={"action": "sink_down", "sink": self.name})
-        self.trouble = words
-        if not isinstance(error, SQLAlchemyError):
+            self._note(words, action="sink_down")
+        self._close_after(error)
+        if isinstance(error, SinkPaused):
+            return inf
+        return self._seconds_to_next_try(
+            error.retry_after if isinstance(error, SinkError) else None
+        )
+
+    def _note(self, words: str, *, action: str) -> None:
+        if self.health.trouble != words and not self._stop.is_set():
+            _LOG.warning("%s", words, extra={"action": action, "sink": self.name})
+        self.health.trouble = words
+
+    def _seconds_to_next_try(self, retry_after: float | None) -> float:
+        return seconds_to_next_try(
+            self.health.failures, retry_after, stuck_threads=self.health.stuck_threads
+        )
+
+    def _wait(self, seconds: float) -> None:
+        """Wait so many seconds, or until the worker is stopped; maintain a sink that is open."""
+        at = self._monotonic() + seconds
+        while not (self._stop.is_set() or self._timeout.is_abandoned):
+            left = at - self._monotonic()
+            if left <= 0:
+                break
+            self._maintain()
+            self._wake.wait(min(left, _IDLE_SECONDS))
+            self._wake.clear()
+
+    def _maintain(self) -> None:
+        if not self._open:
+            return
+        try:
+            self._call(self._sink.maintain)
+        except AbandonedError:
+            pass  # the loop that waits looks for this itself
+        except Exception as error:  # noqa: BLE001  # the failure that it waits for is noted already
+            self._close_after(error)
+
+    def _call(self, work: Callable[[], None]) -> None:
+        self._timeout.call(work, limit=self._sink.deadline)
+
+    def _abort(self) -> None:
+        # In another thread, because a cut that hangs would block the caller.
+        name = f"abort {self.name}"
+        threading.Thread(target=self._cut, name=name, daemon=True).start()
+
+    def _cut(self) -> None:
+        try:
+            self._sink.abort()
+        except Exception:  # noqa: BLE001  # as above
+            _LOG.exception("abort", extra={"action": "sink_bug", "sink": self.name})
+
+    def _close_after(self, error: Exception) -> None:
+        if not (isinstance(error, SinkError) and error.stays_open):
             self._close()
 
     def _close(self) -> None:
         if self._open:
             self._open = False
             try:
-                self._sink.close()
+                self._call(self._sink.close)
+            except AbandonedError:
+                pass
             except Exception:  # noqa: BLE001  # as above
                 _LOG.exception("close", extra={"action": "sink_bug", "sink": self.name})

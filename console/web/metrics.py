@@ -122,14 +122,14 @@ class Metrics(Collector):
 
     def _telling(self) -> Iterator[Metric]:
         workers = self._state.sink_workers
-        up = {each.name: float(each.trouble is None) for each in workers}
+        up = {each.name: float(each.health.trouble is None) for each in workers}
         yield _gauge("sink_up", "1 if the sink takes notices.", "sink", up)
         notices = CounterMetricFamily(
             "seb_console_notices", "Notices, by what became of them.", labels=["sink", "outcome"]
         )
         for each in workers:
-            notices.add_metric([each.name, "delivered"], each.delivered)
-            notices.add_metric([each.name, "rejected"], each.rejected)
+            notices.add_metric([each.name, "delivered"], each.health.delivered)
+            notices.add_metric([each.name, "rejected"], each.health.rejected)
         yield notices
 
 

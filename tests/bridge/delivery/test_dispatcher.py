@@ -9,8 +9,8 @@ import pytest
 from support.sinks.scripted import Bench
 from support.store_helpers import draft, opened
 
-from bridge.delivery.timeout import AbandonedError, CallTimeout
 from sinks.base import SinkError
+from sinks.call_timeout import AbandonedError, CallTimeout
 
 
 @pytest.fixture
@@ -209,7 +209,7 @@ def test_changes_of_health_are_logged_once(bench: Bench, caplog: pytest.LogCaptu
 
 def test_a_call_ends_in_time_or_is_abandoned(bench: Bench) -> None:
     """A call that is over counts, a call that is abandoned does not, and none is begun after."""
-    timeout = CallTimeout(bench.clock)
+    timeout = CallTimeout(bench.clock.monotonic)
     timeout.call(lambda: None, limit=1)
     bench.clock.advance(2)
     assert not timeout.abandon_if_overdue()

@@ -6,9 +6,9 @@ import pytest
 from support.sinks.scripted import PATIENCE, Bench, Script
 from support.store_helpers import bridge_draft, draft
 
-from bridge.delivery.backoff import MAX_STUCK_THREADS, retry_delay, seconds_to_next_try
-from bridge.delivery.health import Health, reason_of
+from bridge.delivery.health import reason_of
 from bridge.store.database import StoreError
+from sinks.backoff import MAX_STUCK_THREADS, retry_delay, seconds_to_next_try
 from sinks.base import SinkError, SinkPaused, SinkRejected
 from wire.record import BRIDGE_DEAD_LETTER, BRIDGE_HEARTBEAT
 
@@ -247,13 +247,15 @@ def test_the_wait_grows_under_a_ceiling() -> None:
 
 def test_stuck_threads_slow_down_more_of_them() -> None:
     """Hurry wins over that only while they are few."""
-    health = Health(failures=10, stuck_threads=2)
-    assert seconds_to_next_try(health, None, urgent=False, draw=lambda: 1.0) == 180
-    assert seconds_to_next_try(health, None, urgent=True, draw=lambda: 1.0) == 5
-    health.stuck_threads = MAX_STUCK_THREADS
-    assert seconds_to_next_try(health, None, urgent=True, draw=lambda: 1.0) == 60 * (
-        MAX_STUCK_THREADS + 1
-    )
+
+    def seconds(stuck_threads: int, *, urgent: bool) -> float:
+        return seconds_to_next_try(
+            10, None, stuck_threads=stuck_threads, urgent=urgent, draw=lambda: 1.0
+        )
+
+    assert seconds(2, urgent=False) == 180
+    assert seconds(2, urgent=True) == 5
+    assert seconds(MAX_STUCK_THREADS, urgent=True) == 60 * (MAX_STUCK_THREADS + 1)
 
 
 @pytest.mark.parametrize("error", [ZeroDivisionError("oops"), SystemExit(3), KeyError()])

@@ -1,11 +1,11 @@
-"""Calls into a sink's code, each with a deadline; a call that misses it is abandoned."""
+"""Calls into a sink's code, each with a deadline; a call that misses it is abandoned. The bridge
+and the console make their calls with it.
+"""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-
-from bridge.clock import Clock
 
 
 class AbandonedError(Exception):
@@ -21,10 +21,11 @@ class CallTimeout:
     it is abandoned and does not: one lock decides, so that no two threads act on the same delivery.
     """
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        """`monotonic` returns the seconds since some moment, and never goes back."""
         self.limit = 0.0
         """Seconds that the latest call may take."""
-        self._clock = clock
+        self._monotonic = monotonic
         self._overdue_at: float | None = None
         self._lock = threading.Lock()
         self._abandoned = threading.Event()
@@ -40,7 +41,7 @@ class CallTimeout:
             if self.is_abandoned:
                 raise AbandonedError
             self.limit = limit
-            self._overdue_at = self._clock.monotonic() + limit
+            self._overdue_at = self._monotonic() + limit
         try:
             work()
         except SystemExit as error:
@@ -59,7 +60,7 @@ class CallTimeout:
     def abandon_if_overdue(self) -> bool:
         """Abandon the call if it has exceeded its limit; return whether it has."""
         with self._lock:
-            overdue = self._overdue_at is not None and self._clock.monotonic() > self._overdue_at
+            overdue = self._overdue_at is not None and self._monotonic() > self._overdue_at
             if overdue:
                 self._abandoned.set()
             return overdue

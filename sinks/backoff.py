@@ -1,12 +1,10 @@
-"""How long a sink's worker waits before the next try."""
+"""How long a sink's worker waits before the next try, in the bridge and in the console."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable
 from typing import Final
-
-from bridge.delivery.health import Health
 
 FIRST_RETRY_SECONDS: Final = 1.0
 MAX_RETRY_SECONDS: Final = 60.0
@@ -23,25 +21,30 @@ thread.
 
 
 def seconds_to_next_try(
-    health: Health,
+    failures: int,
     retry_after: float | None,
     *,
-    urgent: bool,
+    stuck_threads: int,
+    urgent: bool = False,
     draw: Callable[[], float] = random.random,
 ) -> float:
-    """Return the seconds until the next try; `retry_after` is what the destination asked for."""
+    """Return the seconds until the next try, after so many failures in a row.
+
+    `retry_after`: what the destination asked for; `stuck_threads`: how many abandoned threads have
+    a call that has not returned; `urgent`: an event that names this VM is near.
+    """
     if retry_after is not None:
         return min(max(retry_after, 0.0), MAX_RETRY_AFTER_SECONDS)
-    if may_hurry(health, urgent=urgent):
-        return retry_delay(health.failures, cap=URGENT_RETRY_SECONDS, draw=draw)
+    if may_hurry(stuck_threads, urgent=urgent):
+        return retry_delay(failures, cap=URGENT_RETRY_SECONDS, draw=draw)
     # The more calls are still stuck in abandoned threads, the longer the wait.
-    stuck = health.stuck_threads * MAX_RETRY_SECONDS
-    return retry_delay(health.failures, cap=MAX_RETRY_SECONDS, draw=draw) + stuck
+    stuck = stuck_threads * MAX_RETRY_SECONDS
+    return retry_delay(failures, cap=MAX_RETRY_SECONDS, draw=draw) + stuck
 
 
-def may_hurry(health: Health, *, urgent: bool) -> bool:
+def may_hurry(stuck_threads: int, *, urgent: bool) -> bool:
     """Check whether to wait less because an event is near."""
-    return urgent and health.stuck_threads < MAX_STUCK_THREADS
+    return urgent and stuck_threads < MAX_STUCK_THREADS
 
 
 def retry_delay(failures: int, *, cap: float, draw: Callable[[], float] = random.random) -> float:
