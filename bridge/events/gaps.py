@@ -18,6 +18,9 @@ SUSPENDED_SECONDS: Final = 1.0
 CONTINUOUS_SECONDS: Final = 5.0
 """How old the last good poll may be (or three intervals) to tell how an event ended."""
 
+JUMP_SECONDS: Final = 1.0
+"""A wall clock that is further ahead than the others show may have been set, or this VM may have
+stood still while the others did not count."""
 OVERDUE_SECONDS: Final = 1.0
 """How late a poll may end before the last document is too old to approve by."""
 
@@ -26,6 +29,7 @@ OVERDUE_SECONDS: Final = 1.0
 class _Reading:
     """The clocks at one moment."""
 
+    wall: datetime
     monotonic: float
     suspended: float
 
@@ -37,6 +41,10 @@ class _Reading:
         """Return for how many of them this machine was suspended."""
         seconds = self.suspended - before.suspended
         return seconds if seconds >= SUSPENDED_SECONDS else 0.0
+
+    def has_jumped_since(self, before: _Reading) -> bool:
+        """Check whether the wall clock shows much more time than the other clocks counted."""
+        return (self.wall - before.wall).total_seconds() - self.since(before) >= JUMP_SECONDS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +114,8 @@ class GapTracker:
             # Between two runs there were no polls, and the wall clock may have been set.
             is_continuous=not first
             and seconds is not None
-            and seconds <= max(CONTINUOUS_SECONDS, longest),
+            and seconds <= max(CONTINUOUS_SECONDS, longest)
+            and not self._may_have_stood_still(),
             reason=self._reason(first=first, pause=pause + self._suspended(), seconds=seconds),
             restarted=first and bool(self.rebooted),
             pause_seconds=pause,
@@ -128,9 +137,8 @@ class GapTracker:
         """
         with self._lock:
             is_paused = self._pause > OVERDUE_SECONDS  # the monotonic clock may not have counted it
-        return not is_paused and self._polled_within(
-            self._interval + OVERDUE_SECONDS + self._patience
-        )
+        is_young = self._polled_within(self._interval + OVERDUE_SECONDS + self._patience)
+        return is_young and not is_paused and not self._may_have_stood_still()
 
     def polled(self, now: datetime, gap: PollGap) -> None:
         """Note that a good poll has ended the gap, and its changes are committed."""
@@ -169,6 +177,11 @@ class GapTracker:
         poll = self._polled
         return poll is not None and self._reading().since(poll.asked) <= seconds
 
+    def _may_have_stood_still(self) -> bool:
+        """Check whether the wall clock has jumped since the last good poll of this run."""
+        poll = self._polled
+        return poll is not None and self._reading().has_jumped_since(poll.asked)
+
     def _suspended(self) -> float:
         """Return how many seconds this machine was suspended since the last good poll of
         this run.
@@ -176,7 +189,11 @@ class GapTracker:
         return 0.0 if self._polled is None else self._reading().suspended_since(self._polled.asked)
 
     def _reading(self) -> _Reading:
-        return _Reading(monotonic=self._clock.monotonic(), suspended=self._clock.suspended())
+        return _Reading(
+            wall=self._clock.now(),
+            monotonic=self._clock.monotonic(),
+            suspended=self._clock.suspended(),
+        )
 
     def _since(self, now: datetime, seconds: float) -> datetime | None:
         try:

@@ -116,7 +116,24 @@ def test_a_wall_clock_that_jumps_makes_no_gap(seconds: float) -> None:
     clock.advance(1.0)
     clock.jump(seconds)
     gap = gaps.gap(clock.now())
-    assert (gap.seconds, gap.is_long, gap.is_continuous) == (1.0, False, True)
+    assert (gap.seconds, gap.is_long) == (1.0, False)
+
+
+@pytest.mark.parametrize(("seconds", "is_trusted"), [(-600.0, True), (1.5, False), (125.0, False)])
+def test_a_wall_clock_that_jumps_forward_may_be_a_host_that_stood_still(
+    seconds: float, *, is_trusted: bool
+) -> None:
+    """The document counts as old until the next poll, which cannot tell how an event has ended."""
+    clock = FakeClock()
+    gaps = tracker(clock)
+    poll(gaps, clock)
+    clock.advance(0.5)
+    clock.jump(seconds)
+    assert gaps.is_current() is is_trusted
+    assert poll(gaps, clock).is_continuous is is_trusted
+    assert gaps.is_current()
+    clock.advance(1.0)
+    assert poll(gaps, clock).is_continuous
 
 
 def test_a_pause_belongs_to_the_next_poll() -> None:
