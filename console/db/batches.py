@@ -34,8 +34,7 @@ from console.db.vms import bring_back, retire_deleted
 from console.fleet import vms
 from console.fleet.candidates import PULL_SECONDS
 from console.fleet.contact import BY_HEARTBEATS, Listening, SilentTime
-from console.fleet.fold import Changes, Loaded, is_deletion
-from console.fleet.fold import accept as fold_accept
+from console.fleet.fold import Changes, Fold, Loaded, is_deletion
 from console.fleet.values import Vm
 from console.records.incoming import (
     Incoming,
@@ -226,14 +225,13 @@ def _bound(enrolled: Mapping[str, Any]) -> dict[str, str | None]:
 def _accept(
     connection: Connection, loaded: Loaded, vm_ids: Iterable[str], number: int, *, now: float
 ) -> dict[str, Vm]:
-    changes = Changes(silent_time=loaded.silent_time)
+    taken = Fold(loaded)
     accepted: dict[str, Vm] = {}
     for vm_id in vm_ids:
         before = loaded.vms[vm_id].scope
-        fold_accept(loaded, changes, vm_id, now)
-        accepted[vm_id] = loaded.vms[vm_id]
+        accepted[vm_id] = taken.accept(vm_id, now)
         _move_preparations(connection, vm_id, before, accepted[vm_id].scope, number)
-    write(connection, changes, number, now=now)
+    write(connection, taken.changes, number, now=now)
     return accepted
 
 

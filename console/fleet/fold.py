@@ -126,201 +126,419 @@ class Changes:
 
 def fold(loaded: Loaded, batch: Iterable[Incoming]) -> Changes:
     """Return the changes that a batch makes, in the order in which it came in."""
-    changes = Changes(silent_time=loaded.silent_time)
+    taken = Fold(loaded)
     for each in batch:
-        if isinstance(each, IncomingRecord):
-            _record(loaded, changes, each)
-        elif isinstance(each, IncomingStatus):
-            vm = vms.with_status(_known_vm(loaded, each.vm_id), each)
-            _put(loaded, changes, vm, each.received_at)
+        taken.take(each)
+    return taken.changes
+
+
+class Fold:
+    """Folds what comes in, one after the other, into what the database has of its VMs and events,
+    and collects the rows that change.
+    """
+
+    def __init__(self, loaded: Loaded) -> None:
+        """`loaded` is changed by what comes in."""
+        self._loaded = loaded
+        self.changes: Final = Changes(silent_time=loaded.silent_time)
+
+    def take(self, incoming: Incoming) -> None:
+        """Take in one record, status or state document."""
+        if isinstance(incoming, IncomingRecord):
+            self._take_record(incoming)
+        elif isinstance(incoming, IncomingStatus):
+            vm = vms.with_status(self._known_vm(incoming.vm_id), incoming)
+            self._keep_vm(vm, incoming.received_at)
         else:
-            _state(loaded, changes, each)
-    return changes
+            self._take_state(incoming)
 
+    def accept(self, vm_id: str, at: float) -> Vm:
+        """Accept what a VM in conflict reports of itself; return it as it is then. Another VM that
+        is there and bears its name loses it.
+        """
+        known = self._loaded.vms[vm_id]
+        accepted = self._keep_vm(replace(vms.as_it_says(known), accepted_at=at), at)
+        reports = self._loaded.reports.values()
+        self.changes.touched |= {each.key for each in reports if each.vm_id == vm_id}
+        return accepted
 
-def _record(loaded: Loaded, changes: Changes, record: IncomingRecord) -> None:
-    vm_id = record.vm.vm_id
-    vm = _known_vm(loaded, vm_id)
-    key = (vm_id, record.stream)
-    stream = loaded.streams.get(key)
-    missing = loaded.gaps.get(key, [])
-    counted = gaps.count(stream, missing, record, interval=None if vm is None else vm.interval)
-    record = _with_own_id(loaded, record)
-    seen = record.kind == "heartbeat" or record.id in loaded.records
-    if seen and not counted.fresh:
-        _count_again(loaded, changes, record)
-        return
-    _keep_counted(loaded, changes, counted)
-    # Another record at a known place: the store was restored from an earlier copy.
-    put_back = not counted.fresh
-    heard = vms.with_record(
-        vm,
-        record,
-        put_back=put_back,
-        has_new_store=stream is None,
-        behind=vms.clock_behind(vm, stream, record),
-    )
-    if counted.gaps or missing:
-        growth = sum(gap.size for gap in counted.gaps) - sum(gap.size for gap in missing)
-        heard = replace(heard, missing=max(0, heard.missing + growth))
-    heard = _put(loaded, changes, heard, record.received_at)
-    reported_at = heard.reported_at(record.time, record.received_at)
-    _begin_unprepared(loaded, changes, before=vm, vm=heard, at=reported_at)
-    excess = _excess(loaded, record)
-    if excess is not None:
-        changes.refused.append((excess, record))
-        return
-    if record.event is not None:
-        _observe(loaded, changes, of_record(record, record.event, heard), put_back=put_back)
-    # What a VM prepared before it got a new store no longer counts, even if the record is late.
-    if record.preparation is not None and record.stream == heard.stream:
-        reported = ReportedPreparation(
-            vm_id=vm_id,
-            scope=heard.scope,
-            facts=record.preparation,
-            stream=record.stream,
-            sequence=record.sequence,
-            time=reported_at,
+    def _take_record(self, record: IncomingRecord) -> None:
+        vm_id = record.vm.vm_id
+        vm = self._known_vm(vm_id)
+        key = (vm_id, record.stream)
+        stream = self._loaded.streams.get(key)
+        missing = self._loaded.gaps.get(key, [])
+        counted = gaps.count(stream, missing, record, interval=None if vm is None else vm.interval)
+        record = self._with_own_id(record)
+        seen = record.kind == "heartbeat" or record.id in self._loaded.records
+        if seen and not counted.fresh:
+            self._count_again(record)
+            return
+        self._keep_counted(counted)
+        # Another record at a known place: the store was restored from an earlier copy.
+        put_back = not counted.fresh
+        heard = vms.with_record(
+            vm,
+            record,
+            put_back=put_back,
+            has_new_store=stream is None,
+            behind=vms.clock_behind(vm, stream, record),
         )
-        _prepare(loaded, changes, reported, put_back=put_back)
-    if not seen:
-        loaded.records[record.id] = vm_id
-        changes.records[record.id] = record
-        if record.receipt is not None:
-            changes.receipts.append(
-                Receipt(
-                    record_id=record.id,
-                    vm_id=vm_id,
-                    at=record.received_at,
-                    time=reported_at,
-                    facts=record.receipt,
-                    scope=heard.scope,
+        if counted.gaps or missing:
+            growth = sum(gap.size for gap in counted.gaps) - sum(gap.size for gap in missing)
+            heard = replace(heard, missing=max(0, heard.missing + growth))
+        heard = self._keep_vm(heard, record.received_at)
+        reported_at = heard.reported_at(record.time, record.received_at)
+        self._begin_unprepared(before=vm, vm=heard, at=reported_at)
+        excess = self._excess(record)
+        if excess is not None:
+            self.changes.refused.append((excess, record))
+            return
+        if record.event is not None:
+            self._observe(of_record(record, record.event, heard), put_back=put_back)
+        # What a VM prepared before it got a new store no longer counts, even if the record is late.
+        if record.preparation is not None and record.stream == heard.stream:
+            reported = ReportedPreparation(
+                vm_id=vm_id,
+                scope=heard.scope,
+                facts=record.preparation,
+                stream=record.stream,
+                sequence=record.sequence,
+                time=reported_at,
+            )
+            self._prepare(reported, put_back=put_back)
+        if not seen:
+            self._loaded.records[record.id] = vm_id
+            self.changes.records[record.id] = record
+            if record.receipt is not None:
+                self.changes.receipts.append(
+                    Receipt(
+                        record_id=record.id,
+                        vm_id=vm_id,
+                        at=record.received_at,
+                        time=reported_at,
+                        facts=record.receipt,
+                        scope=heard.scope,
+                    )
                 )
+
+    def _keep_counted(self, counted: Counted) -> None:
+        """Keep the state of a stream, and its newest gaps."""
+        key = (counted.stream.vm_id, counted.stream.stream)
+        if key not in self._loaded.streams:
+            self.changes.past_streams.discard(key)
+            self._forget_streams(key)
+        if counted.stream is not self._loaded.streams.get(key):
+            self._loaded.streams[key] = self.changes.streams[key] = counted.stream
+        if counted.gaps != self._loaded.gaps.get(key, []):
+            self._loaded.gaps[key] = self.changes.gaps[key] = counted.gaps[-MAX_GAPS:]
+
+    def _forget_streams(self, new: StreamKey) -> None:
+        """Forget the oldest streams of a VM that has too many; never the new one."""
+        known = [each for each in self._loaded.streams if each[0] == new[0]]
+        known.sort(key=lambda each: self._loaded.streams[each].high_time)
+        for each in known[: max(0, len(known) + 1 - MAX_STREAMS)]:
+            del self._loaded.streams[each]
+            self._loaded.gaps.pop(each, None)
+            self.changes.streams.pop(each, None)
+            self.changes.gaps.pop(each, None)
+            self.changes.past_streams.add(each)
+
+    def _excess(self, record: IncomingRecord) -> str | None:
+        """Return the key in `EXCESSES` for a record that exceeds what its VM may store, or None."""
+        vm_id = record.vm.vm_id
+        if record.event is not None:
+            return self._excess_of_event(vm_id, record.event)
+        if record.preparation is not None and self._is_one_too_many(vm_id, record.preparation):
+            return "too_many_preparations"
+        if record.receipt is not None and record.receipt.event_id is not None:
+            key = (record.receipt.event_id, vm_id)
+            if record.id not in self._loaded.records and self._loaded.receipts[key] >= MAX_RECEIPTS:
+                return "too_many_receipts"
+            self._loaded.receipts[key] += 1
+        return None
+
+    def _excess_of_event(self, vm_id: str, event: EventReport) -> str | None:
+        """Return the same for an event that a VM reports."""
+        if event.state == "ended":
+            return None
+        before = self._loaded.reports.get((event.event.event_id, vm_id))
+        was_open = before is not None and before.report.state != "ended"
+        if not was_open and self._loaded.open_events[vm_id] >= MAX_OPEN_EVENTS:
+            return "too_many_events"
+        names = len(event.event.resources)
+        if names <= _FEW_NAMES:
+            return None
+        if before is not None and was_open:
+            names -= len(before.report.event.resources)
+        if self._loaded.open_names[vm_id] + names > MAX_OPEN_NAMES:
+            return "too_many_names"
+        self._loaded.open_names[vm_id] += names
+        return None
+
+    def _is_one_too_many(self, vm_id: str, reported: PreparationFacts) -> bool:
+        """Check whether a VM reports preparations for too many events."""
+        if (reported.event_id, vm_id) in self._loaded.preparations:
+            return False
+        known = [each for key, each in self._loaded.preparations.items() if key[1] == vm_id]
+        return sum(each.facts.state != RECOVERED for each in known) >= MAX_UNRECOVERED
+
+    def _with_own_id(self, record: IncomingRecord) -> IncomingRecord:
+        """Return the record, with another id if another VM has used its id, so that neither history
+        loses a record.
+        """
+        vm_id = record.vm.vm_id
+        if self._loaded.records.get(record.id, vm_id) == vm_id:
+            return record
+        return replace(record, id=f"{record.id} of {vm_id}")
+
+    def _count_again(self, record: IncomingRecord) -> None:
+        """Count a copy as a duplicate. A new heartbeat at an old place is contact, even if the VM
+        had stopped: its disk was restored from an earlier copy.
+        """
+        vm = self._loaded.vms.get(record.vm.vm_id)
+        if vm is None or record.kind != "heartbeat" or not vms.is_later(vm, record):
+            self.changes.duplicates += 1
+            return
+        self._keep_vm(vms.with_record(vm, record, put_back=True), record.received_at)
+
+    def _known_vm(self, vm_id: str) -> Vm | None:
+        """Return a VM's row, or what an admin gave of a VM that was not heard yet."""
+        return self._loaded.vms.get(vm_id) or self._loaded.enrolled.get(vm_id)
+
+    def _keep_vm(self, vm: Vm, at: float) -> Vm:
+        """Keep what a VM is now, with its tags, and decide whether it bears its name; return it as
+        it is kept. `at` is when its message came in, in seconds since 1970.
+        """
+        before = self._loaded.vms.get(vm.vm_id)
+        silent_seconds = self.changes.silent_time.of(vm.interval)
+        if before is None and vm.vm_id in self._loaded.bound_tags:
+            vm = vms.with_bound_tags(vm, self._loaded.bound_tags[vm.vm_id])
+        if before is None or not vms.bears_the_same_name(before, vm):
+            vm = replace(vm, first_at=at)
+        if _may_take_a_name(before, vm, at, silent_seconds):
+            vm = self._with_name(vm, at)
+        if before is not None and (before.scope, before.place) != (vm.scope, vm.place):
+            self._judge_again(vm)
+        vm = _with_conflict(vm, at)
+        if before is not None and vms.is_heard(before, at, silent_seconds) != vms.is_heard(
+            vm, at, silent_seconds
+        ):
+            self.changes.turned.add(vm.vm_id)
+        if vms.is_change(before, vm, silent_seconds):
+            self.changes.altered.add(vm.vm_id)
+        self._loaded.vms[vm.vm_id] = vm
+        self.changes.vms[vm.vm_id] = vm
+        return vm
+
+    def _with_name(self, vm: Vm, at: float) -> Vm:
+        """Return a VM that bears its name, or one whose name is withheld because another VM that is
+        there comes first. If this VM comes first, the names of the others are withheld.
+        """
+        bearing = vms.bearing(vm)
+        others = self._loaded.bearers.setdefault(bearing, set())
+        there = [
+            other
+            for other in (self._loaded.vms[each] for each in others - {vm.vm_id})
+            if not other.withheld
+            and vms.bearing(other) == bearing
+            and vms.is_there(other, at, self.changes.silent_time.of(other.interval))
+        ]
+        others.add(vm.vm_id)
+        if not all(vms.is_before(vm, other) for other in there):
+            return replace(vm, withheld=True)
+        for other in there:
+            after = _with_conflict(replace(other, withheld=True), at)
+            self._loaded.vms[other.vm_id] = self.changes.vms[other.vm_id] = after
+            self.changes.altered.add(other.vm_id)
+            self._judge_again(after)
+        return replace(vm, withheld=False, first_at=at) if vm.withheld else vm
+
+    def _judge_again(self, vm: Vm) -> None:
+        """Update the reports of a VM that now bears another name, or is in another place."""
+        for key, before in list(self._loaded.reports.items()):
+            if before.vm_id != vm.vm_id:
+                continue
+            after = replace(before, scope=vm.scope, is_own=vm.is_named_by(before.report))
+            self.changes.touched |= {before.key, after.key}
+            if after != before:
+                self._loaded.reports[key] = self.changes.reports[key] = after
+
+    def _observe(self, latest: LatestReport, *, put_back: bool = False) -> None:
+        key = (latest.event_id, latest.vm_id)
+        before = self._loaded.reports.get(key)
+        if before is not None:
+            later = put_back and latest.time >= before.time
+            later = later or self._is_of_newer_store(latest, before)
+            if not later and not supersedes(latest, before):
+                self._observe_late(latest, before)
+                return
+            if key in self.changes.reports:
+                self.changes.older_reports.append(before)
+            if before.first_at < latest.first_at:
+                latest = replace(latest, first_at=before.first_at)
+            if before.scope != latest.scope:  # the reporter's scope was not known until now
+                self.changes.touched.add(before.key)
+        was_open = before is not None and before.report.state != "ended"
+        is_open = latest.report.state != "ended"
+        self._loaded.open_events[latest.vm_id] += is_open - was_open
+        self._loaded.reports[key] = latest
+        self.changes.reports[key] = latest
+        self.changes.touched.add(latest.key)
+        prepared = self._loaded.preparations.get(key)
+        if prepared is not None:
+            self._keep_prepared(prepared)
+
+    def _is_of_newer_store(self, latest: LatestReport, before: LatestReport) -> bool:
+        """Check whether the report is from a newer store of the VM: by the order of its streams,
+        since its clock may be behind.
+        """
+        current = self._loaded.vms[latest.vm_id].stream
+        return bool(before.stream) and latest.stream == current != before.stream
+
+    def _observe_late(self, late: LatestReport, newest: LatestReport) -> None:
+        """Note an older report that came in after a newer one of the same reporter."""
+        if late.scope != newest.scope:
+            return
+        self.changes.older_reports.append(late)
+        self.changes.touched.add(newest.key)
+        if late.first_at < newest.first_at:
+            key = (newest.event_id, newest.vm_id)
+            self._loaded.reports[key] = self.changes.reports[key] = replace(
+                newest, first_at=late.first_at
             )
 
+    def _take_state(self, state: IncomingState) -> None:
+        """Apply a state document: the events that are pending on a VM, in case their records were
+        missed.
+        """
+        vm = vms.with_state(self._known_vm(state.vm_id), state)
+        vm = self._keep_vm(vm, state.received_at)
+        at = vm.reported_at(state.time, state.received_at)
+        written_at = state.time + vm.behind
+        pending = set()
+        for record_id, event in state.events:
+            event_id = event.event.event_id
+            pending.add(event_id)
+            before = self._loaded.reports.get((event_id, state.vm_id))
+            if before is not None and not _is_newer(before, written_at, event, vm):
+                continue
+            if self._excess_of_event(state.vm_id, event) is None:
+                self._observe(of_pending(state, vm, record_id, event))
+        for prepared in state.preparations:
+            reported = ReportedPreparation(
+                vm_id=state.vm_id,
+                scope=vm.scope,
+                facts=prepared,
+                stream=vm.stream or "",
+                sequence=0,
+                time=at,
+            )
+            self._prepare(reported)
+        for (event_id, vm_id), latest in list(self._loaded.reports.items()):
+            if vm_id == state.vm_id and event_id not in pending and latest.time < written_at:
+                over = ended_unseen(latest, at)
+                if over is not None:
+                    self._observe(over)
 
-def _keep_counted(loaded: Loaded, changes: Changes, counted: Counted) -> None:
-    """Keep the state of a stream, and its newest gaps."""
-    key = (counted.stream.vm_id, counted.stream.stream)
-    if key not in loaded.streams:
-        changes.past_streams.discard(key)
-        _forget_streams(loaded, changes, key)
-    if counted.stream is not loaded.streams.get(key):
-        loaded.streams[key] = changes.streams[key] = counted.stream
-    if counted.gaps != loaded.gaps.get(key, []):
-        loaded.gaps[key] = changes.gaps[key] = counted.gaps[-MAX_GAPS:]
+    def _prepare(self, reported: ReportedPreparation, *, put_back: bool = False) -> None:
+        """Apply what a VM reports about its preparation, unless it has reported something newer."""
+        before = self._loaded.preparations.get((reported.facts.event_id, reported.vm_id))
+        if reported.facts.state == NONE:
+            if (
+                before is not None
+                and before.time < reported.time
+                and _is_lost(before.facts, reported.facts)
+            ):
+                self._keep_prepared(_unprepared(before, reported.time))
+            return
+        if before is None and self._is_one_too_many(reported.vm_id, reported.facts):
+            return
+        if before is not None:
+            if self._is_older(reported, before, put_back=put_back):
+                return
+            if not reported.sequence and _is_same(before.facts, reported.facts):
+                return  # the record says more than the state document
+        self._keep_prepared(reported)
 
+    def _is_older(
+        self, reported: ReportedPreparation, before: ReportedPreparation, *, put_back: bool
+    ) -> bool:
+        """Check whether a VM has reported something newer about its preparation: by the order of
+        its records, or by its clock if one of the two is from a state document.
+        """
+        if reported.sequence and reported.stream == before.stream and before.sequence:
+            is_later = put_back and reported.time > before.time
+            return reported.sequence <= before.sequence and not is_later
+        return reported.time < before.time and not self._follows_document(reported, before)
 
-def _forget_streams(loaded: Loaded, changes: Changes, new: StreamKey) -> None:
-    """Forget the oldest streams of a VM that has too many; never the new one."""
-    known = [each for each in loaded.streams if each[0] == new[0]]
-    known.sort(key=lambda each: loaded.streams[each].high_time)
-    for each in known[: max(0, len(known) + 1 - MAX_STREAMS)]:
-        del loaded.streams[each]
-        loaded.gaps.pop(each, None)
-        changes.streams.pop(each, None)
-        changes.gaps.pop(each, None)
-        changes.past_streams.add(each)
+    def _follows_document(
+        self, reported: ReportedPreparation, document: ReportedPreparation
+    ) -> bool:
+        """Check whether a record says what a state document said that came in before it, or what
+        came after that, although its time is earlier: the clock may have been set back since.
 
+        It must come after the VM's newest record about the event, so it is of no earlier stay. That
+        the VM has recovered comes after a document that showed the event only if the event is over
+        by now.
+        """
+        latest = self._loaded.reports.get((reported.facts.event_id, reported.vm_id))
+        if latest is None or not reported.stream == document.stream == latest.stream:
+            return False
+        if not 0 < latest.sequence < reported.sequence:
+            return False
+        if reported.facts.state == RECOVERED:
+            return _is_past(latest)
+        return _is_same(document.facts, reported.facts)
 
-def _excess(loaded: Loaded, record: IncomingRecord) -> str | None:
-    """Return the key in `EXCESSES` for a record that exceeds what its VM may store, or None."""
-    vm_id = record.vm.vm_id
-    if record.event is not None:
-        return _excess_of_event(loaded, vm_id, record.event)
-    if record.preparation is not None and _is_one_too_many(loaded, vm_id, record.preparation):
-        return "too_many_preparations"
-    if record.receipt is not None and record.receipt.event_id is not None:
-        key = (record.receipt.event_id, vm_id)
-        if record.id not in loaded.records and loaded.receipts[key] >= MAX_RECEIPTS:
-            return "too_many_receipts"
-        loaded.receipts[key] += 1
-    return None
+    def _keep_prepared(self, reported: ReportedPreparation) -> None:
+        """Keep what a VM reports about its preparation. What it prepared for an ended event, or for
+        one that no longer names it, does not count if the event comes back unchanged.
+        """
+        key = (reported.facts.event_id, reported.vm_id)
+        latest = self._loaded.reports.get(key)
+        if latest is not None and _is_past(latest):
+            reported = replace(reported, facts=replace(reported.facts, fingerprint=""))
+        if key not in self._loaded.preparations:
+            self._forget_recovered(reported.vm_id)
+        if self._loaded.preparations.get(key) != reported:
+            self._loaded.preparations[key] = reported
+            self.changes.preparations[key] = reported
 
+    def _forget_recovered(self, vm_id: str) -> None:
+        """Make room for one more preparation of a VM: forget the oldest ones from which it has
+        recovered, those for events that it reports as pending last.
+        """
+        known = [key for key in self._loaded.preparations if key[1] == vm_id]
+        if len(known) < MAX_PREPARATIONS:
+            return
+        recovered = [
+            key for key in known if self._loaded.preparations[key].facts.state == RECOVERED
+        ]
+        pending = {
+            key
+            for key in recovered
+            if (latest := self._loaded.reports.get(key)) is not None
+            and latest.report.state != "ended"
+        }
+        recovered.sort(key=lambda key: (key in pending, self._loaded.preparations[key].time))
+        for key in recovered[: len(known) + 1 - MAX_PREPARATIONS]:
+            del self._loaded.preparations[key]
+            self.changes.preparations.pop(key, None)
+            self.changes.past_preparations.add(key)
 
-def _excess_of_event(loaded: Loaded, vm_id: str, event: EventReport) -> str | None:
-    """Return the same for an event that a VM reports."""
-    if event.state == "ended":
-        return None
-    before = loaded.reports.get((event.event.event_id, vm_id))
-    was_open = before is not None and before.report.state != "ended"
-    if not was_open and loaded.open_events[vm_id] >= MAX_OPEN_EVENTS:
-        return "too_many_events"
-    names = len(event.event.resources)
-    if names <= _FEW_NAMES:
-        return None
-    if before is not None and was_open:
-        names -= len(before.report.event.resources)
-    if loaded.open_names[vm_id] + names > MAX_OPEN_NAMES:
-        return "too_many_names"
-    loaded.open_names[vm_id] += names
-    return None
-
-
-def _is_one_too_many(loaded: Loaded, vm_id: str, reported: PreparationFacts) -> bool:
-    """Check whether a VM reports preparations for too many events."""
-    if (reported.event_id, vm_id) in loaded.preparations:
-        return False
-    known = [each for key, each in loaded.preparations.items() if key[1] == vm_id]
-    return sum(each.facts.state != RECOVERED for each in known) >= MAX_UNRECOVERED
-
-
-def _with_own_id(loaded: Loaded, record: IncomingRecord) -> IncomingRecord:
-    """Return the record, with another id if another VM has used its id, so that neither history
-    loses a record.
-    """
-    vm_id = record.vm.vm_id
-    if loaded.records.get(record.id, vm_id) == vm_id:
-        return record
-    return replace(record, id=f"{record.id} of {vm_id}")
-
-
-def _count_again(loaded: Loaded, changes: Changes, record: IncomingRecord) -> None:
-    """Count a copy as a duplicate. A new heartbeat at an old place is contact, even if the VM had
-    stopped: its disk was restored from an earlier copy.
-    """
-    vm = loaded.vms.get(record.vm.vm_id)
-    if vm is None or record.kind != "heartbeat" or not vms.is_later(vm, record):
-        changes.duplicates += 1
-        return
-    _put(loaded, changes, vms.with_record(vm, record, put_back=True), record.received_at)
-
-
-def accept(loaded: Loaded, changes: Changes, vm_id: str, at: float) -> None:
-    """Accept what a VM in conflict reports of itself. Another VM that is there and bears its name
-    loses it.
-    """
-    _put(loaded, changes, replace(vms.as_it_says(loaded.vms[vm_id]), accepted_at=at), at)
-    changes.touched |= {each.key for each in loaded.reports.values() if each.vm_id == vm_id}
-
-
-def _known_vm(loaded: Loaded, vm_id: str) -> Vm | None:
-    """Return a VM's row, or what an admin gave of a VM that was not heard yet."""
-    return loaded.vms.get(vm_id) or loaded.enrolled.get(vm_id)
-
-
-def _put(loaded: Loaded, changes: Changes, vm: Vm, at: float) -> Vm:
-    """Write the row of a VM, valid from `at`, in seconds since 1970."""
-    before = loaded.vms.get(vm.vm_id)
-    silent_seconds = changes.silent_time.of(vm.interval)
-    if before is None and vm.vm_id in loaded.bound_tags:
-        vm = vms.with_bound_tags(vm, loaded.bound_tags[vm.vm_id])
-    if before is None or not vms.bears_the_same_name(before, vm):
-        vm = replace(vm, first_at=at)
-    if _may_take_a_name(before, vm, at, silent_seconds):
-        vm = _with_name(loaded, changes, vm, at)
-    if before is not None and (before.scope, before.place) != (vm.scope, vm.place):
-        _judge_again(loaded, changes, vm)
-    vm = _with_conflict(vm, at)
-    if before is not None and vms.is_heard(before, at, silent_seconds) != vms.is_heard(
-        vm, at, silent_seconds
-    ):
-        changes.turned.add(vm.vm_id)
-    if vms.is_change(before, vm, silent_seconds):
-        changes.altered.add(vm.vm_id)
-    loaded.vms[vm.vm_id] = vm
-    changes.vms[vm.vm_id] = vm
-    return vm
+    def _begin_unprepared(self, *, before: Vm | None, vm: Vm, at: float) -> None:
+        """Mark the preparations of a VM with a new store as recovered: the VM was made again, or
+        its disk was lost. `at`: the time that it reports.
+        """
+        if before is None or before.stream in (None, vm.stream):
+            return
+        for (_, vm_id), reported in list(self._loaded.preparations.items()):
+            # A state document of the new store has no sequence, and may have come in before this.
+            is_before = bool(reported.sequence) or reported.time <= at
+            is_earlier = reported.stream != vm.stream and is_before
+            if vm_id == vm.vm_id and is_earlier and reported.facts.state != RECOVERED:
+                self._keep_prepared(_unprepared(reported, at))
 
 
 def _may_take_a_name(before: Vm | None, vm: Vm, at: float, silent_seconds: float) -> bool:
@@ -334,234 +552,11 @@ def _may_take_a_name(before: Vm | None, vm: Vm, at: float, silent_seconds: float
     return not vms.is_there(before, at, silent_seconds) and vms.is_there(vm, at, silent_seconds)
 
 
-def _with_name(loaded: Loaded, changes: Changes, vm: Vm, at: float) -> Vm:
-    """Return a VM that bears its name, or one whose name is withheld because another VM that is
-    there comes first. If this VM comes first, the names of the others are withheld.
-    """
-    bearing = vms.bearing(vm)
-    others = loaded.bearers.setdefault(bearing, set())
-    there = [
-        other
-        for other in (loaded.vms[each] for each in others - {vm.vm_id})
-        if not other.withheld
-        and vms.bearing(other) == bearing
-        and vms.is_there(other, at, changes.silent_time.of(other.interval))
-    ]
-    others.add(vm.vm_id)
-    if not all(vms.is_before(vm, other) for other in there):
-        return replace(vm, withheld=True)
-    for other in there:
-        after = _with_conflict(replace(other, withheld=True), at)
-        loaded.vms[other.vm_id] = changes.vms[other.vm_id] = after
-        changes.altered.add(other.vm_id)
-        _judge_again(loaded, changes, after)
-    return replace(vm, withheld=False, first_at=at) if vm.withheld else vm
-
-
 def _with_conflict(vm: Vm, at: float) -> Vm:
     """Return a VM with the time at which its conflict began, if it has one."""
     if vm.reported_as is None and not vm.withheld:
         return vm if vm.conflict_at is None else replace(vm, conflict_at=None)
     return vm if vm.conflict_at is not None else replace(vm, conflict_at=at)
-
-
-def _judge_again(loaded: Loaded, changes: Changes, vm: Vm) -> None:
-    """Update the reports of a VM that now bears another name, or is in another place."""
-    for key, before in list(loaded.reports.items()):
-        if before.vm_id != vm.vm_id:
-            continue
-        after = replace(before, scope=vm.scope, is_own=vm.is_named_by(before.report))
-        changes.touched |= {before.key, after.key}
-        if after != before:
-            loaded.reports[key] = changes.reports[key] = after
-
-
-def _observe(
-    loaded: Loaded, changes: Changes, latest: LatestReport, *, put_back: bool = False
-) -> None:
-    key = (latest.event_id, latest.vm_id)
-    before = loaded.reports.get(key)
-    if before is not None:
-        later = put_back and latest.time >= before.time
-        later = later or _is_of_newer_store(loaded, latest, before)
-        if not later and not supersedes(latest, before):
-            _observe_late(loaded, changes, latest, before)
-            return
-        if key in changes.reports:
-            changes.older_reports.append(before)
-        if before.first_at < latest.first_at:
-            latest = replace(latest, first_at=before.first_at)
-        if before.scope != latest.scope:  # the reporter's scope was not known until now
-            changes.touched.add(before.key)
-    was_open = before is not None and before.report.state != "ended"
-    is_open = latest.report.state != "ended"
-    loaded.open_events[latest.vm_id] += is_open - was_open
-    loaded.reports[key] = latest
-    changes.reports[key] = latest
-    changes.touched.add(latest.key)
-    prepared = loaded.preparations.get(key)
-    if prepared is not None:
-        _keep_prepared(loaded, changes, prepared)
-
-
-def _is_of_newer_store(loaded: Loaded, latest: LatestReport, before: LatestReport) -> bool:
-    """Check whether the report is from a newer store of the VM: by the order of its streams, since
-    its clock may be behind.
-    """
-    current = loaded.vms[latest.vm_id].stream
-    return bool(before.stream) and latest.stream == current != before.stream
-
-
-def _observe_late(
-    loaded: Loaded, changes: Changes, late: LatestReport, newest: LatestReport
-) -> None:
-    """Note an older report that came in after a newer one of the same reporter."""
-    if late.scope != newest.scope:
-        return
-    changes.older_reports.append(late)
-    changes.touched.add(newest.key)
-    if late.first_at < newest.first_at:
-        key = (newest.event_id, newest.vm_id)
-        loaded.reports[key] = changes.reports[key] = replace(newest, first_at=late.first_at)
-
-
-def _state(loaded: Loaded, changes: Changes, state: IncomingState) -> None:
-    """Apply a state document: the events that are pending on a VM, in case their records were
-    missed.
-    """
-    vm = vms.with_state(_known_vm(loaded, state.vm_id), state)
-    vm = _put(loaded, changes, vm, state.received_at)
-    at = vm.reported_at(state.time, state.received_at)
-    written_at = state.time + vm.behind
-    pending = set()
-    for record_id, event in state.events:
-        event_id = event.event.event_id
-        pending.add(event_id)
-        before = loaded.reports.get((event_id, state.vm_id))
-        if before is not None and not _is_newer(before, written_at, event, vm):
-            continue
-        if _excess_of_event(loaded, state.vm_id, event) is None:
-            _observe(loaded, changes, of_pending(state, vm, record_id, event))
-    for prepared in state.preparations:
-        reported = ReportedPreparation(
-            vm_id=state.vm_id,
-            scope=vm.scope,
-            facts=prepared,
-            stream=vm.stream or "",
-            sequence=0,
-            time=at,
-        )
-        _prepare(loaded, changes, reported)
-    for (event_id, vm_id), latest in list(loaded.reports.items()):
-        if vm_id == state.vm_id and event_id not in pending and latest.time < written_at:
-            over = ended_unseen(latest, at)
-            if over is not None:
-                _observe(loaded, changes, over)
-
-
-def _prepare(
-    loaded: Loaded, changes: Changes, reported: ReportedPreparation, *, put_back: bool = False
-) -> None:
-    """Apply what a VM reports about its preparation, unless it has reported something newer."""
-    before = loaded.preparations.get((reported.facts.event_id, reported.vm_id))
-    if reported.facts.state == NONE:
-        if (
-            before is not None
-            and before.time < reported.time
-            and _is_lost(before.facts, reported.facts)
-        ):
-            _keep_prepared(loaded, changes, _unprepared(before, reported.time))
-        return
-    if before is None and _is_one_too_many(loaded, reported.vm_id, reported.facts):
-        return
-    if before is not None:
-        if _is_older(loaded, reported, before, put_back=put_back):
-            return
-        if not reported.sequence and _is_same(before.facts, reported.facts):
-            return  # the record says more than the state document
-    _keep_prepared(loaded, changes, reported)
-
-
-def _is_older(
-    loaded: Loaded, reported: ReportedPreparation, before: ReportedPreparation, *, put_back: bool
-) -> bool:
-    """Check whether a VM has reported something newer about its preparation: by the order of its
-    records, or by its clock if one of the two is from a state document.
-    """
-    if reported.sequence and reported.stream == before.stream and before.sequence:
-        is_later = put_back and reported.time > before.time
-        return reported.sequence <= before.sequence and not is_later
-    return reported.time < before.time and not _follows_document(loaded, reported, before)
-
-
-def _follows_document(
-    loaded: Loaded, reported: ReportedPreparation, document: ReportedPreparation
-) -> bool:
-    """Check whether a record says what a state document said that came in before it, or what came
-    after that, although its time is earlier: the clock may have been set back since.
-
-    It must come after the VM's newest record about the event, so it is of no earlier stay. That the
-    VM has recovered comes after a document that showed the event only if the event is over by now.
-    """
-    latest = loaded.reports.get((reported.facts.event_id, reported.vm_id))
-    if latest is None or not reported.stream == document.stream == latest.stream:
-        return False
-    if not 0 < latest.sequence < reported.sequence:
-        return False
-    if reported.facts.state == RECOVERED:
-        return _is_past(latest)
-    return _is_same(document.facts, reported.facts)
-
-
-def _keep_prepared(loaded: Loaded, changes: Changes, reported: ReportedPreparation) -> None:
-    """Keep what a VM reports about its preparation. What it prepared for an ended event, or for
-    one that no longer names it, does not count if the event comes back unchanged.
-    """
-    key = (reported.facts.event_id, reported.vm_id)
-    latest = loaded.reports.get(key)
-    if latest is not None and _is_past(latest):
-        reported = replace(reported, facts=replace(reported.facts, fingerprint=""))
-    if key not in loaded.preparations:
-        _forget_recovered(loaded, changes, reported.vm_id)
-    if loaded.preparations.get(key) != reported:
-        loaded.preparations[key] = reported
-        changes.preparations[key] = reported
-
-
-def _forget_recovered(loaded: Loaded, changes: Changes, vm_id: str) -> None:
-    """Make room for one more preparation of a VM: forget the oldest ones from which it has
-    recovered, those for events that it reports as pending last.
-    """
-    known = [key for key in loaded.preparations if key[1] == vm_id]
-    if len(known) < MAX_PREPARATIONS:
-        return
-    recovered = [key for key in known if loaded.preparations[key].facts.state == RECOVERED]
-    pending = {
-        key
-        for key in recovered
-        if (latest := loaded.reports.get(key)) is not None and latest.report.state != "ended"
-    }
-    recovered.sort(key=lambda key: (key in pending, loaded.preparations[key].time))
-    for key in recovered[: len(known) + 1 - MAX_PREPARATIONS]:
-        del loaded.preparations[key]
-        changes.preparations.pop(key, None)
-        changes.past_preparations.add(key)
-
-
-def _begin_unprepared(
-    loaded: Loaded, changes: Changes, *, before: Vm | None, vm: Vm, at: float
-) -> None:
-    """Mark the preparations of a VM with a new store as recovered: the VM was made again, or its
-    disk was lost. `at`: the time that it reports.
-    """
-    if before is None or before.stream in (None, vm.stream):
-        return
-    for (_, vm_id), reported in list(loaded.preparations.items()):
-        # A state document of the new store has no sequence, and may have come in before this.
-        is_before = bool(reported.sequence) or reported.time <= at
-        is_earlier = reported.stream != vm.stream and is_before
-        if vm_id == vm.vm_id and is_earlier and reported.facts.state != RECOVERED:
-            _keep_prepared(loaded, changes, _unprepared(reported, at))
 
 
 def _unprepared(reported: ReportedPreparation, time: float) -> ReportedPreparation:
