@@ -11,14 +11,14 @@ from sqlalchemy import ColumnElement, Connection, Row, and_, or_, select
 from console.db import turns
 from console.db.contact import contact_of
 from console.db.decisions import approval_counts
-from console.db.events import WantedEvents
+from console.db.events import ENDED, WantedEvents
 from console.db.grouping import columns_of, groups_now, keys_of
 from console.db.snapshot import Snapshot
-from console.db.tables import preparation, vm
+from console.db.tables import event, preparation, report, vm
 from console.db.upsert import AT_ONCE, portions
 from console.fleet.candidates import channel_of
 from console.fleet.commands import working
-from console.fleet.contact import Contact
+from console.fleet.contact import DEFAULT_INTERVAL, INTERVALS, Contact
 from console.fleet.fold import RECOVERED
 from console.fleet.values import EventKey, KnownEvent, Receipt, Vm, folded
 from console.turns.away import STARTED
@@ -47,6 +47,8 @@ _FACTS: Final = (
 """The columns of a VM from which turns are decided."""
 _AHEAD_SECONDS: Final = 30.0
 """How far the clocks of two consoles on one database may differ, and more."""
+_LATE_INTERVALS: Final = INTERVALS / 2
+"""How many heartbeat intervals a VM may send nothing until it may be gone."""
 _FIRST_PAUSE_SECONDS: Final = 60.0
 """The pause before an event is approved again for the first time."""
 _MOST_DOUBLINGS: Final = 5
@@ -138,12 +140,33 @@ def _vms(
     is_ahead = vm.c.heard_at > snapshot.now + _AHEAD_SECONDS
     queries = [there.where(or_(contact != "heard", is_ahead))]
     queries += [there.where(vm.c.vm_id.in_(few)) for few in portions(wanted)]
-    facts = {}
-    for query in queries:
-        for row in snapshot.connection.execute(query):
-            if row.vm_id not in facts:
-                facts[row.vm_id] = _facts(snapshot, row, grouping, preparations)
-    return facts
+    found = {
+        row.vm_id: row for query in queries for row in snapshot.connection.execute(query).all()
+    }
+    late = [row.vm_id for row in found.values() if row.contact == "late"]
+    missed = _missed_ends(snapshot.connection, late)
+    return {
+        vm_id: _facts(snapshot, row, grouping, preparations, missed.get(vm_id))
+        for vm_id, row in found.items()
+    }
+
+
+def _missed_ends(connection: Connection, late: Iterable[str]) -> dict[str, EventKey]:
+    """Return, for each of these VMs that reports a pending event as the last thing it said of it,
+    and whose end others have reported, the key of one such event.
+    """
+    r, e = report.c, event.c
+    same = and_(e.event_id == r.event_id, e.scope == r.scope)
+    missed = (
+        select(r.vm_id, r.event_id, r.scope)
+        .join(event, same)
+        .where(r.over == 0, r.is_own == 1, e.state == ENDED, e.is_news == 0)
+    )
+    found = {}
+    for few in portions(late):
+        for row in connection.execute(missed.where(r.vm_id.in_(few))):
+            found[row.vm_id] = EventKey(row.event_id, row.scope)
+    return found
 
 
 def _facts(
@@ -151,22 +174,26 @@ def _facts(
     row: Row[Any],
     grouping: Grouping,
     preparations: Mapping[str, Sequence[VmPreparation]],
+    missed_end: EventKey | None,
 ) -> VmFacts:
     # The clock was set back since it was heard: how long ago that was is not known.
     is_ahead = row.contact in ("heard", "late") and row.heard_at > snapshot.now + _AHEAD_SECONDS
+    due_at = row.heard_at + _LATE_INTERVALS * (row.interval or DEFAULT_INTERVAL)
+    is_due = row.contact == "late" and snapshot.now <= due_at
     heard_until = row.heard_at + snapshot.listening.silent_time.of(row.interval)
     channel = channel_of(row.commands, row.pulled_at, snapshot.now, snapshot.listening)
     return VmFacts(
         vm_id=row.vm_id,
         name=row.name,
         groups=keys_of(grouping, row[len(_FACTS) + 1 :]),
-        contact=_contact("learning" if is_ahead else row.contact),
+        contact=_contact("learning" if is_ahead else "heard" if is_due else row.contact),
         heard_at=row.heard_at,
         contact_since=row.stopped_at or row.lost_at or heard_until,
         prepares=bool(row.prepares),
         # Only heartbeats and the MQTT status say whether it prepares; records of events do not.
         has_said=bool(row.prepares) or row.interval is not None or row.commands is not None,
         takes_commands=channel is not None,
+        missed_end=missed_end,
         preparations=preparations.get(row.vm_id, ()),
     )
 

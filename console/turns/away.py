@@ -81,7 +81,8 @@ def _reason(vm: VmFacts, started: Mapping[str, EventFacts], *, with_unsure: bool
     if event is not None:
         since = vm.heard_at if event.started_at is None else event.started_at
         return Away(vm_id=vm.vm_id, why="started", since=since, event_key=event.key)
-    # One that is late may be gone, also if a peer has reported the end of its event meanwhile.
+    if with_unsure and vm.missed_end is not None:
+        return Away(vm_id=vm.vm_id, why="started", since=vm.heard_at, event_key=vm.missed_end)
     is_unsure = with_unsure and vm.contact in ("late", "learning")
     if is_unsure or vm.contact in ("silent", "stopped"):
         why: AwayBecause = "stopped" if vm.contact == "stopped" else "silent"

@@ -41,6 +41,9 @@ class VmFacts:
     groups: frozenset[str]
     """Keys of the groups that it belongs to now."""
     contact: Literal["heard", "late", "silent", "stopped", "learning"]
+    """Never `late` before one and a half of its heartbeat intervals have passed, however short the
+    silent time is: a VM that is there is not late between two heartbeats.
+    """
     heard_at: float
     contact_since: float = 0.0
     """When it became silent or stopped."""
@@ -51,6 +54,10 @@ class VmFacts:
     takes_commands: bool = False
     asked_for: EventKey | None = None
     """The key of an event for which it may still follow a command to prepare, or None."""
+    missed_end: EventKey | None = None
+    """The key of an event that it reports as pending, and whose end others have reported since half
+    of its silent time has passed: it may be away for it still.
+    """
     preparations: Sequence[VmPreparation] = ()
 
     @property

@@ -29,6 +29,7 @@ from console.db import decisions as rows
 from console.db.opening import Database
 from console.db.snapshot import Snapshots
 from console.db.transactions import read_from, write_to
+from console.fleet.contact import BY_HEARTBEATS, SilentTime
 from console.fleet.fold import MAX_PREPARATIONS, fold
 from console.fleet.values import Command, KnownEvent
 from console.fleet.view import decision_on
@@ -60,14 +61,19 @@ class NoSigner:
 class Cluster:
     """Three VMs that prepare, as a database knows them, and consoles that look when told to."""
 
-    def __init__(self, database: Database, **keys: object) -> None:
+    def __init__(
+        self, database: Database, *, silent_time: SilentTime = BY_HEARTBEATS, **keys: object
+    ) -> None:
         self.database = database
         self.now = START
+        self.silent_time = silent_time
         self.vms = [FakeVm(name=f"db-{n}") for n in range(3)]
         rule = GroupSettings.model_validate({"name": "db", "approve": {}, **keys})
         grouping = Grouping([rule])
         self.settings = TurnSettings(grouping=grouping, can_sign=True)
-        self.snapshots = Snapshots(database, grouping=grouping, clock=self._seconds)
+        self.snapshots = Snapshots(
+            database, silent_time=silent_time, grouping=grouping, clock=self._seconds
+        )
         self.decisions = self.decisions_of(grouping)
         with database.writing.begin() as connection:
             connection.exec_driver_sql(
@@ -117,8 +123,9 @@ class Cluster:
         """What a source hands in is committed."""
         with self.database.writing.begin() as connection:
             number = batches.next_number(connection)
-            known = batches.load(connection, batch)
-            batches.write(connection, fold(known, batch), number, now=self.now.timestamp())
+            known = batches.load(connection, batch, silent_time=self.silent_time)
+            changes = fold(known, batch)
+            batches.write(connection, changes, number, now=self.now.timestamp())
 
     def set_back(self) -> None:
         """The console's clock is set back by an hour, and its writer sees that."""
@@ -128,7 +135,8 @@ class Cluster:
     def settle(self) -> None:
         """The writer looks what has changed because time has passed."""
         with write_to(self.database) as (connection, number):
-            batches.settle(connection, number, now=self.now.timestamp())
+            now = self.now.timestamp()
+            batches.settle(connection, number, now=now, silent_time=self.silent_time)
 
     def announce(self, number: int) -> str:
         """An event of one VM."""
@@ -1685,3 +1693,50 @@ def test_a_vm_that_has_prepared_a_thousand_times_is_away_as_any_other(cluster: C
     assert len(kept) == MAX_PREPARATIONS
     assert "E-0" in kept
     assert "X-0" not in kept
+
+
+def pass_seconds(cluster: Cluster, seconds: range, *, gone: frozenset[int] = frozenset()) -> None:
+    """Each second passes; each VM that is not gone has a heartbeat every 60 s, at its own time."""
+    for second in seconds:
+        cluster.now += timedelta(seconds=1)
+        beating = [
+            vm
+            for number, vm in enumerate(cluster.vms)
+            if (20 * number) % 60 == second % 60 and number not in gone
+        ]
+        if beating:
+            cluster.tell(*(vm.heartbeat(now=cluster.now, prepares=True) for vm in beating))
+
+
+@pytest.mark.parametrize("person", [False, True])
+def test_a_short_silent_time_stops_no_turn(database: Database, *, person: bool) -> None:
+    """Half of it is shorter than the time between two heartbeats of a VM that is there."""
+    keys = {"approve": None} if person else {}
+    cluster = Cluster(database, silent_time=SilentTime(seconds=90), **keys)
+    pass_seconds(cluster, range(59))
+    cluster.announce(1)
+    if person:
+        approve(cluster, 1)
+    assert cluster.step() == ["prepare db-1"]
+    cluster.decisions.stop()
+
+
+def test_a_short_silent_time_frees_no_vm_whose_end_a_peer_has_reported(database: Database) -> None:
+    """Azure has taken it without a turn; it was not heard since."""
+    cluster = Cluster(database, silent_time=SilentTime(seconds=90))
+    pass_seconds(cluster, range(1, 61))
+    told_by(cluster, (0, 2), "started")
+    cluster.announce(1)
+    sent = []
+    for begin in range(60, 200, 10):
+        pass_seconds(cluster, range(begin, begin + 10), gone=frozenset({0}))
+        if begin == 100:
+            told_by(cluster, (2,), "ended")
+        cluster.settle()
+        sent += cluster.step()
+        is_over = seen(cluster, 0).event.state == "ended"
+        assert is_over == (begin >= 100)
+    assert sent == []
+    told_by(cluster, (0,), "ended")
+    assert cluster.step() == ["prepare db-1"]
+    cluster.decisions.stop()
