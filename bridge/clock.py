@@ -21,8 +21,8 @@ class Clock(Protocol):
         """
 
     def suspended(self) -> float:
-        """Return the seconds for which the machine has been suspended since its boot, if
-        `monotonic` stood still meanwhile; exact to a few milliseconds.
+        """Return the seconds since the boot in which the machine was suspended and `monotonic`
+        stood still; exact to a few milliseconds.
         """
 
 

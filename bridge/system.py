@@ -147,8 +147,9 @@ def on_stop_signal(stop: Callable[[], object]) -> None:
 
 
 def notify(state: str, seconds: float = 0.0) -> bool:
-    """Send lines of sd_notify(3) to the service manager, if there is one; return whether it has
-    them. It never fails, and waits at most so many seconds for a manager that does not respond.
+    """Send lines of sd_notify(3) to the service manager, if there is one; return whether it
+    accepted them. It never raises, and waits at most so many seconds for a manager that does not
+    respond.
     """
     address = os.environ.get("NOTIFY_SOCKET", "")
     family = getattr(socket, "AF_UNIX", None)  # Windows' Python has none

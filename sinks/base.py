@@ -75,7 +75,7 @@ class SinkContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One line of `seb check`: what was checked, the result, and what to do about it."""
+    """One line of `seb check`: what was checked, the result, and the remedy."""
 
     level: Literal["ok", "warn", "fail"]
     text: str
@@ -83,17 +83,17 @@ class Check:
 
     @classmethod
     def ok(cls, text: str) -> Self:
-        """Return a line that says that all is well."""
+        """Return a line with a good result."""
         return cls(level="ok", text=text)
 
     @classmethod
     def warn(cls, text: str, remedy: str) -> Self:
-        """Return a line that says that it works, but perhaps not as its owner expects."""
+        """Return a line for something that works, but perhaps not as its owner expects."""
         return cls(level="warn", text=text, remedy=remedy)
 
     @classmethod
     def fail(cls, text: str, remedy: str | None) -> Self:
-        """Return a line that says that it does not work."""
+        """Return a line for something that does not work."""
         return cls(level="fail", text=text, remedy=remedy)
 
     @classmethod

@@ -32,7 +32,7 @@ class CallTimeout:
 
     @property
     def is_abandoned(self) -> bool:
-        """Whether the results of calls are ignored."""
+        """Whether the results of calls are ignored from now on."""
         return self._abandoned.is_set()
 
     def call(self, work: Callable[[], None], *, limit: float) -> None:

@@ -25,7 +25,7 @@ CommandSource = Callable[[CommandMessage], bool]
 
 
 def no_commands(message: CommandMessage) -> bool:
-    """Accept no command."""
+    """Accept no command: the receiver of a bridge that takes none."""
     del message
     return False
 

@@ -82,7 +82,7 @@ def _whom(record: Record, resources: list[Any]) -> str:
 
 
 def _approval_facts(data: Mapping[str, Any]) -> list[str]:
-    """State, event, actor and VMs of an approval, and the approver's reason."""
+    """Return state, event, actor and VMs of an approval, and the approver's reason."""
     reason = data.get("reason")
     event = data.get("evt")
     issuer = data.get("issuer")
@@ -116,7 +116,7 @@ def _when(not_before: object, now: datetime | None) -> str:
 
 
 def span(seconds: int) -> str:
-    """Return a number of seconds in its two largest units."""
+    """Return a number of seconds in words, in its two largest units."""
     minutes, seconds = divmod(seconds, 60)
     hours, minutes = divmod(minutes, 60)
     days, hours = divmod(hours, 24)
@@ -176,7 +176,7 @@ def _clock(time: str) -> str:
 
 
 def _shortened(description: str, room: int | None) -> str:
-    """Return the description, cut to the room that is left; empty if that is too little."""
+    """Return the description, cut to the remaining width; empty if the width is too small."""
     if not description:
         return ""
     if room is None or len(description) <= room:

@@ -107,7 +107,7 @@ def sample_event(
 
 
 def sample_pending(event: Event, *, record_id: str = "r") -> PendingEvent:
-    """Return the event as it is pending on the sample VM."""
+    """Return the sample event as a pending event of the sample VM."""
     return PendingEvent(
         record_id=record_id,
         event=event,
@@ -213,14 +213,16 @@ def sample_records() -> tuple[Record, ...]:
 
 
 def sample_context(vm: VmIdentity = SAMPLE_VM) -> SinkContext:
-    """Return a context whose clock stands still, with no pending event."""
+    """Return a context with a fixed time and no pending event."""
     return SinkContext(
         identity=lambda: vm, now=lambda: SAMPLE_TIME, version="0.0.0", instance_id="sample"
     )
 
 
 class MemorySink(Sink[SinkSettings]):
-    """A sink that keeps what it got; each call fails with the next error in `failures`."""
+    """A sink that keeps its records in memory. Each call fails with the next error in
+    `failures`.
+    """
 
     KIND = "memory"
     BATCH: ClassVar[int] = 10

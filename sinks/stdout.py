@@ -33,7 +33,7 @@ class StdoutSettings(SinkSettings):
 
 class _Raw(Protocol):
     def write(self, data: bytes, /) -> int | None:
-        """Write some of the data and return how much; None if a pipe is full and cannot wait."""
+        """Write some of the data and return how much; None if a non-blocking pipe is full."""
 
 
 class StdoutSink(Sink[StdoutSettings]):
@@ -51,7 +51,7 @@ class StdoutSink(Sink[StdoutSettings]):
         self._torn = False
 
     def open(self) -> None:
-        """Check that standard output is open. Raises `SinkError`."""
+        """Check that standard output is not closed. Raises `SinkError` if it is."""
         self._opened()
 
     def deliver(self, records: Sequence[Record]) -> None:

@@ -86,7 +86,7 @@ class SinkContract:
         assert [record.body for record in records] == list(destination.received())
 
     def test_a_full_batch_arrives_whole(self, sink: Sink[Any], destination: Destination) -> None:
-        """As many records as `BATCH` says go through in one call."""
+        """A sink delivers as many records in one call as its `BATCH` says."""
         records = [sample_record(n) for n in range(1, sink.BATCH + 1)]
         sink.open()
         sink.deliver(records)
@@ -103,14 +103,14 @@ class SinkContract:
         assert {record.body} == set(destination.received())
 
     def test_a_heartbeat_is_a_record_too(self, sink: Sink[Any], destination: Destination) -> None:
-        """A record without an event is delivered like any other."""
+        """The sink delivers a record without an event like any other."""
         record = sample_heartbeat()
         sink.open()
         sink.deliver([record])
         assert [record.body] == list(destination.received())
 
     def test_a_large_record_arrives(self, sink: Sink[Any], destination: Destination) -> None:
-        """A record that lists a thousand VMs is not too large."""
+        """The sink delivers a record that lists a thousand VMs."""
         record = sample_record(1, resources=[f"vmss_{n}" for n in range(1000)])
         sink.open()
         sink.deliver([record])
@@ -119,7 +119,9 @@ class SinkContract:
     def test_an_unreachable_destination_is_a_sink_error(
         self, sink: Sink[Any], destination: Destination
     ) -> None:
-        """If the destination is away, `open` or `deliver` raises SinkError and shows no secret."""
+        """If the destination is unreachable, `open` or `deliver` raises `SinkError`, which shows no
+        secret.
+        """
         destination.stop()
         error = self.failure(sink, sample_record())
         shown = f"{error} {error!r}"
@@ -130,7 +132,7 @@ class SinkContract:
     def test_delivers_after_the_destination_is_back(
         self, sink: Sink[Any], destination: Destination
     ) -> None:
-        """After a failure, close, and open, the same record goes through."""
+        """After a failure, `close` and `open`, the sink delivers the same record."""
         record = sample_record()
         destination.stop()
         self.failure(sink, record)
@@ -160,14 +162,16 @@ class SinkContract:
         assert destination.received()[-1] == second.body
 
     def test_check_is_silent_about_secrets(self, sink: Sink[Any], destination: Destination) -> None:
-        """`check` says something good of a running destination, and sends it no record."""
+        """`check` of a running destination has a good line and no secret, and sends no record."""
         lines = list(sink.check())
         assert lines
         assert not [line for line in lines if line.level == "fail"]
         assert not destination.received()
 
     def test_check_tells_what_to_do(self, sink: Sink[Any], destination: Destination) -> None:
-        """`check` of a destination that is away fails in a line with a remedy, and no secret."""
+        """`check` of an unreachable destination has a `fail` line with a remedy and without a
+        secret.
+        """
         destination.stop()
         failed = [line for line in sink.check() if line.level == "fail"]
         assert failed
@@ -176,7 +180,7 @@ class SinkContract:
         assert not [secret for secret in destination.secrets if secret in shown]
 
     def test_maintain_is_harmless(self, sink: Sink[Any], destination: Destination) -> None:
-        """Looking after an idle sink sends no record."""
+        """`maintain` of an idle sink sends no record."""
         sink.open()
         sink.maintain()
         assert not destination.received()
@@ -190,7 +194,9 @@ class SinkContract:
         sink.close()
 
     def test_the_class_says_what_it_is(self, sink: Sink[Any], destination: Destination) -> None:
-        """A kind that fits a variable's name, a batch, a deadline, and a text for each setting."""
+        """The class has a kind that fits a variable's name, a batch, a deadline, and a text for
+        each setting.
+        """
         assert self.sink_class.KIND.isidentifier()
         assert self.sink_class.KIND.islower()
         assert self.sink_class.BATCH >= 1

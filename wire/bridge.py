@@ -35,7 +35,7 @@ def _interval(value: Any) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heartbeat:
-    """The bridge is alive."""
+    """A heartbeat: it says that the bridge is alive."""
 
     interval_seconds: Annotated[
         float, Field(FieldType({"type": "number"}, _interval), "Seconds until the next one is due")
@@ -59,7 +59,7 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Started:
-    """A run of the bridge began."""
+    """The start of a run of the bridge."""
 
     sinks: Annotated[tuple[str, ...], Field(list_of(TEXT), "Names of the configured sinks")]
     restarted: Annotated[
@@ -77,14 +77,14 @@ class Started:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stopped:
-    """A run of the bridge ended in an orderly way."""
+    """The orderly end of a run of the bridge."""
 
     reason: Annotated[str, Field(TEXT, "What ended it")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreReset:
-    """The store was lost, and a new one was created."""
+    """The loss of the store, in place of which a new one was created."""
 
     reason: Annotated[str, Field(TEXT, "What was wrong with the old one")]
     previous_stream: Annotated[
@@ -97,7 +97,7 @@ class StoreReset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetter:
-    """A sink refused a record permanently."""
+    """The permanent refusal of a record by a sink."""
 
     sink: Annotated[str, Field(TEXT, "The sink's name")]
     record_id: Annotated[str, Field(TEXT)]
@@ -109,7 +109,7 @@ class DeadLetter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gap:
-    """IMDS was not polled for some time."""
+    """A time in which IMDS was not polled."""
 
     since: Annotated[datetime, Field(TIME, "The last good poll before", name="from")]
     until: Annotated[datetime, Field(TIME, "The first good poll after")]

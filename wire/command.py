@@ -160,7 +160,9 @@ def is_text(value: object) -> bool:
 
 
 def is_moment(value: object) -> bool:
-    """Check whether a claim is a time in whole seconds; in Python a bool is an int too."""
+    """Check whether a claim is a time in whole seconds. A bool is refused, although it is an int in
+    Python.
+    """
     return type(value) is int and 0 <= value < _MAX_TIME
 
 

@@ -138,7 +138,7 @@ class Event:
 
     @property
     def is_news(self) -> bool:
-        """Whether the status says that the event is only information."""
+        """Whether the event is only information, by its status."""
         return is_news(self.event_status)
 
     @property
@@ -172,8 +172,8 @@ def azure_name(name: str) -> str:
 
 
 def is_news(status: object) -> bool:
-    """Check whether a pending event of that status is only information: it is never due, and cannot
-    be approved.
+    """Check whether a pending event with this status is only information: such an event has no due
+    time and cannot be approved.
     """
     return status not in ("Scheduled", "Started")
 

@@ -142,15 +142,15 @@ class Record:
 
     @property
     def concerns_this_vm(self) -> bool | None:
-        """Whether a reader who follows only this VM's events gets it; None for a record that is not
-        about an event.
+        """Whether the record is for a reader who follows only this VM's events; None for a record
+        that is not about an event.
         """
         concerns = self.data.get("concernsThisVm")  # 0.2.0 did not say so
         return concerns if isinstance(concerns, bool) else self.affects_this_vm
 
     @property
     def is_heartbeat(self) -> bool:
-        """Whether this is a heartbeat, which says only that the bridge is alive."""
+        """Whether this record is a heartbeat, which says only that the bridge is alive."""
         return self.type == BRIDGE_HEARTBEAT
 
     def envelope(self) -> dict[str, Any]:

@@ -71,7 +71,7 @@ class ControlServer:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop answering."""
+        """Stop answering, and remove the published address."""
         if self._closed.is_set():
             return
         self._closed.set()
@@ -85,7 +85,7 @@ class ControlServer:
                 self._listener.close()
 
     def _begin(self) -> bool:
-        """Listen, and publish the address; return whether that succeeded."""
+        """Listen, and publish the address; return whether both succeeded."""
         try:
             self._listener = self._listener or _listen(self._directory)
             self._publish(self._listener)
@@ -148,8 +148,9 @@ class ControlServer:
 def ask(
     directory: Path, request: Mapping[str, Any], *, patience: float = ANSWER_SECONDS
 ) -> dict[str, Any] | None:
-    """Ask the bridge of this state directory; return None if none runs. Raises `ControlError` if it
-    refuses, `NotPermittedError`, or `TryLaterError` without an answer.
+    """Send a request to the bridge that uses this state directory; return None if no bridge runs.
+    Raises `ControlError` if it refuses, `NotPermittedError` if this user may not read the
+    directory, and `TryLaterError` if it does not answer.
     """
     try:
         published = json.loads((directory / FILE_NAME).read_text(encoding="utf-8"))
@@ -202,7 +203,9 @@ def _listen(directory: Path) -> Listener:
 
 @contextmanager
 def _cut_after(seconds: float, connection: Connection) -> Iterator[None]:
-    """Cut the connection if the block lasts longer; a call that waits on it then raises."""
+    """Cut the connection if the block lasts longer than so many seconds; a call that waits on it
+    then raises.
+    """
     timer = threading.Timer(seconds, _cut, args=(connection,))
     timer.daemon = True
     timer.start()

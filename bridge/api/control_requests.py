@@ -168,7 +168,7 @@ def shown_settings(settings: Settings, specs: Sequence[SinkSpec]) -> dict[str, A
 def starting_requests(
     store: Store, settings: Settings, specs: Sequence[SinkSpec], now: Callable[[], datetime]
 ) -> ControlRequests:
-    """Answers requests while the bridge waits for the VM identity."""
+    """Return the object that answers requests while the bridge waits for the VM identity."""
     unknown = VmIdentity(vm_id="", name="")
     context = SinkContext(identity=lambda: unknown, now=now)
     return ControlRequests(
@@ -179,7 +179,7 @@ def starting_requests(
 
 
 def _step(approval: Approval) -> dict[str, Any]:
-    """Return how far an approval is, in the words of its receipt."""
+    """Return the newest step of an approval, in the words of its receipt."""
     return {
         "jti": approval.jti,
         "state": approval.state,
@@ -189,7 +189,7 @@ def _step(approval: Approval) -> dict[str, Any]:
 
 
 def _line(request: Mapping[str, Any], name: str) -> str | None:
-    """Return a text of a request that will stand in receipts and logs."""
+    """Return a text of a request in one line, as it is shown in receipts and logs."""
     value = _text(request, name)
     if value is None or (value and value.isprintable()):
         return value
@@ -204,7 +204,7 @@ def _text(request: Mapping[str, Any], name: str) -> str | None:
 
 
 def _sequences(request: Mapping[str, Any]) -> list[int] | None:
-    """Return the dead records that a request names; None for all of the sink's."""
+    """Return the numbers of the dead records that a request names; None for all of the sink's."""
     named = request.get("sequences")
     if named is None or (isinstance(named, list) and all(type(each) is int for each in named)):
         return named
@@ -220,7 +220,7 @@ def sink_line(
     backlog: Backlog | None,
     now: float,
 ) -> dict[str, Any]:
-    """Return a sink's line in a list; `health`, `backlog`: None if not known; `now` is
+    """Return the entry of a sink in a list. `health`, `backlog`: None if not known; `now` is
     monotonic.
     """
     due = health.next_try_at if health else None

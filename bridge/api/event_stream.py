@@ -23,7 +23,7 @@ _LOOK_SECONDS: Final = 1.0
 
 
 class TooManyError(Exception):
-    """Too many clients follow already; the message says what to do."""
+    """Too many clients follow the records already; the message says what to do."""
 
 
 class Streams:
@@ -83,8 +83,8 @@ class _Stream(Iterator[bytes]):
 
 
 def resumed(history: History, last_event_id: str | None, after: int | None) -> int:
-    """Return the sequence that a reader has already, or the newest; 0 for a reader of another
-    store.
+    """Return the sequence of the last record that a reader has already, or the newest; 0 for a
+    reader of another store.
     """
     if last_event_id is None:
         return history.last_sequence if after is None else after
@@ -96,7 +96,7 @@ def resumed(history: History, last_event_id: str | None, after: int | None) -> i
 
 
 def _next(history: History, last: int) -> list[Kept]:
-    """Return the next few records; none if the store cannot be read now: the next try may
+    """Return the next few records; empty if the store cannot be read now, because the next try may
     succeed.
     """
     try:

@@ -35,7 +35,9 @@ class Viewer:
         self._named = listen
 
     def get(self, path: str) -> tuple[int, bytes]:
-        """Return status and body of an answer. Raises `UnreachableError` if nothing answers."""
+        """Send a GET, and return status and body of the answer. Raises `UnreachableError` if
+        nothing answers.
+        """
         connection = http.client.HTTPConnection(self._host, self._port, timeout=SECONDS)
         try:
             connection.request("GET", path)
@@ -47,7 +49,9 @@ class Viewer:
             connection.close()
 
     def json(self, path: str) -> dict[str, Any]:
-        """Return an answer that is a JSON object. Raises what `get` raises, and `TryLaterError`."""
+        """Send a GET, and return the JSON object in the answer. Raises what `get` raises, and
+        `TryLaterError`.
+        """
         status, body = self.get(path)
         try:
             answer = json.loads(body)

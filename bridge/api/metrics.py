@@ -99,7 +99,7 @@ class Metrics:
         self._pauses.observe(seconds)
 
     def jumped(self) -> None:
-        """Count that the wall clock was set."""
+        """Count a change of the wall clock that was set."""
         self._jumps.inc()
 
     def _notify(self, record: Record) -> None:

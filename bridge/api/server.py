@@ -51,7 +51,7 @@ class Server:
         self._thread.start()
 
     def is_alive(self) -> bool:
-        """Check whether it serves, or waits for its address."""
+        """Check whether the server serves, or waits for its address."""
         return self._thread.is_alive()
 
     def close(self) -> None:
@@ -154,7 +154,9 @@ def _has_asked(channel: Any) -> bool:
 
 
 def bound(host: str, port: int) -> socket.socket:
-    """Return a socket that is bound to the address. Raises `OSError`, with the address in it."""
+    """Return a new socket that is bound to the address. Raises `OSError`, with the address in
+    it.
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:

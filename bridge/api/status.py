@@ -97,8 +97,8 @@ class Status:
         return self.store_trouble()
 
     def approval_trouble(self) -> str | None:
-        """Return why nothing is approved now; None if something is, or if nothing is allowed to
-        approve at all.
+        """Return why no event is approved now; None if nothing prevents it, or if neither a rule
+        nor a key is configured.
         """
         approval = self._settings.approval
         if self.running is None or self.approves() or not (approval.rules or approval.trust):
@@ -106,7 +106,7 @@ class Status:
         return "IMDS has not confirmed the VM identity: nothing is approved until it does"
 
     def store_trouble(self) -> str | None:
-        """Return why the store cannot be written now; None if it can, or is not in use yet."""
+        """Return why the store cannot be written now; None if it can be, or is not in use yet."""
         if self.running is None:
             return None
         store = self.running.store
@@ -141,7 +141,7 @@ class Status:
             self._lock.release()
 
     def store_bytes(self) -> int:
-        """Size of the store's file and of what is not yet written back to it."""
+        """Return the size of the store's file and of what is not yet written back to it."""
         path = self._settings.state_dir / FILE_NAME
         files = (path, path.with_name(f"{FILE_NAME}-wal"))
         return sum(each.stat().st_size for each in files if each.exists())

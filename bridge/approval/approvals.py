@@ -1,5 +1,5 @@
-"""The only place that tells IMDS to start an event, after that is on disk. It carries out the table
-in `transitions.py`.
+"""Asks IMDS to start an event, after that decision is on disk; no other module does. It carries out
+the table in `transitions.py`.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ class Approvals:
 
     @property
     def verifies(self) -> bool:
-        """Whether there is a key that can verify a command; may be read from any thread."""
+        """Whether a key is trusted that can verify a command; may be read from any thread."""
         return self._trust.has_keys
 
     @property
@@ -193,12 +193,12 @@ class Approvals:
         return self._write(replace(approval, act=act))
 
     def find(self, jti: str) -> Approval | None:
-        """Return how far an approval has come. Raises `StoreError`."""
+        """Return the approval of that id as its last receipt shows it. Raises `StoreError`."""
         return self._ledger.find(jti)
 
     def polled(self) -> None:
-        """Follow open approvals, after every poll and after `prepare`. Sends no request. Raises
-        `StoreError`.
+        """Follow open approvals; called after every poll and after `prepare`. Sends no request.
+        Raises `StoreError`.
         """
         self._trust.refresh()
         pending = [key for key, tracked in self._current.events.items() if tracked.pending]
@@ -211,15 +211,15 @@ class Approvals:
                 break  # `step` goes on with them
 
     def prepare(self) -> None:
-        """Prepare the VM for what is due, after every poll and at a deadline. Raises
-        `StoreError`.
+        """Prepare the VM for the events that are due; called after every poll and at a deadline.
+        Raises `StoreError`.
         """
         if self._preparations is not None:
             self._preparations.follow()
 
     def seconds_to_prepare(self) -> float | None:
-        """Return the seconds until the VM has to prepare for an event unasked, or None. Any thread
-        may ask.
+        """Return the seconds until the VM prepares for an event although nobody asked for it; None
+        if there is no such event. Any thread may ask.
         """
         return None if self._preparations is None else self._preparations.seconds_to_deadline()
 
@@ -381,13 +381,15 @@ class Approvals:
         return {"approve": None, "wait": Fact.WAITING, "refuse": Fact.WITHDRAWN}[answer]
 
     def _key_basis(self, approval: Approval) -> Fact | None:
-        """Return the same for an approval with a key."""
+        """Return what `_basis` returns, for an approval that a key has signed."""
         if approval.issuer is None or (approval.key and self._trust.has(approval.key)):
             return None
         return Fact.WAITING if approval.key and self._trust.trouble else Fact.WITHDRAWN
 
     def _still_holds(self, opened: OpenApproval, seen: ApprovalSituation) -> bool:
-        """Check whether the POST is still allowed after what was observed. Raises `StoreError`."""
+        """Check whether the POST is still allowed after the newest observations. Raises
+        `StoreError`.
+        """
         tracked = seen.tracked
         if tracked is None or self._ledger.newest_record(tracked.event.key) != tracked.record_id:
             return False  # a poll has committed a change that is not in the state yet

@@ -21,7 +21,7 @@ class Ledger(ApprovalRows):
     """The approvals in the store. All methods may be called from any thread."""
 
     def __init__(self, store: Store, now: datetime) -> None:
-        """Raises `StoreError` if the store was lost and that cannot be written down."""
+        """Raises `StoreError` if the store was lost and that fact cannot be written to it."""
         super().__init__(store)
         if store.remembered(RESET_KEY) not in (None, "null"):
             store.commit(meta={LOST_KEY: str(int(now.timestamp()))})

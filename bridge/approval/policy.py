@@ -26,7 +26,7 @@ def covers(rule: Rule, other: Rule) -> bool:
 
 
 def sentence(rule: Rule) -> str:
-    """Return the effect of a rule, as `seb check` describes it."""
+    """Return the effect of a rule as a sentence, as `seb check` shows it."""
     text = f"rule {rule.name} {'approves' if rule.max_resources else 'refuses'} {rule.words} "
     text += f"{'that' if rule.max_duration is None else 'and'} {_reach(rule)}"
     if not rule.max_resources:
@@ -77,7 +77,7 @@ Answer = Literal["approve", "wait", "refuse"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleDecision:
-    """A rule's answer; `why` is one clause for a person."""
+    """The decision of a rule; `why` is one clause for a person."""
 
     rule: Rule
     answer: Answer

@@ -35,7 +35,7 @@ class _Pending:
 
 
 class RuleDecisions:
-    """Asks the rules. Used by one thread at a time."""
+    """Asks the rules about pending events. Used by one thread at a time."""
 
     def __init__(
         self,
@@ -85,8 +85,8 @@ class RuleDecisions:
         return approval
 
     def _unused(self, cause: str) -> str | None:
-        """Return the cause; or a numbered one if its approval ended because the rule was removed,
-        and the rule is back; None if it was acted upon.
+        """Return the rule's cause if no approval has used it; a new one if the earlier approval
+        ended because the rule was removed, and the rule is back; otherwise None.
         """
         while (known := self._ledger.of_cause(cause)) is not None:
             if (known.state, known.reason) != ("failed", "not_allowed"):
@@ -95,7 +95,7 @@ class RuleDecisions:
         return cause
 
     def answer(self, approval: Approval, tracked: TrackedEvent) -> Answer:
-        """Return the answer of an approval's rule for the event now. Raises `StoreError`."""
+        """Return the present answer of an approval's rule about the event. Raises `StoreError`."""
         decision = self._decide(tracked)
         if decision is None or approval.actor != _actor(decision.rule):
             return "refuse"

@@ -91,7 +91,7 @@ def _failed(reason: str | None) -> ApprovalStep:
 
 
 def _row(*cells: ApprovalStep) -> Mapping[Stage, ApprovalStep]:
-    """Return one step for each stage, given in the order of `Stage`."""
+    """Return a row of the table: one step for each stage, given in the order of `Stage`."""
     return dict(zip(Stage, cells, strict=True))
 
 

@@ -76,7 +76,9 @@ class LocalState:
 
 
 class Rate:
-    """Allows at most so many a minute, by the monotonic clock: the wall clock may be set."""
+    """Allows at most so many commands a minute, by the monotonic clock, because the wall clock may
+    be set.
+    """
 
     def __init__(self, limit: int, monotonic: Callable[[], float]) -> None:
         self._limit = limit
@@ -84,7 +86,7 @@ class Rate:
         self._times: deque[float] = deque()
 
     def allows(self) -> bool:
-        """Check whether one more is within the limit; if so, count it."""
+        """Count a command if the limit has room for it; return whether it has."""
         now = self._monotonic()
         while self._times and self._times[0] <= now - RATE_SECONDS:
             self._times.popleft()
@@ -94,7 +96,7 @@ class Rate:
         return True
 
     def take_back(self) -> None:
-        """Do not count the last one: it had no effect, and will be tried again."""
+        """Uncount the last command: it had no effect, and will be tried again."""
         if self._times:
             self._times.pop()
 

@@ -84,7 +84,7 @@ class ApprovalWorker:
 
     @property
     def is_confirmed(self) -> bool:
-        """Whether it may approve."""
+        """Whether the VM identity is confirmed, so that approvals are allowed."""
         return self._confirmed
 
     @property
@@ -93,7 +93,9 @@ class ApprovalWorker:
         return self._confirmed and self._approvals.verifies
 
     def stop(self, seconds: float) -> None:
-        """Stop within so many seconds. What waits is not settled, so its channel keeps it."""
+        """Stop within so many seconds. Commands that still wait are not settled, so their channel
+        keeps them.
+        """
         with self._changed:
             self._stopping = True
             self._changed.notify()
@@ -164,7 +166,7 @@ class ApprovalWorker:
             raise TimeoutError("it is under way, and the disk has not answered yet") from None
 
     def find(self, jti: str) -> Approval | None:
-        """Return how far an approval has come. Raises `StoreError`."""
+        """Return the approval of that id as its last receipt shows it. Raises `StoreError`."""
         return self._approvals.find(jti)
 
     def run_once(self) -> None:
@@ -193,7 +195,9 @@ class ApprovalWorker:
             return not self._stopping
 
     def _idle_seconds(self) -> float | None:
-        """Return how long there is nothing to do if nothing happens; None: for ever."""
+        """Return the seconds until there is work, if nothing else happens; None: without a
+        limit.
+        """
         waits: list[float] = []
         if self._confirmed and self._commands:
             waits.append(self._held_until - self._monotonic())

@@ -44,7 +44,7 @@ def _question(count: int, mark: str, *, is_there: bool) -> str:
 
 
 def agree_to_prepare(event: Mapping[str, Any], vm: str | None) -> None:
-    """Show what a VM is to prepare for; nothing is released, so nothing is asked."""
+    """Show what a VM is to prepare for. It asks no question, because nothing is approved."""
     kind = escaped(str(event.get("eventType") or "event of unknown type"))
     where = "this VM" if vm is None else escaped(vm)
     click.echo(f"{kind} {escaped(str(event.get('eventId')))}: {where} prepares for it", err=True)

@@ -16,7 +16,7 @@ _MUST = " (must be given)"
 
 @click.group("config")
 def command() -> None:
-    """Show the settings in force, or every variable there is."""
+    """Show the settings in force, or every variable."""
 
 
 @command.command("show", short_help="Print what is in force, secrets masked.")

@@ -1,4 +1,4 @@
-"""`seb run`."""
+"""`seb run`: the bridge itself."""
 
 from __future__ import annotations
 

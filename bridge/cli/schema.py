@@ -1,4 +1,4 @@
-"""`seb schema`."""
+"""`seb schema`: the JSON Schema of the records."""
 
 from __future__ import annotations
 

@@ -137,8 +137,8 @@ def command(
 
 @contextmanager
 def _interruptible() -> Iterator[threading.Event]:
-    """Return an event that Ctrl-C sets, even if the shell made it ignored; SIGTERM sets it too. Not
-    an exception: it could come while the simulator holds a lock.
+    """Return an event that Ctrl-C sets, even if the shell made it ignored, and SIGTERM too. An
+    exception could come while the simulator holds a lock.
     """
     stop = threading.Event()
     names = [name for name in ("SIGINT", "SIGTERM", "SIGBREAK") if hasattr(signal, name)]

@@ -9,7 +9,7 @@ from sinks.readable import span
 
 
 def sink_table(sinks: list[dict[str, Any]], now: datetime) -> list[str]:
-    """Return a head, a line for each sink, and below it the reason why it does not deliver."""
+    """Return the table: a head, a line for each sink, and below a sink that fails the reason."""
     width = max([4, *(len(sink["name"]) for sink in sinks)])
     lines = [f"{'SINK':<{width}}  {'STATE':<14}  TO DELIVER  DEAD  {'OLDEST':<13}  LAST DELIVERED"]
     for sink in sinks:
@@ -27,7 +27,7 @@ def sink_table(sinks: list[dict[str, Any]], now: datetime) -> list[str]:
 
 
 def ago(moment: str | None, now: datetime) -> str:
-    """Return how long ago a moment (RFC 3339) was; `never` for None."""
+    """Return in words how long ago a moment (RFC 3339) was; `never` for None."""
     if moment is None:
         return "never"
     seconds = (now - datetime.fromisoformat(moment)).total_seconds()

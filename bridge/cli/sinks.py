@@ -76,7 +76,8 @@ def _report(name: str, running: dict[str, object]) -> None:
     for sink in sinks if isinstance(sinks, list) else ():
         if sink["name"] == name:
             click.echo(
-                f"{name}: the running bridge says {sink['state']}, {sink['backlog']} to deliver"
+                f"{name}: {sink['state']} in the running bridge, "
+                f"records to deliver: {sink['backlog']}"
             )
             if sink["state"] in ("failing", "paused"):
                 raise UnreachableError(f"{name}: {sink['reason']}")

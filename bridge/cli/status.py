@@ -44,7 +44,7 @@ def command(*, as_json: bool, alive: bool, overrides: tuple[str, ...]) -> None:
 
 
 def _works(answer: dict[str, Any]) -> bool:
-    """Check whether it polls IMDS with success, delivers to every sink, and may approve."""
+    """Check whether the bridge polls IMDS with success, delivers to every sink, and may approve."""
     is_held = answer["approvalTrouble"] is not None or any(map(_is_held, answer["sinks"]))
     return answer["looking"] and not is_held
 

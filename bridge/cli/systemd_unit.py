@@ -42,8 +42,8 @@ def command() -> None:
 
 
 def _own_command() -> tuple[str, ...]:
-    """Return this seb's own path, or its Python's script, or `-m bridge`; links are not
-    resolved.
+    """Return the path of this `seb`, or that of its Python with the script, or with `-m bridge`;
+    links are not resolved.
     """
     called = sys.argv[0] if Path(sys.argv[0]).name == "seb" else "seb"
     for each in (called, str(Path(sys.executable).with_name("seb")), "seb"):

@@ -1,4 +1,4 @@
-"""`seb version`."""
+"""`seb version`: the version of this installation."""
 
 from __future__ import annotations
 

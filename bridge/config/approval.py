@@ -74,7 +74,9 @@ class ApprovalSettings(_Section):
         return self
 
     def waits_in_vain(self, sinks: Iterable[str]) -> str | None:
-        """Return the problem of a rule that waits for a sink which is not configured, or None."""
+        """Return the problem of a rule that waits for a sink which is not configured; None without
+        one.
+        """
         known = list(sinks)
         for rule in self.rules:
             for name in rule.after:

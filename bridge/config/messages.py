@@ -26,7 +26,7 @@ _WORDS: Final = {
 
 
 def model_in(annotation: object) -> type[BaseModel] | None:
-    """Return the model that a field holds, or may hold."""
+    """Return the model that is the type of a field, or part of that type."""
     for each in (annotation, *get_args(annotation)):
         if isinstance(each, type) and issubclass(each, BaseModel):
             return each
@@ -68,8 +68,8 @@ def problems(error: ValidationError, prefix: str, model: type[BaseModel]) -> str
 
 
 def stray(value: str) -> str | None:
-    """Return what looks like a comment or a quote in a value from an environment file, in words, or
-    None.
+    """Return in words what looks like a comment or a quote in a value from an environment file;
+    None if nothing does.
     """
     if value.lstrip()[:1] in ("[", "{"):
         return None
@@ -81,7 +81,9 @@ def stray(value: str) -> str | None:
 
 
 def _stray_in(value: object) -> str:
-    """Return the same as the end of a message, with the value: otherwise it is hard to see."""
+    """Return what `stray` returns, as the end of a message with the value, in which a quote is hard
+    to see.
+    """
     found = stray(value) if isinstance(value, str) else None
     return f'; it is "{escaped(str(value))}": {found}' if found else ""
 

@@ -70,7 +70,7 @@ def suggestion(name: str, known: Iterable[str], prefix: str = "") -> str:
 
 
 def _is_field(name: str) -> bool:
-    """Check whether a name is SEB_SINK__<NAME>__<FIELD>, or below that."""
+    """Check whether a name is SEB_SINK__<NAME>__<FIELD>, or longer."""
     return _is_sink(name) and name.count("__") > 1
 
 

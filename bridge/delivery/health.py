@@ -48,7 +48,7 @@ class Health:
     """The monotonic time of the next try; infinite if a person has to act first."""
 
     def set_state(self, state: State, reason: str | None, now: float) -> bool:
-        """Set the state; return whether that needs a line in the log."""
+        """Set the state; return whether the log should have a line about that."""
         changed = (state, reason) != (self.state, self.reason)
         if state != self.state:
             self.since = now
@@ -57,7 +57,7 @@ class Health:
         return changed
 
     def took(self, count: int, *, lag: float, now: datetime) -> None:
-        """Count acknowledged records; `lag` is the last one's, in seconds."""
+        """Count records that the sink has acknowledged; `lag` is the last one's, in seconds."""
         self.acknowledged = True
         self.delivered += count
         self.delivered_at = now

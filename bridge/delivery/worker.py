@@ -86,11 +86,13 @@ class Worker:
         self._thread.start()
 
     def wake(self) -> None:
-        """Look for records to deliver: some may have been committed."""
+        """Make the thread look for records: some may have been committed."""
         self._wake.set()
 
     def finish(self) -> None:
-        """Try at once what is left, until the first failure, then close and stop."""
+        """Try once more to deliver the records that are left, until the first failure; then close
+        and stop.
+        """
         self._finishing.set()
         self._wake.set()
 
@@ -111,7 +113,7 @@ class Worker:
         return self._thread.is_alive()
 
     def has_died(self) -> bool:
-        """Check whether the thread has ended without being told to."""
+        """Check whether the thread has ended although it was not told to."""
         return self._thread.ident is not None and not (self._thread.is_alive() or self._ended)
 
     def abandon(self) -> None:
@@ -194,8 +196,8 @@ class Worker:
             self._mark(batch, len(batch.records))
 
     def _mark_part(self, batch: Batch, count: int) -> None:
-        """Note that so many records from the front of the batch are delivered; then something went
-        wrong.
+        """Note that so many records from the front of the batch were delivered before something
+        went wrong.
         """
         done = min(max(count, 0), len(batch.records))
         if done:
@@ -233,7 +235,7 @@ class Worker:
         )
 
     def _note_success(self) -> None:
-        """Note that the sink does not fail; only an acknowledged record proves that it works."""
+        """Note that the sink works. Only an acknowledged record proves that."""
         health = self.health
         state: State = "ok" if health.acknowledged else "idle"
         if health.state == state:

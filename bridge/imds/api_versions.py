@@ -1,4 +1,4 @@
-"""The api-version of requests to IMDS, and the ones to try if it is refused."""
+"""The api-version of requests to IMDS, and the versions to try if IMDS refuses it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PROBE_EVERY: Final = 60
 
 
 class ApiVersions:
-    """The current version, and the ones that could replace it."""
+    """The current version, and the versions that could replace it."""
 
     def __init__(self, wanted: str, known: Sequence[str]) -> None:
         self.current = wanted
@@ -38,7 +38,9 @@ class ApiVersions:
         self._refusals = 0
 
     def candidates(self) -> list[str]:
-        """Return the versions to try now, in order; one that worked is kept for some refusals."""
+        """Return the versions to try now, in order. One that has worked stays first for some
+        refusals.
+        """
         self._looks += 1
         if self.current != self._wanted and not self._looks % PROBE_EVERY:
             return [self._wanted, self.current]

@@ -1,4 +1,4 @@
-"""The client of IMDS: each request has one answer or one named error; it draws no conclusions."""
+"""The client of IMDS: each request has one answer or one named error. It interprets no answer."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ def _refusal(reply: Reply, url: str) -> ImdsError:
 
 
 def _versions(body: bytes, name: str) -> list[str]:
-    """Return the api-versions in that list of a body, as far as they look like versions."""
+    """Return the api-versions in that list of a body, without entries that cannot be versions."""
     try:
         named = load_json(body)[name]
         return [each for each in named if isinstance(each, str) and _NAMED.fullmatch(each)]

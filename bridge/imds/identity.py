@@ -68,7 +68,9 @@ def await_identity(
     patient: bool,
     tried: Callable[[str], None] = lambda _: None,
 ) -> VmIdentity | None:
-    """Return the VM identity from IMDS, or `kept`; None if stopped or not patient."""
+    """Return the VM identity from IMDS, or `kept`; None if the wait was stopped, or is not
+    `patient`.
+    """
     reported = None
     while not stop.is_set():
         try:
@@ -104,7 +106,9 @@ def _unless_stopped(fetch: Callable[[], VmIdentity], stop: threading.Event) -> V
 
 
 def _text(compute: Mapping[str, Any], name: str) -> str | None:
-    """Return a field as text, None if empty; IMDS writes domains as strings, a stand-in may not."""
+    """Return a field as text, None if empty. IMDS writes fault and update domains as strings, but a
+    simulator may use numbers.
+    """
     value = compute.get(name)
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)

@@ -1,1 +1,3 @@
-"""The preparation of this VM before an event starts: once, and only when something asks for it."""
+"""Prepares this VM before an event starts: once, and only when a person, a rule, a command or a
+deadline asks for it.
+"""

@@ -1,4 +1,8 @@
-"""The preparations of this VM, and how far they are; each state once, even after a crash.
+"""Asks the sink to prepare this VM, and follows each preparation to its end: once for each state of
+an event, even after a crash.
+
+A record in the outbox asks for a preparation, so that the sink gets it in order with all others,
+and again after a restart. The result is on disk before that record counts as delivered.
 
 A record in the outbox asks for a preparation, so that the sink gets it in order with all others,
 and again after a restart. The result is on disk before that record counts as delivered.
@@ -46,7 +50,7 @@ class PreparingSpec:
 
 
 class Preparations(PreparationRows):
-    """All methods may be called from any thread: people, polls and the sink do so."""
+    """The preparations of this VM. All methods may be called from any thread."""
 
     def __init__(
         self,
@@ -137,7 +141,7 @@ class Preparations(PreparationRows):
         return min((seconds for seconds in waits if seconds is not None), default=None)
 
     def adopt(self, outbox: Outbox) -> None:
-        """Give the sink the ends of the events that it was told of while it did not prepare. Called
+        """Give the sink the ends of the events that it received while it did not prepare. Called
         once the outbox knows the sink, and before that is served. Raises `StoreError`.
         """
         sink = self.spec.sink
@@ -248,7 +252,7 @@ class Preparations(PreparationRows):
                 self._step(each, Trigger.GIVEN_UP, reason)
 
     def recovered(self, record: Record, reason: str | None = None) -> None:
-        """Note that the sink was told that the event is over; `reason`: why it could not recover.
+        """Note that the sink has received the end of the event; `reason`: why it could not recover.
         Raises `StoreError`.
         """
         with self._lock:
@@ -296,8 +300,8 @@ class Preparations(PreparationRows):
         return not_before is not None and self._current.time_of(tracked) < not_before
 
     def _seconds_left(self, tracked: TrackedEvent) -> float | None:
-        """Return the seconds until this state of an event is prepared for unasked; None if it is
-        not.
+        """Return the seconds until the deadline at which this state of an event is prepared for;
+        None without a deadline.
         """
         is_coming = tracked.pending and tracked.event.event_status == "Scheduled"
         if not is_coming or not tracked.affects_this_vm or self.state_of(tracked) != NONE:

@@ -51,7 +51,7 @@ TABLE: Final[Mapping[State, Mapping[Trigger, PreparationStep]]] = {
 
 
 def after(state: State, trigger: Trigger) -> PreparationStep | None:
-    """Return the step that follows; None if the state stays."""
+    """Return the next step of a preparation; None if its state stays."""
     return TABLE[state].get(trigger)
 
 

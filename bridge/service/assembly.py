@@ -124,8 +124,8 @@ def assemble(
 def _then(
     polled: Callable[[PollResult], None], approval_worker: ApprovalWorker
 ) -> Callable[[PollResult], None]:
-    """Return a callback that wakes the approvals after each poll, even a failed one: a command may
-    expire.
+    """Return a callback for the end of each poll, even a failed one, that wakes the approvals: a
+    command may have expired.
     """
 
     def ended(poll: PollResult) -> None:
@@ -231,7 +231,9 @@ def _preparations(
 def _acknowledged(
     outbox: Outbox, state: CurrentState, preparations: Preparations | None
 ) -> Acknowledged:
-    """Return the function that answers a rule's `after`."""
+    """Return the function that says whether the sink of a rule's `after` has acknowledged an
+    event.
+    """
     prepares = None if preparations is None else preparations.spec.sink
 
     def acknowledged(sink: str, event: str) -> bool:

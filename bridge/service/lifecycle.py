@@ -43,7 +43,7 @@ class Lifecycle:
         return self._state.observer
 
     def report_reset(self, reset: StoreReset | None) -> None:
-        """Report that the store was lost and a new one begun, if so. Raises `StoreError`."""
+        """Report that the store was lost and replaced, if it was. Raises `StoreError`."""
         if reset is not None:
             self._store.commit(
                 [bridge_records.store_reset(self._observer, self._clock.now(), reset)]
@@ -54,7 +54,9 @@ class Lifecycle:
             )
 
     def report_start(self) -> None:
-        """Report that the run begins, and after which gap. Raises `StoreError`."""
+        """Report the start of the run, and the time without polls before it. Raises
+        `StoreError`.
+        """
         now = self._clock.now()
         gaps = self._state.gaps
         draft = bridge_records.started(

@@ -1,5 +1,5 @@
-"""Which VM this run belongs to. Until IMDS confirms a stored identity nothing is approved, and
-nothing delivered after a boot: the disk may have moved to another VM.
+"""Which VM this run belongs to. The disk may have moved to another VM. So, until IMDS confirms a
+stored identity, nothing is approved, and after a boot nothing is delivered.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class OpenFile:
         self._opened = path.stat()
 
     def is_replaced(self) -> bool:
-        """Check whether its name is gone, or another file's. If the directory is missing, as a disk
-        may be, the answer is no.
+        """Check whether the file's name is gone or belongs to another file. If the whole directory
+        is missing, as on a disk that is not mounted, it returns False.
         """
         try:
             return not os.path.samestat(self._opened, self.path.stat())
@@ -115,7 +115,9 @@ class Ownership:
     def take(
         self, store: Store, reset: StoreReset | None, vm: VmIdentity
     ) -> tuple[Store, StoreReset | None]:
-        """Return the store of this VM: one that came with a disk image is set aside."""
+        """Return the store of this VM. A store that came with a disk image is renamed, and
+        replaced.
+        """
         if not self.confirmed:
             return store, reset
         kept = store.identity()

@@ -37,7 +37,9 @@ class Every(BaseTrigger):  # type: ignore[misc]  # APScheduler has no types
 
 
 class _Steady(BackgroundScheduler):  # type: ignore[misc]  # as above
-    """Lets no job wait for a time from a wrong clock, even if `Watch` saw no jump."""
+    """A scheduler whose jobs never wait for a time that a wrong clock gave, even if `Watch` saw no
+    jump.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -90,7 +92,7 @@ class Scheduler:
         self._scheduler.shutdown(wait=False)
 
     def run_now(self) -> None:
-        """Run every job now: their times were computed with a clock that has jumped."""
+        """Run every job now, because their times were computed before the clock jumped."""
         for job in self._scheduler.get_jobs():
             job.modify(next_run_time=self._clock.now())
 

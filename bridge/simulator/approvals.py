@@ -1,4 +1,6 @@
-"""StartRequests: every POST, its answer, and what it starts a little later."""
+"""The POSTs (`StartRequests`) that the simulator gets: each with its answer, and what it starts a
+little later.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ class Timers:
         self._canceled = False
 
     def after(self, seconds: float, action: Callable[[], None]) -> threading.Timer:
-        """Do it in so many seconds, in another thread."""
+        """Call a function in so many seconds, in another thread."""
 
         def act() -> None:
             try:
@@ -70,7 +72,7 @@ class Timers:
 
 
 class Posts:
-    """The POSTs so far, and the judge of the next one. `delay`: real seconds to Started."""
+    """The POSTs so far, and the answer to the next one. `delay`: real seconds to Started."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""The faults by their names on a command line: `NAME` or `NAME=ARGUMENT`."""
+"""Reads faults from a command line: `NAME` or `NAME=ARGUMENT`."""
 
 from __future__ import annotations
 

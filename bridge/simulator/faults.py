@@ -1,4 +1,6 @@
-"""The ways in which IMDS misbehaves; each pause ends with the client or the simulator."""
+"""The faults of IMDS that the simulator can play. A pause in one ends early if the client or the
+simulator ends.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ class Fault(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Slow(Fault):
-    """The right answer, late by so many seconds."""
+    """The right answer, delayed by so many seconds."""
 
     seconds: float = 10.0
 
@@ -146,7 +148,7 @@ class Huge(Fault):
 
 @dataclass(frozen=True, slots=True)
 class Endless(Fault):
-    """A chunked body that does not end; after `seconds` the connection does."""
+    """A chunked body without an end; after `seconds` the connection is closed."""
 
     LIMIT: ClassVar[int] = 4096 * _MEBIBYTE
 

@@ -51,11 +51,13 @@ class Player:
         self._thread.start()
 
     def wait(self, timeout: float | None) -> bool:
-        """Wait for the end, at most `timeout` seconds; return whether it has come."""
+        """Wait for the end of the scenario, at most `timeout` seconds; return whether it has
+        come.
+        """
         return self._finished.wait(timeout)
 
     def stop(self) -> None:
-        """Stop at once, between two changes."""
+        """Stop the scenario at once, between two changes."""
         with self._timeline.changed:
             self._stopping = True
             self._timeline.changed.notify_all()

@@ -154,7 +154,7 @@ class _Server(ThreadingHTTPServer):
 
 
 class Listener:
-    """A port that is listened on, and that can refuse for a while."""
+    """A listening port, which can also refuse connections for a time."""
 
     def __init__(self, address: tuple[str, int], respond: Respond) -> None:
         self._respond = respond

@@ -1,5 +1,9 @@
-"""The records that a sink gets of the time in which it was not configured, or had another role.
-That time is an *absence*.
+"""Chooses the records that a sink gets of the time in which it was not configured, or had another
+role.
+
+That time is an *absence*. Of its records the sink gets only the *catch-up* records: the newest one
+of each pending event, and the ends that it is *owed*, of events that it may have received. It does
+not get events that came and went in between. `Outbox._reconcile` has the cases as a table.
 
 Of its records the sink gets only the *catch-up* records: the newest one of each pending event, and
 the ends that it is *owed*, of events that it may have been told of. It does not get events that
@@ -62,8 +66,8 @@ def role_of(kind: str, *, prepares: bool) -> str:
 
 
 def note_ends_owed(connection: sqlite3.Connection, sink: str, role: str, cursor: int) -> None:
-    """Note the events whose start a sink may have got in this role, but not their end. For a sink
-    that is removed or gets another role. Raises `sqlite3.Error`.
+    """Note the events whose start a sink may have got in this role, but not their end. Called for a
+    sink that is removed or gets another role. Raises `sqlite3.Error`.
     """
     connection.execute(
         "INSERT OR IGNORE INTO acknowledged (event, sink, role, sequence) "

@@ -11,8 +11,8 @@ from wire.record import Record
 
 
 class Acknowledged:
-    """The newest acknowledged record of each event, sink and role; 0 if the sink may have been told
-    of the event, but has acknowledged nothing. May be called from any thread.
+    """The newest acknowledged record of each event, sink and role; 0 if the sink may have received
+    the event, but has acknowledged nothing. May be called from any thread.
     """
 
     def __init__(self, store: Store) -> None:
@@ -22,7 +22,7 @@ class Acknowledged:
         """Event, sink, role, and sequence of each."""
 
     def note(self, sink: str, role: str, records: Sequence[Record]) -> None:
-        """Note that the sink has acknowledged these records; on disk after the next `write`."""
+        """Note that the sink has acknowledged these records; the next `write` puts that on disk."""
         facts = {
             (event.casefold(), sink, role, record.sequence)
             for record in records
@@ -62,8 +62,8 @@ class Acknowledged:
         return bool(rows)
 
     def knows_event(self, sink: str, role: str, sequence: int) -> bool:
-        """Check whether the sink, in that role, may have been told of the event that the record of
-        this sequence is about.
+        """Check whether the sink, in that role, may have received the event that the record of this
+        sequence is about.
         """
         rows = self._store.read(
             "SELECT event, EXISTS (SELECT 1 FROM acknowledged WHERE event = records.event "

@@ -39,7 +39,9 @@ Act = Literal["approve", "prepare"]
 
 @dataclass(frozen=True, slots=True)
 class Approval:
-    """One cause (a command, a rule's decision or a person's request), and how far it has come."""
+    """The approval for one cause (a command, a rule's decision or a person's request), and its
+    state.
+    """
 
     cause: str
     """Identifies the approval: issuer and jti, or rule and state of the event."""

@@ -15,14 +15,16 @@ ROOM_BYTES: Final = 8 * SIZE_BYTES
 
 
 class Ballast:
-    """Space for SQLite's DELETE and INSERT on a full disk; its own errors are ignored."""
+    """Reserved space, which lets SQLite's DELETE and INSERT work on a full disk. Errors of this
+    file are ignored.
+    """
 
     def __init__(self, directory: Path) -> None:
         self._path = directory / FILE_NAME
         self._there = self._path.exists()
 
     def keep(self) -> None:
-        """Make the file if it is missing and there is room; costs nothing if it exists."""
+        """Make the file if it is missing and the disk has room; costs nothing if it exists."""
         if self._there:
             return
         with suppress(OSError):

@@ -238,7 +238,7 @@ class Store:
             raise StoreError(f"the state directory {self.directory}: {error}") from error
 
     def polled_at(self) -> datetime | None:
-        """Return when IMDS last gave a valid document; None for never."""
+        """Return when IMDS last gave a valid document; None if it never did."""
         try:
             stamp = (self.directory / POLLED_NAME).stat().st_mtime
             return datetime.fromtimestamp(stamp, UTC)
@@ -251,14 +251,16 @@ class Store:
             self._connection.close()
 
     def _sync(self, mode: str) -> None:
-        """Sync transactions, or do not, from now on. Raises `sqlite3.Error`."""
+        """Set SQLite's synchronous mode for the next transactions."""
         if mode != self._synchronous:
             self._synchronous = ""  # not known, if this fails
             self._connection.execute(f"PRAGMA synchronous={mode}")
             self._synchronous = mode
 
     def _trouble(self, error: sqlite3.Error, *, writing: bool) -> StoreError:
-        """Return the error to raise for SQLite's, after doing what may help the next try."""
+        """Return the error to raise for an error of SQLite, after doing what may help the next
+        try.
+        """
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the rest is SQLite's detail
         if writing:
             self.trouble = str(error)

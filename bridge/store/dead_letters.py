@@ -80,9 +80,10 @@ class DeadRecords:
         return int(count)
 
     def retry(self, sink: str, sequences: Sequence[int] | None) -> int:
-        """Mark dead records of the sink, all or these, to be tried again; return how many. The
-        newest record of the same event that the sink has had is delivered again after them, so that
-        the last record it gets of an ended event is its end.
+        """Mark dead records of the sink, all or these, to be tried again; return how many.
+
+        The newest record of the same event that the sink has had is delivered again after them, so
+        that the last record that it gets of an ended event is the event's end.
         """
         with self._store.transaction() as connection:
             count = _change(connection, "UPDATE dead SET again = 1", sink, sequences)
@@ -98,7 +99,7 @@ class DeadRecords:
             return _change(connection, "DELETE FROM dead", sink, sequences)
 
     def next(self, sink: str, limit: int) -> Batch | None:
-        """Return the next ones to try again; None, without a read, if it has none."""
+        """Return the next records to try again; None, without a read, if there are none."""
         with self._lock:
             if sink not in self._again:
                 return None
@@ -123,8 +124,8 @@ class DeadRecords:
         return batch
 
     def settle(self, sink: str, sequences: Sequence[int], write: Write) -> None:
-        """Note that these were delivered after all. Not synced: at most a power cut
-        repeats them.
+        """Note that these records were delivered after all. Not synced: a power cut can only make
+        them be delivered twice.
         """
         done = [(sink, sequence) for sequence in sequences]
         delete = "DELETE FROM dead WHERE sink = ? AND sequence = ?"

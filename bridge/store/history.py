@@ -21,7 +21,7 @@ PATIENCE_SECONDS: Final = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
-    """A record as it is stored."""
+    """A record of the history, as it is stored."""
 
     sequence: int
     body: bytes

@@ -81,7 +81,7 @@ def open_existing(directory: Path) -> Store:
 
 @contextmanager
 def _usable(directory: Path) -> Iterator[None]:
-    """Raise what the disk answers within as an error for people."""
+    """Turn an error of the disk within the block into an error for people."""
     try:
         yield
     except OSError as error:
@@ -100,8 +100,8 @@ def put_aside(store: Store, now: datetime, *, reason: str) -> tuple[Store, Store
 
 
 def _unreported(store: Store, reset: StoreReset | None) -> StoreReset | None:
-    """Return the reset that is not reported yet; it is stored, because a kill may come before its
-    record.
+    """Return the reset that is not reported yet. It is kept in the store, because the bridge may be
+    killed before it has recorded it.
     """
     earlier = store.remembered(RESET_KEY)
     if reset is None and earlier is None and not store.head:
@@ -217,7 +217,7 @@ def _verify_head(store: Store) -> None:
 
 
 def _explain(path: Path, error: sqlite3.Error) -> NoReturn:
-    """Raise our error for SQLite's, with its remedy."""
+    """Return this project's error, with its remedy, for an error of SQLite."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     directory = path.parent
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):

@@ -1,4 +1,4 @@
-"""The outbox: each sink's progress is one cursor, which keeps the order."""
+"""The outbox: one cursor for each sink says how far it has come, and keeps the order."""
 
 from __future__ import annotations
 
@@ -61,7 +61,9 @@ class Recipient:
 
     @property
     def role(self) -> str:
-        """Its role: records that a sink of this name got in another role do not count for it."""
+        """The sink's role. Records that a sink of this name got in another role do not count for
+        it.
+        """
         return role_of(self.kind, prepares=self.prepares)
 
 

@@ -15,7 +15,7 @@ from wire.record import EVENT_ENDED, Record, RecordDraft, RecordError, read_reco
 
 @dataclass(frozen=True, slots=True)
 class Preparation:
-    """A preparation for one event, and how far it has come."""
+    """A preparation for one event, and its state."""
 
     event: str
     """The key of the event."""

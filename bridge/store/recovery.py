@@ -64,8 +64,8 @@ def find_lost(path: Path, now: datetime) -> StoreReset | None:
 
 
 def find_unreported(path: Path) -> StoreReset | None:
-    """Return the reset to report if a start set the store aside and ended before that was
-    stored.
+    """Return the reset to report if an earlier start renamed the store, and ended before it had
+    stored that fact.
     """
     kept = max(path.parent.glob(f"{path.name}.*.kept"), default=None)
     if kept is None:
@@ -81,7 +81,9 @@ def find_unreported(path: Path) -> StoreReset | None:
 
 
 def refuse_condemned(path: Path) -> None:
-    """Raise `DamagedError` if it is not a file, or was found damaged while in use."""
+    """Raise `DamagedError` if the path is not a file, or if the store was found damaged while in
+    use.
+    """
     if not path.exists():
         (path.parent / CONDEMNED_NAME).unlink(missing_ok=True)
         return

@@ -1,4 +1,4 @@
-"""How long records and ended events are kept; never less than a sink or a dead letter needs."""
+"""Deletes old records and ended events; none that a sink or a dead letter still needs."""
 
 from __future__ import annotations
 

@@ -15,8 +15,8 @@ CHECK_SECONDS: Final = 15.0
 
 
 def look_at(link: HubProducer) -> Iterator[Check]:
-    """Yield the lines for whether a link may send, and how many partitions the hub has; then close
-    the link.
+    """Yield the lines that say whether a link may send and how many partitions the hub has; then
+    close the link.
     """
     tls = "without TLS, as an emulator on this machine" if link.address.emulator else "over TLS"
     attached = False

@@ -174,7 +174,9 @@ def diagnose(error: BaseException, *, link_condition: str | None = None) -> HubT
 
 
 def symbol(condition: object) -> str | None:
-    """Return a condition as text if it looks like one: the other side wrote it."""
+    """Return a condition as text if it looks like one; otherwise None, because the other side may
+    write anything.
+    """
     value = getattr(condition, "value", condition)
     text = value.decode("ascii", "replace") if isinstance(value, bytes) else value
     return text if isinstance(text, str) and re.fullmatch(r"[a-zA-Z0-9:._-]{1,80}", text) else None

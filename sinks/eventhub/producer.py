@@ -31,8 +31,8 @@ CONNECT_SECONDS: Final = 5.0
 
 
 class _Client(EventHubProducerClient):
-    """The SDK's client without its second try. Whatever `retry_total` is, it would ask
-    `$management` without a time limit, and send once more (measured).
+    """The SDK's client without the SDK's second try. With any `retry_total`, the SDK asks
+    `$management` without a time limit, and sends once more (measured).
     """
 
     def _start_producer(self, partition_id: str, send_timeout: float | None = None) -> None:

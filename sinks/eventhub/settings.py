@@ -73,7 +73,7 @@ class EventHubSettings(SinkSettings):
         return self
 
     def address(self) -> HubAddress:
-        """Return the hub as the settings and the file name it now. Raises `SinkError`."""
+        """Return the hub that the settings and the file name at this moment. Raises `SinkError`."""
         try:
             if self.namespace is not None:
                 read = read_namespace(self.namespace, self.name)

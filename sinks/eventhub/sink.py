@@ -69,8 +69,8 @@ class EventHubSink(Sink[EventHubSettings]):
 
     @property
     def deadline(self) -> float:
-        """Seconds: enough for a connect and two sends, and less than the 30 s of notice before a
-        Preempt.
+        """Seconds; they are enough for a connect and two sends, and less than the 30 s of notice
+        before a Preempt.
         """
         return DEADLINE_SECONDS
 
@@ -166,7 +166,7 @@ class EventHubSink(Sink[EventHubSettings]):
         return _Filled(batch, size)
 
     def _send(self, filled: _Filled, *, delivered: int) -> HubTrouble | None:
-        """Send, and once more on a new link if the old one had ended. Return None once
+        """Send the batch. If the link had ended, send it once more on a new link. Return None once
         acknowledged, or the trouble if it is about the records. Raises `SinkError` for any other
         trouble.
         """
@@ -191,7 +191,7 @@ class EventHubSink(Sink[EventHubSettings]):
             first = False
 
     def _lost(self, error: Exception) -> HubTrouble:
-        """Return the diagnosis, and close the link if it cannot be used again."""
+        """Return the diagnosis of an exception, and close the link if it cannot be used again."""
         trouble = self._diagnose(error)
         if trouble.link_lost:
             self._discard()

@@ -22,8 +22,8 @@ class TlsSockets(ssl.SSLContext):
 
     @classmethod
     def trusting_the_system(cls) -> TlsSockets:
-        """Return one that trusts the system's authorities, so that a private CA works, and those of
-        the SDK.
+        """Return a context that trusts the system's authorities, so that a private CA works, and
+        those of the SDK.
         """
         made = cls(ssl.PROTOCOL_TLS_CLIENT)
         made.sockets = weakref.WeakSet()
@@ -65,7 +65,7 @@ class TlsSockets(ssl.SSLContext):
         return wrapped
 
     def cut(self) -> None:
-        """Cut every socket, and every later one."""
+        """Cut every socket of this context, and every socket that it makes later."""
         self.is_cut = True
         for wrapped in list(self.sockets):
             cut(wrapped)

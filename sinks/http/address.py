@@ -41,8 +41,8 @@ def is_loopback(host: str) -> bool:
 
 
 def _is_a_name(host: str) -> bool:
-    """Check whether a connection to this host could be tried; requests would refuse the name only
-    then.
+    """Check whether this host could be a name or an address: requests would refuse others only when
+    it connects.
     """
     try:
         return bool(host.encode("idna")) and "*" not in host

@@ -44,8 +44,8 @@ def check_address(url: str, limits: HttpLimits, *, proxy: str | None = None) -> 
 
 
 def _through(proxy: str, limits: HttpLimits) -> Check:
-    """Check whether the proxy accepts connections; what is behind it cannot be seen without a
-    request.
+    """Check whether the proxy accepts connections. The destination behind it cannot be checked
+    without a request.
     """
     parts = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
     address = parts.hostname or "", parts.port or _PORTS.get(parts.scheme, 80)

@@ -59,7 +59,7 @@ class HttpClient:
     def __init__(
         self, url: str, limits: HttpLimits, *, shown: str, proxy: str | None = None
     ) -> None:
-        """Prepare without connecting; `shown` is the address as errors may show it."""
+        """Keep the address, without connecting; `shown` is the address as errors may show it."""
         self._url = url
         self._shown = shown
         self._limits = limits
@@ -74,7 +74,7 @@ class HttpClient:
         self._deadline = self._adapter.deadline
 
     def post(self, body: bytes, headers: Mapping[str, str]) -> Answer:
-        """Post, and return the answer's head. Raises `SinkError` if there is none."""
+        """Send a POST, and return the answer's head. Raises `SinkError` if there is no answer."""
         request = requests.Request("POST", self._url, headers=dict(headers), data=body)
         with self._in_our_words():
             response = self._send(request)
@@ -85,12 +85,12 @@ class HttpClient:
         return _answer(response, b"")
 
     def get(self, params: Mapping[str, str], headers: Mapping[str, str], *, largest: int) -> Answer:
-        """Return an answer of at most `largest` bytes. Raises `SinkError`."""
+        """Send a GET, and return its answer of at most `largest` bytes. Raises `SinkError`."""
         request = requests.Request("GET", self._url, headers=dict(headers), params=dict(params))
         return self._whole(request, largest)
 
     def ask(self, body: bytes, headers: Mapping[str, str], *, largest: int) -> Answer:
-        """Post, and return the answer with its body. Raises `SinkError`."""
+        """Send a POST, and return the answer with its body. Raises `SinkError`."""
         request = requests.Request("POST", self._url, headers=dict(headers), data=body)
         return self._whole(request, largest)
 
@@ -107,7 +107,7 @@ class HttpClient:
 
     @contextmanager
     def _in_our_words(self) -> Iterator[None]:
-        """Turn any failure within the block into a `SinkError` with a text of our own."""
+        """Turn any failure within the block into a `SinkError` with this project's own text."""
         try:
             yield
         except (requests.RequestException, HTTPError, OSError, ValueError) as error:
@@ -128,7 +128,9 @@ class HttpClient:
         )
 
     def _let_go(self, response: requests.Response) -> None:
-        """Keep the connection if the body is small and has arrived; otherwise close it."""
+        """Keep the connection if the rest of the body is small and has arrived; otherwise close
+        it.
+        """
         self._deadline.allow(self._limits.body)
         with suppress(HTTPError, OSError, ValueError):
             response.raw.read(_BODY_THAT_KEEPS_THE_CONNECTION, decode_content=False)

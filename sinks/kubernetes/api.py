@@ -175,8 +175,8 @@ class Api:
         return None
 
     def may(self, verb: str, resource: str, *, subresource: str = "", name: str = "") -> bool:
-        """Return whether the service account may do this to the object that the sink would do it
-        to.
+        """Check whether the service account may do this to the object that the sink would
+        change.
         """
         wanted = ResourceAttributes(
             verb=verb,

@@ -56,7 +56,9 @@ def _needed(settings: KubernetesSettings) -> Iterator[tuple[str, str, str]]:
 
 
 def see_that_it_is_ours(node: Mapping[str, Any], vm: VmIdentity) -> None:
-    """Raise `SinkError` if the node is another VM: it would be drained for events of this one."""
+    """Raise `SinkError` if the node is another VM: the sink would drain that VM for events of this
+    one.
+    """
     provider = str(node.get("spec", {}).get("providerID") or "")
     if vm.resource_id and provider and not _is_same(provider, vm.resource_id):
         name = node.get("metadata", {}).get("name")

@@ -6,4 +6,4 @@ importable without it.
 
 
 class ConflictError(Exception):
-    """Somebody else changed the node meanwhile: read it again."""
+    """The node was changed since it was read, so it has to be read again."""

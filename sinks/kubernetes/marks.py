@@ -48,8 +48,8 @@ class Marks:
 
     @property
     def nearest(self) -> Mark | None:
-        """Return the event that is next: one that has started, or else the one with the earliest
-        notBefore.
+        """Return the event that comes first: one that has started, or else the one with the
+        earliest notBefore.
         """
         if not self.events:
             return None
@@ -89,7 +89,7 @@ def read_marks(annotations: Mapping[str, str] | None) -> Marks:
 
 
 def marks_on(node: Mapping[str, Any]) -> Marks:
-    """Return the marks that stand on a node."""
+    """Return the sink's marks that are on a node."""
     return read_marks(node["metadata"].get("annotations"))
 
 
@@ -156,7 +156,9 @@ def patch_of(
 
 
 def condition_patch(node: Mapping[str, Any], marks: Marks, *, now: str) -> dict[str, Any] | None:
-    """Return the strategic patch of the node's status; None if its condition says that already."""
+    """Return the strategic patch of the node's status; None if the condition is already as it
+    should be.
+    """
     conditions = node.get("status", {}).get("conditions") or []
     before = next((each for each in conditions if each.get("type") == CONDITION), None)
     nearest = marks.nearest
@@ -204,6 +206,6 @@ def _taints(taints: Sequence[Any], marks: Marks, *, taint: bool) -> list[Any]:
 
 
 def _reason(event_type: str) -> str:
-    """Return the type as one word that a condition and a taint accept."""
+    """Return the type of an event as one word, in a form that a condition and a taint accept."""
     word = "".join(sign for sign in event_type if sign.isascii() and sign.isalnum())[:63]
     return word if word[:1].isalpha() else "ScheduledEvent"

@@ -33,11 +33,11 @@ def _stays(pod: Mapping[str, Any]) -> bool:
 
 
 def name_of(pod: Mapping[str, Any]) -> str:
-    """`namespace/name`, for people."""
+    """Return `namespace/name`, for people."""
     metadata = pod.get("metadata", {})
     return f"{metadata.get('namespace')}/{metadata.get('name')}"
 
 
 def is_leaving(pod: Mapping[str, Any]) -> bool:
-    """Check whether the pod was told to leave already."""
+    """Check whether the pod's deletion was already requested."""
     return pod.get("metadata", {}).get("deletionTimestamp") is not None

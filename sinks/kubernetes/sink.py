@@ -89,7 +89,7 @@ class KubernetesSink(Sink[KubernetesSettings]):
 
     @property
     def wants_heartbeats(self) -> bool:
-        """No: a heartbeat is no news about the node."""
+        """False: a heartbeat has no news about the node."""
         return False
 
     def open(self) -> None:

@@ -93,5 +93,6 @@ def _subscription(session: Session, topic: str, *, timeout: float) -> Check:
         return Check.problem(refused, _REMEDY)
     # Mosquitto, for one, grants a subscription that its ACL forbids, and sends nothing on it.
     return Check.ok(
-        f"commands: the broker grants {topic}; to prove that they come: seb approve --ping"
+        f"commands: the broker grants the subscription to {topic}; "
+        "`seb approve --ping` tests whether they arrive"
     )

@@ -78,7 +78,9 @@ class BrokerLimits:
 
 
 def plan_for(settings: MqttSettings, *, client_id: str, will: Message | None = None) -> ConnectPlan:
-    """Return the plan from the settings and their files; a session is kept only for commands."""
+    """Return the connection's plan from the settings and the files that they name; a session is
+    kept only for commands.
+    """
     try:
         proxy = settings.effective_proxy
     except ValueError as error:

@@ -34,7 +34,7 @@ class _Unsettled:
 
     @property
     def size(self) -> int:
-        """About how many bytes it takes up."""
+        """About how many bytes of memory the command needs."""
         return len(self.message.token) + _OVERHEAD
 
 
@@ -65,7 +65,9 @@ class CommandChannel:
         self._size = 0
 
     def subscribe(self, *, timeout: float) -> Problem | None:
-        """Ask for the topic; return the broker's refusal. Raises `SinkError` without an answer."""
+        """Subscribe to the topic; return the broker's refusal, or None. Raises `SinkError` without
+        an answer.
+        """
         return self._subscriptions.subscribe(self._topic, retained=False, timeout=timeout)
 
     def receive(self, inbound: Inbound) -> None:
@@ -97,7 +99,7 @@ class CommandChannel:
                 return
 
     def _next_due(self) -> _Unsettled | None:
-        """Return one that is due, and postpone it, so that no other thread takes it too."""
+        """Return a command that is due, and postpone it, so that no other thread returns it too."""
         with self._lock:
             now = self._monotonic()
             for unsettled in self._unsettled.values():

@@ -96,7 +96,9 @@ def record_message(record: Record, where: Topics) -> Message:
 
 
 def _heartbeat_expiry(record: Record) -> int:
-    """Return two intervals in seconds: queued heartbeats must not displace the events."""
+    """Return two intervals in seconds, after which a broker drops a queued heartbeat: it must not
+    displace events.
+    """
     heartbeat = record.data.get("heartbeat")
     interval = heartbeat.get("intervalSeconds") if isinstance(heartbeat, Mapping) else None
     if not isinstance(interval, (int, float)):

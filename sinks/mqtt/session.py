@@ -60,7 +60,9 @@ class Session:
         )
 
     def connect(self, *, timeout: float) -> BrokerLimits:
-        """Connect within `timeout` seconds in all, once. Raises `SinkError` with the remedy."""
+        """Connect. All addresses and answers together take `timeout` seconds at most. A session
+        connects only once. Raises `SinkError` with the remedy.
+        """
         # Half of it for the connection, whichever address it is made to; the rest for the answers.
         self.client.connect_timeout = timeout / 2
         self._thread.start()
@@ -89,12 +91,12 @@ class Session:
         return self._lost is None
 
     def notify(self) -> None:
-        """Wake up those who wait: something has arrived."""
+        """Wake the threads that wait in `wait_for`: something has arrived."""
         with self.changed:
             self.changed.notify_all()
 
     def ensure(self) -> None:
-        """Raise `SinkError` with the reason if the connection has ended."""
+        """Check that the connection has not ended. Raises `SinkError` with the reason if it has."""
         if self._lost is not None:
             raise SinkError(self._lost)
 

@@ -168,7 +168,7 @@ class MqttSink(Sink[MqttSettings]):
             self._online_again_at = None if is_due else again_at
 
     def _subscribe_again(self, channel: CommandChannel) -> None:
-        """Ask for commands once more."""
+        """Subscribe to the command topic again, after a refusal."""
         self._subscription_problem = channel.subscribe(timeout=self.STATUS_TIMEOUT)
         if self._subscription_problem is not None:
             # Here and not in `open`, and retried soon: records go out while no command comes in.
@@ -207,7 +207,9 @@ class MqttSink(Sink[MqttSettings]):
         self._state_apart = False
 
     def check(self) -> Sequence[Check]:
-        """Connect as another client would: no will, nothing published, the bridge undisturbed."""
+        """Connect as another client would: without a will, without publishing, and without
+        disturbing a bridge that runs.
+        """
         return look_at(
             self.settings,
             self.context,

@@ -54,7 +54,9 @@ class Subscriptions:
         session.client.on_subscribe = self._on_subscribe
 
     def subscribe(self, topic: str, *, retained: bool, timeout: float) -> Problem | None:
-        """Ask for a topic at QoS 1; return the refusal. Raises `SinkError` without an answer."""
+        """Subscribe to a topic at QoS 1; return the broker's refusal, or None. Raises `SinkError`
+        without an answer.
+        """
         session = self._session
         session.ensure()
         if session.plan.protocol == "5":
@@ -99,7 +101,9 @@ class Subscriptions:
 
 
 def refused_subscription(topic: str, code: int) -> Problem:
-    """Return why nothing can arrive on a topic, and the line of an ACL that would allow it."""
+    """Return the problem that nothing can arrive on a topic, with the line of an ACL that would
+    allow it.
+    """
     return Problem(
         f"{topic}: the broker refuses the subscription: {reason(code).what}",
         f"add to its ACL: topic read {topic}",

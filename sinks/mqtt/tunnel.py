@@ -21,7 +21,7 @@ class ProxyError(ConnectionError):
 
 
 class TunnelClient(Client):
-    """A paho client that makes every connection through `proxy`, if it is given."""
+    """A paho client that makes every connection through `proxy`, if one is given."""
 
     proxy: Proxy | None = None
     _latest: socket.socket | None = None

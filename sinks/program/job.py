@@ -50,7 +50,7 @@ if sys.platform == "win32":
             self._kernel.TerminateJobObject(self._handle, 1)
 
         def let_go(self) -> None:
-            """Let the processes that are still in the job live on."""
+            """Let the processes that are still in the job run on after it."""
             self._limit(0)
 
         def _limit(self, flags: int) -> None:

@@ -1,4 +1,4 @@
-"""Whether a program can be run, and what to do if it cannot. It never runs one."""
+"""Checks whether a program can be run, and says what to do if it cannot. It never runs one."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def reason_of(error: OSError | ValueError, program: str) -> Problem:
 
 
 def look_at(settings: ProgramSettings) -> Iterator[Check]:
-    """Yield the lines of `seb check`."""
+    """Yield the lines of `seb check` about the program."""
     program = settings.command[0]
     try:
         path = require(program)

@@ -37,11 +37,13 @@ class Output:
         return self._write
 
     def begin(self) -> None:
-        """Forget the output of the run before: a new one starts."""
+        """Forget the output of the previous run, because a new one starts."""
         self._tail.clear()
 
     def text(self, seconds: float) -> str:
-        """Return the end of the output on one escaped line; wait at most so many seconds."""
+        """Return the end of the output on one escaped line. Waits at most so many seconds for
+        output that is still in the pipe.
+        """
         # The pipe need not end with the run; what was written before this mark has been read.
         mark = secrets.token_bytes(16)
         self._tail.expect(mark)
@@ -99,7 +101,7 @@ def _read(readable: int, tail: _Tail) -> None:
 
 
 def _stop(writable: int, tail: _Tail) -> None:
-    """Let the reader end, even if a background process holds the pipe open."""
+    """Let the reading thread end, even if a background process holds the pipe open."""
     tail.stopped = True
     with suppress(OSError):
         os.write(writable, b"\0")

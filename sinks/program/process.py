@@ -81,13 +81,15 @@ class Run:
         return self.wait(REAP_SECONDS) is not None
 
     def kill(self) -> None:
-        """End the program and everything it started at once. It may have ended before."""
+        """End the program and everything it started at once. Has no effect after their end."""
         self._group.end()
         with suppress(OSError):
             self._process.kill()  # the program itself, if Windows refused the job
 
     def last_words(self) -> str:
-        """Return the end of its error output, or of its standard output if that is empty."""
+        """Return the end of the program's error output, or of its standard output if that is
+        empty.
+        """
         return self._err.text(LAST_WORDS_SECONDS) or self._out.text(LAST_WORDS_SECONDS)
 
 
@@ -149,7 +151,7 @@ else:
             self._signal(signal.SIGKILL)
 
         def let_go(self) -> None:
-            """Do nothing: a group does not end with the bridge."""
+            """Do nothing: the processes of a group run on when the bridge ends."""
 
         def _signal(self, number: int) -> None:
             # After the program's end its number could belong to another group; but systems give

@@ -45,7 +45,7 @@ class ProgramSink(Sink[ProgramSettings]):
 
     @property
     def wants_heartbeats(self) -> bool:
-        """No: a program is not started each minute to hear that nothing happened."""
+        """False: a heartbeat is no reason to start a program every minute."""
         return False
 
     @property
@@ -58,7 +58,7 @@ class ProgramSink(Sink[ProgramSettings]):
         require(self.settings.command[0])
 
     def maintain(self) -> None:
-        """Check that the program is still there: better now than on the day of an event."""
+        """Check that the program is still there, so that its absence is noticed before an event."""
         self.open()
 
     def deliver(self, records: Sequence[Record]) -> None:
@@ -76,7 +76,9 @@ class ProgramSink(Sink[ProgramSettings]):
             self._run = None
 
     def _judge(self, run: Run, code: int | None) -> None:
-        """Return for code 0; otherwise end what still runs, and raise the error for the code."""
+        """Return if the exit code is 0; otherwise end the processes that still run, and raise the
+        error for the code.
+        """
         if code is None:
             what = "was ended" if run.end() else "cannot be ended: see what holds it"
             raise SinkError(

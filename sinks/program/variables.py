@@ -146,7 +146,7 @@ def _text(value: object) -> str:
 
 
 def _lines(values: Sequence[object]) -> str:
-    """Return as many whole names as fit; the count shows that there are more."""
+    """Return as many whole names as fit into a variable; another variable has their number."""
     lines: list[str] = []
     room = _MAX_LIST_CHARACTERS
     for line in map(_text, values):

@@ -44,7 +44,7 @@ _FULL_SECONDS: Final = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Copies:
-    """When a copy of a token is handed in again."""
+    """The next time at which a copy of a token is handed in again."""
 
     due: float
     """When the next copy is handed in, by the monotonic clock."""
@@ -122,7 +122,9 @@ class Poll:
             raise self._trouble
 
     def stop(self, *, seconds: float) -> None:
-        """Stop polling and handing in commands; wait so many seconds for the thread's end."""
+        """Stop polling and handing in commands; wait at most so many seconds for the thread's
+        end.
+        """
         self.cut()
         if self._thread is not None:
             self._thread.join(seconds)
@@ -163,8 +165,8 @@ class Poll:
         return count
 
     def _ask_twice(self) -> Answer:
-        """Ask, and once more if the connection is cut: proxies sometimes cut one that waits, which
-        is no trouble yet.
+        """Request the tokens. If the connection is cut, request them once more: proxies sometimes
+        cut a connection that waits.
         """
         try:
             return self._ask(WAIT_SECONDS)

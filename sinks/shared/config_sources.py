@@ -23,7 +23,7 @@ _ENCODING: Final = "utf-8-sig"  # editors on Windows put a byte order mark in fr
 
 
 class ConfigSourceError(ValueError):
-    """A source cannot be read, or has something other than text."""
+    """A source cannot be read, or is not text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -66,7 +66,7 @@ class Deadline:
         return left if timeout is None else min(timeout, left)
 
     def hold(self, connection: socket.socket) -> None:
-        """Remember the socket in use. Raises what `bound` raises."""
+        """Remember the socket in use, so that `cut` can close it. Raises what `bound` raises."""
         self._socket = weakref.ref(connection)
         self.bound(None)
         if self.on_connected is not None:
@@ -92,7 +92,9 @@ class DeadlineAdapter(HTTPAdapter):
         super().__init__(pool_connections=1, pool_maxsize=1)
 
     def close(self) -> None:
-        """Close the kept connection now. Its pool may live on in the traceback of an error."""
+        """Close the kept connection now. Without this it could stay open, in the traceback of an
+        error.
+        """
         for manager in (self.poolmanager, *self.proxy_manager.values()):
             for key in manager.pools.keys():  # noqa: SIM118  # it cannot be iterated
                 manager.pools[key].close()

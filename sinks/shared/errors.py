@@ -16,7 +16,7 @@ CONFIGURATION: Final = 78
 
 
 class SebError(Exception):
-    """Ends a command; `what` is wrong, and `remedy`, if it is a separate clause."""
+    """An error that ends a command: `what` is wrong, and `remedy`, if it is a separate clause."""
 
     exit_code: ClassVar[int] = BUG
 

@@ -80,7 +80,7 @@ class EventMatch(BaseModel):
 
     @property
     def words(self) -> str:
-        """Return in words which events are selected."""
+        """Return a phrase that says which events are selected."""
         text = f"every {' or '.join(self.event_type)} event" if self.event_type else "every event"
         if self.event_source:
             text += f" of source {' or '.join(self.event_source)}"
@@ -90,10 +90,10 @@ class EventMatch(BaseModel):
 
 
 def _listed(word: str | None, words: Sequence[str]) -> bool:
-    """Check whether a value of Azure's is one of these words, without regard to case."""
+    """Check whether one of Azure's values is among these words, without regard to case."""
     return not words or (word or "").casefold() in {each.casefold() for each in words}
 
 
 def _within(words: Sequence[str], others: Sequence[str]) -> bool:
-    """Check whether all of the words are among the others; no words stand for any."""
+    """Check whether all of the words are among the others. An empty list stands for every word."""
     return not others or (bool(words) and all(_listed(word, others) for word in words))

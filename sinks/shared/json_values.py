@@ -9,7 +9,7 @@ from pydantic import BeforeValidator
 
 
 def _from_json(value: object) -> object:
-    """Environment variables carry lists and objects as JSON text."""
+    """Return the value of JSON text: environment variables carry lists and objects in this form."""
     if isinstance(value, str) and value.lstrip()[:1] in ("[", "{"):
         try:
             return json.loads(value)

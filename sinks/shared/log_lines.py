@@ -48,9 +48,7 @@ class LineWriter:
     """A bounded queue of lines and the thread that writes them. `put` never waits."""
 
     def __init__(self, stream: TextIO, lost: Callable[[int], str]) -> None:
-        """Begin with an empty queue; `lost` makes the line that reports a number of
-        dropped lines.
-        """
+        """Begin with an empty queue; `lost` returns the line that reports how many were dropped."""
         self.dropped = 0
         """How many lines were dropped since the start."""
         self._stream = stream

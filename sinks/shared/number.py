@@ -1,4 +1,4 @@
-"""A number in a range, as an option; click lets NaN pass, which is in no range."""
+"""An option whose value is a number in a range. click itself accepts NaN, which is in no range."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ class Proxy:
     password: str | None = field(default=None, repr=False)
 
     def __str__(self) -> str:
-        """Its name in errors."""
+        """Return the proxy's name in errors, without its password."""
         return f"{self.host}:{self.port}"
 
 

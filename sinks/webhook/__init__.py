@@ -1,4 +1,6 @@
-"""An HTTP endpoint as a destination: signed as Standard Webhooks say, on a total time limit."""
+"""An HTTP endpoint as a destination: requests are signed after Standard Webhooks, and have a total
+time limit.
+"""
 
 from sinks.webhook.sink import WebhookSink
 

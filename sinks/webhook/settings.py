@@ -29,7 +29,7 @@ def _object_from_json(value: object) -> object:
 
 
 def _text_from_object(value: object) -> object:
-    """Turn a template back into text if it was JSON and was read as such."""
+    """Return a template as text, also if the source of settings had read it as JSON."""
     return json.dumps(value, ensure_ascii=False) if isinstance(value, (dict, list)) else value
 
 
@@ -75,8 +75,8 @@ class WebhookSettings(SinkSettings):
         return origin(self.target)
 
     def keys(self) -> tuple[SharedSecret, ...]:
-        """Return the signing keys of this moment, if any. Raises `SinkError` or
-        `KeyFormatError`.
+        """Return the signing keys that are valid now; none if no secret is set. Raises `SinkError`
+        or `KeyFormatError`.
         """
         secret = read_secret(self.secret, self.secret_file)
         return () if secret is None else read_keys(secret)

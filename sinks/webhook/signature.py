@@ -28,7 +28,7 @@ class SharedSecret:
 
     @property
     def is_short(self) -> bool:
-        """Whether it is shorter than the standard demands."""
+        """Whether the secret is shorter than the standard demands."""
         return len(self.octets) < PROPER_LENGTH
 
 

@@ -118,7 +118,7 @@ def _to_json(value: object) -> str:
 
 
 def _collect(template: Template, variables: Mapping[str, Any]) -> str:
-    """Return the rendered text; give up if it is too large or takes too long.
+    """Return the rendered text. Raises `RenderError` if it is too large or takes too long.
 
     A trace function checks the time before each line of Python that the rendering runs, so a loop
     without output ends too. A watching thread could not end it, and would leave it running for
@@ -155,7 +155,7 @@ def _limit(size: int) -> None:
 
 
 def _where(error: BaseException) -> str:
-    """Return the template's line: Jinja puts its frames into the trace, under this file name."""
+    """Return the template's line in a traceback, where Jinja's frames have this file name."""
     lines = _lines(error)
     return f"template, line {lines[-1]}" if lines else "template"
 

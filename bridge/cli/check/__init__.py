@@ -48,7 +48,7 @@ def command(*, offline: bool, as_json: bool, overrides: tuple[str, ...]) -> None
 
 
 def _wait(what: str) -> None:
-    """Print what takes so long, but only on a terminal."""
+    """Print which slow step has begun, but only on a terminal."""
     if sys.stderr.isatty():
         click.echo(f"      {what} ...", err=True)
 

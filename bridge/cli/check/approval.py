@@ -1,4 +1,6 @@
-"""`seb check` about approval: rules as sentences, trusted issuers, and what can never work."""
+"""`seb check` about approval: rules as sentences, trusted issuers, and settings that can never have
+an effect.
+"""
 
 from __future__ import annotations
 
@@ -133,7 +135,7 @@ def _trust(approval: ApprovalSettings, path: Path) -> Check:
         return Check.warn(f"{path} holds no key, so no command is accepted", remedy)
     issuers = ", ".join(sorted({key.issuer for key in keys}))
     count = f"{len(keys)} key{'s' if len(keys) > 1 else ''}"
-    return Check.ok(f"signed commands count from {issuers} ({count} in {path})")
+    return Check.ok(f"commands that {issuers} signed are accepted ({count} in {path})")
 
 
 def _channels(config: Configuration) -> list[str]:

@@ -33,7 +33,9 @@ _REMEDIES: Final = {
 
 
 def look_at_imds(settings: Settings) -> Iterator[Check]:
-    """Yield whether it gives a document, how soon, and which newer api-versions it offers."""
+    """Yield the lines that say whether IMDS gives a document, how soon, and which newer
+    api-versions it offers.
+    """
     imds = client(settings)
     try:
         yield _document(imds)
@@ -56,7 +58,9 @@ def _document(imds: Imds) -> Check:
 
 
 def _newer_versions(imds: Imds) -> Iterator[Check]:
-    """Yield the api-versions that this release does not know; nothing if IMDS does not list any."""
+    """Yield a line for api-versions that this release does not know; no line if IMDS does not list
+    any.
+    """
     known = max(imds.api_version, *EVENTS_VERSIONS, *INSTANCE_VERSIONS)
     try:
         newer = [each for each in imds.versions() if each > known]

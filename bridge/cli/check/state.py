@@ -1,4 +1,4 @@
-"""`seb check` about the state directory and its store, which it never makes."""
+"""`seb check` about the state directory and its store. It never creates a store there."""
 
 from __future__ import annotations
 
@@ -129,15 +129,17 @@ def _last_answer(sink: dict[str, Any]) -> Check:
     backlog = sink["backlog"]
     if sink["state"] in ("failing", "paused"):
         return Check.fail(
-            f"the running bridge says {sink['state']}, {backlog} to deliver: {sink['reason']}",
+            f"{sink['state']} in the running bridge, records to deliver: {backlog}; "
+            f"{sink['reason']}",
             f"correct that; `seb outbox retry {name}` makes it try at once",
         )
     if sink["state"] == "ok":
-        return Check.ok(f"the running bridge says ok, last delivered {sink['lastDeliveredAt']}")
-    text = f"the running bridge says {sink['state']}: no record has been acknowledged yet"
+        return Check.ok(f"ok in the running bridge, last delivered {sink['lastDeliveredAt']}")
+    text = f"{sink['state']} in the running bridge: no record has been acknowledged yet"
     if not backlog:
         return Check.ok(text)
-    return Check.warn(f"{text}, {backlog} to deliver", "wait some seconds, and check again")
+    text += f"; records to deliver: {backlog}"
+    return Check.warn(text, "wait some seconds, and check again")
 
 
 def ask_running(config: Configuration) -> dict[str, Any] | None:

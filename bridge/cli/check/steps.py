@@ -68,7 +68,7 @@ def _steps(about: str, checks: Iterable[Check]) -> Iterator[CheckLine]:
 
 
 def _stray(config: Configuration) -> Iterator[Check]:
-    """Values that are allowed, but probably not what was meant."""
+    """Yield lines about values that are allowed, but probably not what was meant."""
     for name, value in effective(config):
         if hint := stray(value):
             yield Check.warn(
@@ -90,7 +90,9 @@ def _settings(config: Configuration) -> Check:
 
 
 def look_at_server(listen: str) -> Iterator[Check]:
-    """Yield whether a server can listen at that `SEB_HTTP__LISTEN`; nothing if it is turned off."""
+    """Yield the line that says whether a server can listen at this `SEB_HTTP__LISTEN`; no line if
+    it is turned off.
+    """
     if not listen:
         return
     from bridge.api.server import bound  # noqa: PLC0415  # only where there is a server

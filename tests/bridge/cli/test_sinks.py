@@ -83,5 +83,5 @@ def test_a_running_bridge_speaks_for_its_sinks(here: Here, launch: Launch) -> No
         launch(**hook).wait_for_log("sink_up")
         env = {**launch.env, **hook}
         said = here("sinks", "test", "webhook", **env)
-        assert said.out == "webhook: the running bridge says ok, 0 to deliver\n"
+        assert said.out == "webhook: ok in the running bridge, records to deliver: 0\n"
         assert (said.code, len(server.requests())) == (0, 1)

@@ -123,7 +123,7 @@ def test_trusted_keys_are_told_with_their_issuers(tmp_path: Path) -> None:
         "SEB_SINK__MQTT__COMMANDS": "true",
     }
     issuers = "https://a.example, https://control.example"
-    expected = [("ok", f"signed commands count from {issuers} (2 keys in {file})")]
+    expected = [("ok", f"commands that {issuers} signed are accepted (2 keys in {file})")]
     assert expected == texts(**variables)
 
 

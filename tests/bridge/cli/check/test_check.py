@@ -140,8 +140,9 @@ def test_beside_a_bridge_that_runs(check: Here, launch: Launch, imds_simulator: 
         assert said.code == 69
         assert f"ok    state: {launch.state} is in use by the bridge that runs here\n" in said.out
         assert "warn  state: webhook: failing, " in said.out
-        assert "FAIL  sink webhook: the running bridge says failing, 1 to deliver: " in said.out
-        assert "ok    sink mqtt: the running bridge says ok, last delivered 20" in said.out
+        failing = "FAIL  sink webhook: failing in the running bridge, records to deliver: 1; "
+        assert failing in said.out
+        assert "ok    sink mqtt: ok in the running bridge, last delivered 20" in said.out
         online = [each.payload for each in sinks.seen.messages() if each.topic.endswith("/status")]
         assert [json.loads(payload)["status"] for payload in online] == ["online"]
         assert bridge.stop() == 0
