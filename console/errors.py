@@ -9,9 +9,7 @@ from sinks.shared.errors import NO, SebError
 
 
 class RefusedError(SebError):
-    """The request was refused; `status` and `answer` are the console's, if the console
-    refused it.
-    """
+    """The request was refused; `status` and `answer` are the console's if it answered over HTTP."""
 
     exit_code = NO
 

@@ -1,4 +1,4 @@
-"""Accepts what VMs report of themselves, if it differs from what they are known as."""
+"""Accepts what VMs report of themselves, if that differs from what the console knows them by."""
 
 from __future__ import annotations
 

@@ -12,7 +12,9 @@ _SCOPES: Final = ("openid", "profile", "email", "groups")
 
 
 class ProviderError(Exception):
-    """The provider did not answer, or not as OpenID Connect requires; the message has no secret."""
+    """The provider did not answer, or its answer is not what OpenID Connect requires; the message
+    has no secret.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +79,8 @@ def _is_link_local(host: str) -> bool:
 
 
 def _scope(offered: object) -> str:
-    """Return the scopes to ask for: `openid`, and those others that the provider knows."""
+    """Return the scopes to ask for: `openid`, and others that this console uses and the provider
+    knows.
+    """
     known = offered if isinstance(offered, list) else ["profile", "email"]
     return " ".join(each for each in _SCOPES if each == "openid" or each in known)

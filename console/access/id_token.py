@@ -55,7 +55,7 @@ class IdTokenError(Exception):
 
 
 class UnknownKeyError(IdTokenError):
-    """No published key of the provider fits; it may have a new one."""
+    """No published key of the provider fits; the provider may have a newer one."""
 
 
 def verified(

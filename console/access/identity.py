@@ -53,9 +53,9 @@ class Access:
             self.login = Login(settings.login, redirect_uri=callback_of(settings), clock=clock)
 
     async def identify(self, headers: Headers, peer: str) -> Identity | None:
-        """Return who makes a request; None if it has nothing that counts. `peer` is the address of
-        the connection. If there is a bearer token, only that counts. Raises `BadTokenError`, and
-        `StoreError` if the database does not answer.
+        """Return who makes a request; None if it has no valid session or header. `peer` is the
+        address of the connection. If there is a bearer token, only that is checked. Raises
+        `BadTokenError`, and `StoreError` if the database does not answer.
         """
         if (text := _bearer(headers)) is not None:
             person = await self.tokens.person(text)

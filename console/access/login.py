@@ -79,8 +79,8 @@ class LoginStart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderAnswer:
-    """Who the person is by the provider's answer, where they wanted to go, and the id of
-    the login.
+    """The person whom the provider names, the path that the person wanted, and the id of the
+    login.
     """
 
     name: str
@@ -125,7 +125,7 @@ class Login:
         return LoginStart(address=address, secret=secret)
 
     async def finish(self, params: Mapping[str, str], secret: str | None) -> ProviderAnswer:
-        """Return who came back from the provider with `params`; `secret` is the cookie's. Raises
+        """Return the person whom the provider names in `params`; `secret` is the cookie's. Raises
         `LoginError`.
         """
         state = self._state(params.get("state", ""), secret)
@@ -184,7 +184,7 @@ class Login:
         )
 
     async def _ask(self, work: Callable[[], T]) -> T:
-        """Ask the provider, on a thread. Raises `LoginError`."""
+        """Send a request to the provider, on a thread. Raises `LoginError`."""
         if self._waiting >= _WAITING:
             raise LoginError(
                 "too many people log in at this moment; try again", reason="busy", status=503
@@ -213,7 +213,7 @@ def local_path(text: str) -> str:
 
 
 def _name_in(claims: Mapping[str, Any], claim: str) -> str:
-    """Return the person's name. Raises `LoginError` if it cannot be one."""
+    """Return the person's name in the claims. Raises `LoginError` if it cannot be a name."""
     name = claims.get(claim, claims["sub"])
     if claim == "email" and claims.get("email_verified") not in _VERIFIED:
         raise _not_believed("email_not_verified")

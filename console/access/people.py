@@ -81,9 +81,8 @@ def proxied_person(
 
 
 def is_name(name: str) -> bool:
-    """Check whether a provider's name can be a person's: short, printable, and not in the form of
-    other actors. The audit and tokens name programs `token:NAME`, rules `rule:NAME` and local users
-    `local:NAME`.
+    """Check whether a provider's name can be a person's: it is short, printable, and not in the
+    form of other actors.
     """
     fits = 0 < len(name) <= _MAX_CHARACTERS and name.isprintable()
     return fits and not name.lower().startswith(_NOT_PEOPLE)
@@ -103,7 +102,9 @@ def roles_of(
 
 
 def _as_read(name: str) -> str:
-    """Return a name in NFKC, case folded, without invisible characters and without extra spaces."""
+    """Return a name as people read it: in NFKC, case folded, without invisible characters and
+    without extra spaces.
+    """
     plain = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
     seen = (s for s in plain if s not in _BLANK and unicodedata.category(s) not in _UNSEEN)
     return " ".join("".join(seen).split())

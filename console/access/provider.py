@@ -63,7 +63,7 @@ class Provider:
         self._keys_at = float("-inf")
 
     def metadata(self) -> Metadata:
-        """Return its metadata, at most an hour old. Raises `ProviderError`."""
+        """Return the provider's metadata, at most an hour old. Raises `ProviderError`."""
         with self._lock:
             now = self._monotonic()
             if self._metadata is not None and now - self._read_at < _METADATA_SECONDS:
@@ -81,7 +81,7 @@ class Provider:
             return self._metadata
 
     def look(self) -> None:
-        """Check whether a login could work. Raises `ProviderError`."""
+        """Check whether a login could work now. Raises `ProviderError`."""
         self.metadata()
         self._secret()
         self._new_keys()

@@ -1,4 +1,6 @@
-"""The roles of the settings in the audit: a row for each start after which they differ."""
+"""Writes the roles of the settings to the audit: a row for each start at which they have
+changed.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,8 @@ _ACTOR: Final = "settings"
 
 
 def note_roles(database: Database, settings: Settings, *, now: float) -> None:
-    """Append a row if the roles, or who vouches for names, differ from those of the last row. `now`
-    in seconds since 1970. Raises `StoreError`.
+    """Append a row if the roles, or the way in which names are checked, differ from those of the
+    last row. `now` in seconds since 1970. Raises `StoreError`.
     """
     facts = _facts(settings)
     with write_to(database) as (connection, _):

@@ -1,4 +1,6 @@
-"""What a person or a program with one site may see and decide. Values in, values out."""
+"""Which VMs and events a person or a program of one site may see and decide. Values in, values
+out.
+"""
 
 from __future__ import annotations
 

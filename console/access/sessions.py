@@ -27,7 +27,7 @@ _TOUCHES: Final = 10
 
 
 class UsedLoginError(Exception):
-    """The login has succeeded before: its answer was recorded, and sent again."""
+    """The login has succeeded before: its answer was recorded, and is sent a second time."""
 
 
 class Sessions:

@@ -51,7 +51,7 @@ def add_token(
     now: float,
 ) -> str:
     """Make a token that ends after some days, and return it; it is not stored and not shown again.
-    Raises `RefusedError` if the name is taken or is not one, `StoreError`.
+    Raises `RefusedError` if the name is taken or not valid, `StoreError`.
     """
     if _NAME.fullmatch(name) is None:
         raise RefusedError("a token's name has letters, digits, '.', '_' and '-', at most 100")
@@ -80,8 +80,8 @@ def add_token(
 
 
 def end_token(database: Database, name: str, *, actor: str, now: float) -> None:
-    """Revoke a token; one that is revoked already stays so. Raises `RefusedError` if no token has
-    that name, `StoreError`.
+    """Revoke a token; a token that is revoked already stays so. Raises `RefusedError` if no token
+    has that name, `StoreError`.
     """
     with write_to(database) as (connection, number):
         row = read_token(connection, name)

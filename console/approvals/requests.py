@@ -33,7 +33,7 @@ ACTIONS: Final[dict[Action, str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionRequest:
-    """What a person asks for, about an event in the state that the person saw."""
+    """The request of a person, about an event in the state that the person saw."""
 
     what: What
     person: Person

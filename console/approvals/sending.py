@@ -49,8 +49,8 @@ class CommandRouter:
         self._clock = clock
 
     def send(self, outgoing: Outgoing, answered: Answered) -> bool:
-        """Sign and send a command; return whether it is on its way. `answered` is called once the
-        broker has it.
+        """Sign and send a command; return whether it was sent. `answered` is called once the broker
+        has it. A VM that polls over HTTPS is only woken: the token is signed when it polls.
 
         A VM that asks over HTTPS is only woken: the token is signed when it asks.
         """

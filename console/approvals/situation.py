@@ -35,7 +35,7 @@ END_SECONDS: Final = 900.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """The event as it is now."""
+    """The event as the database shows it now."""
 
     state: str
     fingerprint: str
@@ -72,7 +72,7 @@ class DecisionSituation:
 
     @property
     def following(self) -> Candidate | None:
-        """The best reporter that was not asked yet."""
+        """The best reporter that was not asked yet, which is the next to be asked."""
         return first(self.candidates, {each.vm_id for each in self.commands})
 
     @property
@@ -111,7 +111,9 @@ class DecisionSituation:
         return max(self.last.expires_at, (self.last.sent_at or 0) + TAKEOVER_SECONDS)
 
     def approved_by(self, *, or_confirmed: bool = False) -> str | None:
-        """Return who else approved the event, as a VM reports it: a rule, or a person on the VM."""
+        """Return the rule or the local person that approved the event too, as a VM reports it; None
+        if there is none.
+        """
         own = {each.jti for each in self.commands}
         others = [
             each
@@ -151,7 +153,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class End:
-    """The decision is over."""
+    """The end of the decision."""
 
     outcome: str
     reason: str | None = None

@@ -31,7 +31,7 @@ class Vault(Protocol):
 
 
 class VaultSigner:
-    """Signs with a key of Azure Key Vault. The console's identity needs no right but to sign with
+    """Signs with a key of Azure Key Vault. The console's identity needs only the right to sign with
     it.
     """
 

@@ -68,7 +68,7 @@ class DecisionWorker:
         self._thread = threading.Thread(target=self._run, name="decisions", daemon=True)
 
     def start(self) -> None:
-        """Start the thread; it continues decisions that were open before, too."""
+        """Start the thread; it also continues decisions of earlier runs."""
         self._thread.start()
 
     def stop(self, timeout: float = 5.0) -> None:
@@ -198,7 +198,7 @@ class DecisionWorker:
             self._send_now(written.outgoing)
 
     def _send_now(self, outgoing: Outgoing) -> None:
-        """Send a command. One that cannot be sent now is found again once its claim has ended."""
+        """Send a command. If it cannot be sent now, it is found again once its claim has ended."""
         self._sender.send(outgoing, self.answered)
 
     def _note_sent(self) -> None:

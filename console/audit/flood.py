@@ -18,7 +18,7 @@ _KINDS: Final = 1000
 
 
 class Flood:
-    """Decides what is written, and counts the rest; may be used from any thread."""
+    """Decides which attempts are written, and counts the others; may be used from any thread."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
@@ -42,7 +42,7 @@ class Flood:
             return unwritten
 
     def count(self, unwritten: int) -> None:
-        """Add attempts that could not be written."""
+        """Add attempts that should have been written and were not."""
         with self._lock:
             self._unwritten += unwritten
 

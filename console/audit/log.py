@@ -48,8 +48,8 @@ def append(
 
 
 def head(connection: Connection) -> Head:
-    """Return number and hash of the newest row that was written, even if it was deleted since: the
-    next row follows it.
+    """Return number and hash of the newest row that was ever written, even if it was deleted since:
+    the next row follows it.
     """
     last = head_of(audit.last_row(connection))
     kept = kept_head(connection)
@@ -73,7 +73,7 @@ def read(
 def found(
     connection: Connection, wanted: WantedRows, *, limit: int, page: int
 ) -> tuple[list[AuditRow], int]:
-    """Return the rows of a page, counted from 1, and how many rows match in all."""
+    """Return the rows of a page, whose number counts from 1, and how many rows match in all."""
     count = audit.count_rows(connection, wanted)
     return audit.found_rows(connection, wanted, limit=limit, skip=(page - 1) * limit), count
 

@@ -30,7 +30,7 @@ COMMANDS: Final = {
 
 
 class _Commands(click.Group):
-    """Finds a command's module by its name, and turns our errors into exit codes."""
+    """Finds a command's module by its name, and turns this project's errors into exit codes."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         del ctx

@@ -1,4 +1,4 @@
-"""`seb console accept`."""
+"""`seb console accept`: accepts the changed identity of VMs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`seb console approve`."""
+"""`seb console approve`: approves an event."""
 
 from __future__ import annotations
 

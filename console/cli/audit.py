@@ -1,4 +1,4 @@
-"""`seb console audit`, and `seb console audit verify`."""
+"""`seb console audit`, and `seb console audit verify`: shows the audit, and checks its chain."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`seb console backup`."""
+"""`seb console backup`: copies the database."""
 
 from __future__ import annotations
 

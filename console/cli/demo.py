@@ -1,4 +1,4 @@
-"""`seb console demo`."""
+"""`seb console demo`: a whole fleet on one machine."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def command(listen: str | None) -> int:
 
 
 def _free() -> str:
-    """Return the usual address, or one with a free port."""
+    """Return the usual address, or one with another port if that is in use."""
     host, port = split_address(DEFAULT_LISTEN)
     for candidate in (port, 0):
         with socket.socket() as probe:

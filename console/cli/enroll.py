@@ -1,4 +1,4 @@
-"""`seb console enroll`."""
+"""`seb console enroll`: makes the settings that connect VMs to the console."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def _enroll(
 
 
 def _notes(settings: Settings) -> Iterable[str]:
-    """Yield what about these settings would not work."""
+    """Yield a sentence for each of these settings that would not work."""
     if settings.pull:
         yield (
             "a VM refuses every command until its SEB_APPROVAL__TRUST names the file that `seb "
@@ -205,7 +205,7 @@ def _checked(vm_ids: list[str]) -> None:
 
 
 def _write(items: list[dict[str, Any]], names: Mapping[str, str], out: Path, form: str) -> None:
-    """Write a file for each VM, readable only by its owner: it has the VM's secrets."""
+    """Write a file for each VM, readable only by its owner because it has the VM's secrets."""
     file_names = [names.get(item["vmId"]) or item["vmId"] for item in items]
     for name in file_names:
         if not _NAME.fullmatch(name):

@@ -1,4 +1,4 @@
-"""`seb console events`."""
+"""`seb console events`: lists the events of the fleet."""
 
 from __future__ import annotations
 

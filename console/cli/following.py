@@ -83,7 +83,7 @@ class Steps:
         return NO, None
 
     def _look(self, jti: str) -> tuple[int | None, str]:
-        """Show what is new; return the exit code if that was the end, and the jti to look
+        """Print the new steps; return the exit code if the last one is the end, and the jti to look
         at next.
         """
         try:
@@ -100,7 +100,9 @@ class Steps:
         return None, following or jti
 
     def _next(self, jti: str) -> str | None:
-        """Return the jti that was sent after this one about the event; None if it was the last."""
+        """Return the jti of the command that follows this one about the event; None if it was the
+        last.
+        """
         timeline = self._client.get(event_path(self._event_id))["timeline"]
         sent = [
             each["jti"]

@@ -1,4 +1,4 @@
-"""`seb console forget`."""
+"""`seb console forget`: removes what VMs have sent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`seb console leave`."""
+"""`seb console leave`: leaves an event until its time."""
 
 from __future__ import annotations
 

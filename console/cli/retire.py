@@ -1,4 +1,4 @@
-"""`seb console retire`."""
+"""`seb console retire`: says that VMs are gone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`seb console run`."""
+"""`seb console run`: the console itself."""
 
 from __future__ import annotations
 

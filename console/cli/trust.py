@@ -1,4 +1,4 @@
-"""`seb console trust`."""
+"""`seb console trust`: prints the console's public key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`seb console vms`."""
+"""`seb console vms`: lists the VMs of the fleet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads the settings from all their places and checks them. No message shows a value."""
+"""Reads the settings from all sources and checks them. No message shows a value."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _WORDS: Final = {
 def load(
     overrides: Mapping[str, str] | None = None, *, environ: Mapping[str, str] | None = None
 ) -> Settings:
-    """Read every place, and check every name and value. Raises `ConfigurationError`."""
+    """Read every source, and check every name and value. Raises `ConfigurationError`."""
     tree = read_tree(overrides or {}, os.environ if environ is None else environ)
     for name in CLIENT_NAMES:
         tree.pop(name, None)
@@ -66,7 +66,7 @@ def read_groups_file(tree: Tree) -> None:
 
 
 def client_setting(name: str, environ: Mapping[str, str] | None = None) -> str | None:
-    """Return `SEB_CONSOLE_URL` or `SEB_CONSOLE_TOKEN`, from the same places."""
+    """Return `SEB_CONSOLE_URL` or `SEB_CONSOLE_TOKEN`, from the same sources."""
     value = read_tree({}, os.environ if environ is None else environ).get(name)
     return value if isinstance(value, str) else None
 

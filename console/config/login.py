@@ -58,7 +58,7 @@ Addresses = Annotated[tuple[str, ...], BeforeValidator(from_json)]
 
 
 class LoginSettings(Section):
-    """How the console knows who speaks to it."""
+    """How the console identifies people and programs."""
 
     mode: Mode = Field(
         "none",

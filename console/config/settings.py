@@ -93,7 +93,7 @@ SourceTable = Annotated[dict[str, dict[str, Any]], BeforeValidator(from_json)]
 
 
 class ApprovalSettings(Section):
-    """What a decision needs."""
+    """The settings of approvals."""
 
     four_eyes: int = Field(
         0, ge=0, description="From this many named VMs on a second person is needed; 0: never"
@@ -106,7 +106,9 @@ class ApprovalSettings(Section):
 
 
 class IntakeSettings(Section):
-    """How much one VM may send to a console; ten minutes' worth of it at once."""
+    """How many records and bytes one VM may send to a console in a minute; ten minutes' worth may
+    come at once.
+    """
 
     records: int = Field(
         1000, ge=0, description="Records a minute of one VM; beyond that 429 or quarantine. 0: any"
@@ -123,7 +125,7 @@ class IntakeSettings(Section):
 
 
 class LogSettings(Section):
-    """What is logged, and how."""
+    """The log: its level and format."""
 
     format: Literal["auto", "logfmt", "json"] = Field(
         "auto", description="logfmt or json; auto is logfmt on a terminal, json elsewhere"

@@ -19,8 +19,9 @@ Tree = dict[str, Any]
 
 
 def read_tree(overrides: Mapping[str, str], environ: Mapping[str, str]) -> Tree:
-    """Return the settings of every place; a more important place overrides the others. Raises
-    `ConfigurationError` if a place cannot be read, or a name contradicts another.
+    """Return the settings of every source as a tree; a source with a higher precedence overrides
+    the others. Raises `ConfigurationError` if a source cannot be read, or a name contradicts
+    another.
     """
     try:
         config_sources = read_config_sources(overrides, environ, prefix=PREFIX)

@@ -1,4 +1,4 @@
-"""'I am on it': an event or a VM to which a person is assigned for some minutes."""
+"""The rows of assignments: the person who works on an event or a VM for some minutes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def assign(
 def assignments_of(
     connection: Connection, kind: str, subjects: Iterable[str], now: float
 ) -> dict[Subject, Assignment]:
-    """Return who is assigned to them now, by subject and scope."""
+    """Return who is assigned to these events or VMs now, by subject and scope."""
     c = assignment.c
     found: dict[Subject, Assignment] = {}
     for few in portions(set(subjects)):

@@ -63,7 +63,7 @@ def _in_body(name: str, length: int) -> ColumnElement[str]:
 
 
 def _outcome() -> ColumnElement[str]:
-    """Return the SQL for the outcome of a row's decision, or its state while it is open."""
+    """Return the SQL for how a row's decision ended, or for its state while it is open."""
     outcome = func.coalesce(_DECISION.c.outcome, _DECISION.c.state)
     found = select(outcome).where(_DECISION.c.id == _in_body("decision", _ID)).scalar_subquery()
     return func.coalesce(found, "")
@@ -180,7 +180,7 @@ def _filtered(query: Select[Any], wanted: WantedRows) -> Select[Any]:
 
 
 def actions(connection: Connection) -> list[str]:
-    """Return every action that stands in the audit."""
+    """Return every action that any row of the audit has."""
     query = select(_TABLE.c.action).distinct().order_by(_TABLE.c.action)
     return list(connection.scalars(query))
 

@@ -1,5 +1,5 @@
-"""The common time of several consoles on one PostgreSQL: each judges what the others have written,
-and the clock of one machine may be wrong.
+"""The common time of several consoles on one PostgreSQL. Each compares times that others have
+written, and the clock of one machine may be wrong.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class CommonClock:
         self._offset = 0.0
 
     def __call__(self) -> float:
-        """Return seconds since 1970."""
+        """Return the time in seconds since 1970."""
         return self.own() + self._offset
 
     def compare(self, connection: Connection) -> None:

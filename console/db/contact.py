@@ -33,7 +33,7 @@ from console.fleet.contact import (
 
 
 def contact_of(vm: Any, now: float, listening: Listening) -> ColumnElement[str]:
-    """Return the SQL for the contact of each VM; `vm` is the table or an alias of it."""
+    """Return the SQL for the contact of each VM; `vm` is the table of VMs, or an alias of it."""
     c = vm.c
     silent_seconds = silent_seconds_of(vm, listening.silent_time)
     age = literal(now) - c.heard_at

@@ -181,18 +181,18 @@ def decisions_over(
 
 
 def site_of(connection: Connection, vm_id: str) -> str | None:
-    """Return the site of a VM, which is a part of its topics, or None if the VM is not known."""
+    """Return the site of a VM, which is a part of its topics; None if the VM is not known."""
     wanted = select(tables.vm.c.site).where(tables.vm.c.vm_id == vm_id)
     return connection.execute(wanted).scalar_one_or_none()
 
 
 def put_decision(connection: Connection, made: Decision, number: int) -> None:
-    """Insert a new decision."""
+    """Insert the row of a new decision."""
     connection.execute(insert(decision).values(**rows.decision_row(made, number)))
 
 
 def put_command(connection: Connection, made: Command, number: int) -> None:
-    """Insert a new command."""
+    """Insert the row of a new command."""
     connection.execute(insert(command).values(**rows.command_row(made, number)))
 
 

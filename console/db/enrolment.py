@@ -33,7 +33,7 @@ def read_enrolled(connection: Connection, vm_ids: Iterable[str]) -> dict[str, An
 
 
 def newest_generation(connection: Connection) -> int:
-    """Return the highest generation of any VM; the first one has no row."""
+    """Return the highest generation of any VM. Generation 1 has no row."""
     newest: int | None = connection.execute(select(func.max(enrolment.c.generation))).scalar()
     return newest or 1
 

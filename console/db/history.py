@@ -125,7 +125,7 @@ def _records(
 
 
 def _preparation(body: bytes | None) -> PreparationFacts | None:
-    """Return what a record says about a preparation; it was checked when it came in."""
+    """Return the preparation in a record, which was checked when it came in."""
     if body is None:
         return None
     data = from_json(body)["data"]

@@ -56,7 +56,7 @@ class PendingNotice(Protocol):
 
     @property
     def id(self) -> str:
-        """The same for the same fact."""
+        """The id of the notice: the same fact always gets the same id."""
 
     @property
     def kind(self) -> str:
@@ -96,8 +96,9 @@ class Incident:
 def tell(
     connection: Connection, notices: Iterable[PendingNotice], *, base: str, site: str, now: float
 ) -> int:
-    """Store the notices that are new, each with the next number; return how many were. Needs a
-    transaction that has taken its number: other consoles wait for it. `now` in seconds since 1970.
+    """Store those of these notices that are new, each with the next number; return how many were.
+    Needs a transaction that has taken its number: other consoles wait for it. `now` in seconds
+    since 1970.
     """
     wanted = {each.id: each for each in notices}
     known = set(
@@ -266,7 +267,8 @@ def end_notices(
     connection: Connection, event_ids: Iterable[str]
 ) -> dict[EventKey, tuple[int, int]]:
     """Return, for each of these events, how many notices said that it is over, and how many of them
-    before the last notice that a decision is due: an event may be announced again after its end.
+    came before the last notice that a decision is due: an event may be announced again after its
+    end.
     """
     n = notice.c
     found: dict[EventKey, tuple[int, int]] = {}
@@ -345,9 +347,7 @@ def advance(connection: Connection, sink: str, console: str, number: int) -> Non
 
 
 def begun(connection: Connection, now: float) -> float:
-    """Return when a console of this database looked for notices for the first time, in seconds
-    since 1970.
-    """
+    """Return when a console of this database first looked for notices, in seconds since 1970."""
     c = notice_cursor.c
     found = connection.execute(select(c.number).where(c.sink == _WATCH)).scalar()
     if found is None:

@@ -51,7 +51,7 @@ class Database:
 
     @property
     def place(self) -> str:
-        """The address of the database, without its password."""
+        """The address of the database, without its password, for messages."""
         return self.url.render_as_string(hide_password=True)
 
     def open(self) -> None:
@@ -67,8 +67,8 @@ class Database:
             raise StoreError(words_of(error)) from error
 
     def join(self) -> None:
-        """Open for one short command while a console may be running. The lock is held only for a
-        migration. Raises what `open` raises.
+        """Open the database for one short command while a console may be running. The lock is held
+        only for a migration. Raises what `open` raises.
         """
         try:
             with self.reading.connect() as connection:

@@ -204,7 +204,7 @@ def _events(connection: Connection, keys: Iterable[EventKey]) -> dict[EventKey, 
 def _named_reports(
     connection: Connection, keys: Iterable[EventKey], now: float, listening: Listening
 ) -> dict[EventKey, list[NamedReport]]:
-    """Return the reports of each event by the VMs that it names."""
+    """Return, for each event, the reports of the VMs that it names."""
     contact = contact_of(tables.vm, now, listening).label("contact")
     columns = (
         _REPORT.event_id,
@@ -243,7 +243,7 @@ def _named_reports(
 def _support(
     connection: Connection, keys: Iterable[EventKey], now: float, listening: Listening
 ) -> dict[EventKey, list[Support]]:
-    """Return how many reporters that are heard report what about each event, by place."""
+    """Return, by place, how many reporters that are heard report the same of an event."""
     heard = contact_of(tables.vm, now, listening) == "heard"
     columns = (
         _REPORT.event_id,
@@ -320,8 +320,8 @@ def _sites(
     named_reports: Mapping[EventKey, Iterable[NamedReport]],
 ) -> dict[EventKey, tuple[str, ...]]:
     """Return the sites of each event: those of the named VMs that report it, or else that of its
-    reporter. A VM in another place than the reporter counts only if no VM in the reporter's place
-    bears the name.
+    reporter. A VM in another place than the reporter is left out if a VM in the reporter's place
+    bears the same name.
     """
     reporters = _places(connection, {each.vm_id for each in shown.values()})
     own: dict[EventKey, list[NamedReport]] = {}
@@ -358,7 +358,7 @@ def _places(connection: Connection, vm_ids: Iterable[str]) -> dict[str, tuple[st
 
 
 def _borne_names(connection: Connection, names: Iterable[tuple[str, str]]) -> set[tuple[str, str]]:
-    """Return which of these names a VM bears, each name with its place."""
+    """Return those of these names that a VM bears, each name with the VM's place."""
     found = set()
     for some in portions(names, _PAIRS):
         query = select(_VM.place, _VM.folded).where(tuple_(_VM.place, _VM.folded).in_(some))
@@ -367,7 +367,7 @@ def _borne_names(connection: Connection, names: Iterable[tuple[str, str]]) -> se
 
 
 def _touch(connection: Connection, keys: Iterable[EventKey], number: int) -> None:
-    """Mark events as changed that look the same but have a new report."""
+    """Mark events as changed that have a new report and otherwise the same values."""
     for some in portions(keys, _PAIRS):
         same = tuple_(_EVENT.event_id, _EVENT.scope).in_(some)
         connection.execute(update(tables.event).where(same).values(changed=number))

@@ -1,5 +1,5 @@
-"""Snapshots of the database: every answer of a page, the API or a notice is made from one, so that
-it does not contradict itself.
+"""Snapshots of the database. Every answer of a page or the API, and every notice, is made from one,
+so that it does not contradict itself.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Snapshot:
 
 
 class Snapshots:
-    """Opens snapshots; from any thread."""
+    """Opens snapshots. May be used from any thread."""
 
     def __init__(
         self,

@@ -115,7 +115,7 @@ class Vms:
 
     @cached_property
     def _contact(self) -> ColumnElement[str]:
-        """The contact of each VM; many snapshots ask for none."""
+        """The contact of each VM, which is read only by snapshots that need it."""
         return contact_of(vm, self._now, self._listening).label("contact")
 
     def one(self, vm_id: str) -> HeardVm | None:
@@ -257,7 +257,7 @@ class Vms:
     def with_contact(
         self, contacts: Iterable[Contact], *, limit: int | None = None
     ) -> list[HeardVm]:
-        """Return the VMs with one of these contacts, the last heard first."""
+        """Return the VMs with one of these contacts; the VM that was heard last comes first."""
         query = select(vm, self._contact).where(self._contact.in_(list(contacts)))
         return self._heard(query.order_by(vm.c.heard_at.desc(), vm.c.sort_name).limit(limit))
 
@@ -484,6 +484,10 @@ def retire_deleted(
     """Retire the VMs that were deleted; return how many.
 
     A VM counts as deleted if it has reported itself that its deletion is pending, and a peer has
+    reported the same event as Completed. Only events that ended within a day are looked at; with
+    `keys`, only these of them. A VM that was heard since, or may still be heard, is not retired.
+
+    A VM counts as deleted if it has reported itself that its deletion is pending, and a peer has
     reported the same event as Completed: one of `keys`, or one that ended within a day. A VM that
     was heard since, or may still be heard, is not retired.
     """
@@ -522,7 +526,11 @@ def retire_deleted(
 
 
 def bring_back(connection: Connection, *, now: float, number: int) -> int:
-    """Correct times of VMs that lie in the future; return of how many VMs.
+    """Set times of VMs that lie in the future to now; return how many VMs had any.
+
+    They lie in the future after the console's clock was set back. How long ago they were is not
+    known. Without this, a VM that died would count as heard until the clock reaches that time
+    again.
 
     They do after the console's clock was set back. How long ago they were is not known, so they
     become now. Otherwise a VM that died would count as heard until the clock reaches that time

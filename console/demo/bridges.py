@@ -22,7 +22,7 @@ class BridgeProcess:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start it, or start it again with its store."""
+        """Start the process, or start it again with its store."""
         self._directory.mkdir(exist_ok=True)
         clean = {k: v for k, v in os.environ.items() if not k.upper().startswith("SEB_")}
         frozen = getattr(sys, "frozen", False)
@@ -37,19 +37,19 @@ class BridgeProcess:
             )
 
     def kill(self) -> None:
-        """Kill it, as a crash would."""
+        """Kill the process, as a crash would."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
             self._process = None
 
     def ask_to_end(self) -> None:
-        """Ask it to end; `kill` makes sure."""
+        """Ask the process to end; `kill` makes sure."""
         if self._process is not None:
             self._process.terminate()
 
     def end(self) -> None:
-        """Wait until it has ended, or kill it."""
+        """Wait until the process has ended, or kill it."""
         if self._process is not None:
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(_END_SECONDS)

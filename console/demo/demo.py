@@ -73,7 +73,7 @@ class Demo:
             self._end()
 
     def _begin(self) -> None:
-        """Start the VMs, and what happens to them, once the console answers."""
+        """Start the VMs and their stories, once the console answers."""
         if not self._answers():
             return
         self._ready(f"http://{self._listen}/")

@@ -79,7 +79,7 @@ class DemoVm:
 
     @property
     def bridge(self) -> BridgeProcess:
-        """Its bridge. Raises `RuntimeError` before `start`."""
+        """The VM's bridge. Raises `RuntimeError` before `start`."""
         if self._bridge is None:
             raise RuntimeError("a VM of the demo has no bridge before start()")
         return self._bridge
@@ -128,17 +128,17 @@ class SharedEvent:
 
     @property
     def is_approved(self) -> bool:
-        """Whether one of the VMs has approved it: that counts for all of them."""
+        """Whether one of the VMs has approved the event: that counts for all of them."""
         return any(vm.approved.is_set() for vm in self._vms)
 
     def start(self) -> None:
-        """Start it, on every VM."""
+        """Start the event on every VM."""
         for vm in self._vms:
             with suppress(UnknownEventError):
                 vm.simulator.start_event(self._id)
 
     def end(self) -> None:
-        """End it, on every VM."""
+        """End the event on every VM."""
         for vm in self._vms:
             with suppress(UnknownEventError):
                 vm.simulator.end_event(self._id)

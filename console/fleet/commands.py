@@ -50,7 +50,7 @@ def own_receipts(command: values.Command, receipts: Iterable[Receipt]) -> list[R
 
 
 def foreign(receipt: Receipt, commands: Iterable[values.Command]) -> bool:
-    """Check whether a receipt names a command that was sent to another VM than the receipt's."""
+    """Check whether a receipt comes from another VM than the one to which its command was sent."""
     return any(each.jti == receipt.facts.jti and each.vm_id != receipt.vm_id for each in commands)
 
 
@@ -107,7 +107,7 @@ class CommandStep(Model):
 
 
 class Command(Model):
-    """What became of a command."""
+    """A command, with the states that it has had."""
 
     jti: str
     event_id: str

@@ -1,4 +1,7 @@
-"""How a bridge is heard: the words, and when consoles were connected to sources.
+"""How a bridge is heard: the words for it, and when consoles were connected to sources.
+
+`console.db.contact` finds the word of each VM in SQL, so that ten thousand of them are counted,
+filtered and compared at once.
 
 `console.db.contact` finds the word of each VM in SQL, so that ten thousand of them are counted,
 filtered and compared at once.

@@ -111,7 +111,7 @@ def _decided(
 
 
 def _waiting(event_state: str, decision: Decision | None, *, can_be_asked: bool) -> DecisionStatus:
-    """Return whether a decision is due."""
+    """Return the status of an event without a decision: whether one is due."""
     if event_state != "scheduled" or not can_be_asked:
         return DecisionStatus(state="none")
     if decision is not None and decision.outcome in _IN_VAIN:
@@ -121,7 +121,9 @@ def _waiting(event_state: str, decision: Decision | None, *, can_be_asked: bool)
 
 
 def _is_left(decision: Decision, event_state: str, fingerprint: str) -> bool:
-    """Check whether it was left, and either has not changed since or stayed so until its end."""
+    """Check whether the event was left, and either has not changed since or kept that state until
+    its end.
+    """
     if decision.kind != "leave":
         return False
     if event_state == "scheduled":

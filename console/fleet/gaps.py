@@ -127,7 +127,7 @@ def _begins_an_interval(record: IncomingRecord) -> bool:
 
 
 def _doubtless(gaps: Iterable[SequenceGap], interval: float) -> Iterable[SequenceGap]:
-    """Yield the gaps without the sequences that may have been heartbeats of that interval."""
+    """Yield the gaps without the sequences that may belong to heartbeats of that interval."""
     for gap in gaps:
         due = floor((gap.seconds + 2 * _DOUBT_SECONDS) / interval)
         if due < gap.size:

@@ -1,4 +1,4 @@
-"""Moments as the API writes them."""
+"""Times in the form in which the API writes them."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from wire.moment import rfc3339
 
 
 def moment(at: float | None) -> str | None:
-    """RFC 3339 in UTC with milliseconds."""
+    """Return the time as RFC 3339 in UTC with milliseconds."""
     return rfc3339(datetime.fromtimestamp(at, UTC)) if at else None
 
 
 def seconds_of(moment: object) -> float | None:
-    """Return seconds since 1970 of an RFC 3339 time; None for what is not one."""
+    """Return the seconds since 1970 of an RFC 3339 time; None if the text is not one."""
     if not isinstance(moment, str):
         return None
     try:

@@ -1,4 +1,4 @@
-"""The ends of commands and decisions as sentences: why, and what to do."""
+"""Sentences for the ends of commands and decisions: the reason, and what to do."""
 
 from __future__ import annotations
 
@@ -100,14 +100,16 @@ _OUTCOMES: Final[Mapping[str, str]] = MappingProxyType(
 
 
 def reason_words(reason: str | None) -> str | None:
-    """Return a reason as a sentence; an unknown one unchanged."""
+    """Return the sentence for a reason; an unknown reason is returned unchanged."""
     if not reason:
         return None
     return _REASONS[reason][0] if reason in _REASONS else reason
 
 
 def ending(state: str, reason: str | None) -> tuple[str, str] | None:
-    """Return why a command ended without success and what to do, or None if nothing is wrong."""
+    """Return the reason for which a command ended without success, and what to do; None if it
+    succeeded or is under way.
+    """
     if state not in FINAL or state == "confirmed":
         return None
     if state == "unanswered":

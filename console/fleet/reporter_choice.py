@@ -35,7 +35,7 @@ class NamedReport:
 
     @property
     def names(self) -> Names:
-        """The VMs that it names."""
+        """The VMs that the report names."""
         return self.names_hash, self.place
 
     @property
@@ -56,7 +56,7 @@ class Support:
 
     @property
     def names(self) -> Names:
-        """The VMs that they name."""
+        """The VMs that these reporters name."""
         return self.names_hash, self.place
 
 

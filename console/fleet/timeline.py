@@ -32,7 +32,7 @@ class PastRecord:
 
 
 class TimelineRecord(Model):
-    """A record came in."""
+    """An entry: a record came in."""
 
     kind: Literal["record"]
     at: Moment | None
@@ -44,7 +44,7 @@ class TimelineRecord(Model):
 
 
 class TimelineReceipt(Model):
-    """A VM said what became of an approval."""
+    """An entry: a VM reported a state of an approval."""
 
     kind: Literal["receipt"]
     at: Moment | None
@@ -60,7 +60,7 @@ class TimelineReceipt(Model):
 
 
 class TimelinePreparation(Model):
-    """A VM reported how far it has prepared."""
+    """An entry: a VM reported how far it has prepared."""
 
     kind: Literal["preparation"]
     at: Moment | None
@@ -73,7 +73,7 @@ class TimelinePreparation(Model):
 
 
 class TimelineDecision(Model):
-    """Somebody decided, or the decision ended."""
+    """An entry: a person or a program decided, or the decision ended."""
 
     kind: Literal["decision"]
     at: Moment | None
@@ -87,7 +87,7 @@ class TimelineDecision(Model):
 
 
 class TimelineCommand(Model):
-    """A VM was asked, or did not answer."""
+    """An entry: a command was sent to a VM, or the VM did not answer."""
 
     kind: Literal["command"]
     at: Moment | None
@@ -209,7 +209,7 @@ def gap_item(gap: SequenceGap) -> Gap:
 
 
 class PastEvent(Model):
-    """What an event was for one VM."""
+    """What is known of an event at one VM."""
 
     event_id: str
     event_type: str | None
@@ -227,7 +227,7 @@ class PastEvent(Model):
 
 
 def history_item(latest: LatestReport) -> PastEvent:
-    """Return what an event was for one VM: the notice that it got, and the pause that it
+    """Return what is known of an event at one VM: the notice that it got, and the pause that it
     measured.
     """
     report = latest.report

@@ -49,13 +49,17 @@ class FleetName:
 
     @property
     def compared(self) -> tuple[str, ...]:
-        """Equal for two names that are the same: Azure writes a name in any case."""
+        """A value that is equal for two names that are the same: Azure writes a name in any
+        case.
+        """
         names = (self.name, self.subscription_id, self.resource_group, self.scale_set)
         return (*(folded(each or "") for each in names), self.site)
 
     @property
     def id(self) -> str:
-        """Equal for two names that are the same. Whoever accepts a name sends it back."""
+        """A text that is equal for two names that are the same. A client that accepts a name sends
+        it back.
+        """
         return _hash("\n".join(self.compared))[:16]
 
 
@@ -130,8 +134,9 @@ class Vm:
 
     @property
     def alike(self) -> Alike | None:
-        """Equal for the VMs of a resource group whose names differ only in the number at the end;
-        None if its name has none, or if it belongs to a scale set, which says more.
+        """A value that is equal for the VMs of a resource group whose names differ only in the
+        number at the end; None if its name has no number, or if it belongs to a scale set, which
+        says more.
         """
         text = folded(self.name)
         stem = text.rstrip("0123456789")
@@ -269,14 +274,14 @@ class LatestReport:
 
     @property
     def content_hash(self) -> str:
-        """Equal for two reporters that report the same."""
+        """A hash that is equal for two reporters that report the same."""
         names = "\n".join(sorted(self.report.event.resources))
         return _hash(f"{self.report.fingerprint}\n{names}")
 
     @property
     def wording_hash(self) -> str | None:
-        """Equal for two reporters with the same impact and description, which are no part of the
-        fingerprint. None for a state document, which has neither.
+        """A hash that is equal for two reporters with the same impact and description, which are no
+        part of the fingerprint. None for a state document, which has neither.
         """
         if not self.sequence:
             return None
@@ -284,7 +289,7 @@ class LatestReport:
 
     @property
     def names_hash(self) -> str:
-        """Equal for two reporters that name the same VMs."""
+        """A hash that is equal for two reporters that name the same VMs."""
         return _hash("\n".join(sorted(map(folded, self.report.event.resources))))
 
     @property
@@ -427,7 +432,7 @@ class Command:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionHistory:
-    """The newest decision on an event, and every command about it, the oldest first."""
+    """The newest decision on an event, and every command about the event, the oldest first."""
 
     decision: Decision | None = None
     commands: tuple[Command, ...] = ()
@@ -487,7 +492,7 @@ class EventTurn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
-    """Somebody is on it, until then."""
+    """A person who works on an event or a VM, until a time."""
 
     actor: str
     until: float

@@ -45,7 +45,7 @@ TurnState = Literal[
 
 
 class Source(Model):
-    """Where records come from."""
+    """A source of records, and whether this console is connected to it."""
 
     name: str
     kind: str
@@ -68,7 +68,7 @@ class Contacts(Model):
 
 
 class Conditions(Model):
-    """How many VMs have each condition."""
+    """How many VMs have each condition: what is coming to them."""
 
     clear: Count
     scheduled: Count
@@ -109,7 +109,7 @@ def overview(
 
 
 class VmSaid(Model):
-    """What a VM says that it is."""
+    """What a VM reports of itself."""
 
     name: str
     site: str
@@ -120,8 +120,9 @@ class VmSaid(Model):
 
 
 class VmConflict(Model):
-    """What contradicts a VM: it reports another identity than it is known by, or its name is that
-    of another VM that is there (`isTaken`). A person sends `id` back to accept what it reports.
+    """The contradiction about a VM: it reports another identity than it is known by, or its name is
+    that of another VM that is there (`isTaken`). A person sends `id` back to accept what it
+    reports.
     """
 
     id: str
@@ -240,7 +241,7 @@ class Resource(Model):
 
 
 class Decision(Model):
-    """How the decision on an event stands."""
+    """The status of the decision on an event."""
 
     state: DecisionState
     by: str | None
@@ -280,8 +281,8 @@ class Turn(Model):
 
 
 class EventConflict(Model):
-    """What contradicts an event: another scope has reported another event under its id (`scope`),
-    or a VM that reports it says to be another than it is known as (`vm`).
+    """The contradiction about an event: another scope has reported another event under its id
+    (`scope`), or a VM that reports it reports another identity than it is known by (`vm`).
     """
 
     kind: Literal["scope", "vm"]
@@ -331,7 +332,7 @@ class Event(Model):
 
     @property
     def is_news(self) -> bool:
-        """Whether it is news only: nothing in it is due."""
+        """Whether it is only information: no decision is due."""
         return self.state == "scheduled" and self.event_status != "Scheduled"
 
 
@@ -433,7 +434,7 @@ def _resource(known: values.KnownEvent, name: str) -> Resource:
 
 
 class ReportDifference(Model):
-    """A field in which a reporter says otherwise than the event is shown."""
+    """A field whose value at one reporter differs from the value that is shown."""
 
     field: str
     shown: str | int | list[str] | None
@@ -441,7 +442,7 @@ class ReportDifference(Model):
 
 
 class Reporter(Model):
-    """What one VM says of an event."""
+    """What one VM reports of an event."""
 
     vm_id: str
     name: str | None

@@ -129,8 +129,8 @@ def clock_behind(vm: Vm | None, stream: Stream | None, record: IncomingRecord) -
 
 
 def _not_behind(vm: Vm, time: float, received_at: float) -> Vm:
-    """Return the VM after a time that it reported: if it came in sooner than the clock was thought
-    to allow, the clock is less far behind.
+    """Return the VM after a time that it reported. If that came in sooner than the clock was
+    thought to allow, the clock is less far behind.
     """
     lag = received_at - time
     if lag >= vm.behind:
@@ -177,7 +177,7 @@ def _identified(vm: Vm, record: IncomingRecord) -> tuple[FleetName, FleetName | 
 
 
 def after_newest(vm: Vm | None, heard: Incoming) -> Vm:
-    """Return the row of a VM after any message from it, as if that were the newest."""
+    """Return the row of a VM after a message from it, as if that message were the newest."""
     if isinstance(heard, IncomingRecord):
         return with_record(vm, heard, has_new_store=True)
     return with_status(vm, heard) if isinstance(heard, IncomingStatus) else with_state(vm, heard)
@@ -361,7 +361,7 @@ def bears_the_same_name(one: Vm, other: Vm) -> bool:
 
 
 def as_it_says(vm: Vm) -> Vm:
-    """Return the VM as it will be once a person accepts what it reports."""
+    """Return the VM as it will be once a person accepts what it reports of itself."""
     reported = vm.reported_as
     if reported is None:
         return vm

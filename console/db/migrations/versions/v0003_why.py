@@ -10,5 +10,7 @@ down_revision = "0002"
 
 
 def upgrade() -> None:
-    """Receipts that are there have none: their bridges sent none, or it was not kept."""
+    """Add the column. Receipts that are stored already have no reason: their bridges sent none, or
+    it was not kept.
+    """
     op.add_column("receipt", sa.Column("why", sa.Text(), nullable=True))

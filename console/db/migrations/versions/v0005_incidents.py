@@ -1,4 +1,6 @@
-"""What people were told about VMs and is not over, so that it is ended under the same key."""
+"""Stores the open incidents of VMs, so that the notice of an incident's end has the key of its
+beginning.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ WHERE n.kind IN ('vm-silent', 'vm-not-back') AND n.subject <> 'fleet' AND n.numb
 
 
 def upgrade() -> None:
-    """The last notice about a VM says whether it is over. Groups of VMs were never ended."""
+    """Create the table, and fill it from the last notice about each VM. Notices about groups of VMs
+    had no end before.
+    """
     op.create_table(
         "incident",
         sa.Column("vm_id", sa.Text(), primary_key=True),

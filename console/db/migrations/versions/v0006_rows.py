@@ -1,4 +1,6 @@
-"""The rows become the console's only memory: what was computed in memory is a column or a table.
+"""The rows become the console's only memory. Values that were computed in memory become columns or
+tables: the report of each reporter; an event's key with its scope; the times at which consoles
+listened, by which contact is judged; and columns by which past events are searched.
 
 What a reporter says of an event is a report, an event's key has room for its scope, contact is
 judged by when consoles listened, and what is past can be searched.
@@ -48,7 +50,9 @@ Json = dict[str, Any]
 
 
 def upgrade() -> None:
-    """Everything that was there stays; what is new is filled from it."""
+    """Change the tables. Every row is kept, and the new columns and tables are filled from the old
+    ones.
+    """
     events = _all("SELECT * FROM event")
     _change_vms()
     _change_reports()
@@ -62,7 +66,9 @@ def upgrade() -> None:
 
 
 def _change_vms() -> None:
-    """Columns by which VMs are found and sorted, and when consoles listened to them."""
+    """Add the columns by which VMs are found and sorted, and the table of when consoles listened to
+    them.
+    """
     for name in ("place", "folded", "sort_name"):
         op.add_column("vm", _text(name))
     op.add_column("vm", sa.Column("pulled_at", sa.Float(53)))
@@ -86,7 +92,7 @@ def _change_vms() -> None:
 
 
 def _change_reports() -> None:
-    """Another name for the table, and columns by which reporters are compared."""
+    """Rename the table, and add the columns by which reporters are compared."""
     for name in ("sighting_vm", "sighting_changed"):
         op.drop_index(name, "sighting")
     op.rename_table("sighting", "report")
@@ -100,7 +106,9 @@ def _change_reports() -> None:
 
 
 def _change_events() -> None:
-    """A new table, as SQLite cannot change a primary key; `_fill_events` puts its rows back."""
+    """Create the table anew, as SQLite cannot change a primary key; `_fill_events` puts its rows
+    back.
+    """
     op.drop_table("event")
     op.create_table(
         "event",
@@ -130,7 +138,7 @@ def _change_events() -> None:
 
 
 def _change_receipts_and_decisions() -> None:
-    """What belongs to an event names its scope too, and a receipt has its own time."""
+    """Add the event's scope to rows that belong to an event, and its own time to a receipt."""
     for name in ("receipt", "decision", "command", "notice"):
         op.add_column(name, _text("scope"))
     op.add_column("receipt", sa.Column("time", sa.Float(53), nullable=False, server_default="0"))
@@ -147,7 +155,7 @@ def _change_receipts_and_decisions() -> None:
 
 
 def _create_search_tables() -> None:
-    """The names and places of events, and who is on an event or a VM."""
+    """Create the tables of the names and places of events, and of who is on an event or a VM."""
     op.create_table(
         "resource",
         sa.Column("event_id", sa.Text(), primary_key=True),
@@ -192,7 +200,7 @@ def _fill_vms() -> None:
 
 
 def _fill_reports(events: Sequence[Any]) -> Mapping[str, str]:
-    """Fill the new columns of reports; returns the scope of each event."""
+    """Fill the new columns of reports; return the scope of each event."""
     rows = _all(
         "SELECT report.event_id, report.vm_id, report.sequence, report.facts, vm.name, "
         "vm.subscription_id, vm.resource_group "
@@ -232,7 +240,7 @@ def _report(row: Any, scope: str) -> Json:
 
 
 def _renamed(facts: Json) -> Json:
-    """A report with its event as one object, in the names of `wire.event.Event`."""
+    """Return a report with its event as one object, in the names of `wire.event.Event`."""
     event = {name: facts.get(before) for name, before in _EVENT_FIELDS.items()}
     not_before = _moment(event["not_before"])
     event["not_before"] = None if not_before is None else not_before.isoformat()
@@ -241,7 +249,7 @@ def _renamed(facts: Json) -> Json:
 
 
 def _fill_events(events: Sequence[Any], scopes: Mapping[str, str]) -> None:
-    """Put every event back, with what its reports say of it."""
+    """Insert every event again, with the values of its reports."""
     reports: dict[str, dict[str, Json]] = {}
     for row in _all("SELECT event_id, vm_id, facts FROM report"):
         reports.setdefault(row.event_id, {})[row.vm_id] = json.loads(row.facts)
@@ -279,7 +287,7 @@ def _fill_events(events: Sequence[Any], scopes: Mapping[str, str]) -> None:
 
 
 def _event(row: Any, scope: str, reports: Mapping[str, Json]) -> Json:
-    """An event's row, and the names that it lists, each once."""
+    """Return an event's row, and the names that it lists, each once."""
     shown = reports.get(row.shown_by)
     event: Json = {} if shown is None else shown["event"]
     not_before = _moment(event.get("not_before"))
@@ -301,7 +309,7 @@ def _event(row: Any, scope: str, reports: Mapping[str, Json]) -> Json:
 
 
 def _fill_scopes_and_times() -> None:
-    """The scope of what belongs to an event, and the times of receipts."""
+    """Fill the scope of rows that belong to an event, and the times of receipts."""
     for table, column in (
         ("receipt", "event_id"),
         ("decision", "event_id"),
@@ -352,7 +360,7 @@ def _flag(name: str) -> sa.Column[int]:
 
 
 def _all(query: str) -> Sequence[Any]:
-    """The rows of a query, read before the first of them is changed."""
+    """Return the rows of a query, which are read before the first of them is changed."""
     return op.get_bind().execute(sa.text(query)).all()
 
 

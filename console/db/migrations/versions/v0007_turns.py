@@ -1,4 +1,4 @@
-"""How far VMs have prepared, and whose turn it is."""
+"""Adds the preparations of VMs, and the turns of events."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ down_revision = "0006"
 
 
 def upgrade() -> None:
-    """New tables, and columns that say what a command asked for."""
+    """Create the tables, and add the columns that say what a command asked for."""
     op.add_column("vm", _number("prepares"))
     op.add_column("receipt", sa.Column("act", sa.Text(), nullable=True))
     act = sa.Column("act", sa.Text(), nullable=False, server_default="approve")

@@ -1,5 +1,5 @@
-"""What an admin has accepted stays: a VM keeps the name, scope, site and tags of its first contact,
-or those with which it was enrolled, and the audit keeps its end.
+"""Makes identities stable. A VM keeps the name, scope, site and tags of its first contact, or those
+with which it was enrolled. The audit keeps the number and hash of its last row.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ down_revision = "0007"
 
 
 def upgrade() -> None:
-    """VMs that are known keep what they have."""
+    """Add the columns. VMs that are known keep what they have."""
     op.add_column("vm", sa.Column("bound_tags", sa.Text(), nullable=False, server_default="{}"))
     op.add_column("vm", sa.Column("reported_as", sa.Text()))
     op.add_column("vm", sa.Column("withheld", sa.Integer(), nullable=False, server_default="0"))
@@ -34,8 +34,8 @@ def upgrade() -> None:
 
 
 def _create_audit_head() -> None:
-    """One row beside the audit, so that rows deleted from its end are missed: number and hash of
-    the newest row, or of a row before the first.
+    """Create a table with one row beside the audit, so that a deletion of its last rows is
+    detected: number and hash of the newest row, or of a row before the first.
     """
     op.create_table(
         "audit_head",
