@@ -1,4 +1,6 @@
-"""The limits of one VM: records and bytes a minute, so that one VM cannot crowd out others."""
+"""The limits of one VM: records and bytes a minute, so that a VM that sends too much cannot
+displace the records of others.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ class _Left:
 
 
 class Bounds:
-    """The rest of each VM's allowance. May be used from any thread."""
+    """What is left of each VM's allowance. May be used from any thread."""
 
     def __init__(self, *, records: int, size: int) -> None:
         """`records` and `size` (bytes) are what a VM may send in a minute; 0 means no limit."""
@@ -77,8 +79,8 @@ class Bounds:
             return is_due
 
     def _refilled(self, vm_id: str, now: float) -> _Left:
-        """Return the rest of a VM's allowance at this time. The VMs are in the order in which they
-        last sent.
+        """Return what is left of a VM's allowance at this time. The VMs are in the order in which
+        they last sent.
         """
         most = (BURST_MINUTES * self._records, BURST_MINUTES * self._size)
         left = self._left.pop(vm_id, None) or _Left(*most, at=now)

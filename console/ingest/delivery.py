@@ -1,4 +1,4 @@
-"""A delivery: the messages that a source passes on, and how it learns of their commit."""
+"""A delivery: the messages that a source passes on, and the callback that reports their commit."""
 
 from __future__ import annotations
 

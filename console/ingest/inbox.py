@@ -42,8 +42,8 @@ class Inbox:
             self._arrived.notify()
 
     def take(self, timeout: float) -> Delivery | None:
-        """Return the delivery that has waited longest; None if none comes within
-        `timeout` seconds.
+        """Return the delivery that has waited longest; None if none arrives within `timeout`
+        seconds.
         """
         with self._arrived:
             if not self._arrived.wait_for(lambda: bool(self._waiting), timeout):

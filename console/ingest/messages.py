@@ -34,9 +34,9 @@ def filters(share: str | None) -> list[str]:
 def read_message(
     topic: str, payload: bytes, *, expiry: int | None, source: str, received_at: float
 ) -> Incoming | RejectedMessage | None:
-    """Return the content of a message. None for an empty one, which only deletes a retained
-    message, and for a console's own. `expiry`: the rest of its lifetime in seconds, as the broker
-    counts it.
+    """Return the content of a message; None for an empty one, which only deletes a retained
+    message, and for a message of a console. `expiry`: the rest of its lifetime in seconds, as the
+    broker counts it.
     """
     if not payload or f"/vm/{OWN_VM}" in topic:
         return None
@@ -52,7 +52,7 @@ def read_message(
 
 
 def vm_of_topic(topic: str) -> str | None:
-    """Return the vmId in a topic of a bridge; None for another topic, and for a console's own."""
+    """Return the vmId in a topic of a bridge; None for another topic, and for a console's topic."""
     levels = topic.split("/")
     is_ours = len(levels) == _LEVELS and not levels[4].startswith(OWN_VM)
     return levels[4] if is_ours else None

@@ -15,7 +15,7 @@ _ANSWER_SECONDS: Final = 5.0
 
 
 class Progress:
-    """Counters since the start, and the trouble of the database."""
+    """Counters since the start, and the state of the database."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
@@ -33,7 +33,9 @@ class Progress:
 
     @property
     def trouble(self) -> str | None:
-        """What is wrong with the database: its last error, or that it does not answer."""
+        """The problem of the database: its last error, or that it does not answer; None if it
+        works.
+        """
         begun_at = self._begun_at
         if self._logged is None and begun_at is not None:
             waited = self._monotonic() - begun_at
@@ -45,7 +47,7 @@ class Progress:
         self._begun_at = self._monotonic()
 
     def failed(self, words: str) -> bool:
-        """Note that the database failed; return whether the error is new."""
+        """Note that the query failed; return whether the error is new."""
         is_new = self._logged != words
         self._logged = words
         self._begun_at = None

@@ -12,7 +12,7 @@ _SECONDS = 15.0
 
 
 def reach(source: MqttSource | EventHubSource) -> str:
-    """Connect and disconnect; return where. Raises `UnreachableError` with the remedy."""
+    """Connect and disconnect; return the address. Raises `UnreachableError` with the remedy."""
     try:
         return _broker(source) if isinstance(source, MqttSource) else _hub(source)
     except SinkError as error:

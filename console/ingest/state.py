@@ -20,13 +20,13 @@ class SourceState:
     """How many seconds the last record waited at the broker or hub."""
 
     def up(self, at: float) -> None:
-        """Note that it is connected now."""
+        """Note that the source is connected now."""
         self.since = at
         self.trouble = None
         self.connected = True
 
     def down(self, why: str) -> None:
-        """Note that it is not connected any more."""
+        """Note that the source is not connected any more."""
         self.since = None
         self.trouble = why
         self.connected = False

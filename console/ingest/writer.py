@@ -121,7 +121,9 @@ class Writer:
         self._inbox.put(delivery, timeout)
 
     def retire_before(self, moment: float) -> None:
-        """Delete records and past events from before a moment, a few at a time, when idle."""
+        """Delete records and past events from before a moment: a few at a time, and only while no
+        delivery waits.
+        """
         self._retire_before = moment
 
     def _run(self) -> None:
@@ -141,7 +143,7 @@ class Writer:
             self._commit_all(batch)
 
     def _retire(self) -> None:
-        """Delete some rows; incoming messages need not wait for the rest."""
+        """Delete some rows; incoming messages do not wait for the rest."""
         moment = self._retire_before
 
         def work() -> None:
@@ -180,7 +182,7 @@ class Writer:
             self._committed()
 
     def _end(self) -> None:
-        """Write that this console is not connected any more, if the database accepts it."""
+        """Write that this console is not connected any more, if the database can be written."""
         with suppress(SQLAlchemyError), self._database.writing.begin() as connection:
             self._listening.end(connection, self._now())
 
@@ -353,7 +355,9 @@ def _by_source(
 
 
 def _says_something(item: Incoming | RejectedMessage) -> TypeGuard[Incoming]:
-    """Check whether an item is about a VM: it is neither refused nor a test of the connection."""
+    """Check whether an item is about a VM: it is not refused, and it is no test of the
+    connection.
+    """
     return not isinstance(item, RejectedMessage) and not (
         isinstance(item, IncomingRecord) and item.is_test
     )

@@ -1,1 +1,1 @@
-"""Notices: the console informs people by itself, over sinks of the bridge's kinds."""
+"""Notices: the console informs people without being asked, over sinks of the bridge's kinds."""

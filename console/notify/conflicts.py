@@ -1,5 +1,5 @@
-"""Notices about VMs that report another identity than the one they are known as. Pure, as
-`vm_notices`.
+"""Notices about VMs that report another identity than the one they are known by. Pure functions, as
+in `vm_notices`.
 """
 
 from __future__ import annotations

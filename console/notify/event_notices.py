@@ -1,4 +1,4 @@
-"""Notices about events. Pure."""
+"""Notices about events. Pure functions."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ FAILURES: Final = ("failed", "rejected", "unanswered")
 
 
 def of_open(known: KnownEvent, state: str, now: float, *, life: int = 0) -> list[Notice]:
-    """Return the notices of a decision that is due, and that nothing was decided shortly before the
-    event's time. `state` is the decision's; `life` is how many notices have said that the event is
-    over.
+    """Return the notices about a decision that is due: that it is due, and that it is still open
+    shortly before the event's time. `state` is the decision's; `life` is how many notices have said
+    that the event is over.
     """
     if state not in DUE:
         return []
@@ -130,7 +130,7 @@ def path_of(event_id: str) -> str:
 
 
 def _unknown(event_id: str) -> Event:
-    """Return an event of which only the id is known."""
+    """Return an event that has only an id."""
     known = {"eventId": event_id, "resources": [], "eventStatus": UNKNOWN_STATUS}
     return read_object(Event, known)
 

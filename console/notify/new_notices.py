@@ -35,7 +35,7 @@ AboutEvent = tuple[KnownEvent, Notice]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoticeCandidates:
-    """What one look at the database has found."""
+    """The notices that one look at the database has found."""
 
     notices: list[Notice]
     """New notices about events and the audit."""
@@ -180,7 +180,7 @@ def _failed(snapshot: Snapshot, since: float) -> list[Notice]:
 
 
 def _seen(snapshot: Snapshot, since: float, incidents: Mapping[str, Incident]) -> list[SeenVm]:
-    """Return the VMs that are silent, that an event has taken away, or that have an open
+    """Return the VMs that are silent, that have not come back after an event, or that have an open
     incident.
     """
     cases = snapshot.vms.taken_away(since)
@@ -209,7 +209,7 @@ def _silent_since(heard: HeardVm, snapshot: Snapshot) -> float:
 
 
 def _of_head(head: Head, now: float) -> Notice:
-    """Return the notice with the head of the audit's chain, so that a copy of it exists
+    """Return the notice with the head of the audit's chain, so that a copy of the head exists
     elsewhere.
     """
     return Notice(

@@ -48,8 +48,8 @@ def short(text: str, *, most: int = _MAX_CHARACTERS) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
-    """One fact that people are told. `at` in seconds since 1970. `key` makes its id: the same key
-    gives the same id at every console and after every restart.
+    """One fact of which people are informed. `at` in seconds since 1970. `key` makes its id: the
+    same key gives the same id at every console and after every restart.
     """
 
     kind: NoticeKind
@@ -82,7 +82,7 @@ class Notice:
 
     @property
     def incident(self) -> str:
-        """Identifies the incident: the notice that opens it and the one that ends it share this."""
+        """The key of the incident: the notice that opens it and the one that ends it share it."""
         if not self.is_other:
             return self.subject
         return f"{self.subject} {uuid5(_NAMESPACE, self.scope or '')}"

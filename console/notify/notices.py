@@ -64,7 +64,7 @@ class Notices:
         self._stuck: list[SinkWorker] = []
 
     def start(self) -> None:
-        """Start the thread, if there are sinks; the database need not be open yet."""
+        """Start the thread, if there are sinks; the database may be opened later."""
         if self.workers:
             self._thread.start()
 

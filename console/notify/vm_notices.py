@@ -39,7 +39,7 @@ _NAMESPACE: Final = uuid.UUID("7c1f8a52-54c6-4c39-a3c1-2b0a5d0f6a3e")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AwaitedReturn:
-    """An event after which a VM should be back by `due`."""
+    """The event that has taken a VM away, and when the VM should be back (`due`)."""
 
     event_id: str
     kind: str
@@ -48,7 +48,7 @@ class AwaitedReturn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenVm:
-    """A VM as one look sees it; `since`: when it fell silent, if it is."""
+    """A VM at the time of one look; `since`: when it fell silent, if it is."""
 
     vm: Vm
     contact: Contact
@@ -78,8 +78,9 @@ def vm_notices(seen: Sequence[SeenVm], incidents: Mapping[str, Incident], now: f
 def _tell_not_back(
     result: VmNotices, seen: Sequence[SeenVm], incidents: Mapping[str, Incident], now: float
 ) -> None:
-    """Add VMs that went away for their event and were not heard since. Several of them are
-    gathered: the maintenance of a whole site may stop hundreds.
+    """Add notices about VMs that went away for their event and were not heard since.
+
+    Several of them are gathered: the maintenance of a whole site may stop hundreds.
     """
     awaited = []
     for each in seen:
@@ -113,7 +114,10 @@ def _tell_not_back(
 
 
 def _tell_silent(result: VmNotices, seen: Iterable[SeenVm], now: float) -> None:
-    """Add VMs without an incident that have been silent for long enough.
+    """Add notices about VMs without an incident that have been silent for long enough.
+
+    A VM that falls silent alone has a notice after `PATIENCE`. Several are gathered, so that a
+    broker that is down does not page four hundred times.
 
     A VM that falls silent alone has a notice after `PATIENCE`. Several are gathered, so that a
     broker that is down does not page four hundred times.
@@ -191,7 +195,9 @@ def _tell_group(
 def _tell_ends(
     result: VmNotices, seen: Sequence[SeenVm], incidents: Mapping[str, Incident], now: float
 ) -> None:
-    """Add the ends of incidents of VMs that are heard again, or that are not awaited any more."""
+    """Add the notices that end incidents: their VMs are heard again, or are not awaited any
+    more.
+    """
     by_id = {each.vm.vm_id: each for each in seen}
     moved = {each.vm_id: each for each in result.opened}
     open_keys = {each.key for each in result.opened}
@@ -212,7 +218,9 @@ def _tell_ends(
 
 
 def _is_over(incident: Incident, seen: SeenVm | None) -> bool:
-    """Check whether a VM was heard since, was retired, or is not known any more."""
+    """Check whether an incident has ended: its VM was heard since, was retired, or is not known any
+    more.
+    """
     if seen is None or seen.contact in ("heard", "late", "retired"):
         return True
     return seen.contact == "stopped" and incident.kind != "vm-not-back"

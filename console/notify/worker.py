@@ -95,7 +95,7 @@ class SinkWorker:
         self._thread.start()
 
     def wake(self) -> None:
-        """Look at once: there is something new."""
+        """Look for notices at once: there is a new one."""
         self._wake.set()
 
     def abandon_if_stuck(self) -> bool:
@@ -149,7 +149,7 @@ class SinkWorker:
         self._close()
 
     def _turn(self) -> bool:
-        """Deliver what waits; return whether there may be more at once."""
+        """Deliver the notices that wait; return whether there may be more now."""
         if self._settled:  # acknowledged, but the write failed: it is not delivered again
             self._advance(self._settled)
         batch = self._claimed()

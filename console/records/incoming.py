@@ -17,7 +17,7 @@ RecordKind = Literal["event", "receipt", "heartbeat", "stopped", "other"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventReport:
-    """What one reporter says of an event."""
+    """What one reporter sent about an event."""
 
     event: Event
     transition: str
@@ -33,7 +33,7 @@ class EventReport:
 
     @property
     def is_proven(self) -> bool:
-        """Whether the fingerprint was computed from what is shown."""
+        """Whether the fingerprint was computed from the fields that are shown."""
         return not self.fingerprint.startswith(UNPROVEN)
 
     @property
@@ -46,13 +46,13 @@ class EventReport:
 
     @property
     def is_news(self) -> bool:
-        """Whether it only informs: no decision is due, and nothing can be approved."""
+        """Whether the event is only information: no decision is due, and it cannot be approved."""
         return self.state == "scheduled" and self.event.is_news
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReceiptFacts:
-    """What a record says about a command."""
+    """What a record reports about a command."""
 
     jti: str
     event_id: str | None
@@ -68,7 +68,7 @@ class ReceiptFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparationFacts:
-    """What a VM says about its preparation for one state of an event."""
+    """What a VM reports about its preparation for one state of an event."""
 
     event_id: str
     fingerprint: str

@@ -26,7 +26,9 @@ cannot read; then it is called again with the same number.
 
 
 class ChangeFeed:
-    """Looks at the number of the newest transaction, on one thread, and calls the listeners."""
+    """Reads the number of the newest transaction again and again, on one thread, and calls the
+    listeners when it has grown.
+    """
 
     def __init__(self, database: Database, changed: Sequence[Changed]) -> None:
         self._database = database
@@ -45,8 +47,8 @@ class ChangeFeed:
         self._thread.start()
 
     def wake(self) -> None:
-        """Look at once: this console has opened the database or committed something. May be called
-        from any thread.
+        """Read the number at once: this console has opened the database or committed something. May
+        be called from any thread.
         """
         self._wake.set()
 

@@ -56,7 +56,9 @@ class ConnectionLimits:
 
     @property
     def polls(self) -> int:
-        """How many VMs may wait for commands; the rest is for records and people."""
+        """How many VMs may wait for commands at once; the other connections are for records and
+        people.
+        """
         return max(1, min(10_000, self.connections * 5 // 6))
 
 
@@ -104,13 +106,15 @@ class LimitedConnection(HttpToolsProtocol):
                 self.transport.abort()
 
     def on_message_begin(self) -> None:
-        """Begin a request: its head has a deadline."""
+        """Begin to receive a request, and set a deadline for its head."""
         super().on_message_begin()
         self._head = 0
         self._wait(self._limits.head_seconds)
 
     def on_headers_complete(self) -> None:
-        """Begin the body: it has a deadline, and too many waiting requests end the connection."""
+        """Begin to receive the body, and set a deadline for it; too many waiting requests end the
+        connection.
+        """
         self._head = None
         self._wait(self._limits.body_seconds)
         if len(self.pipeline) < self._limits.waiting:
@@ -119,7 +123,7 @@ class LimitedConnection(HttpToolsProtocol):
             self.transport.abort()
 
     def on_message_complete(self) -> None:
-        """End the request; its answer may take any time."""
+        """Note that the request is complete; its answer may take any time."""
         self._wait(None)
         super().on_message_complete()
 
@@ -129,7 +133,7 @@ class LimitedConnection(HttpToolsProtocol):
         self._stalled = self.loop.call_later(self._limits.reading_seconds, self.transport.abort)
 
     def resume_writing(self) -> None:
-        """Cancel that deadline: the client reads again."""
+        """Cancel the deadline for a client that did not read: it reads again."""
         super().resume_writing()
         self._read_on()
 

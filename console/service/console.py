@@ -210,8 +210,8 @@ class Console:
             task.cancel()
 
     async def _tick(self, server: uvicorn.Server) -> None:
-        """Do once a second what depends on time alone. At the end, close the streams, which would
-        keep the server running.
+        """Do what depends on time alone; called once a second. At the end, close the streams, which
+        would keep the server running.
         """
         retire_at = time.monotonic()
         while not server.should_exit:
@@ -239,8 +239,8 @@ class Console:
     # The change feed calls the methods below on its thread.
 
     def _read_enrolments(self, since: int | None, number: int) -> None:
-        """Read which secrets are no longer valid, because their VMs were enrolled again
-        or revoked.
+        """Read which secrets have become invalid, because their VMs were enrolled again or
+        revoked.
         """
         if since == number:
             return
@@ -271,7 +271,9 @@ class Console:
             self.decisions.changed(since)
 
     def _push_changes(self, _since: int | None, _number: int) -> None:
-        """Send the open pages what has changed, also because time has passed."""
+        """Send the open pages what has changed, including changes that only the passing of time has
+        caused.
+        """
         if not self.stream.is_heard:
             self._changes.skip()
             return

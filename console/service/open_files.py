@@ -1,4 +1,4 @@
-"""The process's limit of open files, and so of connections."""
+"""The limit of open files of this process, which also limits its connections."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def answer(content: BaseModel | Any, status: int = 200) -> Response:
 
 
 def as_json(model: BaseModel) -> Json:
-    """Return a model as JSON has it: names in camelCase, times as text."""
+    """Return the JSON value of a model: names in camelCase, times as text."""
     return model.model_dump(by_alias=True)
 
 
@@ -84,5 +84,5 @@ def is_text(value: str) -> bool:
 
 
 def cursor(*values: object) -> str:
-    """Return these values as text for `next`."""
+    """Return these values as text for the field `next` of a listing."""
     return base64.urlsafe_b64encode(json.dumps(values).encode()).decode().rstrip("=")

@@ -1,4 +1,4 @@
-"""The web application: the endpoint of each path."""
+"""The web application: which endpoint answers each path."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""`POST /api/v1/events/{eventId}/take` and `…/vms/{vmId}/take`: somebody is on it."""
+"""`POST /api/v1/events/{eventId}/take` and `…/vms/{vmId}/take`: a person says that they work on
+it.
+"""
 
 from __future__ import annotations
 
@@ -34,12 +36,12 @@ class AssignRoutes:
         self._snapshots = snapshots
 
     async def event(self, request: Request, query: models.EventQuery) -> Response:
-        """200 with the event; 403, 404."""
+        """Assign a person to an event: answer 200 with the event; 403, 404."""
         body = await body_of(request, models.TakeBody)
         return await asyncio.to_thread(self._event, request, body.minutes, query.scope)
 
     async def vm(self, request: Request) -> Response:
-        """200 with the VM; 403, 404."""
+        """Assign a person to a VM: answer 200 with the VM; 403, 404."""
         body = await body_of(request, models.TakeBody)
         return await asyncio.to_thread(self._vm, request, body.minutes)
 
@@ -67,7 +69,7 @@ def assign_event(
     snapshots: Snapshots, person: Person, event_id: str, scope: str | None, minutes: int
 ) -> bool:
     """Assign the person to an event for so many minutes; 0 releases it. Return False if the person
-    sees none of it.
+    may not see the event.
     """
     with snapshots.open() as snapshot:
         several = snapshot.events.of_id(event_id)
@@ -79,8 +81,8 @@ def assign_event(
 
 
 def assign_vm(snapshots: Snapshots, person: Person, vm_id: str, minutes: int) -> bool:
-    """Assign the person to a VM for so many minutes; 0 releases it. Return False if the person does
-    not see it.
+    """Assign the person to a VM for so many minutes; 0 releases it. Return False if the person may
+    not see the VM.
     """
     with snapshots.open() as snapshot:
         heard = snapshot.vms.one(vm_id)

@@ -1,4 +1,4 @@
-"""The bodies of requests: complete, in time, and not too many large ones at once."""
+"""Receives the bodies of requests: complete, in time, and not too many large ones at once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MAX_LARGE_BYTES: Final = 32 * 1024 * 1024
 
 
 class RequestError(Exception):
-    """Ends a request with this status and sentence as its answer."""
+    """Ends a request; its status and sentence are the answer."""
 
     def __init__(self, status: int, words: str, *, retry_after: float | None = None) -> None:
         """`retry_after`: the seconds after which another try may succeed."""
@@ -37,7 +37,7 @@ class Bodies:
 
     async def read(self, headers: Headers, receive: Receive) -> bytes:
         """Return the complete body. Raises `RequestError` if it is too large, too slow, one of too
-        many, or never ends.
+        many, or not complete.
         """
         length = headers.get("content-length", "")
         if length.isdecimal() and int(length[:20]) > MAX_BYTES:

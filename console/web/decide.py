@@ -119,7 +119,9 @@ class DecisionRoutes:
         return self._refused(seen, refused)
 
     def _own_scope(self, event_id: str, person: Person) -> str | None:
-        """Return the scope of the event, if the person sees only those of one site."""
+        """Return the scope of the event that the person means, if the person sees only those of one
+        site.
+        """
         with self._state.snapshots.open() as snapshot:
             several = snapshot.events.of_id(event_id)
             found = main_of(each for each in several if sees_event(person, each.event))
@@ -140,7 +142,7 @@ class DecisionRoutes:
 
 
 async def body_of(request: Request, model: type[M]) -> M:
-    """Return the body of a request as a model. Raises an answer of 413 or 422."""
+    """Return the body of a request as a model. Raises an HTTP answer of 413 or 422."""
     body = bytearray()
     async for part in request.stream():
         body += part

@@ -21,7 +21,7 @@ from console.web.state import AppState
 
 
 class EnrolmentRoutes:
-    """Enrols VMs over HTTPS. The answer has secrets, and is not cached."""
+    """Enrols VMs over HTTPS. The answers contain secrets and are not cached."""
 
     def __init__(self, state: AppState) -> None:
         self._state = state
@@ -60,7 +60,7 @@ class EnrolmentRoutes:
 
 
 async def _body(request: Request, bodies: Bodies) -> EnrolmentBody:
-    """Return the VMs of the body. Raises an HTTP refusal."""
+    """Return the VMs in the body. Raises an HTTP answer that refuses it."""
     try:
         body: Any = json.loads(await bodies.read(request.headers, request.receive))
     except RequestError as why:

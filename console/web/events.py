@@ -83,7 +83,7 @@ class EventRoutes:
 
 
 def wanted_of(query: EventsQuery, site: str | None) -> WantedEvents:
-    """Return the filter of a query; `site` is the only one that the person sees."""
+    """Return the filter that a query asks for; `site` is the only one that the person sees."""
     return WantedEvents(
         q=query.q,
         site=site or query.site,

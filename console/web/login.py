@@ -1,4 +1,4 @@
-"""The login at the OpenID provider, the way back, and the logout."""
+"""The login at the OpenID provider, the return from it, and the logout."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _FOUND: Final = 302
 
 
 class LoginRoutes:
-    """The endpoints of these paths, if the login mode is oidc."""
+    """The endpoints for the login, if the login mode is oidc."""
 
     def __init__(self, state: AppState, login: Login, pages: LoginPages) -> None:
         self._access: Access = state.access
@@ -39,7 +39,7 @@ class LoginRoutes:
         """A limit for the log: strangers may begin logins that fail."""
 
     def routes(self) -> list[Route]:
-        """Return the routes of these paths."""
+        """Return the routes for the login."""
         return [
             Route(LOGIN, self.begin),
             Route(CALLBACK, self.finish),
@@ -96,7 +96,7 @@ class LoginRoutes:
         return response
 
     async def ended(self, _request: Request) -> Response:
-        """Answer with the page for a person who has logged out."""
+        """Answer with the page for a person who has just logged out."""
         words = "You are logged out of the console. The login provider may still know you."
         return self._pages.answer(200, words, title="Logged out", login=True)
 

@@ -40,7 +40,11 @@ class Metrics(Collector):
         """When the next reading may begin, on the loop's clock."""
 
     async def scraped(self, _request: Request) -> Response:
-        """Answer with the text for Prometheus; without the fleet if the database does not answer.
+        """Answer with the text for Prometheus; without the fleet if the database does not
+        answer.
+
+        Strangers may request it, and it reads every VM. So there is one reading at a time, for all
+        requests before it began, and a pause of the same length after it.
 
         Strangers may request it, and it reads every VM. So there is one reading at a time, for all
         requests before it began, and a pause of the same length after it.
@@ -66,7 +70,7 @@ class Metrics(Collector):
         return iter(())
 
     def collect(self) -> Iterator[Metric]:
-        """Yield every metric."""
+        """Yield every metric of the sources and the writer."""
         with suppress(StoreError), self._state.snapshots.open() as snapshot:
             yield from list(_fleet(snapshot))
             yield from list(_groups(snapshot, self._state.grouping))
@@ -145,7 +149,9 @@ def _one(name: str, text: str, value: float) -> GaugeMetricFamily:
 
 
 def _fleet(snapshot: Snapshot) -> Iterator[Metric]:
-    """Yield what the database has: VMs, events, decisions, and a copy of the audit's head."""
+    """Yield the metrics from the database: VMs, events, decisions, and a copy of the audit's
+    head.
+    """
     seen = overview(snapshot, [])
     vms = seen.vms.model_dump()
     del vms["total"]

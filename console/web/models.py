@@ -50,7 +50,7 @@ class Quarantined(Model):
 
 
 class QuarantinedList(Model):
-    """All of them, the newest first."""
+    """All quarantined messages, the newest first."""
 
     items: list[Quarantined]
 
@@ -124,7 +124,7 @@ Line = Annotated[
 
 
 class NoQuery(Model):
-    """No parameter."""
+    """The query of an operation without parameters."""
 
 
 class _Paged(Model):
@@ -191,7 +191,7 @@ class EventsQuery(_Paged):
 
 
 class EventQuery(Model):
-    """Which of the events with one id is meant."""
+    """The parameter that chooses between events with the same id."""
 
     scope: Annotated[
         Words,
@@ -232,13 +232,15 @@ class AuditQuery(Model):
 
 
 class AcceptBody(Model):
-    """The `id` of the conflict that was seen. Without one, what the VM reports now is accepted."""
+    """The `id` of the conflict that the person saw. Without one, what the VM reports now is
+    accepted.
+    """
 
     conflict: Line | None = None
 
 
 class ReasonBody(Model):
-    """The reason for what is done."""
+    """The reason that a person gives."""
 
     reason: Line
 
@@ -257,7 +259,7 @@ class ApprovalBody(DecisionBody):
 
 
 class TakeBody(Model):
-    """For how many minutes a person works on it; 0 releases it."""
+    """For how many minutes a person works on an event or a VM; 0 releases it."""
 
     minutes: Annotated[int, Field(ge=0, le=1440)]
 

@@ -41,11 +41,11 @@ class Operation:
 
     @property
     def method(self) -> str:
-        """GET or POST."""
+        """The HTTP method: GET or POST."""
         return "GET" if self.body is None else "POST"
 
     def route(self) -> Route:
-        """Return the route, whose endpoint gets only checked parameters."""
+        """Return the route. Its endpoint gets only checked parameters."""
         return Route(self.path, checked(self.endpoint, self.query), methods=[self.method])
 
 
@@ -73,8 +73,8 @@ def checked(endpoint: Endpoint, query: type[BaseModel]) -> Endpoint:
 
 
 def query_of(request: Request, query: type[M]) -> M:
-    """Return the parameters of a request. Raises an answer of 400 for an unknown name, 422 for a
-    wrong value.
+    """Return the parameters of a request. Raises an HTTP answer of 400 for an unknown name, 422 for
+    a wrong value.
     """
     known = [each.alias or name for name, each in query.model_fields.items()]
     for name in request.query_params:
@@ -88,7 +88,7 @@ def query_of(request: Request, query: type[M]) -> M:
 
 
 def problem_of(error: ValidationError) -> str:
-    """Return the first problem as a sentence that does not repeat what was sent."""
+    """Return a sentence about the first problem that does not repeat what was sent."""
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]
     name = ".".join(str(part) for part in first["loc"])
     if first["type"] == _UNKNOWN:

@@ -25,8 +25,8 @@ class OverviewRoutes:
         self._state = state
 
     def shown(self, request: Request) -> Response:
-        """Answer with how many VMs are heard, what is due, and whether the sources are
-        connected.
+        """Answer with how many VMs are heard, how many decisions are due, and whether the sources
+        are connected.
         """
         sources = self._state.source_items()
         with self._state.snapshots.open() as snapshot:
@@ -52,7 +52,7 @@ class OverviewRoutes:
         return answer(models.QuarantinedList(items=items))
 
     async def healthy(self, _request: Request) -> Response:
-        """Answer 200 while the process answers: a restart would help against nothing else."""
+        """Answer 200 as long as the process answers: a restart helps only if it does not."""
         return PlainTextResponse("ok\n")
 
     async def ready(self, _request: Request) -> Response:

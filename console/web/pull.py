@@ -61,7 +61,7 @@ class Pull:
     async def _wait(
         self, vm_id: str, token: str, until: float, receive: Receive
     ) -> Response | None:
-        """Hold the poll until a moment on the loop's clock, or until there is an answer."""
+        """Hold the poll until there is an answer, or until a moment on the loop's clock."""
         queue = self._queue
         loop = asyncio.get_running_loop()
         while self._state.enrolments.opens(vm_id, token):
@@ -90,8 +90,8 @@ class Pull:
         return not_its_token()
 
     async def _tokens(self, vm_id: str) -> Response | None:
-        """Return an answer with the VM's commands, or with why there are none now; None if it has
-        none.
+        """Return an answer with the VM's commands, or an error that says why there are none now;
+        None if it has none.
         """
         decisions = self._state.decisions
         try:
@@ -120,14 +120,16 @@ def bearer(scope: Scope) -> str:
 
 
 def not_its_token() -> Response:
-    """Return 401, with the same text whether or not there is such a VM."""
+    """Return the answer 401, whose text is the same whether or not there is such a VM."""
     refused = _text(401, "this is not the bearer token of that VM; see `seb console enroll`")
     refused.headers["WWW-Authenticate"] = "Bearer"
     return refused
 
 
 def _question(query: bytes) -> tuple[str, float] | None:
-    """Return which VM polls, and how many seconds it wants to wait; None if that is not clear."""
+    """Return the VM that polls, and how many seconds it wants to wait; None if the request is not
+    valid.
+    """
     try:
         pairs = parse_qsl(query.decode("ascii"), keep_blank_values=True, max_num_fields=_MAX_FIELDS)
     except ValueError:

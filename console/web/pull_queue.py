@@ -15,7 +15,7 @@ Receive = Callable[[], Awaitable[Any]]
 
 
 class Woken(enum.Enum):
-    """Why a poll is not held any longer."""
+    """The reason why a poll is not held any longer."""
 
     LOOK = enum.auto()
     """There may be a command, or its time is over."""
@@ -39,7 +39,7 @@ class _Held:
 
 @dataclass(slots=True)
 class _Offer:
-    """The commands of one VM, which may have fetched them already."""
+    """The commands that one VM may fetch, or may have fetched already."""
 
     jtis: set[str] = field(default_factory=set)
     due: float = 0.0
@@ -47,7 +47,9 @@ class _Offer:
 
 
 class PullQueue:
-    """Which VMs poll, and which of them may have commands; used on the event loop's thread."""
+    """Holds the polls of VMs, and knows which of them may have commands; used on the event loop's
+    thread.
+    """
 
     def __init__(self) -> None:
         self._held: dict[str, _Held] = {}
@@ -99,18 +101,20 @@ class PullQueue:
         return len(self._held) < self.most or vm_id in self._held
 
     def due(self, vm_id: str) -> float | None:
-        """Return when the VM's commands are sent, on the loop's clock; None if it has none."""
+        """Return when the VM's commands are to be sent, on the loop's clock; None if it has
+        none.
+        """
         offer = self._offers.get(vm_id)
         return None if offer is None else offer.due
 
     def given(self, vm_id: str, *, now: float) -> None:
-        """Note that it was sent its commands; without a receipt it gets them again."""
+        """Note that the VM was sent its commands; without a receipt it gets them again."""
         if vm_id in self._offers:
             self._offers[vm_id].due = now + AGAIN_SECONDS
 
     def nothing_for(self, vm_id: str, *, now: float) -> None:
-        """Note that it had no open command when `given` was called at that moment; a newer offer
-        stays.
+        """Note that the VM had no open command when `given` was called at that moment; a newer
+        offer stays.
         """
         if self.due(vm_id) == now + AGAIN_SECONDS:
             del self._offers[vm_id]

@@ -1,6 +1,8 @@
 """Stores the record of a request, and answers after its commit.
 
 There are thousands a second: each receiver is an ASGI application by itself.
+
+There are thousands a second: each receiver is an ASGI application by itself.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Checks every request before any route: refuses foreign hosts, cross-site requests and
+"""Checks every request before it reaches a route: refuses foreign hosts, cross-site requests and
 strangers.
 """
 
@@ -53,7 +53,9 @@ _UNAUTHORIZED: Final = 401
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Refusal:
-    """Why a request is refused; with a `reason` it becomes a row of the audit."""
+    """The reason to refuse a request; if `reason` is set, the refusal becomes a row of the
+    audit.
+    """
 
     status: int
     words: str
@@ -86,7 +88,7 @@ class Admission:
         self._open = OPEN if self._leads else ()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, or answer why not."""
+        """Pass a request on, or answer why it is refused."""
         if scope["type"] != "http":
             return
         headers = Headers(scope=scope)
@@ -135,7 +137,9 @@ class Admission:
         return None if path in self._open else _without_right(identity, scope) or identity
 
     def _misled(self, scope: Scope, headers: Headers) -> _Refusal | None:
-        """Return a refusal if a request may not come this way, whoever makes it, or None."""
+        """Return a refusal for a request that may not come in this way, whoever makes it; None for
+        any other.
+        """
         if self._serves_this_machine_only and scope["path"].startswith(_OF_MACHINES):
             return None  # VMs may come through a proxy: each proves itself by its secret
         if not self._is_own(headers.get("host", ""), scope.get("server")):

@@ -1,4 +1,4 @@
-"""The state of the application: the parts of a running console that requests use."""
+"""The parts of a running console that requests use."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from console.web.pull_queue import PullQueue
 
 @dataclass(slots=True, kw_only=True)
 class AppState:
-    """The parts of a run; made once."""
+    """The parts of one run; made once."""
 
     settings: Settings
     database: Database

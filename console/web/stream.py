@@ -61,7 +61,9 @@ class StreamMessage:
 
 
 class ChangeMessages:
-    """Finds what has changed from one look to the next; used on one thread."""
+    """Makes the messages for open pages: what has changed in the database since the last call. Used
+    on one thread.
+    """
 
     def __init__(self, snapshots: Snapshots) -> None:
         self._snapshots = snapshots
@@ -70,15 +72,15 @@ class ChangeMessages:
         self._listening = Listening()
 
     def skip(self) -> None:
-        """Begin the next look here: no page is open. Raises `StoreError`."""
+        """Leave out what has changed so far, because no page is open. Raises `StoreError`."""
         with self._snapshots.open() as snapshot:
             self._number = newest_number(snapshot.connection)
             self._then = snapshot.now
             self._listening = snapshot.listening
 
     def look(self) -> list[StreamMessage] | None:
-        """Return what has changed since the last look; None: pages have to read everything again.
-        Raises `StoreError`; then the next look finds it.
+        """Return what has changed since the last call; None: pages have to read everything again.
+        Raises `StoreError`; then the next call returns it.
         """
         found: list[StreamMessage] | None = []
         with self._snapshots.open() as snapshot:
@@ -158,7 +160,7 @@ class StreamHub:
         )
 
     def _has_many(self, identity: Identity) -> bool:
-        """Check whether a person or program has as many streams as allowed."""
+        """Check whether a person or program has as many streams open as allowed."""
         name = identity.person.name
         return sum(each.person.name == name for each in self._pages.values()) >= _MAX_OF_ONE
 
@@ -170,7 +172,7 @@ class StreamHub:
 
     @property
     def is_heard(self) -> bool:
-        """Whether any page listens."""
+        """Whether any page has a stream open."""
         return bool(self._pages)
 
     def listeners(self) -> set[Identity]:

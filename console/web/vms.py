@@ -92,14 +92,14 @@ class VmRoutes:
         return self._after(vm_id, retirement_problem(self._snapshots, person, vm_id, reason))
 
     def _require(self, person: Person, vm_id: str) -> None:
-        """Raise 404 for a VM that a person does not see."""
+        """Raise an answer of 404 for a VM that the person does not see."""
         with self._snapshots.open() as snapshot:
             heard = snapshot.vms.one(vm_id)
         if heard is None or not sees_vm(person, heard.vm):
             raise refuse(404, "no record of such a VM has come in")
 
     def _after(self, vm_id: str, problem: tuple[int, str] | None) -> VmDetail:
-        """Return the VM after the change. Raises the refusal if there was a problem."""
+        """Return the VM after the change. Raises the HTTP answer if the change was refused."""
         if problem is not None:
             raise refuse(*problem)
         with self._snapshots.open() as snapshot:
@@ -125,8 +125,8 @@ def retirement_problem(
 def acceptance_problem(
     snapshots: Snapshots, person: Person, vm_id: str, seen: str | None
 ) -> tuple[int, str] | None:
-    """Accept what a VM reports of itself, as a person; return the same as `retirement_problem`.
-    `seen` is the id of the conflict that the person saw, if it was given.
+    """Accept what a VM reports of itself, as a person; return the status and the sentence of a
+    refusal, or None. `seen` is the id of the conflict that the person saw, if it was given.
     """
     if "admin" not in person.roles:
         return 403, "this needs the role admin"

@@ -48,7 +48,7 @@ class Attempt:
 
     @property
     def state(self) -> str:
-        """The current state."""
+        """The current state of the attempt."""
         return next(reversed(self.at), "made")
 
     @property
@@ -58,17 +58,17 @@ class Attempt:
 
     @property
     def who(self) -> str | None:
-        """Who approved, with what they are: a person, a rule or a group."""
+        """Who approved, and what they are: a person, a rule or a group."""
         return None if self.by is None else words.actor_words(self.by, here=self.is_here)
 
     @property
     def ending(self) -> tuple[str, str] | None:
-        """Why it ended without success, and what to do."""
+        """Why the attempt ended without success, and what to do."""
         return ending(self.state, self.reason)
 
     @property
     def steps(self) -> Sequence[Step]:
-        """Its steps in order, with those that are still to come."""
+        """The attempt's steps in order, with those that are still to come."""
         names = STEPS if self.is_here else STEPS[1:]
         came = [name for name in names if name in self.at]
         if self.is_over and self.state != "confirmed":

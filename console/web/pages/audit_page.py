@@ -85,7 +85,7 @@ class Checked:
 
 
 class Chain:
-    """Checks the whole chain, at most once a minute, while somebody reads the page."""
+    """Checks the whole chain, at most once a minute, and only while the page is open."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -119,7 +119,7 @@ def _check(database: Database, now: float) -> Checked:
 
 
 class Choice:
-    """What the URL asks for."""
+    """The parameters of the page's address."""
 
     def __init__(self, query: Mapping[str, str]) -> None:
         given = {name: query.get(name, "").replace("\0", "").strip() for name in PARAMETERS}
@@ -148,13 +148,13 @@ class Choice:
         return f"/audit?{urlencode(query)}" if query else "/audit"
 
     def sorted_by(self, column: str) -> str:
-        """Return the address that sorts by a column, or in the other direction if it is sorted by
-        it already.
+        """Return the address that sorts by a column, or in the other direction if the page is
+        sorted by it already.
         """
         return self.url(sort=f"-{column}" if self.sort == column else column)
 
     def order(self, column: str) -> str | None:
-        """Return how a column is sorted, as ARIA calls it."""
+        """Return the direction in which a column is sorted, in ARIA's words."""
         if self.sort.removeprefix("-") != column:
             return None
         return "descending" if self.sort.startswith("-") else "ascending"

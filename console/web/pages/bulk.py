@@ -1,4 +1,6 @@
-"""Several events at once: those that a filter finds, the form for them, and the result for each."""
+"""The list of events that wait for a decision, the form that decides several at once, and the
+result for each.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ _MAX_CHARACTERS: Final = 300
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filter:
-    """What the URL asks for; an empty text filters nothing."""
+    """The parameters of the page's address; an empty text filters nothing."""
 
     site: str = ""
     type: str = ""
@@ -72,7 +74,7 @@ class Chosen:
 
 
 class Listing:
-    """The events that wait for a decision, by time left."""
+    """The events that wait for a decision, ordered by the time that is left."""
 
     def __init__(self, state: AppState) -> None:
         self._state = state

@@ -1,4 +1,6 @@
-"""The red bar: whether the console itself is connected and works."""
+"""The red bar of every page: the reasons why the page may be wrong, such as a source that is not
+connected.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from console.web.state import AppState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trouble:
-    """One reason why the page may not show the truth; the texts may come from outside."""
+    """A reason why the page may be wrong; the texts may come from outside."""
 
     title: str
     detail: str | None = None
@@ -19,7 +21,7 @@ class Trouble:
 
 
 def troubles(state: AppState) -> list[Trouble]:
-    """Return everything that the console is not connected to, and why; empty if all is well."""
+    """Return everything that the console is not connected to, and why; empty if all works."""
     found = []
     if state.writer.progress.trouble is not None:
         found.append(

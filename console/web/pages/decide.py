@@ -1,4 +1,6 @@
-"""The forms of the pages: each event is decided as in the API.
+"""Answers the forms of the pages: each event is decided as in the API.
+
+They sign nothing themselves, and never decide an event that is not as the person saw it.
 
 They sign nothing themselves, and never decide an event that is not as the person saw it.
 """
@@ -26,7 +28,9 @@ CHANGED: Final = "The event has changed since you saw it. Nothing is signed and 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The result of a decision on one event: sent, second, left, already, changed or refused."""
+    """The result of a decision on one event, with its word: sent, second, left, already, changed or
+    refused.
+    """
 
     kind: str
     words: str
@@ -109,7 +113,7 @@ class Forms:
         return problem
 
     def list(self, request: Request) -> Mapping[str, Any]:
-        """Return the events that a filter finds, and how many, before anything can be decided."""
+        """Answer with the events that a filter finds, and how many, before they are decided."""
         return self._listing.values(request.query_params, person_of(request))
 
     def confirm(self, request: Request) -> Response:

@@ -1,4 +1,4 @@
-"""Turns a form into a decision, and its result into the page's words."""
+"""Turns a form into a decision, and the result into the words of the page."""
 
 from __future__ import annotations
 

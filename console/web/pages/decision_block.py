@@ -36,7 +36,7 @@ FIELDS: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RejectedForm:
-    """A form that was not carried out: the reason, and its content."""
+    """A form that was not carried out: the reason, and what the person had filled in."""
 
     problem: str
     reason: str = ""
@@ -121,7 +121,7 @@ def changes(seen: forms.SeenEvent, event: Event) -> list[Change]:
 
 
 def _last_in_vain(decisions: Sequence[TimelineDecision], state: str) -> TimelineDecision | None:
-    """Return the last decision if it had no effect and no other has followed; otherwise None."""
+    """Return the newest decision if it had no effect; otherwise None."""
     last = decisions[-1] if decisions else None
     if last is None or last.outcome in (None, "confirmed", "left") or state not in _AFTER:
         return None
@@ -129,7 +129,7 @@ def _last_in_vain(decisions: Sequence[TimelineDecision], state: str) -> Timeline
 
 
 def _why_not(event: EventDetail, person: Person) -> tuple[str, str] | None:
-    """Return why this person gets no form, and what to do; None if there is a form."""
+    """Return the reason why this person gets no form, and what to do; None if there is a form."""
     decision = event.decision
     is_open = decision.state in _OPEN or _can_force(event)
     if event.state != "scheduled" or not is_open:
@@ -149,7 +149,7 @@ def _why_not(event: EventDetail, person: Person) -> tuple[str, str] | None:
 
 
 def _can_force(event: EventDetail) -> bool:
-    """Check whether the event waits for its group, or failed in it, which a person may override."""
+    """Check whether the event waits for its group, or failed in it: a person may override both."""
     has_turn = event.turn.state in ("waiting", "forced", "failed")
     return event.state == "scheduled" and has_turn and event.decision.state in (*_OPEN, "none")
 

@@ -1,4 +1,4 @@
-"""Measured times against promised ones: the notice, and how long a VM stood still."""
+"""Compares measured times with announced ones: the notice, and how long a VM stood still."""
 
 from __future__ import annotations
 

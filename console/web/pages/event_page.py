@@ -28,7 +28,9 @@ class NamedVm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FieldDifference:
-    """A row of the table of differences: a value of one field that differs from the shown one."""
+    """A row of the table of differences: a value of one field that differs from the value that is
+    shown.
+    """
 
     label: str
     is_time: bool

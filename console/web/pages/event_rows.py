@@ -25,8 +25,8 @@ _RANKS: Final = ("due", "second", "started", "note", "scheduled", "news", "ended
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trying:
-    """The state of the newest attempt to approve an event; without `words` this console has made
-    none.
+    """The state of the newest attempt to approve an event; without `words` this console has made no
+    attempt.
     """
 
     late: float | None
@@ -70,13 +70,13 @@ class EventRow:
 
     @property
     def named_sites(self) -> list[str]:
-        """Its sites without the default one, which VMs have to which no site was given."""
+        """The event's sites without the default one, which VMs have to which no site was given."""
         return [site for site in self.sites if site != DEFAULT_SITE]
 
 
 def open_rows(snapshot: Snapshot) -> list[EventRow]:
-    """Return all open events: decisions that are due first, then started ones, then by
-    time left.
+    """Return all open events: decisions that are due first, then started events, then by the time
+    that is left.
     """
     return in_order(rows_of(snapshot, snapshot.events.open()))
 
@@ -110,13 +110,15 @@ def row_of(event: Event, row: FleetEvent, now: float) -> EventRow:
 
 
 def may_start(event: Event, now: float) -> bool:
-    """Check whether Azure may start an event at any moment."""
+    """Check whether Azure may start an event at any moment from now on."""
     is_pending = event.state == "scheduled" and not event.is_news
     return is_pending and event.start is not None and event.start <= now
 
 
 def group_of(event: Event) -> str:
-    """Return what is to be done about an event: one of `_RANKS`."""
+    """Return the group in which an event is listed, by what is to be done about it: one of
+    `_RANKS`.
+    """
     decision = event.decision.state
     if decision in ("due", "second"):
         return "note" if takes_away(event.event_type) else decision

@@ -72,7 +72,7 @@ class Group:
 
 
 def mark(cell: VmCell) -> str:
-    """Return the shape of a cell: an event comes before the contact. A silent VM that an event
+    """Return the shape of a VM's cell: an event comes before the contact. A silent VM that an event
     names has a frame as well.
     """
     return cell.contact if cell.condition == "clear" else cell.condition

@@ -39,7 +39,7 @@ _IN_URL: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """What the URL asks for; an unknown value shows no VM rather than all."""
+    """The parameters of the page's address; an unknown value shows no VM rather than all."""
 
     view: str = "table"
     by: str = "site"
@@ -82,20 +82,20 @@ class Choice:
         return f"/fleet?{urlencode(query)}" if query else "/fleet"
 
     def sorted_by(self, column: str) -> str:
-        """Return the address that sorts by a column, or in the other direction if it is sorted by
-        it already.
+        """Return the address that sorts by a column, or in the other direction if the page is
+        sorted by it already.
         """
         return self.url(sort=f"-{column}" if self.sort == column else column)
 
     def order(self, column: str) -> str | None:
-        """Return how a column is sorted, as ARIA calls it."""
+        """Return the direction in which a column is sorted, in ARIA's words."""
         if self.sort.removeprefix("-") != column:
             return None
         return "descending" if self.sort.startswith("-") else "ascending"
 
     @property
     def filters(self) -> dict[str, str]:
-        """The filters on fields of VMs that are set."""
+        """The filters on fields of VMs that are set in the address."""
         return {name: value for name in _FIELDS if (value := getattr(self, name))}
 
 

@@ -1,4 +1,6 @@
-"""The checked fields of the pages' forms, and what the person saw. It makes no decisions."""
+"""Checks the fields of the pages' forms, and compares what the person saw. It makes no
+decisions.
+"""
 
 from __future__ import annotations
 
@@ -43,13 +45,13 @@ class SeenEvent:
 
     @property
     def event_type(self) -> str | None:
-        """Its type."""
+        """The type of the event."""
         found: str | None = self.fields["eventType"]
         return found
 
     @property
     def names(self) -> Sequence[str]:
-        """The names of the VMs that it lists."""
+        """The names of the VMs that the event lists."""
         found: Sequence[str] = self.fields["resources"]
         return found
 

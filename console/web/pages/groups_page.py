@@ -1,4 +1,4 @@
-"""`/groups`: which VMs are away in each group and why, and which events wait for which."""
+"""`/groups`: which VMs are away in each group and why, and which events wait for others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`/history`: what happened to which VMs and when, how it ended, and who approved it."""
+"""`/history`: past events with their VMs, their times, how they ended, and who approved them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ runs, otherwise in UTC.
 
 
 class Choice:
-    """What the URL asks for."""
+    """The parameters of the page's address."""
 
     def __init__(self, query: Mapping[str, str]) -> None:
         self.given: Final = {
@@ -60,7 +60,7 @@ class Choice:
 
     @property
     def filters(self) -> dict[str, str]:
-        """The filters that are set: names and values as in the API."""
+        """The filters that are set in the address: names and values as in the API."""
         return {name: value for name in _FILTERS if (value := self.given.get(name))}
 
     def url(self, **changed: object) -> str:
@@ -72,14 +72,14 @@ class Choice:
         return f"/history?{urlencode(query)}" if query else "/history"
 
     def sorted_by(self, column: str) -> str:
-        """Return the address that sorts by a column, or in the other direction if it is sorted by
-        it already.
+        """Return the address that sorts by a column, or in the other direction if the page is
+        sorted by it already.
         """
         is_same = column == self.sort
         return self.url(sort=column if is_same and self.descending else f"-{column}")
 
     def order(self, column: str) -> str | None:
-        """Return how a column is sorted, as ARIA calls it."""
+        """Return the direction in which a column is sorted, in ARIA's words."""
         if column != self.sort:
             return None
         return "descending" if self.descending else "ascending"
@@ -160,7 +160,7 @@ def _row(event: Event, sites: Sequence[str]) -> HistoryRow:
 
 
 def _last_night(now: float) -> dict[str, str]:
-    """Return the present night, or else the last one, as filters."""
+    """Return the filters for the present night, or else for the last one."""
     midnight = now - now % DAY
     morning = midnight + _MORNING
     since = _moment(midnight - DAY + _EVENING)
@@ -168,5 +168,5 @@ def _last_night(now: float) -> dict[str, str]:
 
 
 def _moment(at: float) -> str:
-    """Return a time as a browser's field for times needs it."""
+    """Return a time in the form that a browser's field for times needs."""
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M")

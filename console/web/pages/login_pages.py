@@ -1,4 +1,4 @@
-"""The page for a request that is not let in: a sentence, and a button to log in or out."""
+"""The page for a request without a valid login: a sentence, and a button to log in or out."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TITLES = {
 
 
 class LoginPages:
-    """Draws the page for requests that are not let in."""
+    """Draws the page for requests without a valid login."""
 
     def __init__(self, settings: Settings) -> None:
         self._renderer = Renderer()

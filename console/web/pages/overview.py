@@ -92,8 +92,8 @@ def values(state: AppState, snapshot: Snapshot, q: str) -> dict[str, Any]:
 
 
 def answer(vms: Mapping[str, int], rows: Sequence[EventRow]) -> dict[str, Any]:
-    """Return the main sentence of the page, the event whose countdown is beside it, and
-    the rest.
+    """Return the main sentence of the page, the event whose countdown is beside it, and the second
+    sentence.
     """
     counted = {
         kind: sum(row.group in groups for row in rows) for kind, (groups, _, _) in _ANSWERS.items()

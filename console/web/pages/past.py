@@ -110,7 +110,7 @@ def _entry(item: TimelineEntry) -> Entry:
 
 
 def _words(item: TimelineEntry) -> tuple[str, str, str]:
-    """Return title, tone and shape."""
+    """Return title, tone and shape of a line."""
     match item:
         case TimelineRecord():
             known = _TRANSITIONS.get(item.transition or "") or _BRIDGE.get(item.type)

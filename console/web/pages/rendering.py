@@ -1,4 +1,6 @@
-"""Makes an answer from a template and values: every text is escaped, and every file is our own."""
+"""Makes an answer from a template and values. Every text is escaped, and no file comes from another
+host.
+"""
 
 from __future__ import annotations
 
@@ -94,7 +96,9 @@ class Renderer:
     def answer(
         self, template: str, *, now: float, status: int = 200, **values: Any
     ) -> HTMLResponse:
-        """Return the page of a template; it shows `now`, in seconds since 1970, as its time."""
+        """Return the page of a template; the page shows `now`, in seconds since 1970, as its
+        time.
+        """
         moment = datetime.fromtimestamp(now, UTC)
         body = self._templates.get_template(template).render(
             **values,

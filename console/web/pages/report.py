@@ -16,8 +16,8 @@ _NAMES: Final = 20
 
 
 def report(event: Event, entries: Sequence[Entry], now: float) -> list[str]:
-    """Return the lines about an event: what it was, the VMs that it named, the decision, and what
-    happened when.
+    """Return the lines about an event: its type and time, the VMs that it named, the decision, and
+    its timeline.
     """
     return [visible(line) for line in _lines(event, entries, now)]
 

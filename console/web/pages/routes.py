@@ -77,8 +77,9 @@ class Pages:
     def _drawn(
         self, draw: Callable[[Request], Response], parameters: Collection[str] = ()
     ) -> Callable[[Request], Response]:
-        """Return a handler that also answers if the database does not, or if the address has a
-        parameter that the page does not know: a filter with a typo must not show everything.
+        """Return a handler that draws a page, or answers with an error if the database does not
+        answer or the address has a parameter that the page does not know. A filter with a typo must
+        not show everything.
         """
 
         def drawn(request: Request) -> Response:
@@ -90,7 +91,7 @@ class Pages:
         return drawn
 
     def overview(self, request: Request) -> Response:
-        """Answer with the first page: what is coming, for which VMs, and which are silent."""
+        """Answer with the first page: pending events, their VMs, and silent VMs."""
         with self._state.snapshots.open() as snapshot:
             q = request.query_params.get("q", "").strip()[: overview.MAX_CHARACTERS]
             values = overview.values(self._state, snapshot, q)
@@ -255,7 +256,7 @@ class Pages:
         return self._answer(request, "audit.html", values)
 
     async def file(self, request: Request) -> Response:
-        """Answer with our own style sheet or script."""
+        """Answer with a style sheet or script of the pages."""
         return FILES.answer(request.path_params["name"])
 
     def _unknown(self, request: Request, parameters: Collection[str]) -> Response | None:
@@ -281,8 +282,8 @@ class Pages:
     def _still(
         self, request: Request, template: str, values: Mapping[str, object], status: int = 200
     ) -> Response:
-        """Answer with a page that does not refresh: a person is about to send its form, or has sent
-        it.
+        """Answer with a page that does not refresh itself, because a person is about to send its
+        form, or has sent it.
         """
         return self._answer(request, template, {**values, "is_live": False}, status)
 

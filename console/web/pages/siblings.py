@@ -1,4 +1,4 @@
-"""VMs like those of an event that are due, away or silent: shown beside the button."""
+"""Finds VMs like those of an event that are due, away or silent, for a list beside the button."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def siblings(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Kin:
-    """What the VMs of one event can share with other VMs."""
+    """The groups, scale sets, tags and names that the VMs of one event can share with other VMs."""
 
     groups: frozenset[str]
     mates: Mapping[str, frozenset[str]]
@@ -109,7 +109,7 @@ class _Kin:
         )
 
     def shared(self, vm: Vm) -> str | None:
-        """Return what a VM shares with them; None if it shares nothing."""
+        """Return what another VM shares with them; None if it shares nothing."""
         if keys := self.mates.get(vm.vm_id, frozenset()) & self.groups:
             return f"group {min(keys)}"
         if vm.scale_set and vm.place in self.places:

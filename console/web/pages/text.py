@@ -36,8 +36,8 @@ def coded(value: str) -> Markup:
 
 
 def shown(value: object) -> object:
-    """Return a value as templates put it out: in plain text, invisible characters are
-    written out.
+    """Return the value that a template prints: in plain text, invisible characters are written
+    out.
     """
     return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
@@ -101,7 +101,9 @@ def _utc(at: float) -> datetime | None:
 
 
 def clock(at: float | None, now: float) -> Markup:
-    """Return a time in UTC, with its date unless that is today; the script offers local time."""
+    """Return a time in UTC as markup, with its date unless that is today; the script offers local
+    time.
+    """
     moment = None if at is None else _utc(at)
     if moment is None:
         return Markup("unknown")
@@ -118,7 +120,7 @@ def hour_and_minute(at: float) -> str:
 
 
 def ago(at: float | None, now: float) -> Markup:
-    """Return how long ago a time was; the script keeps it up to date."""
+    """Return as markup how long ago a time was; the script keeps it up to date."""
     moment = None if at is None else _utc(at)
     if at is None or moment is None:
         return Markup("never")
@@ -127,7 +129,7 @@ def ago(at: float | None, now: float) -> Markup:
 
 
 def left(at: float | None, now: float) -> Markup:
-    """Return a countdown, which the script keeps up to date."""
+    """Return a countdown as markup, which the script keeps up to date."""
     moment = None if at is None else _utc(at)
     if at is None or moment is None:
         return Markup("no time given")

@@ -34,7 +34,7 @@ class PastRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StripMark:
-    """An event on the line of the last days, which is 1,000 wide."""
+    """An event on the line of the last days; the line is 1,000 units wide."""
 
     event_id: str
     type: str
@@ -47,7 +47,7 @@ class StripMark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VmSilence:
-    """What the silence of a VM means."""
+    """The silence of a VM: the event that explains it, or the VM's last report."""
 
     event: FleetEvent | None
     """The event that explains the silence; `since` is then its start, and `back` when the VM is
@@ -90,8 +90,8 @@ def values(snapshot: Snapshot, heard: HeardVm) -> dict[str, Any]:
 
 
 def _contradictions(vm: Vm) -> list[tuple[str, str | None, str | None]]:
-    """Return where a VM reports another identity than it is known by: label, reported value, known
-    value.
+    """Return the fields in which a VM reports another identity than it is known by: label, reported
+    value, known value.
     """
     reported, known = vm.reported_as or vm.known_as, vm.known_as
     pairs = (
@@ -145,7 +145,7 @@ def _portal(resource_id: str | None) -> str | None:
 
 
 def _silence(snapshot: Snapshot, heard: HeardVm, vm: VmDetail) -> VmSilence | None:
-    """Return what the silence of a VM means; None if it is not silent."""
+    """Return what explains the silence of a VM; None if it is not silent."""
     if heard.contact != "silent":
         return None
     contacts = snapshot.vms.counted()

@@ -161,8 +161,8 @@ def decider(actor: str) -> str:
 
 
 def actor_words(actor: str, *, here: bool) -> str:
-    """Return in words who decided, with what they are; `here`: it was decided in this console,
-    where a plain name is a person's.
+    """Return in words who decided, and what they are; `here`: it was decided in this console, where
+    a plain name is a person's.
     """
     kind, colon, name = actor.partition(":")
     if here:
