@@ -387,8 +387,8 @@ def is_before(one: Vm, other: Vm) -> bool:
 
 
 def is_there(vm: Vm, now: float, silent_seconds: float) -> bool:
-    """Check whether a VM keeps its name from others: it was heard within `silent_seconds`, even if
-    it has stopped since, because an event takes it away only for a while.
+    """Check whether a VM keeps its name from others: it was heard within `silent_seconds`. A VM
+    that has stopped since keeps it too, because an event takes it away only for a while.
     """
     return vm.retired_at is None and now - vm.heard_at <= silent_seconds
 
