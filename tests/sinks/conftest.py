@@ -1,4 +1,6 @@
-"""What tests of sinks share: far ends, and an environment without the proxies of this machine."""
+"""Fixtures for tests of sinks: real destinations, and an environment without this machine's
+proxies.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +19,7 @@ from sinks.eventhub import EventHubSink
 
 @pytest.fixture(autouse=True)
 def no_proxy_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The variables of the user who runs the tests are not part of them."""
+    """Removes the proxy variables of the user who runs the tests."""
     for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.upper(), raising=False)
@@ -25,14 +27,14 @@ def no_proxy_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def server() -> Iterator[HttpServer]:
-    """A server that answers 204 unless told otherwise."""
+    """A server that answers 204 unless a test sets another answer."""
     with HttpServer() as running:
         yield running
 
 
 @pytest.fixture
 def ca(tmp_path: Path) -> ThrowawayCa:
-    """A CA that is not trusted yet."""
+    """A certificate authority that the system does not trust."""
     return ThrowawayCa(tmp_path / "ca")
 
 
@@ -47,7 +49,7 @@ def proxy(tmp_path: Path) -> Iterator[TinyProxy]:
 
 @pytest.fixture
 def hub() -> Iterator[EventHubServer]:
-    """A hub that runs, and that made no mistake of its own by the end."""
+    """A running hub; at the end it has reported no error of its own."""
     with EventHubServer() as made:
         yield made
     assert made.bugs == []
@@ -55,7 +57,7 @@ def hub() -> Iterator[EventHubServer]:
 
 @pytest.fixture
 def hub_sink(hub: EventHubServer) -> Iterator[EventHubSink]:
-    """A sink for that hub, open."""
+    """An open sink for that hub."""
     sink = sink_for(hub)
     sink.open()
     yield sink
@@ -64,6 +66,6 @@ def hub_sink(hub: EventHubServer) -> Iterator[EventHubSink]:
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[Mosquitto]:
-    """A broker that lets everybody do everything."""
+    """A broker without passwords and ACLs."""
     with Mosquitto(tmp_path / "broker") as made:
         yield made

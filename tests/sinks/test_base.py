@@ -19,7 +19,7 @@ from wire.record import Record
 
 
 def settings(**others: Any) -> SinkSettings:
-    """Settings of a sink in memory."""
+    """Return the settings of a sink in memory."""
     return SinkSettings.model_validate({"kind": "memory", **others})
 
 
@@ -30,7 +30,7 @@ class QuietSink(MemorySink):
 
 
 def kinds(sink: Sink[Any]) -> set[str]:
-    """The kinds of record that the sink takes."""
+    """Return the kinds of record that the sink accepts."""
     taken = [each for each in sample_records() if sink.accepts(each.type, each.affects_this_vm)]
     return {record.type.split(".")[2] for record in taken}
 
@@ -52,14 +52,16 @@ ALL = {record.type.split(".")[2] for record in sample_records()}
     ],
 )
 def test_types_are_globs(types: list[str] | str | None, expected: set[str]) -> None:
-    """A sink gets the types that one of its globs matches, case and all; without globs, each."""
+    """A sink gets the types that match one of its globs, with regard to case; without globs, it
+    gets all.
+    """
     told = {} if types is None else {"types": types}
     assert expected == kinds(MemorySink(settings=settings(**told)))
 
 
 def test_heartbeats_and_other_vms_can_be_left_out() -> None:
-    """Heartbeats come only where the sink wants them, or its types ask; `affects_this_vm_only`
-    leaves out events of others, and nothing about the bridge.
+    """A sink gets heartbeats only if its class or its `types` ask for them; `affects_this_vm_only`
+    leaves out events of other VMs, and no record about the bridge.
     """
     assert kinds(QuietSink()) == ALL - {"heartbeat"}
     assert kinds(QuietSink(settings=settings(types=["seb.*"]))) == ALL
@@ -71,21 +73,21 @@ def test_heartbeats_and_other_vms_can_be_left_out() -> None:
 
 @pytest.mark.parametrize("types", ['["x"', "seb.event.*", '{"a": 1}', "[1]"])
 def test_types_that_are_no_json_list_are_refused(types: str) -> None:
-    """What is not a list of texts is a mistake in the settings."""
+    """`types` that is not a list of texts is a mistake in the settings."""
     with pytest.raises(ValidationError, match="types"):
         settings(types=types)
 
 
 def test_settings_are_strict() -> None:
-    """An unknown name is refused, and the value is not shown."""
+    """A setting with an unknown name is refused, and its value is not shown."""
     with pytest.raises(ValidationError, match="pasword") as caught:
         settings(pasword="hunter2")
     assert "hunter2" not in str(caught.value)
 
 
-def test_a_secret_file_is_read_anew(tmp_path: Path) -> None:
-    """A secret that was replaced counts at once; the line end is not part of it. Without a file,
-    the setting counts.
+def test_a_secret_file_is_read_each_time(tmp_path: Path) -> None:
+    """A secret that was replaced in its file is used at once, without the line end; without a file,
+    the setting is used.
     """
     assert read_secret(SecretStr("hunter2"), None) == "hunter2"
     assert read_secret(None, None) is None
@@ -98,7 +100,7 @@ def test_a_secret_file_is_read_anew(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("content", [None, b"\xffhunter2"])
 def test_a_secret_file_that_cannot_be_read(tmp_path: Path, content: bytes | None) -> None:
-    """The error names the file, and nothing of what is in it."""
+    """The error names the secret file, and shows nothing of its content."""
     file = tmp_path / "secret"
     if content:
         file.write_bytes(content)
@@ -108,7 +110,7 @@ def test_a_secret_file_that_cannot_be_read(tmp_path: Path, content: bytes | None
 
 
 def test_a_sink_needs_no_more_than_deliver() -> None:
-    """All but `deliver` has a default that does nothing."""
+    """A sink may leave out every method but `deliver`."""
 
     class Least(Sink[SinkSettings]):
         KIND = "least"
@@ -125,7 +127,9 @@ def test_a_sink_needs_no_more_than_deliver() -> None:
 
 
 def test_an_error_keeps_its_remedy_apart() -> None:
-    """A person reads one line; `seb check` shows the two clauses each in its place."""
+    """An error has fact and remedy as two clauses: a person reads one line, and `seb check` shows
+    both separately.
+    """
     error = SinkError("no answer", remedy="start it")
     assert (str(error), error.problem) == ("no answer; start it", Problem("no answer", "start it"))
     moved = SinkError(error.problem.at("mail:25"), retry_after=7)
@@ -133,8 +137,10 @@ def test_an_error_keeps_its_remedy_apart() -> None:
     assert SinkError("a; b").problem == Problem("a; b", None)
 
 
-def test_errors_carry_what_the_dispatcher_needs() -> None:
-    """Defaults: nothing delivered, no wish to wait, dead at once."""
+def test_the_defaults_of_errors() -> None:
+    """By default an error says that no record was delivered, asks for no wait, and marks a rejected
+    record as dead at once.
+    """
     error, rejected = SinkError("x"), SinkRejected("x")
     assert (error.retry_after, error.delivered) == (None, 0)
     assert (rejected.delivered, rejected.tries) == (0, 1)
@@ -152,7 +158,9 @@ def test_errors_carry_what_the_dispatcher_needs() -> None:
     ],
 )
 def test_an_authority_that_is_made_wrongly_is_explained(said: str, remedy: str) -> None:
-    """Who trusts it already is not told to trust it, by each kind of sink."""
+    """Every kind of sink explains a trusted authority that violates the standard, and does not
+    advise to trust it.
+    """
     error = ssl.SSLCertVerificationError(1, said)
     error.verify_message = said
     assert remedy in certificate_remedy(error, "name its authority")

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs POSIX scripts"
 
 
 class Vm:
-    """What the script sees of a VM: its directory, and an `ss` that lists connections."""
+    """The VM as the script sees it: its directory, and an `ss` that lists connections."""
 
     def __init__(self, directory: Path) -> None:
         self._bin = directory / "bin"
@@ -33,15 +33,15 @@ class Vm:
         )
 
     def connect(self, count: int) -> None:
-        """So many clients."""
+        """Make `ss` list so many clients."""
         self._connections.write_text("ESTAB\n" * count)
 
     def without_ss(self) -> None:
-        """A machine where the tool is missing or broken."""
+        """Make `ss` missing or broken."""
         shell_script(self._bin / "ss", "exit 127")
 
     def run(self, record: Record, **variables: str) -> int:
-        """The script's exit code for a record."""
+        """Run the script for a record; return its exit code."""
         parent: Mapping[str, str] = {
             "PATH": f"{self._bin}{os.pathsep}{os.environ['PATH']}",
             "DRAIN_DIR": str(self.marks),
@@ -53,7 +53,7 @@ class Vm:
         return done.returncode
 
     def draining(self) -> set[str]:
-        """The events that keep it out of service."""
+        """The events that keep the VM out of service."""
         return {path.name for path in self.marks.iterdir()} if self.marks.exists() else set()
 
 
@@ -71,22 +71,26 @@ def reboot(sequence: int = 1, *, impact: str = "restart", **fields: str) -> Reco
 
 
 def test_it_takes_the_vm_out_of_service_and_back(vm: Vm) -> None:
-    """From the notice to the end; each step twice, as a record may come twice."""
+    """The script takes the VM out of service at the notice and back at the end; each step may run
+    twice.
+    """
     for record in (reboot(1), reboot(2, record_type=EVENT_UPDATED)):
         assert (vm.run(record), vm.run(record), vm.draining()) == (0, 0, {"A-1"})
     ended = reboot(3, record_type=EVENT_ENDED)
     assert (vm.run(ended), vm.run(ended), vm.draining()) == (0, 0, set())
 
 
-def test_an_event_that_goes_on_elsewhere_is_over_here(vm: Vm) -> None:
-    """It names this VM no more: the VM comes back into service before the event ends."""
+def test_an_event_that_no_longer_names_this_vm(vm: Vm) -> None:
+    """The script puts the VM back into service when the event no longer names it, before the event
+    ends.
+    """
     assert vm.run(reboot()) == 0
     elsewhere = reboot(2, record_type=EVENT_UPDATED, resources=("db-1",))  # type: ignore[arg-type]
     assert (vm.run(elsewhere), vm.draining()) == (0, set())
 
 
 def test_two_events_overlap(vm: Vm) -> None:
-    """The end of one does not undo the preparation for the other."""
+    """The script keeps the VM out of service for the second event when the first one ends."""
     other = sample_record(2, event_id="B-2")
     other.data["impact"] = "redeploy"  # type: ignore[index]
     assert (vm.run(reboot()), vm.run(other)) == (0, 0)
@@ -94,9 +98,9 @@ def test_two_events_overlap(vm: Vm) -> None:
     assert vm.draining() == {"B-2"}
 
 
-def test_there_is_nothing_to_do(vm: Vm) -> None:
-    """A pause costs less than the drain would; other VMs and the bridge itself are no reason; and a
-    reboot clears the directory, so that an end has no beginning.
+def test_records_that_need_no_drain(vm: Vm) -> None:
+    """The script does nothing for a pause, for events of other VMs, for records about the bridge,
+    and for an end after a reboot has cleared its directory.
     """
     other = sample_record(resources=("db-1",))
     ended = reboot(record_type=EVENT_ENDED)
@@ -113,11 +117,11 @@ def test_there_is_nothing_to_do(vm: Vm) -> None:
 @pytest.mark.parametrize(
     ("clients", "seconds", "code"), [(1, {}, 0), (9, {"DRAIN_SECONDS": "0"}, 1)]
 )
-def test_it_waits_until_nobody_is_connected(
+def test_it_waits_until_no_client_is_connected(
     vm: Vm, capfd: pytest.CaptureFixture[str], clients: int, seconds: dict[str, str], code: int
 ) -> None:
-    """The preparation is done once the last client has gone. Clients that stay are a failure: the
-    VM stays out of service, and nothing is approved.
+    """The script ends with success once the last client has gone. If clients stay it fails: the VM
+    stays out of service, and the event is not approved.
     """
     vm.connect(clients)
     assert vm.run(reboot(), DRAIN_PORT="8080", **seconds) == code
@@ -125,14 +129,16 @@ def test_it_waits_until_nobody_is_connected(
     assert ("port 8080 still has connections" in capfd.readouterr().err) == bool(code)
 
 
-def test_a_missing_tool_is_not_taken_for_silence(vm: Vm) -> None:
-    """What cannot be seen is not there to be approved."""
+def test_a_missing_tool_is_a_failure(vm: Vm) -> None:
+    """The script fails if it cannot list the connections, so that the event is not approved."""
     vm.without_ss()
     assert vm.run(reboot(), DRAIN_PORT="8080") != 0
 
 
 def test_an_event_that_has_started_is_not_waited_for(vm: Vm) -> None:
-    """Hardware that failed gives no notice."""
+    """The script does not wait for clients if the event has started: failed hardware gives no
+    notice.
+    """
     vm.connect(9)
     assert vm.run(reboot(record_type=EVENT_STARTED), DRAIN_PORT="8080") == 0
     assert vm.draining() == {"A-1"}

@@ -33,7 +33,7 @@ class TestContract(SinkContract):
 
 
 def test_the_message_carries_the_record(hub: EventHubServer, hub_sink: EventHubSink) -> None:
-    """Id, event id, content type and partition key stand where AMQP consumers look for them."""
+    """Id, event id, content type and partition key are where AMQP consumers look for them."""
     record = sample_record()
     hub_sink.deliver([record])
     (message,) = hub.messages(HUB)
@@ -85,8 +85,8 @@ def test_the_sdk_reads_back_what_was_sent(hub: EventHubServer, hub_sink: EventHu
 
 @pytest.mark.parametrize("announced", [None, 1024 * 1024])
 def test_a_batch_that_is_too_large_is_split_in_order(announced: int | None) -> None:
-    """Where the hub's limit is below the batch, several messages go out, and order stays; where it
-    takes less than it announced, batches are halved until they fit.
+    """A batch above the hub's limit is sent in several messages, in order; if the hub accepts less
+    than it announced, batches are halved until they fit.
     """
     sent = records(30)
     limit = 4 * len(sent[0].body)
@@ -113,7 +113,9 @@ def test_a_record_that_is_too_large_is_rejected(announced: int | None) -> None:
 
 
 def test_records_of_two_vms_keep_their_keys(hub: EventHubServer, hub_sink: EventHubSink) -> None:
-    """A clone has a new vmId in the middle of a backlog: each record keeps its own key."""
+    """Each record keeps its own VM's partition key, also if a clone's new vmId begins in the middle
+    of a backlog.
+    """
     clone = type(SAMPLE_VM)(vm_id="11111111-2222-3333-4444-555555555555", name="db-1")
     sent = [sample_record(1), sample_record(2, vm=clone), sample_record(3)]
     hub_sink.deliver(sent)
@@ -123,7 +125,7 @@ def test_records_of_two_vms_keep_their_keys(hub: EventHubServer, hub_sink: Event
 
 
 def test_what_was_acknowledged_before_a_failure_is_counted() -> None:
-    """After a partial failure `delivered` says where to go on."""
+    """After a partial failure, `delivered` of the error says how many records were acknowledged."""
     sent = records(6)
     with EventHubServer(max_message_size=4 * len(sent[0].body)) as hub:
         sink = sink_for(hub)

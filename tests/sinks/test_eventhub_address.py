@@ -26,8 +26,8 @@ KEYED: Any = {"host": "ns.example.net", "key_name": "send", "key": KEY}
     ],
 )
 def test_a_string_is_read(text: str, name: str | None, expected: HubAddress) -> None:
-    """Host, hub, policy and key are where the portal puts them, keys in any case; a signature may
-    stand for the key, and a name beside the string is the hub's.
+    """Host, hub, policy and key are read from the portal's string, with keys in any case; it may
+    have a signature instead of the key, and a separate name takes precedence.
     """
     assert expected == read_connection_string(text, name)
 
@@ -43,7 +43,7 @@ def test_a_string_is_read(text: str, name: str | None, expected: HubAddress) -> 
     ],
 )
 def test_an_emulator_on_this_machine_is_allowed(endpoint: str, host: str, port: int | None) -> None:
-    """Without TLS a token may go to loopback, and only there."""
+    """A token may be sent without TLS to a loopback address."""
     address = read_connection_string(f"Endpoint={endpoint};{EMULATOR}", None)
     assert (host, port, True) == (address.host, address.port, address.emulator)
 
@@ -93,7 +93,9 @@ def test_an_emulator_on_this_machine_is_allowed(endpoint: str, host: str, port: 
 )
 @pytest.mark.parametrize("switch", ["UseDevelopmentEmulator", "usedevelopmentemulator"])
 def test_an_emulator_anywhere_else_is_refused(endpoint: str, switch: str) -> None:
-    """However a remote host is dressed up, a token never goes there in clear."""
+    """A connection string that turns TLS off for another host is refused, in whatever form the host
+    is written.
+    """
     text = f"Endpoint={endpoint};{REMOTE};{switch}=true"
     with pytest.raises(ValueError, match=r"Endpoint|UseDevelopmentEmulator") as caught:
         read_connection_string(text, None)
@@ -103,7 +105,9 @@ def test_an_emulator_anywhere_else_is_refused(endpoint: str, switch: str) -> Non
 
 @pytest.mark.parametrize("value", ["True", "TRUE", "false", "1", "yes", "true ", " true", "t"])
 def test_the_switch_has_one_spelling(value: str) -> None:
-    """Other spellings leave TLS on in the SDK without a word, so they are an error here."""
+    """Other spellings of `UseDevelopmentEmulator` are an error, because the SDK silently ignores
+    them.
+    """
     text = f"Endpoint=sb://localhost/;UseDevelopmentEmulator={value};{REMOTE}"
     with pytest.raises(ValueError, match="UseDevelopmentEmulator"):
         read_connection_string(text, None)
@@ -130,15 +134,17 @@ def test_the_switch_has_one_spelling(value: str) -> None:
         (f"Endpoint=sb://n.example/;{REMOTE}".replace("=hub", "=h/../x"), "name of the hub"),
     ],
 )
-def test_a_broken_string_is_told_without_its_secret(text: str, words: str) -> None:
-    """The error says what is wrong and quotes nothing of what may be a key."""
+def test_a_broken_string_is_refused_without_its_secret(text: str, words: str) -> None:
+    """The error about a broken connection string says what is wrong, and shows nothing that may be
+    a key.
+    """
     with pytest.raises(ValueError, match=words) as caught:
         read_connection_string(text, None)
     assert KEY not in str(caught.value)
 
 
 def test_what_the_sdk_gets_reads_back_the_same() -> None:
-    """The string that is written anew means what the user's did."""
+    """The connection string for the SDK has the same meaning as the user's."""
     address = read_connection_string(f"Endpoint=sb://127.0.0.1:99/;{EMULATOR}", "other")
     assert address == read_connection_string(address.connection_string(), None)
 
@@ -162,6 +168,6 @@ def test_a_namespace_is_a_host_name() -> None:
 
 @pytest.mark.parametrize("namespace", ["ns", "sb://ns.example.com", "ns.example.com:5671", "a b.c"])
 def test_a_namespace_that_is_no_host_name_is_refused(namespace: str) -> None:
-    """A short name is ambiguous: the clouds differ in what follows."""
+    """A short namespace is refused, because its domain differs between the clouds."""
     with pytest.raises(ValueError, match="full host name"):
         read_namespace(namespace, "hub")

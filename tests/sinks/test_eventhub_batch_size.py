@@ -12,8 +12,8 @@ PATIENCE = 60.0
 
 
 def test_a_size_halves_down_to_one_and_doubles_up_to_the_most() -> None:
-    """It halves with each failure, from what was really sent, and grows with quick answers only:
-    after a slow one, twice as many might not come in time.
+    """The size halves with each failure, from the number that was sent. It doubles only after quick
+    answers, because twice as many might not be sent in time.
     """
     pace = BatchSize(most=100, seconds=8.0)
     sizes = [pace.size]
@@ -28,10 +28,12 @@ def test_a_size_halves_down_to_one_and_doubles_up_to_the_most() -> None:
     assert sizes[8:] == [2, 4, 8, 16, 32, 64, 100, 100]
 
 
-def test_a_backlog_gets_over_a_line_that_is_too_slow_for_it(
+def test_a_backlog_is_delivered_over_a_slow_line(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Records that cannot all be sent in one send's time are sent in several, and each counts."""
+    """A backlog that one send cannot transfer in time is sent in several parts, and each part
+    counts as delivered.
+    """
     monkeypatch.setattr("sinks.eventhub.sink.SEND_SECONDS", 0.5)
     left = records(6)
     with EventHubServer() as server, FaultProxy(server.port) as line:
@@ -52,8 +54,10 @@ def test_a_backlog_gets_over_a_line_that_is_too_slow_for_it(
         assert arrived == [record.body for record in records(6)]
 
 
-def test_a_turn_that_lasts_ends_before_it_is_abandoned(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the hub has acknowledged by then is told, and the rest is for the next turn."""
+def test_a_long_delivery_ends_before_it_is_abandoned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A delivery ends before its deadline with the number of acknowledged records; the next
+    delivery sends the others.
+    """
     monkeypatch.setattr("sinks.eventhub.sink.TURN_SECONDS", 0.0)
     sent = records(10)
     with EventHubServer(max_message_size=4 * len(sent[0].body)) as server:

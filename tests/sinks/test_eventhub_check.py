@@ -15,7 +15,7 @@ from sinks.testing import sample_record
 
 
 def texts(sink: Sink[Any]) -> list[tuple[str, str]]:
-    """The lines of `check`, without their remedies."""
+    """Return the lines of `check`, without their remedies."""
     return [(line.level, line.text) for line in sink.check()]
 
 
@@ -72,8 +72,8 @@ def test_check_never_hangs(
     seconds: float,
     levels: list[str],
 ) -> None:
-    """A key that may send but not look is good enough; a peer that stops answering is a line that
-    says so, in time, and leaves no thread.
+    """A key that may send and not list partitions is enough; a hub that stops answering becomes a
+    line, in time, and no thread is left.
     """
     monkeypatch.setattr("sinks.eventhub.check.CHECK_SECONDS", seconds)
     hub.misbehave(fault)

@@ -9,11 +9,11 @@ SECRET = "SharedAccessKey=c2VjcmV0"
 
 
 class EventHubError(Exception):
-    """As the SDK's: text from anywhere, and what caused it in the context."""
+    """An error like the SDK's: any text, and its cause in the context."""
 
 
 class AmqpError(Exception):
-    """As the SDK's: a condition in bytes, and perhaps the error of the socket."""
+    """An error like the SDK's: a condition in bytes, and perhaps the error of the socket."""
 
     def __init__(
         self, condition: object, *, inner: Exception | None = None, status: object = None
@@ -25,11 +25,11 @@ class AmqpError(Exception):
 
 
 class TokenExpired(AmqpError):
-    """As the SDK's."""
+    """An error like the SDK's."""
 
 
 def raised(*causes: Exception) -> Exception:
-    """The SDK's error over its causes, cut off with `from None` as it does."""
+    """Return the SDK's error with its causes, cut off with `from None` as in the SDK."""
     try:
         try:
             raise causes[0]  # noqa: TRY301 - the context is the point
@@ -70,7 +70,9 @@ def raised(*causes: Exception) -> Exception:
     ],
 )
 def test_an_error_has_one_meaning(error: Exception, kind: str, words: str) -> None:
-    """Each error of the SDK is one kind, with words of ours and a remedy, and none of its own."""
+    """Each error of the SDK is diagnosed as one kind, with this project's text and a remedy, and
+    without the SDK's text.
+    """
     trouble = diagnose(error)
     shown = trouble.text("hub h at n.example")
     assert (trouble.kind, words in shown, bool(trouble.remedy)) == (kind, True, True)
@@ -78,13 +80,15 @@ def test_an_error_has_one_meaning(error: Exception, kind: str, words: str) -> No
 
 
 def test_the_condition_of_the_link_comes_first() -> None:
-    """A detach that overtook the answer says what the SDK calls unknown."""
+    """If a detach came before the answer, its condition explains the error that the SDK calls
+    unknown.
+    """
     error = raised(AmqpError(b"amqp:unknown-error"))
     assert diagnose(error, link_condition="com.microsoft:server-busy").kind == "busy"
 
 
 def test_an_error_that_causes_itself_ends() -> None:
-    """A loop in the causes is not walked for ever."""
+    """A cycle in the causes of an error does not make the diagnosis loop."""
     error = EventHubError(SECRET)
     other = KeyError()
     error.__context__, other.__context__ = other, error
@@ -92,6 +96,6 @@ def test_an_error_that_causes_itself_ends() -> None:
 
 
 @pytest.mark.parametrize("condition", [b"a b", b"x" * 81, b"sig=abc", "é", 7, None, b""])
-def test_what_is_no_symbol_is_not_shown(condition: object) -> None:
-    """A condition is text of the peer's, and only shown if it looks like one."""
+def test_only_a_condition_that_looks_like_one_is_shown(condition: object) -> None:
+    """A condition is shown only if it looks like one, because the other side may write any text."""
     assert symbol(condition) is None

@@ -33,7 +33,7 @@ from sinks.testing import sample_record
 def test_an_error_is_named(
     hub: EventHubServer, hub_sink: EventHubSink, fault: Fault, condition: str, words: str
 ) -> None:
-    """An error is told with its condition and a remedy, and never in the hub's own words."""
+    """The message of an error has its condition and a remedy, and none of the hub's own text."""
     hub.misbehave(fault, condition=condition, description=f"sig={SHARED_KEY}")
     with pytest.raises(SinkError, match=words) as caught:
         hub_sink.deliver([sample_record()])
@@ -46,7 +46,7 @@ def test_an_error_is_named(
 def test_a_malformed_record_is_found_in_its_batch(
     hub: EventHubServer, hub_sink: EventHubSink
 ) -> None:
-    """A condition that is the record's own fault is a rejection, after five tries."""
+    """A condition that a record itself causes rejects that record, after five tries."""
     hub.misbehave(Fault.REJECT, condition="com.microsoft:argument-error")
     with pytest.raises(SinkRejected) as caught:
         hub_sink.deliver(records(3))
@@ -54,7 +54,7 @@ def test_a_malformed_record_is_found_in_its_batch(
 
 
 def test_a_rejection_keeps_the_link(hub: EventHubServer, hub_sink: EventHubSink) -> None:
-    """A throttled namespace is not also burdened with new connections."""
+    """A throttled namespace gets no new connections because of a rejection."""
     hub.misbehave(Fault.REJECT, condition="com.microsoft:server-busy", times=1)
     with pytest.raises(SinkError):
         hub_sink.deliver([sample_record()])
@@ -66,14 +66,14 @@ def test_a_rejection_keeps_the_link(hub: EventHubServer, hub_sink: EventHubSink)
 def test_a_link_that_ends_once_is_opened_again(
     hub: EventHubServer, hub_sink: EventHubSink, fault: Fault
 ) -> None:
-    """A link that the hub ended for no fault of ours costs no error."""
+    """A link that the hub ended is opened again, without an error."""
     hub.misbehave(fault, condition="amqp:link:detach-forced", times=1)
     hub_sink.deliver([sample_record()])
     assert [sample_record().body] == bodies(hub.messages(HUB))
 
 
 def test_a_link_that_always_ends_is_an_error(hub: EventHubServer, hub_sink: EventHubSink) -> None:
-    """A hub that ends every link is not tried a third time."""
+    """If the hub ends every link, the sink raises after the second one."""
     hub.misbehave(Fault.DETACH, condition="amqp:link:detach-forced")
     with pytest.raises(SinkError, match="detach-forced"):
         hub_sink.deliver([sample_record()])
@@ -92,7 +92,9 @@ def test_an_idle_detach_costs_nothing(hub: EventHubServer, hub_sink: EventHubSin
 def test_an_idle_sink_finds_the_detach_itself(
     hub: EventHubServer, hub_sink: EventHubSink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`maintain` reads what came in while idle, and has a new link before the next record."""
+    """`maintain` notices that the hub ended an idle link, and opens a new one before the next
+    record.
+    """
     monkeypatch.setattr("sinks.eventhub.sink.PUMP_SECONDS", 0.0)
     hub.detach_all()
     for _ in range(3):
@@ -103,7 +105,7 @@ def test_an_idle_sink_finds_the_detach_itself(
 
 
 def test_maintain_is_rare(hub: EventHubServer, hub_sink: EventHubSink) -> None:
-    """Right after a delivery nothing is read, so that `maintain` costs no time."""
+    """`maintain` reads nothing right after a delivery, so that it costs no time."""
     hub_sink.deliver([sample_record()])
     begun = time.monotonic()
     for _ in range(100):
@@ -119,7 +121,9 @@ def test_a_missing_acknowledgement_is_an_error(
     fault: Fault,
     stored: int,
 ) -> None:
-    """A send without an answer ends in time, and is not repeated behind the dispatcher's back."""
+    """A send without an answer ends in time with an error, and the sink does not repeat it by
+    itself.
+    """
     monkeypatch.setattr("sinks.eventhub.sink.SEND_SECONDS", 0.5)
     hub.misbehave(fault)
     with pytest.raises(SinkError, match="no answer in time"):
@@ -132,7 +136,7 @@ def test_a_missing_acknowledgement_is_an_error(
 
 @pytest.mark.parametrize(("status", "words"), [(401, "access was refused"), (404, "not exist")])
 def test_a_refused_token_is_an_error(hub: EventHubServer, status: int, words: str) -> None:
-    """A token that the hub refuses is told as such, with what to check."""
+    """The error about a token that the hub refuses says so, and what to check."""
     hub.misbehave(Fault.CBS_STATUS, status=status)
     with pytest.raises(SinkError, match=words) as caught:
         sink_for(hub).open()
@@ -142,7 +146,7 @@ def test_a_refused_token_is_an_error(hub: EventHubServer, status: int, words: st
 
 @pytest.mark.parametrize("fault", [Fault.REFUSE_ATTACH, Fault.DETACH_AT_ONCE])
 def test_a_hub_that_is_missing_is_an_error(hub: EventHubServer, fault: Fault) -> None:
-    """A hub that cannot be attached to is named in the error, already by `open`."""
+    """`open` raises an error that names the hub if the hub does not exist."""
     hub.misbehave(fault, condition="amqp:not-found")
     with pytest.raises(SinkError, match=f"hub {HUB} at 127.0.0.1:{hub.port}: the hub does not"):
         sink_for(hub).open()
@@ -153,8 +157,8 @@ def test_a_hub_that_is_missing_is_an_error(hub: EventHubServer, fault: Fault) ->
 
 @pytest.mark.parametrize("fault", [Fault.SILENT, Fault.NO_CBS, Fault.NO_ATTACH])
 def test_an_abandoned_open_ends(hub: EventHubServer, fault: Fault) -> None:
-    """A thread that waits for a peer which never answers ends soon after `abort`, and closing
-    does not wait for the peer.
+    """A thread that waits in `open` for a silent hub ends soon after `abort`, and `close` does not
+    wait for the hub.
     """
     sink = sink_for(hub)
     hub.misbehave(fault)
@@ -169,14 +173,14 @@ def test_an_abandoned_open_ends(hub: EventHubServer, fault: Fault) -> None:
 def test_an_abandoned_delivery_ends(
     hub: EventHubServer, hub_sink: EventHubSink, fault: Fault
 ) -> None:
-    """So does one that waits for an acknowledgement."""
+    """A thread that waits for an acknowledgement ends soon after `abort`."""
     hub.misbehave(fault)
     ended = abandoned(hub, hub_sink, lambda: hub_sink.deliver([sample_record()]))
     assert isinstance(ended, SinkError)
 
 
 def test_an_aborted_sink_never_connects_again(hub: EventHubServer, hub_sink: EventHubSink) -> None:
-    """After `abort` a call that was between two steps fails instead of connecting anew."""
+    """After `abort`, a call that was between two steps raises and opens no connection."""
     hub_sink.abort()
     with pytest.raises(SinkError):
         hub_sink.deliver([sample_record()])

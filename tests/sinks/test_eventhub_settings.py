@@ -16,7 +16,7 @@ NAMED = {"namespace": "n.example.net", "name": "h"}
 
 
 def refusal(**settings: object) -> str:
-    """What validation says."""
+    """Return the message of the validation error."""
     with pytest.raises(ValidationError) as caught:
         EventHubSettings.model_validate({"kind": "eventhub", **settings})
     assert KEY not in f"{caught.value} {caught.value!r} {caught.value.errors(include_input=False)}"
@@ -47,20 +47,26 @@ def refusal(**settings: object) -> str:
     ],
 )
 def test_settings_that_cannot_work_are_refused(settings: dict[str, object], words: str) -> None:
-    """A setting that is wrong, missing or one too many is named, and its value is not."""
+    """The error names a setting that is wrong, missing or superfluous, and does not show its
+    value.
+    """
     assert re.search(words, refusal(**settings))
 
 
-def test_the_file_is_looked_at_as_the_setting_is(tmp_path: Path) -> None:
-    """One that cannot be read at the start, or is not safe, is a mistake in the settings."""
+def test_the_file_is_checked_like_the_setting(tmp_path: Path) -> None:
+    """A file that cannot be read at the start, or whose content is not safe, is a mistake in the
+    settings.
+    """
     file = tmp_path / "connection"
     assert "connection_string_file: the secret file" in refusal(connection_string_file=file)
     file.write_text(f"{STRING};UseDevelopmentEmulator=true\n", encoding="utf-8")
     assert "connection_string_file: UseDevelopmentEmulator" in refusal(connection_string_file=file)
 
 
-def test_a_missing_package_is_told_with_its_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without azure-identity a managed identity is refused with what to install."""
+def test_a_missing_package_is_named_with_its_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without azure-identity a managed identity is refused, with the command that installs the
+    package.
+    """
     monkeypatch.setitem(sys.modules, "azure.identity", None)
     settings = EventHubSettings(kind="eventhub", namespace="n.invalid", name="h")
     sink = EventHubSink("hub", settings, sample_context())

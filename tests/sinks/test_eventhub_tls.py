@@ -20,7 +20,7 @@ TOKEN = "made-up.access.token"
 
 @pytest.fixture
 def server(ca: ThrowawayCa, monkeypatch: pytest.MonkeyPatch) -> Iterator[EventHubServer]:
-    """A hub that speaks TLS, where the SDK expects one."""
+    """A hub with TLS, at the host and port where the SDK expects one."""
     with EventHubServer(tls=ca.server().context) as made:
         # With TLS the SDK knows no other port than 5671, which a test cannot count on.
         monkeypatch.setattr("azure.eventhub._pyamqp._connection.SECURE_PORT", made.port)
@@ -29,14 +29,14 @@ def server(ca: ThrowawayCa, monkeypatch: pytest.MonkeyPatch) -> Iterator[EventHu
 
 @pytest.fixture
 def trusted(ca: ThrowawayCa, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The CA is in the system's store."""
+    """Makes the system trust the CA."""
     if sys.platform == "win32":
         pytest.skip("the store of Windows is not a file that a test may point elsewhere")
     monkeypatch.setenv("SSL_CERT_FILE", str(ca.cert))
 
 
 def make() -> EventHubSink:
-    """A sink with a key, and TLS."""
+    """Return a sink with a key and TLS."""
     text = f"Endpoint=sb://localhost/;SharedAccessKeyName=p;SharedAccessKey={SHARED_KEY}"
     settings = {"kind": "eventhub", "connection_string": text, "name": HUB}
     return EventHubSink("hub", EventHubSettings.model_validate(settings), sample_context())
@@ -44,8 +44,8 @@ def make() -> EventHubSink:
 
 @pytest.mark.usefixtures("trusted")
 def test_records_go_over_tls(server: EventHubServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A hub whose certificate the system trusts gets the record, straight, whatever proxy the
-    environment names for HTTP; `check` tells what protects the token.
+    """A hub with a trusted certificate gets the record directly, even if the environment names an
+    HTTP proxy; `check` names the version of TLS.
     """
     for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
@@ -61,7 +61,7 @@ def test_records_go_over_tls(server: EventHubServer, monkeypatch: pytest.MonkeyP
 
 
 def test_a_certificate_that_is_not_trusted_is_refused(server: EventHubServer) -> None:
-    """Nothing is sent to a hub that cannot prove its name, not even a token."""
+    """The sink sends nothing, not even a token, to a hub whose certificate is not trusted."""
     with pytest.raises(SinkError, match="certificate is not trusted") as caught:
         make().open()
     assert (server.tokens, SHARED_KEY in everything_about(caught.value)) == ([], False)
@@ -87,7 +87,9 @@ def test_an_abandoned_call_ends(server: EventHubServer, fault: Fault) -> None:
 def test_check_of_a_silent_handshake_leaves_no_thread(
     server: EventHubServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A peer that accepts TCP and never greets is a failed line, and no thread waits for it."""
+    """`check` has a failed line for a peer that accepts TCP and never answers, and leaves no
+    thread.
+    """
     monkeypatch.setattr("sinks.eventhub.check.CHECK_SECONDS", 1.0)
     server.misbehave(Fault.SILENT)
     (line,) = make().check()
@@ -120,11 +122,11 @@ class _NoIdentity(_Credential):
 
 
 class CredentialUnavailableError(Exception):
-    """As azure-identity's."""
+    """An error like azure-identity's."""
 
 
 def identity(monkeypatch: pytest.MonkeyPatch, credential: type) -> EventHubSink:
-    """A sink whose azure-identity is a stand-in, since the real one would ask 169.254.169.254."""
+    """A sink with a stand-in for azure-identity, since the real one would ask 169.254.169.254."""
     module = ModuleType("azure.identity")
     module.DefaultAzureCredential = credential  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "azure.identity", module)
@@ -136,7 +138,7 @@ def identity(monkeypatch: pytest.MonkeyPatch, credential: type) -> EventHubSink:
 
 @pytest.mark.usefixtures("trusted")
 def test_a_managed_identity_sends(server: EventHubServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The token of the identity is what the hub gets; the credential outlives the connection."""
+    """The hub gets the identity's token, and the credential is kept when the connection ends."""
     sink = identity(monkeypatch, _Credential)
     before = _Credential.made
     for number in (1, 2):
@@ -147,10 +149,10 @@ def test_a_managed_identity_sends(server: EventHubServer, monkeypatch: pytest.Mo
 
 
 @pytest.mark.usefixtures("trusted")
-def test_a_machine_without_an_identity_is_told(
+def test_a_machine_without_an_identity(
     server: EventHubServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where no token can be had, the remedy is the identity and its role."""
+    """If the machine has no identity, the remedy names the identity and its role."""
     with pytest.raises(SinkError, match="managed identity with the role") as caught:
         identity(monkeypatch, _NoIdentity).open()
     assert TOKEN not in everything_about(caught.value)

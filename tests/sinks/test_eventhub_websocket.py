@@ -20,13 +20,13 @@ from sinks.testing import sample_context, sample_record
 
 @pytest.fixture
 def gate(hub: EventHubServer) -> Iterator[WebSocketGate]:
-    """The hub's WebSockets."""
+    """The hub's WebSockets endpoint."""
     with WebSocketGate(hub.port) as made:
         yield made
 
 
 def sink_at(gate: WebSocketGate, host: str = "127.0.0.1", **settings: str) -> EventHubSink:
-    """A sink for the hub behind the gate."""
+    """Return a sink for the hub behind the endpoint."""
     text = (
         f"Endpoint=sb://{host}:{gate.port}/;SharedAccessKeyName=p;"
         f"SharedAccessKey={SHARED_KEY};EntityPath={HUB};UseDevelopmentEmulator=true"
@@ -36,8 +36,8 @@ def sink_at(gate: WebSocketGate, host: str = "127.0.0.1", **settings: str) -> Ev
 
 
 def test_records_arrive(hub: EventHubServer, gate: WebSocketGate) -> None:
-    """They are the same bytes in the same order as over AMQP alone; a message may be longer than
-    one frame of the WebSocket, and than one read.
+    """Records arrive with the same bytes in the same order as over AMQP alone, also in messages
+    that are longer than a frame or a read.
     """
     sink, sent = sink_at(gate), [*records(50), *[sample_record(51)] * 40]
     sink.open()
@@ -47,10 +47,10 @@ def test_records_arrive(hub: EventHubServer, gate: WebSocketGate) -> None:
     assert gate.paths == ["/$servicebus/websocket"]
 
 
-def test_a_connection_that_is_cut_is_made_anew(
+def test_records_are_sent_again_after_a_cut_connection(
     hub: EventHubServer, gate: WebSocketGate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Records that were not acknowledged, in time or at all, are sent again with their ids."""
+    """Records without an acknowledgement are sent again with the same ids over a new connection."""
     monkeypatch.setattr("sinks.eventhub.sink.SEND_SECONDS", 1.0)
     sink = sink_at(gate)
     sink.open()
@@ -71,7 +71,7 @@ def test_a_connection_that_is_cut_is_made_anew(
 
 @pytest.mark.parametrize("status", [403, 502])
 def test_no_websocket(gate: WebSocketGate, status: int) -> None:
-    """An answer that is not a WebSocket is told as that, and heals."""
+    """An answer that is not a WebSocket is an error that says so; later deliveries succeed."""
     gate.answer = status
     sink = sink_at(gate)
     with pytest.raises(SinkError, match="is not a WebSocket"):
@@ -84,7 +84,9 @@ def test_no_websocket(gate: WebSocketGate, status: int) -> None:
 def test_a_hub_with_dead_addresses_is_reached(
     hub: EventHubServer, gate: WebSocketGate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Three of them never answer; the library itself ends with the first of these."""
+    """The sink reaches a hub behind three addresses that never answer; the library alone gives up
+    at the first of them.
+    """
     with ExitStack() as stack:
         addresses = Addresses(stack)
         dead = [addresses.dead() for _ in range(3)]
@@ -100,7 +102,7 @@ def test_a_hub_with_dead_addresses_is_reached(
 
 
 def deliver_at_last(sink: EventHubSink, number: int, tries: int = 12) -> None:
-    """Deliver a record as the dispatcher does: again after each failure, on a new connection."""
+    """Deliver a record as the dispatcher does: after each failure again, on a new connection."""
     for left in reversed(range(tries)):
         try:
             sink.deliver([sample_record(number)])
@@ -111,7 +113,7 @@ def deliver_at_last(sink: EventHubSink, number: int, tries: int = 12) -> None:
 
 
 def test_through_a_proxy(hub: EventHubServer, gate: WebSocketGate, proxy: TinyProxy) -> None:
-    """The connection goes through the proxy of the setting, and nowhere else."""
+    """The connection goes through the proxy of the setting only."""
     sink = sink_at(gate, proxy=proxy.url)
     sink.open()
     sink.deliver(records(20))
@@ -121,7 +123,7 @@ def test_through_a_proxy(hub: EventHubServer, gate: WebSocketGate, proxy: TinyPr
 
 
 def test_a_wrong_password_for_the_proxy(gate: WebSocketGate, proxy: TinyProxy) -> None:
-    """The error names the proxy; the password is in no text."""
+    """The error names the proxy, and no text contains the password."""
     with pytest.raises(SinkError, match="the proxy did not connect") as caught:
         sink_at(gate, proxy=proxy.url.replace("s3cret", "wr0ng")).open()
     assert "wr0ng" not in everything_about(caught.value)
@@ -130,7 +132,7 @@ def test_a_wrong_password_for_the_proxy(gate: WebSocketGate, proxy: TinyProxy) -
 def test_a_proxy_that_is_killed_and_comes_back(
     hub: EventHubServer, gate: WebSocketGate, proxy: TinyProxy
 ) -> None:
-    """Nothing is lost: what could not be sent is sent when the proxy is there again."""
+    """Every record arrives: those that could not be sent are sent once the proxy is back."""
     sink = sink_at(gate, proxy=proxy.url)
     sink.open()
     for number in range(1, 7):
@@ -152,7 +154,9 @@ def test_a_proxy_that_is_slow(
     proxy: TinyProxy,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A frozen proxy ends the try within the sink's deadline; then everything arrives."""
+    """With a frozen proxy the delivery ends within the sink's deadline; later every record
+    arrives.
+    """
     monkeypatch.setattr("sinks.eventhub.sink.SEND_SECONDS", 1.0)
     sink = sink_at(gate, proxy=proxy.url)
     sink.open()
@@ -170,7 +174,7 @@ def test_a_proxy_that_is_slow(
 
 
 def test_the_proxy_of_the_environment(monkeypatch: pytest.MonkeyPatch, proxy: TinyProxy) -> None:
-    """HTTPS_PROXY counts where the sink names none: a hub with TLS is asked for through it."""
+    """A hub with TLS is reached through HTTPS_PROXY if the sink names no proxy."""
     monkeypatch.setenv("NO_PROXY", "nothing.example")
     monkeypatch.setenv("HTTPS_PROXY", proxy.url)
     # Port 443 of this machine is nobody's: that it was asked for is what counts.
@@ -186,7 +190,7 @@ def test_the_proxy_of_the_environment(monkeypatch: pytest.MonkeyPatch, proxy: Ti
 def secured(
     hub: EventHubServer, ca: ThrowawayCa, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[WebSocketGate]:
-    """WebSockets with TLS, where the library expects port 443."""
+    """A WebSockets endpoint with TLS, where the library expects port 443."""
     import websocket._http  # noqa: PLC0415
 
     with WebSocketGate(hub.port, tls=ca.server().context) as made:
@@ -213,7 +217,7 @@ def secured_sink() -> EventHubSink:
 def test_records_go_over_tls(
     hub: EventHubServer, ca: ThrowawayCa, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On port 443, to a hub whose certificate the system trusts."""
+    """Records arrive over port 443 at a hub whose certificate the system trusts."""
     monkeypatch.setenv("SSL_CERT_FILE", str(ca.cert))
     sink = secured_sink()
     sink.open()
@@ -224,7 +228,7 @@ def test_records_go_over_tls(
 
 @pytest.mark.usefixtures("secured")
 def test_a_certificate_that_is_not_trusted(hub: EventHubServer) -> None:
-    """Nothing is sent to it, not even a token."""
+    """The sink sends nothing, not even a token, to a hub whose certificate is not trusted."""
     with pytest.raises(SinkError, match="certificate is not trusted"):
         secured_sink().open()
     assert hub.tokens == []
@@ -235,7 +239,7 @@ def test_a_certificate_that_is_not_trusted(hub: EventHubServer) -> None:
 def test_a_stuck_delivery_can_be_cut(
     hub: EventHubServer, ca: ThrowawayCa, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """From another thread, as the dispatcher does when the sink's deadline has passed."""
+    """`abort` from another thread ends a stuck delivery, as when the sink's deadline has passed."""
     monkeypatch.setenv("SSL_CERT_FILE", str(ca.cert))
     sink = secured_sink()
     sink.open()

@@ -23,7 +23,7 @@ class TestFileContract(SinkContract):
 
     @pytest.fixture
     def destination(self, tmp_path: Path) -> FarEnd:
-        """A directory that can be moved away and back, as a mount that comes and goes."""
+        """A directory that can be moved away and back, like a mount."""
         here, away = tmp_path / "here", tmp_path / "away"
         here.mkdir()
         file = here / "records.jsonl"
@@ -37,37 +37,39 @@ class TestFileContract(SinkContract):
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Where the sink under test writes."""
+    """The path that the sink under test writes to."""
     return tmp_path / "records.jsonl"
 
 
 def a_sink(path: Path) -> FileSink:
-    """A sink that writes to this path."""
+    """Return a sink that writes to this path."""
     return FileSink("file", FileSettings(kind="file", path=path), sample_context())
 
 
 def line(sequence: int) -> bytes:
-    """The line that a sample record becomes."""
+    """Return the line for a sample record."""
     return sample_record(sequence).body + b"\n"
 
 
 @pytest.mark.parametrize("given", [{}, {"path": ""}])
 def test_a_path_is_required(given: dict[str, str]) -> None:
-    """A file sink without a path is a mistake in the settings; an empty one names no file."""
+    """A file sink without a path, or with an empty one, is a mistake in the settings."""
     with pytest.raises(ValidationError, match="path"):
         FileSettings.model_validate({"kind": "file", **given})
 
 
 @POSIX
 def test_strangers_cannot_read_it(path: Path) -> None:
-    """A new file is for its owner and the owner's group only."""
+    """Only the owner and the owner's group can read a new file."""
     a_sink(path).open()
     assert stat.S_IMODE(path.stat().st_mode) & 0o137 == 0
 
 
 @pytest.mark.parametrize("torn", [b"", line(2)[:40]])
-def test_what_stood_there_stays(path: Path, torn: bytes) -> None:
-    """A line that a power cut tore is ended first, and does not swallow the record after it."""
+def test_earlier_content_stays(path: Path, torn: bytes) -> None:
+    """The earlier content of the file stays; a line that a power cut tore is ended before the next
+    record.
+    """
     path.write_bytes(line(1) + torn)
     a_sink(path).deliver([sample_record(2)])
     assert path.read_bytes() == line(1) + torn + (b"\n" if torn else b"") + line(2)
@@ -83,7 +85,7 @@ def test_what_stood_there_stays(path: Path, torn: bytes) -> None:
     ids=["renamed", "deleted", "truncated"],
 )
 def test_it_follows_a_rotation(path: Path, rotate: Callable[[Path], object]) -> None:
-    """The next record goes to a new file, or to the start of an emptied one, without a hole."""
+    """After a rotation the next record goes to the new file, or to the start of the emptied one."""
     sink = a_sink(path)
     sink.deliver([sample_record(1)])
     old = rotate(path)
@@ -110,7 +112,7 @@ def test_it_is_synced_before_it_counts(path: Path, monkeypatch: pytest.MonkeyPat
 def test_a_disk_that_cannot_sync_leaves_no_line(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where fsync fails, nobody knows what is on disk: the lines are taken back, and told again."""
+    """If fsync fails, the sink removes the lines of the batch, and they are delivered again."""
     path.write_bytes(line(1))
 
     def fsync(descriptor: int) -> None:
@@ -141,7 +143,7 @@ except SinkError as error:
 
 @POSIX
 def test_half_a_write_is_taken_back(path: Path) -> None:
-    """Where the system takes only a part of the batch, no part of it stays in the file."""
+    """If the system writes only a part of a batch, the sink removes that part."""
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(path)], capture_output=True, text=True, check=True
     )
@@ -155,7 +157,9 @@ def test_half_a_write_is_taken_back(path: Path) -> None:
 def test_lines_of_another_writer_are_not_cut_off(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Taking half a write back never removes what somebody else appended after it."""
+    """When the sink removes a part of its own write, it keeps lines that another program appended
+    after it.
+    """
 
     def fsync(descriptor: int) -> None:
         with path.open("ab") as other:
@@ -192,7 +196,7 @@ def test_each_trouble_has_its_remedy(
 
 
 def test_a_directory_is_refused(tmp_path: Path) -> None:
-    """A directory instead of a file is told as such, by `check` too."""
+    """A path that is a directory is an error that says so, also in `check`."""
     sink = a_sink(tmp_path)
     with pytest.raises(SinkError, match="name a file in it"):
         sink.open()
@@ -200,7 +204,7 @@ def test_a_directory_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_directory_is_not_made(tmp_path: Path) -> None:
-    """A directory that is missing is an error, as a mount that is missing must be."""
+    """A missing directory is an error and is not created: it may be a mount."""
     with pytest.raises(SinkError, match="no such file or directory; create its directory"):
         a_sink(tmp_path / "missing" / "x.jsonl").open()
     assert not (tmp_path / "missing").exists()
@@ -208,8 +212,8 @@ def test_the_directory_is_not_made(tmp_path: Path) -> None:
 
 @POSIX
 @pytest.mark.parametrize("kind", ["fifo", "device"])
-def test_what_cannot_keep_a_record_is_refused(tmp_path: Path, kind: str) -> None:
-    """A FIFO or a device is refused at once; nobody waits for its reader."""
+def test_a_fifo_or_a_device_is_refused(tmp_path: Path, kind: str) -> None:
+    """A FIFO or a device is refused at once, without waiting for its reader."""
     path = Path("/dev/null")
     if kind == "fifo":
         path = tmp_path / "fifo"
@@ -223,7 +227,9 @@ def test_what_cannot_keep_a_record_is_refused(tmp_path: Path, kind: str) -> None
 def test_an_abandoned_delivery_writes_nothing_later(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The disk stood still for long, and another sink has written newer records meanwhile."""
+    """A delivery that was abandoned while the disk hung writes nothing when the disk answers again:
+    another sink may have written newer records.
+    """
     sink = a_sink(path)
     sink.open()
     original = os.open
@@ -241,9 +247,7 @@ def test_an_abandoned_delivery_writes_nothing_later(
 
 
 def test_check_writes_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Looking at a file that is not there yet does not make it; less than 100 MiB on its disk is
-    worth a warning.
-    """
+    """`check` does not create a missing file; it warns of less than 100 MiB on the disk."""
     (told,) = a_sink(path).check()
     assert (told.level, path.exists()) == ("ok", False)
     monkeypatch.setattr("sinks.file._LITTLE_SPACE", 2**62)

@@ -13,7 +13,9 @@ from wire.record import DATA_OF, Record, RecordError, check_record, read_record
 
 @pytest.mark.parametrize("record", sample_records(), ids=lambda record: record.type)
 def test_every_kind_of_record_is_read_into_values(record: Record) -> None:
-    """The same record as without checks, and the values that its data was made from."""
+    """`check_record` returns the record that `read_record` returns, and the values that its data
+    was made from.
+    """
     found, data = check_record(record.body)
     assert found == record == read_record(record.body)
     assert type(data) is DATA_OF[record.type]
@@ -22,7 +24,7 @@ def test_every_kind_of_record_is_read_into_values(record: Record) -> None:
 
 
 def changed(*path: str, to: Any) -> bytes:
-    """A record that somebody changed on the way."""
+    """A record that was changed after it was sealed."""
     record = json.loads(sample_record().body)
     node = record
     for name in path[:-1]:
@@ -55,15 +57,17 @@ def changed(*path: str, to: Any) -> bytes:
         (changed("data", "revision", to=...), "missing_field"),
     ],
 )
-def test_what_is_no_record_of_ours_is_told_in_one_word(body: bytes, reason: str) -> None:
-    """The word is for a metric, the message for a person."""
+def test_an_invalid_record_is_refused_with_one_word(body: bytes, reason: str) -> None:
+    """An invalid record is refused with a word for a metric and a message for a person."""
     with pytest.raises(RecordError) as caught:
         check_record(body)
     assert caught.value.reason == reason
 
 
 def test_a_newer_bridge_is_understood_as_far_as_it_is_known() -> None:
-    """Unknown fields are ignored, unknown words are taken, an unknown type says who sent it."""
+    """Unknown fields are ignored, unknown words are accepted, and of an unknown type the observer
+    is read.
+    """
     _, data = check_record(changed("data", "event", "newField", to=1))
     assert isinstance(data, EventData)
     _, data = check_record(changed("data", "impact", to="teleport"))
@@ -74,7 +78,7 @@ def test_a_newer_bridge_is_understood_as_far_as_it_is_known() -> None:
 
 
 def test_the_cause_of_a_preparation_names_a_whole_jti() -> None:
-    """A token's jti has up to 512 characters, and a word stands before it."""
+    """The cause of a preparation has room for a word and a jti of 512 characters."""
     cause = f"command:{'j' * 512}"
     data = PreparationData(
         vm=SAMPLE_VM,
@@ -95,7 +99,9 @@ def test_the_cause_of_a_preparation_names_a_whole_jti() -> None:
     [("durationInSeconds", -1), ("notBefore", "2026-03-01T12:15:00.000Z"), ("notBefore", None)],
 )
 def test_the_fingerprint_is_checked_as_it_was_sent(name: str, value: Any) -> None:
-    """A sender may spell a moment or an unknown duration otherwise than this bridge does."""
+    """The fingerprint is checked with the sender's own spelling of a moment or of an unknown
+    duration.
+    """
     event = {**json.loads(sample_record().body)["data"]["event"], name: value}
     record = json.loads(changed("data", "event", name, to=value))
     record["data"]["fingerprint"] = fingerprint(event)
@@ -103,8 +109,8 @@ def test_the_fingerprint_is_checked_as_it_was_sent(name: str, value: Any) -> Non
     assert isinstance(data, EventData)
 
 
-def test_what_only_people_look_at_refuses_no_record() -> None:
-    """`raw` is IMDS's object; what else stands there is left out."""
+def test_an_odd_raw_value_refuses_no_record() -> None:
+    """A `raw` that is not IMDS's object is left out, and the record is accepted."""
     _, data = check_record(changed("data", "raw", to="text"))
     assert isinstance(data, EventData)
     assert data.raw == {}

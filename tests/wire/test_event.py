@@ -12,20 +12,24 @@ EVENT = sample_event(resources=("b", "a"))
 
 
 def test_every_attribute_of_an_event_is_on_the_wire() -> None:
-    """A field without a kind and a meaning would stand in no record."""
+    """Every attribute of the class `Event` has a type and a meaning, so that it is in the
+    record.
+    """
     assert [each.name for each in fields(Event)] == [each.attribute for each in fields_of(Event)]
     assert [name for name, field in EVENT_FIELDS.items() if not field.doc] == []
 
 
-def test_what_an_event_writes_it_reads() -> None:
-    """A moment with a fraction, too."""
+def test_an_event_reads_what_it_wrote() -> None:
+    """An event that is written and read again is equal, also with a fraction in its moments."""
     late = replace(EVENT, not_before=datetime(2026, 3, 1, 12, 0, 0, 500_000, tzinfo=UTC))
     for event in (EVENT, late, replace(EVENT, not_before=None, duration_in_seconds=None)):
         assert event == read_object(Event, event.to_wire())
 
 
 def test_the_fingerprint_is_computed_as_in_earlier_versions() -> None:
-    """This one was computed once; another one would void approvals that are under way."""
+    """The fingerprint of a fixed event is the one of earlier versions: another one would void
+    approvals that are under way.
+    """
     assert set(FINGERPRINTED) == {
         "eventId",
         "eventType",
@@ -57,12 +61,14 @@ def test_the_fingerprint_is_computed_as_in_earlier_versions() -> None:
     ],
 )
 def test_what_the_fingerprint_covers(change: dict[str, Any], *, is_same: bool) -> None:
-    """All that an approver must have seen: not the description, nor the order of the VMs."""
+    """The fingerprint changes with every field that an approver must have seen, and not with the
+    description or the order of the VMs.
+    """
     assert is_same == (replace(EVENT, **change).fingerprint == EVENT.fingerprint)
 
 
 def test_azure_writes_the_same_names_with_a_capital() -> None:
-    """So the name of a field in IMDS's document follows from its name on the wire."""
+    """The name of a field in IMDS's document is its name on the wire with a capital letter."""
     assert azure_name("durationInSeconds") == "DurationInSeconds"
 
 
@@ -83,15 +89,15 @@ def test_azure_writes_the_same_names_with_a_capital() -> None:
     ],
 )
 def test_a_wrong_field_is_named(change: dict[str, Any], place: str) -> None:
-    """A reader learns where in the record the mistake is."""
+    """The error about a wrong field names its place in the record."""
     data = sample_record().data
     with pytest.raises(FieldError) as caught:
         read_object(EventData, {**data, "event": {**data["event"], **change}})
     assert (caught.value.place, caught.value.is_missing) == (place, False)
 
 
-def test_a_missing_field_is_told_from_a_wrong_one() -> None:
-    """What may be null may be missing; an eventId may not."""
+def test_a_missing_field_is_null_where_it_may_be() -> None:
+    """A missing field is read as null if it may be null; a missing eventId is an error."""
     wire = EVENT.to_wire()
     del wire["durationInSeconds"]
     assert read_object(Event, {**wire, "new": 1}) == replace(EVENT, duration_in_seconds=None)
@@ -102,6 +108,6 @@ def test_a_missing_field_is_told_from_a_wrong_one() -> None:
 
 
 def test_a_field_says_what_it_is() -> None:
-    """The definition of a field is a value that other code can look at."""
+    """The definition of a field has its name, type and meaning, for other code to read."""
     assert isinstance(EVENT_FIELDS["eventType"], Field)
     assert EVENT_FIELDS["eventType"].type.is_nullable

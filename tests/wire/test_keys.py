@@ -20,12 +20,12 @@ ALGORITHMS = ["EdDSA", "ES256"]
 
 
 def make(alg: str = "EdDSA", kid: str | None = None) -> dict[str, str]:
-    """A new private key."""
+    """Return a new private key."""
     return keys.generate(issuer=ISSUER, kid=kid, alg=alg)
 
 
 def written(tmp_path: Path, jwk: Any) -> Path:
-    """A key file."""
+    """Return the path of a key file with this content."""
     path = tmp_path / "key.json"
     path.write_text(json.dumps(jwk))
     return path
@@ -68,28 +68,28 @@ def test_every_claim_of_an_approval(alg: str, tmp_path: Path) -> None:
     }
 
 
-def test_each_command_has_an_id_of_its_own() -> None:
-    """Or the second of two would be a replay."""
+def test_each_command_has_its_own_id() -> None:
+    """Two commands have different ids, because the second one would otherwise be a replay."""
     assert Command(subject="a", act="ping").jti != Command(subject="a", act="ping").jti
 
 
 @pytest.mark.parametrize("lifetime", [0, -1, 901])
-def test_a_life_that_no_bridge_allows(lifetime: int, tmp_path: Path) -> None:
-    """It is refused before it is signed."""
+def test_a_lifetime_that_no_bridge_allows(lifetime: int, tmp_path: Path) -> None:
+    """A lifetime that no bridge accepts is refused before the command is signed."""
     key = read_private(written(tmp_path, make()))
     with pytest.raises(ValueError, match="1 to 900 seconds"):
         sign(Command(subject="a", act="ping"), key, vm_id=VM, now=NOW, lifetime=lifetime)
 
 
 def test_the_key_id_is_the_thumbprint_unless_given() -> None:
-    """The same for both halves."""
+    """Without a given id, both halves of a key have its thumbprint as their id."""
     jwk = make()
     assert jwk["kid"] == keys.thumbprint(keys.public(jwk)) == keys.thumbprint(jwk)
     assert make(kid="mine")["kid"] == "mine"
 
 
 def test_the_thumbprint_of_the_specification() -> None:
-    """The key of RFC 8037, appendix A.3."""
+    """The thumbprint of the key in RFC 8037, appendix A.3, is the one printed there."""
     jwk = {
         "kty": "OKP",
         "crv": "Ed25519",
@@ -100,13 +100,13 @@ def test_the_thumbprint_of_the_specification() -> None:
 
 @pytest.mark.parametrize(("issuer", "kid"), [("", None), ("a\nb", None), ("x" * 201, None)])
 def test_a_name_that_no_token_can_hold(issuer: str, kid: str | None) -> None:
-    """It is refused before there is a key."""
+    """An issuer that no token can hold is refused before a key is made."""
     with pytest.raises(ValueError, match="issuer must be one line"):
         keys.generate(issuer=issuer, kid=kid, alg="EdDSA")
 
 
 def test_no_key_is_in_a_repr(tmp_path: Path) -> None:
-    """An error that prints one shows its names only."""
+    """The `repr` of a key shows its names and no key material."""
     jwk = make(kid="key-1")
     key = read_private(written(tmp_path, jwk))
     assert repr(key) == repr(SigningKey(kid="key-1", alg="EdDSA", issuer=ISSUER, key=None))
@@ -124,8 +124,10 @@ def test_no_key_is_in_a_repr(tmp_path: Path) -> None:
         ({"d": "AAAA"}, "holds no valid key"),
     ],
 )
-def test_a_key_file_that_will_not_do(tmp_path: Path, change: dict[str, Any], said: str) -> None:
-    """The error names the file and the remedy, and nothing of the key."""
+def test_a_key_file_without_a_usable_key(tmp_path: Path, change: dict[str, Any], said: str) -> None:
+    """The error about an unusable key names the file and the remedy, and shows nothing of the
+    key.
+    """
     jwk = make()
     changed = {name: value for name, value in {**jwk, **change}.items() if value is not None}
     path = written(tmp_path, changed)
@@ -137,14 +139,14 @@ def test_a_key_file_that_will_not_do(tmp_path: Path, change: dict[str, Any], sai
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"no JSON", b"\xff", b'{"d":1,"d":2}'])
 def test_a_file_that_holds_no_key_at_all(tmp_path: Path, content: bytes) -> None:
-    """As above."""
+    """The error about a file without any key names the file and the remedy."""
     path = tmp_path / "key.json"
     path.write_bytes(content)
     with pytest.raises(KeyFileError, match="holds no JSON object"):
         read_private(path)
 
 
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    """The system's word for it."""
+def test_a_missing_key_file(tmp_path: Path) -> None:
+    """The error about a missing file has the system's reason."""
     with pytest.raises(KeyFileError, match="cannot be read: No such file"):
         read_private(tmp_path / "nothing")

@@ -54,7 +54,7 @@ def test_every_kind_of_record_is_a_cloudevent(record: Record) -> None:
 
 
 def test_the_schema_is_a_schema_of_every_kind() -> None:
-    """It is valid itself, and no record type is described and never tried."""
+    """The schema is valid, and every type that it describes has a sample record."""
     Draft202012Validator.check_schema(schema())
     kinds = schema()["properties"]["type"]["enum"]
     assert kinds[: len(EVENT_TYPES)] == list(EVENT_TYPES)
@@ -71,14 +71,14 @@ def test_the_schema_is_a_schema_of_every_kind() -> None:
         {"data": {}},
     ],
 )
-def test_the_schema_refuses_what_is_no_record(broken: dict[str, Any]) -> None:
-    """A consumer that validates finds what does not belong."""
+def test_the_schema_refuses_an_invalid_record(broken: dict[str, Any]) -> None:
+    """A consumer that validates a record against the schema finds wrong and superfluous values."""
     with pytest.raises(ValidationError):
         VALIDATOR.validate(json.loads(sample_record().body) | broken)
 
 
 def test_text_is_utf8_and_not_escaped() -> None:
-    """Descriptions keep their letters."""
+    """Descriptions are written in UTF-8, without escapes for their letters."""
     assert (
         "Wartung \u2013 \u7dad\u8b77".encode()
         in sample_record(description="Wartung \u2013 \u7dad\u8b77").body
@@ -86,7 +86,9 @@ def test_text_is_utf8_and_not_escaped() -> None:
 
 
 def test_a_draft_without_an_id_gets_one_from_its_place_and_content() -> None:
-    """The same in the same place has the same id; another place or another content, another id."""
+    """A draft with the same place and content gets the same id; with another place or content it
+    gets another id.
+    """
     ids = {(n, sample_heartbeat(n).id) for n in (1, 2, 1)}
     other = sample_heartbeat(1, vm=replace(SAMPLE_VM, name="another"))
     assert len(ids) == len({each for _, each in ids}) == 2
@@ -94,8 +96,10 @@ def test_a_draft_without_an_id_gets_one_from_its_place_and_content() -> None:
     assert other.id not in {each for _, each in ids}
 
 
-def test_the_incarnation_tells_later_revisions_apart() -> None:
-    """The first revision has one id for ever, for a store that is lost sees it again later."""
+def test_the_incarnation_distinguishes_later_revisions() -> None:
+    """Later revisions have the incarnation in their ids. The first revision has not: a bridge whose
+    store was lost sees it again later.
+    """
     fact = {"vm_id": "v", "event_id": "E", "transition": "updated", "fingerprint": "sha256:0"}
 
     def ids(revision: int) -> set[str]:
@@ -108,8 +112,8 @@ def test_the_incarnation_tells_later_revisions_apart() -> None:
     "body",
     [b"", b"null", b"[]", b"{}", b"\xff", b'{"id": 1}', b"[" * 100_000],
 )
-def test_what_is_no_record_is_told(body: bytes) -> None:
-    """Bytes that are no record raise one error, whatever they are."""
+def test_invalid_bytes_are_a_record_error(body: bytes) -> None:
+    """Bytes that are not a record raise `RecordError`, whatever they are."""
     with pytest.raises(RecordError, match="not a record"):
         read_record(body)
 
@@ -123,14 +127,18 @@ def test_what_is_no_record_is_told(body: bytes) -> None:
     ],
 )
 def test_times_are_utc_with_milliseconds(moment: datetime, expected: str) -> None:
-    """One spelling of a time, whatever its zone; without one it could mean anything."""
+    """A time is written in UTC with milliseconds, whatever its zone; a time without a zone is
+    refused.
+    """
     assert expected == rfc3339(moment)
     with pytest.raises(ValueError, match="time zone"):
         rfc3339(moment.replace(tzinfo=None))
 
 
 def test_canonical_json() -> None:
-    """One spelling of a value: sorted, tight, UTF-8; some have none."""
+    """A JSON value is written in one form: sorted keys, no white space, UTF-8; a value without such
+    a form is refused.
+    """
     assert canonical_json({"b": [1, None], "a": "\u2013"}) == '{"a":"\u2013","b":[1,null]}'.encode()
     for value in (math.nan, math.inf, "\ud800"):
         with pytest.raises(ValueError):
@@ -138,7 +146,7 @@ def test_canonical_json() -> None:
 
 
 def test_an_identity_survives_the_wire() -> None:
-    """What `to_wire` writes, `from_wire` reads."""
+    """`VmIdentity.from_wire` reads what `to_wire` wrote."""
     vm = replace(SAMPLE_VM, tags={"env": "prod"}, zone="1")
     assert vm == VmIdentity.from_wire(vm.to_wire())
 
@@ -151,7 +159,7 @@ def test_an_identity_survives_the_wire() -> None:
     ],
 )
 def test_the_source_names_the_vm(vm: VmIdentity, expected: str) -> None:
-    """The ARM id, or the vmId where IMDS gives no ARM id."""
+    """The source of a record is the ARM id, or a URN of the vmId if IMDS gives no ARM id."""
     assert expected == vm.source
 
 
@@ -163,10 +171,10 @@ def test_the_source_names_the_vm(vm: VmIdentity, expected: str) -> None:
         (sample_heartbeat(), None, None, True),
     ],
 )
-def test_what_sinks_route_by(
+def test_a_record_has_the_facts_by_which_sinks_route(
     record: Record, event_id: str | None, affects: bool | None, heartbeat: bool
 ) -> None:
-    """A record knows its event, whom it affects, and whether it is only a sign of life."""
+    """A record has its event's id, whether it affects this VM, and whether it is a heartbeat."""
     assert (record.event_id, record.affects_this_vm, record.is_heartbeat) == (
         event_id,
         affects,
@@ -175,7 +183,7 @@ def test_what_sinks_route_by(
 
 
 def test_a_draft_with_nan_is_refused() -> None:
-    """A record that no parser would read is never made."""
+    """A draft with NaN is refused, because no parser would read the record."""
     draft = RecordDraft(
         type=EVENT_SCHEDULED,
         source="x",

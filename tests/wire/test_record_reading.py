@@ -22,7 +22,7 @@ VALUES = st.recursive(
 
 
 def made(data: Any) -> bytes:
-    """The bytes of a record with this data."""
+    """Return the bytes of a record with this data."""
     draft = RecordDraft(
         type="seb.bridge.heartbeat.v1",
         source="urn:test",
@@ -49,8 +49,8 @@ def test_every_sample_is_read_as_it_was_sealed() -> None:
         assert read_record(record.body) == replace(record)
 
 
-def test_what_is_nested_deeply_is_read() -> None:
-    """IMDS may nest what it likes in a field that nobody knows yet."""
+def test_deeply_nested_data_is_read() -> None:
+    """A record is read whose unknown field is nested deeply, because IMDS may nest it."""
     data: Any = {}
     for _ in range(400):
         data = {"inner": data}

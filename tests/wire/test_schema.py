@@ -10,7 +10,9 @@ BEFORE = json.loads(
 
 
 def fields(node: Any, place: str = "") -> dict[str, Any]:
-    """Each field of a schema with its type or words, without the rules for types of records."""
+    """Return each field of a schema with its type or words, without the rules for types of
+    records.
+    """
     found: dict[str, Any] = {}
     for name, field in (node.get("properties") or {}).items():
         found[f"{place}.{name}"] = {
@@ -22,8 +24,10 @@ def fields(node: Any, place: str = "") -> dict[str, Any]:
     return found
 
 
-def test_no_field_of_0_2_0_is_gone_or_means_another_thing() -> None:
-    """Fields may be added, and words to a list of words; nothing else may change."""
+def test_no_field_of_0_2_0_is_gone_or_has_another_type() -> None:
+    """Since 0.2.0, fields were added, and words were added to lists of words; no field is missing
+    or has another type.
+    """
     now = fields(schema())
     changed = {
         place: (before, now.get(place))
@@ -34,14 +38,16 @@ def test_no_field_of_0_2_0_is_gone_or_means_another_thing() -> None:
 
 
 def is_longer(before: dict[str, Any], after: dict[str, Any] | None) -> bool:
-    """Whether a list of words has more of them, or any word may stand there now."""
+    """Check whether a list of words has more words than before, or accepts any word now."""
     if after is None or "enum" not in before:
         return False
     return after == {"type": "string"} or set(before["enum"]) <= set(after.get("enum", []))
 
 
 def test_a_record_of_0_2_0_has_every_field_that_is_required() -> None:
-    """Records of older bridges lie in files and hubs: no field that is new is required."""
+    """The schema requires no field that records of 0.2.0 lack, because such records are kept in
+    files and hubs.
+    """
     before, now = required(BEFORE), required(schema())
     assert {
         place: now[place] - names for place, names in before.items() if not now[place] <= names
@@ -49,7 +55,7 @@ def test_a_record_of_0_2_0_has_every_field_that_is_required() -> None:
 
 
 def required(node: Any, place: str = "") -> dict[str, set[str]]:
-    """The fields that each object of a schema must have."""
+    """Return the fields that each object of a schema must have."""
     found = {place: set(node.get("required", ()))} if "properties" in node else {}
     for kind in ("properties", "$defs"):
         for name, inner in (node.get(kind) or {}).items():
@@ -57,8 +63,8 @@ def required(node: Any, place: str = "") -> dict[str, set[str]]:
     return found
 
 
-def test_each_call_makes_a_schema_of_its_own() -> None:
-    """Somebody who changes it changes nobody else's."""
+def test_each_call_returns_a_new_schema() -> None:
+    """A caller that changes the returned schema changes it for no other caller."""
     first = schema()
     first["properties"].clear()
     assert schema()["properties"]

@@ -34,33 +34,37 @@ STATUS = VmStatus(
 
 
 def changed(**change: Any) -> bytes:
-    """The state, its event changed on the way."""
+    """A state whose event was changed after it was written."""
     document = json.loads(write_document(STATE))
     document["events"][0] |= change
     return json.dumps(document).encode()
 
 
 def test_a_state_is_read_as_it_was_written() -> None:
-    """But for the description, which only records have."""
+    """A state that is read again has all values but the description, which only records have."""
     assert read_state(write_document(STATE)) == STATE
     assert "description" not in json.loads(write_document(STATE))["events"][0]
 
 
 def test_a_status_is_read_as_it_was_written() -> None:
-    """A last will has no time."""
+    """A status that is read again has all values; a last will has no time."""
     assert read_status(write_document(STATUS)) == STATUS
     assert json.loads(write_document(STATUS))["time"] is None
 
 
 def test_an_event_under_the_fingerprint_of_another_is_refused() -> None:
-    """A person would approve what they have not seen."""
+    """A state is refused if an event has the fingerprint of another one: a person would approve
+    what they have not seen.
+    """
     with pytest.raises(StateError, match=r"events\.0\.fingerprint") as caught:
         read_state(changed(resources=["somebody-else"]))
     assert caught.value.reason == "wrong_type"
 
 
 def test_the_state_of_version_0_1_0_proves_nothing() -> None:
-    """It lacks fields that the fingerprint covers."""
+    """A state of version 0.1.0 proves no fingerprint, because it lacks fields that the fingerprint
+    covers.
+    """
     document = json.loads(write_document(STATE))
     for name in ("resourceType", "eventSource", "durationInSeconds"):
         del document["events"][0][name]
@@ -79,8 +83,8 @@ def test_the_state_of_version_0_1_0_proves_nothing() -> None:
         (changed(revision=None), "wrong_type"),
     ],
 )
-def test_what_is_no_state_is_told_in_one_word(body: bytes, reason: str) -> None:
-    """The word is for a metric, the message for a person."""
+def test_an_invalid_state_is_refused_with_one_word(body: bytes, reason: str) -> None:
+    """An invalid state is refused with a word for a metric and a message for a person."""
     with pytest.raises(StateError) as caught:
         read_state(body)
     assert caught.value.reason == reason

@@ -27,15 +27,15 @@ JSON = st.recursive(
         ('{"EventId":"é\u2028"}'.encode(), "é\u2028"),
     ],
 )
-def test_odd_text_is_kept_or_made_whole(document: bytes, expected: str) -> None:
-    """A byte order mark is no data; half a surrogate pair cannot be written again."""
+def test_odd_text_is_kept_or_replaced(document: bytes, expected: str) -> None:
+    """A byte order mark is skipped, and half a surrogate pair becomes U+FFFD."""
     assert {"EventId": expected} == load_json(document)
 
 
 @settings(deadline=None)
 @given(JSON)
-def test_what_everybody_writes_is_read_as_it_is(value: object) -> None:
-    """Strictness costs nobody anything who writes plain JSON."""
+def test_plain_json_is_read(value: object) -> None:
+    """Strict reading accepts all JSON that ordinary writers produce."""
     assert value == load_json(json.dumps(value).encode())
 
 
@@ -56,7 +56,7 @@ def test_what_everybody_writes_is_read_as_it_is(value: object) -> None:
     ],
 )
 def test_an_error_says_what_is_wrong(text: bytes, expected: str) -> None:
-    """In words that repeat nothing of the text."""
+    """The message of an error says what is wrong, and repeats nothing of the text."""
     with pytest.raises(JsonError) as caught:
         load_json(text)
     assert str(caught.value) == expected
@@ -77,6 +77,6 @@ def test_an_error_says_what_is_wrong(text: bytes, expected: str) -> None:
         ([], {}, False),
     ],
 )
-def test_true_is_no_number(one: object, other: object, *, expected: bool) -> None:
-    """Python holds 1 and true for equal; whoever reads JSON does not."""
+def test_true_is_not_1(one: object, other: object, *, expected: bool) -> None:
+    """`same_json` distinguishes 1 from true, although they are equal in Python."""
     assert (expected, expected) == (same_json(one, other), same_json(other, one))

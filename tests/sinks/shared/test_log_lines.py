@@ -1,4 +1,4 @@
-"""Log lines never make anybody wait; what is lost is counted and reported."""
+"""Log lines make no caller wait; lost lines are counted and reported."""
 
 import errno
 import io
@@ -17,7 +17,7 @@ LINE = "x" * 999 + "\n"
 
 @pytest.fixture
 def pipe() -> Iterator[tuple[int, TextIO]]:
-    """The end that can be read, and the one that is written, as a stream."""
+    """The reading end of a pipe, and its writing end as a stream."""
     reader, writer = os.pipe()
     with os.fdopen(writer, "w") as stream:
         yield reader, stream
@@ -25,7 +25,7 @@ def pipe() -> Iterator[tuple[int, TextIO]]:
 
 
 def read_until(reader: int, end: str) -> list[str]:
-    """The lines of a pipe, up to the one that ends so."""
+    """Return the lines of a pipe, up to the one that ends with this text."""
     text = ""
     while not text.endswith(f"{end}\n"):
         text += os.read(reader, 65536).decode()
@@ -35,7 +35,9 @@ def read_until(reader: int, end: str) -> list[str]:
 def test_a_reader_that_stands_still_costs_lines_only(
     pipe: tuple[int, TextIO], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No call waits. Once the reader goes on, it gets what was kept, then how much was lost."""
+    """While the reader stops, no call waits. When it continues, it gets the kept lines, and then
+    how many were lost.
+    """
     monkeypatch.setattr(log_lines, "ROOM", 100_000)
     reader, stream = pipe
     writer = LineWriter(stream, lambda count: f"lost {count}\n")
@@ -52,7 +54,7 @@ def test_a_reader_that_stands_still_costs_lines_only(
 
 
 class Disk(io.StringIO):
-    """Is full at first."""
+    """A stream whose disk is full at first."""
 
     full = True
 
@@ -63,7 +65,7 @@ class Disk(io.StringIO):
 
 
 def test_lines_that_a_full_disk_did_not_take_are_reported() -> None:
-    """Before the first line that it takes again."""
+    """The report of lost lines comes before the first line that is written again."""
     disk = Disk()
     writer = LineWriter(disk, lambda count: f"lost {count}\n")
     for line in ("a\n", "b\n"):
@@ -76,7 +78,7 @@ def test_lines_that_a_full_disk_did_not_take_are_reported() -> None:
 
 
 def test_the_report_has_the_form_of_the_log() -> None:
-    """Its action is `log_lost`, and `lines` is the number."""
+    """The report's action is `log_lost`, and its field `lines` is the number."""
     disk = Disk()
     handler = LineHandler(disk)
     handler.setFormatter(logging.Formatter("%(action)s %(lines)s"))

@@ -19,13 +19,13 @@ from sinks.webhook.settings import WebhookSettings
 
 @pytest.fixture
 def addresses() -> Iterator[Addresses]:
-    """Whatever listens is closed with the test."""
+    """Listening sockets, which are closed at the end of the test."""
     with ExitStack() as stack:
         yield Addresses(stack)
 
 
 def test_dead_addresses_cost_little(addresses: Addresses, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The one that lives is reached, though three before it never answer."""
+    """`connect` reaches the live address soon, although three before it never answer."""
     live = addresses.live()
     dead = [addresses.dead() for _ in range(3)]
     addresses.of(monkeypatch, *dead, live)
@@ -40,7 +40,7 @@ def test_dead_addresses_cost_little(addresses: Addresses, monkeypatch: pytest.Mo
 def test_an_address_that_answers_late_is_waited_for(
     addresses: Addresses, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The next ones fail at once; the first one takes its time, and it is the one."""
+    """`connect` returns the connection of a slow first address if the next ones fail at once."""
     slow = addresses.live()
     addresses.of(monkeypatch, addresses.dead(), addresses.closed(), slow)
     with connect("receiver.example", 443, timeout=20) as connection:
@@ -48,14 +48,14 @@ def test_an_address_that_answers_late_is_waited_for(
 
 
 def test_all_are_refused(addresses: Addresses, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error is the last address's, and comes at once."""
+    """If every address refuses, `connect` raises the last one's error at once."""
     addresses.of(monkeypatch, addresses.closed(), addresses.closed())
     with pytest.raises(ConnectionRefusedError):
         connect("receiver.example", 443, timeout=20)
 
 
 def test_none_answers_in_time(addresses: Addresses, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One limit for all of them together."""
+    """If no address answers, `connect` ends after one limit for all of them together."""
     addresses.of(monkeypatch, addresses.dead(), addresses.closed(), addresses.dead())
     begun = time.monotonic()
     with pytest.raises(TimeoutError):
@@ -65,7 +65,7 @@ def test_none_answers_in_time(addresses: Addresses, monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.skipif(sys.platform != "linux", reason="counts descriptors in /proc")
 def test_no_socket_is_left_behind(addresses: Addresses, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Attempts that were not chosen are closed."""
+    """`connect` closes the attempts that it did not choose."""
     addresses.of(monkeypatch, addresses.dead(), addresses.closed(), addresses.live())
     before = len(list(Path("/proc/self/fd").iterdir()))
     for _ in range(3):
@@ -76,7 +76,7 @@ def test_no_socket_is_left_behind(addresses: Addresses, monkeypatch: pytest.Monk
 def test_a_webhook_reaches_the_one_that_lives(
     addresses: Addresses, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A host with three dead addresses before the live one gets its record, soon."""
+    """A webhook's host with three dead addresses before the live one gets its record soon."""
     with HttpServer() as server:
         dead = [addresses.dead() for _ in range(3)]
         settings = WebhookSettings(kind="webhook", url=SecretStr("http://receiver.example/hook"))
