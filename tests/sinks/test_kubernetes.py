@@ -1,4 +1,6 @@
-"""The kubernetes sink: what stands on a node, what is evicted, and that all of it is taken back."""
+"""The kubernetes sink: what it shows on a node, which pods it evicts, and that it removes all of
+that again.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,7 @@ def _looks_at_pods_often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def one_look(monkeypatch: pytest.MonkeyPatch) -> OneLook:
-    """Makes a delivery look at the pods once, where a budget holds them anyway."""
+    """Makes a delivery list the pods only once, for tests in which a budget holds them."""
 
     @contextmanager
     def passes() -> Iterator[None]:
@@ -63,7 +65,7 @@ def one_look(monkeypatch: pytest.MonkeyPatch) -> OneLook:
 
 
 class KubernetesDestination:
-    """The cluster as the conformance suite wants a destination."""
+    """The cluster as a destination of the conformance suite."""
 
     def __init__(self, path: Path) -> None:
         self.api = FakeApi()
@@ -74,7 +76,7 @@ class KubernetesDestination:
         self.secrets: Sequence[str] = ("a-secret-token",)
 
     def received(self) -> Sequence[bytes]:
-        """The records in the events of the node."""
+        """Return the records in the Events of the node."""
         name = "scheduled-events-bridge/record"
         return [each["metadata"]["annotations"][name].encode() for each in self.api.events]
 
@@ -88,7 +90,7 @@ class KubernetesDestination:
 
 
 class TestContract(SinkContract):
-    """The contract that every sink keeps."""
+    """The contract of every sink, for the kubernetes sink."""
 
     sink_class = KubernetesSink
 
@@ -105,7 +107,9 @@ MakeBench = Callable[..., "Bench"]
 
 @pytest.fixture
 def make_bench(cluster: FakeApi, tmp_path: Path) -> Iterator[MakeBench]:
-    """Makes a bench with these settings of the sink, and closes its connections."""
+    """Return a function that makes a bench with given settings, and close its connections at the
+    end.
+    """
     made: list[Bench] = []
 
     def make(**settings: object) -> Bench:
@@ -134,7 +138,7 @@ class Bench:
         self.restart()
 
     def restart(self) -> KubernetesSink:
-        """The sink of another run: it knows only what stands on the node."""
+        """Replace the sink by that of another run, which knows only what is on the node."""
         if self.sink is not None:
             self.sink.close()
         plain = sample_context()
@@ -150,7 +154,7 @@ class Bench:
         return self.sink
 
     def commit(self, *records: Record, preparation: str | None = None) -> None:
-        """What the records say is pending, as in the bridge that committed them."""
+        """Make the pending events those of these records, as a bridge does that commits them."""
         for each in records:
             event = read_object(Event, each.data["event"])
             self.pending.pop(event.key, None)
@@ -158,28 +162,28 @@ class Bench:
                 self.pending[event.key] = pending(event, preparation)
 
     def deliver(self, *records: Record) -> None:
-        """The bridge commits the records, and the sink gets them."""
+        """Commit the records and deliver them to the sink."""
         self.commit(*records)
         self.sink.deliver(records)
 
     def announce(self, record: Record) -> None:
-        """The bridge commits the record, and the sink, which prepares, is not asked to."""
+        """Commit the record without asking the sink, which prepares, to prepare for it."""
         self.commit(record, preparation="none")
         self.sink.announce(record)
 
     @property
     def node(self) -> dict[str, Any]:
-        """The node as it stands."""
+        """Return the node as it is now."""
         return self.cluster.nodes[NODE]
 
     @property
     def condition(self) -> dict[str, Any] | None:
-        """Our condition of the node."""
+        """Return the sink's condition of the node."""
         found = self.node["status"]["conditions"]
         return next((each for each in found if each["type"] == CONDITION), None)
 
     def is_clean(self) -> bool:
-        """Whether nothing of ours is left on the node."""
+        """Check whether nothing of the sink is left on the node."""
         annotations = self.node["metadata"].get("annotations") or {}
         taints = self.node["spec"].get("taints") or []
         return (
@@ -201,12 +205,14 @@ def record(transition: str, event_type: str = "Reboot", event_id: str = "e-1") -
 
 
 def pending(event: Event, preparation: str | None = None) -> PendingEvent:
-    """The event as the bridge shows it while it is pending."""
+    """Return the event as the bridge shows it while it is pending."""
     return replace(sample_pending(event), affects_this_vm=True, preparation=preparation)
 
 
 def test_an_event_is_shown_as_condition_and_event(cluster: FakeApi, make_bench: MakeBench) -> None:
-    """Type and deadline stand where `kubectl describe node` shows them; nothing else is touched."""
+    """Type and deadline are where `kubectl describe node` shows them; the sink changes nothing
+    else.
+    """
     bench = make_bench()
     bench.deliver(record("scheduled"))
     found = bench.condition
@@ -220,7 +226,7 @@ def test_an_event_is_shown_as_condition_and_event(cluster: FakeApi, make_bench: 
 
 
 def test_taint_and_cordon_go_with_the_event(cluster: FakeApi, make_bench: MakeBench) -> None:
-    """Taints of others stay as they are."""
+    """The end of the event removes taint and cordon, and keeps taints of others."""
     cluster.nodes[NODE]["spec"]["taints"] = [{"key": "gpu", "effect": "NoSchedule"}]
     bench = make_bench(taint=True, cordon=True)
     bench.deliver(record("scheduled"))
@@ -236,7 +242,7 @@ def test_taint_and_cordon_go_with_the_event(cluster: FakeApi, make_bench: MakeBe
 
 
 def test_a_pause_is_shown_only(cluster: FakeApi, make_bench: MakeBench) -> None:
-    """A node is not emptied for a pause of seconds, unless IMPACTS says so."""
+    """The node is not drained for a pause of seconds, unless IMPACTS names it."""
     bench = make_bench(taint=True, cordon=True, drain=True)
     cluster.add_pod("web", NODE)
     bench.deliver(record("scheduled", "Freeze"))
@@ -246,7 +252,7 @@ def test_a_pause_is_shown_only(cluster: FakeApi, make_bench: MakeBench) -> None:
 
 
 def test_another_cordon_is_not_taken_back(cluster: FakeApi, make_bench: MakeBench) -> None:
-    """A person closed the node before the event; it stays closed after it."""
+    """A node that a person cordoned before the event stays cordoned after it."""
     cluster.nodes[NODE]["spec"]["unschedulable"] = True
     bench = make_bench(cordon=True)
     bench.deliver(record("scheduled"), record("ended"))
@@ -254,8 +260,10 @@ def test_another_cordon_is_not_taken_back(cluster: FakeApi, make_bench: MakeBenc
     assert ANNOTATION not in (bench.node["metadata"].get("annotations") or {})
 
 
-def test_who_opens_the_node_is_not_overruled(cluster: FakeApi, make_bench: MakeBench) -> None:
-    """Until another event comes, the node stays as the person left it."""
+def test_a_node_that_a_person_uncordoned_stays_open(
+    cluster: FakeApi, make_bench: MakeBench
+) -> None:
+    """A node that a person uncordoned during an event stays open until another event comes."""
     bench = make_bench(cordon=True)
     bench.deliver(record("scheduled"))
     del bench.node["spec"]["unschedulable"]
@@ -265,8 +273,10 @@ def test_who_opens_the_node_is_not_overruled(cluster: FakeApi, make_bench: MakeB
     assert bench.node["spec"]["unschedulable"] is True
 
 
-def test_who_opens_the_node_and_closes_it_again_is_not_overruled(make_bench: MakeBench) -> None:
-    """The second cordon is the person's own, such as for a bad disk: the end leaves it alone."""
+def test_a_node_that_a_person_cordoned_again_stays_cordoned(make_bench: MakeBench) -> None:
+    """If a person uncordons the node and cordons it again, such as for a bad disk, it stays
+    cordoned after the event.
+    """
     bench = make_bench(cordon=True)
     bench.deliver(record("scheduled"))
     del bench.node["spec"]["unschedulable"]
@@ -283,7 +293,7 @@ def test_who_opens_the_node_and_closes_it_again_is_not_overruled(make_bench: Mak
 
 
 def test_two_events_end_one_after_the_other(cluster: FakeApi, make_bench: MakeBench) -> None:
-    """The node is opened when the last one is over; the nearer one stands in the condition."""
+    """The node is uncordoned when the last event is over; its condition shows the nearer event."""
     bench = make_bench(cordon=True, taint=True)
     bench.deliver(record("scheduled"), record("scheduled", "Redeploy", "e-2"))
     bench.deliver(record("ended"))
@@ -295,7 +305,7 @@ def test_two_events_end_one_after_the_other(cluster: FakeApi, make_bench: MakeBe
 
 
 def test_mirror_and_daemon_pods_are_not_evicted(cluster: FakeApi, make_bench: MakeBench) -> None:
-    """The delivery is acknowledged once they have left."""
+    """The delivery is acknowledged once all other pods have left."""
     cluster.add_pod("web", NODE)
     cluster.add_pod("other", "aks-2")
     cluster.add_pod("agent", NODE, daemon=True)
@@ -309,7 +319,7 @@ def test_mirror_and_daemon_pods_are_not_evicted(cluster: FakeApi, make_bench: Ma
 def test_a_disruption_budget_is_honoured(
     cluster: FakeApi, make_bench: MakeBench, one_look: OneLook
 ) -> None:
-    """The delivery is tried again, and says which pods are held."""
+    """A delivery that a disruption budget holds is tried again, and its error names the pods."""
     cluster.add_pod("web", NODE)
     cluster.protected.add("shop/web")
     bench = make_bench(drain=True)
@@ -328,8 +338,8 @@ def test_a_disruption_budget_is_honoured(
 def test_lead_seconds_before_the_event_force_decides(
     cluster: FakeApi, make_bench: MakeBench, force: bool, set_back: timedelta
 ) -> None:
-    """With FORCE what is left is deleted; without it the record is dead, with the reason. A clock
-    that was set back puts off neither: Azure's clock is another one.
+    """LEAD before the event, FORCE deletes the remaining pods; without FORCE the record is dead,
+    with the reason. A clock that was set back delays neither.
     """
     cluster.add_pod("web", NODE)
     cluster.protected.add("shop/web")
@@ -366,7 +376,7 @@ def test_an_event_of_an_earlier_run_forces_nothing_before_a_document_confirms_it
 
 
 def test_an_event_that_is_over_drains_nothing(cluster: FakeApi, make_bench: MakeBench) -> None:
-    """A backlog that holds the end of the event does not empty the node for it."""
+    """The record of an event does not drain the node if the backlog also holds the event's end."""
     cluster.add_pod("web", NODE)
     bench = make_bench(drain=True)
     bench.deliver(record("scheduled"), record("ended"))
@@ -377,7 +387,9 @@ def test_an_event_that_is_over_drains_nothing(cluster: FakeApi, make_bench: Make
 def test_an_event_that_stops_to_name_this_vm_is_over_for_its_node(
     cluster: FakeApi, make_bench: MakeBench
 ) -> None:
-    """Its `updated` is the last word that concerns this node."""
+    """An update after which the event no longer names this VM removes the event's marks from the
+    node.
+    """
     bench = make_bench(cordon=True)
     bench.deliver(record("scheduled"))
     left = record("updated")
@@ -387,7 +399,7 @@ def test_an_event_that_stops_to_name_this_vm_is_over_for_its_node(
 
 
 def test_a_run_whose_store_was_lost_leaves_nothing(cluster: FakeApi, make_bench: MakeBench) -> None:
-    """The next run takes back the marks of events that are not pending."""
+    """The next run removes the marks of events that are not pending."""
     bench = make_bench(cordon=True, taint=True)
     bench.deliver(record("scheduled"))
     bench.pending.clear()
@@ -396,7 +408,7 @@ def test_a_run_whose_store_was_lost_leaves_nothing(cluster: FakeApi, make_bench:
 
 
 def test_a_run_that_was_killed_keeps_marks(cluster: FakeApi, make_bench: MakeBench) -> None:
-    """The marks stay until the event is over, whichever run hears of that."""
+    """The marks of a killed run stay until the event is over, and a later run removes them."""
     bench = make_bench(cordon=True)
     bench.deliver(record("scheduled"))
     bench.restart().maintain()
@@ -407,7 +419,9 @@ def test_a_run_that_was_killed_keeps_marks(cluster: FakeApi, make_bench: MakeBen
 
 @pytest.mark.parametrize("is_done", [False, True], ids=["not done", "done"])
 def test_a_run_that_is_killed_at_any_step_leaves_nothing(tmp_path: Path, is_done: bool) -> None:
-    """Before and after each request, from the announcement to the end; the run after it goes on."""
+    """If a run is killed before or after any request, the next run completes its work, and nothing
+    is left at the end.
+    """
     steps = 0
     while True:
         with FakeApi() as cluster:
@@ -440,7 +454,7 @@ def test_a_run_that_is_killed_at_any_step_leaves_nothing(tmp_path: Path, is_done
 def test_marks_of_another_vm_under_the_same_name_are_taken_back(
     cluster: FakeApi, make_bench: MakeBench
 ) -> None:
-    """The VM before it was deleted while its node was cordoned."""
+    """The sink removes the marks of a VM that was deleted while its node was cordoned."""
     bench = make_bench(cordon=True)
     bench.deliver(record("scheduled"))
     annotations = bench.node["metadata"]["annotations"]
@@ -450,8 +464,10 @@ def test_marks_of_another_vm_under_the_same_name_are_taken_back(
     assert bench.is_clean()
 
 
-def test_a_node_made_anew_gets_its_marks_again(cluster: FakeApi, make_bench: MakeBench) -> None:
-    """A pending event still stands after the Node object was deleted and came back."""
+def test_a_new_node_object_gets_the_marks_of_a_pending_event(
+    cluster: FakeApi, make_bench: MakeBench
+) -> None:
+    """A Node object that was deleted and created again gets the marks of a pending event."""
     bench = make_bench(cordon=True)
     bench.deliver(record("scheduled"))
     cluster.add_node(NODE)
@@ -460,8 +476,10 @@ def test_a_node_made_anew_gets_its_marks_again(cluster: FakeApi, make_bench: Mak
     assert bench.condition is not None
 
 
-def test_somebody_who_is_faster_is_not_overwritten(cluster: FakeApi, make_bench: MakeBench) -> None:
-    """A change in between is read again, and both hold."""
+def test_a_concurrent_change_is_not_overwritten(cluster: FakeApi, make_bench: MakeBench) -> None:
+    """If another client changes the node in between, the sink reads it again, and both changes
+    stay.
+    """
     bench = make_bench(taint=True)
 
     def add_taint() -> None:
@@ -478,7 +496,9 @@ def test_somebody_who_is_faster_is_not_overwritten(cluster: FakeApi, make_bench:
 def test_a_refusal_is_tried_again_and_names_a_remedy(
     cluster: FakeApi, make_bench: MakeBench, code: int
 ) -> None:
-    """Nothing is lost by an API server that is away, busy, or that refuses."""
+    """If the API server is unreachable, busy or refuses, the delivery is tried again, and its error
+    has a remedy.
+    """
     bench = make_bench(cordon=True)
     cluster.refusals = [code]
     with pytest.raises(SinkError, match=f"the API server answered {code}"):
@@ -490,7 +510,7 @@ def test_a_refusal_is_tried_again_and_names_a_remedy(
 def test_a_record_is_one_event_however_often_it_is_delivered(
     cluster: FakeApi, make_bench: MakeBench
 ) -> None:
-    """Its name is the record's id."""
+    """A record that is delivered twice becomes one Kubernetes Event, named by the record's id."""
     bench = make_bench()
     bench.deliver(record("scheduled"))
     bench.deliver(record("scheduled"))
@@ -498,7 +518,7 @@ def test_a_record_is_one_event_however_often_it_is_delivered(
 
 
 def test_a_quiet_node_is_left_alone(cluster: FakeApi, make_bench: MakeBench) -> None:
-    """Looking after it each few seconds costs the API server nothing."""
+    """`maintain` of a node without events sends the API server few requests."""
     bench = make_bench()
     bench.sink.maintain()
     before = len(cluster.requests)
@@ -508,7 +528,7 @@ def test_a_quiet_node_is_left_alone(cluster: FakeApi, make_bench: MakeBench) -> 
 
 
 def test_check_names_the_right_that_is_missing(cluster: FakeApi, make_bench: MakeBench) -> None:
-    """Each right that the settings need is looked at."""
+    """`check` examines each permission that the settings need, and names a missing one."""
     bench = make_bench(drain=True)
     cluster.forbidden.add(("create", "pods/eviction"))
     lines = [line for line in bench.sink.check() if line.level == "fail"]
@@ -516,7 +536,9 @@ def test_check_names_the_right_that_is_missing(cluster: FakeApi, make_bench: Mak
 
 
 def test_check_tries_what_a_policy_says(cluster: FakeApi, make_bench: MakeBench) -> None:
-    """The role is there, and admission refuses the token; nothing is changed by looking."""
+    """`check` finds that an admission policy refuses the token although the role allows the
+    request, and changes nothing.
+    """
     bench = make_bench()
     version = bench.node["metadata"]["resourceVersion"]
     assert not [line for line in bench.sink.check() if line.level == "fail"]
@@ -528,7 +550,7 @@ def test_check_tries_what_a_policy_says(cluster: FakeApi, make_bench: MakeBench)
 
 
 def test_check_finds_a_node_that_is_another_vm(cluster: FakeApi, make_bench: MakeBench) -> None:
-    """A wrong NODE would cordon somebody else's node."""
+    """`check` fails if NODE names the node of another VM."""
     bench = make_bench()
     cluster.nodes[NODE]["spec"]["providerID"] = "azure:///subscriptions/other"
     failed = [line for line in bench.sink.check() if line.level == "fail"]
@@ -537,13 +559,15 @@ def test_check_finds_a_node_that_is_another_vm(cluster: FakeApi, make_bench: Mak
 
 
 def test_settings_refuse_an_unknown_impact(cluster: FakeApi, make_bench: MakeBench) -> None:
-    """A typo would drain on nothing."""
+    """A misspelt impact is refused, because the sink would drain for no event."""
     with pytest.raises(ValueError, match="there is no impact 'reboot'"):
         make_bench(impacts=["reboot"])
 
 
-def test_the_annotation_says_what_is_ours(cluster: FakeApi, make_bench: MakeBench) -> None:
-    """People and the next run read which events marked the node."""
+def test_the_annotation_names_the_events_of_the_marks(
+    cluster: FakeApi, make_bench: MakeBench
+) -> None:
+    """The annotation says which events marked the node, for people and for the next run."""
     bench = make_bench(cordon=True)
     bench.deliver(record("scheduled"))
     found = json.loads(bench.node["metadata"]["annotations"][ANNOTATION])
@@ -554,7 +578,9 @@ def test_the_annotation_says_what_is_ours(cluster: FakeApi, make_bench: MakeBenc
 def test_a_new_node_that_a_person_closed_stays_closed(
     cluster: FakeApi, make_bench: MakeBench
 ) -> None:
-    """The sink cordoned the node before it was deleted; it did not cordon the new one."""
+    """A new Node object that a person cordoned stays cordoned, although the sink had cordoned the
+    deleted one.
+    """
     bench = make_bench(cordon=True)
     bench.deliver(record("scheduled"))
     cluster.add_node(NODE, unschedulable=True)
@@ -565,7 +591,9 @@ def test_a_new_node_that_a_person_closed_stays_closed(
 def test_a_second_event_is_shown_while_the_first_is_drained_for(
     cluster: FakeApi, make_bench: MakeBench, one_look: OneLook
 ) -> None:
-    """A disruption budget may hold a drain for long; what is coming stands on the node."""
+    """A second event is shown on the node while a disruption budget holds the drain for the first
+    one.
+    """
     cluster.add_pod("web", NODE)
     cluster.protected.add("shop/web")
     bench = make_bench(drain=True)
@@ -579,7 +607,7 @@ def test_a_second_event_is_shown_while_the_first_is_drained_for(
 def test_a_drain_that_is_tried_again_does_not_close_an_opened_node(
     cluster: FakeApi, make_bench: MakeBench, one_look: OneLook
 ) -> None:
-    """A person opened the node while a disruption budget held the drain."""
+    """A drain that is tried again does not cordon a node that a person uncordoned meanwhile."""
     cluster.add_pod("web", NODE)
     cluster.protected.add("shop/web")
     bench = make_bench(drain=True)
@@ -593,7 +621,9 @@ def test_a_drain_that_is_tried_again_does_not_close_an_opened_node(
 def test_a_preparing_sink_shows_and_waits_to_be_asked(
     cluster: FakeApi, make_bench: MakeBench
 ) -> None:
-    """What is coming stands on the node from the announcement on, and the pods stay until then."""
+    """A sink that prepares shows an event from its announcement on, and evicts no pod before it is
+    asked to prepare.
+    """
     cluster.add_pod("web", NODE)
     bench = make_bench(prepares=True, drain=True, taint=True)
     bench.announce(record("scheduled"))
@@ -609,9 +639,11 @@ def test_a_preparing_sink_shows_and_waits_to_be_asked(
     assert bench.is_clean()
 
 
-def test_no_preparation_waits_for_an_event(cluster: FakeApi, make_bench: MakeBench) -> None:
-    """Kubernetes Events are refused: the node is emptied all the same, the sink says what is wrong,
-    and the Events come when they are taken again.
+def test_no_preparation_waits_for_a_kubernetes_event(
+    cluster: FakeApi, make_bench: MakeBench
+) -> None:
+    """If Kubernetes Events are refused, the sink drains the node nevertheless, reports the error,
+    and writes the Events later.
     """
     cluster.add_pod("web", NODE)
     cluster.refuses_events = 403
@@ -630,10 +662,12 @@ def test_no_preparation_waits_for_an_event(cluster: FakeApi, make_bench: MakeBen
 
 
 @pytest.mark.parametrize("asked", [False, True])
-def test_an_event_that_is_back_before_its_end_was_told_opens_the_node(
+def test_an_event_that_returns_before_its_end_was_delivered_opens_the_node(
     make_bench: MakeBench, *, asked: bool
 ) -> None:
-    """The node is closed again only once the sink is asked to prepare for its return."""
+    """If an event returns before its end was delivered, the node is uncordoned, and cordoned again
+    only once the sink is asked to prepare for the return.
+    """
     bench = make_bench(prepares=True, drain=True, taint=True)
     bench.deliver(record("scheduled"))
     assert bench.node["spec"]["unschedulable"] is True
@@ -649,7 +683,7 @@ def test_an_event_that_is_back_before_its_end_was_told_opens_the_node(
 
 
 def test_an_event_that_ends_unasked_leaves_nothing(make_bench: MakeBench) -> None:
-    """It was shown only."""
+    """An event that was only shown leaves nothing on the node after its end."""
     bench = make_bench(prepares=True, drain=True)
     bench.announce(record("scheduled"))
     bench.announce(record("ended"))
@@ -666,13 +700,17 @@ def test_an_event_that_ends_unasked_leaves_nothing(make_bench: MakeBench) -> Non
     ],
 )
 def test_budgets_are_honoured_until(settings: dict[str, Any], until: float) -> None:
-    """A preparation begins at LEAD, and needs time before it forces."""
+    """Disruption budgets are honoured until a time between LEAD and the event, so that a
+    preparation has time before it forces.
+    """
     found = KubernetesSettings(kind="kubernetes", **settings)
     assert found.budgets_until == until
 
 
 def test_check_names_a_preparation_that_does_nothing(make_bench: MakeBench) -> None:
-    """The VM would say that it is prepared, with all its pods on it."""
+    """`check` warns of a sink that prepares and does not drain: the VM would report that it is
+    prepared with all its pods running.
+    """
     lines = make_bench(prepares=True).sink.check()
     assert [line.remedy for line in lines if line.level == "warn"] == ["set DRAIN, CORDON or TAINT"]
 
@@ -680,7 +718,9 @@ def test_check_names_a_preparation_that_does_nothing(make_bench: MakeBench) -> N
 def test_the_newest_record_says_until_when(
     cluster: FakeApi, make_bench: MakeBench, one_look: OneLook
 ) -> None:
-    """Azure brings the event forward while a disruption budget holds the drain."""
+    """If Azure brings an event forward while a disruption budget holds the drain, the newest
+    notBefore counts.
+    """
     cluster.add_pod("web", NODE)
     cluster.protected.add("shop/web")
     bench = make_bench(drain=True, force=True, lead=120)
@@ -696,7 +736,9 @@ def test_the_newest_record_says_until_when(
 def test_a_record_too_large_for_an_annotation_is_an_event(
     cluster: FakeApi, make_bench: MakeBench
 ) -> None:
-    """It would be refused for good, and all that is behind it would wait."""
+    """A record that is too large for an annotation becomes an Event without it, and does not block
+    later records.
+    """
     bench = make_bench()
     large = record("scheduled")
     event = {**large.data["event"], "resources": [f"vmss_{n}" * 20 for n in range(3000)]}
@@ -706,7 +748,7 @@ def test_a_record_too_large_for_an_annotation_is_an_event(
 
 
 def near(found: Record, seconds: float) -> Record:
-    """The record, with a notBefore so many seconds from the time of the samples."""
+    """Return the record with a notBefore so many seconds after the time of the samples."""
     event = {**found.data["event"], "notBefore": rfc3339(SAMPLE_TIME + timedelta(seconds=seconds))}
     return replace(found, data={**found.data, "event": event})
 
@@ -714,7 +756,9 @@ def near(found: Record, seconds: float) -> Record:
 def test_a_run_after_the_node_was_made_again_marks_it(
     cluster: FakeApi, make_bench: MakeBench
 ) -> None:
-    """The bridge's pod goes with the Node object, so it is a new run that finds the new one."""
+    """A new run marks a Node object that was created again, because the bridge's pod was deleted
+    with the old one.
+    """
     bench = make_bench(cordon=True, taint=True)
     bench.deliver(record("scheduled"))
     cluster.add_node(NODE)
@@ -728,7 +772,9 @@ def test_a_run_after_the_node_was_made_again_marks_it(
 def test_a_run_after_a_preparation_acts_on_a_node_that_was_made_again(
     cluster: FakeApi, make_bench: MakeBench
 ) -> None:
-    """What it has prepared for, it was asked to act for."""
+    """A new run taints and cordons the new Node object for an event that this VM has prepared
+    for.
+    """
     bench = make_bench(cordon=True, prepares=True)
     bench.deliver(record("scheduled"))
     bench.commit(record("scheduled"), preparation="prepared")
@@ -738,7 +784,9 @@ def test_a_run_after_a_preparation_acts_on_a_node_that_was_made_again(
 
 
 def test_a_new_store_takes_nothing_back_before_imds_has_answered(make_bench: MakeBench) -> None:
-    """The event may be pending still."""
+    """A run with a new store keeps the marks until IMDS has answered: the event may still be
+    pending.
+    """
     bench = make_bench(cordon=True)
     bench.deliver(record("scheduled"))
     bench.pending.clear()
@@ -754,7 +802,9 @@ def test_a_new_store_takes_nothing_back_before_imds_has_answered(make_bench: Mak
 def test_an_event_that_was_seen_to_end_is_taken_back_although_imds_is_away(
     make_bench: MakeBench,
 ) -> None:
-    """Its end waited for the API server while the bridge was restarted."""
+    """A restarted bridge removes the marks of an event whose end it has recorded, although IMDS
+    does not answer.
+    """
     bench = make_bench(cordon=True)
     bench.deliver(record("scheduled"))
     bench.has_polled = False
@@ -766,7 +816,9 @@ def test_an_event_that_was_seen_to_end_is_taken_back_although_imds_is_away(
 def test_an_event_that_cannot_be_written_holds_up_no_mark(
     cluster: FakeApi, make_bench: MakeBench, code: int
 ) -> None:
-    """Such as where a quota leaves no room for it: the node is emptied, and opened again."""
+    """If a quota leaves no room for a Kubernetes Event, the node is drained, and uncordoned
+    afterwards, nevertheless.
+    """
     cluster.add_pod("web", NODE)
     bench = make_bench(drain=True)
     cluster.refuses_events = code
@@ -782,8 +834,12 @@ def test_an_event_that_cannot_be_written_holds_up_no_mark(
     assert len(cluster.events) == 2
 
 
-def test_who_opens_the_node_is_not_overruled_by_the_same_event(make_bench: MakeBench) -> None:
-    """Neither as it changes and starts, nor by an event that does not act, nor by a restart."""
+def test_a_node_that_a_person_uncordoned_stays_open_for_the_same_event(
+    make_bench: MakeBench,
+) -> None:
+    """A node that a person uncordoned stays open when the event changes or starts, when an event
+    comes that only is shown, and after a restart.
+    """
     bench = make_bench(cordon=True)
     bench.deliver(record("scheduled"))
     del bench.node["spec"]["unschedulable"]
@@ -797,7 +853,7 @@ def test_who_opens_the_node_is_not_overruled_by_the_same_event(make_bench: MakeB
 def test_a_dead_record_that_is_tried_again_after_the_event_empties_no_node(
     cluster: FakeApi, make_bench: MakeBench
 ) -> None:
-    """A person has all dead records tried again; the event of one is long over."""
+    """A dead record that is tried again does not drain the node if its event is over."""
     cluster.add_pod("web", NODE)
     bench = make_bench(drain=True, force=True, taint=True)
     bench.sink.deliver([record("scheduled")])
@@ -808,7 +864,7 @@ def test_a_dead_record_that_is_tried_again_after_the_event_empties_no_node(
 def test_an_event_that_ends_during_the_drain_stops_it(
     cluster: FakeApi, make_bench: MakeBench
 ) -> None:
-    """Azure takes it back while a disruption budget holds the drain."""
+    """A drain stops if Azure cancels the event while a disruption budget holds it."""
     cluster.add_pod("web", NODE)
     cluster.protected.add("shop/web")
     bench = make_bench(drain=True)
@@ -824,7 +880,9 @@ def test_an_event_that_ends_during_the_drain_stops_it(
 def test_a_near_event_forces_while_a_far_one_is_held(
     cluster: FakeApi, make_bench: MakeBench, one_look: OneLook
 ) -> None:
-    """A disruption budget holds the drain for an event in days, and the VM is preempted now."""
+    """A Preempt deletes the pods at once, although a disruption budget holds the drain for an event
+    in some days.
+    """
     cluster.add_pod("web", NODE)
     cluster.protected.add("shop/web")
     bench = make_bench(drain=True, force=True, lead=60)
@@ -838,7 +896,9 @@ def test_a_near_event_forces_while_a_far_one_is_held(
 def test_a_pod_that_cannot_be_evicted_keeps_no_other(
     cluster: FakeApi, make_bench: MakeBench, one_look: OneLook
 ) -> None:
-    """The answer is 500 about a pod with two budgets, and 403 about one that a webhook keeps."""
+    """A pod whose eviction fails (500 with two budgets, 403 by a webhook) does not prevent the
+    eviction of the others.
+    """
     for name in ("a", "b", "c", "d"):
         cluster.add_pod(name, NODE)
     cluster.unevictable = {"shop/a": 500, "shop/b": 403}
@@ -852,7 +912,9 @@ def test_a_pod_that_cannot_be_evicted_keeps_no_other(
 def test_an_api_server_that_is_busy_is_not_a_disruption_budget(
     cluster: FakeApi, make_bench: MakeBench
 ) -> None:
-    """It answers 429, too, and is asked again when it says so."""
+    """A 429 of a busy API server is not taken for a disruption budget: the eviction is tried again
+    after the given time.
+    """
     cluster.add_pod("a", NODE)
     cluster.unevictable = {"shop/a": 429}
     bench = make_bench(drain=True)
@@ -872,7 +934,9 @@ def test_an_api_server_that_asks_for_no_wait_is_waited_for(
 
 
 def test_a_short_notice_evicts_what_may_leave(cluster: FakeApi, make_bench: MakeBench) -> None:
-    """FORCE is unset, and LEAD longer than the notice: only what a budget holds stays."""
+    """With a notice shorter than LEAD and without FORCE, all pods are evicted but those that a
+    budget holds.
+    """
     cluster.add_pod("free", NODE)
     cluster.add_pod("held", NODE)
     cluster.protected.add("shop/held")
@@ -885,7 +949,9 @@ def test_a_short_notice_evicts_what_may_leave(cluster: FakeApi, make_bench: Make
 def test_a_pod_that_came_back_under_its_name_is_not_deleted(
     cluster: FakeApi, make_bench: MakeBench
 ) -> None:
-    """A pod of a StatefulSet left between the look and the deletion, and is on another node now."""
+    """A pod of a StatefulSet that moved to another node before its deletion is not deleted
+    there.
+    """
     cluster.add_pod("db-0", NODE)
     api = make_bench().sink._connect()
     (seen,) = api.pods()
@@ -899,8 +965,8 @@ def test_a_pod_that_came_back_under_its_name_is_not_deleted(
 def test_a_slow_api_server_is_not_waited_for_beyond_the_deadline(
     cluster: FakeApi, make_bench: MakeBench, one_look: OneLook, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A node has a hundred pods, and each request takes a second: the delivery comes back in time,
-    and the next one goes on.
+    """With a hundred pods and a second for each request, a delivery returns before its deadline,
+    and the next one continues.
     """
     for number in range(3):
         cluster.add_pod(f"pod-{number}", NODE)
@@ -913,7 +979,9 @@ def test_a_slow_api_server_is_not_waited_for_beyond_the_deadline(
 
 
 def test_a_node_that_is_another_vm_is_not_touched(cluster: FakeApi, make_bench: MakeBench) -> None:
-    """A VM that was made from another's image has its NODE."""
+    """The sink does not touch the node in NODE if that is another VM, such as on a VM that was made
+    from the other one's image.
+    """
     bench = make_bench(cordon=True)
     cluster.nodes[NODE]["spec"]["providerID"] = "azure:///subscriptions/other"
     with pytest.raises(SinkError, match="set NODE to the name of this VM's own node"):
@@ -939,10 +1007,12 @@ contexts: [{name: x, context: {cluster: c}}]
         NO_USER,
     ],
 )
-def test_a_broken_kubeconfig_is_told_without_its_token(
+def test_the_error_about_a_broken_kubeconfig_shows_no_token(
     make_bench: MakeBench, tmp_path: Path, text: str
 ) -> None:
-    """It may be read while it is being written."""
+    """The error about a kubeconfig that cannot be parsed shows no token; the file may just be being
+    written.
+    """
     bench = make_bench()
     (tmp_path / "c").write_text(text)
     with pytest.raises(SinkError, match="gives no way to the API server") as raised:
@@ -953,7 +1023,9 @@ def test_a_broken_kubeconfig_is_told_without_its_token(
 def test_a_token_that_is_no_header_is_not_shown(
     cluster: FakeApi, make_bench: MakeBench, tmp_path: Path
 ) -> None:
-    """A line break was copied with it."""
+    """The error about a token that no header can hold, such as one with a line break, does not show
+    it.
+    """
     bench = make_bench()
     config = (tmp_path / "c").read_text()
     (tmp_path / "c").write_text(config.replace("a-secret-token", "a-secret-token\\nx"))
@@ -966,7 +1038,7 @@ def test_a_token_that_is_no_header_is_not_shown(
 def test_types_say_from_when_an_event_is_shown(
     make_bench: MakeBench, status: str, is_shown: bool
 ) -> None:
-    """Who wants to hear of events that have started does not see what is announced."""
+    """With `TYPES` that name only started events, an announced event is not shown on the node."""
     bench = make_bench(types=["seb.event.started.v1", "seb.event.ended.v1"])
     bench.commit(record(status))
     bench.sink.maintain()

@@ -54,7 +54,7 @@ RECEIPT = sealed(
 
 @contextmanager
 def its_connection_ends() -> Iterator[None]:
-    """Wait until the connections that are there now have ended."""
+    """Wait until the present connections have ended."""
     threads = [thread for thread in threading.enumerate() if thread.name.startswith("mqtt ")]
     yield
     for thread in threads:
@@ -87,7 +87,7 @@ class TestContract(SinkContract):
 def make(
     broker: Mosquitto, *, name: str = "ops", context: SinkContext | None = None, **settings: Any
 ) -> MqttSink:
-    """A sink for the broker, as its first user where it has users."""
+    """Return a sink for the broker, as its first user if it has users."""
     login: dict[str, Any] = {}
     if broker.users:
         user, password = next(iter(broker.users.items()))
@@ -97,7 +97,7 @@ def make(
 
 
 def at(broker: Mosquitto, topic: str) -> Seen:
-    """The retained message of a topic, as a newcomer sees it."""
+    """Return the retained message of a topic, as a new subscriber gets it."""
     with broker.subscriber(f"{BASE}/{topic}") as newcomer:
         (seen,) = newcomer.messages()
         return seen
@@ -113,7 +113,9 @@ def at(broker: Mosquitto, topic: str) -> Seen:
 def test_a_record_has_the_properties_of_its_topic(
     broker: Mosquitto, record: Record, topic: str, expiry: int, correlation: bytes | None
 ) -> None:
-    """It is not retained, says what it is and expires; a receipt's Correlation Data is its jti."""
+    """A record is not retained, has a content type and expires; a receipt's Correlation Data is its
+    jti.
+    """
     sink = make(broker)
     with broker.subscriber("seb/#") as seen:
         sink.open()
@@ -136,7 +138,9 @@ def test_a_record_has_the_properties_of_its_topic(
 def test_a_heartbeat_expires_after_two_of_its_intervals(
     broker: Mosquitto, interval: float, expiry: int
 ) -> None:
-    """In the queue of a subscriber that is away, old heartbeats push no event out."""
+    """A heartbeat expires after two intervals, so that it displaces no event in the queue of a
+    subscriber that is away.
+    """
     sink = make(broker)
     data = {**sample_heartbeat().data, "heartbeat": {"intervalSeconds": interval}}
     with broker.subscriber(f"{BASE}/event") as seen:
@@ -150,7 +154,7 @@ def test_a_heartbeat_expires_after_two_of_its_intervals(
 
 
 class Bridge:
-    """What a sink sees of a bridge: a clock and pending events that a test can set."""
+    """The parts of a bridge that a sink uses: a clock and pending events that a test can set."""
 
     def __init__(self) -> None:
         self.time = SAMPLE_TIME
@@ -171,7 +175,7 @@ PENDING = sample_pending(sample_event("E1"))
 
 
 def test_the_state_is_retained_and_follows_what_is_pending(broker: Mosquitto) -> None:
-    """A newcomer sees the pending events; once nothing is pending, an empty list."""
+    """The retained state has the pending events; without any it is an empty list."""
     bridge = Bridge()
     bridge.pending = (PENDING,)
     sink = make(broker, context=bridge.context)
@@ -194,7 +198,9 @@ def test_the_state_is_retained_and_follows_what_is_pending(broker: Mosquitto) ->
 
 
 def test_a_store_that_knows_nothing_yet_takes_no_state_back(broker: Mosquitto) -> None:
-    """Before IMDS has answered, an event may be pending that the retained state alone shows."""
+    """The sink keeps the retained state until IMDS has answered, because a new store does not know
+    the events in it.
+    """
     bridge = Bridge()
     bridge.pending = (PENDING,)
     sink = make(broker, context=bridge.context)
@@ -216,7 +222,7 @@ def test_a_store_that_knows_nothing_yet_takes_no_state_back(broker: Mosquitto) -
 
 @pytest.mark.parametrize("passed", [timedelta(hours=1), timedelta(hours=-2)])
 def test_the_state_is_renewed_hourly(broker: Mosquitto, passed: timedelta) -> None:
-    """An unchanged state goes out again after an hour, or when the clock has jumped."""
+    """The sink publishes an unchanged state again after an hour, or after a jump of the clock."""
     bridge = Bridge()
     sink = make(broker, context=bridge.context)
     with broker.subscriber(f"{BASE}/state") as seen:
@@ -232,7 +238,9 @@ def test_the_state_is_renewed_hourly(broker: Mosquitto, passed: timedelta) -> No
 
 
 def test_the_status_says_online_and_offline(broker: Mosquitto) -> None:
-    """The retained status is online after open and offline, closed, after close."""
+    """The retained status is online after `open`, and offline, with the reason closed, after
+    `close`.
+    """
     sink = make(broker, context=Bridge().context)
     sink.open()
     online = {
@@ -254,7 +262,9 @@ def test_the_status_says_online_and_offline(broker: Mosquitto) -> None:
 
 @pytest.mark.parametrize("protocol", ["5", "3.1.1"])
 def test_the_will_says_offline_where_the_bridge_cannot(broker: Mosquitto, protocol: str) -> None:
-    """A connection that is cut leaves the retained status offline, lost, without a time."""
+    """If the connection is cut, the broker publishes the status offline, with the reason lost and
+    without a time.
+    """
     sink = make(broker, protocol=protocol)
     with broker.subscriber(f"{BASE}/status") as seen:
         sink.open()
@@ -267,7 +277,9 @@ def test_the_will_says_offline_where_the_bridge_cannot(broker: Mosquitto, protoc
 
 
 def test_a_successor_is_online_after_its_predecessors_will(broker: Mosquitto) -> None:
-    """A second bridge takes the session over; the first is told, and the status is online."""
+    """When a second bridge takes over the session, the first one gets an error, and the status
+    stays online.
+    """
     first, second = make(broker), make(broker)
     first.open()
     with its_connection_ends():
@@ -280,11 +292,11 @@ def test_a_successor_is_online_after_its_predecessors_will(broker: Mosquitto) ->
     second.close()
 
 
-def test_the_will_of_an_earlier_name_does_not_stand(
+def test_the_will_of_an_earlier_client_id_is_replaced(
     broker: Mosquitto, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Under another client id it comes late, up to the end of the keepalive: online is said again,
-    once.
+    """The will of an earlier client id may arrive late; the sink publishes the status online once
+    more after that time.
     """
     monkeypatch.setattr(MqttSink, "WILLS_SECONDS", 0.0)
     before, now = make(broker, name="before"), make(broker, name="now")
@@ -304,7 +316,7 @@ def test_the_will_of_an_earlier_name_does_not_stand(
 
 
 def test_two_sinks_share_a_broker(broker: Mosquitto) -> None:
-    """Sinks of different names do not take each other's session over."""
+    """Sinks with different names do not take over each other's session."""
     one, two = make(broker, name="one"), make(broker, name="two")
     one.open()
     two.open()
@@ -317,7 +329,7 @@ def test_two_sinks_share_a_broker(broker: Mosquitto) -> None:
 
 @pytest.mark.parametrize("how", ["stop", "kill"])
 def test_a_broker_that_goes_away_is_a_lost_connection(broker: Mosquitto, how: str) -> None:
-    """It is noticed when idle, without waiting for an acknowledgement."""
+    """An idle sink notices that the broker has closed the connection."""
     sink = make(broker)
     sink.open()
     with its_connection_ends():

@@ -1,4 +1,6 @@
-"""The MQTT sink and who may do what: passwords, ACLs, TLS, limits, and settings."""
+"""The MQTT sink and the broker's access rules: passwords, ACLs, TLS, limits, and the settings for
+them.
+"""
 
 import ssl
 from collections.abc import Iterator
@@ -21,13 +23,13 @@ LARGE = sample_record(2, description="x" * 5000)
 
 
 def make(broker: Mosquitto, **settings: Any) -> MqttSink:
-    """A sink for the broker."""
+    """Return a sink for the broker."""
     told = {"kind": "mqtt", "host": broker.host, "port": broker.port, **settings}
     return MqttSink("ops", MqttSink.Settings(**told), sample_context())
 
 
 def opening_fails(sink: MqttSink) -> str:
-    """The message of the SinkError that opening raises; `check` has to fail too."""
+    """Return the message of the `SinkError` that opening raises; `check` has to fail too."""
     failed = [line for line in sink.check() if line.level == "fail"]
     assert [line.remedy for line in failed if line.remedy]
     with pytest.raises(SinkError) as caught:
@@ -44,14 +46,18 @@ def guarded(tmp_path: Path) -> Iterator[Mosquitto]:
 
 
 def test_a_wrong_password_is_a_sink_error(guarded: Mosquitto) -> None:
-    """The error says what to check, and shows neither the wrong nor the right password."""
+    """The error about a wrong password says what to check, and shows neither the wrong nor the
+    right password.
+    """
     message = opening_fails(make(guarded, username="bridge", password="not-the-password"))
     assert "PASSWORD" in message
     assert "not-the-password" not in message
 
 
-def test_a_password_file_is_read_anew_at_each_connect(guarded: Mosquitto, tmp_path: Path) -> None:
-    """A rotated password needs no restart of the bridge; a file that is missing is named."""
+def test_a_password_file_is_read_at_each_connect(guarded: Mosquitto, tmp_path: Path) -> None:
+    """A password that was replaced in its file is used at the next connection; the error about a
+    missing file names it.
+    """
     file = tmp_path / "password"
     sink = make(guarded, username="bridge", password_file=str(file))
     assert str(file) in opening_fails(sink)
@@ -64,8 +70,8 @@ def test_a_password_file_is_read_anew_at_each_connect(guarded: Mosquitto, tmp_pa
 
 
 def test_what_the_acl_denies_is_a_sink_error(tmp_path: Path) -> None:
-    """A denied topic is named with the remedy; the record is neither delivered nor dead. Without
-    its status the sink does not open.
+    """If the ACL denies a topic, the error names it with the remedy, and the record is neither
+    delivered nor dead. If it denies the status, the sink does not open.
     """
     users = {"bridge": PASSWORD}
     acl = ["user bridge", f"topic write {BASE}/status", f"topic write {BASE}/state"]
@@ -84,8 +90,8 @@ def test_what_the_acl_denies_is_a_sink_error(tmp_path: Path) -> None:
 
 
 def test_tls_with_a_private_ca(tmp_path: Path, ca: ThrowawayCa, guarded: Mosquitto) -> None:
-    """With the CA's file the broker is trusted, and `check` names the TLS version; with another
-    one, with none, and without TLS at one of the two ends the error says what to set.
+    """The sink trusts the broker with the CA's file, and `check` names the version of TLS. With
+    another CA, without one, or with TLS at one side only, the error says what to set.
     """
     other = ThrowawayCa(tmp_path / "other", "another CA")
     with Mosquitto(tmp_path / "secured", tls=ca.server()) as broker:
@@ -108,7 +114,9 @@ def test_tls_with_a_private_ca(tmp_path: Path, ca: ThrowawayCa, guarded: Mosquit
 
 
 def test_a_client_certificate_instead_of_a_password(tmp_path: Path, ca: ThrowawayCa) -> None:
-    """The broker knows the bridge by its certificate; without one it is told what is missing."""
+    """The broker accepts the bridge by its certificate; without one, the error says what is
+    missing.
+    """
     pair = ca.client("bridge")
     trust = {"ca": str(ca.cert)}
     with Mosquitto(tmp_path / "broker", tls=ca.server(), client_ca=ca.cert) as broker:
@@ -123,7 +131,7 @@ def test_a_client_certificate_instead_of_a_password(tmp_path: Path, ca: Throwawa
 def test_a_file_that_is_no_certificate_is_named(
     guarded: Mosquitto, tmp_path: Path, field: str
 ) -> None:
-    """A missing file and a file of something else are a SinkError with the file's name."""
+    """The error about a file that is missing or no certificate names the file."""
     file = tmp_path / "some.pem"
     assert f"{file} cannot be used" in opening_fails(make(guarded, tls={field: str(file)}))
     file.write_text("not a certificate")
@@ -132,7 +140,7 @@ def test_a_file_that_is_no_certificate_is_named(
 
 @pytest.mark.parametrize("limit", ["max_packet_size 3000", "message_size_limit 3000"])
 def test_a_record_that_is_too_large_is_rejected(tmp_path: Path, limit: str) -> None:
-    """Mosquitto's two ways to limit a message both make it dead, and only it."""
+    """A record above one of Mosquitto's two size limits is rejected, and no other record."""
     with Mosquitto(tmp_path / "broker", extra=[limit]) as broker:
         sink = make(broker)
         sink.open()
@@ -145,7 +153,7 @@ def test_a_record_that_is_too_large_is_rejected(tmp_path: Path, limit: str) -> N
 
 
 def test_mqtt_3_1_1_delivers_and_warns(tmp_path: Path) -> None:
-    """The fallback delivers the same bytes; `check` says what it cannot do."""
+    """With MQTT 3.1.1 the same bytes are delivered, and `check` says what is missing."""
     with (
         Mosquitto(tmp_path / "broker") as broker,
         broker.subscriber(f"{BASE}/event") as seen,
@@ -160,7 +168,7 @@ def test_mqtt_3_1_1_delivers_and_warns(tmp_path: Path) -> None:
 
 
 def test_a_check_leaves_a_running_bridge_alone(guarded: Mosquitto) -> None:
-    """A check beside a running sink neither takes its session nor publishes anything."""
+    """`check` beside a running sink neither takes over its session nor publishes anything."""
     running = make(guarded, username="bridge", password=PASSWORD)
     running.open()
     with guarded.subscriber("#") as seen:
@@ -174,7 +182,7 @@ def test_a_check_leaves_a_running_bridge_alone(guarded: Mosquitto) -> None:
 
 @pytest.mark.parametrize("password", [{"password": "x"}, {"password_file": "/no/such/file"}])
 def test_a_password_in_clear_to_another_host_is_warned_of(password: dict[str, str]) -> None:
-    """Only TLS, or a broker on this machine, keeps a password from the network."""
+    """`check` warns of a password without TLS, unless the broker is on this machine."""
     told: dict[str, Any] = {"kind": "mqtt", "host": "no.invalid", "username": "u", **password}
     clear = MqttSink("ops", MqttSink.Settings(**told), sample_context())
     assert [line.level for line in clear.check()] == ["warn", "fail"]
@@ -185,7 +193,7 @@ def test_a_password_in_clear_to_another_host_is_warned_of(password: dict[str, st
 
 @pytest.mark.parametrize("site", ["a/b", "a+", "#", "", "a\0b", "a\nb", "\ud800"])
 def test_a_site_that_is_no_topic_level_is_refused(guarded: Mosquitto, site: str) -> None:
-    """A site cannot change the shape of the topics; nothing is connected for it."""
+    """A site with characters of a topic filter is refused before any connection is made."""
     context = replace(sample_context(), site=site)
     settings = MqttSink.Settings(kind="mqtt", host=guarded.host, port=guarded.port)
     message = opening_fails(MqttSink("ops", settings, context))
@@ -244,5 +252,5 @@ def test_the_port_and_tls_follow_each_other(
 
 @pytest.mark.parametrize("host", ["::1", "fe80::1", "127.0.0.1", "broker.example"])
 def test_a_host_may_be_an_address(host: str) -> None:
-    """IPv6 addresses have colons and no port."""
+    """HOST may be an IPv6 address with colons and without a port."""
     assert host == MqttSink.Settings(kind="mqtt", host=host).host

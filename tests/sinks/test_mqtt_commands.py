@@ -1,4 +1,6 @@
-"""Commands over MQTT: what is handed in, when the broker hears that it is settled, and limits."""
+"""Commands over MQTT: which are handed in, when the broker gets the acknowledgement, and the
+limits.
+"""
 
 import json
 from collections.abc import Iterator
@@ -25,12 +27,12 @@ TOPIC = f"{BASE}/command"
 
 
 def context_with(source: Source, site: str = "default") -> SinkContext:
-    """What the sink knows of the bridge: a source that notes what it gets."""
+    """Return the context of a sink whose commands go to this source."""
     return replace(sample_context(), command=source, site=site)
 
 
 def make(host: str, port: int, context: SinkContext, **settings: Any) -> MqttSink:
-    """A sink that listens for commands."""
+    """Return a sink that listens for commands."""
     told = {"kind": "mqtt", "host": host, "port": port, "commands": True, **settings}
     return MqttSink("ops", MqttSink.Settings(**told), context)
 
@@ -49,7 +51,9 @@ def listening(
 
 
 def test_the_status_says_whether_commands_are_taken(broker: Mosquitto) -> None:
-    """True with COMMANDS=true and a subscription that the broker granted, on the way out too."""
+    """The status says that commands are accepted if COMMANDS is true and the broker has granted the
+    subscription; so does the last status.
+    """
 
     def said() -> list[tuple[str, bool]]:
         with broker.subscriber(f"{BASE}/status") as newcomer:
@@ -64,8 +68,8 @@ def test_the_status_says_whether_commands_are_taken(broker: Mosquitto) -> None:
 
 
 def test_commands_that_cannot_be_verified_are_not_promised(broker: Mosquitto) -> None:
-    """The trust file cannot be read, or IMDS has not confirmed who this VM is: once that changes,
-    the status says so.
+    """The status says that commands are not accepted while the trust file cannot be read or IMDS
+    has not confirmed the VM identity.
     """
     verifies = [False]
     context = replace(context_with(Source()), verifies=lambda: verifies[0])
@@ -83,8 +87,10 @@ def test_commands_that_cannot_be_verified_are_not_promised(broker: Mosquitto) ->
         sink.close()
 
 
-def test_who_asks_gets_the_receipt() -> None:
-    """Receipts come over the channel of the command, whatever its TYPES; else TYPES decides."""
+def test_a_sink_that_takes_commands_gets_receipts() -> None:
+    """A sink that takes commands gets their receipts whatever its TYPES say; for another sink TYPES
+    decides.
+    """
     asked, plain = (
         make("127.0.0.1", 1, context_with(Source()), commands=commands, types=["seb.event.*"])
         for commands in (True, False)
@@ -94,7 +100,7 @@ def test_who_asks_gets_the_receipt() -> None:
 
 
 def test_commands_that_the_broker_keeps_back_are_not_promised() -> None:
-    """Where the subscription is refused, the status says that no commands are taken."""
+    """If the broker refuses the subscription, the status says that commands are not accepted."""
     published: list[bytes] = []
 
     def answer(_: int, payload: bytes) -> int:
@@ -108,8 +114,8 @@ def test_commands_that_the_broker_keeps_back_are_not_promised() -> None:
     assert [json.loads(each)["commands"] for each in published] == [False, False]
 
 
-def test_no_command_is_heard_unless_asked_for(broker: Mosquitto) -> None:
-    """The command channel is opt-in."""
+def test_commands_are_off_by_default(broker: Mosquitto) -> None:
+    """Without COMMANDS=true the sink does not subscribe to commands."""
     source = Source()
     with listening(broker, source, commands=False):
         send(broker, TOPIC, b"a.b.c")
@@ -121,8 +127,8 @@ def test_no_command_is_heard_unless_asked_for(broker: Mosquitto) -> None:
 
 @pytest.mark.parametrize("protocol", ["5", "3.1.1"])
 def test_a_command_is_acknowledged_once_it_is_settled(broker: Mosquitto, protocol: str) -> None:
-    """What was not settled comes again on the next connection, as does what was sent meanwhile;
-    what was settled does not: the session outlives the connection.
+    """The next connection brings the commands that were not settled and those that were sent in
+    between, and none that was settled.
     """
     first, second, third = Source(), Source(), Source()
     with listening(broker, first, protocol=protocol) as sink:
@@ -140,10 +146,12 @@ def test_a_command_is_acknowledged_once_it_is_settled(broker: Mosquitto, protoco
 
 
 @pytest.mark.parametrize(("protocol", "before"), [("5", []), ("3.1.1", [b"kept"])])
-def test_what_a_topic_holds(broker: Mosquitto, protocol: str, before: list[bytes]) -> None:
-    """A retained command from before is not even sent with MQTT 5; with 3.1.1 it cannot be kept
-    away, and is handed in for what it is. What comes live has the sink's name, and with MQTT 5 the
-    flag as its publisher set it, for the verifier.
+def test_a_retained_command_is_handed_in_as_retained(
+    broker: Mosquitto, protocol: str, before: list[bytes]
+) -> None:
+    """With MQTT 5 the broker sends no retained command; with 3.1.1 it does, and the sink marks it
+    as retained. A live command has the sink's name, and with MQTT 5 the flag that its publisher
+    set.
     """
     send(broker, TOPIC, b"kept", retain=True)
     source = Source()
@@ -158,8 +166,9 @@ def test_what_a_topic_holds(broker: Mosquitto, protocol: str, before: list[bytes
 
 
 def test_of_a_huge_command_only_the_front_is_handed_in(broker: Mosquitto) -> None:
-    """One byte above the limit is enough for the verifier to say that it is too large; the broker
-    is told the largest packet, and drops what is larger. The channel goes on.
+    """Of a command that is too large, one byte more than the limit is handed in, so that the
+    verifier recognizes it. The broker knows the largest packet and drops larger ones, and later
+    commands arrive.
     """
     source, sizes = Source(), (MAX_TOKEN_BYTES, 1_000_000, 2_000_000, 5)
     with listening(broker, source):
@@ -170,7 +179,9 @@ def test_of_a_huge_command_only_the_front_is_handed_in(broker: Mosquitto) -> Non
 
 
 def test_the_broker_sends_no_more_than_it_may(broker: Mosquitto) -> None:
-    """With 16 unsettled the broker waits; one that is settled lets more come."""
+    """The broker waits while 16 commands are not settled, and sends another one for each that
+    is.
+    """
     source = Source()
     with listening(broker, source) as sink:
         send(broker, TOPIC, *(b"%d" % n for n in range(40)))
@@ -182,7 +193,7 @@ def test_the_broker_sends_no_more_than_it_may(broker: Mosquitto) -> None:
 
 
 def test_a_bridge_that_is_full_gets_the_command_later(broker: Mosquitto) -> None:
-    """What could not be handed in is kept, and handed in when the sink looks after itself."""
+    """A command that the bridge had no room for is kept, and handed in at the next `maintain`."""
     source = Source()
     source.full = True
     with listening(broker, source) as sink:
@@ -197,7 +208,9 @@ def test_a_bridge_that_is_full_gets_the_command_later(broker: Mosquitto) -> None
 
 
 def test_room_is_used_as_soon_as_one_is_settled(broker: Mosquitto) -> None:
-    """A command that waits is handed in when another is done, without waiting for the sink."""
+    """A waiting command is handed in as soon as another one is settled, without a call of
+    `maintain`.
+    """
     source = Source()
     with listening(broker, source):
         send(broker, TOPIC, b"first")
@@ -211,7 +224,9 @@ def test_room_is_used_as_soon_as_one_is_settled(broker: Mosquitto) -> None:
 
 
 def test_over_3_1_1_too_much_is_dropped_and_blocks_nothing(tmp_path: Path) -> None:
-    """Where the broker knows no limit, ours holds, and the channel works on afterwards."""
+    """With MQTT 3.1.1, commands above the sink's own limit are dropped, and the channel works
+    on.
+    """
     source, many, large = Source(), 2 * MAX_UNSETTLED // MAX_TOKEN_BYTES, b"x" * MAX_TOKEN_BYTES
     source.full = True
     with (
@@ -231,7 +246,7 @@ def test_over_3_1_1_too_much_is_dropped_and_blocks_nothing(tmp_path: Path) -> No
 
 
 def test_a_command_at_qos_0_has_one_chance(broker: Mosquitto) -> None:
-    """It is handed in, or dropped where there is too much; there is nothing to acknowledge."""
+    """A command at QoS 0 is handed in, or dropped if too many wait, and never acknowledged."""
     source = Source()
     with listening(broker, source) as sink:
         send(broker, TOPIC, b"taken", qos=0)
@@ -245,7 +260,9 @@ def test_a_command_at_qos_0_has_one_chance(broker: Mosquitto) -> None:
 
 
 def test_settling_after_the_connection_is_gone_does_no_harm(broker: Mosquitto) -> None:
-    """The broker sends it again, and the verifier knows it by its jti."""
+    """A command that is settled after the connection has ended is sent again by the broker, and the
+    verifier knows its jti.
+    """
     source, again = Source(), Source()
     with listening(broker, source):
         send(broker, TOPIC, b"late")
@@ -257,7 +274,9 @@ def test_settling_after_the_connection_is_gone_does_no_harm(broker: Mosquitto) -
 
 
 def test_a_command_for_another_site_is_not_handed_in(broker: Mosquitto) -> None:
-    """A session that is left from other settings brings nothing in, and is not blocked by it."""
+    """A command that a session of earlier settings still holds is not handed in, and does not block
+    the channel.
+    """
     with listening(broker, Source(), site="old"):
         pass
     old = TOPIC.replace("default", "old")
@@ -278,7 +297,9 @@ def test_a_command_for_another_site_is_not_handed_in(broker: Mosquitto) -> None:
     ],
 )
 def test_a_refused_subscription_names_the_topic_and_the_line(granted: int, said: str) -> None:
-    """It is an error of `maintain`: records go out all the same."""
+    """If the broker refuses the subscription, `maintain` raises an error with the topic and the
+    line of an ACL, and records are delivered nevertheless.
+    """
     with MqttStub(granted=granted) as stub:
         sink = make(stub.host, stub.port, sample_context())
         sink.open()
@@ -290,8 +311,8 @@ def test_a_refused_subscription_names_the_topic_and_the_line(granted: int, said:
     assert caught.value.retry_after == 5.0
 
 
-def test_a_subscription_that_nobody_answers_is_a_sink_error() -> None:
-    """The wait for the SUBACK has an end."""
+def test_a_subscription_without_an_answer_is_a_sink_error() -> None:
+    """The wait for the SUBACK ends with an error."""
 
     class Impatient(MqttSink):
         STATUS_TIMEOUT = 0.2
@@ -307,7 +328,7 @@ def test_a_subscription_that_nobody_answers_is_a_sink_error() -> None:
 
 @pytest.mark.parametrize(("granted", "level"), [(1, "ok"), (0x87, "fail")])
 def test_check_tells_whether_commands_may_come(granted: int, level: str) -> None:
-    """The command topic has a line of its own, with the ACL's line for a remedy."""
+    """`check` has a line about the command topic, with the line of an ACL as its remedy."""
     with MqttStub(granted=granted) as stub:
         found = make(stub.host, stub.port, sample_context()).check()
     assert level == found[-1].level

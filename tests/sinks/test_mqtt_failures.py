@@ -36,7 +36,7 @@ class ImpatientSink(MqttSink):
 
 
 def impatient(host: str, port: int, **settings: Any) -> ImpatientSink:
-    """A sink that gives up within a second."""
+    """A sink whose time limits are one second."""
     made = ImpatientSink.Settings(kind="mqtt", host=host, port=port, **settings)
     return ImpatientSink("ops", made, sample_context())
 
@@ -49,7 +49,7 @@ def silent_port() -> Iterator[int]:
 
 
 def opening_fails(sink: MqttSink) -> str:
-    """The message of the SinkError that opening raises."""
+    """Return the message of the `SinkError` that opening raises."""
     with pytest.raises(SinkError) as caught:
         sink.open()
     sink.close()
@@ -57,7 +57,7 @@ def opening_fails(sink: MqttSink) -> str:
 
 
 def network_threads() -> list[threading.Thread]:
-    """The threads that serve a connection."""
+    """Return the threads that serve a connection."""
     return [thread for thread in threading.enumerate() if thread.name.startswith("mqtt ")]
 
 
@@ -65,7 +65,7 @@ def network_threads() -> list[threading.Thread]:
 def test_a_server_that_never_answers_ends_the_open_at_its_deadline(
     silent_port: int, settings: dict[str, Any]
 ) -> None:
-    """TCP that connects and then is silent costs the connect timeout, and no more."""
+    """`open` ends after the connect timeout if the server accepts TCP and never answers."""
     sink = impatient("127.0.0.1", silent_port, **settings)
     started = time.monotonic()
     assert f"127.0.0.1:{silent_port}: no " in opening_fails(sink)
@@ -73,14 +73,14 @@ def test_a_server_that_never_answers_ends_the_open_at_its_deadline(
 
 
 def test_a_name_that_cannot_be_resolved_says_so() -> None:
-    """A broken HOST is named as such."""
+    """The error about a HOST that cannot be resolved says so."""
     # RFC 2606 keeps .invalid from ever resolving.
     sink = MqttSink("ops", MqttSink.Settings(kind="mqtt", host="no.invalid"), sample_context())
     assert "check HOST" in opening_fails(sink)
 
 
 def test_a_server_of_another_protocol_is_an_error() -> None:
-    """Garbage instead of a CONNACK is a SinkError and leaves no thread behind."""
+    """An answer that is not MQTT raises a `SinkError` and leaves no thread."""
     with MqttStub(
         greeting=b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n" + b"X: y\r\n" * 20
     ) as stub:
@@ -102,7 +102,9 @@ def test_a_server_of_another_protocol_is_an_error() -> None:
     ],
 )
 def test_a_refused_connection_says_why(code: int, words: str) -> None:
-    """A reason code in CONNACK becomes words, with the code, and without the password."""
+    """The error about a refused connection has the reason code in words and as a number, and no
+    password.
+    """
     with MqttStub(greeting=connack(code)) as stub:
         sink = impatient(stub.host, stub.port, username="bridge", password=PASSWORD)
         message = opening_fails(sink)
@@ -115,8 +117,8 @@ def test_a_refused_connection_says_why(code: int, words: str) -> None:
     ("properties", "words"),
     [(b"\x24\x00", "allow QoS 1"), (b"\x25\x00", "no retained messages")],
 )
-def test_a_broker_that_lacks_what_we_need_is_refused(properties: bytes, words: str) -> None:
-    """Maximum QoS 0, or no retained messages, is an error at once and in `check`."""
+def test_a_broker_without_a_required_feature_is_refused(properties: bytes, words: str) -> None:
+    """A broker without QoS 1 or retained messages is an error in `open` and in `check`."""
     with MqttStub(greeting=connack(properties=properties)) as stub:
         sink = impatient(stub.host, stub.port)
         assert words in opening_fails(sink)
@@ -132,9 +134,9 @@ def test_a_broker_that_lacks_what_we_need_is_refused(properties: bytes, words: s
         (HANG_UP, SinkError, "connection was lost"),
     ],
 )
-def test_a_record_that_is_not_taken(answer: int, error: type[Exception], words: str) -> None:
-    """What was acknowledged before it is told. What the broker can never take is rejected; what
-    may pass is not; with it and after it, only the window of 20 goes out.
+def test_a_refused_record(answer: int, error: type[Exception], words: str) -> None:
+    """The error counts the records that were acknowledged before. A refusal that always comes again
+    rejects the record, any other does not; only the window of 20 was sent with it and after it.
     """
     with MqttStub(answer=lambda n, _: answer if n == 4 else 0) as stub:
         sink = impatient(stub.host, stub.port)
@@ -150,8 +152,10 @@ def test_a_record_that_is_not_taken(answer: int, error: type[Exception], words: 
 
 
 @pytest.mark.parametrize("refusal", [0x95, DISCONNECT_WITH + 0x95])
-def test_a_refusal_that_ends_the_connection_parks_the_right_record(refusal: int) -> None:
-    """An unreadable PUBACK 0x95, or a DISCONNECT 0x95, is blamed on one record, tried alone."""
+def test_a_refusal_that_ends_the_connection_rejects_the_right_record(refusal: int) -> None:
+    """A PUBACK or DISCONNECT with 0x95 rejects only the record that caused it, which is then sent
+    alone.
+    """
     large = RECORDS[4].body
     left = RECORDS
     with MqttStub(answer=lambda _, payload: refusal if payload == large else 0) as stub:
@@ -173,7 +177,9 @@ def test_a_refusal_that_ends_the_connection_parks_the_right_record(refusal: int)
 
 @pytest.mark.parametrize("code", [0x87, 0x97, 0x99])
 def test_order_is_kept_after_a_refusal_until_a_batch_has_passed(code: int) -> None:
-    """What is refused again is overtaken by nothing: one at a time, until a batch has passed."""
+    """After a refusal, records are sent one at a time until a batch has succeeded, so that no
+    record overtakes the refused one.
+    """
     published: list[bytes] = []
     refusals = 3
 
@@ -209,7 +215,8 @@ def test_order_is_kept_after_a_refusal_until_a_batch_has_passed(code: int) -> No
 
 
 def test_a_refused_state_is_a_sink_error() -> None:
-    """A state or status that is refused is for the operator to heal, and never a dead record.
+    """A refused state or status raises a `SinkError` and makes no dead record. Records that the
+    broker accepts do not wait for the sink's next try.
 
     Records, which the same broker takes, do not wait a minute for the sink's next try.
     """
@@ -224,7 +231,9 @@ def test_a_refused_state_is_a_sink_error() -> None:
 
 @pytest.mark.parametrize("together", [1, 5, 20])
 def test_a_batch_arrives_in_order_however_the_broker_answers(together: int) -> None:
-    """One acknowledgement at a time or a window at once: no gap, no doublet, 20 in flight."""
+    """A batch arrives in order and without duplicates, with 20 in flight, whether the broker
+    acknowledges one by one or a window at once.
+    """
     batch = [sample_record(n) for n in range(1, MqttSink.BATCH + 1)]
     came: list[bytes] = []
 
@@ -245,7 +254,9 @@ def test_a_batch_arrives_in_order_however_the_broker_answers(together: int) -> N
 
 
 def test_what_is_unanswered_at_a_refusal_ends_the_connection() -> None:
-    """An acknowledgement that comes too late can then not be taken for that of another record."""
+    """After a refusal with unanswered messages the sink closes the connection, so that a late
+    acknowledgement is not taken for another record's.
+    """
     with MqttStub(answer=lambda n, _: (0, 0x99)[n] if n < 2 else SILENCE) as stub:
         sink = impatient(stub.host, stub.port)
         sink.open()
@@ -257,7 +268,7 @@ def test_what_is_unanswered_at_a_refusal_ends_the_connection() -> None:
 
 
 def test_the_receive_maximum_is_kept() -> None:
-    """Never more in flight than the broker allows, however large the batch."""
+    """The sink never has more messages in flight than the broker allows."""
     with MqttStub(greeting=connack(properties=b"\x21\x00\x03"), together=3) as stub:
         sink = impatient(stub.host, stub.port)
         sink.open()
@@ -276,7 +287,9 @@ def test_the_receive_maximum_is_kept() -> None:
     ],
 )
 def test_a_disconnect_says_why(sent: bytes, words: str) -> None:
-    """The reason code in the broker's DISCONNECT, or its garbage, is what the next call reports."""
+    """The next call raises the reason code of the broker's DISCONNECT, or says that its data was
+    not valid.
+    """
     with MqttStub() as stub:
         sink = impatient(stub.host, stub.port)
         sink.open()
@@ -290,7 +303,7 @@ def test_a_disconnect_says_why(sent: bytes, words: str) -> None:
 
 
 def test_closing_is_bounded_where_the_broker_is_silent() -> None:
-    """A offline that nobody acknowledges does not hold the shutdown."""
+    """`close` ends in time if the broker does not acknowledge the status offline."""
     with MqttStub(answer=lambda n, _: SILENCE if n else 0) as stub:
         sink = impatient(stub.host, stub.port)
         sink.open()
@@ -301,7 +314,7 @@ def test_closing_is_bounded_where_the_broker_is_silent() -> None:
 
 @pytest.mark.parametrize("opened", [True, False])
 def test_abort_frees_a_call_at_once(silent_port: int, opened: bool) -> None:
-    """The watchdog's cut ends a delivery that waits, or an open, long before its own deadline."""
+    """`abort` ends a delivery or an `open` that waits, long before its own deadline."""
     with MqttStub(answer=lambda n, _: SILENCE if n else 0) as stub:
         port = stub.port if opened else silent_port
         settings = MqttSink.Settings(kind="mqtt", host=stub.host, port=port)
@@ -321,7 +334,7 @@ def test_abort_frees_a_call_at_once(silent_port: int, opened: bool) -> None:
 
 @pytest.mark.skipif(not DESCRIPTORS.is_dir(), reason="counts descriptors in /proc")
 def test_connections_leave_nothing_behind() -> None:
-    """A broker that refuses for days does not use up file descriptors or threads."""
+    """A broker that refuses every connection does not use up file descriptors or threads."""
     with MqttStub(greeting=connack(0x87)) as stub:
         sink = impatient(stub.host, stub.port)
         opening_fails(sink)
@@ -334,7 +347,7 @@ def test_connections_leave_nothing_behind() -> None:
 
 
 def test_delivering_before_open_is_a_sink_error() -> None:
-    """A sink that is not open says so instead of queueing."""
+    """`deliver` of a sink that is not open raises `SinkError`."""
     sink = impatient("127.0.0.1", 1)
     with pytest.raises(SinkError, match="not open"):
         sink.deliver(RECORDS)

@@ -1,4 +1,6 @@
-"""The properties that most messages share: made once, and the same bytes as made anew."""
+"""Properties that most messages share: the sink packs them once, to the bytes that paho would
+make.
+"""
 
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
@@ -8,7 +10,7 @@ from sinks.mqtt.properties import publish_properties
 
 
 def test_shared_properties_are_the_bytes_that_paho_would_make() -> None:
-    """What is packed beforehand is what paho packs."""
+    """The properties that are packed in advance are the bytes that paho makes."""
     anew = Properties(PacketTypes.PUBLISH)  # type: ignore[no-untyped-call]
     anew.ContentType, anew.MessageExpiryInterval = "text/plain", 77
     message = Message(topic="a", payload=b"", content_type="text/plain", expiry=77)
@@ -18,7 +20,9 @@ def test_shared_properties_are_the_bytes_that_paho_would_make() -> None:
 
 
 def test_shared_properties_are_made_once_for_each_kind() -> None:
-    """Messages of one kind share them, and those of another have their own."""
+    """Messages of one kind share one object of properties, and those of another kind have
+    another.
+    """
     event = Message(topic="a", payload=b"1", expiry=77)
     same, other = Message(topic="b", payload=b"2", expiry=77), Message(topic="a", payload=b"")
     assert publish_properties(event) is publish_properties(same)

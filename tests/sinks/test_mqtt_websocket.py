@@ -21,7 +21,7 @@ EVENTS = f"seb/v1/default/vm/{SAMPLE_VM.vm_id}/event"
 
 
 class Broker:
-    """A Mosquitto behind WebSockets, as the far end of a sink."""
+    """A Mosquitto behind WebSockets, as the destination of a sink."""
 
     secrets: Sequence[str] = ()
 
@@ -54,13 +54,13 @@ def broker(tmp_path: Path) -> Iterator[Broker]:
 
 
 def sink_for(**settings: Any) -> MqttSink:
-    """A sink with these settings."""
+    """Return a sink with these settings."""
     made = MqttSettings.model_validate({"kind": "mqtt", **settings})
     return MqttSink("mqtt", made, sample_context())
 
 
 class TestContract(SinkContract):
-    """All that holds for MQTT alone."""
+    """The contract of every sink, over WebSockets."""
 
     sink_class = MqttSink
 
@@ -70,8 +70,8 @@ class TestContract(SinkContract):
 
 
 def test_path_and_commands(broker: Broker) -> None:
-    """PATH is what the broker is asked for, and the command topic is subscribed to as without
-    WebSockets; `check` says so.
+    """The sink asks the broker for PATH, subscribes to the command topic as without WebSockets, and
+    `check` says so.
     """
     told = sink_for(**broker.settings, path="/ws", commands="true").check()
     assert [each.level for each in told if each.level == "fail"] == []
@@ -80,7 +80,7 @@ def test_path_and_commands(broker: Broker) -> None:
 
 @pytest.mark.parametrize("status", [404, 502])
 def test_no_websocket(broker: Broker, status: int) -> None:
-    """Another answer is told as that, with what to look at."""
+    """The error about an answer that is not a WebSocket says so, and what to check."""
     broker.gate.answer = status
     with pytest.raises(SinkError, match="not a WebSocket"):
         sink_for(**broker.settings).open()
@@ -88,7 +88,9 @@ def test_no_websocket(broker: Broker, status: int) -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the store of Windows is no file")
 def test_with_tls(tmp_path: Path, ca: ThrowawayCa) -> None:
-    """The certificate is verified first, and `check` tells the version of TLS."""
+    """The sink verifies the certificate before it sends anything, and `check` names the version of
+    TLS.
+    """
     tls = ca.server().context
     with Mosquitto(tmp_path / "broker") as made, WebSocketGate(made.port, tls=tls) as gate:
         there = {"host": "localhost", "port": gate.port, "transport": "websocket"}
@@ -100,7 +102,7 @@ def test_with_tls(tmp_path: Path, ca: ThrowawayCa) -> None:
 
 @pytest.mark.parametrize("transport", ["tcp", "websocket"])
 def test_through_a_proxy(broker: Broker, proxy: TinyProxy, transport: str) -> None:
-    """The connection goes through it, with and without WebSockets."""
+    """The connection goes through the proxy, with and without WebSockets."""
     port = broker.gate.port if transport == "websocket" else broker.broker.port
     there = {"host": "127.0.0.1", "port": port, "transport": transport}
     sink = sink_for(**there, proxy=proxy.url)
@@ -112,7 +114,9 @@ def test_through_a_proxy(broker: Broker, proxy: TinyProxy, transport: str) -> No
 
 
 def test_a_proxy_that_is_killed(broker: Broker, proxy: TinyProxy) -> None:
-    """Nothing is lost, and the error names the proxy without its password."""
+    """Every record arrives after the proxy is back; the error names the proxy without its
+    password.
+    """
     sink = sink_for(**broker.settings, proxy=proxy.url)
     sink.open()
     for number in range(1, 6):
@@ -133,7 +137,7 @@ def test_a_proxy_that_is_killed(broker: Broker, proxy: TinyProxy) -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a process is frozen with a signal")
 def test_a_proxy_that_is_frozen(broker: Broker, proxy: TinyProxy) -> None:
-    """The try ends in time; when the proxy works again, the record arrives."""
+    """The delivery ends in time, and the record arrives once the proxy works again."""
     sink = sink_for(**broker.settings, proxy=proxy.url)
     sink.ACK_TIMEOUT = 1.0  # type: ignore[misc]
     sink.open()
@@ -150,7 +154,7 @@ def test_a_proxy_that_is_frozen(broker: Broker, proxy: TinyProxy) -> None:
 
 
 def test_a_proxy_that_refuses(broker: Broker, proxy: TinyProxy) -> None:
-    """Its status is told, the wrong password is not."""
+    """The error has the proxy's status, and not the wrong password."""
     wrong = proxy.url.replace("s3cret", "wr0ng")
     with pytest.raises(SinkError, match="it answered 40") as caught:
         sink_for(**broker.settings, proxy=wrong).open()

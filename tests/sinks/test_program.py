@@ -24,7 +24,7 @@ class TestProgramContract(SinkContract):
 
     @pytest.fixture
     def destination(self, tmp_path: Path) -> FarEnd:
-        """A program that appends what it is given to a file, and can be taken away and back."""
+        """A program that appends its input to a file, and can be removed and put back."""
         file, away = tmp_path / "received", tmp_path / "away"
         program = runnable(
             tmp_path / "append",
@@ -42,7 +42,9 @@ class TestProgramContract(SinkContract):
         )
 
     def test_settings_are_frozen_and_hide_secrets(self, destination: FarEnd) -> None:
-        """A command line is no secret: every account sees it in the list of processes."""
+        """The settings are frozen; they show the command line, which every account can read in the
+        list of processes.
+        """
         super().test_settings_are_frozen_and_hide_secrets(replace(destination, secrets=()))
 
 
@@ -55,13 +57,15 @@ posix_only = pytest.mark.skipif(os.name != "posix", reason="Windows has no signa
 
 @pytest.mark.parametrize("code", [1, 2, 64, 66, 75, 126, 127, 255])
 def test_an_exit_code_other_than_0_is_no_acknowledgement(code: int) -> None:
-    """The record stays, and the reason has the code and the end of the error output."""
+    """After another exit code the record is tried again; the reason has the code and the end of the
+    error output.
+    """
     told = failure(python(SAY.format(said="no such node", code=code)))
     assert told == f"{escaped(sys.executable)} ended with exit code {code}; it said: no such node"
 
 
 def test_65_refuses_the_record_for_good() -> None:
-    """A program can say that no further try will do: the record is dead at once."""
+    """A record is dead at once if the program ends with 65."""
     with pytest.raises(SinkRejected) as caught:
         python(SAY.format(said="not with me", code=65)).deliver([sample_record()])
     refused = f"{escaped(sys.executable)} refused the record; it said: not with me"
@@ -71,21 +75,25 @@ def test_65_refuses_the_record_for_good() -> None:
 
 @posix_only
 def test_a_program_that_is_killed_has_acknowledged_nothing() -> None:
-    """The signal is named as people know it; a real-time signal has its number."""
+    """After a signal the record is tried again; the reason has the signal's name, or the number of
+    a real-time signal.
+    """
     assert failure(shell("kill -KILL $$")) == "/bin/sh was ended by SIGKILL; it said nothing"
     number = getattr(signal, "SIGRTMIN", 34) + 3
     assert f"was ended by signal {number}" in failure(shell(f"kill -{number} $$"))
 
 
-def test_nothing_that_a_program_says_can_move_a_cursor() -> None:
-    """Control characters are escaped, bytes that are no UTF-8 replaced, lines joined."""
+def test_the_output_of_a_program_is_made_harmless() -> None:
+    """Of a program's output, control characters are escaped, bytes that are not UTF-8 are replaced,
+    and lines are joined.
+    """
     code = r"import sys; sys.stderr.buffer.write(b'one\r\n\n  \033[2Jtwo\377\a\n'); sys.exit(1)"
     told = failure(python(code))
     assert told.endswith("it said: one | \\u001b[2Jtwo\ufffd\\u0007")
 
 
-def test_the_end_of_long_output_is_told() -> None:
-    """What was said last says most; it fits into the 500 characters that a reason may have."""
+def test_the_end_of_long_output_is_the_reason() -> None:
+    """The reason has the end of long output, and fits into its 500 characters."""
     code = "import sys; [print('line', n, file=sys.stderr) for n in range(999)]; sys.exit(1)"
     told = failure(python(code))
     assert told.startswith(f"{escaped(sys.executable)} ended with exit code 1; it said: …")
@@ -94,7 +102,7 @@ def test_the_end_of_long_output_is_told() -> None:
 
 
 def test_huge_output_is_read_and_forgotten() -> None:
-    """100 MB on each output neither stop the program nor fill the memory."""
+    """100 MB on each output neither block the program nor fill the memory."""
     sink = a_sink(
         *(sys.executable, "-SEc"),
         "import os, sys\n"
@@ -116,8 +124,8 @@ def test_huge_output_is_read_and_forgotten() -> None:
 
 
 def test_a_program_may_read_to_the_end_or_not_at_all(tmp_path: Path) -> None:
-    """Standard input holds the record's bytes, all of them, and nothing else; a record larger than
-    a pipe holds is no trouble for a program that reads none of it.
+    """Standard input has exactly the record's bytes; a program that reads none of them is no error,
+    however large the record is.
     """
     record = sample_record(resources=[f"vmss_{n}" for n in range(30_000)])
     python("pass").deliver([record])
@@ -127,8 +135,8 @@ def test_a_program_may_read_to_the_end_or_not_at_all(tmp_path: Path) -> None:
     assert (tmp_path / "got").read_bytes() == record.body
 
 
-def test_no_shell_looks_at_the_arguments(tmp_path: Path) -> None:
-    """Arguments arrive as they are."""
+def test_no_shell_interprets_the_arguments(tmp_path: Path) -> None:
+    """Arguments reach the program unchanged."""
     words = ["$(touch x)", "a  b", "*", "`id`", "'", "\\", "ü"]
     out = tmp_path / "out"
     code = "import json, sys; open(sys.argv[1], 'w').write(json.dumps(sys.argv[2:]))"
@@ -149,7 +157,7 @@ def test_no_shell_looks_at_the_arguments(tmp_path: Path) -> None:
 def test_it_gets_heartbeats_only_where_it_asks(
     types: tuple[str, ...] | None, record_type: str, expected: bool
 ) -> None:
-    """Unless its types say otherwise, it gets everything else."""
+    """The program gets every record but heartbeats, unless its `types` say otherwise."""
     settings = ProgramSettings(kind="program", command=("true",), types=types)
     sink = ProgramSink("drain", settings, sample_context())
     assert expected == sink.accepts(record_type, None)

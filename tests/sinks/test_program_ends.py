@@ -24,7 +24,9 @@ STUBBORN = 'trap \'\' TERM; sleep 600 & echo $$ $! > "$1.new"; mv "$1.new" "$1";
 def test_a_program_that_takes_too_long_is_ended_with_all_that_it_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After the request that it does not hear, it and its child are gone before `deliver` is."""
+    """A program that ignores the request to end is ended by force, with its child, before `deliver`
+    returns.
+    """
     monkeypatch.setattr(process, "GRACE_SECONDS", 0.1)
     told = failure(shell(STUBBORN, tmp_path / "pids", timeout=3.0))
     assert told == (
@@ -37,22 +39,24 @@ def test_a_program_that_takes_too_long_is_ended_with_all_that_it_started(
 
 
 def test_a_program_is_asked_to_end_first(tmp_path: Path) -> None:
-    """It has the time to tidy up, and still has acknowledged nothing."""
+    """A program that takes too long is asked to end and has time to clean up; the record is tried
+    again.
+    """
     code = "trap 'echo tidied >&2; exit 0' TERM; while :; do sleep 0.05; done"
     told = failure(shell(code, timeout=2.0))
     assert told.endswith("tidied")
 
 
-def test_a_run_that_failed_leaves_nobody_behind(tmp_path: Path) -> None:
-    """Else each try would add one more."""
+def test_a_failed_run_leaves_no_process(tmp_path: Path) -> None:
+    """A failed run leaves no process of the program, because each further try would add one."""
     shell_code = 'sleep 600 & echo $! > "$1"; exit 3'
     assert "exit code 3" in failure(shell(shell_code, tmp_path / "pids"))
     (pid,) = pids(tmp_path / "pids", 1)
     eventually(lambda: not is_running(pid), what="its end")
 
 
-def test_whoever_has_left_the_group_delays_nobody(tmp_path: Path) -> None:
-    """A daemon in a session of its own cannot be found, but nobody waits for it either."""
+def test_a_daemon_outside_the_group_delays_nothing(tmp_path: Path) -> None:
+    """A daemon in a session of its own is not ended, and the delivery does not wait for it."""
     began = time.monotonic()
     daemon = "import os, sys, time\nos.setsid()\nprint(os.getpid(), flush=True)\ntime.sleep(600)"
     code = '"$2" -SEc "$3" > "$1" & until [ -s "$1" ]; do sleep 0.01; done; exit 3'
@@ -65,9 +69,9 @@ def test_whoever_has_left_the_group_delays_nobody(tmp_path: Path) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
-def test_whoever_is_left_behind_on_purpose_lives_and_delays_nobody(tmp_path: Path) -> None:
-    """After exit 0 a background process goes on, though it holds the outputs open; once the sink is
-    dropped there is no thread of it either.
+def test_a_background_process_lives_on_and_delays_nothing(tmp_path: Path) -> None:
+    """After exit code 0, a background process runs on although it holds the outputs open; no thread
+    waits for it once the sink is closed.
     """
     before, began = threading.active_count(), time.monotonic()
     sink = shell('sleep 600 & echo $! > "$1"; exit 0', tmp_path / "pids")
@@ -83,8 +87,10 @@ def test_whoever_is_left_behind_on_purpose_lives_and_delays_nobody(tmp_path: Pat
         os.kill(pid, signal.SIGKILL)
 
 
-def test_what_is_left_behind_costs_no_thread_and_no_descriptor_a_run(tmp_path: Path) -> None:
-    """Background processes that hold the outputs open do not add up here; and they can write."""
+def test_background_processes_use_up_no_threads_and_descriptors(tmp_path: Path) -> None:
+    """Background processes that hold the outputs open can write, and do not add a thread or a
+    descriptor with each run.
+    """
     code = '(while [ ! -e "$1" ]; do sleep 0.05; done; echo words && echo wrote >> "$2") &'
     sink = shell(code, tmp_path / "go", tmp_path / "written")
     sink.deliver([sample_record()])
@@ -104,14 +110,14 @@ def test_what_is_left_behind_costs_no_thread_and_no_descriptor_a_run(tmp_path: P
 
 
 def test_an_abort_during_the_start_counts_too() -> None:
-    """A program that came up meanwhile is ended as well."""
+    """A program that starts during an `abort` is ended as well."""
     sink = a_sink("sleep", "600", timeout=500)
     sink.abort()
     assert failure(sink) == "sleep was ended by SIGKILL; it said nothing"
 
 
 def test_the_watchdog_comes_after_the_timeout() -> None:
-    """The sink ends the program itself, before the bridge gives up on the sink."""
+    """The sink's own timeout ends the program before the bridge abandons the call."""
     margin = process.GRACE_SECONDS + process.REAP_SECONDS + process.LAST_WORDS_SECONDS
     sink = a_sink("true", timeout=7)
     assert sink.deadline == 12

@@ -40,10 +40,12 @@ posix_only = pytest.mark.skipif(os.name != "posix", reason="Windows has no such 
         ),
     ],
 )
-def test_a_program_that_cannot_be_run_is_told_with_a_remedy(
+def test_a_program_that_cannot_be_run_has_a_remedy(
     tmp_path: Path, make: Callable[[Path], object], reason: str
 ) -> None:
-    """The error names the program, never its arguments."""
+    """The error about a program that cannot be run has its name and a remedy, and never its
+    arguments.
+    """
     path = tmp_path / "drain.sh"
     make(path)
     told = failure(a_sink(path, "--token=that-is-secret"))
@@ -52,7 +54,7 @@ def test_a_program_that_cannot_be_run_is_told_with_a_remedy(
 
 
 def test_a_name_is_looked_for_in_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As a shell would; a name that is nowhere is told."""
+    """A program is searched in PATH, as a shell does; an error names one that is not found."""
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     sink = a_sink("prepare-this-vm")
     with pytest.raises(SinkError, match="the program does not exist; install it"):
@@ -63,14 +65,14 @@ def test_a_name_is_looked_for_in_the_path(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 @posix_only
-def test_a_command_that_is_too_long_is_told() -> None:
-    """The system's limit has a remedy as well."""
+def test_a_command_that_is_too_long_has_a_remedy() -> None:
+    """The error about a command above the system's limit has a remedy."""
     told = failure(a_sink(sys.executable, "x" * 3_000_000))
     assert told.startswith(f"{escaped(sys.executable)}: command and environment are too long")
 
 
 def test_a_program_that_vanishes_is_noticed_before_an_event(tmp_path: Path) -> None:
-    """An idle sink looks whether its program is still there."""
+    """`maintain` of an idle sink raises if its program is missing."""
     path = runnable(tmp_path / "drain", "pass")
     sink = a_sink(path)
     sink.open()
@@ -81,7 +83,7 @@ def test_a_program_that_vanishes_is_noticed_before_an_event(tmp_path: Path) -> N
 
 
 def test_check_runs_nothing(tmp_path: Path) -> None:
-    """It says where the program is."""
+    """`check` names the program's path and does not run it."""
     path = runnable(tmp_path / "drain", f"open({str(tmp_path / 'ran')!r}, 'w')")
     (told,) = a_sink(path).check()
     assert (told.level, told.text) == ("ok", f"{escaped(str(path))} can be run, for 30 s a record")
@@ -90,7 +92,9 @@ def test_check_runs_nothing(tmp_path: Path) -> None:
 
 @posix_only
 def test_check_warns_of_a_program_that_anybody_may_change(tmp_path: Path) -> None:
-    """It would be everybody's way to the bridge's rights."""
+    """`check` warns of a program that every account may change, because it runs with the bridge's
+    rights.
+    """
     path = shell_script(tmp_path / "drain.sh", "exit 0")
     path.chmod(0o757)
     warned, fine = a_sink(path).check()
@@ -99,7 +103,9 @@ def test_check_warns_of_a_program_that_anybody_may_change(tmp_path: Path) -> Non
 
 
 def test_check_warns_where_no_types_are_chosen() -> None:
-    """A script that drains whatever it is told would drain at each start of the bridge."""
+    """`check` warns if no `types` are set: a script that drains for any record would drain at each
+    start of the bridge.
+    """
     settings = ProgramSettings(kind="program", command=(sys.executable,))
     fine, warned = ProgramSink("drain", settings, sample_context()).check()
     assert (fine.level, warned.level) == ("ok", "warn")

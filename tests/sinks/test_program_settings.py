@@ -7,7 +7,7 @@ from sinks.program.settings import ProgramSettings, split_command
 
 
 def read(**fields: object) -> ProgramSettings:
-    """The settings from the fields, as from the environment."""
+    """Return the settings from these fields, as from the environment."""
     return ProgramSettings.model_validate({"kind": "program", **fields})
 
 
@@ -24,7 +24,9 @@ def read(**fields: object) -> ProgramSettings:
     ],
 )
 def test_a_line_is_split_as_a_shell_would(text: str, expected: list[str]) -> None:
-    """Quotes and backslashes as in POSIX, and nothing else that a shell does."""
+    """A line is split with the quotes and backslashes of POSIX, and without any other feature of a
+    shell.
+    """
     assert tuple(expected) == split_command(text, windows=False)
 
 
@@ -43,21 +45,21 @@ def test_a_line_is_split_as_a_shell_would(text: str, expected: list[str]) -> Non
     ],
 )
 def test_on_windows_a_backslash_is_itself(text: str, expected: list[str]) -> None:
-    """Paths stay as they are, and only double quotes group."""
+    """On Windows backslashes stay as they are, and only double quotes group."""
     assert tuple(expected) == split_command(text, windows=True)
 
 
 @pytest.mark.parametrize("windows", [False, True])
 @pytest.mark.parametrize("text", ["a | b", "a && b", "a > b", "a 2>&1", "a ; b", "a &"])
 def test_what_only_a_shell_could_run_is_refused(text: str, windows: bool) -> None:
-    """It would have been an argument, and nobody would have known."""
+    """A line with operators of a shell is refused, because they would silently become arguments."""
     with pytest.raises(ValueError, match="it is run without a shell"):
         split_command(text, windows=windows)
 
 
 def test_a_command_is_a_line_or_a_list() -> None:
-    """From the environment as JSON, from a file as a list, in which nothing is split or refused;
-    the simple case needs neither.
+    """A command is a line, or a list (JSON in the environment), of which nothing is split or
+    refused.
     """
     words = ("/opt/my drain", "a | b", "|", "", "$(x)")
     assert words == read(command=json.dumps(words)).command
@@ -83,7 +85,9 @@ def test_a_command_is_a_line_or_a_list() -> None:
     ],
 )
 def test_a_command_that_cannot_be_one_is_refused(fields: dict[str, object], reason: str) -> None:
-    """The message says what is wrong, and shows no argument: it may be a secret all the same."""
+    """The error about an invalid command says what is wrong, and shows no argument, which may be a
+    secret.
+    """
     with pytest.raises(ValidationError, match=reason) as caught:
         read(**fields)
     assert "secret" not in str(caught.value)
@@ -91,7 +95,7 @@ def test_a_command_that_cannot_be_one_is_refused(fields: dict[str, object], reas
 
 @pytest.mark.parametrize("timeout", ["0", "-1", "nan", "inf", "86401", "soon"])
 def test_a_timeout_is_a_time(timeout: str) -> None:
-    """More than nothing, at most a day; a minute unless given."""
+    """The timeout is more than zero and at most a day; a minute by default."""
     assert (read(command="true").timeout, read(command="true", timeout="1.5").timeout) == (60, 1.5)
     with pytest.raises(ValidationError, match="timeout"):
         read(command="true", timeout=timeout)

@@ -1,4 +1,4 @@
-"""Programs of the `program` sink that start others, and how both end, on every system."""
+"""Programs of the `program` sink that start others, and how they end, on every system."""
 
 import os
 import socket
@@ -54,14 +54,14 @@ sys.exit(1 if kernel.GetConsoleWindow() or int(sys.argv[1]) in listed[:count] el
 
 
 def lives(port: int) -> bool:
-    """Whether the child that holds this port runs."""
+    """Check whether the child that holds this port runs."""
     with socket.socket() as probe:
         probe.settimeout(2)
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def test_a_program_that_takes_too_long_ends_with_all_that_it_started(tmp_path: Path) -> None:
-    """The child goes with its parent, and the record stays."""
+    """A program that takes too long is ended with its child, and the record is tried again."""
     noted = tmp_path / "port"
     seconds = 8 if os.name == "nt" else 2  # Wine takes long to start a program
     told = failure(python(PARENT, CHILD, noted, timeout=float(seconds)))
@@ -71,7 +71,7 @@ def test_a_program_that_takes_too_long_ends_with_all_that_it_started(tmp_path: P
 
 
 def test_abort_ends_both_at_once(tmp_path: Path) -> None:
-    """Called from another thread, long before the timeout."""
+    """`abort` from another thread ends the program and its child long before the timeout."""
     noted = tmp_path / "port"
     sink = python(PARENT, CHILD, noted, timeout=500)
     told: list[str] = []
@@ -86,7 +86,7 @@ def test_abort_ends_both_at_once(tmp_path: Path) -> None:
 
 
 def test_what_a_program_leaves_in_the_background_lives_on(tmp_path: Path) -> None:
-    """After exit code 0; nothing that the sink lets go of ends it."""
+    """A background process of a program that ended with 0 runs on after the sink is closed."""
     noted = tmp_path / "port"
     python(LEAVER, CHILD, noted, timeout=60).deliver([sample_record()])
     port = int(noted.read_text())
@@ -98,7 +98,7 @@ def test_what_a_program_leaves_in_the_background_lives_on(tmp_path: Path) -> Non
 
 @windows_only
 def test_the_end_of_the_bridge_ends_all(tmp_path: Path) -> None:
-    """TerminateProcess on the bridge ends the program and what it has started."""
+    """TerminateProcess on the bridge ends the program and everything that it has started."""
     noted = tmp_path / "port"
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     with subprocess.Popen([sys.executable, "-c", BRIDGE, PARENT, CHILD, noted], env=env) as bridge:
@@ -110,12 +110,12 @@ def test_the_end_of_the_bridge_ends_all(tmp_path: Path) -> None:
 
 @windows_only
 def test_a_program_has_no_window_and_a_console_of_its_own() -> None:
-    """A service has no screen, and Ctrl-C at the bridge is not meant for the program."""
+    """A program gets no window, and Ctrl-C at the bridge does not reach it."""
     python(UNSEEN, os.getpid()).deliver([sample_record()])
 
 
 def windows_sink(command: str) -> ProgramSink:
-    """A sink with a command as a person writes it on one line."""
+    """Return a sink with a command as a person writes it on one line."""
     settings = ProgramSettings.model_validate(
         {"kind": "program", "command": command, "types": ["seb.event.*"], "timeout": 30}
     )
@@ -124,7 +124,7 @@ def windows_sink(command: str) -> ProgramSink:
 
 @windows_only
 def test_a_line_of_cmd() -> None:
-    """Its exit code is the answer, and what it wrote is the reason."""
+    """A line of cmd runs: its exit code is the answer, and its output is the reason."""
     windows_sink("cmd /d /c exit 0").deliver([sample_record()])
     with pytest.raises(SinkRejected):
         windows_sink("cmd /d /c exit 65").deliver([sample_record()])
@@ -135,7 +135,7 @@ def test_a_line_of_cmd() -> None:
 
 @windows_only
 def test_a_batch_file_with_spaces_in_its_path(tmp_path: Path) -> None:
-    """Named alone, in double quotes; it sees the variables of the record."""
+    """A batch file in double quotes runs, and has the variables of the record."""
     place = tmp_path / "Program Files" / "drain it.cmd"
     place.parent.mkdir()
     place.write_text("@echo %SEB_EVENT_TRANSITION%> seen.txt\r\n@exit /b 0\r\n", "ascii")
@@ -150,7 +150,9 @@ def test_a_batch_file_with_spaces_in_its_path(tmp_path: Path) -> None:
 
 @windows_only
 def test_an_interpreter_with_options_and_a_path(tmp_path: Path) -> None:
-    """As powershell is called: options, then a script in quotes, with backslashes in its path."""
+    """An interpreter such as powershell runs with options and a quoted script whose path has
+    backslashes.
+    """
     script = tmp_path / "Program Files" / "drain.ps1"
     script.parent.mkdir()
     script.write_text("import sys; sys.exit(0 if sys.argv[1] == r'C:\\a b' else 1)")

@@ -25,13 +25,13 @@ SECRETS = {
 
 
 def variables(record: Record) -> dict[str, str]:
-    """The record's variables, without SEB_EVENT_ in front."""
+    """Return the record's variables, without SEB_EVENT_ in front."""
     made = environment(record, {})
     return {name.removeprefix("SEB_EVENT_"): value for name, value in made.items()}
 
 
 def test_an_event_in_variables() -> None:
-    """Every one that has a value, by its name."""
+    """Each variable that has a value is set, under its name."""
     record = sample_record(3, resources=("db-0", "db-1"))
     assert {name: value for name, value in variables(record).items() if value} == {
         "TYPE": "seb.event.scheduled.v1",
@@ -54,9 +54,7 @@ def test_an_event_in_variables() -> None:
 
 
 def test_every_field_of_an_event_has_a_variable_or_a_reason_to_have_none() -> None:
-    """A field that has no line in the table has a variable of its own name, and no two variables
-    share a name.
-    """
+    """Each field of an event has a variable of its own, or a reason in `LEFT_OUT`."""
     event = {name: f"value-of-{name}" for name in EVENT_FIELDS}
     record = sample_record()
     found = variables(replace(record, data={**record.data, "event": event}))
@@ -65,8 +63,8 @@ def test_every_field_of_an_event_has_a_variable_or_a_reason_to_have_none() -> No
     assert len({each.name for each in VARIABLES}) == len(VARIABLES)
 
 
-def test_what_is_not_known_is_empty() -> None:
-    """A variable is always there, so that `set -u` is no trap."""
+def test_an_unknown_value_is_empty() -> None:
+    """A variable without a value is set and empty, so that `set -u` does not end a script."""
     found = variables(sample_record(record_type=EVENT_ENDED, resources=("db-1",)))
     assert (found["NOT_BEFORE"], found["AFFECTS_THIS_VM"]) == ("", "false")
     about_itself = variables(sample_bridge_record())
@@ -93,14 +91,14 @@ def test_what_is_not_known_is_empty() -> None:
     ],
 )
 def test_a_value_is_one_safe_word(name: str, expected: str) -> None:
-    """Whatever IMDS says, no script can be made to run it or to split it."""
+    """No value that IMDS sends can be run or split by a script."""
     record = sample_record(resources=(name,), event_id=name)
     found = variables(record)
     assert (found["RESOURCES"], found["ID"]) == (expected, expected)
 
 
 def test_values_of_another_type_are_no_trouble() -> None:
-    """A list with numbers and nulls in it still makes lines."""
+    """A list with numbers and nulls becomes lines."""
     record = sample_record()
     event = {**record.data["event"], "resources": ["db-0", None, 7, {"a": 1}]}
     record = replace(record, data={**record.data, "event": event})
@@ -108,7 +106,9 @@ def test_values_of_another_type_are_no_trouble() -> None:
 
 
 def test_a_long_list_is_cut_between_names() -> None:
-    """It fits into what Windows takes, and the count still says how many there are."""
+    """A long list of names is cut between two names to a size that Windows accepts, and the count
+    has the full number.
+    """
     names = [f"vmss_{n:06d}" for n in range(5000)]
     found = variables(sample_record(resources=names))
     kept = found["RESOURCES"].split("\n")
@@ -121,8 +121,8 @@ def test_a_long_list_is_cut_between_names() -> None:
 def test_a_program_sees_no_secret_of_the_bridge(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its real environment has the record's variables and nothing of the bridge's, whose own are
-    read in any case; the rest is inherited.
+    """A program has the record's variables and the inherited environment, without the bridge's own
+    variables in any case.
     """
     for name, value in SECRETS.items():
         monkeypatch.setenv(name, value)

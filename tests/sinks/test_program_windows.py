@@ -13,7 +13,7 @@ import sinks.program.process
 
 @pytest.fixture
 def process(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """`sinks.program.process` as Windows would load it."""
+    """Import `sinks.program.process` as on Windows."""
     monkeypatch.setattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0x200, raising=False)
     monkeypatch.setattr(subprocess, "CREATE_NO_WINDOW", 0x8000000, raising=False)
     path = sinks.program.process.__file__
@@ -28,7 +28,7 @@ def process(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 def test_modes_say_nothing_there(process: ModuleType, tmp_path: Path) -> None:
-    """Whether anybody may change a program is not to be read from its mode."""
+    """On Windows a file's mode is not used to find out whether any account may change it."""
     program = tmp_path / "drain.ps1"
     program.touch()
     program.chmod(0o777)

@@ -1,4 +1,4 @@
-"""Commands by HTTPS pull: the long poll, what it makes of each answer, and its settings."""
+"""Commands over HTTPS: the long poll, its reaction to each answer, and its settings."""
 
 import json
 import threading
@@ -30,19 +30,19 @@ PATIENCE = 10.0
 
 
 class HastyPullSink(PullSink):
-    """With limits that a test can wait for."""
+    """The sink with time limits that are short enough for a test."""
 
     LIMITS: ClassVar[HttpLimits] = HttpLimits(connect=2.0, read=1.0, total=1.5)
     STOP_SECONDS: ClassVar[float] = 5.0
 
 
 def settings(url: str, **others: Any) -> PullSettings:
-    """Settings with a token."""
+    """Return settings with a token."""
     return PullSettings.model_validate({"kind": "pull", "url": url, "token": TOKEN, **others})
 
 
 def make(server: HttpServer, source: Source | None = None, **others: Any) -> HastyPullSink:
-    """A sink that asks this server, not yet open."""
+    """Return a sink that polls this server, not yet open."""
     context: SinkContext = replace(sample_context(), command=source or Source())
     return HastyPullSink("pull", settings(f"{server.origin}{PATH}", **others), context)
 
@@ -64,7 +64,7 @@ def tell(server: HttpServer, *tokens: str, **others: Any) -> None:
 
 
 def trouble(sink: PullSink) -> SinkError:
-    """What `maintain` raises, as soon as it does."""
+    """Return the error that `maintain` raises, as soon as it does."""
     raised: list[SinkError] = []
 
     def has_raised() -> bool:
@@ -79,7 +79,7 @@ def trouble(sink: PullSink) -> SinkError:
 
 
 def opening_fails(sink: PullSink) -> SinkError:
-    """The error that `maintain` raises after opening; no secret is in it."""
+    """Return the error that `maintain` raises after opening; it contains no secret."""
     sink.open()
     with pytest.raises(SinkError) as caught:
         sink.maintain()
@@ -90,7 +90,7 @@ def opening_fails(sink: PullSink) -> SinkError:
 
 
 def test_what_is_asked(server: HttpServer) -> None:
-    """First without waiting, to see that it works; then with the server's patience."""
+    """The first request does not wait; the later ones let the server wait."""
     with polling(server, Source()):
         eventually(lambda: len(server.requests()) >= 2, what="it")
         first, second = server.requests()[:2]
@@ -103,7 +103,9 @@ def test_what_is_asked(server: HttpServer) -> None:
 
 
 def test_commands_are_handed_in(server: HttpServer) -> None:
-    """Those of the first look and those of the long poll, in order, under the sink's name."""
+    """The commands of the first request and of the long poll are handed in, in order, under the
+    sink's name.
+    """
     source = Source()
     tell(server, "a.b.c", "d.e.f")
     tell(server, "g.h.i")
@@ -114,7 +116,7 @@ def test_commands_are_handed_in(server: HttpServer) -> None:
 
 
 def test_commands_wait_for_room(server: HttpServer) -> None:
-    """Where the bridge has too many, the poll keeps what it has and asks for no more."""
+    """While the bridge has too many commands, the poll keeps its own and requests no more."""
     source = Source()
     source.full = True
     tell(server, "a.b.c")
@@ -147,7 +149,9 @@ def test_commands_wait_for_room(server: HttpServer) -> None:
 def test_any_other_answer_is_a_sink_error(
     server: HttpServer, answer: dict[str, Any], said: str
 ) -> None:
-    """It says what came and what to look at; the bearer token follows no redirect."""
+    """Any other answer is an error that names it and what to check; the bearer token is not sent to
+    the target of a redirect.
+    """
     server.answer(**answer)
     told = str(opening_fails(make(server)))
     assert told.startswith(f"{server.origin} answered {said}" if said else server.origin)
@@ -169,7 +173,7 @@ def test_any_other_answer_is_a_sink_error(
     ],
 )
 def test_a_body_that_is_no_list_of_tokens_is_a_sink_error(server: HttpServer, body: bytes) -> None:
-    """Nothing of it is handed in."""
+    """A body that is not a list of tokens is an error, and nothing of it is handed in."""
     source = Source()
     server.answer(status=200, body=body)
     said = str(opening_fails(make(server, source)))
@@ -177,8 +181,8 @@ def test_a_body_that_is_no_list_of_tokens_is_a_sink_error(server: HttpServer, bo
     assert source.messages == ()
 
 
-def test_what_is_too_much_for_once_comes_with_the_next_answers(server: HttpServer) -> None:
-    """A server may give all that waits each time: the first ones are taken, then the others."""
+def test_tokens_above_the_limit_come_with_the_next_answers(server: HttpServer) -> None:
+    """Of a long list the first tokens are read; the others come with the next answers."""
     source = Source()
     tokens = [f"a.b.{number}" for number in range(2 * MAX_TOKENS + 1)]
     for _ in range(3):
@@ -190,8 +194,10 @@ def test_what_is_too_much_for_once_comes_with_the_next_answers(server: HttpServe
     assert source.tokens == [token.encode() for token in tokens]
 
 
-def test_what_is_not_a_token_does_not_hurt_its_neighbours(server: HttpServer) -> None:
-    """The verifier refuses it, so that it is counted and logged as any other that is malformed."""
+def test_an_invalid_token_does_not_affect_the_others(server: HttpServer) -> None:
+    """An invalid entry of the list is handed in for the verifier to count, and the other tokens are
+    handed in.
+    """
     source = Source()
     server.answer(status=200, body=b'["a.b.c", 1, null, {}, [["x"]], "d.e.f"]')
     with polling(server, source) as sink:
@@ -200,9 +206,9 @@ def test_what_is_not_a_token_does_not_hurt_its_neighbours(server: HttpServer) ->
     assert source.tokens == [b"a.b.c", b"", b"d.e.f"]
 
 
-def test_a_copy_counts_only_after_a_while(server: HttpServer) -> None:
-    """A server gives a token until it has the receipt, which may take a moment; and while there are
-    only copies, it is asked no faster than if it had nothing.
+def test_a_copy_of_a_token_is_ignored_for_a_time(server: HttpServer) -> None:
+    """A copy of a token is ignored for a time, as the server repeats it until it has the receipt;
+    while only copies come, the poll is no more frequent.
     """
     source = Source()
     began = time.monotonic()
@@ -224,7 +230,9 @@ def test_a_copy_counts_only_after_a_while(server: HttpServer) -> None:
 
 
 def test_a_token_that_was_not_taken_counts_at_once(server: HttpServer) -> None:
-    """What the bridge had no room for when the connection ended is no copy."""
+    """A token that the bridge had no room for when the connection ended is handed in at once when
+    it comes again.
+    """
     source = Source()
     source.full = True
     tell(server, "a.b.c")
@@ -239,7 +247,9 @@ def test_a_token_that_was_not_taken_counts_at_once(server: HttpServer) -> None:
 
 
 def test_each_copy_counts_after_a_longer_while() -> None:
-    """It is answered as any replay then: the server may have lost the receipt that it took."""
+    """After a growing time a copy is handed in and answered like a replay, because the server may
+    have lost the receipt.
+    """
     now = [0.0]
     handed_in = HandedIn(lambda: now[0])
     taken = []
@@ -252,7 +262,7 @@ def test_each_copy_counts_after_a_longer_while() -> None:
 
 
 def test_not_every_token_is_remembered_for_ever() -> None:
-    """A server may give new ones without end."""
+    """The sink remembers a limited number of tokens."""
     handed_in = HandedIn(lambda: 0.0)
     for number in range(REMEMBERED + 1):
         handed_in.note(b"%d" % number)
@@ -270,7 +280,7 @@ def test_not_every_token_is_remembered_for_ever() -> None:
 def test_an_odd_token_is_for_the_verifier_to_refuse(
     server: HttpServer, body: bytes, token: bytes
 ) -> None:
-    """It is handed in as what it is; of one that is too long only the front."""
+    """An odd token is handed in as it is, and of a token that is too long only the front."""
     source = Source()
     server.answer(status=200, body=body)
     with polling(server, source):
@@ -282,7 +292,7 @@ def test_an_odd_token_is_for_the_verifier_to_refuse(
     "mode", ["endless", "drip-body", "drip-close", "drip-headers", "silence", "garbage"]
 )
 def test_an_answer_without_end_ends(server: HttpServer, mode: Mode) -> None:
-    """Each within the limits, as an error in our own words."""
+    """An answer without an end is cut at the limits, with an error in this project's own words."""
     began = time.monotonic()
     server.answer(status=200, mode=mode, headers={"Content-Length": "9000"})
     assert str(opening_fails(make(server))).startswith(f"{server.origin}: ")
@@ -291,13 +301,13 @@ def test_an_answer_without_end_ends(server: HttpServer, mode: Mode) -> None:
 
 @pytest.mark.parametrize(("header", "seconds"), [("7", 7.0), ("soon", None)])
 def test_retry_after_is_passed_on(server: HttpServer, header: str, seconds: float | None) -> None:
-    """The worker waits as long as the server asked for."""
+    """The error has the server's Retry-After, so that the worker waits that long."""
     server.answer(status=503, headers={"Retry-After": header})
     assert opening_fails(make(server)).retry_after == seconds
 
 
 def test_one_lost_connection_is_no_trouble(server: HttpServer) -> None:
-    """Something on the way cuts a connection that waits; the next request brings what is there."""
+    """A connection that is cut once is no error, and the next request brings the commands."""
     source = Source()
     server.answer()
     server.answer(mode="close")
@@ -308,7 +318,7 @@ def test_one_lost_connection_is_no_trouble(server: HttpServer) -> None:
 
 
 def test_lasting_trouble_is_raised_by_maintain(server: HttpServer) -> None:
-    """The worker then says so, and tries again later; opening it again makes it good."""
+    """`maintain` raises an error that lasts, and the sink works again after `close` and `open`."""
     sink = make(server)
     sink.open()
     server.stop()
@@ -322,7 +332,7 @@ def test_lasting_trouble_is_raised_by_maintain(server: HttpServer) -> None:
 
 
 def test_a_bug_behind_the_poll_is_raised_by_maintain(server: HttpServer) -> None:
-    """Whatever ends the thread is told, and not as trouble of the server's."""
+    """`maintain` raises the exception that has ended the thread, and does not blame the server."""
 
     def broken(_: object) -> bool:
         raise KeyError("a bug")
@@ -343,7 +353,7 @@ def test_a_bug_behind_the_poll_is_raised_by_maintain(server: HttpServer) -> None
 
 
 def test_a_server_that_does_not_wait_is_not_hammered(server: HttpServer) -> None:
-    """With nothing to give, it is asked once a second at most."""
+    """A server that answers at once without a command is polled once a second at most."""
     began = time.monotonic()
     with polling(server, Source()):
         eventually(lambda: len(server.requests()) >= 4, what="it")
@@ -352,7 +362,9 @@ def test_a_server_that_does_not_wait_is_not_hammered(server: HttpServer) -> None
 
 @pytest.mark.parametrize("end", [PullSink.close, PullSink.abort])
 def test_the_poll_ends_at_once(server: HttpServer, end: Callable[[PullSink], None]) -> None:
-    """While the server holds its answer back, too; nothing is handed in any more."""
+    """`close` ends the poll at once while the server holds its answer, and no command is handed in
+    after that.
+    """
     source = Source()
     patient = PullSink("pull", make(server).settings, replace(sample_context(), command=source))
     server.answer()
@@ -369,19 +381,19 @@ def test_the_poll_ends_at_once(server: HttpServer, end: Callable[[PullSink], Non
 
 
 def test_check_sends_no_request(server: HttpServer) -> None:
-    """A request would take commands away from the bridge."""
+    """`check` sends no request, which would take commands away from the bridge."""
     assert [line.level for line in make(server).check()] == ["ok"]
     assert not server.requests()
 
 
-def test_check_warns_where_nobody_is_asked_for_a_token(server: HttpServer) -> None:
-    """The server could not tell who asks."""
+def test_check_warns_of_a_missing_token(server: HttpServer) -> None:
+    """`check` warns if no token is set, because the server cannot identify the VM."""
     (warning, _) = make(server, token=None).check()
     assert (warning.level, "SEB_COMMANDS__PULL_TOKEN" in (warning.remedy or "")) == ("warn", True)
 
 
 def test_over_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a certificate that the system trusts."""
+    """The poll works over TLS with a certificate that the system trusts."""
     ca = ThrowawayCa(tmp_path)
     monkeypatch.setenv("SSL_CERT_FILE", str(ca.cert))
     source = Source()
@@ -392,7 +404,9 @@ def test_over_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_token_may_change_in_its_file(server: HttpServer, tmp_path: Path) -> None:
-    """The file is read anew for each request; one without a token is named, and nothing sent."""
+    """The token's file is read for each request; the error about an empty one names the file, and
+    nothing is sent.
+    """
     file = tmp_path / "token"
     file.write_text("two words that are no token")
     said = str(opening_fails(make(server, token=None, token_file=str(file))))
@@ -412,8 +426,8 @@ def test_the_token_may_change_in_its_file(server: HttpServer, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("url", ["http://localhost:1/x", "http://127.0.0.1/x", "https://x/"])
-def test_an_address_that_will_do(url: str) -> None:
-    """Without TLS, only this machine."""
+def test_valid_addresses(url: str) -> None:
+    """An address with TLS is valid, and one without TLS if it is loopback."""
     assert settings(url).address == url.rstrip("/")
 
 
@@ -429,8 +443,8 @@ def test_an_address_that_will_do(url: str) -> None:
         ("control.example", "not an address"),
     ],
 )
-def test_an_address_that_will_not_do(url: str, said: str) -> None:
-    """It is refused before anything runs, and not shown."""
+def test_invalid_addresses(url: str, said: str) -> None:
+    """An invalid address is refused at the start, and not shown."""
     with pytest.raises(ValidationError) as caught:
         settings(url)
     assert said in str(caught.value)
@@ -439,7 +453,7 @@ def test_an_address_that_will_not_do(url: str, said: str) -> None:
 
 @pytest.mark.parametrize("token", ["", "two words", "line\nbreak", "caf\u00e9"])
 def test_a_token_that_no_header_can_hold(token: str) -> None:
-    """It is refused, and not shown."""
+    """A token that no header can hold is refused, and not shown."""
     with pytest.raises(ValidationError) as caught:
         settings("https://x/", token=token)
     assert "a single word of ASCII" in str(caught.value)

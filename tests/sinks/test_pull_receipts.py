@@ -1,4 +1,4 @@
-"""Receipts posted to where commands are pulled from."""
+"""Receipts, which the sink posts to the control plane that it polls for commands."""
 
 from collections.abc import Iterator
 from typing import Any, ClassVar
@@ -20,19 +20,19 @@ TOKEN = "token-that-is-secret"
 
 
 class Hasty(PullSink):
-    """With limits that a test can wait for."""
+    """The sink with time limits that are short enough for a test."""
 
     LIMITS: ClassVar[HttpLimits] = HttpLimits(connect=2.0, read=1.0, total=2.5)
     RECEIPT_LIMITS: ClassVar[HttpLimits] = HttpLimits(connect=2.0, read=1.0, total=2.5, body=0.5)
 
 
 def posted(server: HttpServer) -> list[Request]:
-    """The receipts that came in."""
+    """Return the receipts that the server got."""
     return [request for request in server.requests() if request.method == "POST"]
 
 
 class TestContract(SinkContract):
-    """What every sink must do."""
+    """The contract of every sink, for receipts."""
 
     sink_class: ClassVar[type[Sink[Any]]] = Hasty
 
@@ -49,14 +49,14 @@ class TestContract(SinkContract):
 
 
 def make(server: HttpServer, kind: type[Hasty] = Hasty) -> Hasty:
-    """A sink that posts to this server, not yet open."""
+    """Return a sink that posts to this server, not yet open."""
     told = {"kind": "pull", "url": f"{server.origin}{PATH}", "token": TOKEN}
     return kind("pull", PullSettings.model_validate(told), sample_context())
 
 
 @pytest.fixture
 def sink(server: HttpServer) -> Iterator[Hasty]:
-    """An open sink, whose poll gets no commands."""
+    """An open sink whose poll gets no commands."""
     made = make(server)
     made.open()
     yield made
@@ -64,7 +64,9 @@ def sink(server: HttpServer) -> Iterator[Hasty]:
 
 
 def test_what_is_posted(server: HttpServer, sink: Hasty) -> None:
-    """The record's bytes as a CloudEvent, with the bearer token, below the address of the poll."""
+    """A receipt is posted as a CloudEvent with the record's bytes and the bearer token, to a path
+    below the poll's address.
+    """
     record = sample_record()
     sink.deliver([record])
     (request,) = posted(server)
@@ -74,7 +76,7 @@ def test_what_is_posted(server: HttpServer, sink: Hasty) -> None:
 
 
 def test_it_takes_receipts_only(server: HttpServer) -> None:
-    """No event and no heartbeat is the control plane's to get here."""
+    """The sink accepts receipts, and neither events nor heartbeats."""
     sink = make(server)
     others = [each for each in (*EVENT_TYPES, *BRIDGE_TYPES) if each != APPROVAL]
     assert sink.accepts(APPROVAL, affects_this_vm=None)
@@ -82,7 +84,7 @@ def test_it_takes_receipts_only(server: HttpServer) -> None:
 
 
 class Patient(Hasty):
-    """Its poll waits longer than a test lasts."""
+    """The sink with a poll that waits longer than a test lasts."""
 
     LIMITS: ClassVar[HttpLimits] = HttpLimits(connect=2.0, read=60.0, total=60.0)
     STOP_SECONDS: ClassVar[float] = 5.0
@@ -90,7 +92,7 @@ class Patient(Hasty):
 
 @pytest.fixture
 def waiting(server: HttpServer) -> Iterator[Hasty]:
-    """An open sink whose poll waits, so that the next answer of the server is a receipt's."""
+    """An open sink whose poll waits, so that the server's next answer is for a receipt."""
     made = make(server, Patient)
     server.answer(status=204)
     server.answer(mode="silence")
@@ -101,14 +103,18 @@ def waiting(server: HttpServer) -> Iterator[Hasty]:
 
 
 def test_a_body_without_end_is_not_waited_for(server: HttpServer, waiting: Hasty) -> None:
-    """2xx is the acknowledgement, also if only the end of the connection ends the body."""
+    """A status of 2xx acknowledges the receipt, also if only the end of the connection ends the
+    body.
+    """
     server.answer(status=200, mode="drip-close", every=0.01)
     waiting.deliver([sample_record()])
     assert len(posted(server)) == 1
 
 
 def test_a_refusal_hints_at_the_token(server: HttpServer, waiting: Hasty) -> None:
-    """The receipt is held until the token is right; those before it are not posted again."""
+    """A receipt that is refused with 401 waits until the token is right, and receipts before it are
+    not posted again.
+    """
     server.answer(status=204)
     server.answer(status=401)
     with pytest.raises(SinkError, match="see that SEB_COMMANDS__PULL_TOKEN") as caught:
@@ -117,7 +123,7 @@ def test_a_refusal_hints_at_the_token(server: HttpServer, waiting: Hasty) -> Non
 
 
 def test_a_receipt_that_is_refused_itself_is_named(server: HttpServer, waiting: Hasty) -> None:
-    """It is marked as dead after five tries."""
+    """A receipt that is refused five times is marked as dead."""
     server.answer(status=204)
     server.answer(status=422)
     with pytest.raises(SinkRejected) as caught:
@@ -126,7 +132,7 @@ def test_a_receipt_that_is_refused_itself_is_named(server: HttpServer, waiting: 
 
 
 def test_gone_pauses_the_channel(server: HttpServer, waiting: Hasty) -> None:
-    """410 wants no more, until a person acts."""
+    """A 410 pauses the sink until a person acts."""
     server.answer(status=410)
     with pytest.raises(SinkPaused, match="let it go on with: seb outbox retry") as caught:
         waiting.deliver([sample_record()])
@@ -137,7 +143,9 @@ def test_gone_pauses_the_channel(server: HttpServer, waiting: Hasty) -> None:
 def test_a_receipt_that_is_not_taken_cuts_no_poll(
     server: HttpServer, waiting: Hasty, status: int, error: type[SinkError | SinkRejected]
 ) -> None:
-    """Commands come in while the receipt waits, which goes out over a new connection."""
+    """Commands come in while a receipt is refused, and the receipt is posted later over a new
+    connection.
+    """
     server.answer(status=status, headers={"Retry-After": "60"})
     with pytest.raises(error) as caught:
         waiting.deliver([sample_record()])
@@ -149,7 +157,7 @@ def test_a_receipt_that_is_not_taken_cuts_no_poll(
 
 @pytest.mark.parametrize("status", [401, 503])
 def test_receipts_go_out_while_commands_cannot_be_fetched(server: HttpServer, status: int) -> None:
-    """All that wait, and only then is it said that the poll is in trouble."""
+    """All waiting receipts are posted before the sink reports that it cannot fetch commands."""
     server.answer(status=status)
     sink = make(server)
     sink.open()
@@ -160,8 +168,10 @@ def test_receipts_go_out_while_commands_cannot_be_fetched(server: HttpServer, st
     sink.close()
 
 
-def test_a_slow_control_plane_is_told_what_came_through(server: HttpServer) -> None:
-    """A call ends before its deadline; the other receipts follow in the next one."""
+def test_a_slow_control_plane_gets_the_rest_later(server: HttpServer) -> None:
+    """A delivery ends before its deadline with the number of posted receipts, and the next one
+    posts the others.
+    """
 
     class Slow(Patient):
         RECEIPT_LIMITS: ClassVar[HttpLimits] = HttpLimits(

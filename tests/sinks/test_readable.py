@@ -18,24 +18,24 @@ from wire.record import APPROVAL, EVENT_ENDED, EVENT_STARTED, Record
 HOSTILE = "a\x1b[2Jb\x9b31mc\x7fd\re\nf\u202eg\u2028h\tz"
 
 
-def test_a_scheduled_event_is_told_whole() -> None:
-    """Time, transition, type, status, VM, countdown, impact and description are all there."""
+def test_a_scheduled_event_in_one_line() -> None:
+    """The line has time, transition, type, status, VM, countdown, impact and description."""
     assert readable(sample_record(), now=SAMPLE_TIME) == (
         "12:00:01Z scheduled  Freeze Scheduled  this VM  not before 12:15:00Z (in 15m 00s)"
         "  pause of 5 s  Host maintenance \u2013 pause of a few seconds."
     )
 
 
-def test_what_was_measured_is_told() -> None:
-    """A started event shows the pause that this VM went through."""
+def test_a_measured_pause_is_shown() -> None:
+    """The line of a started event has the pause that this VM measured."""
     line = readable(sample_record(3, record_type=EVENT_STARTED), now=SAMPLE_TIME, width=60)
     assert line == (
         "12:00:03Z started    Freeze Started  this VM  pause of 5 s  measured: paused 4.8 s"
     )
 
 
-def test_an_event_that_goes_on_elsewhere_is_not_told_as_over() -> None:
-    """The reader learns that it ended for this VM alone."""
+def test_an_event_that_ended_for_this_vm_only() -> None:
+    """The line says that the event ended for this VM only."""
     record = sample_record(record_type=EVENT_ENDED)
     observation = {**record.data["observation"], "goesOnWithoutThisVm": True}
     elsewhere = replace(record, data={**record.data, "observation": observation})
@@ -43,14 +43,14 @@ def test_an_event_that_goes_on_elsewhere_is_not_told_as_over() -> None:
 
 
 def test_a_heartbeat_is_short() -> None:
-    """A heartbeat says that the bridge lives, and no more."""
+    """The line of a heartbeat says only that the bridge is alive."""
     assert readable(sample_heartbeat(), now=SAMPLE_TIME) == (
         "12:00:01Z bridge heartbeat  alive, 0 pending, last poll 2026-03-01T12:00:00.000Z"
     )
 
 
 def approval(**said: object) -> Record:
-    """A receipt: a record of its own type, with these members of its data changed."""
+    """Return a receipt with these members of its data changed."""
     told = {
         "jti": "5e9a0b52-6a3c-4f0e-9d0a-1f2f60f3a1aa",
         "evt": "E-1",
@@ -64,9 +64,9 @@ def approval(**said: object) -> Record:
     return replace(sample, type=APPROVAL, data={"vm": sample.data["vm"], **told, **said})
 
 
-def test_a_receipt_tells_who_what_state_and_why() -> None:
-    """An approval is a line that a person understands, and a command that was refused another; a
-    long list becomes a number, and the approver's reason comes last, escaped.
+def test_a_receipt_in_one_line() -> None:
+    """The line of a receipt has state, event, actor and VMs; a long list becomes a number, and the
+    approver's reason comes last, escaped.
     """
     assert readable(approval(), now=SAMPLE_TIME) == (
         "12:00:01Z approval   confirmed  event E-1  by anna@example.com (https://control.example)"
@@ -88,13 +88,15 @@ def test_a_receipt_tells_who_what_state_and_why() -> None:
     ("state", "tint"), [("confirmed", "\x1b[32m"), ("failed", "\x1b[31m"), ("posted", "\x1b[33m")]
 )
 def test_the_colour_of_a_receipt_is_its_states(state: str, tint: str) -> None:
-    """Green is done, red has failed, yellow is under way."""
+    """A receipt is green once done, red if it failed, and yellow in between."""
     line = readable(approval(state=state), now=SAMPLE_TIME, colour=True)
     assert line.startswith(f"12:00:01Z {tint}approval \x1b[0m  {state}")
 
 
 def test_an_event_that_is_over_has_no_countdown() -> None:
-    """One that was cancelled before its time shows when it was due, and no time to go."""
+    """The line of an event that was cancelled before its time has its notBefore and no
+    countdown.
+    """
     ended = sample_record(4, record_type=EVENT_ENDED)
     event = {**ended.data["event"], "eventStatus": "Canceled", "notBefore": "2026-03-01T12:15:00Z"}
     line = readable(replace(ended, data={**ended.data, "event": event}), now=SAMPLE_TIME)
@@ -102,8 +104,8 @@ def test_an_event_that_is_over_has_no_countdown() -> None:
 
 
 @pytest.mark.parametrize("record_type", BRIDGE_TYPES)
-def test_the_bridge_itself_is_told_apart(record_type: str) -> None:
-    """A bridge that started is not mistaken for an event that started."""
+def test_a_record_about_the_bridge_in_one_line(record_type: str) -> None:
+    """The line of a bridge's start cannot be taken for that of an event's start."""
     line = readable(sample_bridge_record(record_type=record_type), now=SAMPLE_TIME)
     assert line.startswith(f"12:00:01Z bridge {record_type.split('.')[2]}  ")
 
@@ -117,8 +119,8 @@ def test_the_bridge_itself_is_told_apart(record_type: str) -> None:
         ((), "no VM named"),
     ],
 )
-def test_whom_it_concerns(resources: tuple[str, ...], expected: str) -> None:
-    """Whether it is this VM comes first; a long list becomes a number."""
+def test_the_named_vms(resources: tuple[str, ...], expected: str) -> None:
+    """This VM comes first among the named VMs, and a long list becomes a number."""
     assert expected in readable(sample_record(resources=resources), now=SAMPLE_TIME)
 
 
@@ -133,13 +135,13 @@ def test_whom_it_concerns(resources: tuple[str, ...], expected: str) -> None:
     ],
 )
 def test_the_countdown(before: timedelta, expected: str) -> None:
-    """The time to go is told in the two units that matter, the date only where it is needed."""
+    """The countdown has the two largest units, and the start has a date only if it is needed."""
     now = SAMPLE_TIME + timedelta(minutes=15) - before
     assert f"not before {expected}" in readable(sample_record(), now=now)
 
 
 def test_only_the_description_is_shortened() -> None:
-    """A narrow terminal costs the description, never a fact."""
+    """On a narrow terminal only the description is cut."""
     full = readable(sample_record(description="x" * 500), now=SAMPLE_TIME)
     facts = full.rstrip("x")
     cut = readable(sample_record(description="x" * 500), now=SAMPLE_TIME, width=120)
@@ -148,7 +150,7 @@ def test_only_the_description_is_shortened() -> None:
 
 
 def test_no_control_character_comes_through() -> None:
-    """Whatever IMDS writes into a description or a name stays text, in any script."""
+    """Control characters in texts of IMDS are escaped, in any script."""
     assert escaped("Wartung \u2013 \u7dad\u8b77") == "Wartung \u2013 \u7dad\u8b77"
     record = sample_record(description=HOSTILE, resources=[HOSTILE])
     line = readable(record, now=SAMPLE_TIME)
@@ -157,7 +159,7 @@ def test_no_control_character_comes_through() -> None:
 
 
 def test_colour_marks_the_transition_only() -> None:
-    """Colour is on the transition, and without it the same text is left."""
+    """Only the transition has a colour, and the text without colour is the same."""
     plain = readable(sample_record(4, record_type=EVENT_ENDED), now=SAMPLE_TIME)
     tinted = readable(sample_record(4, record_type=EVENT_ENDED), now=SAMPLE_TIME, colour=True)
     assert tinted == plain.replace("ended    ", "\x1b[32mended    \x1b[0m")

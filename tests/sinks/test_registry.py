@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def installed(directory: Path, patch: pytest.MonkeyPatch, **points: str) -> None:
-    """A package with these entry points, as an installer leaves it."""
+    """Make the files of an installed package with these entry points."""
     info = directory / "someones_sinks-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: someones-sinks\nVersion: 1.0\n")
@@ -41,19 +41,21 @@ def test_each_kind_of_ours_stands_in_all_places(kind: str) -> None:
 
 
 def test_the_readme_has_every_kind() -> None:
-    """A user finds each in the table of sinks."""
+    """The README's table of sinks has every kind."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert [kind for kind in BUILT_IN if f"\n| `{kind}` |" not in readme] == []
 
 
 @pytest.mark.parametrize("kind", BUILT_IN)
 def test_each_built_in_kind_loads_the_class_that_says_so(kind: str) -> None:
-    """The word that selects a sink is the word that its class has."""
+    """The registry's name for each kind is the `KIND` of its class."""
     assert kind == registry.load(kind).KIND
 
 
 def test_built_in_kinds_load_without_the_libraries_of_an_extra() -> None:
-    """`seb config env` and the reference name their settings wherever the bridge is installed."""
+    """Every built-in kind can be loaded without the libraries of an extra, so that `seb config env`
+    and the reference list its settings.
+    """
     script = (
         "import sys\n"
         "for extra in ('azure.identity', 'httpx2', 'lightkube'):\n"
@@ -65,21 +67,21 @@ def test_built_in_kinds_load_without_the_libraries_of_an_extra() -> None:
     assert done.stdout.decode().split() == list(BUILT_IN)
 
 
-def test_an_unknown_kind_is_told_what_there_is() -> None:
-    """A typo is answered with the list."""
+def test_an_unknown_kind_is_answered_with_the_known_ones() -> None:
+    """The error about an unknown kind lists the kinds that are installed."""
     with pytest.raises(UnknownKindError, match=r"'mqttt'.*eventhub, file, kubernetes, mqtt, "):
         registry.load("mqttt")
 
 
 def test_an_entry_point_is_a_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An installed package adds its kind to the list, and it loads."""
+    """The kind of an installed package is in the list and can be loaded."""
     installed(tmp_path, monkeypatch, memory="sinks.testing:MemorySink")
     assert "memory" in registry.kinds()
     assert registry.load("memory").__name__ == "MemorySink"
 
 
 def test_built_in_kinds_win(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No package can put itself into the place of a built-in sink."""
+    """A package cannot replace a built-in sink."""
     installed(tmp_path, monkeypatch, file="sinks.testing:MemorySink")
     assert registry.load("file").__name__ == "FileSink"
     assert registry.kinds().count("file") == 1
@@ -95,10 +97,12 @@ def test_built_in_kinds_win(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         ("sink_that_fails:Sink", "division by zero"),
     ],
 )
-def test_a_broken_package_is_told(
+def test_a_broken_package_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str, said: str
 ) -> None:
-    """A sink that cannot be loaded names itself and its target, whatever its module raises."""
+    """The error about a sink that cannot be loaded has its name and target, whatever its module
+    raises.
+    """
     (tmp_path / "sink_that_fails.py").write_text("1 / 0", encoding="utf-8")
     installed(tmp_path, monkeypatch, theirs=target)
     with pytest.raises(BrokenKindError, match=f"'theirs' .*{said}"):

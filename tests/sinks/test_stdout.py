@@ -16,13 +16,13 @@ from sinks.testing import SinkContract, sample_context, sample_record
 
 
 def a_pipe() -> tuple[int, TextIO]:
-    """The descriptor of the reading end, and the writing end as a text stream."""
+    """Return the descriptor of the reading end of a pipe, and the writing end as a text stream."""
     reading, writing = os.pipe()
     return reading, os.fdopen(writing, "w", encoding="utf-8")
 
 
 class Pipe:
-    """Standard output as a pipe, with a thread that reads it as the next program would."""
+    """Standard output as a pipe, with a thread that reads it."""
 
     settings: Mapping[str, Any] = {}
     secrets: Sequence[str] = ()
@@ -50,7 +50,7 @@ class Pipe:
         os.close(reading)
 
     def finish(self) -> None:
-        """Close the writing end, so that the reader comes to an end with all that was written."""
+        """Close the writing end, so that the reader gets the end of the data."""
         if self.stream:
             self.stream.close()
         if self._thread:
@@ -63,7 +63,7 @@ class Pipe:
 
 
 def a_sink(stream: TextIO | None = None, **settings: Any) -> StdoutSink:
-    """A sink that writes to this stream."""
+    """Return a sink that writes to this stream."""
     made = StdoutSink("out", StdoutSettings(kind="stdout", **settings), sample_context())
     if stream:
         made.stream = lambda: stream
@@ -85,7 +85,9 @@ class TestStdoutContract(SinkContract):
         return made
 
     def test_check_tells_what_to_do(self, sink: Any, destination: Any) -> None:
-        """A process without a standard output is told so; a closed pipe shows only on writing."""
+        """`check` fails without a standard output; it cannot recognize a closed pipe without
+        writing.
+        """
         sink.stream = lambda: None
         (line,) = sink.check()
         assert line.level == "fail"
@@ -93,7 +95,7 @@ class TestStdoutContract(SinkContract):
 
 
 class Stream(io.TextIOWrapper):
-    """A terminal, or something that is not one, that keeps what is written to it."""
+    """A stream that keeps what is written to it, and is a terminal if asked to be."""
 
     def __init__(self, *, terminal: bool, encoding: str = "utf-8") -> None:
         self.kept = io.BytesIO()
@@ -105,7 +107,7 @@ class Stream(io.TextIOWrapper):
 
 
 def written(patch: pytest.MonkeyPatch, stream: Stream, **settings: Any) -> bytes:
-    """What a record with hostile signs in it looks like on the stream."""
+    """Return what the stream gets for a record with control characters in it."""
     patch.setenv("COLUMNS", "200")
     patch.setattr(sys, "platform", "linux")
     record = sample_record(description="a\x9b31m\x1b[2Jz \u2013")
@@ -114,7 +116,7 @@ def written(patch: pytest.MonkeyPatch, stream: Stream, **settings: Any) -> bytes
 
 
 def test_a_terminal_gets_a_readable_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a terminal, auto means text with colour, and control characters are spelt out."""
+    """On a terminal, `auto` means text with colour, and control characters are escaped."""
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm")
     shown = written(monkeypatch, Stream(terminal=True)).decode()
@@ -126,13 +128,13 @@ def test_a_terminal_gets_a_readable_line(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_colour_is_left_out_where_it_is_not_wanted(
     monkeypatch: pytest.MonkeyPatch, name: str, value: str
 ) -> None:
-    """NO_COLOR, and a terminal that is dumb, mean no colour."""
+    """With NO_COLOR, or on a dumb terminal, there is no colour."""
     monkeypatch.setenv(name, value)
     assert b"\x1b" not in written(monkeypatch, Stream(terminal=True))
 
 
 def test_text_can_be_asked_for_without_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`format: text` gives readable lines to a file as well, never with colour."""
+    """With `format: text` a file gets readable lines without colour."""
     shown = written(monkeypatch, Stream(terminal=False), format="text")
     assert shown.startswith(b"12:00:01Z scheduled  Freeze Scheduled  this VM")
     assert b"(in 15m 00s)" in shown  # by the context's clock
@@ -141,20 +143,20 @@ def test_text_can_be_asked_for_without_a_terminal(monkeypatch: pytest.MonkeyPatc
 def test_json_on_a_terminal_keeps_its_meaning_and_is_harmless(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """JSON shown on a terminal holds no control character, and reads as the same value."""
+    """JSON on a terminal has no control character, and is the same value."""
     shown = written(monkeypatch, Stream(terminal=True), format="json").decode()
     assert shown.rstrip("\n").isprintable()
     assert json.loads(shown)["data"]["event"]["description"] == "a\x9b31m\x1b[2Jz \u2013"
 
 
 def test_a_terminal_without_unicode_is_no_reason_to_fail(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A sign that the terminal's encoding lacks is spelt out."""
+    """A character that the terminal's encoding lacks is escaped."""
     shown = written(monkeypatch, Stream(terminal=True, encoding="ascii"))
     assert shown.endswith(b"\\u2013\n")
 
 
 class FullDisk(io.RawIOBase):
-    """Takes a few bytes, then says that the disk is full, once."""
+    """A stream that accepts a few bytes, and then reports once that the disk is full."""
 
     def __init__(self) -> None:
         self.kept = b""
@@ -177,7 +179,7 @@ class FullDisk(io.RawIOBase):
 
 
 def test_a_torn_line_is_ended_before_the_next() -> None:
-    """After half a line, the record starts again on a line of its own."""
+    """After half a line, the record is written again on a new line."""
     disk, record = FullDisk(), sample_record()
     sink = a_sink(io.TextIOWrapper(io.BufferedWriter(disk)))
     with pytest.raises(SinkError, match="standard output cannot be written: No space left"):
@@ -187,7 +189,7 @@ def test_a_torn_line_is_ended_before_the_next() -> None:
 
 
 def test_a_pipe_that_is_full_and_cannot_wait() -> None:
-    """A non-blocking pipe with a slow reader is tried again later."""
+    """A delivery to a full non-blocking pipe is tried again later."""
     disk = FullDisk()
     disk.failing = [None]
     sink = a_sink(io.TextIOWrapper(io.BufferedWriter(disk)))
@@ -196,7 +198,9 @@ def test_a_pipe_that_is_full_and_cannot_wait() -> None:
 
 
 def test_a_stuck_writer_keeps_others_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """While an abandoned thread sits in a write, its successor waits and then says why."""
+    """While an abandoned thread hangs in a write, the next sink waits, and then raises an error
+    that says why.
+    """
     monkeypatch.setattr("sinks.stdout._PATIENCE", 0.01)
     with _WRITING, pytest.raises(SinkError, match="stopped reading"):
         a_sink(Stream(terminal=False)).deliver([sample_record()])
@@ -217,8 +221,8 @@ except SinkError as error:
 """
 
 
-def test_a_reader_that_goes_away_is_told_in_words() -> None:
-    """In a real process whose reader ends, the error says so, and nothing else is printed."""
+def test_a_reader_that_goes_away() -> None:
+    """The error of a real process whose reader has ended says so, and nothing else is printed."""
     process = subprocess.Popen(
         [sys.executable, "-c", PROGRAM],
         stdin=subprocess.PIPE,

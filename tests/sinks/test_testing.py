@@ -17,7 +17,7 @@ from wire.record import Record
 
 
 class Shelf:
-    """A destination in memory: whatever lies here stays while it is 'away'."""
+    """A destination in memory, which can be made unreachable."""
 
     settings: Mapping[str, Any] = {}
     secrets: Sequence[str] = ()
@@ -51,7 +51,7 @@ class ShelfSink(MemorySink):
 
 
 class TestTheSmallestSinkThatKeepsTheContract(SinkContract):
-    """The suite passes for a sink that does what it must and no more."""
+    """The suite passes for a sink that has only what the contract requires."""
 
     sink_class = ShelfSink
 
@@ -98,10 +98,10 @@ class Silent(ShelfSink):
         (Silent, "test_check_tells_what_to_do"),
     ],
 )
-def test_the_suite_finds_a_sink_that_breaks_its_word(
+def test_the_suite_finds_a_sink_that_breaks_the_contract(
     sink_class: type[ShelfSink], test: str
 ) -> None:
-    """A suite that everything passes would prove nothing."""
+    """The suite fails for a sink that breaks the contract."""
 
     class Suite(SinkContract):
         pass
@@ -115,8 +115,8 @@ def test_the_suite_finds_a_sink_that_breaks_its_word(
 
 
 def test_there_is_one_sample_of_each_kind() -> None:
-    """No kind of record is left out, each has its place in the stream, and a test may compare bytes
-    that were made at different times.
+    """There is a sample of every type of record, each with its own place in the stream and with the
+    same bytes on each call.
     """
     records = sample_records()
     assert [record.type for record in records] == [*EVENT_TYPES, *BRIDGE_TYPES]
@@ -126,15 +126,15 @@ def test_there_is_one_sample_of_each_kind() -> None:
 
 
 def test_a_sample_of_a_kind_that_does_not_exist() -> None:
-    """A typo in a test is an error, not a strange record."""
+    """A sample of an unknown type raises `KeyError`."""
     with pytest.raises(KeyError):
         sample_record(record_type="seb.event.other.v1")
     with pytest.raises(KeyError):
         sample_bridge_record(record_type="seb.bridge.other.v1")
 
 
-def test_a_sink_in_memory_fails_as_told() -> None:
-    """Failures are raised in order, one a call; then records are kept."""
+def test_a_sink_in_memory_raises_its_failures() -> None:
+    """`MemorySink` raises its failures in order, one for each call, and then keeps the records."""
     sink = MemorySink()
     sink.failures = [SinkError("one")]
     with pytest.raises(SinkError, match="one"):

@@ -13,7 +13,7 @@ EXAMPLE = ROOT / "examples" / "seb-sink-email"
 
 @pytest.fixture
 def site(tmp_path: Path) -> Path:
-    """The example as an installer would leave it: the module, and the metadata of its project."""
+    """The example as an installer leaves it: the module, and the metadata of its project."""
     project = tomllib.loads((EXAMPLE / "pyproject.toml").read_text("utf-8"))["project"]
     (tmp_path / "seb_sink_email.py").write_bytes((EXAMPLE / "seb_sink_email.py").read_bytes())
     info = tmp_path / f"seb_sink_email-{project['version']}.dist-info"
@@ -43,7 +43,7 @@ def python(site: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_it_is_found_through_its_entry_point(site: Path) -> None:
-    """An installed sink is listed, and loaded by its kind, and by nothing else."""
+    """An installed sink is listed, and is loaded by its kind only."""
     program = """
 import sys
 from sinks import registry
@@ -56,7 +56,7 @@ print("email" in listed, unloaded, registry.load("email").__name__)
 
 
 def test_it_passes_the_contract_with_its_own_tests(site: Path) -> None:
-    """The example's tests, which inherit the conformance suite, pass where it is installed."""
+    """The example's own tests, which inherit the conformance suite, pass in an installation."""
     config = str(EXAMPLE / "pyproject.toml")
     done = python(
         site, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", config, str(EXAMPLE / "tests")
@@ -65,7 +65,7 @@ def test_it_passes_the_contract_with_its_own_tests(site: Path) -> None:
 
 
 def test_the_page_shows_the_example_as_it_is() -> None:
-    """Each line of code on docs/writing-a-sink.md stands in the example, in the same order."""
+    """Each line of code in docs/writing-a-sink.md is in the example, in the same order."""
     sources = ("seb_sink_email.py", "tests/test_email.py", "pyproject.toml")
     lines = [line for each in sources for line in (EXAMPLE / each).read_text("utf-8").splitlines()]
     for block in blocks("docs/writing-a-sink.md"):

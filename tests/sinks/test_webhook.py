@@ -55,8 +55,8 @@ class TestWebhookContract(SinkContract):
 
 
 def test_a_delivery_is_one_signed_post(server: HttpServer) -> None:
-    """Method, path, query, and each header are as Standard Webhooks and CloudEvents have them;
-    without a secret there is no signature, and no empty one.
+    """Method, path, query and headers are those of Standard Webhooks and CloudEvents; without a
+    secret there is no header for a signature.
     """
     before = int(datetime.now(UTC).timestamp())
     hasty(server).deliver([sample_record()])
@@ -82,7 +82,9 @@ def test_an_independent_verifier_agrees(server: HttpServer) -> None:
 
 
 def test_both_keys_sign_while_they_are_rotated(server: HttpServer) -> None:
-    """With two keys, a receiver that knows either of them can verify."""
+    """A delivery with two keys has two signatures, so that a receiver with either key can verify
+    it.
+    """
     hasty(server, secret=f"{OTHER_KEY} {KEY}").deliver([sample_record()])
     (request,) = server.requests()
     for key in (KEY, OTHER_KEY):
@@ -91,8 +93,8 @@ def test_both_keys_sign_while_they_are_rotated(server: HttpServer) -> None:
 
 
 def test_a_rotated_file_is_used_at_once(server: HttpServer, tmp_path: Path) -> None:
-    """A new key in the file signs the very next delivery, of the very same sink; a file that holds
-    no key any more, or vanishes, is an error that names it.
+    """A new key in the file signs the next delivery of the same sink; the error about a file
+    without a key, or a missing file, names it.
     """
     file = tmp_path / "secret"
     file.write_text(f"{KEY}\n")
@@ -120,7 +122,7 @@ def test_an_independent_parser_reads_it(server: HttpServer) -> None:
 
 
 def test_own_headers_replace_and_never_double(server: HttpServer) -> None:
-    """A header that the owner sets in any case stands there once."""
+    """A header that the owner sets, in any case, replaces the sink's own."""
     hasty(server, headers={"user-AGENT": "mine", "X-Ops": "1"}).deliver([sample_record()])
     (request,) = server.requests()
     assert request.head.lower().count(b"user-agent:") == 1
@@ -129,13 +131,13 @@ def test_own_headers_replace_and_never_double(server: HttpServer) -> None:
 
 @pytest.mark.parametrize("status", [200, 201, 202, 204, 206, 299])
 def test_any_2xx_is_a_delivery(server: HttpServer, status: int) -> None:
-    """2xx is the acknowledgement, whatever stands in the body."""
+    """Any status of 2xx acknowledges the record, whatever the body is."""
     server.answer(status=status, body=b"" if status == 204 else b"no")
     hasty(server).deliver([sample_record()])
 
 
 def raised(server: HttpServer, **answer: Any) -> Exception:
-    """What a delivery raises on this answer; no secret is in it."""
+    """Return what a delivery raises on this answer; no secret is in it."""
     server.answer(**answer)
     with pytest.raises((SinkError, SinkRejected)) as caught:
         hasty(server).deliver([sample_record()])
@@ -154,8 +156,8 @@ def raised(server: HttpServer, **answer: Any) -> Exception:
 def test_what_a_status_means(
     server: HttpServer, statuses: Sequence[int], error: type[Exception], remedy: str
 ) -> None:
-    """What is about key, path or proxy holds the record and says what to look at; overload and
-    trouble at the far end are tried again; other 4xx refuse the record, believed at the fifth try.
+    """A status about key, path or proxy holds the record, with a remedy; overload and server errors
+    are tried again; other 4xx reject the record at the fifth try.
     """
     for status in statuses:
         told = raised(server, status=status, headers={"Retry-After": "7"})
@@ -170,14 +172,14 @@ def test_what_a_status_means(
 
 
 def test_gone_pauses_the_sink(server: HttpServer) -> None:
-    """410 means that the receiver wants nothing more, and says how to go on."""
+    """A 410 pauses the sink, and the error says how to resume it."""
     error = raised(server, status=410)
     assert isinstance(error, SinkPaused)
     assert "let it go on with: seb outbox retry " in str(error)
 
 
 @pytest.mark.parametrize("location", ["", "/elsewhere", "http://[", "ftp://x/", "http://\x9b31m/"])
-def test_a_redirect_to_nowhere_is_told_too(server: HttpServer, location: str) -> None:
+def test_a_redirect_without_a_usable_location(server: HttpServer, location: str) -> None:
     """A Location that is missing, relative or hostile is left out of the message."""
     error = raised(server, status=302, headers={"Location": location})
     assert str(error).endswith("is not followed; set the receiver's own address")
@@ -185,7 +187,7 @@ def test_a_redirect_to_nowhere_is_told_too(server: HttpServer, location: str) ->
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 def test_a_redirect_is_not_followed(server: HttpServer, status: int) -> None:
-    """A redirect is no delivery; only its origin is shown."""
+    """A redirect is an error that shows only the target's origin."""
     with HttpServer() as elsewhere:
         location = f"{elsewhere.origin}/hidden?code=hidden"
         error = raised(server, status=status, headers={"Location": location})
@@ -213,7 +215,7 @@ def test_a_redirect_is_not_followed(server: HttpServer, status: int) -> None:
     ],
 )
 def test_retry_after_is_read_with_care(header: str | None, expected: float | None) -> None:
-    """Seconds and dates count; the past, nonsense and infinity do not."""
+    """Retry-After is read as seconds or a date; a past, invalid or infinite value is ignored."""
     assert expected == seconds_to_wait(header, now=SAMPLE_TIME)
 
 
@@ -226,18 +228,20 @@ def test_retry_after_is_read_with_care(header: str | None, expected: float | Non
         ({"template": "x", "types": ["seb.bridge.*"]}, sample_heartbeat(), True),
     ],
 )
-def test_a_templated_webhook_hears_no_heartbeats(
+def test_a_templated_webhook_gets_no_heartbeats(
     server: HttpServer, others: dict[str, Any], record: Record, expected: bool
 ) -> None:
-    """Heartbeats go to a plain webhook; to a templated one only where its types ask for them."""
+    """A webhook without a template gets heartbeats; one with a template gets them only if its
+    `types` ask for them.
+    """
     assert expected == hasty(server, **others).accepts(
         record.type, affects_this_vm=record.affects_this_vm
     )
 
 
 def test_a_template_replaces_the_body_and_is_what_is_signed(server: HttpServer) -> None:
-    """The rendered body goes out as JSON, under a signature of just these bytes; a record that the
-    template cannot render is dead at once, with the template's line.
+    """The rendered body is sent as JSON and signed; a record that the template cannot render is
+    dead at once, with the template's line as the reason.
     """
     template = '{"text":\n{{ (vm.name ~ " " ~ event.eventType) | tojson }}}'
     sink = hasty(server, template=template)

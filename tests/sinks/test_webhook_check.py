@@ -10,15 +10,15 @@ from sinks.base import Check
 
 
 def lines(sink: HastyWebhookSink) -> list[Check]:
-    """What `check` says; no secret is in it, and whatever is not ok has a remedy."""
+    """Return the lines of `check`; they have no secret, and each that is not ok has a remedy."""
     told = list(sink.check())
     assert shows_no_secret(" ".join(f"{line.text} {line.remedy}" for line in told))
     assert all(line.remedy for line in told if line.level != "ok")
     return told
 
 
-def test_a_good_webhook_is_told_step_by_step(server: HttpServer) -> None:
-    """Key, name and connection are a line each, and no request is sent."""
+def test_check_of_a_good_webhook(server: HttpServer) -> None:
+    """`check` has a line each for key, name and connection, and sends no request."""
     origin = server.origin.replace("127.0.0.1", "localhost")
     first, second, third = lines(hasty(server, url=f"{origin}/services/x"))
     assert (first.level, first.text) == ("ok", "signed with 1 key")
@@ -31,13 +31,13 @@ def test_a_good_webhook_is_told_step_by_step(server: HttpServer) -> None:
 def test_a_weak_secret_is_worth_a_warning(
     server: HttpServer, secret: str | None, said: str
 ) -> None:
-    """Without one a receiver cannot tell who sent; one below the standard's size still signs."""
+    """`check` warns if there is no secret, or if it is shorter than the standard demands."""
     first = lines(hasty(server, secret=secret))[0]
     assert (first.level, said in first.text) == ("warn", True)
 
 
 def test_a_secret_file_that_vanished(server: HttpServer, tmp_path: Path) -> None:
-    """The line names the file, and the other steps are still told."""
+    """`check` names a missing secret file, and still has the lines of the other steps."""
     file = tmp_path / "secret"
     file.write_text(KEY)
     sink = hasty(server, secret=None, secret_file=str(file))
@@ -50,7 +50,9 @@ def test_a_secret_file_that_vanished(server: HttpServer, tmp_path: Path) -> None
 def test_a_certificate_and_its_days(
     ca: ThrowawayCa, monkeypatch: pytest.MonkeyPatch, days: float, level: str
 ) -> None:
-    """TLS is tried, and the days that are left are told; less than two weeks are a warning."""
+    """`check` tries TLS and shows for how many days the certificate is valid; it warns of less than
+    two weeks.
+    """
     monkeypatch.setenv("SSL_CERT_FILE", str(ca.cert))
     with HttpServer(tls=ca.server(days=days)) as secured:
         last = lines(hasty(secured))[-1]
@@ -59,7 +61,7 @@ def test_a_certificate_and_its_days(
 
 
 def test_a_certificate_that_is_not_trusted(tmp_path: Path) -> None:
-    """An unknown authority fails here as it would in a delivery, with the remedy."""
+    """`check` fails for an unknown authority, with the remedy that a delivery has."""
     with HttpServer(tls=ThrowawayCa(tmp_path).server()) as secured:
         last = lines(hasty(secured))[-1]
         why = "its certificate is not trusted: unable to get local issuer certificate"
@@ -68,7 +70,9 @@ def test_a_certificate_that_is_not_trusted(tmp_path: Path) -> None:
 
 
 def test_plain_http_to_another_machine(server: HttpServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Unencrypted records across a network are worth a warning, and an unknown host a failure."""
+    """`check` warns of records that are sent unencrypted to another machine, and fails for an
+    unknown host.
+    """
 
     def unknown(*arguments: object, **named: object) -> object:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
@@ -82,7 +86,9 @@ def test_plain_http_to_another_machine(server: HttpServer, monkeypatch: pytest.M
 def test_a_proxy_is_all_that_can_be_seen(
     server: HttpServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With a proxy, the proxy is looked at, and its password not shown; one that refuses fails."""
+    """With a proxy, `check` examines the proxy and does not show its password; a proxy that refuses
+    connections fails.
+    """
     monkeypatch.setenv("https_proxy", server.origin.replace("://", "://me:token-that-is-secret@"))
     sink = hasty(server, url="https://hooks.invalid/x")
     assert lines(sink)[-1].text == f"proxy {server.origin} takes connections"

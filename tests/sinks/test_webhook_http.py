@@ -19,7 +19,7 @@ from sinks.testing import sample_record
 
 
 def failure(sink: HastyWebhookSink) -> str:
-    """What a delivery that is not acknowledged says; no secret is in it."""
+    """Return the message of a failed delivery; no secret is in it."""
     with pytest.raises(SinkError) as caught:
         sink.deliver([sample_record()])
     assert type(caught.value) is SinkError
@@ -40,10 +40,12 @@ def failure(sink: HastyWebhookSink) -> str:
         ("cut-line", "the connection ended before an answer came"),
     ],
 )
-def test_a_receiver_that_misbehaves_is_told_in_words(
+def test_each_misbehaviour_of_a_receiver_is_an_error_in_words(
     server: HttpServer, mode: Mode, said: str
 ) -> None:
-    """Each way not to answer is an error in our own words, soon, and the next delivery is fine."""
+    """Each way not to answer is an error in this project's own words, within the time limit, and
+    the next delivery succeeds.
+    """
     sink = hasty(server)
     server.answer(status=200, mode=mode)
     began = time.monotonic()
@@ -57,7 +59,7 @@ def test_a_receiver_that_misbehaves_is_told_in_words(
 
 
 def test_close_ends_the_connection(server: HttpServer) -> None:
-    """At once, also while something refers to its pool, as a traceback in a cycle does."""
+    """`close` ends the connection at once, also while a traceback refers to its pool."""
     sink = hasty(server)
     sink.deliver([sample_record()])
     held = [each for each in gc.get_objects() if isinstance(each, HTTPConnectionPool)]
@@ -71,8 +73,8 @@ def test_close_ends_the_connection(server: HttpServer) -> None:
 def test_a_body_without_end_is_not_waited_for(
     ca: ThrowawayCa, monkeypatch: pytest.MonkeyPatch, mode: Mode, *, secured: bool
 ) -> None:
-    """2xx is the acknowledgement, and 503 is a refusal: a body that never ends costs a connection
-    and no time, and leaves no thread, also where no length bounds it.
+    """The status alone decides (2xx acknowledges, 503 refuses): a body without an end costs a
+    connection, and no time and no thread.
     """
     monkeypatch.setenv("SSL_CERT_FILE", str(ca.cert))
     with HttpServer(tls=ca.server() if secured else None) as server:
@@ -105,15 +107,15 @@ def test_interim_answers_are_read_past(server: HttpServer, interim: tuple[int, .
 
 
 def test_interim_answers_without_end_are_cut(server: HttpServer) -> None:
-    """A receiver that only ever says 1xx holds nobody longer than the total time."""
+    """A receiver that sends only 1xx answers is cut at the total time limit."""
     sink = hasty(server)
     server.answer(status=102, mode="interim", every=0.01)
     assert failure(sink) == f"{server.origin}: no answer within 2.5 s"
 
 
 def test_a_connection_is_kept(server: HttpServer) -> None:
-    """Small answers leave the connection open for the next record; beyond a few kilobytes, a new
-    connection is cheaper than reading on.
+    """The connection is kept after a small answer, and closed after one of more than a few
+    kilobytes.
     """
     sink = hasty(server)
     server.answer(status=200, body=b"ok")
@@ -125,7 +127,7 @@ def test_a_connection_is_kept(server: HttpServer) -> None:
 
 
 def test_abort_ends_a_delivery_that_is_stuck(server: HttpServer) -> None:
-    """The watchdog's call cuts the connection, and the thread comes free."""
+    """`abort` cuts the connection, and the thread of the stuck delivery ends."""
 
     class Patient(HastyWebhookSink):
         LIMITS = HttpLimits(read=60, total=60)
@@ -143,7 +145,7 @@ def test_abort_ends_a_delivery_that_is_stuck(server: HttpServer) -> None:
 
 
 def test_a_time_that_is_up_while_connecting(server: HttpServer) -> None:
-    """Time that ran out before there was a socket still ends the delivery."""
+    """A time limit that passes before there is a socket ends the delivery."""
 
     class Late(HastyWebhookSink):
         LIMITS = HttpLimits(read=60, total=0.0)
@@ -153,8 +155,8 @@ def test_a_time_that_is_up_while_connecting(server: HttpServer) -> None:
     assert "no answer within 0 s" in failure(Late("ops", quick.settings, quick.context))
 
 
-def test_nobody_listens(server: HttpServer) -> None:
-    """A refused connection names what to look at."""
+def test_a_refused_connection(server: HttpServer) -> None:
+    """The error about a refused connection says what to check."""
     sink = hasty(server)
     server.stop()
     assert failure(sink) == (
@@ -162,8 +164,8 @@ def test_nobody_listens(server: HttpServer) -> None:
     )
 
 
-def test_a_name_that_is_not_known(server: HttpServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A host that DNS does not know is told as that."""
+def test_an_unknown_host(server: HttpServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error about a host that DNS does not know says so."""
 
     def unknown(*arguments: object, **named: object) -> object:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
@@ -178,7 +180,7 @@ def test_a_name_that_is_not_known(server: HttpServer, monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("mode", ["silence", "drip-headers", "reset"])
 def test_tls_can_be_cut_too(ca: ThrowawayCa, monkeypatch: pytest.MonkeyPatch, mode: Mode) -> None:
-    """A receiver that drips, hangs or resets within TLS holds nobody."""
+    """A receiver that is slow, hangs or resets within TLS is cut at the time limit."""
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(ca.cert))
     with HttpServer(tls=ca.server()) as secured:
         secured.answer(mode=mode)
@@ -201,7 +203,9 @@ def test_tls_can_be_cut_too(ca: ThrowawayCa, monkeypatch: pytest.MonkeyPatch, mo
 def test_a_certificate_that_is_not_trusted(
     ca: ThrowawayCa, monkeypatch: pytest.MonkeyPatch, days: int, address: str | None, said: str
 ) -> None:
-    """One that has expired, that names another host, or that no known authority signed."""
+    """A certificate that has expired, names another host or has an unknown authority is an error
+    that says so.
+    """
     if address:
         monkeypatch.setenv("SSL_CERT_FILE", str(ca.cert))
     with HttpServer(tls=ca.server(days=days, addresses=[address or "127.0.0.1"])) as secured:
@@ -212,15 +216,15 @@ def test_a_certificate_that_is_not_trusted(
 
 
 def test_https_to_a_port_without_tls(server: HttpServer) -> None:
-    """A port that does not speak TLS is told as that."""
+    """The error about a port without TLS says so."""
     url = server.origin.replace("http:", "https:") + "/services/hidden"
     assert "see that the port speaks TLS" in failure(hasty(server, url=url))
 
 
-def test_a_bundle_that_cannot_be_read_is_told(
+def test_a_bundle_that_cannot_be_read_is_named(
     server: HttpServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A variable that names a bundle that is not there is named."""
+    """The error names the variable whose bundle of authorities is missing."""
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(tmp_path / "missing.pem"))
     url = server.origin.replace("http:", "https:")
     assert "REQUESTS_CA_BUNDLE names" in failure(hasty(server, url=url))
@@ -229,7 +233,7 @@ def test_a_bundle_that_cannot_be_read_is_told(
 def test_the_proxy_of_the_environment_is_used(
     server: HttpServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Behind a company's proxy, the request goes to the proxy."""
+    """The request goes through the proxy that the environment names."""
     monkeypatch.setenv("http_proxy", server.origin)
     hasty(server, url="http://hooks.invalid/x").deliver([sample_record()])
     assert [request.target for request in server.requests()] == ["http://hooks.invalid/x"]
@@ -243,10 +247,8 @@ def test_no_proxy_is_honoured(server: HttpServer, monkeypatch: pytest.MonkeyPatc
     assert len(server.requests()) == 1
 
 
-def test_a_proxy_that_refuses_is_told_apart(
-    server: HttpServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Trouble with the proxy is not blamed on the receiver; its password is not shown."""
+def test_a_proxy_that_refuses_is_named(server: HttpServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error about a proxy names the proxy and not the receiver, without a password."""
     monkeypatch.setenv("https_proxy", server.origin.replace("://", "://me:hunter2@"))
     server.answer(status=407)
     message = failure(hasty(server, url="https://hooks.invalid/x"))
@@ -258,7 +260,7 @@ def test_a_proxy_that_refuses_is_told_apart(
 def test_netrc_does_not_leak(
     server: HttpServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A password that .netrc holds for the host is not sent along."""
+    """A password in .netrc for the host is not sent."""
     netrc = tmp_path / "netrc"
     netrc.write_text("machine 127.0.0.1 login me password hunter2\n")
     netrc.chmod(0o600)
@@ -277,7 +279,7 @@ def test_cookies_are_not_kept(server: HttpServer) -> None:
 
 
 def test_nothing_is_logged(server: HttpServer, caplog: pytest.LogCaptureFixture) -> None:
-    """At the most talkative level, no library writes the address into a log."""
+    """No library logs the address, at any log level."""
     caplog.set_level(logging.DEBUG)
     sink = hasty(server)
     sink.deliver([sample_record(1)])

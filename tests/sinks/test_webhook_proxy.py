@@ -22,7 +22,9 @@ def server(ca: ThrowawayCa, monkeypatch: pytest.MonkeyPatch) -> Iterator[HttpSer
 
 
 def test_through_the_proxy_of_the_sink(server: HttpServer, proxy: TinyProxy) -> None:
-    """The record goes through it, whatever the environment names; so says `check`."""
+    """The record goes through the sink's proxy, whatever the environment names, and `check` says
+    so.
+    """
     sink = hasty(server, proxy=proxy.url)
     sink.deliver([sample_record()])
     assert [each.body for each in server.requests()] == [sample_record().body]
@@ -33,7 +35,9 @@ def test_through_the_proxy_of_the_sink(server: HttpServer, proxy: TinyProxy) -> 
 
 
 def test_a_proxy_that_was_killed(server: HttpServer, proxy: TinyProxy) -> None:
-    """The error names the proxy, not its password; when it is back the record arrives."""
+    """The error names the proxy without its password, and the record arrives when the proxy is
+    back.
+    """
     sink = hasty(server, proxy=proxy.url)
     sink.deliver([sample_record(1)])
     proxy.kill()

@@ -13,7 +13,7 @@ URL = "https://hooks.example.com/services/path-that-is-secret"
 
 
 def refusal(**others: Any) -> str:
-    """What the settings say about values that are no good, in the words that a person sees."""
+    """Return the message of the settings about invalid values, as a person sees it."""
     with pytest.raises(ValidationError) as caught:
         settings(**{"url": URL, **others})
     assert shows_no_secret(str(caught.value))
@@ -40,13 +40,13 @@ def refusal(**others: Any) -> str:
     ],
 )
 def test_an_address_must_be_one(url: str) -> None:
-    """Whatever cannot be posted to is refused at start, without showing it."""
+    """A URL to which nothing can be posted is refused at the start, and not shown."""
     assert "url" in refusal(url=url)
 
 
 @pytest.mark.parametrize("url", ["https://me:path-that-is-secret@example.com/", "http://me@x/"])
 def test_a_password_in_the_address_is_refused(url: str) -> None:
-    """Where it belongs is said; it is not shown."""
+    """A password in the address is refused and not shown; the message says where it belongs."""
     assert "use headers (Authorization)" in refusal(url=url)
 
 
@@ -54,7 +54,9 @@ def test_a_password_in_the_address_is_refused(url: str) -> None:
     "proxy", ["socks5://p:1080", "http://vm:token-that-is-secret@x", "http://"]
 )
 def test_a_proxy_is_http_and_has_no_secret(proxy: str) -> None:
-    """It is refused at the start, without its password."""
+    """A proxy that is not HTTP, or has a password in its address, is refused at the start, without
+    showing the password.
+    """
     assert "http://HOST:PORT" in refusal(proxy=proxy)
 
 
@@ -68,7 +70,7 @@ def test_a_proxy_is_http_and_has_no_secret(proxy: str) -> None:
     ],
 )
 def test_only_the_origin_is_shown(url: str, shown: str) -> None:
-    """Scheme, host and port are all that messages show of an address."""
+    """Messages show only scheme, host and port of an address."""
     assert shown == settings(url).shown
 
 
@@ -90,7 +92,7 @@ def test_nothing_secret_is_printed() -> None:
     ],
 )
 def test_secrets_that_are_keys(secret: str) -> None:
-    """Standard Webhooks keys are taken, with or without prefix and padding, one or two."""
+    """Keys of Standard Webhooks are accepted, with or without prefix and padding, one or two."""
     assert len(settings(URL, secret=secret).keys()) == len(secret.split())
 
 
@@ -108,8 +110,8 @@ def test_secrets_that_are_keys(secret: str) -> None:
     ],
 )
 def test_secrets_that_are_no_keys(secret: str) -> None:
-    """Plain text is refused: its signatures could never be verified. Two keys are a rotation; three
-    are a sentence.
+    """Plain text is refused, because its signatures could not be verified; so are three words, as
+    two keys are a rotation.
     """
     message = refusal(secret=secret)
     assert message.startswith("1 validation error for WebhookSettings\nsecret\n")
@@ -117,15 +119,15 @@ def test_secrets_that_are_no_keys(secret: str) -> None:
 
 
 def test_a_secret_and_its_file_exclude_each_other(tmp_path: Path) -> None:
-    """Nobody has to guess which of the two counts."""
+    """A secret and its file cannot both be set."""
     file = tmp_path / "secret"
     file.write_text(KEY)
     assert "not both" in refusal(secret=KEY, secret_file=str(file))
 
 
 @pytest.mark.parametrize("content", [None, b"token-that-is-secret", b"\xff\xfe"])
-def test_a_secret_file_that_is_no_good(tmp_path: Path, content: bytes | None) -> None:
-    """A file that is missing, or holds no key, is found at start."""
+def test_an_invalid_secret_file(tmp_path: Path, content: bytes | None) -> None:
+    """A secret file that is missing, or has no key, is refused at the start."""
     file = tmp_path / "secret"
     if content is not None:
         file.write_bytes(content)
@@ -135,7 +137,7 @@ def test_a_secret_file_that_is_no_good(tmp_path: Path, content: bytes | None) ->
 
 
 def test_headers_come_as_json() -> None:
-    """From the environment, headers are a JSON object."""
+    """Headers in the environment are a JSON object."""
     made = settings(URL, headers=json.dumps({"X-Ops": "1", "Authorization": TOKEN}))
     assert {k: v.get_secret_value() for k, v in made.headers.items()} == {
         "X-Ops": "1",
@@ -162,18 +164,20 @@ def test_headers_come_as_json() -> None:
         '{"x": 1}',
     ],
 )
-def test_headers_that_are_no_good(headers: Any) -> None:
-    """What the bridge sets itself, and what HTTP forbids, is refused without showing the value."""
+def test_invalid_headers(headers: Any) -> None:
+    """Headers that the bridge sets itself, or that HTTP forbids, are refused without showing the
+    value.
+    """
     assert "headers" in refusal(headers=headers)
 
 
 def test_a_template_is_compiled_at_start() -> None:
-    """A template's mistake is a mistake in the settings."""
+    """A mistake in a template is a mistake in the settings."""
     assert "template, line 2: " in refusal(template="{\n{{ vm. }}")
 
 
 def test_a_template_that_is_json_may_have_been_read_as_json() -> None:
-    """What reads nested variables may have parsed a template that is JSON; it still counts."""
+    """A template that is JSON works although the reader of nested variables has parsed it."""
     made = settings(URL, template={"text": "{{ vm.name }}"})
     assert made.template
     assert made.template.get_secret_value() == '{"text": "{{ vm.name }}"}'
@@ -191,5 +195,5 @@ def test_a_template_that_is_json_may_have_been_read_as_json() -> None:
     ],
 )
 def test_loopback(host: str, expected: bool) -> None:
-    """Only this machine itself needs no encryption."""
+    """Only loopback addresses need no encryption."""
     assert expected == is_loopback(host)

@@ -22,23 +22,23 @@ HOSTILE = 'quote " backslash \\ brace }} {{ <b> & \n \x1b[2J \u2028 end'
 
 
 def rendered(template: str, record: Record | None = None) -> bytes:
-    """The body that a template makes of a record."""
+    """Return the body that a template makes of a record."""
     return render(compile_template(template), record or sample_record()).body
 
 
 def test_the_documented_variables() -> None:
-    """`record`, `data`, `event` and `vm` are what the documentation says."""
+    """`record`, `data`, `event` and `vm` have the values that the documentation describes."""
     template = "{{ record.id }} {{ data.transition }} {{ event.eventType }} {{ vm.name }}"
     assert rendered(template) == f"{sample_record().id} scheduled Freeze db-0".encode()
 
 
 def test_there_is_no_event_in_a_heartbeat() -> None:
-    """A template can ask whether the record is about an event."""
+    """`event` is false in the template of a heartbeat."""
     assert rendered("{{ 'yes' if event else 'no' }}", sample_heartbeat()) == b"no"
 
 
 def test_tojson_is_json_and_not_html() -> None:
-    """A hostile description comes out as the same text, in JSON, unharmed by HTML's rules."""
+    """`tojson` writes a hostile description as the same text in JSON, without HTML escapes."""
     body = rendered(
         '{"text": {{ event.description | tojson }}}', sample_record(description=HOSTILE)
     )
@@ -57,12 +57,12 @@ def test_tojson_is_json_and_not_html() -> None:
     ],
 )
 def test_the_content_type_is_what_the_body_is(template: str, expected: str) -> None:
-    """What reads as JSON is sent as JSON, anything else as text."""
+    """A body that can be read as JSON is sent as JSON, any other as text."""
     assert expected == render(compile_template(template), sample_record()).content_type
 
 
 def test_a_template_may_be_a_file(tmp_path: Path) -> None:
-    """`file:` and a path read the template from there, as UTF-8."""
+    """A template is read as UTF-8 from the file that `file:` names."""
     file = tmp_path / "chat.j2"
     file.write_text("{{ vm.name }} \u2013\n", encoding="utf-8")
     assert rendered(f"file:{file}") == "db-0 \u2013".encode()
@@ -81,8 +81,8 @@ def test_a_template_may_be_a_file(tmp_path: Path) -> None:
         ("file:does-not-exist.j2", "the template's file cannot be read: "),
     ],
 )
-def test_a_template_that_does_not_compile_is_told(template: str, said: str) -> None:
-    """A mistake in the template is found before anything runs, with its line."""
+def test_a_template_that_does_not_compile_is_refused(template: str, said: str) -> None:
+    """A mistake in a template is found at the start, with its line."""
     with pytest.raises(TemplateFormatError, match=said):
         compile_template(template)
 
@@ -105,8 +105,10 @@ def test_a_template_that_does_not_compile_is_told(template: str, said: str) -> N
         ("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "RecursionError"),
     ],
 )
-def test_a_mistake_that_shows_on_rendering_is_told(template: str, said: str) -> None:
-    """A template that does not fit the record, or wants out of the sandbox, names its line."""
+def test_a_mistake_on_rendering_is_named_with_its_line(template: str, said: str) -> None:
+    """The error names the template's line if the template does not fit the record or leaves the
+    sandbox.
+    """
     with pytest.raises(RenderError, match=said):
         rendered(template)
 
@@ -121,13 +123,13 @@ def test_a_mistake_that_shows_on_rendering_is_told(template: str, said: str) -> 
         "{% for n in range(99999999) %}x{% endfor %}",
     ],
 )
-def test_what_grows_without_measure_is_ended(template: str) -> None:
-    """A body that would fill the memory is refused before it does."""
+def test_a_huge_body_is_refused(template: str) -> None:
+    """A body that would fill the memory is refused before it is complete."""
     with pytest.raises(RenderError, match=r"KiB were rendered|not for templates|Range too big"):
         rendered(template)
 
 
-def test_what_takes_too_long_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_rendering_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rendering has a time limit."""
     monkeypatch.setattr("sinks.webhook.template._MAX_SECONDS", -1.0)
     with pytest.raises(RenderError, match="more than"):
@@ -135,12 +137,14 @@ def test_what_takes_too_long_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_arithmetic_still_works() -> None:
-    """The limit on repetition leaves numbers alone."""
+    """The limit on repetition does not affect numbers."""
     assert rendered("{{ 2 * 3 }} {{ 'ab' * 2 }} {{ 1.5 * 2 }}") == b"6 abab 3.0"
 
 
 def get_of(example: str) -> list[Record]:
-    """The records that a documented example gets: all but heartbeats; a pager gets events only."""
+    """Return the records that a documented example gets: all but heartbeats; a pager gets events
+    only.
+    """
     hostile = [
         sample_record(n, record_type=kind, description=HOSTILE, resources=resources)
         for n, kind in enumerate(EVENT_TYPES, 20)
@@ -151,13 +155,13 @@ def get_of(example: str) -> list[Record]:
 
 
 def test_the_documentation_has_its_examples() -> None:
-    """Slack, Teams and PagerDuty are there to copy."""
+    """The documentation has examples for Slack, Teams and PagerDuty."""
     assert list(EXAMPLES) == ["Slack", "Teams", "PagerDuty"]
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_each_example_fits_every_record_that_it_gets(example: str) -> None:
-    """No kind of record, and no text in one, breaks a documented template."""
+    """No documented template fails for any type of record or any text in one."""
     template = compile_template(EXAMPLES[example])
     for record in get_of(example):
         made = render(template, record)
@@ -167,7 +171,7 @@ def test_each_example_fits_every_record_that_it_gets(example: str) -> None:
 
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_each_example_survives_nulls(example: str) -> None:
-    """What Azure leaves out is null in a record, and no reason to fail."""
+    """No documented template fails if values are null because Azure leaves them out."""
     envelope: dict[str, Any] = json.loads(sample_record().body)
     envelope["data"]["impact"] = None
     for name in ("eventType", "notBefore", "description", "eventSource", "durationInSeconds"):
@@ -185,7 +189,7 @@ def test_each_example_survives_nulls(example: str) -> None:
 
 
 def test_slack_reads_well() -> None:
-    """The chat line names the VM, what is coming, when, and why."""
+    """The line for Slack has the VM, the event, its time and its reason."""
     body = rendered(EXAMPLES["Slack"], sample_record(description="a < b & c"))
     assert json.loads(body) == {
         "text": "*db-0*: Freeze scheduled (pause), not before 2026-03-01T12:15:00Z\n"
@@ -212,8 +216,8 @@ def test_teams_gets_a_card() -> None:
     ],
 )
 def test_pagerduty_opens_and_resolves_one_incident(kind: str, impact: str, action: str) -> None:
-    """The event's id joins the transitions; its end resolves the incident, or the start of an event
-    that deletes the VM, which sends no `ended`.
+    """All transitions have the event's id as their key; the end of the event resolves the incident,
+    or the start of an event that deletes the VM, which sends no `ended`.
     """
     made = sample_record(record_type=kind, event_id="5D2C0B2E-1E7B-4B9B-9D1C-000000000001")
     record = replace(made, data={**made.data, "impact": impact})
@@ -232,8 +236,10 @@ def test_pagerduty_opens_and_resolves_one_incident(kind: str, impact: str, actio
     ],
     ids=["a loop", "a macro that calls itself", "a filter"],
 )
-def test_what_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatch, template: str) -> None:
-    """Without any output, with the line, and nothing goes on behind it."""
+def test_a_rendering_without_end_is_given_up(
+    monkeypatch: pytest.MonkeyPatch, template: str
+) -> None:
+    """A loop without output is ended, with its line, and leaves no thread."""
     monkeypatch.setattr("sinks.webhook.template._MAX_SECONDS", 0.2)
     threads, tracing = set(threading.enumerate()), sys.gettrace()
     with pytest.raises(RenderError, match=r"^template: .* more than 0.2 s, in line 1$"):
