@@ -1,4 +1,4 @@
-"""A store, a bench of sinks and a stage, each closed with its test."""
+"""A store, a bench of sinks and a whole bridge, each closed at the end of its test."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,7 +28,7 @@ def bench(store: Store) -> Iterator[Bench]:
 
 @pytest.fixture
 def stage(tmp_path: Path) -> Iterator[Stage]:
-    """A bridge that does not know yet who this VM is."""
+    """A bridge that does not know the VM identity yet."""
     made = Stage(tmp_path)
     yield made
     made.close()

@@ -1,4 +1,6 @@
-"""The control channel: only our own commands are heard, and nobody can hold it up."""
+"""The control channel: only commands of this machine are answered, and no caller can block the
+others.
+"""
 
 import errno
 import json
@@ -18,7 +20,7 @@ from sinks.shared.errors import NotPermittedError, TryLaterError
 
 
 def handler(request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Answers like a desk would, on good and bad days."""
+    """A handler that succeeds or fails as the request says."""
     if request.get("ask") == "refuse":
         raise ControlError("not this")
     if request.get("ask") == "bug":
@@ -28,21 +30,21 @@ def handler(request: Mapping[str, Any]) -> Mapping[str, Any]:
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[ControlServer]:
-    """A server that is patient for a short time only."""
+    """A server with short time limits."""
     made = ControlServer(tmp_path, handler, patience=0.3)
     yield made
     made.close()
 
 
 def address_of(directory: Path) -> str:
-    """Where the server listens."""
+    """Return the address of the server."""
     address: str = json.loads((directory / FILE_NAME).read_text(encoding="utf-8"))["address"]
     return address
 
 
 @pytest.mark.usefixtures("server")
 def test_a_refusal_comes_in_the_bridges_words(tmp_path: Path) -> None:
-    """And the next question is answered all the same."""
+    """A refusal has the bridge's own message, and the next request is answered."""
     with pytest.raises(ControlError, match="not this"):
         ask(tmp_path, {"ask": "refuse"})
     with pytest.raises(ControlError, match="ZeroDivisionError"):
@@ -51,16 +53,16 @@ def test_a_refusal_comes_in_the_bridges_words(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("left", [None, "", "{", "[]", "{}", '{"address": 7, "key": "00"}'])
-def test_a_strange_file_means_that_nobody_is_there(tmp_path: Path, left: str | None) -> None:
-    """No file means that too; what a kill or a person left behind is not believed."""
+def test_without_a_valid_file_no_bridge_runs(tmp_path: Path, left: str | None) -> None:
+    """A missing file, or one that a kill or a person left, means that no bridge runs."""
     if left is not None:
         (tmp_path / FILE_NAME).write_text(left, encoding="utf-8")
     assert ask(tmp_path, {"ask": "a"}) is None
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a pipe leaves no file behind")
-def test_what_a_killed_bridge_left_is_passed_over(tmp_path: Path) -> None:
-    """A file and a socket that lead nowhere: no answer; a new server takes their place."""
+def test_the_socket_of_a_killed_bridge_is_replaced(tmp_path: Path) -> None:
+    """The file and the socket of a killed bridge are ignored, and a new server replaces them."""
     left = socket.socket(socket.AF_UNIX)
     left.bind(str(tmp_path / "control.sock"))
     left.close()
@@ -73,7 +75,7 @@ def test_what_a_killed_bridge_left_is_passed_over(tmp_path: Path) -> None:
 
 
 def test_a_closed_server_leaves_nothing_behind(tmp_path: Path) -> None:
-    """Neither file nor thread; closing twice is harmless."""
+    """A closed server leaves neither file nor thread, and may be closed twice."""
     before = set(threading.enumerate())
     server = ControlServer(tmp_path, handler)
     assert ask(tmp_path, {"ask": "a"})
@@ -90,7 +92,7 @@ def test_a_closed_server_leaves_nothing_behind(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("server")
 def test_a_wrong_key_is_refused(tmp_path: Path) -> None:
-    """A caller that has the address but not the key gets nothing."""
+    """A caller with the address and without the key gets no answer."""
     known = {"address": address_of(tmp_path), "key": "00" * 32}
     other = tmp_path / "other"
     other.mkdir()
@@ -100,9 +102,9 @@ def test_a_wrong_key_is_refused(tmp_path: Path) -> None:
     assert ask(tmp_path, {"ask": "a"}) == {"asked": "a"}
 
 
-def test_silent_callers_hold_up_nobody(tmp_path: Path) -> None:
-    """Callers that connect and say nothing, or half a word, are heard beside the others and are
-    cut off in the end.
+def test_silent_callers_block_no_other(tmp_path: Path) -> None:
+    """Callers that send nothing, or half a message, do not block others, and are disconnected in
+    the end.
     """
     server = ControlServer(tmp_path, handler, patience=0.5)
     silent = [Client(address_of(tmp_path)) for _ in range(MAX_CALLERS - 1)]
@@ -120,7 +122,7 @@ def test_silent_callers_hold_up_nobody(tmp_path: Path) -> None:
 
 
 def test_a_request_that_takes_long_blocks_no_other(tmp_path: Path) -> None:
-    """While one person's approval waits for IMDS, another command has its answer."""
+    """A command is answered while another one waits for IMDS."""
     begun, ended = threading.Event(), threading.Event()
 
     def slow(request: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -142,7 +144,7 @@ def test_a_request_that_takes_long_blocks_no_other(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("server")
 @pytest.mark.parametrize("said", [b"", b"no JSON", b"[1]", b"\xff" * 100])
 def test_garbage_is_turned_away(tmp_path: Path, said: bytes) -> None:
-    """Bytes that are no greeting end that caller's talk, and nobody else's."""
+    """Bytes that are no valid greeting end that connection only."""
     with Client(address_of(tmp_path)) as caller:
         caller.recv_bytes()
         caller.send_bytes(said)
@@ -153,7 +155,7 @@ def test_garbage_is_turned_away(tmp_path: Path, said: bytes) -> None:
 
 
 def test_a_bridge_that_does_not_answer_is_not_waited_for_forever(tmp_path: Path) -> None:
-    """The command says to try again, with its exit code."""
+    """If the bridge does not answer, the command says to try again later, with its exit code."""
     release = threading.Event()
 
     def slow(request: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -167,8 +169,10 @@ def test_a_bridge_that_does_not_answer_is_not_waited_for_forever(tmp_path: Path)
     server.close()
 
 
-def test_another_user_is_told_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file that may not be read is no sign that no bridge runs."""
+def test_another_user_gets_a_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that this user may not read is an error with a remedy, and does not mean that no
+    bridge runs.
+    """
 
     def refuse(*_: object, **__: object) -> str:
         raise PermissionError
@@ -179,7 +183,9 @@ def test_another_user_is_told_what_to_do(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_a_full_disk_only_puts_it_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The bridge begins without it, and callers find it once there is room."""
+    """On a full disk the bridge starts without the control channel, which works once there is
+    room.
+    """
     with monkeypatch.context() as patch:
         patch.setattr(Path, "write_text", full)
         server = ControlServer(tmp_path, handler, again=0.01)
@@ -190,12 +196,12 @@ def test_a_full_disk_only_puts_it_off(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_a_server_that_never_began_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing waits for it."""
+    """A server that never began to listen can be closed without waiting."""
     monkeypatch.setattr(Path, "write_text", full)
     ControlServer(tmp_path, handler).close()
     assert not (tmp_path / FILE_NAME).exists()
 
 
 def full(path: Path, text: str, **how: object) -> int:
-    """What a disk without room says."""
+    """Raise the error of a disk without room."""
     raise OSError(errno.ENOSPC, "no space left on device")

@@ -1,4 +1,6 @@
-"""The desk: what a command may ask of the outbox, with a running bridge and without."""
+"""The requests of commands: what they can ask about the outbox, with a running bridge and
+without.
+"""
 
 import pytest
 from support.sinks.scripted import Bench
@@ -10,7 +12,7 @@ from sinks.base import SinkPaused
 
 
 def test_the_list_of_a_running_bridge(bench: Bench) -> None:
-    """The state of each sink and why; a sink that is gone is shown too."""
+    """The list has each sink's state and its reason, and sinks that are not configured any more."""
     bench.scripts["ops"].on_deliver = [SinkPaused("gone")]
     bench.outbox.register(recipients("old", "ops"))
     bench.commit(draft(1))
@@ -34,7 +36,9 @@ def test_the_list_of_a_running_bridge(bench: Bench) -> None:
         ({"ask": "outbox.drop", "sink": "ops", "sequences": [True]}, "a list of numbers"),
     ],
 )
-def test_what_cannot_be_done_is_said(bench: Bench, request_: dict[str, object], said: str) -> None:
-    """Nothing is changed, and the message helps."""
+def test_a_request_that_cannot_be_carried_out(
+    bench: Bench, request_: dict[str, object], said: str
+) -> None:
+    """A request that cannot be carried out changes nothing, and its message says what to do."""
     with pytest.raises(ControlError, match=said):
         ControlRequests(bench.outbox).answer(request_)

@@ -7,7 +7,7 @@ from bridge.store.history import History
 
 
 def test_records_come_as_server_sent_events(store: Store) -> None:
-    """Each with its place, and the very bytes that were committed."""
+    """Each record is sent with its place in the stream and with exactly its committed bytes."""
     history = History(store)
     (record,) = store.commit([draft(1)])
     left = iter([False, True])
@@ -21,14 +21,16 @@ def test_records_come_as_server_sent_events(store: Store) -> None:
 
 
 def test_the_end_of_the_bridge_ends_the_stream(store: Store) -> None:
-    """Nobody is left waiting."""
+    """The end of the bridge ends every open stream."""
     history = History(store)
     history.close()
     assert len(list(Streams().open(history, 0, lambda: False))) == 1
 
 
 def test_only_so_many_may_follow(store: Store) -> None:
-    """One that ends makes room, once, however often it is closed."""
+    """The number of streams is limited; a stream that ends makes room once, however often it is
+    closed.
+    """
     streams, history = Streams(), History(store)
     opened = [streams.open(history, 0, lambda: False) for _ in range(MAX_STREAMS)]
     with pytest.raises(TooManyError, match="follow the records already"):
@@ -54,10 +56,12 @@ def test_only_so_many_may_follow(store: Store) -> None:
         ("nonsense", None, 0),
     ],
 )
-def test_a_reader_goes_on_where_it_was(
+def test_a_reader_continues_where_it_was(
     store: Store, last_event_id: str | None, after: int | None, expected: int
 ) -> None:
-    """A new one with what comes; one of another store, or of no place, with everything."""
+    """A new reader gets the next records; a reader of another store, or without a valid place, gets
+    all of them.
+    """
     store.commit([draft(number) for number in range(3)])
     given = last_event_id and last_event_id.format(stream=store.stream)
     assert resumed(History(store), given, after) == expected

@@ -17,12 +17,12 @@ def server() -> Iterator[HttpServer]:
 
 @pytest.fixture
 def viewer(server: HttpServer) -> Viewer:
-    """One who looks at it."""
+    """A client of that server."""
     return Viewer(f"127.0.0.1:{server.port}")
 
 
 def test_an_answer_is_read(server: HttpServer, viewer: Viewer) -> None:
-    """As the JSON object that it is."""
+    """The JSON object of an answer is returned."""
     server.answer(status=200, body=b'{"stream": "s"}')
     assert viewer.json("/good") == {"stream": "s"}
 
@@ -40,11 +40,11 @@ def test_an_answer_is_read(server: HttpServer, viewer: Viewer) -> None:
     ],
     ids=["later", "escapes", "refusal", "html", "list", "other", "deep"],
 )
-def test_what_is_no_answer_is_told(
+def test_an_error_of_the_server_is_shown_safely(
     server: HttpServer, viewer: Viewer, answer: tuple[int, bytes], error: type[SebError], said: str
 ) -> None:
-    """A bridge's reason in its own words, but with nothing in it that a terminal would obey; and
-    something else that listens there is not shown as if it were ours.
+    """The error has the bridge's own reason without control characters; the text of another server
+    at this address is not shown.
     """
     server.answer(status=answer[0], body=answer[1])
     with pytest.raises(error, match=said) as caught:
@@ -52,20 +52,20 @@ def test_what_is_no_answer_is_told(
     assert str(caught.value).isprintable()
 
 
-def test_nobody_there_is_told() -> None:
-    """With what to look at."""
+def test_without_a_server_there_is_a_remedy() -> None:
+    """If nothing answers, the error says what to check."""
     with pytest.raises(UnreachableError, match="SEB_HTTP__LISTEN"):
         Viewer(NOWHERE.removeprefix("http://")).get("/good")
 
 
-def test_a_server_that_is_turned_off_is_told() -> None:
-    """And what works without it."""
+def test_a_server_that_is_turned_off() -> None:
+    """If the server is turned off, the error says so, and what works without it."""
     with pytest.raises(ConfigurationError, match="seb outbox list"):
         Viewer("")
 
 
 def test_a_stream_is_followed_from_a_place(server: HttpServer, viewer: Viewer) -> None:
-    """Comments and what else there is are passed over."""
+    """The client reads a stream from a given place, and skips comments and unknown fields."""
     said = b": hello\n\nretry: 1\n\nid: s/1\nevent: record\ndata: {}\n\n"
     server.answer(status=200, body=said)
     assert list(viewer.follow("s/0")) == [("s/1", b"{}")]

@@ -5,12 +5,12 @@ from bridge.api.liveness import SLACK_SECONDS, Liveness
 
 
 def liveness(clock: FakeClock, interval: float = 1.0) -> Liveness:
-    """The liveness of a poll loop with one round a second."""
+    """The liveness of a poll loop with a poll each second."""
     return Liveness(clock, interval=interval, timeout=5.0, first_timeout=130.0)
 
 
 def test_a_loop_that_ends_its_rounds_is_alive_whatever_they_bring() -> None:
-    """A poll that fails is a poll."""
+    """A loop whose polls end is alive, also if they fail."""
     clock = FakeClock()
     loop = liveness(clock)
     loop.beat(answered=True)
@@ -21,7 +21,7 @@ def test_a_loop_that_ends_its_rounds_is_alive_whatever_they_bring() -> None:
 
 
 def test_a_loop_that_ends_no_round_hangs() -> None:
-    """Once its wait, its request and some slack are over."""
+    """A loop hangs if no poll has ended after its wait, its request and some slack."""
     clock = FakeClock()
     loop = liveness(clock)
     loop.beat(answered=True)
@@ -32,7 +32,9 @@ def test_a_loop_that_ends_no_round_hangs() -> None:
 
 
 def test_the_first_answer_may_take_two_minutes() -> None:
-    """Until there was a document; a round without one changes nothing."""
+    """Until the first document a poll may take two minutes; a poll without a document does not
+    change that.
+    """
     clock = FakeClock()
     loop = liveness(clock)
     clock.advance(130.0)
@@ -47,7 +49,7 @@ def test_the_first_answer_may_take_two_minutes() -> None:
 
 @pytest.mark.parametrize("interval", [0.1, 1.0, 60.0, 3600.0])
 def test_a_slow_poll_interval_is_no_hang(interval: float) -> None:
-    """Three rounds may be missed where they are far apart."""
+    """With a long interval, three polls may be missed before the loop counts as hanging."""
     clock = FakeClock()
     loop = liveness(clock, interval)
     loop.beat(answered=True)
@@ -56,7 +58,7 @@ def test_a_slow_poll_interval_is_no_hang(interval: float) -> None:
 
 
 def test_a_clock_that_is_set_makes_no_hang() -> None:
-    """Only time that passes counts."""
+    """A change of the wall clock does not make the loop count as hanging."""
     clock = FakeClock()
     loop = liveness(clock)
     loop.beat(answered=True)
@@ -64,8 +66,8 @@ def test_a_clock_that_is_set_makes_no_hang() -> None:
     assert loop.is_alive()
 
 
-def test_each_round_is_told_with_the_allowance() -> None:
-    """Whoever watches hears how long the next one may take."""
+def test_each_poll_reports_the_next_allowance() -> None:
+    """After each poll the callback gets how many seconds the next one may take."""
     clock, heard = FakeClock(), list[float]()
     loop = Liveness(clock, interval=1.0, timeout=5.0, first_timeout=130.0, ended=heard.append)
     loop.beat()

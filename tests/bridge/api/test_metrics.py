@@ -16,19 +16,19 @@ from wire.receipt import REFUSALS
 
 
 def by_sink(name: str) -> str:
-    """The series of the one sink; labels in the order of the text."""
+    """Return the series of the one sink; labels in the order of the text."""
     return f'{name}{{kind="file",sink="file"}}'
 
 
 @pytest.fixture
 def stage(stage: Stage) -> Stage:
-    """A bridge that knows who this VM is, and has not polled."""
+    """A bridge that knows the VM identity and has not polled."""
     stage.begin()
     return stage
 
 
-def test_what_is_documented_is_there_and_nothing_else(stage: Stage) -> None:
-    """Names, kinds, help and labels, once there is something of everything."""
+def test_exactly_the_documented_metrics_are_served(stage: Stage) -> None:
+    """The served metrics have exactly the documented names, types, help texts and labels."""
     stage.poll(body(entry()))
     stage.poll(ImdsError("no", reason="http_500"))
     families = {
@@ -46,7 +46,7 @@ def test_what_is_documented_is_there_and_nothing_else(stage: Stage) -> None:
 
 
 def test_before_the_vm_is_known_there_are_metrics(tmp_path: Path) -> None:
-    """A bridge that waits for IMDS is seen to wait."""
+    """The metrics of a bridge that waits for the VM identity show that it waits."""
     stage = Stage(tmp_path)
     samples = stage.samples()
     assert (samples["seb_looking"], samples["seb_polls_total"]) == (0.0, 0.0)
@@ -54,7 +54,9 @@ def test_before_the_vm_is_known_there_are_metrics(tmp_path: Path) -> None:
 
 
 def test_polls_are_counted_by_what_they_bring(stage: Stage) -> None:
-    """With the reason of those that bring nothing, and the last good one's time."""
+    """Polls are counted by their result, failed ones by reason, with the time of the last good
+    one.
+    """
     stage.poll(body())
     stage.poll(ImdsError("no", reason="timeout"), after=3.0)
     samples = stage.samples()
@@ -68,7 +70,7 @@ def test_polls_are_counted_by_what_they_bring(stage: Stage) -> None:
 
 
 def test_pending_events_are_counted_by_type_and_status(stage: Stage) -> None:
-    """What is over counts no more, and its series stays, at nothing."""
+    """An event that is over is not counted any more, and its series remains, with 0."""
     stage.poll(body(entry()))
     series = (
         'seb_pending_events{affects_this_vm="true",event_status="Scheduled",event_type="Freeze"}'
@@ -82,7 +84,7 @@ def test_pending_events_are_counted_by_type_and_status(stage: Stage) -> None:
 
 
 def test_words_of_imds_make_no_series_without_end(stage: Stage) -> None:
-    """A type or a status that nobody knows is 'other'."""
+    """An unknown type or status counts as `other`, so that the number of series is limited."""
     for number in range(20):
         stage.poll(body(entry(f"e{number}", event_type=f"Odd{number}")))
     names = [name for name in stage.samples() if "Odd" in name]
@@ -91,7 +93,7 @@ def test_words_of_imds_make_no_series_without_end(stage: Stage) -> None:
 
 
 def test_records_are_counted_by_their_transition(stage: Stage) -> None:
-    """From zero, so that the first one is a rise."""
+    """Each counter begins with 0, so that the first record is an increase."""
     name = 'seb_records_total{transition="started",type="seb.event.started.v1"}'
     stage.poll(body(entry()))
     assert stage.samples()[name] == 0.0
@@ -99,8 +101,10 @@ def test_records_are_counted_by_their_transition(stage: Stage) -> None:
     assert stage.samples()[name] == 1.0
 
 
-def test_a_sink_is_told_by_its_backlog(stage: Stage) -> None:
-    """And by the time of what it waits for, which is absent where it waits for nothing."""
+def test_the_backlog_of_a_sink(stage: Stage) -> None:
+    """A sink's backlog has its size, and the time of its oldest record, which is absent while
+    nothing waits.
+    """
     stage.poll(body())
     assert stage.samples()[by_sink("seb_sink_backlog_records")] == 0.0
     oldest = by_sink("seb_sink_oldest_pending_timestamp_seconds")
@@ -112,7 +116,7 @@ def test_a_sink_is_told_by_its_backlog(stage: Stage) -> None:
 
 
 def test_an_idle_sink_is_neither_up_nor_down(stage: Stage) -> None:
-    """Two series tell one that has proved nothing yet from one that fails."""
+    """Two series distinguish a sink that has delivered nothing yet from one that fails."""
     stage.poll(body())
     stage.parts.dispatcher.health["file"].set_state("idle", None, 0.0)
     samples = stage.samples()
@@ -123,7 +127,9 @@ def test_an_idle_sink_is_neither_up_nor_down(stage: Stage) -> None:
 
 
 def test_deliveries_are_measured(stage: Stage) -> None:
-    """From what a record tells of to its acknowledgement, in seconds."""
+    """The delivery time is measured in seconds from a record's observation to its
+    acknowledgement.
+    """
     stage.metrics.delivered("file", [0.003, 40.0])
     samples = stage.samples()
     assert samples[by_sink("seb_sink_delivery_lag_seconds_count")] == 2.0
@@ -131,7 +137,7 @@ def test_deliveries_are_measured(stage: Stage) -> None:
 
 
 def test_approvals_are_counted_by_their_receipts(stage: Stage) -> None:
-    """Every outcome has its series from the beginning."""
+    """Every outcome of an approval has its series from the start."""
     entry = Approval("cause", "j", "e", None, "rule:x", None, (), state="confirmed")
     approved = receipt(entry, stage.parts.state.observer, NOW)
     stage.store.commit([approved])
@@ -146,14 +152,14 @@ def test_approvals_are_counted_by_their_receipts(stage: Stage) -> None:
 
 
 def test_refused_commands_are_counted_by_reason(stage: Stage) -> None:
-    """Every reason has its series from the beginning."""
+    """Every reason of a refused command has its series from the start."""
     stage.parts.approvals.refused["expired"] += 3
     found = dict(re.findall(r'seb_commands_refused_total{reason="(\w+)"} (\S+)', text(stage)))
     assert found == {reason: "3.0" if reason == "expired" else "0.0" for reason in REFUSALS}
 
 
 def test_pauses_jumps_and_downtimes_are_counted(stage: Stage) -> None:
-    """A downtime is that of a VM that restarted, not of a bridge that did."""
+    """Pauses, jumps of the clock, and downtimes of a VM (not of the bridge alone) are counted."""
     stage.metrics.stood_still(4.5)
     stage.metrics.jumped()
     for restarted, gap in ((True, 75.0), (False, 9.0), (None, None), (True, None)):
@@ -178,5 +184,5 @@ def test_pauses_jumps_and_downtimes_are_counted(stage: Stage) -> None:
 
 
 def text(stage: Stage) -> str:
-    """The metrics as they are served."""
+    """Return the metrics as they are served."""
     return stage.metrics.text().decode()

@@ -26,27 +26,27 @@ Ask = Callable[..., http.client.HTTPResponse]
 
 
 def application(environ: dict[str, Any], start: Callable[..., object]) -> Iterable[bytes]:
-    """Says what it was asked."""
+    """Answer with what was requested."""
     start("200 OK", [("Content-Type", "text/plain")])
     return [environ["PATH_INFO"].encode()]
 
 
 @pytest.fixture
 def port() -> int:
-    """A port that was free a moment ago."""
+    """Return a port that was free just now."""
     return free_port()
 
 
 @pytest.fixture
 def server(port: int) -> Iterator[Server]:
-    """A server that answers there."""
+    """A server that answers on a free port."""
     with closing(Server(application, "127.0.0.1", port)) as made:
         ask(port)
         yield made
 
 
 def ask(port: int, path: str = "/x") -> tuple[int, bytes, dict[str, str]]:
-    """One request, from a client that waits for the server."""
+    """Send one request, from a client that waits for the server."""
     for _ in range(int(PATIENCE / 0.05)):
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
         try:
@@ -61,7 +61,7 @@ def ask(port: int, path: str = "/x") -> tuple[int, bytes, dict[str, str]]:
 
 
 def test_it_serves_until_it_is_closed(port: int) -> None:
-    """And then lets go of the address, so that the next one can have it."""
+    """The server answers until it is closed, and then frees its address for the next one."""
     for _ in range(3):
         server = Server(application, "127.0.0.1", port)
         assert ask(port)[:2] == (200, b"/x")
@@ -72,12 +72,14 @@ def test_it_serves_until_it_is_closed(port: int) -> None:
 
 @pytest.mark.usefixtures("server")
 def test_it_does_not_say_what_it_is_made_of(port: int) -> None:
-    """No header names the software."""
+    """No header of an answer names the software."""
     assert "Server" not in ask(port)[2]
 
 
 def test_no_thread_and_no_descriptor_is_left(port: int) -> None:
-    """However often it is made, and with a client still connected."""
+    """A server that is made and closed many times leaves no thread and no descriptor, also with a
+    connected client.
+    """
     before = {thread for thread in threading.enumerate() if thread.name.startswith("waitress")}
     for _ in range(3):
         server = Server(application, "127.0.0.1", port)
@@ -91,7 +93,9 @@ def test_no_thread_and_no_descriptor_is_left(port: int) -> None:
 def test_an_address_that_is_taken_is_waited_for(
     port: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is said once, with what to do, and served as soon as it is free."""
+    """The server logs once that its address is in use, with a remedy, and serves as soon as it is
+    free.
+    """
     with caplog.at_level(logging.INFO, "bridge.api.server"):
         with closing(bound("127.0.0.1", port)) as other:
             other.listen()
@@ -106,7 +110,7 @@ def test_an_address_that_is_taken_is_waited_for(
 
 
 def test_waiting_for_an_address_ends_with_the_server(port: int) -> None:
-    """Nothing goes on behind a bridge that has stopped."""
+    """`close` ends the wait for an address."""
     with closing(bound("127.0.0.1", port)) as other:
         other.listen()
         server = Server(application, "127.0.0.1", port)
@@ -116,7 +120,7 @@ def test_waiting_for_an_address_ends_with_the_server(port: int) -> None:
 
 @pytest.mark.usefixtures("server")
 def test_a_large_request_is_refused(port: int) -> None:
-    """Headers without end fill no memory."""
+    """A request with headers above the limit is refused."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
     connection.request("GET", "/", headers={"X-Long": "x" * (64 << 10)})
     assert connection.getresponse().status == 431
@@ -124,8 +128,8 @@ def test_a_large_request_is_refused(port: int) -> None:
 
 
 @pytest.mark.usefixtures("server")
-def test_connections_that_say_nothing_keep_nobody_out(port: int) -> None:
-    """A hundred of them leave room; none is kept for long."""
+def test_silent_connections_do_not_block_others(port: int) -> None:
+    """A hundred silent connections leave room for others, and each is closed after a time."""
     with ExitStack() as stack:
         for _ in range(100):
             silent = stack.enter_context(socket.create_connection(("127.0.0.1", port), PATIENCE))
@@ -134,10 +138,10 @@ def test_connections_that_say_nothing_keep_nobody_out(port: int) -> None:
 
 
 @pytest.mark.usefixtures("server")
-def test_more_connections_than_there_may_be_keep_nobody_out(
+def test_connections_above_the_limit_do_not_block_others(
     port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each further one takes the place of the oldest that has not asked for anything."""
+    """Each connection above the limit replaces the oldest one that has not sent a request."""
     monkeypatch.setattr("bridge.api.server.ASK_SECONDS", 600.0)
     with ExitStack() as stack:
         for _ in range(CONNECTIONS + 50):
@@ -146,8 +150,8 @@ def test_more_connections_than_there_may_be_keep_nobody_out(
         assert ask(port)[0] == 200
 
 
-def test_readers_who_never_read_keep_nobody_out(port: int) -> None:
-    """A connection carries one request: what is sent behind it takes no thread."""
+def test_clients_that_never_read_do_not_block_others(port: int) -> None:
+    """A connection carries one request, so that unread answers to further ones take no thread."""
 
     def large(environ: dict[str, Any], start: Callable[..., object]) -> Iterable[bytes]:
         start("200 OK", [("Content-Type", "text/plain")])
@@ -177,15 +181,17 @@ class Line:
         self.closed = True
 
 
-def test_a_request_that_does_not_come_is_not_waited_for() -> None:
-    """Whatever comes of it meanwhile, drop by drop."""
+def test_an_incomplete_request_is_not_waited_for() -> None:
+    """A connection whose request is not complete in time is closed, even if single bytes arrive."""
     slow, new = Line(100.0, last_activity=110.0), Line(105.0)
     close_slow([slow, new], 100.1 + ASK_SECONDS)
     assert (slow.closed, new.closed) == (True, False)
 
 
 def test_an_answer_that_is_not_read_is_not_kept() -> None:
-    """One that is being read may take its time, and so may one that is being made."""
+    """A connection whose answer is not read is closed; one whose answer is being read or made is
+    kept.
+    """
     now = 1000.0
     unread = Line(0.0, last_activity=now - READ_SECONDS - 0.1, total_outbufs_len=9)
     read = Line(0.0, last_activity=now - 1.0, total_outbufs_len=9, requests=["r"])
@@ -195,7 +201,7 @@ def test_an_answer_that_is_not_read_is_not_kept() -> None:
 
 
 def test_room_is_made_by_the_oldest_that_has_not_asked() -> None:
-    """Whoever has asked keeps the connection until the answer is read."""
+    """Only a connection without a complete request makes room, the oldest one first."""
     asked, reading = Line(0.0, requests=["r"]), Line(0.0, total_outbufs_len=9)
     old, new = Line(1.0), Line(2.0)
     make_room([asked, reading, old, new])

@@ -13,7 +13,7 @@ DOWN = ImdsError("nobody listens", reason="refused")
 
 
 def test_before_anything_is_known_it_is_alive_and_not_ready(stage: Stage) -> None:
-    """And says what it waits for."""
+    """A bridge without the VM identity is alive and not ready, and says what it waits for."""
     stage.front.tried("IMDS gives no identity")
     told = stage.status.snapshot()
     assert (told["healthy"], told["ready"], told["looking"], told["vm"]) == (
@@ -25,8 +25,8 @@ def test_before_anything_is_known_it_is_alive_and_not_ready(stage: Stage) -> Non
     assert told["store"]["writable"] is False
 
 
-def test_a_poll_makes_it_look(stage: Stage) -> None:
-    """With who this VM is, what is pending, and where each sink stands."""
+def test_after_a_poll_the_status_is_complete(stage: Stage) -> None:
+    """After a poll the status has the VM, its pending events, and the state of each sink."""
     stage.begin()
     assert not stage.status.snapshot()["looking"]
     assert stage.poll(body(entry(), incarnation=7))
@@ -39,7 +39,7 @@ def test_a_poll_makes_it_look(stage: Stage) -> None:
 
 
 def test_an_event_is_shown_as_its_record_has_it(stage: Stage) -> None:
-    """The same fields, the same fingerprint, and the notice that was given."""
+    """The status shows an event with the fields, the fingerprint and the notice of its record."""
     stage.begin()
     stage.poll(body(entry()))
     (event,) = stage.status.snapshot()["events"]
@@ -52,7 +52,7 @@ def test_an_event_is_shown_as_its_record_has_it(stage: Stage) -> None:
 
 
 def test_the_nearest_event_comes_first(stage: Stage) -> None:
-    """What is under way before all."""
+    """Started events come first, then the others by their time."""
     stage.begin()
     stage.poll(body(entry(event_id="far", not_before=LATER), entry(), started(OTHER_ID)))
     assert [event["eventId"] for event in stage.status.snapshot()["events"]] == [
@@ -64,7 +64,9 @@ def test_the_nearest_event_comes_first(stage: Stage) -> None:
 def test_an_imds_that_is_away_is_not_ready_after_ten_seconds_and_alive_for_ever(
     stage: Stage,
 ) -> None:
-    """A restart would not bring it back."""
+    """While IMDS does not answer, the bridge is not ready after ten seconds and stays alive,
+    because a restart would not help.
+    """
     stage.begin()
     stage.poll(body())
     assert not stage.poll(DOWN, after=9.0)
@@ -76,15 +78,17 @@ def test_an_imds_that_is_away_is_not_ready_after_ten_seconds_and_alive_for_ever(
 
 
 def test_a_loop_that_hangs_is_neither(stage: Stage) -> None:
-    """Nothing ends, good or bad."""
+    """A bridge whose poll loop hangs is neither alive nor ready."""
     stage.begin()
     stage.poll(body())
     stage.clock.advance(17.0)
     assert (stage.status.is_alive(), stage.status.is_polling()) == (False, False)
 
 
-def test_a_store_that_takes_nothing_is_not_ready(stage: Stage) -> None:
-    """Although IMDS answers and nothing changes: each look tries to write, until that goes."""
+def test_a_store_that_cannot_be_written_is_not_ready(stage: Stage) -> None:
+    """While the store cannot be written the bridge is not ready, although IMDS answers and no event
+    changes.
+    """
     stage.begin()
     stage.poll(body())
     stage.store.read("PRAGMA query_only=ON")
@@ -99,8 +103,10 @@ def test_a_store_that_takes_nothing_is_not_ready(stage: Stage) -> None:
     assert stage.status.not_ready() is None
 
 
-def test_who_asks_whether_it_is_ready_writes_nothing(stage: Stage) -> None:
-    """However often: polls and heartbeats write, and their result is kept."""
+def test_a_readiness_request_writes_nothing(stage: Stage) -> None:
+    """A request for readiness writes nothing to the store: polls and heartbeats do, and their
+    result is kept.
+    """
     stage.begin()
     stage.poll(body())
     before = stage.store.read("SELECT total_changes()")
@@ -111,7 +117,7 @@ def test_who_asks_whether_it_is_ready_writes_nothing(stage: Stage) -> None:
 
 
 def test_counting_a_backlog_serves_everybody_for_a_second(stage: Stage) -> None:
-    """Many who look must not keep the store from its work."""
+    """One count of the backlog answers all requests of a second."""
     stage.begin()
     stage.poll(body())
     assert stage.status.backlogs()["file"].records == 0
@@ -122,7 +128,7 @@ def test_counting_a_backlog_serves_everybody_for_a_second(stage: Stage) -> None:
 
 
 def test_no_secret_is_shown(tmp_path: Path) -> None:
-    """Not of a sink's settings, whatever its state."""
+    """The status shows no secret of a sink's settings, whatever the sink's state."""
     spec = sink_spec("webhook", {"url": "https://127.0.0.1/t0ken", "secret": "whsec_c2VjcmV0"})
     stage = Stage(tmp_path, [spec])
     stage.begin()
@@ -133,7 +139,7 @@ def test_no_secret_is_shown(tmp_path: Path) -> None:
 
 
 def test_a_disk_without_room_is_not_ready(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Although what is written in place still goes: the next record would not."""
+    """With a full disk the bridge is not ready, although writes in place still succeed."""
     stage.begin()
     stage.poll(body())
     full = shutil.disk_usage(stage.settings.state_dir)._replace(free=0)

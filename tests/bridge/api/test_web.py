@@ -24,8 +24,10 @@ def stage(stage: Stage) -> Stage:
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_every_path_answers_with_all_guards(stage: Stage, path: str) -> None:
-    """No sniffing, no frame, no cache, no referrer, nothing that the policy does not name."""
+def test_every_answer_has_the_security_headers(stage: Stage, path: str) -> None:
+    """Every answer forbids sniffing, frames, caches and referrers, and everything that its content
+    policy does not name.
+    """
     reply = stage.get(path)
     assert reply.code == 200
     assert reply.headers["X-Content-Type-Options"] == "nosniff"
@@ -39,7 +41,7 @@ def test_every_path_answers_with_all_guards(stage: Stage, path: str) -> None:
 
 @pytest.mark.parametrize("path", PATHS)
 def test_head_tells_the_length_and_no_more(stage: Stage, path: str) -> None:
-    """As for GET, without the body."""
+    """HEAD is answered like GET, with the length and without the body."""
     reply = stage.get(path, method="HEAD")
     assert (reply.code, reply.body) == (200, b"")
     assert int(reply.headers["Content-Length"]) > 0
@@ -47,14 +49,14 @@ def test_head_tells_the_length_and_no_more(stage: Stage, path: str) -> None:
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"])
 def test_nothing_can_be_written(stage: Stage, method: str) -> None:
-    """Whatever the path."""
+    """Every method but GET and HEAD is refused on every path."""
     for path in PATHS:
         reply = stage.get(path, method=method)
         assert (reply.code, reply.headers["Allow"]) == (405, "GET, HEAD")
 
 
 def test_an_unknown_path_says_what_there_is(stage: Stage) -> None:
-    """With 404."""
+    """An unknown path is answered with 404 and the list of paths."""
     for path in ("/nothing", "/api/v1/status/", "//", "/static/index.html", "/../etc/passwd"):
         reply = stage.get(path)
         assert reply.code == 404
@@ -89,7 +91,7 @@ def test_an_unknown_path_says_what_there_is(stage: Stage) -> None:
     ],
 )
 def test_only_its_own_address_is_answered(host: str, listen: str, *, ours: bool) -> None:
-    """A name that somebody else gave this address is not."""
+    """A request with a Host that is not the server's own is refused."""
     assert is_ours(host, listen) == ours
 
 
@@ -104,13 +106,15 @@ def test_only_its_own_address_is_answered(host: str, listen: str, *, ours: bool)
     ],
 )
 def test_a_name_that_was_given_is_answered(stage: Stage, host: str, code: int) -> None:
-    """Whole, and without regard to case."""
+    """A request with a configured name is answered; the whole name counts, without regard to
+    case.
+    """
     web = Web(stage.status, stage.metrics, host="127.0.0.1", names=["Seb.example"])
     assert ask(web, "/healthz", host=host).code == code
 
 
 def test_a_foreign_host_learns_nothing(stage: Stage) -> None:
-    """Not even whether a path exists."""
+    """The refusal of a foreign Host does not depend on whether the path exists."""
     for path in (*PATHS, "/nothing"):
         reply = stage.get(path, host="evil.example")
         assert reply.code == 421
@@ -118,7 +122,7 @@ def test_a_foreign_host_learns_nothing(stage: Stage) -> None:
 
 
 def test_the_page_may_run_its_own_script_and_nothing_else() -> None:
-    """The policy's hashes are those of the page's one script and one style."""
+    """The hashes in the content policy are those of the page's one script and one style."""
     page = files("bridge.api").joinpath("static", "index.html").read_bytes()
     policy = page_policy(page)
     for kind in ("script", "style"):
@@ -129,7 +133,7 @@ def test_the_page_may_run_its_own_script_and_nothing_else() -> None:
 
 
 def test_records_are_the_bytes_that_were_committed(stage: Stage) -> None:
-    """In their order, with the place where the store stands."""
+    """Records are answered in order, as committed, with the newest sequence of the store."""
     reply = stage.get("/api/v1/events")
     for record in stage.records():
         assert record.body in reply.body
@@ -140,7 +144,7 @@ def test_records_are_the_bytes_that_were_committed(stage: Stage) -> None:
 
 
 def test_a_reader_pages_by_sequence(stage: Stage) -> None:
-    """`after` and `limit`, to the last record."""
+    """A reader gets all records page by page with `after` and `limit`."""
     for number in range(5):
         stage.poll(body(entry(f"e{number}")))
     seen, after = list[str](), 0
@@ -152,7 +156,7 @@ def test_a_reader_pages_by_sequence(stage: Stage) -> None:
 
 @pytest.mark.parametrize("query", ["limit=0", "limit=-1", "limit=x", "after=", "after=1e9"])
 def test_a_query_that_makes_no_sense_is_refused(stage: Stage, query: str) -> None:
-    """With what would."""
+    """A query with an invalid value is refused, and the answer says what is valid."""
     reply = stage.get(f"/api/v1/events?{query}")
     assert reply.code == 400
     assert "whole number" in reply.json()["error"]
@@ -160,12 +164,12 @@ def test_a_query_that_makes_no_sense_is_refused(stage: Stage, query: str) -> Non
 
 @pytest.mark.parametrize("query", ["limit=100000", "after=99999999999999999999", "else=1"])
 def test_a_query_beyond_the_limits_is_cut_to_them(stage: Stage, query: str) -> None:
-    """Nothing breaks by it."""
+    """A `limit` above the largest is reduced to it."""
     assert stage.get(f"/api/v1/events?{query}").code == 200
 
 
 def test_too_many_followers_are_sent_away(stage: Stage) -> None:
-    """To the answer that takes no thread."""
+    """A stream above the limit is refused, with a hint at the answer without a stream."""
     for _ in range(MAX_STREAMS):
         assert stage.get("/api/v1/events", accept="text/event-stream").code == 200
     reply = stage.get("/api/v1/events", accept="text/event-stream")
@@ -174,7 +178,9 @@ def test_too_many_followers_are_sent_away(stage: Stage) -> None:
 
 
 def test_before_the_vm_is_known_there_are_no_records(tmp_path: Path) -> None:
-    """The list is empty, and nobody can follow yet."""
+    """Before the VM identity is known, the list of records is empty, and no stream can be
+    opened.
+    """
     stage = Stage(tmp_path)
     assert stage.get("/api/v1/events").json()["records"] == []
     assert stage.get("/api/v1/events", accept="text/event-stream").code == 503

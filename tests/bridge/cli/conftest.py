@@ -1,4 +1,4 @@
-"""What the tests of commands share."""
+"""Fixtures of the tests of commands."""
 
 from support.process.launch import launch
 from support.process.seb_here import here

@@ -27,7 +27,7 @@ from wire.event import fingerprint
 
 @pytest.fixture
 def alone(tmp_path: Path, imds_simulator: Simulator, here: Here) -> Iterator[CommandFleet]:
-    """A VM, a broker that lets everybody do everything, and a control plane; no bridge yet."""
+    """A VM without a bridge yet, a broker without access rules, and a control plane."""
     with CommandFleet(tmp_path, imds_simulator) as made:
         made.run = here
         yield made
@@ -44,31 +44,31 @@ def running(
 
 @pytest.fixture
 def fleet(running: tuple[CommandFleet, BridgeProcess], here: Here) -> CommandFleet:
-    """One for all tests that leave it as it was, but for an event or two."""
+    """A running VM for all tests that change nothing but an event or two."""
     running[0].run = here
     return running[0]
 
 
 @pytest.fixture
 def bridge(running: tuple[CommandFleet, BridgeProcess]) -> BridgeProcess:
-    """Its bridge."""
+    """Return the fleet's bridge."""
     return running[1]
 
 
 def posts(fleet: CommandFleet, event_id: str) -> int:
-    """How often Azure was told to start an event."""
+    """Return how many POSTs for an event IMDS got."""
     return sum(event_id in each.started for each in fleet.imds.approvals)
 
 
 def wait_for_line(bridge: BridgeProcess, action: str, **said: str) -> None:
-    """Wait for a line of the log that says so."""
+    """Wait for a line of the log with this text."""
     bridge.wait_until(
         lambda: any(said.items() <= line.items() for line in bridge.logs(action)), f"{said}"
     )
 
 
 def steps(said: Ended) -> list[list[str]]:
-    """State and event of each step that was shown."""
+    """Return state and event of each step that was shown."""
     return [line.split()[:2] for line in said.out.splitlines()]
 
 
@@ -76,7 +76,7 @@ def steps(said: Ended) -> list[list[str]]:
 
 
 def test_here(fleet: CommandFleet, bridge: BridgeProcess) -> None:
-    """Every VM that is released is shown; reason and person stand in the log."""
+    """Every VM that is released is shown; reason and person are in the log."""
     event_id = fleet.news(bridge, event_type="Reboot", resources=("vm-0", "vm-1"))
     said = fleet.here(event_id.lower(), "--yes", "--reason", "window of tonight")
     assert said.code == 0, said.err
@@ -94,7 +94,7 @@ def test_here(fleet: CommandFleet, bridge: BridgeProcess) -> None:
 
 
 def test_here_as_json(fleet: CommandFleet, bridge: BridgeProcess) -> None:
-    """One object, with a receipt's fields."""
+    """With --json the result is one object with a receipt's fields."""
     arguments = ("--yes", "--json", "--until", "posted", "--reason", "CHG1")
     receipt = json.loads(fleet.here(fleet.news(bridge), *arguments).out)
     assert (receipt["state"], receipt["reason"], receipt["resources"]) == ("posted", None, ["vm-0"])
@@ -102,8 +102,8 @@ def test_here_as_json(fleet: CommandFleet, bridge: BridgeProcess) -> None:
     assert set(receipt) == {"jti", "evt", "state", "reason", "actor", "issuer", "resources", "rsn"}
 
 
-def test_here_the_answer_is_no(fleet: CommandFleet, bridge: BridgeProcess) -> None:
-    """With the reason: the event is not there, it has begun, or Azure refuses it for good."""
+def test_here_it_is_refused(fleet: CommandFleet, bridge: BridgeProcess) -> None:
+    """The refusal has its reason: the event is unknown, has started, or Azure refuses it."""
     said = fleet.here("no-such-event", "--yes")
     assert (said.code, said.out) == (1, "")
     assert said.err == "seb: unknown_event: no such event is pending on this VM\n"
@@ -118,7 +118,7 @@ def test_here_the_answer_is_no(fleet: CommandFleet, bridge: BridgeProcess) -> No
 
 
 def test_here_azure_cannot_be_reached(alone: CommandFleet) -> None:
-    """It is accepted, and the bridge keeps trying: exit code 75."""
+    """If IMDS does not answer, the approval is accepted and retried; exit code 75."""
     event_id = alone.news(alone.running())
     alone.imds.fault(faults.StatusFault(503), times=None, at="start")
     said = alone.here(event_id, "--yes", "--wait", "0.5")
@@ -127,7 +127,9 @@ def test_here_azure_cannot_be_reached(alone: CommandFleet) -> None:
 
 
 def test_here_until_azure_has_taken_it(fleet: CommandFleet, bridge: BridgeProcess) -> None:
-    """Who does not want to wait for the start says so; who has waited in vain is told."""
+    """With `--until posted` the command ends once IMDS has accepted the request; if `--wait` is
+    over before the start, it ends with 75.
+    """
     event_id = fleet.news(bridge)
     said = fleet.here(event_id, "--yes", "--until", "posted")
     assert (said.code, steps(said)) == (0, [["posted", event_id]])
@@ -140,7 +142,7 @@ def test_here_until_azure_has_taken_it(fleet: CommandFleet, bridge: BridgeProces
 def test_here_an_event_that_is_not_what_was_shown(
     fleet: CommandFleet, bridge: BridgeProcess
 ) -> None:
-    """Between the question and the answer it may change: then the answer was to another one."""
+    """An event that changes between the question and the answer is not approved."""
     event_id = fleet.news(bridge)
     request = {"ask": "approve", "event": event_id, "user": "anna"}
     with pytest.raises(control.ControlError, match="event_changed"):
@@ -154,14 +156,14 @@ def test_here_an_event_that_is_not_what_was_shown(
 
 
 def test_here_without_a_bridge(alone: CommandFleet) -> None:
-    """Exit code 69, and which state directory was looked at."""
+    """Without a bridge the exit code is 69, and the message names the state directory."""
     said = alone.here("E-1", "--yes")
     assert said.code == 69
     assert f"no bridge is running with the state directory {alone.home / 'state'}" in said.err
 
 
-def test_nobody_can_be_asked(alone: CommandFleet) -> None:
-    """Without a terminal there is no yes but --yes."""
+def test_without_a_terminal_yes_is_needed(alone: CommandFleet) -> None:
+    """Without a terminal the command needs --yes."""
     said = alone.here("E-1")
     assert said.code == 2
     assert "standard input is not a terminal; confirm with --yes" in said.err
@@ -172,7 +174,7 @@ def test_nobody_can_be_asked(alone: CommandFleet) -> None:
 def test_a_person_is_asked(
     fleet: CommandFleet, bridge: BridgeProcess, word: bytes, code: int, count: int
 ) -> None:
-    """On a terminal, after everything was shown; no means that nothing is done."""
+    """On a terminal everything is shown before the question; after a no, nothing is done."""
     import pty  # noqa: PLC0415  # not on Windows
 
     event_id = fleet.news(bridge, resources=("vm-0", "vm-1"))
@@ -199,8 +201,10 @@ def test_a_person_is_asked(
 # From a control plane.
 
 
-def test_afar(fleet: CommandFleet, bridge: BridgeProcess) -> None:
-    """Shown, signed, sent, and every receipt told until Azure has taken it."""
+def test_from_a_control_plane(fleet: CommandFleet, bridge: BridgeProcess) -> None:
+    """The command shows the event, signs and sends the command, and prints every receipt until IMDS
+    has accepted the request.
+    """
     event_id = fleet.news(bridge, event_type="Redeploy")
     said = fleet.afar(event_id.lower(), "--yes", "--reason", "drained")
     assert said.code == 0, said.err
@@ -215,8 +219,8 @@ def test_afar(fleet: CommandFleet, bridge: BridgeProcess) -> None:
     wait_for_line(bridge, "approval.accepted", why="drained")
 
 
-def test_afar_as_json(fleet: CommandFleet, bridge: BridgeProcess) -> None:
-    """An object a line, the same jti in each."""
+def test_from_a_control_plane_as_json(fleet: CommandFleet, bridge: BridgeProcess) -> None:
+    """With --json each receipt is an object on a line, with the same jti."""
     said = fleet.afar(fleet.news(bridge), "--yes", "--json", "--until", "posted")
     receipts = [json.loads(line) for line in said.out.splitlines()]
     assert [each["state"] for each in receipts] == ["accepted", "posted"]
@@ -225,7 +229,7 @@ def test_afar_as_json(fleet: CommandFleet, bridge: BridgeProcess) -> None:
 
 
 def test_a_ping_proves_the_way(fleet: CommandFleet, bridge: BridgeProcess) -> None:
-    """To the bridge and back, and nothing is approved."""
+    """A ping reaches the bridge and its receipt comes back; nothing is approved."""
     before = len(fleet.imds.approvals)
     said = fleet.afar("--ping")
     assert (said.code, said.out.split()[:2]) == (0, ["accepted", "ping"])
@@ -234,8 +238,8 @@ def test_a_ping_proves_the_way(fleet: CommandFleet, bridge: BridgeProcess) -> No
     assert bridge.logs("sink_down") == []
 
 
-def test_afar_an_event_that_nobody_knows(fleet: CommandFleet, bridge: BridgeProcess) -> None:
-    """Nothing is signed."""
+def test_from_a_control_plane_an_unknown_event(fleet: CommandFleet, bridge: BridgeProcess) -> None:
+    """For an event that the VM does not publish, nothing is signed."""
     said = fleet.afar("no-such-event", "--yes")
     assert (said.code, said.out) == (1, "")
     assert "unknown_event: no such event is pending on VM" in said.err
@@ -244,7 +248,7 @@ def test_afar_an_event_that_nobody_knows(fleet: CommandFleet, bridge: BridgeProc
 def test_a_key_of_another_issuer_is_not_permitted(
     fleet: CommandFleet, bridge: BridgeProcess
 ) -> None:
-    """The bridge answers, for the signature is good; exit code 77."""
+    """A valid signature with another issuer's key is rejected by the bridge; exit code 77."""
     other = fleet.home / "other.json"
     other.write_text(json.dumps({**read_jwk(fleet.key), "iss": "https://other.example"}))
     said = fleet.afar("--ping", key=other)
@@ -254,7 +258,7 @@ def test_a_key_of_another_issuer_is_not_permitted(
 def test_a_key_that_is_not_trusted_gets_no_answer(
     fleet: CommandFleet, bridge: BridgeProcess
 ) -> None:
-    """Exit code 75, and a hint at the trust file."""
+    """With an unknown key there is no receipt: exit code 75, and a hint at the trust file."""
     other = fleet.home / "untrusted.json"
     write_private(keys.generate(issuer=ISSUER, kid="k2", alg="ES256"), other)
     said = fleet.afar("--ping", "--wait", "0.5", key=other)
@@ -265,15 +269,15 @@ def test_a_key_that_is_not_trusted_gets_no_answer(
 
 
 def test_a_vm_that_does_not_listen(alone: CommandFleet) -> None:
-    """The broker knows that nobody does: exit code 75 at once."""
+    """If no bridge has subscribed to the command topic, the exit code is 75 at once."""
     bridge = alone.running(SEB_SINK__MQTT__COMMANDS="false")
     said = alone.afar(alone.news(bridge), "--yes")
     assert said.code == 75
     assert "no client is subscribed to the commands of this VM" in said.err
 
 
-def test_a_vm_that_nobody_knows(alone: CommandFleet) -> None:
-    """Without a state there is nothing to approve."""
+def test_a_vm_without_a_state(alone: CommandFleet) -> None:
+    """A VM without a retained state cannot be asked to approve an event."""
     said = alone.afar("E-1", "--yes", "--wait", "0.5")
     assert said.code == 75
     assert f"the broker has no state of VM {alone.vm_id}" in said.err
@@ -284,7 +288,9 @@ def test_a_vm_that_nobody_knows(alone: CommandFleet) -> None:
     [{"eventType": "Terminate"}, {"resources": ["vm-0", "db"]}, {"resources": [1, "vm-0"]}, {}],
 )
 def test_an_event_under_anothers_fingerprint(alone: CommandFleet, lie: dict[str, Any]) -> None:
-    """Nobody signs what a broker shows in the place of something else, or does not show whole."""
+    """The command signs nothing for an event whose fingerprint does not fit what the broker
+    shows.
+    """
     real = parse_event(entry("E-1", resources=["vm-0"])).to_wire()
     shown = {**real, **lie, "fingerprint": fingerprint(real)}
     if not lie:
@@ -297,7 +303,7 @@ def test_an_event_under_anothers_fingerprint(alone: CommandFleet, lie: dict[str,
 
 
 def test_a_broker_that_is_away(alone: CommandFleet) -> None:
-    """Exit code 69 with the address."""
+    """If the broker does not answer, the exit code is 69, with its address."""
     alone.broker.stop()
     said = alone.afar("--ping")
     assert said.code == 69
@@ -307,7 +313,7 @@ def test_a_broker_that_is_away(alone: CommandFleet) -> None:
 def test_a_wrong_password_is_not_shown(
     tmp_path: Path, imds_simulator: Simulator, here: Here
 ) -> None:
-    """Exit code 69: the broker lets nobody in like that."""
+    """Exit code 69 if the broker refuses the password, and the output does not contain it."""
     with CommandFleet(tmp_path, imds_simulator, acl=["topic readwrite #"]) as fleet:
         fleet.run = here
         said = fleet.afar("--ping", SEB_SINK__MQTT__PASSWORD="wrong-word")
@@ -316,7 +322,7 @@ def test_a_wrong_password_is_not_shown(
 
 
 def test_a_sender_that_may_not_send(tmp_path: Path, imds_simulator: Simulator, here: Here) -> None:
-    """The broker's ACL decides who may: exit code 77, with the line that is missing."""
+    """If the broker's ACL forbids to send commands, the exit code is 77, with the missing line."""
     vm = f"user {imds_simulator.vm.vm_id}"
     acl = [vm, "topic readwrite seb/#", "user control", "topic read seb/#"]
     with CommandFleet(tmp_path, imds_simulator, acl=acl) as fleet:
@@ -328,8 +334,10 @@ def test_a_sender_that_may_not_send(tmp_path: Path, imds_simulator: Simulator, h
     assert f"add to its ACL: topic write {topic}" in said.err
 
 
-def test_a_key_file_that_will_not_do(alone: CommandFleet) -> None:
-    """Exit code 78 before anything is sent; a trust file is no key."""
+def test_a_key_file_that_cannot_sign(alone: CommandFleet) -> None:
+    """With a file that has no private key, such as a trust file, the exit code is 78 before
+    anything is sent.
+    """
     for path in (alone.trust, alone.home / "nothing"):
         said = alone.afar("--ping", key=path)
         assert said.code == 78
@@ -337,7 +345,9 @@ def test_a_key_file_that_will_not_do(alone: CommandFleet) -> None:
 
 
 def test_which_sink_to_send_through(fleet: CommandFleet, bridge: BridgeProcess) -> None:
-    """The only one that carries commands, or the one that is named."""
+    """The command is sent through the only sink that carries commands, or through the one that is
+    named.
+    """
     second = {
         "SEB_SINK__OTHER__KIND": "mqtt",
         "SEB_SINK__OTHER__HOST": fleet.broker.host,
@@ -364,7 +374,7 @@ def test_which_sink_to_send_through(fleet: CommandFleet, bridge: BridgeProcess) 
     ],
 )
 def test_options_that_do_not_go_together(here: Here, arguments: tuple[str, ...]) -> None:
-    """Exit code 2, before anything is read or sent."""
+    """Contradictory options end with exit code 2 before anything is read or sent."""
     assert here("approve", *arguments).code == 2
 
 
@@ -386,7 +396,7 @@ def test_options_that_do_not_go_together(here: Here, arguments: tuple[str, ...])
 def test_what_a_receipt_means(
     state: str, reason: str | None, is_ping: bool, code: int | None
 ) -> None:
-    """Each state has its exit code, or none while more is to come."""
+    """Each state of a receipt has its exit code, or none while more receipts follow."""
     receipt = {"state": state, "reason": reason}
     assert verdict(receipt, is_ping=is_ping, until="confirmed") == code
     assert state != "posted" or verdict(receipt, is_ping=False, until="posted") == 0

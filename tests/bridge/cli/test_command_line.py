@@ -1,4 +1,4 @@
-"""What every command has in common: help, bad usage, exit codes, what is loaded."""
+"""What all commands have in common: help, usage errors, exit codes, imports."""
 
 import subprocess
 from pathlib import Path
@@ -18,7 +18,7 @@ PATHS = [(name,) for name in COMMANDS] + [
 
 
 def test_the_first_screen(tmp_path: Path) -> None:
-    """`seb --help` lists every command, whole, within eighty columns."""
+    """`seb --help` lists every command within eighty columns."""
     said = run_seb("--help", home=tmp_path)
     assert (said.code, said.err) == (0, "")
     assert said.out.startswith("Usage: seb [OPTIONS] COMMAND [ARGS]...\n")
@@ -29,7 +29,7 @@ def test_the_first_screen(tmp_path: Path) -> None:
 
 
 def test_help_needs_no_valid_setting(tmp_path: Path) -> None:
-    """Somebody whose settings are wrong can still read how to set them, and no line is cut off."""
+    """Help works with wrong settings, and no line of it is cut off."""
     for path in PATHS:
         said = CliRunner().invoke(seb, [*path, "--help"], prog_name="seb")
         assert said.exit_code == 0, path
@@ -55,7 +55,9 @@ def test_help_needs_no_valid_setting(tmp_path: Path) -> None:
     ],
 )
 def test_bad_usage_is_2(here: Here, arguments: tuple[str, ...], message: str) -> None:
-    """What is wrong, and what would be right, on standard error and without a trace."""
+    """A usage error ends with 2, and standard error says what is wrong and what is right, without a
+    trace.
+    """
     said = here(*arguments)
     assert (said.code, said.out) == (2, "")
     assert message in said.err
@@ -64,7 +66,7 @@ def test_bad_usage_is_2(here: Here, arguments: tuple[str, ...], message: str) ->
 
 @pytest.mark.parametrize("arguments", [("version",), ("config", "env"), ("schema",), ("--help",)])
 def test_a_reader_that_goes_away_is_no_error(tmp_path: Path, arguments: tuple[str, ...]) -> None:
-    """`seb schema | head -1` ends quietly, and with 0."""
+    """`seb schema | head -1` ends with 0 and no message."""
     process = subprocess.Popen(
         [*SEB, *arguments],
         env=clean_environment(tmp_path, {}),
@@ -81,7 +83,7 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path: Path, arguments: tuple[st
 
 
 def test_redirected_output_is_utf8(tmp_path: Path) -> None:
-    """Whatever the machine's own encoding is, as Windows' code pages: data and messages."""
+    """Redirected output is UTF-8 whatever the machine's encoding is."""
     home = tmp_path / "\u4e8b\u4ef6"
     home.mkdir()
     env = {"PYTHONIOENCODING": "cp1252", "SEB_NODE__POD": "gr\u00f6\u00dfe"}
@@ -94,7 +96,7 @@ def test_redirected_output_is_utf8(tmp_path: Path) -> None:
 
 
 def test_the_version_is_an_option_too(tmp_path: Path) -> None:
-    """As of most programs."""
+    """`seb --version` prints the version."""
     said = run_seb("--version", home=tmp_path)
     assert said == run_seb("version", home=tmp_path)
     assert (said.code, said.out, said.err) == (0, f"{__version__}\n", "")

@@ -1,4 +1,4 @@
-"""`seb config`: what is in force, and every variable there is."""
+"""`seb config`: the settings in force, and every variable."""
 
 import json
 import re
@@ -11,7 +11,7 @@ from sinks import registry
 
 
 def test_every_variable_is_listed(here: Here, tmp_path: Path) -> None:
-    """A `.env` file of comments; taken as it is, it changes nothing."""
+    """`seb config env` prints every variable as a comment, so that the file changes no setting."""
     said = here("config", "env")
     assert (said.code, said.err) == (0, "")
     for name in ("SEB_IMDS__URL", "SEB_STATE_DIR", "SEB_SINK__MQTT__TLS__CA", "SEB_CONFIG"):
@@ -33,7 +33,7 @@ def test_every_variable_is_listed(here: Here, tmp_path: Path) -> None:
     ],
 )
 def test_a_wrong_setting_is_78(here: Here, name: str, value: str, message: str) -> None:
-    """The line names the variable and says what to do."""
+    """A wrong setting ends with 78; the line names the variable and a remedy."""
     said = here("config", "show", **{name: value})
     assert (said.code, said.out) == (78, "")
     assert [line for line in said.err.splitlines() if name in line and message in line]
@@ -58,8 +58,10 @@ AWKWARD = {
 
 
 @pytest.mark.parametrize("env", [{}, AWKWARD], ids=["defaults", "awkward"])
-def test_what_is_shown_can_be_fed_back(here: Here, tmp_path: Path, env: dict[str, str]) -> None:
-    """The lines of `seb config show`, put into a `.env` file, give the same settings."""
+def test_the_shown_settings_can_be_read_again(
+    here: Here, tmp_path: Path, env: dict[str, str]
+) -> None:
+    """The lines of `seb config show` in a `.env` file give the same settings."""
     shown = here("config", "show", **env)
     assert (shown.code, shown.err) == (0, "")
     (tmp_path / ".env").write_text(shown.out, encoding="utf-8")
@@ -67,7 +69,7 @@ def test_what_is_shown_can_be_fed_back(here: Here, tmp_path: Path, env: dict[str
 
 
 def test_every_default_of_the_list_can_be_set(here: Here, tmp_path: Path) -> None:
-    """Each line of `seb config env` that has a value is a setting when its # is taken away."""
+    """Each line of `seb config env` with a value is a valid setting without its #."""
     listed = here("config", "env").out
     given = {"SEB_SINK__FILE__PATH": "x", "SEB_SINK__MQTT__HOST": "h"}
     given |= {"SEB_SINK__PROGRAM__COMMAND": "true", "SEB_SINK__WEBHOOK__URL": "http://h/"}

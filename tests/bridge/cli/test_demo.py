@@ -1,4 +1,4 @@
-"""`seb demo`: the first thing that anybody runs."""
+"""`seb demo`, which is the first command that many people run."""
 
 import os
 import socket
@@ -27,7 +27,7 @@ main()
 
 @dataclass(frozen=True, kw_only=True)
 class Demos:
-    """Three demos, played side by side: each takes five seconds."""
+    """Three demos that run at the same time, because each takes five seconds."""
 
     piped: BridgeProcess
     home: Path
@@ -39,7 +39,9 @@ class Demos:
 
 @pytest.fixture(scope="module")
 def demos(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demos]:
-    """One into a pipe with hostile settings, one on a terminal, one whose reader goes away."""
+    """The demos: one into a pipe with hostile settings, one on a terminal, one whose reader ends
+    early.
+    """
     home, rest = tmp_path_factory.mktemp("piped"), tmp_path_factory.mktemp("rest")
     with socket.create_server(("127.0.0.1", 0)) as elsewhere:
         elsewhere.setblocking(False)
@@ -56,7 +58,7 @@ def demos(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demos]:
 
 
 def hostile(other: str, home: Path) -> dict[str, str]:
-    """Settings that would point the demo at something else, if it looked at them."""
+    """Return settings that would make the demo use something else, if it read them."""
     return {
         "SEB_IMDS__URL": f"http://{other}",
         "SEB_SINK__WEBHOOK__URL": f"http://{other}/hook",
@@ -66,14 +68,16 @@ def hostile(other: str, home: Path) -> dict[str, str]:
 
 
 def popen(home: Path, **streams: int) -> subprocess.Popen[bytes]:
-    """`seb demo` on these streams."""
+    """Start `seb demo` on these streams."""
     env = clean_environment(home, {"NO_COLOR": "1", "TERM": "xterm"})
     command = [*SEB, "demo"]
     return subprocess.Popen(command, env=env, cwd=home, stdin=subprocess.DEVNULL, **streams)
 
 
 def on_a_terminal(home: Path) -> tuple[subprocess.Popen[bytes], int]:
-    """The process, and the descriptor that its screen is read from."""
+    """Start it on a terminal; return the process, and the descriptor from which its screen is
+    read.
+    """
     import pty  # noqa: PLC0415  # Windows has none
 
     ours, theirs = pty.openpty()
@@ -83,7 +87,7 @@ def on_a_terminal(home: Path) -> tuple[subprocess.Popen[bytes], int]:
 
 
 def read_a_line(process: subprocess.Popen[bytes]) -> tuple[int, bytes]:
-    """Read a line of its output and close that; its exit code and what it complained of."""
+    """Read one line and close the pipe; return the exit code and standard error."""
     assert process.stdout is not None
     process.stdout.readline()
     process.stdout.close()
@@ -94,7 +98,7 @@ def read_a_line(process: subprocess.Popen[bytes]) -> tuple[int, bytes]:
 
 
 def read_all(process: subprocess.Popen[bytes], descriptor: int) -> bytes:
-    """Everything until the other end is closed, which Linux tells with an error; it ended well."""
+    """Return everything until the other end is closed, for which Linux raises an error."""
     chunks = []
     try:
         while chunk := os.read(descriptor, 65536):
@@ -108,7 +112,9 @@ def read_all(process: subprocess.Popen[bytes], descriptor: int) -> bytes:
 
 
 def test_piped_it_prints_the_life_of_an_event(demos: Demos) -> None:
-    """Scheduled, started and ended of one event for this VM, as JSON lines and nothing else."""
+    """Into a pipe it prints only JSON lines: an event of this VM is scheduled, started and
+    ended.
+    """
     lives: list[dict[str, Any]] = [
         record["data"] for record in demos.piped.records if record["type"].startswith("seb.event.")
     ]
@@ -119,13 +125,13 @@ def test_piped_it_prints_the_life_of_an_event(demos: Demos) -> None:
 
 
 def test_it_shows_a_preparation(demos: Demos) -> None:
-    """The VM's program prepares before the event starts."""
+    """The demo shows how the VM's program prepares before the event starts."""
     records = [each["data"] for each in demos.piped.records if "preparation" in each["type"]]
     assert [each["state"] for each in records][:2] == ["preparing", "prepared"]
 
 
 def test_it_touches_nothing_but_its_own_simulator(demos: Demos) -> None:
-    """No setting can point it elsewhere, it connects to loopback only, and leaves no file."""
+    """No setting reaches the demo; it connects only to loopback, and leaves no file."""
     with pytest.raises(BlockingIOError):
         demos.elsewhere.accept()
     assert set((demos.home / "connected").read_text().split()) == {"127.0.0.1"}
@@ -133,7 +139,9 @@ def test_it_touches_nothing_but_its_own_simulator(demos: Demos) -> None:
 
 
 def test_on_a_terminal_it_is_readable(demos: Demos) -> None:
-    """A line a record, and a word before and after in eighty columns; no JSON."""
+    """On a terminal it prints a readable line for each record, with an introduction and an end,
+    within eighty columns.
+    """
     if demos.screen is None:
         pytest.skip("Windows has no pseudo terminals")
     screen = demos.screen.decode()
@@ -146,5 +154,5 @@ def test_on_a_terminal_it_is_readable(demos: Demos) -> None:
 
 
 def test_a_reader_that_has_seen_enough(demos: Demos) -> None:
-    """`seb demo | head -2` is what the demo itself recommends: it ends well and in silence."""
+    """`seb demo | head -2`, which the demo recommends, ends with success and no message."""
     assert demos.seen_enough == (0, b"")

@@ -1,4 +1,4 @@
-"""`seb keys`: made, shown, and never a private member on a screen."""
+"""`seb keys`: makes and shows keys, and never prints a private part."""
 
 import json
 import os
@@ -15,7 +15,9 @@ ISSUER = "https://control.example"
 
 @pytest.mark.parametrize("alg", ["EdDSA", "ES256"])
 def test_generate(here: Here, tmp_path: Path, alg: str) -> None:
-    """The private key in a file for its owner; on standard output the public one, to be trusted."""
+    """The private key is written to a file for its owner only, and the public one is printed as a
+    JWKS.
+    """
     made = here(
         "keys",
         *("generate", "--issuer", ISSUER, "--kid", "k1", "--alg", alg, "--out", "key.json"),
@@ -33,7 +35,7 @@ def test_generate(here: Here, tmp_path: Path, alg: str) -> None:
 
 
 def test_generate_writes_over_nothing(here: Here, tmp_path: Path) -> None:
-    """A key that is lost is lost: exit code 78, and the file as it was."""
+    """An existing file is not overwritten; exit code 78."""
     (tmp_path / "seb-key.json").write_text("precious")
     made = here("keys", "generate", "--issuer", ISSUER)
     assert (made.code, made.out) == (78, "")
@@ -42,20 +44,20 @@ def test_generate_writes_over_nothing(here: Here, tmp_path: Path) -> None:
 
 
 def test_generate_into_a_directory_that_is_not_there(here: Here) -> None:
-    """The error names the file."""
+    """The error about a missing directory names the file."""
     made = here("keys", "generate", "--issuer", ISSUER, "--out", "no/key.json")
     assert made.code == 78
     assert "cannot be written: " in made.err
 
 
 def test_generate_needs_an_issuer(here: Here) -> None:
-    """A key without one would be refused by every bridge."""
+    """An issuer is required, because every bridge would refuse a key without one."""
     assert here("keys", "generate").code == 2
     assert here("keys", "generate", "--issuer", "two\nlines").code == 2
 
 
 def test_show(here: Here, tmp_path: Path) -> None:
-    """A line for each key, of a private file, a trust file, and the one that is configured."""
+    """Each key of a private file, of a trust file, or of the configured one has a line."""
     made = here("keys", "generate", "--issuer", ISSUER, "--kid", "k1")
     (tmp_path / "trust.json").write_text(made.out)
     private = json.loads((tmp_path / "seb-key.json").read_text())
@@ -73,7 +75,7 @@ def test_show(here: Here, tmp_path: Path) -> None:
 
 
 def test_show_what_is_no_key(here: Here, tmp_path: Path) -> None:
-    """A key that lacks everything has its line too; what is no JSON is exit code 78."""
+    """A key without its members has a line too; a file that is not JSON ends with 78."""
     (tmp_path / "odd.json").write_text('{"keys": [{"kid": "\\u001b[2J"}]}')
     odd = here("keys", "show", "odd.json")
     assert (odd.code, odd.out) == (0, "\\u001b[2J  -  -  -  public\n")

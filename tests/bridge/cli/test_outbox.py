@@ -1,4 +1,4 @@
-"""`seb outbox`: asked of a bridge that runs, and of a store that nobody has open."""
+"""`seb outbox`, with a running bridge and with a store that no process has open."""
 
 import json
 from collections.abc import Iterator
@@ -18,13 +18,13 @@ from bridge.simulator.simulator import Simulator
 
 @pytest.fixture
 def server() -> Iterator[HttpServer]:
-    """A receiver."""
+    """A webhook's receiver."""
     with HttpServer() as made:
         yield made
 
 
 def environment(launch: Launch, server: HttpServer) -> dict[str, str]:
-    """A webhook and standard output."""
+    """Return the settings of a webhook and standard output."""
     return {
         **launch.env,
         "SEB_SINK__HOOK__KIND": "webhook",
@@ -39,7 +39,7 @@ UNKNOWN = Ended(1, "", "seb: there is no sink hoook; the sinks are: hook, stdout
 
 @pytest.fixture
 def outbox(launch: Launch, server: HttpServer, here: Here) -> Here:
-    """The outcome of a command on the outbox."""
+    """Run `seb outbox`; return its outcome."""
 
     def run(*arguments: str) -> Ended:
         return here("outbox", *arguments, **environment(launch, server))
@@ -48,7 +48,7 @@ def outbox(launch: Launch, server: HttpServer, here: Here) -> Here:
 
 
 def hook_of(said: Ended) -> dict[str, Any]:
-    """What `list --json` says of the webhook."""
+    """Return the entry of the webhook in `list --json`."""
     assert said.code == 0
     (found,) = [each for each in json.loads(said.out)["sinks"] if each["sink"] == "hook"]
     return dict(found)
@@ -67,7 +67,7 @@ def refused_for_good(launch: Launch, server: HttpServer, imds: Simulator) -> Bri
 
 
 def test_nothing_yet(launch: Launch, outbox: Here) -> None:
-    """To look makes no store, and no directory: the bridge may run as another user."""
+    """`list` makes no store and no directory, because the bridge may run as another user."""
     said = outbox("list")
     assert (said.code, said.out) == (1, "")
     assert said.err == f"seb: there is no store in {launch.state} yet: the bridge has not run\n"
@@ -75,7 +75,9 @@ def test_nothing_yet(launch: Launch, outbox: Here) -> None:
 
 
 def test_before_imds_has_answered(launch: Launch, server: HttpServer, outbox: Here) -> None:
-    """The bridge answers while it waits: what is configured, and what it waits for."""
+    """While the bridge waits for IMDS, it answers with its configured sinks and what it waits
+    for.
+    """
     bridge = launch(**{**environment(launch, server), "SEB_IMDS__URL": "http://127.0.0.1:9"})
     bridge.wait_for_log("identity_trouble")
     said = outbox("list", "--json")
@@ -94,8 +96,8 @@ def test_before_imds_has_answered(launch: Launch, server: HttpServer, outbox: He
 def test_dead_records_of_a_running_bridge(
     launch: Launch, server: HttpServer, imds_simulator: Simulator, outbox: Here
 ) -> None:
-    """Listed with their reason, told as a record, tried again when asked; a sink that is not there
-    is told with the names that there are.
+    """Dead records are listed with their reason, reported as a record, and tried again on request;
+    for an unknown sink the error lists the known ones.
     """
     bridge = refused_for_good(launch, server, imds_simulator)
     said = outbox("list")
@@ -120,7 +122,9 @@ def test_dead_records_of_a_running_bridge(
 def test_dead_records_of_a_store_at_rest(
     launch: Launch, server: HttpServer, imds_simulator: Simulator, outbox: Here
 ) -> None:
-    """The same questions and answers where no bridge runs; what is dropped never comes."""
+    """Without a bridge the same requests get the same answers, and a dropped record is never
+    delivered.
+    """
     bridge = launch(**environment(launch, server), SEB_SINK__HOOK__TEMPLATE="{{ 1 / 0 }}")
     bridge.wait_for_log("started")
     imds_simulator.announce(SimulatedEvent())
@@ -140,11 +144,11 @@ def test_dead_records_of_a_store_at_rest(
 
 
 @pytest.mark.parametrize("content", [b"no database" * 1000, b""])
-def test_a_look_at_a_damaged_store_changes_nothing(
+def test_list_leaves_a_damaged_store_as_it_is(
     launch: Launch, server: HttpServer, outbox: Here, content: bytes
 ) -> None:
-    """It may be root's, and the bridge could not open a store that root had made; the bridge puts
-    the damaged one aside, and tells every sink of it.
+    """`list` does not touch a damaged store, because a bridge could not open a store that root had
+    made. The bridge renames it and reports that to every sink.
     """
     bridge = launch(**environment(launch, server))
     bridge.wait_for_log("started")

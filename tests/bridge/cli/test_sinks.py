@@ -1,4 +1,4 @@
-"""`seb sinks`: the kinds there are, and a try of a configured sink."""
+"""`seb sinks`: lists the kinds of sinks, and tests a configured one."""
 
 import json
 from pathlib import Path
@@ -16,7 +16,7 @@ from sinks import registry
 
 
 def test_every_kind_is_listed(here: Here) -> None:
-    """A line a kind, with what it is in a few words."""
+    """`list` has a line for each kind, with its description."""
     said = here("sinks", "list")
     assert (said.code, said.err) == (0, "")
     lines = dict(line.split(maxsplit=1) for line in said.out.splitlines())
@@ -25,7 +25,9 @@ def test_every_kind_is_listed(here: Here) -> None:
 
 
 def test_a_try_delivers_one_heartbeat(here: Here, launch: Launch) -> None:
-    """Its stream is all zeros, so that nobody takes it for the bridge's own; no state is kept."""
+    """`test` delivers one heartbeat whose stream is all zeros, so that no consumer takes it for the
+    bridge's; no state is kept.
+    """
     with HttpServer() as server:
         env = {**launch.env, "SEB_SINK__WEBHOOK__URL": f"{server.origin}/x"}
         said = here("sinks", "test", "webhook", **env)
@@ -39,7 +41,9 @@ def test_a_try_delivers_one_heartbeat(here: Here, launch: Launch) -> None:
 def test_a_try_leaves_the_node_as_it_is(
     here: Here, launch: Launch, imds_simulator: Simulator, tmp_path: Path
 ) -> None:
-    """What is pending is not known beside a stopped bridge, so nothing counts as over."""
+    """`test` without a bridge does not know the pending events, so it removes no mark from a
+    node.
+    """
     cluster = FakeApi()
     cluster.start()
     cluster.add_node("node-1")
@@ -61,7 +65,9 @@ def test_a_try_leaves_the_node_as_it_is(
 
 
 def test_a_sink_that_does_not_answer_is_69(here: Here, launch: Launch) -> None:
-    """What went wrong, without the address's path."""
+    """If the sink does not answer, the exit code is 69, with the reason and without the address's
+    path.
+    """
     env = {**launch.env, "SEB_SINK__WEBHOOK__URL": f"{NOWHERE}/path-that-is-secret"}
     said = here("sinks", "test", "webhook", **env)
     assert (said.code, said.out) == (69, "")
@@ -70,14 +76,14 @@ def test_a_sink_that_does_not_answer_is_69(here: Here, launch: Launch) -> None:
 
 
 def test_a_sink_that_is_not_there_is_78(here: Here, launch: Launch) -> None:
-    """The names that are configured are shown."""
+    """For an unknown sink the exit code is 78, and the configured names are listed."""
     said = here("sinks", "test", "ops", **launch.env)
     assert said.err == "seb: no sink is called ops; configured are: stdout\n"
     assert said.code == 78
 
 
-def test_a_running_bridge_speaks_for_its_sinks(here: Here, launch: Launch) -> None:
-    """The sink is in its hands: its own word is given, and nothing is sent."""
+def test_a_running_bridge_reports_its_sinks(here: Here, launch: Launch) -> None:
+    """If a bridge runs, `test` prints the state that it reports for the sink, and sends nothing."""
     with HttpServer() as server:
         hook = {"SEB_SINK__WEBHOOK__URL": f"{server.origin}/x"}
         launch(**hook).wait_for_log("sink_up")

@@ -1,4 +1,4 @@
-"""The unit that `seb systemd-unit` prints, as systemd's own tools judge it."""
+"""The unit that `seb systemd-unit` prints, checked with systemd's own tools."""
 
 import re
 import shutil
@@ -21,12 +21,12 @@ analyzed = pytest.mark.skipif(not ANALYZE, reason="systemd-analyze is not instal
 
 
 def entries(text: str) -> list[str]:
-    """The lines that mean something."""
+    """Return the lines that are no comments."""
     return [line for line in text.splitlines() if line and line[0] not in "#["]
 
 
 def analyze(*arguments: str, home: Path) -> subprocess.CompletedProcess[str]:
-    """What systemd-analyze says of `seb.service` in a directory."""
+    """Run systemd-analyze on `seb.service` in a directory; return its output."""
     return subprocess.run(
         [ANALYZE, *arguments, "./seb.service"],
         cwd=home,
@@ -50,14 +50,14 @@ def home(tmp_path: Path) -> Path:
 
 @analyzed
 def test_systemd_understands_every_line(home: Path) -> None:
-    """No unknown name, no value that is ignored, no path that it cannot find."""
+    """The tools of systemd find no unknown name, no ignored value and no missing path."""
     said = analyze("verify", home=home)
     assert (said.returncode, said.stdout, said.stderr) == (0, "", "")
 
 
 @analyzed
 def test_a_misspelt_line_would_be_seen(home: Path) -> None:
-    """The check above looks: it is not silent about everything."""
+    """systemd-analyze reports a misspelt line, so the check above is meaningful."""
     text = (home / "seb.service").read_text()
     (home / "seb.service").write_text(text.replace("ProtectClock", "ProtectClok"))
     assert "'ProtectClok'" in analyze("verify", home=home).stderr
@@ -65,14 +65,14 @@ def test_a_misspelt_line_would_be_seen(home: Path) -> None:
 
 @analyzed
 def test_its_exposure_is_small(home: Path) -> None:
-    """By systemd's own score: 10 is a service without any protection."""
+    """The unit's exposure score is small; 10 is a service without any protection."""
     said = analyze("security", "--offline=true", "--threshold=20", home=home)
     (score,) = re.findall(r"Overall exposure level for seb\.service: ([0-9.]+)", said.stdout)
     assert (said.returncode, float(score) <= MAX_SCORE) == (0, True)
 
 
 def test_it_runs_this_very_seb(here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the path that it was called by, links and all."""
+    """The unit runs seb by the path of this call; links are not resolved."""
     seb = tmp_path / "seb"
     seb.symlink_to("/bin/true")
     monkeypatch.setattr(systemd_unit, "_own_command", lambda: (str(seb),))
@@ -89,7 +89,7 @@ def test_it_runs_this_very_seb(here: Here, tmp_path: Path, monkeypatch: pytest.M
 def test_it_says_what_would_keep_the_service_out(
     here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On standard error, so that the unit can still be read and redirected."""
+    """Standard error names what the service could not read, so that the unit can be redirected."""
     monkeypatch.setattr(systemd_unit, "_HIDDEN", (str(tmp_path),))
     monkeypatch.setattr(systemd_unit, "_own_command", lambda: (str(tmp_path / "seb"),))
     said = here("systemd-unit")
@@ -100,7 +100,9 @@ def test_it_says_what_would_keep_the_service_out(
 
 @pytest.mark.parametrize("how", ["script", "module", "python"])
 def test_the_own_command(how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Called by its script, or as a module beside the script, or where there is no script."""
+    """The command is this script, or `-m bridge` with the Python of the script, or of a module
+    without one.
+    """
     monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
     script = tmp_path / "seb"
     python = tmp_path / "python"
@@ -114,7 +116,7 @@ def test_the_own_command(how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_windows_has_no_systemd(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
-    """78, and where to read on."""
+    """On Windows the exit code is 78, with a page to read."""
     monkeypatch.setattr(system, "is_windows", lambda: True)
     said = here("systemd-unit")
     assert (said.code, said.out, "docs/windows.md" in said.err) == (78, "", True)
@@ -122,7 +124,7 @@ def test_windows_has_no_systemd(here: Here, monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize("path", ['/a"b/seb', "/a'b/seb", "/a\\b/seb", "/a$b/seb", "/a\nb/seb"])
 def test_a_path_that_systemd_refuses(path: str) -> None:
-    """It is said here, and not by a unit that does not load."""
+    """The command refuses a path that systemd would refuse when it loads the unit."""
     with pytest.raises(ConfigurationError, match="install seb elsewhere"):
         unit([path])
 
@@ -137,12 +139,14 @@ def test_a_path_that_systemd_refuses(path: str) -> None:
     ],
 )
 def test_how_a_path_is_written(path: str, written: str) -> None:
-    """Plain where it can be, else in quotes, and no specifier by chance."""
+    """A path is written plainly if possible, otherwise in quotes, and specifiers are escaped."""
     assert f"ExecStart={written} -m bridge run" in entries(unit([path, "-m", "bridge"]))
 
 
-def test_what_stands_in_the_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A home, or a directory that only its owner enters; /usr/bin is open to all."""
+def test_paths_that_the_service_cannot_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A home directory, or one that only its owner may enter, is an obstacle; /usr/bin is none."""
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o700)
     (closed / "seb").touch()
@@ -155,7 +159,7 @@ def test_what_stands_in_the_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_what_the_unit_promises() -> None:
-    """The lines that the issue of a restart, of secrets and of a hang depend on."""
+    """The unit has the lines on which restarts, secrets and the watchdog depend."""
     lines = entries(unit(["/opt/seb/bin/seb"]))
     for line in (
         "Type=notify",

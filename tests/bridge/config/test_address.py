@@ -13,14 +13,14 @@ from bridge.config.address import parsed, reachable, written
     ],
 )
 def test_an_address_is_read_and_written(listen: str, host: str, port_: int, again: str) -> None:
-    """As it stands in the setting."""
+    """An address is written in the form of the setting."""
     assert parsed(listen) == (host, port_)
     assert written(host, port_) == again
 
 
 @pytest.mark.parametrize("text", ["", "9469", ":9469", "h:", "h:x", "h:65536", "h:\u0661"])
 def test_what_is_not_an_address_is_refused(text: str) -> None:
-    """A host and a port that can be, both given."""
+    """A valid host and a valid port are both required."""
     with pytest.raises(ValueError, match="HOST:PORT"):
         parsed(text)
 
@@ -29,5 +29,5 @@ def test_what_is_not_an_address_is_refused(text: str) -> None:
     ("listens", "asked"), [("0.0.0.0", "127.0.0.1"), ("::", "::1"), ("10.0.0.4", "10.0.0.4")]
 )
 def test_a_server_on_every_address_is_asked_on_loopback(listens: str, asked: str) -> None:
-    """A client on the same machine needs one that it can connect to."""
+    """A client connects to loopback if the server listens on all addresses."""
     assert reachable(listens) == asked

@@ -18,13 +18,13 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def rules(*given: Mapping[str, Any], **variables: str) -> tuple[Rule, ...]:
-    """The rules of the environment."""
+    """Return the rules of the environment."""
     environ = {"SEB_APPROVAL__RULES": json.dumps(given), **variables}
     return load(environ=environ).settings.approval.rules
 
 
 def refusal(*given: object, **variables: str) -> str:
-    """Why a configuration is refused."""
+    """Return the message with which a configuration is refused."""
     with pytest.raises(ConfigurationError) as caught:
         load(environ={"SEB_APPROVAL__RULES": json.dumps(given), **variables})
     assert caught.value.exit_code == CONFIGURATION
@@ -45,12 +45,12 @@ EVERY_KEY: dict[str, Any] = {
 
 
 def test_every_key_but_the_name_has_a_default() -> None:
-    """A rule of a name alone approves what names this VM and no other."""
+    """A rule with only a name approves events that name this VM and no other."""
     assert (Rule(name="mine"),) == rules({"name": "mine"})
 
 
-def test_every_key_means_what_the_design_says() -> None:
-    """Each key of a rule reaches the rule."""
+def test_every_key_of_a_rule_is_read() -> None:
+    """Each key of a rule is read into its field."""
     expected = Rule(
         name="all keys",
         event_type=("Freeze", "Reboot"),
@@ -66,7 +66,7 @@ def test_every_key_means_what_the_design_says() -> None:
 
 
 def test_rules_can_stand_in_the_toml_file(tmp_path: Path) -> None:
-    """The tables [[approval.rules]] are the same rules, in their order."""
+    """The tables [[approval.rules]] of the TOML file are the same rules, in their order."""
     file = tmp_path / "seb.toml"
     file.write_text(
         '[[approval.rules]]\nname = "short"\nevent_type = ["Freeze"]\nmax_duration = 9\n'
@@ -105,29 +105,29 @@ def test_rules_can_stand_in_the_toml_file(tmp_path: Path) -> None:
     ],
 )
 def test_a_rule_that_is_wrong_ends_the_start(change: dict[str, Any], why: str) -> None:
-    """A rule that would not do what its writer meant is refused, with what to do instead."""
+    """A rule that would not do what its writer meant is refused at the start, with a remedy."""
     rule = {name: value for name, value in (EVERY_KEY | change).items() if value is not LEAVE_OUT}
     assert why in refusal(rule, SEB_SINK__DRAIN__KIND="stdout")
 
 
 def test_rules_have_names_of_their_own() -> None:
-    """A receipt names its rule, so no two have one name."""
+    """Two rules with the same name are refused, because a receipt names its rule."""
     assert "two rules have the same name" in refusal({"name": "a"}, {"name": "a"})
 
 
 def test_rules_that_are_no_json_are_refused() -> None:
-    """The variable is named, and what it should hold."""
+    """The error about rules that are not JSON names the variable and what it needs."""
     with pytest.raises(ConfigurationError, match="SEB_APPROVAL__RULES: this is not JSON"):
         load(environ={"SEB_APPROVAL__RULES": "[{name: a}]"})
 
 
 def test_after_may_name_the_default_sink() -> None:
-    """Where no sink is configured there is standard output, and a rule may wait for it."""
+    """A rule may wait for standard output, the sink that is used if none is configured."""
     assert rules({"name": "a", "after": ["stdout"]})[0].after == ("stdout",)
 
 
 def test_a_trust_file_is_read(tmp_path: Path) -> None:
-    """A file in order is accepted; one that is missing is an error of the settings."""
+    """A valid trust file is accepted; a missing one is an error in the settings."""
     file = tmp_path / "trust.json"
     config = load(environ={"SEB_APPROVAL__TRUST": str(file)})
     with pytest.raises(ConfigurationError) as caught:

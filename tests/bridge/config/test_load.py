@@ -1,4 +1,4 @@
-"""Settings: five sources in their order, no misspelt name unnoticed, no value in a message."""
+"""Settings: five sources in their order, unknown names found in each, and no value in a message."""
 
 from pathlib import Path
 
@@ -15,17 +15,17 @@ NAMES = ("SEB_SITE", "SEB_NODE__CLUSTER", "SEB_SINK__OPS__PATH")
 
 @pytest.fixture(autouse=True)
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A directory without a .env of somebody else's."""
+    """An empty working directory, without a .env file."""
     monkeypatch.chdir(tmp_path)
 
 
 def loaded(overrides: dict[str, str] | None = None, **environ: str) -> Configuration:
-    """The configuration of an environment."""
+    """Return the configuration of an environment."""
     return load(overrides or {}, environ=environ)
 
 
 def problem(overrides: dict[str, str] | None = None, **environ: str) -> str:
-    """What is said of a wrong environment."""
+    """Return the message about a wrong environment."""
     with pytest.raises(ConfigurationError) as caught:
         loaded(overrides, **environ)
     assert caught.value.exit_code == CONFIGURATION
@@ -33,8 +33,8 @@ def problem(overrides: dict[str, str] | None = None, **environ: str) -> str:
 
 
 def sources(tmp_path: Path, count: int) -> dict[str, str]:
-    """The last `count` of the sources name three settings each, with a value that says which
-    source it is from; returns the environment.
+    """Write three settings to each of the last `count` sources, each with its source's name as the
+    value; return the environment.
     """
     (tmp_path / "secrets").mkdir()
     for name in NAMES:
@@ -61,7 +61,9 @@ def _toml(tmp_path: Path) -> None:
     [(1, "secrets"), (2, "toml"), (3, "dotenv"), (4, "environ"), (5, "overrides")],
 )
 def test_precedence(tmp_path: Path, count: int, wins: str) -> None:
-    """Command line, environment, .env, TOML, secrets: for plain, nested and sinks' fields."""
+    """The order is command line, environment, .env, TOML, secrets: for plain and nested settings,
+    and for sinks' fields.
+    """
     environ = {"SEB_SINK__OPS__KIND": "file", **sources(tmp_path, count)}
     config = loaded(dict.fromkeys(NAMES, "overrides") if count > 4 else {}, **environ)
     (sink,) = config.sinks
@@ -70,7 +72,7 @@ def test_precedence(tmp_path: Path, count: int, wins: str) -> None:
 
 
 def test_sources_complete_each_other(tmp_path: Path) -> None:
-    """Fields of one sink may come from several sources, whatever the case of its name."""
+    """The fields of one sink may come from several sources, whatever the case of its name."""
     _toml(tmp_path)
     config = loaded(SEB_CONFIG=str(tmp_path / "c.toml"), SEB_SINK__OPS__AFFECTS_THIS_VM_ONLY="true")
     (sink,) = config.sinks
@@ -78,13 +80,13 @@ def test_sources_complete_each_other(tmp_path: Path) -> None:
 
 
 def test_the_command_line_may_name_the_file(tmp_path: Path) -> None:
-    """What says where settings are follows the same order."""
+    """SEB_CONFIG itself follows the order of the sources."""
     _toml(tmp_path)
     assert loaded({"SEB_CONFIG": str(tmp_path / "c.toml")}).settings.site == "toml"
 
 
 def test_without_a_sink_there_is_standard_output() -> None:
-    """A first try needs no setting at all."""
+    """Without any setting, standard output is the sink."""
     config = loaded()
     assert [sink.name for sink in config.sinks] == ["stdout"]
     assert (config.settings.site, config.settings.poll_interval) == ("default", 1.0)
@@ -94,7 +96,7 @@ def test_without_a_sink_there_is_standard_output() -> None:
     "value", ["123456", "true", "null", '["a"]', '{"a": 1}', "1e5", "pa$$ ${x}"]
 )
 def test_a_secret_is_text_whatever_it_looks_like(value: str) -> None:
-    """A password that could be read as JSON is a password all the same."""
+    """A password that looks like JSON is read as text."""
     config = loaded(
         SEB_SINK__MQTT__HOST="h", SEB_SINK__MQTT__USERNAME="u", SEB_SINK__MQTT__PASSWORD=value
     )
@@ -103,13 +105,13 @@ def test_a_secret_is_text_whatever_it_looks_like(value: str) -> None:
 
 
 def test_dotenv_expands_nothing(tmp_path: Path) -> None:
-    """A secret with ${ in it is taken as it stands, as from every other source."""
+    """A secret with ${ in .env is read as it is, as from every other source."""
     (tmp_path / ".env").write_text("SEB_NODE__POD='a${HOME}b'\n", encoding="utf-8")
     assert loaded().settings.node.pod == "a${HOME}b"
 
 
 def test_an_unknown_name_in_each_source(tmp_path: Path) -> None:
-    """Wherever it is misspelt, the nearest name is suggested."""
+    """An unknown name is refused in each source, with the nearest known name."""
     wrong = "SEB_SITEE"
     meant = "did you mean SEB_SITE?"
     assert meant in problem({wrong: "x"})
@@ -133,7 +135,7 @@ def test_an_unknown_name_in_each_source(tmp_path: Path) -> None:
     ],
 )
 def test_the_nearest_name_is_suggested(name: str, meant: str) -> None:
-    """In a section, in a sink, deeper in a sink."""
+    """A name is suggested for a misspelt section, sink, or field below one."""
     assert f"{name}: there is no such setting; did you mean {meant}?" in problem(**{name: SECRET})
 
 
@@ -176,8 +178,8 @@ def test_the_nearest_name_is_suggested(name: str, meant: str) -> None:
         ({"SEB_SECRETS_DIR": "nowhere"}, "SEB_SECRETS_DIR: nowhere cannot be read"),
     ],
 )
-def test_what_is_wrong_is_said_by_name(environ: dict[str, str], said: str) -> None:
-    """Each message names the variable, says what is needed, and shows no value."""
+def test_each_message_names_the_variable(environ: dict[str, str], said: str) -> None:
+    """Each message names the variable and what it needs, and shows no value."""
     message = problem(**environ)
     assert said in message
     assert SECRET not in message
@@ -193,7 +195,9 @@ def test_what_is_wrong_is_said_by_name(environ: dict[str, str], said: str) -> No
     ],
 )
 def test_an_unreadable_file_is_found_at_the_start(tmp_path: Path, variable: str) -> None:
-    """Missing, or a directory: the variable is named; what it holds may be a secret by mistake."""
+    """The error about a missing file, or a directory in its place, names the variable and not the
+    value, which may be a secret by mistake.
+    """
     (tmp_path / SECRET).mkdir()
     for value in (SECRET, f"no-{SECRET}", ""):
         message = problem(**{variable: value})
@@ -202,7 +206,7 @@ def test_an_unreadable_file_is_found_at_the_start(tmp_path: Path, variable: str)
 
 
 def test_files_that_are_no_text(tmp_path: Path) -> None:
-    """A secret, a .env or a TOML file that is not UTF-8 is named, and not shown."""
+    """A secret, a .env or a TOML file that is not UTF-8 is named, and its content is not shown."""
     (tmp_path / "secrets").mkdir()
     (tmp_path / "secrets" / "SEB_SITE").write_bytes(b"\xff\xfe")
     assert "SEB_SITE cannot be read" in problem(SEB_SECRETS_DIR=str(tmp_path / "secrets"))
@@ -213,14 +217,14 @@ def test_files_that_are_no_text(tmp_path: Path) -> None:
 
 
 def test_a_sinks_own_message_shows_no_secret() -> None:
-    """Even where a sink's check quotes what it was given."""
+    """A message shows no secret even if the sink's own check quotes it."""
     message = problem(SEB_SINK__WEBHOOK__URL="http://x/", SEB_SINK__WEBHOOK__SECRET=SECRET)
     assert "SEB_SINK__WEBHOOK" in message
     assert SECRET not in message
 
 
 def test_a_secret_from_a_directory(tmp_path: Path) -> None:
-    """A mounted secret, with the line end that editors leave; other files are not ours."""
+    """A mounted secret is read without the line end; files with other names are ignored."""
     (tmp_path / "s" / "..data").mkdir(parents=True)
     (tmp_path / "s" / "SEB_SINK__MQTT__PASSWORD").write_text(f"{SECRET}\n", encoding="utf-8")
     (tmp_path / "s" / "other").write_bytes(b"\xff")
@@ -243,14 +247,16 @@ def test_a_secret_from_a_directory(tmp_path: Path) -> None:
 def test_what_an_environment_file_made_of_a_value_is_shown(
     name: str, value: str, hint: str
 ) -> None:
-    """A comment or half a pair of quotes that became part of it is hard to see otherwise."""
+    """The message shows a comment or an unpaired quote that became part of a value."""
     message = problem(**{"SEB_SINK__MQTT__HOST": "h", name: value})
     assert f"{name}: " in message
     assert f'; it is "{value}": {hint}' in message
 
 
 def test_no_secret_is_shown_whatever_became_part_of_it() -> None:
-    """A comment behind a secret is told of by nobody: it could be half of it."""
+    """The message does not show a comment behind a secret, because it may be a part of the
+    secret.
+    """
     wrong = {"SEB_SINK__WEBHOOK__SECRET": f"{SECRET} # not base64"}
     message = problem(SEB_SINK__WEBHOOK__URL="http://h/", **wrong)
     assert SECRET not in message

@@ -1,4 +1,4 @@
-"""Names of variables: ours, misspelt ones, and those that Kubernetes injects."""
+"""Names of variables: known ones, misspelt ones, and those that Kubernetes injects."""
 
 import pytest
 
@@ -23,12 +23,12 @@ from sinks.shared.errors import ConfigurationError
     ],
 )
 def test_what_kubernetes_injects_is_ignored(name: str, value: str) -> None:
-    """A Service called seb, or seb-something, does not stop the bridge."""
+    """The variables of a Service called seb, or seb-something, are ignored."""
     refuse_unknown({name: value})
 
 
 def test_what_a_program_is_told_is_no_setting() -> None:
-    """A program that the bridge runs may call `seb` itself."""
+    """The variables of a program sink are ignored, because its program may call `seb`."""
     refuse_unknown({"SEB_EVENT_ID": "A-1", "SEB_EVENT_TRANSITION": "ended"})
 
 
@@ -40,31 +40,31 @@ def test_what_a_program_is_told_is_no_setting() -> None:
     ],
 )
 def test_known_names_and_other_peoples(name: str) -> None:
-    """Ours pass in any case, and names without our prefix are none of our business."""
+    """Known names are accepted in any case, and names without the prefix are ignored."""
     refuse_unknown({name: "x"})
 
 
 def test_a_port_that_is_not_injected_is_refused() -> None:
-    """Only Kubernetes' kind of value makes a name ending in PORT one of its own."""
+    """An unknown name that ends in PORT is ignored only with a value in Kubernetes' form."""
     with pytest.raises(ConfigurationError):
         refuse_unknown({"SEB_METRICS_PORT": "9469"})
 
 
 def test_every_setting_has_a_name() -> None:
-    """Plain ones, sections, and what is in them."""
+    """Plain settings, sections and their fields have names."""
     names = list(setting_names())
     assert {"SEB_SITE", "SEB_IMDS", "SEB_IMDS__URL", "SEB_SINK"} <= set(names)
     assert len(names) == len(set(names))
 
 
 def test_nothing_near_suggests_nothing() -> None:
-    """A wild name is not led to a wrong one."""
+    """For a name without a similar one nothing is suggested."""
     assert suggestion("XYZZY", ["SEB_SITE"]) == ""
 
 
 def test_a_name_below_a_text_is_refused() -> None:
-    """A field that has a text has no fields of its own; one that has an object does. Names of other
-    programs may be as they like.
+    """A name below a text field is refused, and one below an object is accepted; names of other
+    programs are ignored.
     """
     refuse_unknown({"A__B__C__D": "word", "A__B__C__D__E": "word"})
     above = "SEB_SINK__MQTT__PASSWORD"

@@ -15,7 +15,7 @@ from sinks.call_timeout import AbandonedError, CallTimeout
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Iterator[Bench]:
-    """A bench with two sinks; what hangs is let go at the end."""
+    """A bench with two sinks; hanging calls are released at the end."""
     with opened(tmp_path) as store:
         made = Bench(store, "bad", "good")
         yield made
@@ -24,7 +24,7 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
 
 @pytest.fixture
 def release() -> Iterator[threading.Event]:
-    """What a hanging call waits for."""
+    """The event that a hanging call waits for."""
     event = threading.Event()
     yield event
     event.set()
@@ -38,8 +38,8 @@ def hang(bench: Bench, release: threading.Event) -> None:
     bench.scripts["bad"].wait_for_calls("deliver", 1)
 
 
-def test_a_hanging_sink_delays_nobody(bench: Bench, release: threading.Event) -> None:
-    """The other one gets everything meanwhile."""
+def test_a_hanging_sink_delays_no_other(bench: Bench, release: threading.Event) -> None:
+    """The other sink gets every record while one hangs."""
     hang(bench, release)
     for number in range(2, 30):
         bench.commit(draft(number))
@@ -50,7 +50,9 @@ def test_a_hanging_sink_delays_nobody(bench: Bench, release: threading.Event) ->
 def test_a_stuck_sink_is_replaced_after_its_deadline(
     bench: Bench, release: threading.Event
 ) -> None:
-    """Not before; then it is cut off, and a new one delivers the same record."""
+    """A stuck call is cut after the deadline and not before, and a new sink delivers the same
+    record.
+    """
     hang(bench, release)
     bad, health = bench.scripts["bad"], bench.dispatcher.health["bad"]
     bench.clock.advance(29)
@@ -70,7 +72,7 @@ def test_a_stuck_sink_is_replaced_after_its_deadline(
 def test_a_stuck_call_that_returns_ends_the_long_wait(
     bench: Bench, release: threading.Event
 ) -> None:
-    """The destination may be back: the sink waits no longer than after any other failure."""
+    """When the stuck call returns, the sink waits only as long as after any failure."""
     hang(bench, release)
     bad = bench.scripts["bad"]
     (old,) = bad.threads
@@ -90,7 +92,9 @@ def test_a_stuck_call_that_returns_ends_the_long_wait(
 def test_what_a_stuck_call_brings_back_does_not_count(
     bench: Bench, release: threading.Event
 ) -> None:
-    """The old thread ends without touching sink or store again."""
+    """The result of an abandoned call is ignored, and its thread ends without touching sink or
+    store.
+    """
     hang(bench, release)
     bad = bench.scripts["bad"]
     (old,) = bad.threads
@@ -107,7 +111,7 @@ def test_what_a_stuck_call_brings_back_does_not_count(
 
 
 def test_a_call_that_ends_in_time_is_not_given_up(bench: Bench) -> None:
-    """An idle sink is not stuck, however long nothing happens."""
+    """An idle sink is not abandoned, however long it is idle."""
     bench.start()
     bench.scripts["bad"].wait_for_calls("maintain", 1)
     bench.clock.advance(1e6)
@@ -116,7 +120,7 @@ def test_a_call_that_ends_in_time_is_not_given_up(bench: Bench) -> None:
 
 
 def test_finish_ends_in_time_although_one_hangs(bench: Bench, release: threading.Event) -> None:
-    """The good sink gets its last record, and the stuck one is disowned."""
+    """`finish` delivers the last record of the good sink, and abandons the stuck one."""
     hang(bench, release)
     bad = bench.scripts["bad"]
     bench.commit(draft(2))
@@ -131,10 +135,10 @@ def test_finish_ends_in_time_although_one_hangs(bench: Bench, release: threading
     assert calls == bad.calls
 
 
-def test_a_cut_that_hangs_holds_up_nobody(
+def test_an_abort_that_hangs_delays_nothing(
     bench: Bench, release: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The watchdog does not wait for a sink's abort."""
+    """The watchdog does not wait for a sink's `abort`."""
     hang(bench, release)
     sink = bench.dispatcher.sink("bad")
     monkeypatch.setattr(sink, "abort", lambda: release.wait(30))
@@ -144,10 +148,10 @@ def test_a_cut_that_hangs_holds_up_nobody(
 
 
 @pytest.mark.parametrize("when", ["at the start", "at a replacement"])
-def test_a_constructor_with_a_bug_stops_nobody(
+def test_a_constructor_with_a_bug_stops_no_other_sink(
     bench: Bench, release: threading.Event, when: str
 ) -> None:
-    """That sink is seen to fail, and the other one delivers."""
+    """A sink that cannot be made is shown as failing, and the other one delivers."""
     bad = bench.scripts["bad"]
     bug = ZeroDivisionError("in the constructor")
     bad.on_make = [bug] if when == "at the start" else [None, bug]
@@ -166,7 +170,7 @@ def test_a_constructor_with_a_bug_stops_nobody(
 
 
 def test_a_thread_that_died_is_replaced(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever ended it: the sink gets a new worker."""
+    """A sink whose thread has ended gets a new worker."""
     monkeypatch.setattr(threading, "excepthook", lambda args: None)
     bad = bench.scripts["bad"]
     bad.on_deliver = [SinkError("no")]
@@ -192,7 +196,7 @@ def test_a_thread_that_died_is_replaced(bench: Bench, monkeypatch: pytest.Monkey
 
 
 def test_changes_of_health_are_logged_once(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
-    """One line when a sink fails, however often it is tried, and one when it is well again."""
+    """The log has one line when a sink begins to fail, and one when it works again."""
     caplog.set_level(logging.INFO)
     good = bench.scripts["good"]
     good.on_deliver = [SinkError("down") for _ in range(7)]
@@ -208,7 +212,9 @@ def test_changes_of_health_are_logged_once(bench: Bench, caplog: pytest.LogCaptu
 
 
 def test_a_call_ends_in_time_or_is_abandoned(bench: Bench) -> None:
-    """A call that is over counts, a call that is abandoned does not, and none is begun after."""
+    """A call that has ended counts, an abandoned one does not, and no further call begins after
+    that.
+    """
     timeout = CallTimeout(bench.clock.monotonic)
     timeout.call(lambda: None, limit=1)
     bench.clock.advance(2)

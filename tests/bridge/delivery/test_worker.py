@@ -1,4 +1,4 @@
-"""One sink's worker: order, refusals, waiting, and an end in time."""
+"""The worker of one sink: order, refusals, waits, and its end."""
 
 import threading
 
@@ -20,7 +20,7 @@ def ops(bench: Bench) -> Script:
 
 
 def test_records_are_delivered_in_order(bench: Bench, ops: Script) -> None:
-    """What was committed before the start, and what comes later."""
+    """Records from before the start and later ones are delivered in order."""
     bench.commit(*[draft(n) for n in range(1, 6)])
     bench.start()
     ops.wait_for_records(5)
@@ -31,7 +31,7 @@ def test_records_are_delivered_in_order(bench: Bench, ops: Script) -> None:
 
 
 def test_a_failure_is_tried_again_after_a_wait(bench: Bench, ops: Script) -> None:
-    """The same record comes again once the time has come, and not before."""
+    """A record that failed is delivered again when the wait is over, and not before."""
     ops.on_deliver = [SinkError("down, secret")]
     bench.commit(draft(1), draft(2))
     bench.start()
@@ -48,7 +48,7 @@ def test_a_failure_is_tried_again_after_a_wait(bench: Bench, ops: Script) -> Non
 
 
 def test_a_failed_open_is_closed_and_tried_again(bench: Bench, ops: Script) -> None:
-    """The contract: close is called after each open, good or bad."""
+    """`close` is called after each `open`, whether it succeeded or failed."""
     ops.on_open = [SinkError("no")]
     bench.start()
     ops.wait_for_calls("close", 1)
@@ -59,7 +59,7 @@ def test_a_failed_open_is_closed_and_tried_again(bench: Bench, ops: Script) -> N
 
 
 def test_a_sink_that_refuses_every_record_is_never_ok(bench: Bench, ops: Script) -> None:
-    """Parking the records gets on with them, and does not make the sink work."""
+    """A sink that only refuses records never has the state ok."""
     seen = set()
     # The records about the dead ones are refused too.
     ops.on_deliver = [SinkRejected("no")] * 9
@@ -73,7 +73,7 @@ def test_a_sink_that_refuses_every_record_is_never_ok(bench: Bench, ops: Script)
 
 
 def test_a_refusal_after_deliveries_takes_the_ok_away(bench: Bench, ops: Script) -> None:
-    """Until the sink takes a record again."""
+    """After a refusal the sink is not ok until it accepts a record again."""
     taken_again = threading.Event()
 
     def hold() -> None:
@@ -93,7 +93,9 @@ def test_a_refusal_after_deliveries_takes_the_ok_away(bench: Bench, ops: Script)
 def test_a_failure_between_two_records_is_over_when_the_sink_is_open_again(
     bench: Bench, ops: Script
 ) -> None:
-    """It has acknowledged records in this run: it need not prove itself anew."""
+    """A sink that has acknowledged a record in this run is ok again after an error in `maintain`
+    once it is open.
+    """
     bench.commit(draft(1))
     bench.start()
     assert wait_ok(bench, ops) == "ok"
@@ -105,13 +107,15 @@ def test_a_failure_between_two_records_is_over_when_the_sink_is_open_again(
 
 
 def wait_ok(bench: Bench, ops: Script) -> str:
-    """Wait until the sink does well."""
+    """Wait until the sink is ok."""
     ops.wait_for(lambda: bench.dispatcher.health["ops"].state == "ok")
     return bench.dispatcher.health["ops"].state
 
 
 def test_what_was_acknowledged_is_not_sent_again(bench: Bench, ops: Script) -> None:
-    """An error may say how many records of the batch got through; the wait begins anew."""
+    """Records that an error counts as delivered are not sent again, and the wait begins with its
+    shortest value.
+    """
     ops.on_deliver = [SinkError("no"), SinkError("half", delivered=2)]
     bench.commit(*[draft(n) for n in range(1, 4)])
     bench.start()
@@ -127,7 +131,9 @@ def test_what_was_acknowledged_is_not_sent_again(bench: Bench, ops: Script) -> N
 
 @pytest.mark.parametrize("delivered", [-1, 7])
 def test_an_error_that_counts_wrongly(bench: Bench, ops: Script, delivered: int) -> None:
-    """A number that makes no sense loses nothing that was not acknowledged, and stops nobody."""
+    """An error with an impossible number of delivered records loses no record and does not stop the
+    worker.
+    """
     ops.on_deliver = [
         SinkError("odd", delivered=delivered),
         SinkRejected("odd", delivered=delivered),
@@ -145,7 +151,9 @@ def test_an_error_that_counts_wrongly(bench: Bench, ops: Script, delivered: int)
 
 
 def test_a_refused_record_is_dead_and_the_others_go_on(bench: Bench, ops: Script) -> None:
-    """With its reason, and a record that says so, which the sink gets too."""
+    """A refused record is dead with its reason, a dead letter reports it to the same sink, and
+    later records are delivered.
+    """
     ops.on_deliver = [SinkRejected("too large, secret", delivered=1)]
     bench.commit(*[draft(n) for n in range(1, 4)])
     bench.start()
@@ -157,7 +165,7 @@ def test_a_refused_record_is_dead_and_the_others_go_on(bench: Bench, ops: Script
 
 
 def test_a_record_that_may_yet_be_taken_is_tried_so_often(bench: Bench, ops: Script) -> None:
-    """It is marked as dead after the last of its tries."""
+    """A record is marked as dead after as many tries as the error says."""
     ops.on_deliver = [SinkRejected("no", tries=3) for _ in range(3)]
     bench.commit(draft(1), draft(2))
     bench.start()
@@ -170,8 +178,10 @@ def test_a_record_that_may_yet_be_taken_is_tried_so_often(bench: Bench, ops: Scr
 
 
 @pytest.mark.parametrize("kind", [BRIDGE_HEARTBEAT, BRIDGE_DEAD_LETTER])
-def test_some_are_marked_dead_in_silence(bench: Bench, ops: Script, kind: str) -> None:
-    """A refused dead letter, or heartbeat, makes no further record."""
+def test_a_refused_dead_letter_or_heartbeat_makes_no_record(
+    bench: Bench, ops: Script, kind: str
+) -> None:
+    """A refused dead letter or heartbeat is marked as dead without a further record."""
     ops.on_deliver = [SinkRejected("no")]
     bench.commit(bridge_draft(kind))
     bench.start()
@@ -182,7 +192,9 @@ def test_some_are_marked_dead_in_silence(bench: Bench, ops: Script, kind: str) -
 
 
 def test_a_damaged_record_is_dead(bench: Bench, ops: Script) -> None:
-    """It stops nobody, and nothing of it is sent."""
+    """A damaged record is marked as dead, nothing of it is sent, and later records are
+    delivered.
+    """
     bench.commit(*[draft(n) for n in range(1, 4)])
     with bench.store.transaction() as connection:
         connection.execute("UPDATE records SET body = X'00' WHERE sequence = 2")
@@ -193,7 +205,7 @@ def test_a_damaged_record_is_dead(bench: Bench, ops: Script) -> None:
 
 
 def test_a_paused_sink_rests_until_a_person_acts(bench: Bench, ops: Script) -> None:
-    """No time wakes it, and nothing is lost meanwhile."""
+    """A paused sink is not tried until a person resumes it, and no record is lost."""
     ops.on_deliver = [SinkPaused("gone for good")]
     bench.commit(draft(1))
     bench.start()
@@ -208,7 +220,7 @@ def test_a_paused_sink_rests_until_a_person_acts(bench: Bench, ops: Script) -> N
 
 
 def test_the_destinations_wish_is_honoured(bench: Bench, ops: Script) -> None:
-    """Retry-After is waited for, up to five minutes."""
+    """The worker waits for the destination's Retry-After, up to five minutes."""
     ops.on_deliver = [SinkError("busy", retry_after=100), SinkError("busy", retry_after=1e9)]
     bench.commit(draft(1))
     bench.start()
@@ -224,7 +236,7 @@ def test_the_destinations_wish_is_honoured(bench: Bench, ops: Script) -> None:
 
 
 def test_a_near_event_cuts_the_wait(bench: Bench, ops: Script) -> None:
-    """Where the VM may go within two minutes, no wait is longer than five seconds."""
+    """If an event of this VM may start within two minutes, no wait is longer than five seconds."""
     ops.on_deliver = [SinkError("no", retry_after=300)]
     bench.commit(draft(1))
     bench.start()
@@ -237,7 +249,7 @@ def test_a_near_event_cuts_the_wait(bench: Bench, ops: Script) -> None:
 
 
 def test_the_wait_grows_under_a_ceiling() -> None:
-    """Full jitter: any time up to 1, 2, 4 … 60 seconds."""
+    """The wait is random, up to 1, 2, 4 … 60 seconds."""
     most = [retry_delay(failures, cap=60, draw=lambda: 1.0) for failures in range(1, 9)]
     assert most == [1, 2, 4, 8, 16, 32, 60, 60]
     assert retry_delay(5, cap=60, draw=lambda: 0.0) == 0
@@ -246,7 +258,7 @@ def test_the_wait_grows_under_a_ceiling() -> None:
 
 
 def test_stuck_threads_slow_down_more_of_them() -> None:
-    """Hurry wins over that only while they are few."""
+    """A near event shortens the wait only while few threads are stuck."""
 
     def seconds(stuck_threads: int, *, urgent: bool) -> float:
         return seconds_to_next_try(
@@ -263,7 +275,9 @@ def test_stuck_threads_slow_down_more_of_them() -> None:
 def test_a_bug_in_a_sink_is_tried_again(
     bench: Bench, ops: Script, place: str, error: BaseException
 ) -> None:
-    """Any exception counts as a failure that says that it is a bug; even an attempt to exit."""
+    """Any exception of a sink, even an attempt to exit, is a failure that is reported as a bug, and
+    the record is tried again.
+    """
     setattr(ops, place, [error])
     bench.commit(draft(1))
     bench.start()
@@ -278,7 +292,7 @@ def test_a_bug_in_a_sink_is_tried_again(
 def test_an_error_of_the_store_is_waited_out(
     bench: Bench, ops: Script, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where a refusal cannot be written down, the record is not passed over."""
+    """If a refusal cannot be stored, the record is not skipped."""
     ops.on_deliver = [SinkRejected("no"), SinkRejected("no")]
     bench.commit(draft(1))
     mark_dead, full = bench.outbox.mark_dead, [True]
@@ -298,7 +312,7 @@ def test_an_error_of_the_store_is_waited_out(
 
 
 def test_finish_delivers_what_is_left(bench: Bench, ops: Script) -> None:
-    """Everything goes out, the sink is closed, and its thread ends."""
+    """`finish` delivers every record, closes the sink and ends its thread."""
     bench.commit(*[draft(n) for n in range(1, 20)])
     bench.start()
     assert bench.finish()
@@ -308,7 +322,7 @@ def test_finish_delivers_what_is_left(bench: Bench, ops: Script) -> None:
 
 
 def test_finish_gives_a_waiting_sink_one_try(bench: Bench, ops: Script) -> None:
-    """At once, whatever it was waiting for, and only once."""
+    """`finish` makes a waiting sink try at once, and only once."""
     ops.on_deliver = [SinkError("no", retry_after=300), SinkError("still no")]
     bench.commit(draft(1))
     bench.start()
@@ -319,7 +333,7 @@ def test_finish_gives_a_waiting_sink_one_try(bench: Bench, ops: Script) -> None:
 
 
 def test_finish_leaves_a_paused_sink_alone(bench: Bench, ops: Script) -> None:
-    """It wants nothing more, not even at the end."""
+    """`finish` does not try a paused sink."""
     ops.on_deliver = [SinkPaused("gone")]
     bench.commit(draft(1))
     bench.start()
@@ -329,7 +343,7 @@ def test_finish_leaves_a_paused_sink_alone(bench: Bench, ops: Script) -> None:
 
 
 def test_reasons_fit_a_line_and_a_record() -> None:
-    """One line, not endless, without secrets, and with signs that UTF-8 can carry."""
+    """A reason is one line of limited length, without secrets, in valid UTF-8."""
 
     class Mute(Exception):
         def __str__(self) -> str:
@@ -346,7 +360,9 @@ def test_reasons_fit_a_line_and_a_record() -> None:
 
 
 def test_a_refusal_on_a_good_connection_keeps_it(bench: Bench, ops: Script) -> None:
-    """The sink is neither closed nor opened again, and it is maintained while it waits."""
+    """After an error that `stays_open`, the sink is not closed, and is maintained while it
+    waits.
+    """
     ops.on_deliver = [SinkError("refused", stays_open=True)] * 2
     bench.commit(draft(1))
     bench.start()
@@ -364,7 +380,7 @@ def test_a_refusal_on_a_good_connection_keeps_it(bench: Bench, ops: Script) -> N
 def test_a_connection_that_breaks_while_the_sink_waits_is_made_again(
     bench: Bench, ops: Script
 ) -> None:
-    """Its failure during the wait closes it, and the next try opens it."""
+    """A sink whose `maintain` fails during a wait is closed, and opened by the next try."""
     ops.on_deliver = [SinkError("refused", stays_open=True)]
     ops.on_maintain = [SinkError("the connection is lost")]
     bench.commit(draft(1))
@@ -376,7 +392,7 @@ def test_a_connection_that_breaks_while_the_sink_waits_is_made_again(
 
 
 def test_records_go_out_though_maintaining_fails(bench: Bench, ops: Script) -> None:
-    """Whatever `maintain` says, each try delivers first."""
+    """Each try delivers before `maintain` is called, so that its errors delay no record."""
     ops.on_maintain = [SinkError("no commands come in")] * 3
     bench.commit(draft(1))
     bench.start()
@@ -388,7 +404,7 @@ def test_records_go_out_though_maintaining_fails(bench: Bench, ops: Script) -> N
 
 
 def test_a_sink_that_hangs_while_it_waits_is_abandoned(bench: Bench, ops: Script) -> None:
-    """The watchdog holds for every call."""
+    """A call of `maintain` that hangs is abandoned like any other."""
     release = threading.Event()
     ops.on_deliver = [SinkError("refused", stays_open=True)]
     ops.on_maintain = [lambda: release.wait(PATIENCE) and None]

@@ -37,7 +37,7 @@ Client = Callable[..., Imds]
 
 @pytest.fixture
 def client() -> Iterator[Client]:
-    """Makes clients, which are closed in the end; one may look elsewhere at `others`."""
+    """Makes clients, which are closed at the end; with `others` a client has further endpoints."""
     with ExitStack() as stack:
 
         def make(url: str, *, others: Sequence[str] = (), **timeouts: float) -> Imds:
@@ -50,20 +50,20 @@ def client() -> Iterator[Client]:
 
 
 def refused(asked: Imds) -> ImdsError:
-    """The error of one request for events."""
+    """Return the error of one request for events."""
     with pytest.raises(ImdsError) as caught:
         asked.events()
     return caught.value
 
 
 def closed_port() -> str:
-    """The base URL of a port where nobody listens."""
+    """Return the base URL of a port on which nothing listens."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return f"http://127.0.0.1:{listener.getsockname()[1]}"
 
 
 def test_a_document_comes_as_it_was_sent(imds_simulator: Simulator, client: Client) -> None:
-    """Bytes, and how long they took in milliseconds."""
+    """The answer has the document's bytes, and the milliseconds that it took."""
     imds_simulator.serve(b'\xef\xbb\xbf {"Events":[]}\n')
     asked = client(imds_simulator.url)
     answer = asked.events()
@@ -73,7 +73,9 @@ def test_a_document_comes_as_it_was_sent(imds_simulator: Simulator, client: Clie
 def test_a_post_that_is_no_longer_allowed_is_not_sent(
     imds_simulator: Simulator, client: Client
 ) -> None:
-    """It is asked once there is a connection, which is then closed; the next one goes through."""
+    """A POST that is no longer allowed once there is a connection is not sent, the connection is
+    closed, and the next POST is sent.
+    """
     event = imds_simulator.announce(SimulatedEvent())
     asked = client(imds_simulator.url)
     with pytest.raises(WithheldError):
@@ -84,7 +86,9 @@ def test_a_post_that_is_no_longer_allowed_is_not_sent(
 
 
 def test_a_request_is_one_that_imds_takes(client: Client) -> None:
-    """With the header and the api-version; without cookies, credentials or a proxy's traces."""
+    """A request has the header and the api-version, and no cookies, credentials or headers of a
+    proxy.
+    """
     with RawImds(reply(headers=["Set-Cookie: a=b"])) as raw:
         asked = client(raw.url)
         asked.events()
@@ -99,7 +103,7 @@ def test_a_request_is_one_that_imds_takes(client: Client) -> None:
 
 
 def test_many_polls_share_one_connection(client: Client) -> None:
-    """A poll a second must not cost a handshake a second."""
+    """Polls share one connection, so that a poll a second does not cost a handshake a second."""
     with RawImds() as raw:
         asked = client(raw.url)
         for _ in range(50):
@@ -108,7 +112,9 @@ def test_many_polls_share_one_connection(client: Client) -> None:
 
 
 def test_a_connection_that_the_server_closed_is_no_error(client: Client) -> None:
-    """A kept connection may end at any time between two polls; that says nothing of IMDS."""
+    """A kept connection that the server has closed between two polls is replaced without an
+    error.
+    """
     with RawImds(closing=True) as raw:
         asked = client(raw.url)
         for _ in range(20):
@@ -119,7 +125,7 @@ def test_a_connection_that_the_server_closed_is_no_error(client: Client) -> None
 def test_the_environments_proxies_are_not_asked(
     imds_simulator: Simulator, monkeypatch: pytest.MonkeyPatch, client: Client
 ) -> None:
-    """The metadata address is link-local: no proxy can reach it."""
+    """The client uses no proxy, because no proxy can reach the link-local address."""
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY", "https_proxy"):
         monkeypatch.setenv(name, closed_port())
     monkeypatch.delenv("no_proxy", raising=False)
@@ -143,10 +149,12 @@ BAD_DAYS: list[tuple[Fault, str]] = [
 
 
 @pytest.mark.parametrize(("fault", "reason"), BAD_DAYS, ids=str)
-def test_a_bad_day_is_one_error_and_then_over(
+def test_each_failure_is_one_error(
     imds_simulator: Simulator, fault: Fault, reason: str, client: Client
 ) -> None:
-    """It has one word for logs and a sentence for people, and the next poll is well again."""
+    """Each failure is one error with a word for logs and a sentence for people, and the next poll
+    succeeds.
+    """
     asked = client(imds_simulator.url)
     asked.events()
     imds_simulator.fault(fault)
@@ -161,7 +169,7 @@ def test_a_bad_day_is_one_error_and_then_over(
 def test_a_deadline_is_kept_to_the_last_byte(
     imds_simulator: Simulator, fault: Fault, client: Client
 ) -> None:
-    """Headers or a body that drip do not hold a poll longer than its timeout."""
+    """A poll ends at its timeout although headers or body arrive byte by byte."""
     asked = client(imds_simulator.url, timeout=0.6)
     asked.events()
     imds_simulator.fault(fault)
@@ -175,7 +183,7 @@ def test_a_deadline_is_kept_to_the_last_byte(
 def test_the_deadline_holds_within_tls_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: Mode, client: Client
 ) -> None:
-    """An https URL has the same total time as any other."""
+    """The total time limit also holds for an https URL."""
     ca = ThrowawayCa(tmp_path)
     monkeypatch.setenv("SSL_CERT_FILE", str(ca.cert))
     length = {} if mode == "drip-close" else {"Content-Length": "9000"}
@@ -195,7 +203,7 @@ def test_an_interim_answer_is_read_past(client: Client) -> None:
 
 
 def test_the_first_answer_may_take_longer(imds_simulator: Simulator, client: Client) -> None:
-    """Azure turns the service on at the first request, which can take two minutes."""
+    """The first request may take two minutes, because it can turn the service on."""
     asked = client(imds_simulator.url, timeout=0.2, first_timeout=5.0)
     imds_simulator.fault(Slow(0.4))
     asked.events()
@@ -208,7 +216,9 @@ def test_the_first_answer_may_take_longer(imds_simulator: Simulator, client: Cli
     ("hours", "on"), [(None, False), (0, True), (23, True), (25, False), (-1, True), (-25, False)]
 )
 def test_a_service_that_answered_within_a_day_is_on(hours: float | None, on: bool) -> None:
-    """Azure turns it off a day after the last request; the clock may have been set meanwhile."""
+    """The service counts as on for a day after the last good poll, also if the clock was set
+    since.
+    """
     now = datetime(2026, 3, 2, tzinfo=UTC)
     assert is_on(None if hours is None else now - timedelta(hours=hours), now) is on
 
@@ -217,7 +227,7 @@ def test_a_service_that_answered_within_a_day_is_on(hours: float | None, on: boo
 def test_only_a_document_ends_the_wait_for_the_first(
     imds_simulator: Simulator, client: Client, body: bytes
 ) -> None:
-    """A 200 without events, as is common while the service starts, is no first answer."""
+    """A 200 without events does not end the longer time limit of the first request."""
     asked = client(imds_simulator.url, timeout=0.2, first_timeout=5.0)
     imds_simulator.serve(body)
     assert asked.events().body == body
@@ -243,7 +253,9 @@ def test_only_a_document_ends_the_wait_for_the_first(
 def test_retry_after_is_honoured_within_reason(
     said: str, expected: float | None, client: Client
 ) -> None:
-    """In seconds; a rest longer than a Preempt's notice would cost the notice."""
+    """Retry-After is read in seconds and limited: a longer pause would use up the notice of a
+    Preempt.
+    """
     with RawImds(reply("429 Too Many", headers=[f"Retry-After: {said}"])) as raw:
         asked = client(raw.url)
         error = refused(asked)
@@ -252,7 +264,7 @@ def test_retry_after_is_honoured_within_reason(
 
 @pytest.mark.parametrize("location", ["/elsewhere", "http://127.0.0.1:1/", "\xff\xfe"])
 def test_a_redirect_is_not_followed(location: str, client: Client) -> None:
-    """IMDS never redirects: whoever does is somebody else."""
+    """A redirect is an error, because IMDS never redirects."""
     answer = reply("302 Found", headers=["Location: X"]).replace(b"X", location.encode("latin-1"))
     with RawImds(answer) as raw:
         asked = client(raw.url)
@@ -274,22 +286,22 @@ NO_HTTP = {
 
 @pytest.mark.parametrize("answer", NO_HTTP.values(), ids=NO_HTTP.keys())
 def test_what_is_no_http_is_an_error_too(answer: bytes, client: Client) -> None:
-    """Nothing that a server sends raises anything but ImdsError."""
+    """Any bytes that a server sends raise `ImdsError` and nothing else."""
     with RawImds(answer, closing=True) as raw:
         asked = client(raw.url)
         reason = refused(asked).reason
     assert reason in ("connection", "too_large")
 
 
-def test_nobody_listening_is_said(imds_simulator: Simulator, client: Client) -> None:
-    """The error names the address."""
+def test_a_refused_connection_names_the_address(imds_simulator: Simulator, client: Client) -> None:
+    """The error about a refused connection names the address."""
     url = closed_port()
     error = refused(client(url))
     assert (error.reason, url in str(error)) == ("refused", True)
 
 
-def test_a_network_that_is_not_there_is_said() -> None:
-    """What the system says of it is part of the sentence."""
+def test_a_missing_network_is_explained() -> None:
+    """The error about a missing network has the system's reason."""
     pool = HTTPConnection("10.0.0.1")
     new = NewConnectionError(pool, "Failed to establish a new connection")
     new.__cause__ = OSError(101, "Network is unreachable")
@@ -303,7 +315,7 @@ def test_a_network_that_is_not_there_is_said() -> None:
 def test_a_connection_that_is_reset_is_tried_once_more(
     imds_simulator: Simulator, client: Client
 ) -> None:
-    """Only where it was kept from an earlier answer; a second reset is IMDS's own."""
+    """A request is repeated once if a kept connection is reset; a second reset is an error."""
     asked = client(imds_simulator.url)
     asked.events()
     imds_simulator.fault(ResetFault())
@@ -314,7 +326,7 @@ def test_a_connection_that_is_reset_is_tried_once_more(
 
 
 def test_an_older_api_version_is_found(client: Client) -> None:
-    """Where IMDS refuses ours, the newest that it takes is kept from then on."""
+    """If IMDS refuses the api-version, the newest one that it accepts is used from then on."""
     with Simulator(api_versions=["2017-08-01", "2019-01-01"]) as old:
         asked = client(old.url)
         asked.events()
@@ -323,7 +335,7 @@ def test_an_older_api_version_is_found(client: Client) -> None:
 
 
 def test_the_versions_that_a_refusal_names_come_last(client: Client) -> None:
-    """Newer ones than we know, in IMDS's order; nonsense among them is left out."""
+    """Unknown versions in a refusal are tried last, in IMDS's order; invalid ones are left out."""
     named = ["2031-01-01", "x/../y", 7, "2020-07-01", "2030-01-01"]
     with RawImds(*[refusal(*named)] * 8, reply()) as raw:
         asked = client(raw.url)
@@ -333,7 +345,9 @@ def test_the_versions_that_a_refusal_names_come_last(client: Client) -> None:
 
 
 def test_when_all_are_refused_imds_is_left_in_peace(client: Client) -> None:
-    """Ten requests a second would only earn a 429 for every poller of the VM."""
+    """If IMDS refuses every version, requests become rarer, so that other pollers of the VM get no
+    429.
+    """
     newest = [f"20{n}-01-01" for n in range(30, 50)]
     with RawImds(refusal(*newest)) as raw:
         asked = client(raw.url)
@@ -350,7 +364,7 @@ def test_when_all_are_refused_imds_is_left_in_peace(client: Client) -> None:
     "body", [b"", b"[]", b"{}", b'{"newest-versions":3}', b"\xff", b"[" * 9999]
 )
 def test_a_refusal_may_say_anything(body: bytes, client: Client) -> None:
-    """Its body is a hint at best."""
+    """Any body of a refusal is accepted."""
     with RawImds(reply("400 Bad Request", body)) as raw:
         asked = client(raw.url)
         error = refused(asked)
@@ -358,7 +372,9 @@ def test_a_refusal_may_say_anything(body: bytes, client: Client) -> None:
 
 
 def test_one_refusal_does_not_change_a_version_that_works(client: Client) -> None:
-    """An older one leaves out fields: every event would seem to have changed."""
+    """One refusal does not change a version that has worked: an older one leaves out fields, so
+    every event would seem to have changed.
+    """
     with RawImds(reply(), refusal(), refusal(), reply()) as raw:
         asked = client(raw.url)
         asked.events()
@@ -369,7 +385,7 @@ def test_one_refusal_does_not_change_a_version_that_works(client: Client) -> Non
 
 
 def test_a_version_that_is_refused_for_good_is_given_up(client: Client) -> None:
-    """A VM may move to a host that knows less."""
+    """A version that is refused again and again is replaced by an older one."""
     with RawImds(reply(), *[refusal()] * PATIENCE, reply()) as raw:
         asked = client(raw.url)
         asked.events()
@@ -380,7 +396,9 @@ def test_a_version_that_is_refused_for_good_is_given_up(client: Client) -> None:
 
 
 def test_the_wanted_version_is_asked_for_again(client: Client) -> None:
-    """A stand-in version leaves out fields: it is used no longer than it must."""
+    """The wanted version is tried again from time to time, because an older one leaves out
+    fields.
+    """
     with RawImds(refusal(), *[reply()] * (PROBE_EVERY + 1)) as raw:
         asked = client(raw.url)
         used = []
@@ -394,7 +412,7 @@ def test_the_wanted_version_is_asked_for_again(client: Client) -> None:
     "body", [b"", b"[]", b"null", b"<html>", b'{"vmId":1e999}', b"[" * 99999, b'{"a":1,"a":2}']
 )
 def test_an_instance_document_that_is_none_is_an_error(body: bytes, client: Client) -> None:
-    """It must be one JSON object."""
+    """An instance document that is not a JSON object is an error."""
     with RawImds(reply(body=body)) as raw:
         asked = client(raw.url)
         with pytest.raises(ImdsError) as caught:
@@ -402,8 +420,8 @@ def test_an_instance_document_that_is_none_is_an_error(body: bytes, client: Clie
     assert caught.value.reason == "malformed"
 
 
-def test_an_older_instance_document_will_do(client: Client) -> None:
-    """Its api-version falls back as that of the events does."""
+def test_the_instance_document_falls_back_too(client: Client) -> None:
+    """If the api-version of the instance document is refused, an older one is used."""
     with RawImds(refusal(), reply(body=b'{"vmId":"x"}')) as raw:
         asked = client(raw.url)
         instance = asked.instance()
@@ -411,7 +429,7 @@ def test_an_older_instance_document_will_do(client: Client) -> None:
 
 
 def test_outside_a_vnet_the_endpoint_is_found(imds_simulator: Simulator, client: Client) -> None:
-    """Where nobody can be reached, the next poll asks the endpoint that DHCP names."""
+    """If the given address does not answer, the next poll uses the endpoint from DHCP."""
     asked = client(closed_port(), others=[closed_port(), imds_simulator.url])
     errors = [refused(asked).reason, refused(asked).reason]
     asked.events()
@@ -419,7 +437,7 @@ def test_outside_a_vnet_the_endpoint_is_found(imds_simulator: Simulator, client:
 
 
 def test_a_wrong_endpoint_is_left_again(imds_simulator: Simulator, client: Client) -> None:
-    """In a VNet, DHCP names a service without events: the given address comes round again."""
+    """If the endpoint from DHCP has no events, the given address is tried again."""
     given = closed_port()
     with RawImds(reply("404 Not Found")) as other:
         asked = client(given, others=[other.url])
@@ -436,7 +454,7 @@ def test_a_wrong_endpoint_is_left_again(imds_simulator: Simulator, client: Clien
 def test_an_endpoint_that_is_there_is_not_left(
     imds_simulator: Simulator, fault: Fault, client: Client
 ) -> None:
-    """A bad start is no reason to look elsewhere."""
+    """The client does not change an endpoint that answers, even with errors."""
     imds_simulator.fault(fault)
     asked = client(imds_simulator.url, first_timeout=0.3, others=[closed_port()])
     refused(asked)
@@ -444,7 +462,7 @@ def test_an_endpoint_that_is_there_is_not_left(
 
 
 def test_an_endpoint_that_has_answered_is_kept(client: Client) -> None:
-    """Later trouble is trouble, whatever DHCP says."""
+    """An endpoint that has sent a document is kept when it fails later."""
     with RawImds() as raw:
         asked = client(raw.url, others=[closed_port()])
         asked.events()

@@ -15,13 +15,13 @@ EXPIRY = 0x6543_2100
 
 
 def option(code: int, value: bytes, *, vendors: int = 0) -> bytes:
-    """An entry of DhcpInterfaceOptions as Windows writes it."""
+    """Return an entry of DhcpInterfaceOptions as Windows writes it."""
     padding = b"\0" * (-len(value) % 4)
     return struct.pack("<IIIII", code, 0, len(value), vendors, EXPIRY) + value + padding
 
 
 def lease(root: Path, path: str, text: str, *, age: int = 0) -> None:
-    """A lease file that was last written `age` seconds before the others."""
+    """Write a lease file that is `age` seconds older than the newest."""
     if sys.platform == "win32":
         pytest.skip("Windows has its leases in the registry")
     file = root / path
@@ -31,7 +31,7 @@ def lease(root: Path, path: str, text: str, *, age: int = 0) -> None:
 
 
 def test_windows_keeps_the_address_among_other_options() -> None:
-    """Entries of any length, empty ones included, are passed over."""
+    """The address is found among entries of any length, also empty ones."""
     blob = b"".join(
         [option(15, b"example.net"), option(121, b""), option(6, bytes(8)), option(245, ADDRESS)]
     )
@@ -52,14 +52,16 @@ def test_windows_keeps_the_address_among_other_options() -> None:
     ],
 )
 def test_windows_may_have_no_such_option(blob: bytes) -> None:
-    """Nothing is guessed from an entry that is another's, cut off or of another length."""
+    """An entry of another option, or one that is cut off or has another length, gives no
+    address.
+    """
     assert parse_windows_options(blob) is None
 
 
 @settings(deadline=None)
 @given(st.binary(max_size=100))
 def test_any_registry_value_is_survived(blob: bytes) -> None:
-    """It ends, and it raises nothing."""
+    """Any registry value is read without an error and without a loop."""
     parse_windows_options(blob)
 
 
@@ -73,7 +75,7 @@ def test_any_registry_value_is_survived(blob: bytes) -> None:
     ],
 )
 def test_a_lease_names_the_endpoint(tmp_path: Path, line: str) -> None:
-    """As dhclient, systemd-networkd and NetworkManager write it."""
+    """The address is found in leases of dhclient, systemd-networkd and NetworkManager."""
     lease(tmp_path, "var/lib/dhcp/dhclient.eth0.leases", f"lease {{\n{line}\n}}\n")
     assert endpoints(tmp_path) == ["http://10.0.81.16"]
 
@@ -92,7 +94,7 @@ def test_a_lease_names_the_endpoint(tmp_path: Path, line: str) -> None:
     ],
 )
 def test_a_lease_without_an_address_names_nothing(tmp_path: Path, line: str) -> None:
-    """Four bytes, or nothing."""
+    """A value of another length than four bytes gives no address."""
     lease(tmp_path, "run/systemd/netif/leases/2", f"ADDRESS=10.0.0.4\n{line}\n")
     assert endpoints(tmp_path) == []
 
@@ -101,13 +103,15 @@ def test_a_lease_without_an_address_names_nothing(tmp_path: Path, line: str) -> 
     ("text", "expected"), [('"dX8a"', "100.88.56.97"), ('"\\"\\\\8a"', "34.92.56.97")]
 )
 def test_a_lease_may_quote_its_bytes(tmp_path: Path, text: str, expected: str) -> None:
-    """An address whose bytes are all printable characters is printed as text by dhclient."""
+    """An address that dhclient wrote as quoted text is read, which it does if all bytes are
+    printable.
+    """
     lease(tmp_path, "var/lib/dhclient/dhclient--eth0.lease", f"  option unknown-245 {text};\n")
     assert endpoints(tmp_path) == [f"http://{expected}"]
 
 
 def test_the_newest_lease_comes_first(tmp_path: Path) -> None:
-    """Of the files the newest, in a file the last; none twice."""
+    """The newest file comes first, and the last lease in a file; no address occurs twice."""
     lease(
         tmp_path,
         "var/lib/dhclient/old.leases",
@@ -119,7 +123,7 @@ def test_the_newest_lease_comes_first(tmp_path: Path) -> None:
 
 
 def test_a_machine_without_leases_names_nothing(tmp_path: Path) -> None:
-    """Nor does one whose leases are no text."""
+    """A machine without leases, or with leases that are not text, gives no address."""
     (tmp_path / "var/lib/dhcp/dir.leases").mkdir(parents=True)
     (tmp_path / "var/lib/dhcp/x.leases").write_bytes(bytes(range(256)))
     assert endpoints(tmp_path) == []

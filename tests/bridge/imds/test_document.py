@@ -40,18 +40,18 @@ FIELDS = sorted(entry())
 
 
 def only(document: bytes) -> ScheduledEvent:
-    """The one event of a document."""
+    """Return the one event of a document."""
     (event,) = parse_document(document).events.values()
     return event
 
 
 def parsed(**fields: object) -> ScheduledEvent:
-    """A full entry with some of Azure's fields replaced."""
+    """Return a full entry as it is read, with some of Azure's fields replaced."""
     return parse_event(entry() | fields)
 
 
 def test_a_full_entry_is_read_whole() -> None:
-    """Every field of the newest api-version has its place, in Azure's words."""
+    """Every field of the newest api-version is read, with Azure's values."""
     raw = entry(resources=["web_3", "web_4"])
     assert only(body(raw)).to_wire() == {
         "eventId": EVENT_ID,
@@ -68,7 +68,7 @@ def test_a_full_entry_is_read_whole() -> None:
 
 @pytest.mark.parametrize("name", EVENT_FIELDS)
 def test_each_field_of_an_event_is_read(name: str) -> None:
-    """What stands in IMDS's entry under a field's name leads to a value in the event."""
+    """The value of each field of IMDS's entry becomes a value of the event."""
     unread = parse_event({"EventId": EVENT_ID}).to_wire()[name]
     said: list[object] = ["value", "2026-03-02T10:15:00Z", 7, True, ["value"], {"value": 7}]
     read = [parse_event({"EventId": "E", azure_name(name): each}).to_wire()[name] for each in said]
@@ -76,13 +76,13 @@ def test_each_field_of_an_event_is_read(name: str) -> None:
 
 
 def test_the_raw_entry_is_kept_as_it_came() -> None:
-    """Unknown fields, their order and their types stay untouched beside what was read."""
+    """`raw` keeps unknown fields, the order and the types of the entry."""
     raw = {"Zeta": [1, 2.5, {"x": None}], **entry(), "NotBefore": "whenever", "Alpha": True}
     assert list(raw.items()) == list(only(body(raw)).raw.items())
 
 
 def test_an_event_id_alone_is_enough() -> None:
-    """Every other field may be absent; its absence is null, an empty list, or Unknown."""
+    """All fields but EventId may be missing, and are then null, an empty list, or Unknown."""
     assert only(body({"EventId": "x"})).to_wire() == {
         "eventId": "x",
         "eventType": None,
@@ -98,25 +98,25 @@ def test_an_event_id_alone_is_enough() -> None:
 
 @pytest.mark.parametrize("incarnation", [0, 1, 279])
 def test_an_empty_document_has_its_incarnation(incarnation: int) -> None:
-    """Incarnations may begin anywhere."""
+    """An empty document has an incarnation, which may be any number."""
     assert incarnation == parse_document(body(incarnation=incarnation)).incarnation
 
 
 @pytest.mark.parametrize("odd", [None, "2", True, 1.5, [], 10**300])
 def test_an_odd_incarnation_is_null(odd: object) -> None:
-    """What is no number that every reader can hold is not known, and no reason to stop."""
+    """An incarnation that is not a number, or too large, is null and no error."""
     assert parse_document(body(entry(), incarnation=odd)).incarnation is None
 
 
 def test_the_oldest_api_version_is_read() -> None:
-    """2017-03-01 has few fields, and an underscore in front of every name."""
+    """The document of 2017-03-01, with few fields and an underscore before each name, is read."""
     old = without(entry(), "Description", "EventSource", "DurationInSeconds")
     event = only(body(old | {"Resources": ["_web_3"]}, incarnation=None))
     assert (event.resources, event.affects("web_3")) == (("web_3",), True)
 
 
 def test_a_started_event_has_no_not_before() -> None:
-    """Azure leaves NotBefore blank once the event has started."""
+    """The blank NotBefore of a started event is null."""
     event = only(body(started()))
     assert (event.event_status, event.not_before) == ("Started", None)
 
@@ -158,7 +158,7 @@ def test_a_started_event_has_no_not_before() -> None:
     ],
 )
 def test_not_before_is_a_moment_or_null(text: object, expected: str | None) -> None:
-    """RFC 1123 and ISO 8601 are read, whatever the weekday; nothing else is guessed."""
+    """NotBefore is read as RFC 1123 or ISO 8601, whatever its weekday; any other text is null."""
     assert expected == moment_text(parse_moment(text))
 
 
@@ -178,7 +178,7 @@ def test_not_before_is_a_moment_or_null(text: object, expected: str | None) -> N
     ],
 )
 def test_a_status_is_azures_word(said: object, expected: str) -> None:
-    """A word that we do not know goes through as sent; no word at all is Unknown."""
+    """An unknown status is passed on, and a missing one is Unknown."""
     assert expected == parsed(EventStatus=said).event_status
 
 
@@ -199,7 +199,7 @@ def test_a_status_is_azures_word(said: object, expected: str) -> None:
     ],
 )
 def test_a_duration_is_seconds_or_null(said: object, expected: int | None) -> None:
-    """Azure: -1 means unknown, 0 means none."""
+    """A duration is read in seconds; Azure's -1 becomes null, and 0 stays 0."""
     assert expected == parsed(DurationInSeconds=said).duration_in_seconds
 
 
@@ -215,7 +215,7 @@ def test_a_duration_is_seconds_or_null(said: object, expected: int | None) -> No
     ],
 )
 def test_resources_are_names(said: object, expected: tuple[str, ...]) -> None:
-    """Whatever is no name is left out."""
+    """Entries of `Resources` that are not names are left out."""
     assert expected == parsed(Resources=said).resources
 
 
@@ -232,7 +232,7 @@ def test_resources_are_names(said: object, expected: tuple[str, ...]) -> None:
     ],
 )
 def test_a_vm_is_named_whole_and_in_any_case(resources: list[str], expected: bool) -> None:
-    """`vm1` is not named by `vm12`."""
+    """A VM is named by its whole name in any case: `vm12` does not name `vm1`."""
     assert expected == parsed(Resources=resources).affects("vm1")
 
 
@@ -253,22 +253,26 @@ def test_a_vm_is_named_whole_and_in_any_case(resources: list[str], expected: boo
         (None, 5, None),
     ],
 )
-def test_type_and_duration_say_what_it_means(
+def test_the_impact_follows_from_type_and_duration(
     event_type: str | None, duration: int, expected: str | None
 ) -> None:
-    """A new word has no meaning that we could tell."""
+    """The impact follows from type and duration, and is null for an unknown type."""
     event = parsed(EventType=event_type, DurationInSeconds=duration)
     assert expected == event.impact
 
 
 def test_an_entry_without_an_id_puts_absence_in_doubt() -> None:
-    """The rest is read, but no event has ended only because it is not there."""
+    """Beside an entry without an EventId the others are read, and no missing event counts as
+    ended.
+    """
     document = parse_document(body(None, 3, "x", [], {}, {"EventId": 4}, {"EventId": " "}, entry()))
     assert (len(document.events), len(document.ignored), document.whole) == (1, 7, False)
 
 
 def test_a_repeated_id_counts_once() -> None:
-    """The first entry stands, in whichever case the second is written; absence is no doubt."""
+    """A repeated entry is left out, also if its id has another case, and missing events count as
+    ended.
+    """
     document = parse_document(body(entry(), entry(EVENT_ID.lower(), event_type="Reboot")))
     types = [event.event_type for event in document.events.values()]
     assert (types, len(document.ignored), document.whole) == (["Freeze"], 1, True)
@@ -287,7 +291,9 @@ def test_a_repeated_id_counts_once() -> None:
 def test_an_id_that_stands_twice_with_different_content_is_ambiguous(
     other: dict[str, Any], *, first: bool, ambiguous: bool
 ) -> None:
-    """Nothing but the case of the id may differ; a third entry like the first settles nothing."""
+    """Two entries with the same id and different content make the event ambiguous; a third entry
+    like the first does not change that.
+    """
     entries = [entry(), other] if first else [other, entry()]
     (event,) = parse_document(body(*entries)).events.values()
     assert event.ambiguous == ambiguous
@@ -296,8 +302,10 @@ def test_an_id_that_stands_twice_with_different_content_is_ambiguous(
 
 
 @pytest.mark.parametrize("turned", [False, True])
-def test_what_either_entry_of_an_event_says_is_told(*, turned: bool) -> None:
-    """Its VMs, its start and the earlier time, in whatever order the two entries stand."""
+def test_different_entries_of_an_event_are_united(*, turned: bool) -> None:
+    """The event of two different entries has the VMs of both, the status Started if one has it, and
+    the earlier time, in any order of the entries.
+    """
     entries = [
         entry(resources=["web_1"], not_before="Mon, 11 Apr 2022 22:26:58 GMT"),
         entry(resources=["web_2", "web_1"], status="Started", not_before=""),
@@ -310,8 +318,8 @@ def test_what_either_entry_of_an_event_says_is_told(*, turned: bool) -> None:
     assert event == other
 
 
-def test_the_order_of_three_entries_of_an_event_tells_nothing() -> None:
-    """Whichever two of them stand first."""
+def test_the_order_of_three_entries_of_an_event_has_no_effect() -> None:
+    """Three entries of one event give the same result in any order."""
     entries = [
         entry(),
         entry(event_type="Redeploy"),
@@ -350,22 +358,22 @@ NO_DOCUMENTS = {
 
 
 @pytest.mark.parametrize("document", NO_DOCUMENTS.values(), ids=NO_DOCUMENTS.keys())
-def test_what_is_no_document_is_one_error(document: bytes) -> None:
-    """Nothing is concluded from it, and the sentence that says so is short."""
+def test_an_invalid_document_is_one_error(document: bytes) -> None:
+    """An answer that is not a document raises one error with a short message."""
     with pytest.raises(DocumentError) as caught:
         parse_document(document)
     assert 10 < len(str(caught.value)) < 120
 
 
 def test_a_document_as_deep_as_allowed_is_read() -> None:
-    """Only what no record could hold is refused."""
+    """A document is refused only if it is nested more deeply than a record can be."""
     depth = MAX_DEPTH - 3
     raw = b'{"EventId":"x","n":' + b"[" * depth + b"]" * depth + b"}"
     assert "x" in parse_document(b'{"Events":[' + raw + b"]}").events
 
 
 def test_a_large_document_is_read() -> None:
-    """Ten megabytes of text in a field are only text."""
+    """A document with ten megabytes of text in a field is read."""
     event = only(body(entry(description="x" * 10_000_000)))
     assert len(event.description or "") == 10_000_000
 
@@ -373,7 +381,7 @@ def test_a_large_document_is_read() -> None:
 @settings(deadline=None)
 @given(st.binary(max_size=200) | st.text(max_size=200).map(str.encode))
 def test_parse_raises_nothing_else_on_bytes(document: bytes) -> None:
-    """Whatever comes is a document or a DocumentError."""
+    """Any bytes are a document or raise `DocumentError`."""
     with suppress(DocumentError):
         parse_document(document)
 
@@ -381,7 +389,7 @@ def test_parse_raises_nothing_else_on_bytes(document: bytes) -> None:
 @settings(deadline=None)
 @given(JSON | st.lists(JSON | st.dictionaries(st.sampled_from(FIELDS), JSON), max_size=4), JSON)
 def test_parse_raises_nothing_else_on_json(events: Any, incarnation: Any) -> None:
-    """What could be read can be written, hashed and compared."""
+    """An event that was read from any JSON can be written, hashed and compared."""
     try:
         document = parse_document(
             json.dumps({"DocumentIncarnation": incarnation, "Events": events}).encode()
@@ -398,7 +406,7 @@ def test_parse_raises_nothing_else_on_json(events: Any, incarnation: Any) -> Non
 @settings(deadline=None)
 @given(st.dictionaries(st.sampled_from(FIELDS), JSON), st.text(min_size=1).filter(str.strip))
 def test_an_entry_with_an_id_is_never_lost(fields: dict[str, Any], event_id: str) -> None:
-    """Wrong types in any other field cost that field only."""
+    """A wrong type in a field loses that field only."""
     event = only(body(entry() | fields | {"EventId": event_id}))
     assert event_id.encode("utf-16", "replace") == event.event_id.encode("utf-16", "replace")
 
@@ -406,13 +414,13 @@ def test_an_entry_with_an_id_is_never_lost(fields: dict[str, Any], event_id: str
 @settings(deadline=None)
 @given(st.permutations([f"vm-{n}" for n in range(6)]))
 def test_a_fingerprint_ignores_the_order_of_resources(resources: list[str]) -> None:
-    """Two VMs that see the names in another order see the same event."""
+    """The fingerprint is the same on VMs that see the names in another order."""
     expected = fingerprint(parsed(Resources=[f"vm-{n}" for n in range(6)]).to_wire())
     assert expected == fingerprint(parsed(Resources=resources).to_wire())
 
 
-def test_a_fingerprint_can_be_computed_by_anybody() -> None:
-    """It is the hash of the sorted, compact JSON of eight fields of the record."""
+def test_a_fingerprint_can_be_computed_from_a_record() -> None:
+    """The fingerprint is the hash of the sorted, compact JSON of eight fields of the record."""
     wire = parsed(Resources=["b", "a"]).to_wire()
     names = ("eventId", "eventType", "resourceType", "eventStatus", "notBefore", "eventSource")
     seen = {name: wire[name] for name in (*names, "durationInSeconds")}
@@ -435,13 +443,13 @@ def test_a_fingerprint_can_be_computed_by_anybody() -> None:
     ids=lambda change: next(iter(change)),
 )
 def test_a_fingerprint_covers_what_an_approver_sees(change: dict[str, Any]) -> None:
-    """Each of the eight fields changes it."""
+    """A change of any of the eight fields changes the fingerprint."""
     event = parsed()
     assert fingerprint(event.to_wire()) != fingerprint(replace(event, **change).to_wire())
 
 
 def test_a_fingerprint_leaves_the_description_out() -> None:
-    """A text for people may be reworded without a new approval."""
+    """A new description does not change the fingerprint, so that no new approval is needed."""
     event = parsed()
     reworded = replace(event, description="other words")
     assert fingerprint(event.to_wire()) == fingerprint(reworded.to_wire())

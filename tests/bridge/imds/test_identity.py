@@ -33,12 +33,12 @@ COMPUTE = {
 
 
 def test_an_identity_has_all_that_imds_says() -> None:
-    """And of its tags those that are named."""
+    """The identity has every field of IMDS, and the tags that the settings name."""
     assert read_identity(COMPUTE, ["owner"]) == VM
 
 
 def test_what_imds_leaves_empty_is_null() -> None:
-    """A VM without a scale set has an empty name there."""
+    """An empty field of IMDS, such as the scale set's name, is null."""
     vm = read_identity(
         {"vmId": "x", "name": "y", "vmScaleSetName": "", "zone": "", "resourceId": 3.5}, []
     )
@@ -46,7 +46,7 @@ def test_what_imds_leaves_empty_is_null() -> None:
 
 
 def test_a_domain_may_be_a_number() -> None:
-    """A stand-in may forget the quotes."""
+    """A fault or update domain that is a number is read as text."""
     vm = read_identity(COMPUTE | {"platformFaultDomain": 0, "platformUpdateDomain": True}, [])
     assert (vm.fault_domain, vm.update_domain) == ("0", None)
 
@@ -64,8 +64,8 @@ def test_a_domain_may_be_a_number() -> None:
         {"error": "Bad request"},
     ],
 )
-def test_without_id_or_name_nobody_is_known(compute: dict[str, Any]) -> None:
-    """No record can be made without them, and no host name stands in."""
+def test_without_id_or_name_there_is_no_identity(compute: dict[str, Any]) -> None:
+    """An instance document without a vmId or a name is an error; no host name replaces them."""
     with pytest.raises(IdentityError):
         read_identity(compute, [])
 
@@ -86,12 +86,14 @@ def test_without_id_or_name_nobody_is_known(compute: dict[str, Any]) -> None:
 def test_only_named_tags_are_taken(
     listed: object, wanted: list[str], expected: dict[str, str]
 ) -> None:
-    """Tags can hold what a bus should not see; their names have no case."""
+    """Only tags that the settings name are read, in any case, because tags can hold what should not
+    be sent.
+    """
     assert expected == dict(read_identity(COMPUTE | {"tagsList": listed}, wanted).tags)
 
 
 def test_an_identity_is_fetched_from_imds() -> None:
-    """One request to the instance document."""
+    """The identity is read with one request to the instance document."""
     with Simulator(vm=SimulatedVm(name="web_7")) as simulator:
         imds = Imds(simulator.url, api_version="2020-07-01", timeout=5.0, first_timeout=5.0)
         vm = fetch_identity(imds, ["environment"])
@@ -103,7 +105,7 @@ def test_an_identity_is_fetched_from_imds() -> None:
 
 
 def script(*answers: VmIdentity | Exception) -> Callable[[], VmIdentity]:
-    """A fetch that answers one after the other."""
+    """Return a fetch that gives these answers one after the other."""
     left = list(answers)
 
     def fetch() -> VmIdentity:
@@ -133,25 +135,25 @@ DOWN = ImdsError("nobody listens", reason="refused")
 
 
 def test_what_imds_says_now_wins() -> None:
-    """A VM may have been resized since."""
+    """The identity from IMDS is used before a stored one, because the VM may have been resized."""
     assert wait(script(VM), OLD) == VM
 
 
 @pytest.mark.parametrize("error", [DOWN, IdentityError("no name")])
-def test_what_was_kept_will_do(error: Exception) -> None:
-    """After a reboot IMDS may be minutes away; deliveries need not wait."""
+def test_a_stored_identity_is_used_meanwhile(error: Exception) -> None:
+    """While IMDS does not answer, the stored identity is used, so that deliveries need not wait."""
     assert wait(script(error), OLD) == OLD
 
 
 def test_without_anything_it_waits(caplog: pytest.LogCaptureFixture) -> None:
-    """And says each trouble once, however often it comes."""
+    """Without a stored identity the bridge waits, and logs each reason once."""
     other = IdentityError("the instance document has no vmId or no name")
     vm = wait(script(DOWN, DOWN, DOWN, other, VM))
     assert (vm, [record.message for record in caplog.records]) == (VM, [str(DOWN), str(other)])
 
 
 def test_it_need_not_be_patient() -> None:
-    """`seb run --once` gives up at the first refusal."""
+    """`seb run --once` gives up at the first failure."""
     assert wait(script(DOWN), patient=False) is None
 
 

@@ -1,4 +1,6 @@
-"""The scheduler: jobs go on through any jump of the clock; the watch tells jumps from pauses."""
+"""The scheduler: jobs run on after any jump of the clock, and the watch distinguishes jumps from
+pauses.
+"""
 
 import logging
 import threading
@@ -18,7 +20,7 @@ YEARS = timedelta(days=365 * 30)
 
 
 class Leaping(datetime):
-    """What APScheduler takes for the time: the real one, and a leap."""
+    """The time for APScheduler: the real one, shifted by a jump."""
 
     leap = timedelta(0)
 
@@ -29,7 +31,7 @@ class Leaping(datetime):
 
 
 class LeapingClock:
-    """The bridge's clock, which leaps with APScheduler's."""
+    """The bridge's clock, which jumps together with APScheduler's."""
 
     def now(self) -> datetime:
         return datetime.now(UTC) + Leaping.leap
@@ -42,7 +44,7 @@ class LeapingClock:
 
 
 class Counter:
-    """A job that counts, and lets others wait for a count."""
+    """A job that counts its runs, and lets a test wait for a number of them."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -63,7 +65,7 @@ class Counter:
 
 @pytest.fixture
 def scheduler(monkeypatch: pytest.MonkeyPatch) -> Iterator[Scheduler]:
-    """A real scheduler whose clock can be made to leap."""
+    """A real scheduler whose clock can be made to jump."""
     logging.getLogger("apscheduler").setLevel(logging.ERROR)
     monkeypatch.setattr(apscheduler.schedulers.base, "datetime", Leaping)
     monkeypatch.setattr(Leaping, "leap", timedelta(0))
@@ -76,7 +78,9 @@ def scheduler(monkeypatch: pytest.MonkeyPatch) -> Iterator[Scheduler]:
 def test_a_job_goes_on_after_a_leap(
     scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch, leap: timedelta
 ) -> None:
-    """Ten minutes or 30 years, back or forward: runs go on, one at a time, and none is made up."""
+    """After a jump of ten minutes or 30 years, in either direction, the job runs on, one run at a
+    time and without extra runs.
+    """
     job = Counter()
     scheduler.every(0.05, job)
     scheduler.start()
@@ -90,11 +94,11 @@ def test_a_job_goes_on_after_a_leap(
 
 
 @pytest.mark.parametrize("leap", [timedelta(hours=1), YEARS])
-def test_a_job_goes_on_after_a_leap_that_nobody_saw(
+def test_a_job_goes_on_after_a_jump_between_two_ticks(
     scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch, leap: timedelta
 ) -> None:
-    """A clock that is wrong for a moment, and right again before the watch looks, leaves no job
-    waiting for the wrong time: neither the one that ran meanwhile, nor one that is seldom due.
+    """A clock that is wrong only between two ticks leaves no job waiting for a wrong time: neither
+    one that ran then nor one that is seldom due.
     """
     job, seldom = Counter(), Counter()
     scheduler.every(0.02, job)
@@ -110,7 +114,7 @@ def test_a_job_goes_on_after_a_leap_that_nobody_saw(
 
 
 def test_a_slow_job_is_skipped_and_counted(scheduler: Scheduler) -> None:
-    """A job that still runs when it is due does not run twice; another job is not held up."""
+    """A job that still runs when it is due again is skipped, and delays no other."""
     release, other = threading.Event(), Counter()
     slow_runs: list[int] = []
 
@@ -128,7 +132,7 @@ def test_a_slow_job_is_skipped_and_counted(scheduler: Scheduler) -> None:
 
 
 def test_a_job_that_fails_runs_again(scheduler: Scheduler) -> None:
-    """An exception is not the end of a job."""
+    """A job that raised runs again at its next time."""
     logging.getLogger("apscheduler").setLevel(logging.CRITICAL)
     counter = Counter()
 
@@ -142,7 +146,7 @@ def test_a_job_that_fails_runs_again(scheduler: Scheduler) -> None:
 
 
 def test_the_first_run_may_be_put_off(scheduler: Scheduler) -> None:
-    """A heartbeat is due after its first interval, and not at the start."""
+    """A job may run for the first time after its first interval, as the heartbeat does."""
     late, soon = Counter(), Counter()
     scheduler.every(60, late, first=60)
     scheduler.every(0.02, soon)
@@ -154,14 +158,14 @@ def test_the_first_run_may_be_put_off(scheduler: Scheduler) -> None:
 
 
 def test_after_a_leap_of_years_one_time_is_due() -> None:
-    """The next time counts from now: what was missed is not listed."""
+    """After a jump of years, the next time follows from now, without the missed ones."""
     every = Every(1)
     assert every.get_next_fire_time(None, NOW) == NOW
     assert NOW + YEARS + timedelta(seconds=1) == every.get_next_fire_time(NOW, NOW + YEARS)
 
 
 def ticked(clock: FakeClock, *, wall: float, monotonic: float) -> Tick:
-    """What a watch says of one tick in which the clocks went so far."""
+    """Return the result of one tick in which the clocks advanced so far."""
     watch = Watch(clock)
     clock.advance(monotonic)
     clock.jump(wall - monotonic)
@@ -182,13 +186,15 @@ def ticked(clock: FakeClock, *, wall: float, monotonic: float) -> Tick:
     ],
 )
 def test_jumps_and_pauses(wall: float, monotonic: float, jump: float, pause: float) -> None:
-    """The two clocks together tell a clock that was set from a machine that stood still."""
+    """From both clocks together, the watch distinguishes a clock that was set from a machine that
+    stood still.
+    """
     shown = ticked(FakeClock(NOW), wall=wall, monotonic=monotonic)
     assert (shown.jump, shown.pause) == pytest.approx((jump, pause))
 
 
 def test_a_machine_that_was_suspended_did_not_set_its_clock() -> None:
-    """The kernel counts how long: neither a jump of the wall clock nor a pause without a trace."""
+    """A suspension that the kernel has counted is neither a jump nor a pause."""
     clock = FakeClock(NOW)
     watch = Watch(clock)
     clock.advance(0.25)
@@ -198,8 +204,8 @@ def test_a_machine_that_was_suspended_did_not_set_its_clock() -> None:
     assert watch.tick() == Tick()
 
 
-def test_a_jump_is_told_once() -> None:
-    """After a jump the watch goes by the new time."""
+def test_a_jump_is_reported_once() -> None:
+    """After a jump the watch compares with the new time."""
     clock = FakeClock(NOW)
     watch = Watch(clock)
     clock.advance(1)

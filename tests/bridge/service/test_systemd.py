@@ -1,4 +1,4 @@
-"""What the service manager is told, line by line."""
+"""The messages to the service manager, line by line."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from bridge.service.systemd import MARGIN_SECONDS, Watchdog
 
 
 class Manager:
-    """Keeps what it is told, unless it stands still."""
+    """A service manager that keeps its messages, or does not respond."""
 
     def __init__(self) -> None:
         self.told: list[str] = []
@@ -23,18 +23,18 @@ class Manager:
 
 @pytest.fixture
 def manager() -> Manager:
-    """What stands in for systemd."""
+    """A stand-in for systemd."""
     return Manager()
 
 
 def test_ready_feeds_too(manager: Manager) -> None:
-    """The clock of the watchdog begins with READY, so its limit goes out with it."""
+    """The message READY also sets the watchdog's limit, which begins then."""
     Watchdog(manager, limit=60.0).ready("waiting for IMDS", allowance=6.0)
     assert manager.told == ["READY=1\nSTATUS=waiting for IMDS\nWATCHDOG=1\nWATCHDOG_USEC=60000000"]
 
 
 def test_polls_that_are_quick_keep_the_units_own_limit(manager: Manager) -> None:
-    """It is said once, not with each poll."""
+    """With quick polls the unit's own limit is sent once, and not with each poll."""
     watchdog = Watchdog(manager, limit=60.0)
     for _ in range(3):
         watchdog.fed(6.0)
@@ -42,7 +42,9 @@ def test_polls_that_are_quick_keep_the_units_own_limit(manager: Manager) -> None
 
 
 def test_a_long_first_answer_widens_the_limit_until_it_came(manager: Manager) -> None:
-    """Two minutes are allowed while IMDS turns its service on, and one afterwards."""
+    """The limit is longer until the first answer came, which may take two minutes, and shorter
+    afterwards.
+    """
     watchdog = Watchdog(manager, limit=60.0)
     watchdog.ready("waiting for IMDS", allowance=131.0)
     watchdog.fed(131.0)
@@ -58,13 +60,17 @@ def test_a_long_first_answer_widens_the_limit_until_it_came(manager: Manager) ->
 
 
 def test_a_vm_that_stands_still_is_no_hang(manager: Manager) -> None:
-    """An allowance just below the limit still leaves room for the pause of a live migration."""
+    """The limit leaves room for the pause of a live migration, also if the allowance is just below
+    it.
+    """
     Watchdog(manager, limit=60.0).fed(45.0)
     assert manager.told == ["WATCHDOG=1\nWATCHDOG_USEC=75000000"]
 
 
-def test_a_new_run_in_the_same_process_says_its_limit_anew(manager: Manager) -> None:
-    """What the run before it had widened is taken back."""
+def test_a_new_run_in_the_same_process_sends_its_own_limit(manager: Manager) -> None:
+    """A new run in the same process sends its own limit, in place of a longer one of the run
+    before.
+    """
     Watchdog(manager, limit=60.0).ready("one", allowance=131.0)
     Watchdog(manager, limit=60.0).ready("two", allowance=6.0)
     assert [told.split("\n")[-1] for told in manager.told] == [
@@ -73,8 +79,8 @@ def test_a_new_run_in_the_same_process_says_its_limit_anew(manager: Manager) -> 
     ]
 
 
-def test_where_nobody_watches_a_poll_says_nothing(manager: Manager) -> None:
-    """WATCHDOG_USEC would turn on a watchdog that the unit does not want."""
+def test_without_a_watchdog_a_poll_sends_nothing(manager: Manager) -> None:
+    """Without a watchdog in the unit no limit is sent, because WATCHDOG_USEC would turn one on."""
     watchdog = Watchdog(manager, limit=None)
     watchdog.ready("up", allowance=131.0)
     watchdog.fed(131.0)
@@ -83,7 +89,9 @@ def test_where_nobody_watches_a_poll_says_nothing(manager: Manager) -> None:
 
 
 def test_a_status_is_one_line_and_said_once(manager: Manager) -> None:
-    """A line end in an error's text must not become a command to systemd."""
+    """A status is sent as one line, and only if it has changed: a line end in an error must not
+    become a command for systemd.
+    """
     watchdog = Watchdog(manager, limit=None)
     watchdog.ready("up", allowance=1.0)
     for text in ("up", "IMDS:\nSTOPPING=1", "IMDS:\nSTOPPING=1", "up"):
@@ -92,7 +100,9 @@ def test_a_status_is_one_line_and_said_once(manager: Manager) -> None:
 
 
 def test_a_poll_does_not_wait_for_a_manager_that_stands_still(manager: Manager) -> None:
-    """What it missed it is told with the next poll; READY and STOPPING may wait a little."""
+    """A poll does not wait for a manager that does not respond; the next poll repeats the message.
+    READY and STOPPING wait a little.
+    """
     watchdog = Watchdog(manager, limit=60.0)
     watchdog.ready("up", allowance=131.0)
     assert manager.waited > 0

@@ -17,24 +17,24 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def lines(*rules: Mapping[str, Any], **variables: str) -> list[Check]:
-    """What is said of these rules and variables."""
+    """Return the lines about approval for these rules and variables."""
     given = {"SEB_APPROVAL__RULES": json.dumps(rules)} if rules else {}
     return list(look_at_approval(load(environ={**given, **variables})))
 
 
 def texts(*rules: Mapping[str, Any], **variables: str) -> list[tuple[str, str]]:
-    """Level and text of each line."""
+    """Return level and text of each line."""
     return [(each.level, each.text) for each in lines(*rules, **variables)]
 
 
 def test_no_approval_is_in_order() -> None:
-    """By default nothing is approved, and that is said."""
+    """Without rules and keys, `check` says that nothing is approved, and that is ok."""
     expected = [("ok", "nothing is approved: no rule and no trusted key is configured")]
     assert expected == texts()
 
 
 def test_each_rule_is_a_line() -> None:
-    """A rule that can work is its own sentence."""
+    """Each rule that can have an effect is a sentence."""
     expected = [
         ("ok", "rule a approves every Freeze event that names this VM and no other"),
         ("ok", "rule b approves every event that names this VM and no other"),
@@ -82,7 +82,7 @@ def test_each_rule_is_a_line() -> None:
 def test_a_rule_that_can_never_work_is_a_warning(
     rules: list[dict[str, Any]], problem: str, remedy: str
 ) -> None:
-    """What is wrong with it, and what to do."""
+    """A rule that can never have an effect is a warning with the reason and a remedy."""
     sink = {"SEB_SINK__DRAIN__KIND": "stdout", "SEB_SINK__DRAIN__TYPES": '["seb.event.sch*"]'}
     last = lines(*rules, **sink)[-1]
     assert ("warn", remedy) == (last.level, last.remedy)
@@ -106,15 +106,17 @@ def test_a_rule_that_can_never_work_is_a_warning(
 def test_a_rule_that_a_sink_which_prepares_does_not_serve_is_a_warning(
     rule: dict[str, Any], problem: str
 ) -> None:
-    """It gets what this VM is asked to prepare for, and nothing else."""
+    """A rule is a warning if it names a sink that prepares, and that sink does not get the rule's
+    events.
+    """
     sink = {"KIND": "program", "COMMAND": "true", "PREPARES": "true"}
     last = lines(rule, **{f"SEB_SINK__DRAIN__{key}": value for key, value in sink.items()})[-1]
     assert last.level == "warn"
     assert last.text.endswith(f"but {problem}")
 
 
-def test_trusted_keys_are_told_with_their_issuers(tmp_path: Path) -> None:
-    """Whose commands count, and over what they come."""
+def test_trusted_keys_are_listed_with_their_issuers(tmp_path: Path) -> None:
+    """`check` names the issuers of the trusted keys, and the channels of their commands."""
     file = tmp_path / "trust.json"
     file.write_text(jwks(Signer(), Signer("k2", alg="ES256", issuer="https://a.example")))
     variables = {

@@ -1,4 +1,4 @@
-"""`seb check`: the most important screen of the product."""
+"""`seb check`, the most important command when something does not work."""
 
 import json
 from typing import Any
@@ -19,22 +19,24 @@ UNKNOWN = "there is no such setting; did you mean"
 
 @pytest.fixture
 def check(launch: Launch, here: Here) -> Here:
-    """The outcome of a check."""
+    """Run `seb check`; return its outcome."""
     return lambda *arguments, **variables: here("check", *arguments, **{**launch.env, **variables})
 
 
 def steps(said: Ended) -> list[tuple[str, str]]:
-    """What was looked at, and how it stands."""
+    """Return level and name of each line."""
     return [(each["step"], each["level"]) for each in objects(said)]
 
 
 def objects(said: Ended) -> list[dict[str, Any]]:
-    """The objects of `--json`."""
+    """Return the objects of `--json`."""
     return [json.loads(line) for line in said.out.splitlines()]
 
 
 def test_all_is_well(check: Here, launch: Launch, imds_simulator: Simulator) -> None:
-    """A line a step, exit code 0, no store made, no record sent, nothing on standard error."""
+    """There is a line for each step and exit code 0; no store is made, no record is sent, and
+    standard error is empty.
+    """
     imds_simulator.announce(SimulatedEvent())
     with FiveSinks(launch.home / "far") as sinks:
         said = check(**sinks.env)
@@ -49,7 +51,7 @@ def test_all_is_well(check: Here, launch: Launch, imds_simulator: Simulator) -> 
 
 
 def test_as_json(check: Here) -> None:
-    """One object a step with four fields."""
+    """`--json` prints one object for each step, with four fields."""
     said = check("--json")
     assert {tuple(sorted(each)) for each in objects(said)} == {("level", "remedy", "step", "text")}
     assert steps(said) == [
@@ -58,8 +60,8 @@ def test_as_json(check: Here) -> None:
     ]
 
 
-def test_api_versions_that_we_have_not_seen_are_named(check: Here) -> None:
-    """They may bring more, such as recommendations; the setting that selects one is named too."""
+def test_unknown_api_versions_are_named(check: Here) -> None:
+    """Api-versions that this release does not know are named, with the setting that selects one."""
     with Simulator(api_versions=[*API_VERSIONS, "2031-01-01", "2032-01-01"]) as simulator:
         said = check("--json", SEB_IMDS__URL=simulator.url)
     told = [each for each in objects(said) if each["step"] == "imds"]
@@ -68,8 +70,10 @@ def test_api_versions_that_we_have_not_seen_are_named(check: Here) -> None:
     assert "SEB_IMDS__API_VERSION" in told[1]["text"]
 
 
-def test_nobody_answers(check: Here, launch: Launch, imds_simulator: Simulator) -> None:
-    """IMDS, a broker that refuses the password and a receiver that is down: 69, with remedies."""
+def test_nothing_answers(check: Here, launch: Launch, imds_simulator: Simulator) -> None:
+    """If IMDS and the sinks do not answer, or refuse the password, the exit code is 69, with
+    remedies.
+    """
     with FiveSinks(launch.home / "far") as sinks:
         sinks.http.stop()
         wrong = {"SEB_SINK__MQTT__PASSWORD": f"{PASSWORD}x", "SEB_IMDS__URL": "http://127.0.0.1:9"}
@@ -82,7 +86,7 @@ def test_nobody_answers(check: Here, launch: Launch, imds_simulator: Simulator) 
 
 
 def test_something_else_answers(check: Here, imds_simulator: Simulator) -> None:
-    """A page instead of a document is a failure of IMDS, and of nothing else."""
+    """A page instead of a document is a failure of IMDS only."""
     imds_simulator.fault(Html(), times=None)
     said = check("--json")
     assert said.code == 69
@@ -91,7 +95,7 @@ def test_something_else_answers(check: Here, imds_simulator: Simulator) -> None:
 
 
 def test_wrong_settings(check: Here) -> None:
-    """78, a line for each that is wrong, and no look at anything else."""
+    """Each wrong setting has a line, nothing else is checked, and the exit code is 78."""
     said = check(SEB_SINK__MQTT__PROT="1")
     assert (said.code, said.err) == (78, "")
     assert said.out.splitlines() == [
@@ -103,7 +107,9 @@ def test_wrong_settings(check: Here) -> None:
 
 
 def test_keys_that_cannot_be_trusted(check: Here, launch: Launch) -> None:
-    """78 from `check` and from `run`, in the same words; what else is wrong is shown too."""
+    """`check` and `run` end with 78 and the same message about invalid keys; `check` shows further
+    errors too.
+    """
     variables = {"SEB_APPROVAL__TRUST": str(launch.home / "no.json")}
     said = check("--offline", "--json", **variables)
     (found,) = [each for each in objects(said) if each["level"] == "fail"]
@@ -113,8 +119,8 @@ def test_keys_that_cannot_be_trusted(check: Here, launch: Launch) -> None:
     assert not launch.state.exists()
 
 
-def test_offline_asks_nobody(check: Here, imds_simulator: Simulator) -> None:
-    """Settings, state and approval only."""
+def test_offline_uses_no_network(check: Here, imds_simulator: Simulator) -> None:
+    """With --offline only settings, state and approval are checked."""
     said = check("--offline", "--json")
     assert said.code == 0
     assert steps(said) == [("settings", "warn"), ("state", "ok"), ("approval", "ok")]
@@ -122,7 +128,7 @@ def test_offline_asks_nobody(check: Here, imds_simulator: Simulator) -> None:
 
 
 def test_a_state_directory_that_cannot_be(check: Here, launch: Launch) -> None:
-    """A file in its place is 78, with what to do."""
+    """A file in place of the state directory is 78, with a remedy."""
     (launch.home / "state").write_text("in the way")
     said = check("--offline", "--json")
     (found,) = [each for each in objects(said) if each["step"] == "state"]
@@ -130,7 +136,9 @@ def test_a_state_directory_that_cannot_be(check: Here, launch: Launch) -> None:
 
 
 def test_beside_a_bridge_that_runs(check: Here, launch: Launch, imds_simulator: Simulator) -> None:
-    """It asks the bridge, says which sink is in trouble, and does not disturb it."""
+    """Beside a running bridge, `check` asks it, names the sink that fails, and does not disturb
+    it.
+    """
     with FiveSinks(launch.home / "far") as sinks:
         sinks.http.stop()
         bridge = launch(**sinks.env)
@@ -151,7 +159,9 @@ def test_beside_a_bridge_that_runs(check: Here, launch: Launch, imds_simulator: 
 def test_what_the_running_sink_was_answered_counts(
     check: Here, launch: Launch, imds_simulator: Simulator
 ) -> None:
-    """The receiver can be reached, and refuses the bridge's own secret: 69, name and remedy."""
+    """If the receiver can be reached and refuses the bridge's secret, `check` ends with 69 and
+    names the sink and a remedy.
+    """
     with HttpServer() as server:
         server.answer(status=401)
         hook = {"SEB_SINK__WEBHOOK__URL": f"{server.origin}/x"}
@@ -166,7 +176,7 @@ def test_what_the_running_sink_was_answered_counts(
 
 
 def test_a_damaged_store_is_a_warning(check: Here, launch: Launch) -> None:
-    """The bridge will put it aside; the check, perhaps of another account, leaves it as it is."""
+    """A damaged store is a warning, and `check` leaves it as it is: the bridge will rename it."""
     bridge = launch()
     bridge.wait_for_log("started")
     bridge.stop()
@@ -191,14 +201,18 @@ def test_a_damaged_store_is_a_warning(check: Here, launch: Launch) -> None:
 def test_the_remedy_fits_the_status(
     check: Here, imds_simulator: Simulator, status: int, remedy: str
 ) -> None:
-    """Who is refused is not told to wait for the first answer."""
+    """A refusal of IMDS has a remedy of its own, and not the advice to wait for the first
+    answer.
+    """
     imds_simulator.fault(StatusFault(status), times=None)
     (found,) = [each for each in objects(check("--json")) if each["step"] == "imds"]
     assert (found["level"], found["remedy"][: len(remedy)]) == ("fail", remedy)
 
 
 def test_it_asks_what_the_running_bridge_asks(launch: Launch, imds_simulator: Simulator) -> None:
-    """A shell without the service's settings: its IMDS is asked, and the difference is told."""
+    """`check` in a shell without the service's settings asks the running bridge's IMDS, and shows
+    the difference.
+    """
     bridge = launch(SEB_SINK__FILE__PATH="out.jsonl")
     bridge.wait_for_log("started")
     env = {"SEB_STATE_DIR": str(launch.state), "SEB_IMDS__URL": "http://127.0.0.1:9"}
@@ -212,7 +226,7 @@ def test_it_asks_what_the_running_bridge_asks(launch: Launch, imds_simulator: Si
 
 
 def test_a_comment_that_became_part_of_a_value_is_shown(check: Here, launch: Launch) -> None:
-    """It is allowed in a path, and hardly meant: a warning, with the value in quotes."""
+    """A comment that became part of a path is a warning that shows the value in quotes."""
     path = str(launch.home / "out.jsonl # the records")
     said = check("--offline", SEB_SINK__FILE__PATH=path)
     assert f'warn  settings: SEB_SINK__FILE__PATH is "{path}": a comment needs a line' in said.out

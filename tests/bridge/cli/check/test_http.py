@@ -8,12 +8,12 @@ from bridge.cli.check.steps import look_at_server
 
 
 def test_a_server_that_is_turned_off_needs_no_look() -> None:
-    """There is nothing to say."""
+    """Without an HTTP server, `check` has no line about it."""
     assert list(look_at_server("")) == []
 
 
 def test_a_free_address_is_well() -> None:
-    """And is left free."""
+    """A free address is ok, and remains free."""
     port = free_port()
     for _ in range(2):
         (check,) = look_at_server(f"127.0.0.1:{port}")
@@ -21,7 +21,7 @@ def test_a_free_address_is_well() -> None:
 
 
 def test_an_address_that_cannot_be_had_is_a_warning() -> None:
-    """Something else has it, or it is not of this machine: a person can say another."""
+    """An address that is in use or not of this machine is a warning."""
     with HttpServer() as other:
         for listen in (f"127.0.0.1:{other.port}", "192.0.2.1:9469"):
             (check,) = look_at_server(listen)
@@ -30,7 +30,7 @@ def test_an_address_that_cannot_be_had_is_a_warning() -> None:
 
 
 def test_the_running_bridge_may_have_it(here: Here, launch: Launch) -> None:
-    """Whoever checks a bridge that runs is told that it does."""
+    """If the running bridge has the address, `check` says so."""
     seen = Onlooker()
     launch(**seen.env).wait_for_log("http_listening")
     told = here("check", "--offline", **launch.env, **seen.env)
