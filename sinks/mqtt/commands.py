@@ -28,6 +28,8 @@ disk.
 
 @dataclass(slots=True, kw_only=True)
 class _Unsettled:
+    mid: int
+    """The broker's number of the message, which it uses again after the acknowledgement."""
     message: CommandMessage
     due: float
     """When to hand it in (again), by the monotonic clock."""
@@ -82,8 +84,9 @@ class CommandChannel:
         with self._lock:
             room = self._size < MAX_UNSETTLED
             if room:
-                message = self._message(inbound, lambda: self._settle(inbound.mid))
-                waits = _Unsettled(message=message, due=0.0)
+                message = self._message(inbound, lambda: self._settle(waits))
+                waits = _Unsettled(mid=inbound.mid, message=message, due=0.0)
+                self._drop(self._unsettled.get(inbound.mid))
                 self._unsettled[inbound.mid] = waits
                 self._size += waits.size
         if room:
@@ -119,10 +122,18 @@ class CommandChannel:
             settled=settled,
         )
 
-    def _settle(self, mid: int) -> None:
+    def _settle(self, settled: _Unsettled) -> None:
+        """Acknowledge a command. One that was handed in twice is settled twice: by then, its number
+        may be that of another command.
+        """
         with self._lock:
-            known = self._unsettled.pop(mid, None)
-            self._size -= known.size if known is not None else 0
-        if known is not None:
-            self._subscriptions.acknowledge(mid)
+            is_new = self._unsettled.get(settled.mid) is settled
+            self._drop(settled if is_new else None)
+        if is_new:
+            self._subscriptions.acknowledge(settled.mid)
         self.retry()
+
+    def _drop(self, known: _Unsettled | None) -> None:
+        if known is not None:
+            del self._unsettled[known.mid]
+            self._size -= known.size

@@ -14,10 +14,14 @@ from support.eventually import eventually
 from support.mqtt.commands import Source, send
 from support.mqtt.mosquitto import Mosquitto
 from support.mqtt.stub import SILENCE, MqttStub
+from support.ports import free_port
 
 from sinks.base import SinkContext, SinkError
 from sinks.mqtt import MqttSink
-from sinks.mqtt.commands import MAX_UNSETTLED
+from sinks.mqtt.client import plan_for
+from sinks.mqtt.commands import AGAIN_SECONDS, MAX_UNSETTLED, CommandChannel
+from sinks.mqtt.session import Session
+from sinks.mqtt.subscription import Inbound
 from sinks.testing import SAMPLE_VM, sample_context, sample_record
 from wire.command import MAX_TOKEN_BYTES
 from wire.record import APPROVAL, BRIDGE_STARTED
@@ -243,6 +247,33 @@ def test_over_3_1_1_too_much_is_dropped_and_blocks_nothing(tmp_path: Path) -> No
     kept = len(source.tokens) - 1
     assert kept * MAX_TOKEN_BYTES <= MAX_UNSETTLED
     assert 100 <= kept < many
+
+
+def test_a_second_settlement_is_not_for_the_next_command_of_that_number() -> None:
+    """A command that was handed in twice is settled twice, and the broker may have given its number
+    to another command after the first time.
+    """
+    source, time = Source(), [0.0]
+    settings = MqttSink.Settings(kind="mqtt", host="127.0.0.1", port=free_port())
+    session = Session(plan_for(settings, client_id="web-4"))
+    channel = CommandChannel(
+        session, topic=TOPIC, name="ops", source=source, monotonic=lambda: time[0]
+    )
+    channel.receive(_inbound(b"first", mid=1))
+    time[0] += AGAIN_SECONDS
+    channel.retry()
+    first, again = source.messages
+    first.settled()
+    source.full = True
+    channel.receive(_inbound(b"second", mid=1))
+    again.settled()
+    source.full = False
+    channel.retry()
+    assert source.tokens == [b"first", b"first", b"second"]
+
+
+def _inbound(payload: bytes, *, mid: int) -> Inbound:
+    return Inbound(topic=TOPIC, payload=payload, qos=1, retained=False, again=False, mid=mid)
 
 
 def test_a_command_at_qos_0_has_one_chance(broker: Mosquitto) -> None:
