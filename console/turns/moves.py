@@ -21,16 +21,20 @@ from console.turns.situation import EventFacts, Turn
 from console.turns.waiting import group_actor
 
 STUCK_SECONDS: Final = 3600.0
-"""A turn is stuck if it has not ended this long after its event."""
+"""A turn is stuck if a VM of it is not back this long after the event. A VM that rests is back."""
 
 
-def move_of_held(turn: Turn, reading: Reading, back: Collection[str]) -> Move | None:
-    """Return what happened to a turn that is held, or None. `back`: the vmIds of its VMs that come
-    back now.
+def move_of_held(
+    turn: Turn, reading: Reading, *, back: Collection[str], resting: Collection[str]
+) -> Move | None:
+    """Return what happened to a turn that is held, or None. `back` and `resting`: the vmIds of its
+    VMs that come back now, and of those whose rest begins now.
     """
     event = reading.event_of(turn)
     if turn.state in ("away", "stuck"):
-        return _while_away(turn, event, reading, back)
+        if event is not None:
+            return _while_listed(turn, event, reading)
+        return _while_away(turn, reading, back, resting)
     if event is None:
         return Move(event_key=turn.event_key, trigger="gone")
     if event.status != "Scheduled":
@@ -67,16 +71,16 @@ def _while_waiting(event: EventFacts, reading: Reading) -> Move | None:
 
 
 def _while_away(
-    turn: Turn, event: EventFacts | None, reading: Reading, back: Collection[str]
+    turn: Turn, reading: Reading, back: Collection[str], resting: Collection[str]
 ) -> Move | None:
-    if event is not None:
-        return _while_listed(turn, event, reading)
     key = turn.event_key
     if turn.over_at is None:
         return Move(event_key=key, trigger="gone")
     if all(each.vm_id in back for each in turn.still_away):
         return Move(event_key=key, trigger="all_back")
-    if reading.now - turn.over_at >= STUCK_SECONDS:
+    rests = {each.vm_id for each in turn.still_away if each.ready_at is not None}.union(resting)
+    is_missing = any(each.vm_id not in rests.union(back) for each in turn.still_away)
+    if is_missing and reading.now - turn.over_at >= STUCK_SECONDS:
         return Move(event_key=key, trigger="hour_passed")
     return None
 

@@ -101,7 +101,12 @@ def _held(turn: Turn, reading: Reading) -> _Step:
     returned = list(returns(turn, reading))
     backs = tuple(each for each, is_over in returned if is_over)
     rests = tuple(each for each, is_over in returned if not is_over)
-    move = move_of_held(turn, reading, {each.vm_id for each in backs})
+    move = move_of_held(
+        turn,
+        reading,
+        back={each.vm_id for each in backs},
+        resting={each.vm_id for each in rests},
+    )
     if move is not None:
         return _Step(
             key=turn.event_key,

@@ -390,6 +390,23 @@ def test_a_turn_that_does_not_end_is_stuck_after_an_hour() -> None:
     assert done(back, later)[0].turns == {}
 
 
+def test_a_turn_whose_vms_rest_is_not_stuck() -> None:
+    """Its VM was back within the hour, or when the console looked again; a VM that has gone silent
+    in its rest is missing.
+    """
+    rules = rule(rest=7200)
+    over, _ = done(situation((), (), [taken(A, "v1")], rules), NOW + 10)
+    for back_at in (NOW + 60, NOW + 10 + STUCK_SECONDS):
+        back = replace(over, vms={**over.vms, "v1": vm("v1", heard_at=back_at)})
+        resting, _ = done(back, back_at)
+        assert resting.turns[A].state == "away"
+        assert done(resting, back_at + 7199)[0].turns[A].state == "away"
+        assert done(resting, back_at + 7200)[0].turns == {}
+        gone = replace(resting, vms={**over.vms, "v1": vm("v1", contact="silent")})
+        cleared, _ = done(gone, back_at + 4000)
+        assert done(cleared, back_at + 4000)[0].turns[A].state == "stuck"
+
+
 def test_a_vm_that_changes_its_group_stays_away_in_both() -> None:
     """Until it is back it counts where it was and where it is."""
     moved = vm("v1", groups=frozenset({"other"}))
