@@ -32,10 +32,16 @@ class _Reading:
     wall: datetime
     monotonic: float
     suspended: float
+    paused: float
+    """All measured pauses of this run together."""
 
     def since(self, before: _Reading) -> float:
-        """Return the seconds from another reading to this one, suspensions included."""
-        return self.monotonic - before.monotonic + self.suspended_since(before)
+        """Return the seconds from another reading to this one, suspensions included, and pauses
+        that the monotonic clock did not count.
+        """
+        seconds = self.monotonic - before.monotonic + self.suspended_since(before)
+        pause = self.paused - before.paused
+        return seconds + pause if pause > seconds else seconds
 
     def suspended_since(self, before: _Reading) -> float:
         """Return for how many of them this machine was suspended."""
@@ -91,7 +97,7 @@ class GapTracker:
         self._patience = 0.0
         """Seconds that answers take, as the last two good polls show."""
         self._lock = threading.Lock()
-        self._pause = 0.0
+        self._paused = 0.0
 
     def ask(self) -> None:
         """Note that a poll sends its request now."""
@@ -102,10 +108,8 @@ class GapTracker:
         self._answered = self._reading()
         seconds = self._seconds(now, self._answered)
         first = self._polled is None
-        with self._lock:
-            pause = self._pause
-        if seconds is not None and pause > seconds:  # the monotonic clock stood still meanwhile
-            seconds += pause
+        before = 0.0 if self._polled is None else self._polled.answered.paused
+        pause = self._answered.paused - before
         longest = 3 * self._interval
         return PollGap(
             seconds=seconds,
@@ -135,15 +139,16 @@ class GapTracker:
         or the disk while its changes were written. Answers that always take their time make no
         document old, up to `CONTINUOUS_SECONDS`.
         """
-        with self._lock:
-            is_paused = self._pause > OVERDUE_SECONDS  # the monotonic clock may not have counted it
+        poll = self._polled
+        if poll is None:
+            return False
         is_young = self._polled_within(self._interval + OVERDUE_SECONDS + self._patience)
-        return is_young and not is_paused and not self._may_have_stood_still()
+        # A pause may not be in the seconds: the monotonic clock may not have counted it.
+        pause = self._reading().paused - poll.asked.paused
+        return is_young and pause <= OVERDUE_SECONDS and not self._may_have_stood_still()
 
-    def polled(self, now: datetime, gap: PollGap) -> None:
+    def polled(self, now: datetime) -> None:
         """Note that a good poll has ended the gap, and its changes are committed."""
-        with self._lock:
-            self._pause = max(0.0, self._pause - gap.pause_seconds)
         self.polled_at = now
         done = self._reading()
         asked = self._asked or done
@@ -157,7 +162,7 @@ class GapTracker:
         made says nothing about an event.
         """
         with self._lock:
-            self._pause += seconds
+            self._paused += seconds
 
     def _seconds(self, now: datetime, answered: _Reading) -> float | None:
         """Return the seconds for which nobody looked, by the monotonic clock; across runs by the
@@ -189,10 +194,13 @@ class GapTracker:
         return 0.0 if self._polled is None else self._reading().suspended_since(self._polled.asked)
 
     def _reading(self) -> _Reading:
+        with self._lock:
+            paused = self._paused
         return _Reading(
             wall=self._clock.now(),
             monotonic=self._clock.monotonic(),
             suspended=self._clock.suspended(),
+            paused=paused,
         )
 
     def _since(self, now: datetime, seconds: float) -> datetime | None:

@@ -88,7 +88,7 @@ class Poller:
             drafts = [*bridge_records.gap(self._state.observer, now, gap), *drafts]
             self._commit(drafts, tracked, forgotten, document)
             self._body = answer.body
-        self._state.gaps.polled(now, gap)
+        self._state.gaps.polled(now)
         self._store.mark_polled(now)
         self._store.prune()
 

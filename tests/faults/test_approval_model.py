@@ -15,7 +15,7 @@ SEED = "SEB_TEST_SEED"
 """The variable with the seed of the long courses; without it they are others each time."""
 
 
-@sizes("courses, seed", (20, "1"), (2_000, None), (10_000, None))
+@sizes("courses, seed", (12, "1"), (2_000, None), (10_000, None))
 def test_any_course(tell: Tell, courses: int, seed: str | None) -> None:
     """Every POST is allowed at its moment, no command starves, each has its end, ids are facts'."""
     tell(try_courses(seed or os.environ.get(SEED) or os.urandom(4).hex(), courses, STEPS))
@@ -29,4 +29,4 @@ def test_the_onlooker_ends_the_course(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(Course, "judge", judge)
     with pytest.raises(AssertionError, match="POST for E-"):
-        try_courses("1", 20, STEPS)
+        try_courses("1", 12, STEPS)

@@ -37,7 +37,7 @@ def poll(
     clock.advance(answer)
     gap = gaps.gap(clock.now())
     clock.advance(commit)
-    gaps.polled(clock.now(), gap)
+    gaps.polled(clock.now())
     return gap
 
 
@@ -146,7 +146,7 @@ def test_a_pause_belongs_to_the_next_poll() -> None:
     clock.advance(4.0)
     gap = gaps.gap(clock.now())
     gaps.stood_still(0.25)
-    gaps.polled(clock.now(), gap)
+    gaps.polled(clock.now())
     after = [poll(gaps, clock), poll(gaps, clock)]
     assert (gap.pause_seconds, gap.reason) == (3.5, "pause")
     assert [each.pause_seconds for each in after] == [0.25, 0.0]
@@ -177,6 +177,24 @@ def test_a_poll_that_stands_still_does_not_look(long: str) -> None:
     clock.advance(1.0)
     gap = poll(gaps, clock)
     assert (gap.seconds, gap.is_long, gap.is_continuous) == (21.0, True, False)
+    assert gaps.is_current()
+
+
+def test_a_pause_while_a_poll_waits_for_its_answer_makes_its_document_old() -> None:
+    """The monotonic clock did not count it: the answer may be from before it, or from after."""
+    clock = FakeClock()
+    gaps = tracker(clock)
+    poll(gaps, clock)
+    clock.advance(1.0)
+    gaps.ask()
+    gaps.stood_still(20.0)
+    gap = gaps.gap(clock.now())
+    gaps.polled(clock.now())
+    assert (gap.seconds, gap.is_continuous, gap.pause_seconds) == (21.0, False, 20.0)
+    assert not gaps.is_current()
+    clock.advance(1.0)
+    gap = poll(gaps, clock)
+    assert (gap.seconds, gap.is_continuous, gap.pause_seconds) == (21.0, False, 0.0)
     assert gaps.is_current()
 
 

@@ -1,5 +1,6 @@
 """A bridge's approvals among everything that changes over time: IMDS, sinks, keys, settings, polls
-that fail, POSTs that hang, a disk that is full or put back. Nothing runs by itself, no time passes
+that fail or take long, POSTs that hang, a machine that stands still, a disk that is full or put
+back. Nothing runs by itself, no time passes
 unless a step says so, and each choice comes from one seed.
 """
 
@@ -32,6 +33,7 @@ from bridge.approval.ledger import Ledger
 from bridge.config.approval import Rule
 from bridge.imds.client import ImdsError
 from bridge.imds.exchange import WithheldError
+from bridge.service.scheduler import Watch
 from bridge.store.batch import Batch
 from bridge.store.database import Store, StoreError
 from bridge.store.opening import open_store
@@ -47,6 +49,8 @@ SIGNERS = {
 """Made once: a key costs time."""
 HANG_SECONDS = 5
 """How long a POST without an answer takes."""
+MAX_PATIENCE_SECONDS = 5.0
+"""How much older a document may be because answers always take so long."""
 MAX_WAIT_SECONDS = 13.0
 """Seconds that the approval worker may work before it has taken a command that waits: one POST that
 hangs and its round; twice, for the round in which it comes.
@@ -55,6 +59,8 @@ MANY = 205
 """More events than the bridge keeps once they have ended."""
 INTERRUPTED = 0.04
 """How often the rest of the world goes on while approvals wait for the disk or for IMDS."""
+SLOW = 0.05
+"""How often a poll's answer comes seconds after its request."""
 _OF_THE_MOMENT = {"observation", "document", "bridge", "vm", "node"}
 """What differs between two observations of one fact."""
 
@@ -97,7 +103,9 @@ class TalkingImds(ObedientImds):
             raise ImdsError("no: http_503", reason="http_503")
         self.served = [dict(each) for each in (*self.events_now.values(), *self.extra)]
         self.incarnation += 1
-        return body(*self.served, incarnation=self.incarnation)
+        said = body(*self.served, incarnation=self.incarnation)
+        self._bench.answering()
+        return said
 
     def start(self, event_id: str, *, may_send: Callable[[], bool]) -> None:
         self._bench.interrupt()  # while it waits for its connection
@@ -200,8 +208,14 @@ class ModelBench:
         self.shown: list[dict[str, Any]] | None = None
         """The document of the last poll, if that was good and of this run."""
         self.shown_at = 0.0
+        """When that was asked for, in true seconds."""
+        self.patience = 0.0
+        """By how much a document may be older, because polls take so long."""
         self.appeared: dict[str, float] = {}
-        """When an event was first shown in its life, in monotonic seconds."""
+        """When an event was first shown in its life, in true seconds."""
+        self._asked_at = 0.0
+        self._lasted = 0.0
+        self._stood_still = 0.0
         self._facts: dict[str, str] = {}
         self._ids: set[str] = set()
         self._read_up_to = 0
@@ -214,6 +228,11 @@ class ModelBench:
         self._polling = False
         self._working = False
 
+    @property
+    def real(self) -> float:
+        """True seconds, whatever the clocks show."""
+        return self.clock.monotonic() + self.clock.suspended() + self._stood_still
+
     # Runs
 
     @property
@@ -224,6 +243,7 @@ class ModelBench:
     def begin(self, setup: Setup) -> None:
         """A run with these settings."""
         self.setup, self.shown = setup, None
+        self.patience = self._lasted = 0.0
         self._busy = True  # nothing happens until the parts are there
         self._held.clear()
         self._waiting.clear()
@@ -348,13 +368,30 @@ class ModelBench:
         if self._polling:
             return
         self._polling = True
+        self._asked_at = self.real
         try:
             good = self.poller.run()
         finally:
             self._polling = False
         self.counts["documents"] += 1
+        if good:
+            lasted = self.real - self._asked_at
+            self.patience, self._lasted = min(lasted, self._lasted, MAX_PATIENCE_SECONDS), lasted
         self._shows(self.imds.served if good else None)
         tell_poll(self.approval_worker, answered=good)
+
+    def answering(self) -> None:
+        """IMDS has made its document; now and then the answer comes seconds later, and the rest of
+        the world goes on.
+        """
+        if self.random.random() < SLOW:
+            self.counts["slow answers"] += 1
+            begun, since = self._begun, self.clock.monotonic()
+            for _ in range(self.random.choice([1, 3, 8])):
+                self.clock.advance(1.0)
+                self._meanwhile()
+            if self._working:  # it waits for something else
+                self._begun = begun + self.clock.monotonic() - since
 
     def poll_fails(self) -> None:
         """IMDS has an error in place of a document."""
@@ -377,6 +414,25 @@ class ModelBench:
         self.clock.advance(seconds)
         if self._working:
             self._begun += seconds
+
+    def freeze(self, seconds: float) -> None:
+        """The process stands still, and every clock goes on."""
+        self._stands_still(lambda: self.wait(seconds))
+
+    def suspend(self, seconds: float) -> None:
+        """The machine is suspended: the monotonic clock stands still, and the kernel knows."""
+        self._stands_still(lambda: self.clock.suspend(seconds))
+
+    def pause(self, seconds: float) -> None:
+        """The host pauses the VM: only the wall clock goes on, set by the host."""
+        self._stood_still += seconds
+        self._stands_still(lambda: self.clock.jump(seconds))
+
+    def _stands_still(self, standing: Callable[[], None]) -> None:
+        self.counts["standstills"] += 1
+        watch = Watch(self.clock)
+        standing()
+        self.current.gaps.stood_still(watch.tick().pause)
 
     def set_clock(self, seconds: float) -> None:
         """Somebody sets the wall clock."""
@@ -564,10 +620,16 @@ class ModelBench:
 
     def _committing(self) -> None:
         """The approval worker works just before a poll commits, or just before the poll says so."""
-        if not self._busy and self.random.random() < INTERRUPTED:
+        if self.random.random() < INTERRUPTED:
+            self._meanwhile(self.act)
+
+    def _meanwhile(self, *more: Other) -> None:
+        """Something happens, and the approval worker works, unless it waits itself."""
+        if not self._busy:
             self._busy = True
             try:
-                self.act()
+                for each in more or (self.other, self.act):
+                    each()
                 self.work(2)
             finally:
                 self._busy = False
@@ -576,11 +638,11 @@ class ModelBench:
         self.shown = None if document is None else list(document)
         if document is None:
             return
-        self.shown_at = self.clock.monotonic()
+        self.shown_at = self._asked_at
         ids = [each.get("EventId") for each in document]
         keys = {each.casefold() for each in ids if each is not None}
         for key in keys - self.appeared.keys():
-            self.appeared[key] = self.shown_at
+            self.appeared[key] = self.real
         if None not in ids:
             for key in self.appeared.keys() - keys:
                 del self.appeared[key]
