@@ -25,7 +25,7 @@ from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import GenericFunction
 
 from console.db import decision_tables
-from console.db.events import ids_found
+from console.db.event_filters import ids_found
 from console.db.search import is_pattern, tag_of
 from console.db.upsert import upsert
 

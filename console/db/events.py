@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from sqlalchemy import (
     ColumnElement,
-    CompoundSelect,
     Connection,
     Row,
     Select,
@@ -27,12 +25,18 @@ from sqlalchemy import (
 from console.db import assignments, decisions, rows
 from console.db.contact import contact_of
 from console.db.decision_tables import command, decision, turn
+from console.db.event_filters import (
+    WantedEvents,
+    filtered,
+    in_names,
+    is_named_like,
+    sorted_by,
+)
 from console.db.grouping import columns_of, keys_of
-from console.db.search import ESCAPE, has_tag, is_pattern, is_text, pattern_of, tag_of
+from console.db.search import has_tag, is_pattern, is_text, tag_of
 from console.db.tables import (
     assignment,
     event,
-    event_place,
     preparation,
     receipt,
     report,
@@ -45,6 +49,7 @@ from console.db.vms import BEARER, OPEN, named
 from console.fleet.candidates import PULL_SECONDS
 from console.fleet.commands import counting
 from console.fleet.contact import Listening
+from console.fleet.event_ids import main_of
 from console.fleet.values import (
     UNDECIDED,
     DecisionHistory,
@@ -53,7 +58,6 @@ from console.fleet.values import (
     LatestReport,
     Named,
     Receipt,
-    folded,
 )
 from console.turns.groups import Grouping
 
@@ -61,27 +65,6 @@ NO_GROUPS: Final = Grouping(())
 ENDED: Final = "ended"
 NEVER: Final = 1e18
 """Sorts after the notBefore of every event."""
-SORTS: Final[Mapping[str, ColumnElement[Any]]] = {
-    "at": event.c.first_at,
-    "type": event.c.event_type,
-    "status": event.c.status,
-    "site": event.c.sites,
-    "vms": func.substr(event.c.words, func.length(event.c.event_id) + 2),
-    "started": event.c.started_at,
-    "notice": event.c.notice,
-    "downtime": event.c.downtime,
-    "by": func.coalesce(
-        select(func.max(decision.c.actor))
-        .where(decision.c.event_id == event.c.event_id, decision.c.scope == event.c.scope)
-        .correlate(event)
-        .scalar_subquery(),
-        select(func.max(receipt.c.actor))
-        .where(receipt.c.event_id == event.c.event_id, receipt.c.state == "confirmed")
-        .correlate(event)
-        .scalar_subquery(),
-    ),
-}
-"""The columns by which past events can be sorted."""
 _PAIRS: Final = 1000
 """How many pairs one statement takes."""
 _MAX_WORDS: Final = 50
@@ -89,8 +72,6 @@ _MAX_SIGNS: Final = 1_000_000
 """The limit of the names of past events in one answer, in characters; with short names, the answer
 is fifty times as long.
 """
-_ALWAYS_KNOWN: Final = ("at", "status", "site", "vms")
-_BEARER: Final = vm.alias("named_vm")
 _COMMON: Final = 0.2
 """If the wanted VMs are at least this share of all VMs, the database looks at one event after the
 other, which is quicker.
@@ -101,30 +82,6 @@ COUNTED: Final = 1000
 """The limit up to which events are counted in that case."""
 Place = tuple[float, str, str]
 """Where a listing continues: the sort value, the id and the scope of the event before."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WantedEvents:
-    """The filter of a listing; None filters nothing."""
-
-    q: str | None = None
-    """A part of a name or of the id, a pattern such as `db-*`, `tag=role:db`, or a part of a
-    decision's reason, such as a change number.
-    """
-    site: str | None = None
-    type: str | None = None
-    status: str | None = None
-    by: str | None = None
-    """A part of the name of the person or rule that approved it."""
-    vm: str | None = None
-    """Name or vmId of a VM that it names."""
-    tag: str | None = None
-    """A tag of a VM that it names: `role:db`, or only the tag's name."""
-    since: float | None = None
-    """Events that were open at this time or later."""
-    until: float | None = None
-    group: str | None = None
-    """The key of a group, or its name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,7 +165,7 @@ class Events:
         """
         left = _time_left()
         query = _events().where(event.c.state.in_(OPEN))
-        query = _filtered(query, wanted, by_event=True)  # they are few
+        query = filtered(query, wanted, by_event=True)  # they are few
         if after is not None:
             order = tuple_(left, event.c.event_id, event.c.scope)
             query = query.where(order > tuple_(*map(literal, after)))
@@ -271,7 +228,7 @@ class Events:
         """Return the query of ended events, the newest first, after a place in that order."""
         c = event.c
         is_common = wanted is not None and self._is_common(wanted)
-        query = _filtered(query.where(c.state == ENDED), wanted, by_event=is_common)
+        query = filtered(query.where(c.state == ENDED), wanted, by_event=is_common)
         if after is not None:
             order = tuple_(c.shown_at, c.event_id, c.scope)
             query = query.where(order < tuple_(*map(literal, after)))
@@ -284,9 +241,9 @@ class Events:
         without a value come last. In the order of time, events with a matching name come before
         those with a matching id. Beyond the last event the number is zero.
         """
-        ordered = _sorted_by(sort, descending=descending)
+        ordered = sorted_by(sort, descending=descending)
         if wanted.q is not None and sort == "at" and is_text(wanted.q):
-            ordered.insert(0, case((_in_names(wanted.q), 0), else_=1))
+            ordered.insert(0, case((in_names(wanted.q), 0), else_=1))
         # Sorted without the reports: only those of the events that are returned are read.
         order = (*ordered, event.c.event_id)
         if skip + limit <= COUNTED and self._is_common(wanted):
@@ -297,7 +254,7 @@ class Events:
         # With a filter, the rows are counted in the same query; without one, `count` is quicker.
         in_one_go = wanted != WantedEvents()
         counted = func.count().over() if in_one_go else null()
-        query = _filtered(select(event.c.event_id, event.c.scope, counted), wanted)
+        query = filtered(select(event.c.event_id, event.c.scope, counted), wanted)
         query = query.order_by(*order).limit(limit).offset(skip)
         found = self._connection.execute(query).all()
         number = (found[0][2] if found else 0) if in_one_go else self.count(wanted)
@@ -311,7 +268,7 @@ class Events:
 
     def count(self, wanted: WantedEvents) -> int:
         """Return how many events are wanted, open or over."""
-        query = _filtered(select(func.count()).select_from(event), wanted)
+        query = filtered(select(func.count()).select_from(event), wanted)
         found: int = self._connection.execute(query).scalar_one()
         return found
 
@@ -323,9 +280,9 @@ class Events:
         """
         columns = (event.c.event_id, event.c.scope)
         q = wanted.q if wanted.q is not None and is_text(wanted.q) else None
-        some = _filtered(select(*columns), replace(wanted, q=q, tag=None))
+        some = filtered(select(*columns), replace(wanted, q=q, tag=None))
         some = some.order_by(*order).limit(limit * _AHEAD)
-        query = _filtered(select(*columns), wanted, by_event=True)
+        query = filtered(select(*columns), wanted, by_event=True)
         query = query.where(tuple_(*columns).in_(some)).order_by(*order).limit(limit)
         return self._connection.execute(query).all()
 
@@ -335,7 +292,7 @@ class Events:
         """
         those = [has_tag(vm, tag) for tag in (wanted.tag, tag_of(wanted.q or "")) if tag]
         if wanted.q is not None and is_pattern(wanted.q) and tag_of(wanted.q) is None:
-            those.append(_is_named_like(vm, wanted.q))
+            those.append(is_named_like(vm, wanted.q))
         if not those:
             return False
         count = select(func.count(), func.sum(case((and_(*those), 1), else_=0))).select_from(vm)
@@ -595,37 +552,6 @@ def time_left(known: KnownEvent) -> float:
     return NEVER if known.event.not_before is None else known.event.not_before
 
 
-def main_of(several: Iterable[KnownEvent], scope: str | None = None) -> KnownEvent | None:
-    """Return, of the events that share an id, the one in `scope`; without a scope, the one that
-    people mean who know only the id.
-    """
-    found = (each for each in several if scope in (None, each.event.scope))
-    return min(found, key=_by_age, default=None)
-
-
-def _by_age(known: KnownEvent) -> tuple[bool, float, str]:
-    """Return the sort value of events with the same id: since when a VM is known that reports the
-    event and is named by it; then the time of the event's first record.
-    """
-    ages = [each.known_since for each in known.named.values() if each.content_hash is not None]
-    return not ages, min(ages, default=known.event.first_at), known.event.scope
-
-
-def _sorted_by(sort: str, *, descending: bool) -> list[ColumnElement[Any]]:
-    """Return the order of past events by one of `SORTS`; events without a value come last."""
-    column = SORTS[sort]
-    is_complete = sort in _ALWAYS_KNOWN
-    if sort == "by":
-        # The database looks up who approved an event once for each place in the query where that
-        # stands, so one text says both: the name, and whether there is one. (NULLS LAST needs
-        # SQLite 3.30.)
-        known, unknown = ("1", "0") if descending else ("0", "1")
-        column = func.coalesce(literal(known) + column, unknown)
-        is_complete = True
-    order = [column.desc() if descending else column]
-    return order if is_complete else [column.is_(None), *order]
-
-
 def _time_left() -> ColumnElement[float]:
     c = event.c
     return case((c.state == "started", 0.0), else_=func.coalesce(c.not_before, NEVER))
@@ -645,148 +571,3 @@ def _events() -> Select[Any]:
 
 def _shown_of(row: Any) -> LatestReport:
     return rows.report_of(row, prefix="shown_")
-
-
-def _filtered(
-    query: Select[Any], wanted: WantedEvents | None, *, by_event: bool = False
-) -> Select[Any]:
-    """Add the wanted filters to a query of events. With `by_event` the database looks at one event
-    after the other, and at its names; otherwise it looks up all events of the wanted names, which
-    is quicker if those are few.
-    """
-    if wanted is None:
-        return query
-    c = event.c
-    if wanted.q is not None:
-        query = query.where(_found(wanted.q, by_event=by_event))
-    if wanted.site is not None:
-        query = query.where(
-            c.sites.contains(json.dumps(wanted.site, ensure_ascii=False), autoescape=True)
-        )
-    if wanted.type is not None:
-        query = query.where(func.lower(c.event_type) == wanted.type.lower())
-    if wanted.status is not None:
-        query = query.where(func.lower(c.status) == wanted.status.lower())
-    if wanted.since is not None:
-        query = query.where(or_(c.state.in_(OPEN), c.shown_at >= wanted.since))
-    if wanted.until is not None:
-        query = query.where(c.first_at <= wanted.until)
-    return _concerning(query, wanted, by_event=by_event)
-
-
-def _concerning(query: Select[Any], wanted: WantedEvents, *, by_event: bool) -> Select[Any]:
-    """Add the filters by VM, group, tag and approver to a query of events."""
-    c = event.c
-    if wanted.by is not None:
-        query = query.where(c.event_id.in_(_approved_by(wanted.by)))
-    if wanted.vm is not None:
-        name = folded(wanted.vm)
-        vm_ids = [wanted.vm, wanted.vm.lower()]
-        # A name that an event lists also counts if its VM is not known.
-        listing = select(resource.c.event_id).where(resource.c.folded == name)
-        same = _names_one(lambda each: each.c.vm_id.in_(vm_ids), by_event=by_event)
-        query = query.where(or_(same, c.event_id.in_(listing)))
-    if wanted.group is not None:
-        touches = select(turn.c.event_id).where(
-            turn.c.event_id == c.event_id, turn.c.scope == c.scope
-        )
-        whole = turn.c.groups.contains(json.dumps(wanted.group), autoescape=True)
-        part = turn.c.groups.contains(json.dumps(wanted.group)[:-1] + "/", autoescape=True)
-        query = query.where(touches.where(or_(whole, part)).exists())
-    if wanted.tag is not None:
-        tag = wanted.tag
-        query = query.where(_names_one(lambda each: has_tag(each, tag), by_event=by_event))
-    return query
-
-
-def ids_found(q: str) -> Select[Any]:
-    """Return a query of the ids of the events that match a search."""
-    return select(event.c.event_id).where(_found(q, by_event=False))
-
-
-def _found(q: str, *, by_event: bool) -> ColumnElement[bool]:
-    """Return the SQL for whether an event matches a search."""
-    c = event.c
-    tag = tag_of(q)
-    if tag is not None:
-        return _names_one(lambda each: has_tag(each, tag), by_event=by_event)
-    if is_pattern(q):
-        listing = select(resource.c.event_id, resource.c.scope).where(_is_named_like(resource, q))
-        return _among(listing, by_event=by_event)
-    words = c.words.contains(q.casefold(), autoescape=True)
-    reason = func.lower(decision.c.reason).contains(q.lower(), autoescape=True)
-    why = func.lower(receipt.c.why).contains(q.lower(), autoescape=True)
-    return or_(
-        words,
-        c.event_id.in_(select(decision.c.event_id).where(reason)),
-        c.event_id.in_(select(receipt.c.event_id).where(why)),
-    )
-
-
-def _in_names(q: str) -> ColumnElement[bool]:
-    """Return the SQL for whether a name that an event lists matches a search; `words` has the names
-    after the id.
-    """
-    found: ColumnElement[bool] = event.c.words.like(
-        f"%\n%{pattern_of(q.casefold())}%", escape=ESCAPE
-    )
-    return found
-
-
-def _is_named_like(table: Any, q: str) -> ColumnElement[bool]:
-    """Return the SQL for whether a folded name of a table matches a pattern."""
-    found: ColumnElement[bool] = table.c.folded.like(pattern_of(folded(q)), escape=ESCAPE)
-    return found
-
-
-def _names_one(
-    wanted: Callable[[Any], ColumnElement[bool]], *, by_event: bool
-) -> ColumnElement[bool]:
-    """Return the SQL for whether an event names a VM that fulfils `wanted`, which gets the table of
-    VMs. A name stands for the VMs that bear it in the places of the reporters whose report is
-    shown.
-    """
-    p = event_place.c
-    r = resource.c
-    names = select(r.event_id, r.scope)
-    if by_event:
-        bearer = (
-            select(literal(1))
-            .select_from(event_place)
-            .join(_BEARER, and_(_BEARER.c.place == p.place, _BEARER.c.folded == r.folded))
-            .where(p.event_id == r.event_id, p.scope == r.scope, wanted(_BEARER))
-            .correlate(resource)
-        )
-        return _among(names.where(bearer.exists()), by_event=True)
-    same = and_(p.event_id == r.event_id, p.scope == r.scope, p.place == _BEARER.c.place)
-    names = names.select_from(_BEARER).join(resource, r.folded == _BEARER.c.folded)
-    return _among(names.join(event_place, same).where(wanted(_BEARER)), by_event=False)
-
-
-def _among(names: Select[Any], *, by_event: bool) -> ColumnElement[bool]:
-    """Return the SQL for whether an event is in a query of ids and scopes of `resource`."""
-    c = event.c
-    r = resource.c
-    if by_event:
-        own = names.where(r.event_id == c.event_id, r.scope == c.scope)
-        return own.correlate(event).exists()
-    return tuple_(c.event_id, c.scope).in_(names)
-
-
-def _approved_by(name: str) -> CompoundSelect[Any]:
-    """Return a query of the ids of the events that somebody approved, in the console or
-    elsewhere.
-    """
-    wanted = name.lower()
-    d = decision.c
-    r = receipt.c
-    actors = func.lower(d.actor + ", " + func.coalesce(d.second_actor, ""))
-    here = select(d.event_id).where(
-        d.kind == "approve", d.outcome == "confirmed", actors.contains(wanted, autoescape=True)
-    )
-    elsewhere = select(r.event_id).where(
-        r.state == "confirmed",
-        r.event_id.is_not(None),
-        func.lower(r.actor).contains(wanted, autoescape=True),
-    )
-    return union(here, elsewhere)

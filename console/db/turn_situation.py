@@ -11,7 +11,8 @@ from sqlalchemy import ColumnElement, Connection, Row, and_, or_, select
 from console.db import turns
 from console.db.contact import contact_of
 from console.db.decisions import approval_counts
-from console.db.events import ENDED, WantedEvents
+from console.db.event_filters import WantedEvents
+from console.db.events import ENDED
 from console.db.grouping import columns_of, groups_now, keys_of
 from console.db.snapshot import Snapshot
 from console.db.tables import event, preparation, report, vm

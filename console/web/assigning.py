@@ -13,9 +13,9 @@ from starlette.responses import Response
 from console.access.people import Person
 from console.access.scope import sees_event, sees_vm
 from console.db import assignments
-from console.db.events import main_of
 from console.db.snapshot import Snapshots
 from console.db.transactions import write_to
+from console.fleet.event_ids import main_of
 from console.fleet.values import Assignment
 from console.web import models
 from console.web.answers import answer, refuse

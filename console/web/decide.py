@@ -19,8 +19,8 @@ from console.access.scope import sees_event, sees_vm
 from console.approvals.refused import REASONS, DecisionRefusedError
 from console.approvals.service import DecisionAnswer
 from console.db import decisions
-from console.db.events import main_of
 from console.fleet.commands import command_item
+from console.fleet.event_ids import main_of
 from console.fleet.view import EventDetail
 from console.web import models
 from console.web.answers import Json, answer, as_json, refuse

@@ -11,10 +11,12 @@ from starlette.responses import Response, StreamingResponse
 from console.access.people import Person
 from console.access.scope import sees_event, sees_vm
 from console.db import decisions, turns
-from console.db.events import NEVER, WantedEvents, main_of, time_left
+from console.db.event_filters import WantedEvents
+from console.db.events import NEVER, time_left
 from console.db.history import records_of_event
 from console.db.snapshot import Snapshot, Snapshots
 from console.fleet import view
+from console.fleet.event_ids import main_of
 from console.fleet.timeline import timeline
 from console.fleet.values import KnownEvent
 from console.fleet.view import Event, EventDetail

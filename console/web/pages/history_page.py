@@ -9,7 +9,8 @@ from typing import Any, Final
 from urllib.parse import urlencode
 
 from console.access.people import Person
-from console.db.events import SORTS, Total, WantedEvents
+from console.db.event_filters import SORTS, WantedEvents
+from console.db.events import Total
 from console.db.snapshot import Snapshot
 from console.fleet.values import KnownEvent
 from console.fleet.view import Event

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from console.db import assignments
-from console.db.events import WantedEvents
+from console.db.event_filters import WantedEvents
 from console.db.snapshot import Snapshot
 from console.db.vms import WantedVms
 from console.fleet.contact import CONTACTS

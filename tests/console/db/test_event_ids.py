@@ -8,7 +8,7 @@ import pytest
 from support.console.intake import Intake
 from support.console.records import FakeVm
 
-from console.db.events import WantedEvents
+from console.db.event_filters import WantedEvents
 from console.db.opening import Database
 from console.db.retention import delete_before
 from console.records.parse import parse_record, parse_state

@@ -10,7 +10,8 @@ from support.console.records import FakeVm
 
 from console.db import events
 from console.db.decisions import put_decision
-from console.db.events import Total, WantedEvents
+from console.db.event_filters import WantedEvents
+from console.db.events import Total
 from console.db.opening import Database
 from console.db.transactions import write_to
 from console.fleet.values import Decision

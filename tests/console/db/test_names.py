@@ -14,7 +14,7 @@ from console.access.enrolment import enroll
 from console.access.retirement import retire
 from console.audit import log
 from console.config.groups import GroupSettings
-from console.db.events import WantedEvents
+from console.db.event_filters import WantedEvents
 from console.db.grouping import groups_now
 from console.db.opening import Database
 from console.errors import RefusedError

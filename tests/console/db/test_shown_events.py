@@ -11,7 +11,7 @@ from support.console.intake import NOW, Intake
 from support.console.records import FakeVm
 
 from console.access.retirement import forget
-from console.db.events import WantedEvents
+from console.db.event_filters import WantedEvents
 from console.db.history import past_of_vm, records_of_event
 from console.db.opening import Database
 from console.db.transactions import read_from

@@ -1,0 +1,23 @@
+"""Which event an id means: ids are unique within a scope only, and people know no scopes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from console.fleet.values import KnownEvent
+
+
+def main_of(several: Iterable[KnownEvent], scope: str | None = None) -> KnownEvent | None:
+    """Return, of the events that share an id, the one in `scope`; without a scope, the one that
+    people mean who know only the id.
+    """
+    found = (each for each in several if scope in (None, each.event.scope))
+    return min(found, key=_by_age, default=None)
+
+
+def _by_age(known: KnownEvent) -> tuple[bool, float, str]:
+    """Return the sort value of events with the same id: since when a VM is known that reports the
+    event and is named by it; then the time of the event's first record.
+    """
+    ages = [each.known_since for each in known.named.values() if each.content_hash is not None]
+    return not ages, min(ages, default=known.event.first_at), known.event.scope
