@@ -25,15 +25,17 @@ from console.db.batches import newest_number
 from console.db.snapshot import Snapshot
 from console.fleet.candidates import PULL, channel_of
 from console.fleet.commands import REPLAYED, own_receipts
-from console.fleet.values import Command, Receipt
+from console.fleet.values import Command, EventKey, Receipt
 from console.turns.changes import changed_turns, moved
-from console.turns.plan import Move, Plan
+from console.turns.plan import Move, Plan, Take
 from console.turns.returns import ANSWER_SECONDS
 from console.turns.schedule import plan
 from console.turns.situation import EventFacts, Turn, TurnSituation
 
 AGAIN_SECONDS: Final = 10.0
 """A prepare command that was not answered is sent again after this time."""
+_MAX_CHANGES: Final = 12
+"""The limit of changes of one turn in one step."""
 _MAX_SECONDS: Final = 300.0
 """The longest time between two commands to a VM that refuses them."""
 _ASK_AGAIN_REASONS: Final = (
@@ -105,12 +107,11 @@ def step(
     """Write what follows from the newest rows. `connected` names the connected sources of this
     console.
     """
-    situation = situation_of(snapshot, settings)
-    todo = plan(situation, snapshot.now)
-    changed = changed_turns(situation, todo, snapshot.now)
+    found = _changes(situation_of(snapshot, settings), snapshot.now)
+    situation, todo, changed = found.situation, found.plan, found.turns
     written = TurnsResult(has_changed=bool(changed))
     for key in todo.approvals:
-        turn = changed.get(key, situation.turns[key])
+        turn = situation.turns[key]
         made = _approve(decide, turn)
         if made.refused is not None and turn.reason != str(made.refused):
             written.has_changed = True
@@ -123,7 +124,7 @@ def step(
             if made.outgoing is not None:
                 written.outgoing.append(made.outgoing)
     turns.put_turns(snapshot.connection, changed.values(), number)
-    for take in todo.takes:
+    for take in found.takes:
         _audit_taken(snapshot, changed[take.event_key], situation)
     for wanted in _due(snapshot, situation, todo, connected):
         written.has_changed = True
@@ -131,6 +132,38 @@ def step(
         if prepare is not None:
             written.outgoing.append(prepare)
     return written
+
+
+@dataclass(slots=True, kw_only=True)
+class _Changes:
+    """How far turns go without a command or an approval."""
+
+    situation: TurnSituation
+    """With the changed turns."""
+    plan: Plan
+    """What is to be done then."""
+    takes: list[Take] = field(default_factory=list)
+    """The turns that were given."""
+    turns: dict[EventKey, Turn] = field(default_factory=dict)
+    """All turns that have changed, by the key of their event."""
+
+
+def _changes(situation: TurnSituation, now: float) -> _Changes:
+    """Change turns until only a command or an approval could change more: a turn ends, and the next
+    one is taken and prepared.
+    """
+    found = _Changes(situation=situation, plan=plan(situation, now))
+    for _ in range(_MAX_CHANGES):
+        further = changed_turns(found.situation, found.plan, now)
+        if not further:
+            break
+        found.takes += found.plan.takes
+        found.turns |= further
+        known = {**found.situation.turns, **further}
+        still = {key: turn for key, turn in known.items() if turn.state != turns.OVER}
+        found.situation = replace(found.situation, turns=still)
+        found.plan = plan(found.situation, now)
+    return found
 
 
 def _approve(decide: DecisionTransaction, turn: Turn) -> DecisionResult:
