@@ -7,7 +7,8 @@
 # one must not undo the preparation for another. Every step can be repeated: the bridge delivers
 # each record at least once.
 #
-#   DRAIN_DIR      must be writable, and on a file system that a reboot clears
+#   DRAIN_DIR      must be writable. In /run, the VM serves again after any reboot; on disk, only
+#                  after the end of the event
 #   DRAIN_PORT     wait until all connections to this port are closed; empty: do not wait
 #   DRAIN_SECONDS  how long to wait at most; must be less than the sink's TIMEOUT
 set -eu
