@@ -208,6 +208,8 @@ def end_turn(
     _end_approval(snapshot, known, number)
     move = Move(event_key=turn.event_key, trigger="ended_by_person")
     over = replace(moved(turn, move, event, snapshot.now), ended_by=person.name)
+    if event is None and over.over_at is None:
+        over = replace(over, over_at=snapshot.now)
     turns.put_turns(snapshot.connection, [over], number)
     if event is None:
         turns.forget_preparations(snapshot.connection, key)

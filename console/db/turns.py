@@ -13,6 +13,7 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Row,
+    Select,
     and_,
     bindparam,
     case,
@@ -27,7 +28,7 @@ from sqlalchemy import (
 from console.db import rows
 from console.db.decision_tables import command, decision, turn
 from console.db.decisions import PREPARE
-from console.db.tables import event, preparation, receipt, report, vm
+from console.db.tables import event, preparation, receipt, record, report, vm
 from console.db.upsert import Values, portions, upsert
 from console.fleet.fold import RECOVERED
 from console.fleet.values import Command, EventKey, EventTurn, TurnHolder
@@ -54,6 +55,7 @@ _HAS_CHANGED: Final = select(literal(1)).where(
         )
     )
 )
+_FOLLOWS: Final = receipt.c.state.in_(("accepted", "confirmed"))
 Asked = tuple[EventKey, str, str]
 """An event's key and fingerprint, and a vmId."""
 
@@ -194,17 +196,20 @@ def give_up_prepare_commands(
 
 
 def asked_to_prepare(connection: Connection, now: float) -> dict[str, HeldBy]:
-    """Return the VMs that may still follow a command to prepare which was given up and not
-    answered: by vmId, the vmId and the key of the event. They count while the command is valid and
-    while their first report may be on its way.
+    """Return the VMs that may still follow a command to prepare which was given up: by vmId, the
+    vmId and the key of the event. They count as long as `followed_until` says. A person who ends a
+    turn after its event is over says that its VMs are back: then a command that was accepted counts
+    only while it is valid.
     """
     c = command.c
-    # A VM that has accepted it is about to begin.
-    wanted = select(c.vm_id, c.event_id, c.scope).where(
+    t = turn.c
+    is_over = select(t.event_id).where(
+        t.event_id == c.event_id, t.scope == c.scope, t.over_at.is_not(None)
+    )
+    wanted = _followed(now, c.vm_id).where(
         c.act == PREPARE,
-        c.expires_at > now - ON_ITS_WAY_SECONDS,
         c.unanswered_at.is_not(None),
-        ~_has_receipt(receipt.c.state.not_in(("accepted", "posted", REJECTED))),
+        or_(c.expires_at > now - ON_ITS_WAY_SECONDS, ~is_over.exists()),
     )
     found = connection.execute(wanted)
     return {row.vm_id: (row.vm_id, EventKey(row.event_id, row.scope)) for row in found}
@@ -213,6 +218,15 @@ def asked_to_prepare(connection: Connection, now: float) -> dict[str, HeldBy]:
 def followed_until(connection: Connection, now: float) -> dict[EventKey, float]:
     """Return, by event key, until when a VM may still act on a command that it has not answered,
     plus the time for its first report to arrive.
+    """
+    c = command.c
+    wanted = _followed(now, func.max(_followed_to())).group_by(c.event_id, c.scope)
+    found = connection.execute(wanted)
+    return {EventKey(row[0], row[1]): row[2] + ON_ITS_WAY_SECONDS for row in found}
+
+
+def _followed(now: float, column: ColumnElement[Any]) -> Select[Any]:
+    """Return a query of the commands that a VM may still follow: event id, scope and a column.
 
     The receipts `accepted` and `confirmed` for a command to prepare are not answers: the VM counts
     as away from then on. It reports soon afterwards, unless its records do not arrive. `rejected`
@@ -220,24 +234,44 @@ def followed_until(connection: Connection, now: float) -> dict[EventKey, float]:
     """
     c = command.c
     p = preparation.c
-    follows = receipt.c.state.in_(("accepted", "confirmed"))
-    has_accepted = _has_receipt(follows)
-    is_answer = and_(receipt.c.state != REJECTED, or_(c.act != PREPARE, ~follows))
-    until = case((has_accepted, c.expires_at + FIRST_REPORT_SECONDS), else_=c.expires_at)
-    said = select(p.event_id).where(
-        p.event_id == c.event_id, p.vm_id == c.vm_id, p.time >= c.made_at, c.act == PREPARE
-    )
+    is_answer = and_(receipt.c.state != REJECTED, or_(c.act != PREPARE, ~_FOLLOWS))
+    said = select(p.event_id).where(p.event_id == c.event_id, p.vm_id == c.vm_id, c.act == PREPARE)
+    # It counts as away because of what it reports.
+    has_begun = said.where(p.state != RECOVERED)
     # A VM may recover from an earlier announcement of the event while the command is on its way.
-    has_begun = said.where(p.state != RECOVERED).exists()
-    has_said = or_(has_begun, and_(has_accepted, said.exists()))
-    wanted = select(c.event_id, c.scope, func.max(until)).where(
-        c.expires_at > now - ON_ITS_WAY_SECONDS - FIRST_REPORT_SECONDS,
-        until > now - ON_ITS_WAY_SECONDS,
-        ~_has_receipt(is_answer),
-        ~has_said,
+    # Its own records say in which order that was, whatever its clock says; a store that was put
+    # back counts its records again, so a time after both the command and its receipt is enough.
+    in_order = and_(record.c.stream == p.stream, record.c.sequence < p.sequence)
+    has_recovered = (
+        said.where(p.state == RECOVERED, receipt.c.jti == c.jti, _FOLLOWS)
+        .where(or_(in_order, and_(receipt.c.time <= p.time, c.made_at <= p.time)))
+        .join_from(preparation, receipt, receipt.c.vm_id == p.vm_id)
+        .join(record, record.c.id == receipt.c.record_id, isouter=True)
     )
-    found = connection.execute(wanted.group_by(c.event_id, c.scope))
-    return {EventKey(row[0], row[1]): row[2] + ON_ITS_WAY_SECONDS for row in found}
+    return select(c.event_id, c.scope, column).where(
+        c.expires_at > now - ON_ITS_WAY_SECONDS - FIRST_REPORT_SECONDS,
+        _followed_to() > now - ON_ITS_WAY_SECONDS,
+        ~_has_receipt(is_answer),
+        ~has_begun.exists(),
+        ~has_recovered.exists(),
+    )
+
+
+def _followed_to() -> ColumnElement[float]:
+    """Return the SQL for when a VM that has reported nothing will not follow a command any more.
+    What it accepted before its store was lost counts no longer than the command itself.
+    """
+    c = command.c
+    r = receipt.c
+    has_accepted = (
+        select(r.jti)
+        .join(vm, vm.c.vm_id == r.vm_id)
+        .join(record, record.c.id == r.record_id, isouter=True)
+        .where(r.jti == c.jti, r.vm_id == c.vm_id, _FOLLOWS)
+        .where(or_(record.c.stream.is_(None), record.c.stream == vm.c.stream))
+        .exists()
+    )
+    return case((has_accepted, c.expires_at + FIRST_REPORT_SECONDS), else_=c.expires_at)
 
 
 def _has_receipt(*those: ColumnElement[bool]) -> ColumnElement[bool]:

@@ -450,7 +450,9 @@ class Fold:
                 and before.time < reported.time
                 and _is_lost(before.facts, reported.facts)
             ):
-                self._keep_prepared(_unprepared(before, reported.time))
+                # A document is no record: it has no place among those of the VM.
+                lost = replace(before, sequence=0)
+                self._keep_prepared(_unprepared(lost, reported.time))
             return
         if before is None and self._is_one_too_many(reported.vm_id, reported.facts):
             return

@@ -1092,23 +1092,125 @@ def test_a_turn_lasts_until_no_vm_can_follow_its_commands_any_more(cluster: Clus
     assert cluster.step() == ["prepare db-1"]
 
 
-def test_a_vm_that_has_accepted_a_command_counts_after_the_end_of_its_turn(
-    cluster: Cluster,
-) -> None:
-    """It begins to prepare in a moment, though it has not said so."""
+def ended_by_force(cluster: Cluster) -> None:
+    """The first VM has accepted its command, and a person ends its turn; the second one waits."""
     cluster.announce(0)
     cluster.announce(1)
     cluster.step()
-    rows_now = everything(cluster.database.reading)
-    jti = next(row.jti for row in rows_now if row.action == "prepare")
-    with cluster.database.writing.begin() as connection:
-        connection.exec_driver_sql(f"UPDATE command SET sent_at = {cluster.now.timestamp()}")
-    answer = {"jti": jti, "act": "prepare", "actor": "group:db"}
-    cluster.tell(cluster.vms[0].receipt("E-0", "accepted", now=cluster.now, **answer))
+    answer(cluster, "accepted")
     asyncio.run(cluster.decisions.end_turn(ALICE, "E-0", "not now", force=True))
+
+
+def test_a_vm_that_has_accepted_a_command_counts_after_the_end_of_its_turn(
+    cluster: Cluster,
+) -> None:
+    """It prepares, and its records come late, by another way than its receipts."""
+    ended_by_force(cluster)
+    for _ in range(4):
+        assert cluster.step() == []
+        cluster.wait(71)
+    cluster.says(0, "prepared")
     assert cluster.step() == []
-    cluster.wait(71)
+    cluster.end(0)
+    cluster.says(0, "recovered")
     assert cluster.step() == ["prepare db-1"]
+
+
+@pytest.mark.parametrize("how", ["an hour", "failed", "a new store"])
+def test_a_vm_that_has_accepted_a_command_does_not_count_for_ever(
+    cluster: Cluster, how: str
+) -> None:
+    """It reports nothing for an hour, or that it does not follow the command; or it cannot, because
+    its store was lost.
+    """
+    soon = _moment(cluster.now + timedelta(hours=10))
+    for number in (0, 1):
+        cluster.tell(cluster.vms[number].event(f"E-{number}", now=cluster.now, not_before=soon))
+    cluster.step()
+    answer(cluster, "accepted")
+    asyncio.run(cluster.decisions.end_turn(ALICE, "E-0", "not now", force=True))
+    cluster.wait(71)
+    assert cluster.step() == []
+    if how == "an hour":
+        cluster.wait(3600)
+    elif how == "failed":
+        answer(cluster, "failed", reason="event_changed")
+    else:
+        new = cluster.vms[0] = FakeVm(name="db-0", stream="another", session="another")
+        cluster.tell(new.event("E-0", now=cluster.now, not_before=soon))
+    assert cluster.step() == ["prepare db-1"]
+
+
+def test_who_ends_a_turn_after_its_event_says_that_its_vm_is_back(cluster: Cluster) -> None:
+    """What the VM had accepted does not hold the others up for an hour."""
+    cluster.announce(0)
+    cluster.announce(1)
+    cluster.step()
+    answer(cluster, "accepted")
+    cluster.says(0, "prepared")
+    assert cluster.step() == ["approve db-0"]
+    cluster.end(0)
+    cluster.wait(71)
+    assert cluster.step() == []
+    asyncio.run(cluster.decisions.end_turn(ALICE, "E-0", "it serves", force=True))
+    assert cluster.step() == ["prepare db-1"]
+
+
+@pytest.mark.parametrize("behind", [0, 20])
+def test_a_vm_whose_clock_is_behind_is_back_once_it_has_recovered(
+    cluster: Cluster, behind: int
+) -> None:
+    """Its event is cancelled soon after the command: its own records say what came first."""
+    vm = cluster.vms[0]
+    cluster.announce(0)
+    cluster.announce(1)
+    assert cluster.step() == ["prepare db-0"]
+    fingerprint = seen(cluster, 0).shown.report.fingerprint
+    data = {"evt": "E-0", "evh": fingerprint, "sink": "drain", "cause": "deadline", "reason": None}
+    real = cluster.now
+    for second, told in ((1, "accepted"), (3, "prepared"), (3, "confirmed"), (10, "recovered")):
+        cluster.now = real + timedelta(seconds=second)
+        its = cluster.now - timedelta(seconds=behind)
+        if told in ("accepted", "confirmed"):
+            asked = [row for row in everything(cluster.database.reading) if row.action == "prepare"]
+            about = {"jti": asked[-1].jti, "act": "prepare", "actor": "group:db", "now": its}
+            cluster.tell(vm.receipt("E-0", told, **about))
+            continue
+        if told == "recovered":
+            cluster.tell(vm.event("E-0", transition="ended", now=its))
+            cluster.step()
+        cluster.tell(vm.record(PREPARATION, data | {"state": told}, now=its))
+    cluster.wait(60)
+    assert "prepare db-1" in cluster.step()
+
+
+def test_a_clock_that_was_set_back_makes_no_earlier_stay_an_answer(cluster: Cluster) -> None:
+    """The VM has recovered from the first stay of the event, and follows the command of the second:
+    its records of that are on their way.
+    """
+    soon = _moment(cluster.now + timedelta(hours=10))
+    later = _moment(cluster.now + timedelta(hours=11))
+    cluster.tell(cluster.vms[0].event("E-0", now=cluster.now, not_before=soon))
+    cluster.step()
+    cluster.says(0, "prepared")
+    cluster.step()
+    cluster.end(0)
+    cluster.says(0, "recovered")
+    cluster.wait(200)
+    cluster.step()
+    assert cluster.state(0) == "over"
+    cluster.tell(cluster.vms[0].event("E-0", now=cluster.now, not_before=soon))
+    cluster.tell(cluster.vms[1].event("E-1", now=cluster.now, not_before=later))
+    assert cluster.step() == ["prepare db-0"]
+    real, cluster.now = cluster.now, cluster.now - timedelta(minutes=10)
+    asked = [row for row in everything(cluster.database.reading) if row.action == "prepare"]
+    about = {"jti": asked[-1].jti, "act": "prepare", "actor": "group:db", "now": cluster.now}
+    told = cluster.vms[0].receipt("E-0", "accepted", **about)
+    cluster.now = real
+    cluster.tell(told)
+    asyncio.run(cluster.decisions.end_turn(ALICE, "E-0", "not now", force=True))
+    cluster.wait(71)
+    assert cluster.step() == []
 
 
 def test_a_group_approves_again_what_no_vm_has_followed(cluster: Cluster) -> None:
