@@ -50,6 +50,7 @@ from console.fleet.candidates import PULL_SECONDS
 from console.fleet.commands import counting
 from console.fleet.contact import Listening
 from console.fleet.event_ids import main_of
+from console.fleet.outcomes import BY_CONSOLE
 from console.fleet.values import (
     UNDECIDED,
     DecisionHistory,
@@ -177,8 +178,7 @@ class Events:
         is_open = event.c.state.in_(OPEN)
         found = self._connection.execute(_events().where(is_open)).all()
         names = self._named([is_open])
-        decided = decisions.newest_decisions(self._connection, [row.event_id for row in found])
-        receipts, _ = self._receipts([row.event_id for row in found])
+        decided, receipts = self._of_now(found)
         return [
             KnownEvent(
                 event=rows.event_of(row),
@@ -187,7 +187,7 @@ class Events:
                 differing=False,
                 named=names.get(EventKey(row.event_id, row.scope), {}),
                 receipts=receipts.get(EventKey(row.event_id, row.scope), ()),
-                decided=DecisionHistory(decision=decided.get(EventKey(row.event_id, row.scope))),
+                decided=decided[EventKey(row.event_id, row.scope)],
             )
             for row in found
         ]
@@ -383,15 +383,14 @@ class Events:
         counts = self._counts(ids)
         names = self._named(resource.c.event_id.in_(few) for few in portions(ids))
         scopes = self._scopes(ids)
-        (receipts, past) = self._receipts(ids)
+        decided, receipts = self._of_now(found)
         disputed = self._disputed(ids)
-        decided = decisions.decision_histories(self._connection, ids)
         turns = shown_turns(self._connection, ids)
         known = []
         for row in found:
             key = EventKey(row.event_id, row.scope)
             seen_by, ways = counts.get(key, (0, 0))
-            decision = _of_now(decided.get(key, UNDECIDED), past)
+            decision = decided[key]
             bearers = names.get(key, {})
             known.append(
                 KnownEvent(
@@ -486,6 +485,24 @@ class Events:
                 )
         return found
 
+    def _of_now(
+        self, found: Iterable[Row[Any]]
+    ) -> tuple[dict[EventKey, DecisionHistory], dict[EventKey, list[Receipt]]]:
+        """Return, for events as they are announced now, what was decided and the receipts that
+        count.
+        """
+        states = {EventKey(row.event_id, row.scope): row.state for row in found}
+        ids = list(dict.fromkeys(event_id for event_id, _ in states))
+        receipts, past = self._receipts(ids)
+        decided = decisions.decision_histories(self._connection, ids)
+        histories = {
+            key: _without_past_decision(
+                decided.get(key, UNDECIDED), state, receipts.get(key, ()), past
+            )
+            for key, state in states.items()
+        }
+        return histories, receipts
+
     def _receipts(
         self, event_ids: Sequence[str]
     ) -> tuple[dict[EventKey, list[Receipt]], set[tuple[str, str]]]:
@@ -499,8 +516,12 @@ class Events:
             report.c.is_own == 1,
         )
         same = and_(event.c.event_id == report.c.event_id, event.c.scope == report.c.scope)
-        is_past = and_(
+        has_begun = or_(
             receipt.c.state == "confirmed",
+            and_(receipt.c.state == "failed", receipt.c.reason == "imds_unreachable"),
+        )
+        is_past = and_(
+            has_begun,
             event.c.state == "scheduled",
             report.c.over == 0,
             report.c.first_at <= receipt.c.time,
@@ -533,15 +554,23 @@ def _without_past(
     return [each for each in receipts if each.time > past.get((each.vm_id, each.facts.jti), -1.0)]
 
 
-def _of_now(decided: DecisionHistory, past: Collection[tuple[str, str]]) -> DecisionHistory:
-    """Return what was decided, without a decision that was confirmed before the event was announced
-    again.
+def _without_past_decision(
+    decided: DecisionHistory,
+    event_state: str,
+    receipts: Iterable[Receipt],
+    past: Collection[tuple[str, str]],
+) -> DecisionHistory:
+    """Return what was decided, without a decision that ended before the event was announced again:
+    its approval no longer counts, or it was overtaken by the start or end of the event.
     """
     last = decided.decision
-    if last is None or last.outcome != "confirmed":
+    if last is None or last.outcome is None:
         return decided
     own = (each for each in decided.commands if each.decision_id == last.id)
     is_past = any((each.vm_id, each.jti) in past for each in own)
+    if event_state == "scheduled" and last.outcome == "overtaken":
+        actors = {each.facts.actor for each in receipts}
+        is_past |= last.outcome_reason not in {*BY_CONSOLE, *actors}
     return replace(decided, decision=None) if is_past else decided
 
 

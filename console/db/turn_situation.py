@@ -21,6 +21,7 @@ from console.fleet.candidates import channel_of
 from console.fleet.commands import working
 from console.fleet.contact import DEFAULT_INTERVAL, INTERVALS, Contact
 from console.fleet.fold import RECOVERED
+from console.fleet.outcomes import BY_CONSOLE
 from console.fleet.values import EventKey, KnownEvent, Receipt, Vm, folded
 from console.turns.away import STARTED
 from console.turns.groups import Group, Grouping, Member
@@ -65,8 +66,6 @@ _MAY_PASS: Final = (
 """The reasons of a failed approval after which no VM acts on it, and another may succeed."""
 _OF_THE_EVENT: Final = ("event_changed", "unknown_event")
 """The reasons a bridge gives when a preparation failed because of the event, not its program."""
-_BY_CONSOLE: Final = ("changed", "decided")
-"""The reasons for which the console itself gave up an approval: no VM acts on it."""
 
 
 def read_situation(
@@ -275,7 +274,7 @@ def _approval(known: KnownEvent) -> Literal["open", "confirmed", "failed"] | Non
         return None
     if decision.state != "over":
         return "open" if decision.state == "open" else None
-    if decision.outcome == "overtaken" and decision.outcome_reason not in _BY_CONSOLE:
+    if decision.outcome == "overtaken" and decision.outcome_reason not in BY_CONSOLE:
         others = [each for each in known.receipts if each.facts.actor == decision.outcome_reason]
         if working(others):
             return "open"

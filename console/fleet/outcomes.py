@@ -8,6 +8,8 @@ from typing import Final
 
 FINAL: Final = ("confirmed", "failed", "rejected", "unanswered")
 """The last states of a command."""
+BY_CONSOLE: Final = ("changed", "decided")
+"""The reasons for which the console itself gave up an approval: no VM acts on it."""
 
 _OVER: Final = "There is nothing to do."
 _AGAIN: Final = "Look at the event as it is now, and decide again if that is still right."

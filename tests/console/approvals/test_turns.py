@@ -761,11 +761,11 @@ def test_without_groups_a_preparation_that_has_begun_is_not_passed_over(cluster:
     assert refused.value.why == "turn_begun"
 
 
-def answer(cluster: Cluster, state: str, **more: Any) -> None:
-    """The first VM answers its newest command to prepare."""
+def answer(cluster: Cluster, state: str, *, number: int = 0, **more: Any) -> None:
+    """A VM answers its newest command to prepare."""
     asked = [row for row in everything(cluster.database.reading) if row.action == "prepare"]
     about = {"jti": asked[-1].jti, "act": "prepare", "actor": "group:db", **more}
-    cluster.tell(cluster.vms[0].receipt("E-0", state, now=cluster.now, **about))
+    cluster.tell(cluster.vms[number].receipt(f"E-{number}", state, now=cluster.now, **about))
 
 
 def test_a_vm_that_lost_what_it_had_accepted_is_asked_again(cluster: Cluster) -> None:
@@ -1211,6 +1211,80 @@ def test_a_clock_that_was_set_back_makes_no_earlier_stay_an_answer(cluster: Clus
     asyncio.run(cluster.decisions.end_turn(ALICE, "E-0", "not now", force=True))
     cluster.wait(71)
     assert cluster.step() == []
+
+
+def approved(cluster: Cluster, *said: str, actor: str = "group:db", **more: Any) -> str:
+    """The first VM has prepared, was asked to approve its event, and answers; the jti of that.
+    Another `actor` has approved it instead.
+    """
+    cluster.step()
+    cluster.says(0, "prepared")
+    assert "approve db-0" in cluster.step()
+    cluster.deliver()
+    (command,) = seen(cluster, 0).decided.commands[-1:]
+    jti = command.jti if actor == "group:db" else "another"
+    for state in said:
+        told = cluster.vms[0].receipt(
+            "E-0",
+            state,
+            jti=jti,
+            actor=actor,
+            now=cluster.now,
+            **(more if state == said[-1] else {}),
+        )
+        cluster.tell(told)
+    cluster.decide()
+    return jti
+
+
+@pytest.mark.parametrize(
+    "ended_by", ["confirmed", "a rule", "its start", "imds_unreachable", "its end"]
+)
+def test_an_event_that_returns_does_not_have_its_former_approval(
+    cluster: Cluster, ended_by: str
+) -> None:
+    """Its VM does not answer for some minutes: the next one goes, and then it is asked again."""
+    soon = _moment(cluster.now + timedelta(hours=10))
+    later = _moment(cluster.now + timedelta(hours=11))
+    cluster.tell(cluster.vms[0].event("E-0", now=cluster.now, not_before=soon))
+    cluster.wait(1)
+    if ended_by == "confirmed":
+        approved(cluster, "accepted", "posted", "confirmed")
+    elif ended_by == "a rule":
+        approved(cluster, "accepted", "posted", "confirmed", actor="rule:patching")
+    elif ended_by == "imds_unreachable":
+        approved(cluster, "accepted", "failed", reason="imds_unreachable")
+    else:
+        approved(cluster)
+    cluster.wait(1)
+    if ended_by != "its end":
+        started = cluster.vms[0].event("E-0", transition="started", now=cluster.now)
+        cluster.tell(started)
+        cluster.wait(75)
+        cluster.decide()
+    cluster.step()
+    cluster.tell(cluster.vms[0].event("E-0", transition="ended", now=cluster.now))
+    cluster.wait(75)
+    cluster.decide()
+    cluster.says(0, "recovered")
+    cluster.wait(5)
+    cluster.step()
+    assert cluster.state(0) == "over"
+    cluster.tell(cluster.vms[0].event("E-0", now=cluster.now, not_before=soon))
+    cluster.tell(cluster.vms[1].event("E-1", now=cluster.now, not_before=later))
+    assert cluster.step() == ["prepare db-0"]
+    assert seen(cluster, 0).decided.decision is None
+    sent = []
+    for _ in range(50):
+        cluster.wait(10)
+        sent += cluster.decide() + cluster.step()
+    assert sent[-1] == "prepare db-1"
+    answer(cluster, "failed", number=1, reason="unknown_event")
+    cluster.tell(cluster.vms[1].event("E-1", transition="ended", now=cluster.now))
+    for _ in range(40):
+        cluster.wait(10)
+        sent += cluster.decide() + cluster.step()
+    assert sent[-1] == "prepare db-0"
 
 
 def test_a_group_approves_again_what_no_vm_has_followed(cluster: Cluster) -> None:
