@@ -1,10 +1,10 @@
-"""A bridge among everything that changes its records: documents, sinks, settings, its disk and the
-clock. Its store, poller and outbox are real; nothing runs by itself.
+"""A bridge among everything that changes its records: documents, sinks, settings, its disk, the
+clock and how long a poll takes. Its store, poller and outbox are real; nothing runs by itself.
 """
 
 import json
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,10 +14,12 @@ from support.documents.documents import VM, FakeClock, StandInImds, body, entry
 from support.records.oracle import (
     Facts,
     Lineage,
+    Moment,
     Poll,
     Receiver,
     Record,
     State,
+    gap_between,
     judge_poll,
 )
 
@@ -25,8 +27,11 @@ from bridge.delivery.dispatcher import recipients
 from bridge.events import bridge_records
 from bridge.events.poller import Poller
 from bridge.events.state import CurrentState
+from bridge.imds.client import ImdsAnswer
 from bridge.service.ownership import Ownership, open_readable
+from bridge.service.scheduler import Watch
 from bridge.store.approvals import approved_revisions
+from bridge.store.database import Store
 from bridge.store.opening import FILE_NAME
 from bridge.store.outbox import Outbox
 from sinks.base import Sink, SinkSettings
@@ -52,10 +57,25 @@ class Quiet(Sink[SinkSettings]):
 class Clock(FakeClock):
     """It also knows how much time there was, whatever the clocks show."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.paused = 0.0
+        """Seconds for which only the wall clock went on."""
+
     @property
     def real(self) -> float:
         """Seconds, whatever the clocks show."""
+        return self.counted + self.paused
+
+    @property
+    def counted(self) -> float:
+        """Those of them that the clocks of the machine count."""
         return self.monotonic() + self.suspended()
+
+    def pause(self, seconds: float) -> None:
+        """The host pauses the VM, and sets only its wall clock."""
+        self.paused += seconds
+        self.jump(seconds)
 
 
 class Imds(StandInImds):
@@ -69,6 +89,14 @@ class Imds(StandInImds):
         self.incarnation = 1
         self.is_odd = False
         """Whether the document also has an entry that could be any event."""
+        self.answering: Callable[[], float] = lambda: 0.0
+        """What happens between a document and the answer that has it; the monotonic clock's
+        milliseconds.
+        """
+
+    def events(self) -> ImdsAnswer:
+        answer = super().events()
+        return replace(answer, latency_ms=self.answering())
 
     def document(self) -> bytes:
         entries: list[object] = [
@@ -89,6 +117,22 @@ class Imds(StandInImds):
             self.gone[event] = self.incarnation
         else:
             self.said[event] = replace(state, since=self.incarnation)
+
+
+class Committing:
+    """The store of the poller; something happens before each commit."""
+
+    def __init__(self, store: Store, before: Callable[[], None]) -> None:
+        self._store = store
+        self._before = before
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def commit(self, *args: Any, **more: Any) -> Any:
+        """The store's own, a moment later."""
+        self._before()
+        return self._store.commit(*args, **more)
 
 
 class Owner(Ownership):
@@ -122,6 +166,8 @@ class RecordBench:
         self._directory = directory
         self.clock = Clock()
         self.imds = Imds()
+        self.imds.answering = self._answered
+        self._measured = 0.0
         self.facts = Facts()
         self.lineage = Lineage()
         self.receivers: dict[str, Receiver] = {}
@@ -138,7 +184,8 @@ class RecordBench:
         """A run with these settings begins."""
         names, self.scope_self = setup
         self._runs += 1
-        self._looked: float | None = None
+        self._looked: tuple[Moment, Moment] | None = None
+        self._meanwhile: dict[str, Callable[[], None]] = {}
         store, reset = open_readable(self._directory, self.clock.now())
         vm = store.identity()
         if vm is None or vm.vm_id != self.vm_id:
@@ -163,7 +210,9 @@ class RecordBench:
         )
         self.poller = Poller(
             self.imds,  # type: ignore[arg-type]  # it answers as a client does
-            self.store,
+            Committing(  # type: ignore[arg-type]  # it answers as the store does
+                self.store, lambda: self._happens("commit")
+            ),
             self.state,
             self.clock,
             scope_self=self.scope_self,
@@ -233,18 +282,47 @@ class RecordBench:
     def poll(self) -> None:
         """A good poll; what it commits is every change, once."""
         self.clock.advance(1)
-        elapsed = self.clock.real
-        self._committed.clear()
-        assert self.poller.run()
-        gap = None if self._looked is None else elapsed - self._looked
-        self._looked = elapsed
+        asked = self._moment()
+        visible = self._visible()
         gone = {
             event: "out of scope" if event in self.imds.said else self.imds.gone[event]
             for event in self.lineage.pending
         }
-        poll = Poll(visible=self._visible(), gone=gone, gap=gap)
+        self._committed.clear()
+        assert self.poller.run()
+        answered = self._answer
+        gap = None if self._looked is None else gap_between(self._looked, (asked, answered))
+        self._looked = (asked, answered)
+        poll = Poll(visible=visible, gone=gone, gap=gap, at=answered.wall)
         self.records += len(self._committed)
         judge_poll(self.lineage, self.facts, poll, self._committed)
+
+    def slow_poll(
+        self, how: str, seconds: float, until: str, event: str, state: State | None
+    ) -> None:
+        """A poll that takes so long until its answer or its commit, while something changes."""
+
+        def happens() -> None:
+            self.stands_still(how, seconds)
+            self.imds.say(event, state)
+
+        self._meanwhile = {until: happens}
+        self.poll()
+        self._meanwhile.clear()
+
+    def _answered(self) -> float:
+        begun = self.clock.monotonic()
+        self._happens("answer")
+        self._answer = self._moment()
+        return 1000 * (self.clock.monotonic() - begun)
+
+    def _happens(self, until: str) -> None:
+        self._meanwhile.pop(until, lambda: None)()
+
+    def _moment(self) -> Moment:
+        wall = self.clock.now().isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        clock = self.clock
+        return Moment(wall=wall, real=clock.real, counted=clock.counted, measured=self._measured)
 
     def many(self, count: int) -> None:
         """So many other events come and go."""
@@ -369,6 +447,23 @@ class RecordBench:
     def jump(self, seconds: float) -> None:
         """Somebody sets the wall clock."""
         self.clock.jump(seconds)
+
+    def stands_still(self, how: str, seconds: float) -> None:
+        """The process is frozen while all clocks go on, the kernel suspends the machine, or its
+        host pauses it; or time passes.
+        """
+        watch = Watch(self.clock)
+        ways = {
+            "freeze": self.clock.advance,
+            "suspend": self.clock.suspend,
+            "pause": self.clock.pause,
+            "passes": self.clock.advance,
+        }
+        ways[how](seconds)
+        if how != "passes":
+            pause = watch.tick().pause
+            self._measured += pause
+            self.state.gaps.stood_still(pause)
 
     def suspend(self, seconds: float) -> None:
         """The machine sleeps for so long."""

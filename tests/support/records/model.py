@@ -77,6 +77,15 @@ OTHERS = [
     *[("jump", seconds) for seconds in (-3600.0, 3600.0)],
     ("suspend", 8 * 3600.0),
 ]
+HOW = ("freeze", "suspend", "pause")
+STILL = [("stands_still", how, seconds) for how in HOW for seconds in (3.0, 20.0)]
+SLOW = [
+    ("slow_poll", how, seconds, until, "E-1", state)
+    for how in (*HOW, "passes")
+    for seconds in (3.0, 20.0)
+    for until in ("answer", "commit")
+    for state in (None, State(), State(status="Started"))
+]
 PUT_BACKS, LOSSES, CASES = (
     [(what, setup) for setup in SETUPS] for what in ("put_back", "lose", "case")
 )
@@ -92,7 +101,15 @@ def _shares(*groups: tuple[int, list[Step]]) -> list[Step]:
 
 
 STEPS = _shares(
-    (30, SAYS), (25, OTHERS), (20, SERVES), (7, RESTARTS), (3, PUT_BACKS), (1, LOSSES), (1, CASES)
+    (30, SAYS),
+    (25, OTHERS),
+    (20, SERVES),
+    (7, RESTARTS),
+    (5, SLOW),
+    (3, STILL),
+    (3, PUT_BACKS),
+    (1, LOSSES),
+    (1, CASES),
 )
 
 

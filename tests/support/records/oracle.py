@@ -163,6 +163,48 @@ class Facts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Moment:
+    """A moment: the wall clock, and seconds in all until then."""
+
+    wall: str
+    real: float
+    counted: float
+    """By the clocks of the machine, which do not count each pause."""
+    measured: float
+    """The pauses that the bridge has measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Seconds for which the bridge did not look."""
+
+    real: float
+    least: float
+    """What it must tell: a pause that no clock counted may hide in a longer time that one did."""
+    most: float
+    """What it may tell: a pause that a clock counted may look like another one."""
+
+
+def gap_between(before: tuple[Moment, Moment], after: tuple[Moment, Moment]) -> Gap:
+    """The gap between two polls, each the moments of its request and its answer: its document shows
+    a moment between these.
+    """
+    both = list(zip(before, after, strict=True))
+    return Gap(
+        max(later.real - earlier.real for earlier, later in both),
+        max(_least(earlier, later) for earlier, later in both),
+        max(
+            later.real - earlier.real + later.measured - earlier.measured for earlier, later in both
+        ),
+    )
+
+
+def _least(before: Moment, after: Moment) -> float:
+    counted, real = after.counted - before.counted, after.real - before.real
+    return real if real - counted > counted else counted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Poll:
     """What a good poll saw."""
 
@@ -170,8 +212,10 @@ class Poll:
     """The events within the scope."""
     gone: Mapping[str, object]
     """Since when an event that is not visible is gone."""
-    gap: float | None
-    """Seconds since this run's last good poll; None for the first."""
+    gap: Gap | None
+    """Since this run's last good poll; None for the first."""
+    at: str
+    """The wall clock's time of the answer."""
 
 
 def judge_poll(lineage: Lineage, facts: Facts, poll: Poll, records: Iterable[Record]) -> None:
@@ -180,6 +224,7 @@ def judge_poll(lineage: Lineage, facts: Facts, poll: Poll, records: Iterable[Rec
     gaps = 0
     for record in records:
         data = record["data"]
+        assert record["time"] == poll.at, "a record that does not have the time of its answer"
         if "transition" in data:
             event = data["event"]["eventId"]
             assert event not in told, "one change has two records"
@@ -187,8 +232,8 @@ def judge_poll(lineage: Lineage, facts: Facts, poll: Poll, records: Iterable[Rec
         else:
             facts.is_one(record, json.dumps(record))
             gaps += record["type"] == "seb.bridge.gap.v1"
-    if poll.gap is not None:
-        assert gaps == (poll.gap > 10), "a gap record for a long gap, and for no other"
+    if poll.gap is not None and (poll.gap.least > 10 or poll.gap.most <= 10):
+        assert gaps == (poll.gap.real > 10), "a gap record for a long gap, and for no other"
     expected = _changes(lineage, poll.visible)
     assert expected == {event: record["data"]["transition"] for event, record in told.items()}
     for event, record in told.items():
@@ -215,9 +260,10 @@ def _judge_change(lineage: Lineage, facts: Facts, poll: Poll, record: Record) ->
     event, state = told["eventId"], poll.visible.get(told["eventId"])
     assert data["revision"] == lineage.revisions.get(event, 0) + 1, "a revision is not the next"
     if poll.gap is not None:
-        assert abs(data["observation"]["gapSeconds"] - poll.gap) < 0.01, "another length of a gap"
+        gap = data["observation"]["gapSeconds"]
+        assert poll.gap.least - 0.01 < gap < poll.gap.most + 0.01, "another length of a gap"
     if state is None:
-        looking = poll.gap is not None and poll.gap <= 5
+        looking = poll.gap is not None and poll.gap.real <= 5
         assert looking or told["eventStatus"] != "Canceled", "how it ended was not seen"
         del lineage.pending[event]
         since = poll.gone[event]
