@@ -63,7 +63,9 @@ class Look:
     number: int
     """The newest transaction that it has read."""
     heard: Mapping[str, float]
-    """When each VM that holds a turn was last heard, by vmId: its next message may end the turn."""
+    """When each VM that holds the turn of an event that is over was last heard, by vmId: its next
+    message may end the turn.
+    """
     has_work: bool
     """Whether `step` would write anything now."""
 
@@ -76,7 +78,8 @@ def look(snapshot: Snapshot, settings: TurnSettings, connected: Collection[str])
     if not is_open(connection):
         return Look(number=number, heard={}, has_work=False)
     situation = situation_of(snapshot, settings)
-    holders = {vm_id for turn in situation.turns.values() if turn.is_held for vm_id in turn.vm_ids}
+    over = (each for each in situation.turns.values() if each.is_held and each.over_at is not None)
+    holders = {vm_id for turn in over for vm_id in turn.vm_ids}
     todo = plan(situation, snapshot.now)
     return Look(
         number=number,
@@ -91,8 +94,8 @@ def look(snapshot: Snapshot, settings: TurnSettings, connected: Collection[str])
 
 def is_current(connection: Connection, before: Look) -> bool:
     """Check whether nothing was written since a look that concerns turns. Most transactions have
-    only heartbeats, of which only those of VMs that hold a turn do. What follows from time alone
-    needs another look.
+    only heartbeats, of which only those that may end a turn do. What follows from time alone needs
+    another look.
     """
     return not turns.has_changed(connection, before.number, before.heard)
 
