@@ -18,7 +18,7 @@ from console.web import models
 from console.web.answers import answer, on_error, on_store_error
 from console.web.assigning import AssignRoutes
 from console.web.audit import Audit
-from console.web.decide import DecisionRoutes
+from console.web.decisions import DecisionRoutes
 from console.web.enrolments import EnrolmentRoutes
 from console.web.events import EventRoutes
 from console.web.groups import Groups

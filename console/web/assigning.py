@@ -19,7 +19,7 @@ from console.fleet.event_ids import main_of
 from console.fleet.values import Assignment
 from console.web import models
 from console.web.answers import answer, refuse
-from console.web.decide import body_of
+from console.web.bodies import body_of
 from console.web.events import event_detail
 from console.web.security import person_of
 from console.web.vms import vm_detail

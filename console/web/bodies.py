@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+import json
+from typing import Any, Final, TypeVar
 
+from pydantic import BaseModel, ValidationError
 from starlette.datastructures import Headers
+from starlette.requests import Request
 from starlette.types import Receive
 
 from console.records.parse import MAX_BYTES
+from console.web.answers import Json, refuse
+from console.web.operations import problem_of
 
 BODY_SECONDS: Final = 20.0
 _SMALL_BYTES: Final = 8 * 1024
 """More than most records have."""
 _MAX_LARGE_BYTES: Final = 32 * 1024 * 1024
+_MAX_JSON_BYTES: Final = 8 * 1024
+M = TypeVar("M", bound=BaseModel)
 
 
 class RequestError(Exception):
@@ -69,3 +76,29 @@ class Bodies:
 
 def _too_large() -> RequestError:
     return RequestError(413, f"a record has at most {MAX_BYTES} bytes")
+
+
+async def body_of(request: Request, model: type[M]) -> M:
+    """Return the body of a JSON request as a model. Raises an HTTP answer of 413 or 422."""
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+        if len(body) > _MAX_JSON_BYTES:
+            raise refuse(413, f"a decision has at most {_MAX_JSON_BYTES} bytes")
+    try:
+        given: Any = json.loads(bytes(body), object_pairs_hook=_each_once)
+    except (ValueError, RecursionError):
+        fields = ", ".join(f'"{name}": …' for name in model.model_fields)
+        raise refuse(422, f"send a JSON object {{{fields}}}") from None
+    try:
+        return model.model_validate(given)
+    except ValidationError as error:
+        raise refuse(422, f"the body: {problem_of(error)}") from None
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> Json:
+    """Return a JSON object in which no name occurs twice: the fingerprint must not be ambiguous."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a name stands twice")
+    return found

@@ -23,7 +23,7 @@ from console.fleet.timeline import gap_item, history_item, timeline_item
 from console.fleet.values import Expectation, HeardVm
 from console.fleet.view import Vm, VmDetail
 from console.web.answers import answer, cursor, place_in, refuse
-from console.web.decide import body_of
+from console.web.bodies import body_of
 from console.web.models import AcceptBody, ReasonBody, VmPage, VmsQuery
 from console.web.security import person_of
 

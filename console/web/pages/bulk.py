@@ -19,7 +19,7 @@ from console.web.pages.text import plural
 from console.web.state import AppState
 
 if TYPE_CHECKING:
-    from console.web.pages.decide import Outcome
+    from console.web.pages.decision_forms import Outcome
 
 LIMIT: Final = 20
 """The most events that one form decides: as many as a person can read before approving."""

@@ -31,9 +31,7 @@ from console.web.pages import (
     siblings,
     vm_page,
 )
-from console.web.pages.bulk import Listing
-from console.web.pages.decide import Decide, Forms
-from console.web.pages.deciding import deciding
+from console.web.pages.decision_forms import DecisionForms
 from console.web.pages.rendering import FILES, Renderer
 from console.web.security import person_of
 from console.web.state import AppState
@@ -43,16 +41,11 @@ from console.web.vms import acceptance_problem, retirement_problem
 class Pages:
     """The pages of a running console."""
 
-    def __init__(self, state: AppState, *, decide: Decide | None = None) -> None:
+    def __init__(self, state: AppState) -> None:
         self._state = state
         self._renderer = Renderer()
         self._chain = audit_page.Chain(state.database)
-        self._forms = Forms(
-            decide or deciding(state),
-            listing=Listing(state),
-            show_event=self._event,
-            show=self._still,
-        )
+        self._forms = DecisionForms(state, show_event=self._event, show=self._still)
 
     def routes(self) -> list[Route]:
         """Return the routes of the pages."""

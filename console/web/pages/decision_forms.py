@@ -1,6 +1,4 @@
-"""Answers the forms of the pages: each event is decided as in the API.
-
-They sign nothing themselves, and never decide an event that is not as the person saw it.
+"""Answers the forms with which people decide on the pages: each event is decided as in the API.
 
 They sign nothing themselves, and never decide an event that is not as the person saw it.
 """
@@ -8,8 +6,9 @@ They sign nothing themselves, and never decide an event that is not as the perso
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -17,13 +16,17 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from console.access.people import Person
+from console.approvals.refused import REASONS, DecisionRefusedError
+from console.db.errors import StoreError
 from console.web.pages import bulk, forms
 from console.web.pages.decision_block import RejectedForm
 from console.web.security import person_of
+from console.web.state import AppState
 
-GONE_ON: Final = ("sent", "second", "left", "already")
+_GONE_ON: Final = ("sent", "second", "left", "already")
 """Outcomes after which the event's page shows the result."""
-CHANGED: Final = "The event has changed since you saw it. Nothing is signed and nothing is sent."
+_CHANGED: Final = "The event has changed since you saw it. Nothing is signed and nothing is sent."
+_ALREADY: Final = "It is being approved already. Nothing more is sent."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,20 +41,22 @@ class Outcome:
     """The HTTP status if it was refused."""
 
 
-Decide = Callable[[Person, str, forms.SeenEvent, str], Awaitable[Outcome]]
-"""Carries out one decision: the person, the action, the event as it was seen, the reason."""
+_DONE: Final[Mapping[str, Outcome]] = {
+    "approving": Outcome(kind="sent", words="Approved: a VM is being asked."),
+    "approved": Outcome(kind="sent", words="Approved."),
+    "second": Outcome(kind="second", words="Your approval is noted. A second person is needed."),
+    "left": Outcome(kind="left", words="Left until its time."),
+}
 ShowEvent = Callable[..., Response]
 ShowPage = Callable[..., Response]
 
 
-class Forms:
+class DecisionForms:
     """Answers the POSTs of the pages; `show_event` draws an event's page, `show` a template."""
 
-    def __init__(
-        self, decide: Decide, *, listing: bulk.Listing, show_event: ShowEvent, show: ShowPage
-    ) -> None:
-        self._decide = decide
-        self._listing = listing
+    def __init__(self, state: AppState, *, show_event: ShowEvent, show: ShowPage) -> None:
+        self._decisions = state.decisions
+        self._listing = bulk.Listing(state)
         self._show_event = show_event
         self._show = show
 
@@ -78,7 +83,7 @@ class Forms:
             )
         seen = form.seen[0]
         outcome = await self._decide(person_of(request), form.action, seen, form.reason)
-        if outcome.kind in GONE_ON:
+        if outcome.kind in _GONE_ON:
             query = "" if seen.scope is None else f"?scope={quote(seen.scope, safe='')}"
             return RedirectResponse(f"/events/{quote(event_id, safe='')}{query}#decision", 303)
         changed = seen if outcome.kind == "changed" else None
@@ -103,6 +108,30 @@ class Forms:
             (seen, await self._decide(person, form.action, seen, form.reason)) for seen in form.seen
         ]
         return self._show(request, "decided.html", bulk.results(form.action, results))
+
+    async def _decide(
+        self, person: Person, action: str, seen: forms.SeenEvent, reason: str
+    ) -> Outcome:
+        """Carry out one decision on an event as the person saw it."""
+        decisions = self._decisions
+        carry_out: Any = decisions.approve
+        if action == forms.FORCE:
+            carry_out = partial(decisions.approve, force=True)
+        elif action == "leave":
+            carry_out = decisions.leave
+        try:
+            if action == "end_turn":
+                await decisions.end_turn(person, seen.event_id, reason, scope=seen.scope)
+                return Outcome(kind="sent", words="Its turn has ended.")
+            made = await carry_out(
+                person, seen.event_id, seen.fingerprint, reason, scope=seen.scope
+            )
+        except DecisionRefusedError as refused:
+            return _refused(refused)
+        except StoreError as error:
+            words = f"Nothing is signed, because the audit cannot be written: {error}"
+            return Outcome(kind="refused", words=words, status=503)
+        return _DONE[made.state]
 
     def _reason_problem(self, form: forms.Form, person: Person) -> str | None:
         problem = forms.reason_problem(form.reason)
@@ -134,3 +163,14 @@ class Forms:
             return self._show(request, "decide.html", values, 422)
         more = {"problem": problem, "typed": reason}
         return self._show(request, "confirm.html", values | more, 422 if problem else 200)
+
+
+def _refused(refused: DecisionRefusedError) -> Outcome:
+    if refused.why == "changed":
+        return Outcome(kind="changed", words=_CHANGED)
+    if refused.why == "under_way":
+        return Outcome(kind="already", words=_ALREADY)
+    words = str(refused)
+    return Outcome(
+        kind="refused", words=f"{words[:1].upper()}{words[1:]}.", status=REASONS[refused.why].status
+    )

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable
 from functools import partial
 from http import HTTPStatus
-from typing import Any, Final, TypeVar
+from typing import Final
 
-from pydantic import BaseModel, ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -24,14 +22,12 @@ from console.fleet.event_ids import main_of
 from console.fleet.view import EventDetail
 from console.web import models
 from console.web.answers import Json, answer, as_json, refuse
+from console.web.bodies import body_of
 from console.web.events import event_detail
-from console.web.operations import problem_of
 from console.web.security import person_of
 from console.web.state import AppState
 
-_MAX_BYTES: Final = 8 * 1024
 _NO_COMMAND: Final = "there is no such command"
-M = TypeVar("M", bound=BaseModel)
 DecisionCall = Callable[..., Awaitable[DecisionAnswer]]
 
 
@@ -139,29 +135,3 @@ class DecisionRoutes:
             body |= {} if detail is None else as_json(detail)
             body |= {"jti": refused.jti}
         return answer(body, status)
-
-
-async def body_of(request: Request, model: type[M]) -> M:
-    """Return the body of a request as a model. Raises an HTTP answer of 413 or 422."""
-    body = bytearray()
-    async for part in request.stream():
-        body += part
-        if len(body) > _MAX_BYTES:
-            raise refuse(413, f"a decision has at most {_MAX_BYTES} bytes")
-    try:
-        given: Any = json.loads(bytes(body), object_pairs_hook=_each_once)
-    except (ValueError, RecursionError):
-        fields = ", ".join(f'"{name}": …' for name in model.model_fields)
-        raise refuse(422, f"send a JSON object {{{fields}}}") from None
-    try:
-        return model.model_validate(given)
-    except ValidationError as error:
-        raise refuse(422, f"the body: {problem_of(error)}") from None
-
-
-def _each_once(pairs: list[tuple[str, Any]]) -> Json:
-    """Return a JSON object in which no name occurs twice: the fingerprint must not be ambiguous."""
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("a name stands twice")
-    return found
