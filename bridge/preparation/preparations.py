@@ -3,9 +3,6 @@ an event, even after a crash.
 
 A record in the outbox asks for a preparation, so that the sink gets it in order with all others,
 and again after a restart. The result is on disk before that record counts as delivered.
-
-A record in the outbox asks for a preparation, so that the sink gets it in order with all others,
-and again after a restart. The result is on disk before that record counts as delivered.
 """
 
 from __future__ import annotations
@@ -50,7 +47,10 @@ class PreparingSpec:
 
 
 class Preparations(PreparationRows):
-    """The preparations of this VM. All methods may be called from any thread."""
+    """Asks the sink to prepare this VM, and follows each preparation to its end.
+
+    Polls, people and the sink call it, so all methods may be called from any thread.
+    """
 
     def __init__(
         self,

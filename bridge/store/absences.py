@@ -4,10 +4,6 @@ role.
 That time is an *absence*. Of its records the sink gets only the *catch-up* records: the newest one
 of each pending event, and the ends that it is *owed*, of events that it may have received. It does
 not get events that came and went in between. `Outbox._reconcile` has the cases as a table.
-
-Of its records the sink gets only the *catch-up* records: the newest one of each pending event, and
-the ends that it is *owed*, of events that it may have been told of. It does not get events that
-came and went in between. `Outbox._reconcile` has the cases as a table.
 """
 
 from __future__ import annotations

@@ -486,10 +486,6 @@ def retire_deleted(
     A VM counts as deleted if it has reported itself that its deletion is pending, and a peer has
     reported the same event as Completed. Only events that ended within a day are looked at; with
     `keys`, only these of them. A VM that was heard since, or may still be heard, is not retired.
-
-    A VM counts as deleted if it has reported itself that its deletion is pending, and a peer has
-    reported the same event as Completed: one of `keys`, or one that ended within a day. A VM that
-    was heard since, or may still be heard, is not retired.
     """
     e = event.c
     is_deleted = func.lower(e.event_type).in_(_DELETING)
@@ -530,10 +526,6 @@ def bring_back(connection: Connection, *, now: float, number: int) -> int:
 
     They lie in the future after the console's clock was set back. How long ago they were is not
     known. Without this, a VM that died would count as heard until the clock reaches that time
-    again.
-
-    They do after the console's clock was set back. How long ago they were is not known, so they
-    become now. Otherwise a VM that died would count as heard until the clock reaches that time
     again.
     """
     c = vm.c

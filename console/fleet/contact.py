@@ -2,9 +2,6 @@
 
 `console.db.contact` finds the word of each VM in SQL, so that ten thousand of them are counted,
 filtered and compared at once.
-
-`console.db.contact` finds the word of each VM in SQL, so that ten thousand of them are counted,
-filtered and compared at once.
 """
 
 from __future__ import annotations

@@ -118,9 +118,6 @@ def _tell_silent(result: VmNotices, seen: Iterable[SeenVm], now: float) -> None:
 
     A VM that falls silent alone has a notice after `PATIENCE`. Several are gathered, so that a
     broker that is down does not page four hundred times.
-
-    A VM that falls silent alone has a notice after `PATIENCE`. Several are gathered, so that a
-    broker that is down does not page four hundred times.
     """
     silent = [each for each in seen if each.contact == "silent" and each.case is None]
     if not silent:

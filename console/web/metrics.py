@@ -45,9 +45,6 @@ class Metrics(Collector):
 
         Strangers may request it, and it reads every VM. So there is one reading at a time, for all
         requests before it began, and a pause of the same length after it.
-
-        Strangers may request it, and it reads every VM. So there is one reading at a time, for all
-        requests before it began, and a pause of the same length after it.
         """
         if self._next is None:
             self._next = asyncio.create_task(self._read())

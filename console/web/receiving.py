@@ -1,8 +1,6 @@
 """Stores the record of a request, and answers after its commit.
 
 There are thousands a second: each receiver is an ASGI application by itself.
-
-There are thousands a second: each receiver is an ASGI application by itself.
 """
 
 from __future__ import annotations

@@ -2,6 +2,4 @@
 JavaScript.
 
 They only read. Every text that comes from a record is shown as text: see `text.outside`.
-
-They only read. Every text that comes from a record is shown as text: see `text.outside`.
 """
