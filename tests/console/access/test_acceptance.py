@@ -1,4 +1,6 @@
-"""Accepting what a VM says that it is, over the API and on its page, and enrolling with it."""
+"""Accepting the changed identity of a VM, over the API and on its page, and together with an
+enrolment.
+"""
 
 from __future__ import annotations
 
@@ -30,19 +32,21 @@ def stage(tmp_path: Path) -> Iterator[ConsoleStage]:
 
 
 def post(stage: ConsoleStage, path: str, who: str, **sent: Any) -> Any:
-    """A POST of somebody."""
+    """Send a POST as a person."""
     headers = {"X-Forwarded-User": who}
     url = stage.url + path
     return stage.http.post(url, headers=headers, timeout=20, allow_redirects=False, **sent)
 
 
 def get(stage: ConsoleStage, path: str, who: str = "vic") -> Any:
-    """A GET of somebody."""
+    """Send a GET as a person."""
     return stage.http.get(stage.url + path, headers={"X-Forwarded-User": who}, timeout=20)
 
 
 def test_a_conflict_is_shown_until_an_admin_accepts_it(stage: ConsoleStage) -> None:
-    """On the VM and its event, in the API and on the pages; only an admin may."""
+    """A conflict is shown on the VM and its event, in the API and on the pages, until it is
+    accepted; only an admin may accept it.
+    """
     vm = FakeVm()
     stage.put(vm.event("E", now=stage.now))
     moved = replace(vm, group="group-9")
@@ -72,7 +76,9 @@ def test_a_conflict_is_shown_until_an_admin_accepts_it(stage: ConsoleStage) -> N
 
 
 def test_a_token_of_one_site_accepts_no_vm(stage: ConsoleStage) -> None:
-    """The name that it would give may be that of a VM of another site."""
+    """A token of one site cannot accept a VM, because the new name may be that of a VM of another
+    site.
+    """
     vm = FakeVm(site="north")
     stage.put(vm.heartbeat(now=stage.now))
     stage.put(replace(vm, name="web-9").heartbeat(now=stage.now))
@@ -89,7 +95,9 @@ def test_a_token_of_one_site_accepts_no_vm(stage: ConsoleStage) -> None:
 
 
 def test_the_button_of_the_page_accepts(stage: ConsoleStage) -> None:
-    """What was seen, with a row of the audit; a form without it does nothing."""
+    """The button accepts the identity that the page showed, with a row of the audit; a form without
+    it has no effect.
+    """
     vm = FakeVm()
     stage.put(vm.heartbeat(now=stage.now))
     stage.put(replace(vm, name="web-9").heartbeat(now=stage.now))

@@ -1,4 +1,4 @@
-"""Enrolment with generations: by the command, over HTTPS, and in a console that runs."""
+"""Enrolment with generations of secrets: by the command, over HTTPS, and in a running console."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ PUBLIC = (
 
 
 def generations(database: Database) -> dict[str, int]:
-    """The rows, as a console reads them."""
+    """Return the rows of generations, as a console reads them."""
     with database.reading.begin() as connection:
         return generations_since(connection, 0)
 
@@ -58,7 +58,9 @@ def test_the_first_generation_gives_the_secrets_of_today() -> None:
 
 
 def test_a_vm_keeps_its_secrets_until_they_are_revoked(database: Database) -> None:
-    """Enrolling twice gives the same; revoking gives the next generation."""
+    """Enrolling a VM again gives the same secrets; after a revocation it gives those of the next
+    generation.
+    """
     assert enrolment.enroll(database, ["vm-1", "vm-2"], actor="mia", now=AT) == {
         "vm-1": 1,
         "vm-2": 1,
@@ -72,13 +74,15 @@ def test_a_vm_keeps_its_secrets_until_they_are_revoked(database: Database) -> No
 
 
 def test_a_vm_that_was_never_enrolled_can_be_revoked(database: Database) -> None:
-    """Its first generation needs no row, and may be in the wrong hands all the same."""
+    """The secrets of a VM without a row can be revoked, because its first generation is valid
+    without one.
+    """
     enrolment.revoke(database, ["vm-1"], actor="mia", now=AT)
     assert generations(database) == {"vm-1": 2}
 
 
 def test_revoking_all_ends_every_generation(database: Database) -> None:
-    """Of VMs that are known, however often they were revoked, and of all others."""
+    """Revoking all secrets ends those of known VMs, in whatever generation, and of unknown VMs."""
     for _ in range(3):
         enrolment.revoke(database, ["vm-1"], actor="mia", now=AT)
     enrolment.revoke_all(database, actor="mia", now=AT)
@@ -89,7 +93,9 @@ def test_revoking_all_ends_every_generation(database: Database) -> None:
 
 
 def test_each_is_a_row_of_the_audit_without_a_secret(database: Database) -> None:
-    """Who, which VM, which generation."""
+    """Each enrolment and revocation is a row with the person, the VM and the generation, without a
+    secret.
+    """
     enrolment.enroll(database, ["vm-1"], actor="mia", now=AT)
     enrolment.revoke(database, ["vm-1"], actor="joe", now=AT)
     enrolment.revoke_all(database, actor="joe", now=AT)
@@ -104,8 +110,8 @@ def test_each_is_a_row_of_the_audit_without_a_secret(database: Database) -> None
     ]
 
 
-def test_what_is_not_a_vm_id_is_refused(database: Database) -> None:
-    """Nothing of the call is carried out."""
+def test_an_invalid_vm_id_is_refused(database: Database) -> None:
+    """A call with an invalid vmId changes nothing."""
     for vm_id in ("", "*", "a b", "a\nb", "a/b", "a+b", "a#b", "\u202evm", "x" * 129, "\0"):
         for change in (enrolment.enroll, enrolment.revoke):
             with pytest.raises(RefusedError, match="not a vmId"):
@@ -114,7 +120,7 @@ def test_what_is_not_a_vm_id_is_refused(database: Database) -> None:
 
 
 def test_many_vms_are_enrolled_in_portions(database: Database) -> None:
-    """A list of a whole fleet, each VM once."""
+    """The list of a whole fleet is enrolled, each VM once."""
     vm_ids = [f"vm-{number}" for number in range(1200)]
     found = enrolment.enroll(database, [*vm_ids, *vm_ids], actor="mia", now=AT)
     assert list(found) == vm_ids
@@ -122,7 +128,7 @@ def test_many_vms_are_enrolled_in_portions(database: Database) -> None:
 
 
 def test_an_old_generation_opens_nothing() -> None:
-    """In memory: of one VM, and of all."""
+    """After a revocation, of one VM or of all, old secrets are refused."""
     enrolments = Enrolments(KEY)
     assert enrolments.opens("vm-1", pull_token(KEY, "vm-1"))
     assert enrolments.put({"vm-1": 2, "vm-2": 1}) == {"vm-1"}
@@ -137,7 +143,7 @@ def test_an_old_generation_opens_nothing() -> None:
 
 @pytest.fixture(scope="module")
 def console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConsoleProcess]:
-    """A console that serves the channel."""
+    """A console that serves the command channel."""
     with ConsoleProcess(tmp_path_factory.mktemp("console"), PULL="true") as running:
         yield running
 
@@ -160,12 +166,14 @@ def enroll(
 
 
 def lines_of(text: str) -> dict[str, str]:
-    """Settings from the lines of a seb.env."""
+    """Return the settings in the lines of a seb.env."""
     return dict(line.split("=", maxsplit=1) for line in text.splitlines())
 
 
 def test_a_revoked_vm_is_refused_within_a_second(console: ConsoleProcess) -> None:
-    """By its webhooks and its polls, the one that is held included; new secrets are good."""
+    """A revoked VM's webhooks and polls, also a held one, are refused within a second; its new
+    secrets are accepted.
+    """
     vm = FakeVm(name="rotated")
     with PullClient(console.url, console.key_file) as client:
         assert console.post(vm.heartbeat()).status_code == 204
@@ -183,7 +191,7 @@ def test_a_revoked_vm_is_refused_within_a_second(console: ConsoleProcess) -> Non
 
 
 def test_a_list_is_enrolled_in_blocks_and_as_json(console: ConsoleProcess) -> None:
-    """From a file or standard input; comments and empty lines say nothing."""
+    """A list is read from a file or standard input; comments and empty lines are skipped."""
     given = "# web tier\nvm-a\n\nvm-b\n"
     blocks = enroll(console, "--file", "-", given=given).stdout.split("\n\n")
     assert [block.splitlines()[0] for block in blocks] == ["# VM vm-a", "# VM vm-b"]
@@ -194,7 +202,9 @@ def test_a_list_is_enrolled_in_blocks_and_as_json(console: ConsoleProcess) -> No
 
 
 def test_a_fleet_gets_a_file_for_each_vm(console: ConsoleProcess, tmp_path: Path) -> None:
-    """Under the name of its line, or its vmId; each for its owner alone, with the printed lines."""
+    """Each VM gets a file with the printed lines, named after its line or its vmId, which only the
+    owner can read.
+    """
     out = tmp_path / "enrolled"
     given = "# the fleet\nvm-a web-01\nvm-b\n"
     assert enroll(console, "--file", "-", "--out", str(out), given=given).returncode == 0
@@ -205,8 +215,10 @@ def test_a_fleet_gets_a_file_for_each_vm(console: ConsoleProcess, tmp_path: Path
     assert lines_of(text) == lines_of(enroll(console, "vm-a").stdout)
 
 
-def test_what_the_lines_lack_is_told(console: ConsoleProcess) -> None:
-    """Apart from the lines: the command channel, or the key without which commands are refused."""
+def test_missing_settings_are_named(console: ConsoleProcess) -> None:
+    """Standard error names a missing command channel, or the missing key without which commands are
+    refused.
+    """
     served = enroll(console, "vm-a")
     assert "SEB_APPROVAL__TRUST" in served.stderr
     assert "seb console trust" in served.stderr
@@ -217,7 +229,7 @@ def test_what_the_lines_lack_is_told(console: ConsoleProcess) -> None:
 
 
 def test_the_form_that_ansible_takes(console: ConsoleProcess, tmp_path: Path) -> None:
-    """A file of host_vars, whose variable holds the lines as the role writes them."""
+    """The format `ansible` is a file of host_vars whose variable has the lines."""
     words = ("--file", "-", "--out", str(tmp_path), "--format", "ansible")
     assert enroll(console, *words, given="vm-a web-01\n").returncode == 0
     read = yaml.safe_load((tmp_path / "web-01.yml").read_text())
@@ -225,7 +237,7 @@ def test_the_form_that_ansible_takes(console: ConsoleProcess, tmp_path: Path) ->
 
 
 def test_the_form_that_windows_takes(console: ConsoleProcess, tmp_path: Path) -> None:
-    """Tables of seb.toml with the names and the values of the lines."""
+    """The format for Windows is tables of seb.toml with the same names and values."""
     path = tmp_path / "seb.toml"
     path.write_text(enroll(console, "vm-a", "--format", "windows").stdout)
     tables = tomllib.loads(path.read_text())
@@ -247,14 +259,16 @@ def test_the_form_that_windows_takes(console: ConsoleProcess, tmp_path: Path) ->
 def test_a_name_that_is_no_file_is_refused(
     console: ConsoleProcess, tmp_path: Path, given: str
 ) -> None:
-    """Neither a path nor one name for two VMs: nothing is written."""
+    """A path as a name, or one name for two VMs, is refused before any file is written."""
     done = enroll(console, "--file", "-", "--out", str(tmp_path / "out"), given=given)
     assert done.returncode == 2
     assert not (tmp_path / "out").exists()
 
 
 def test_lines_that_would_not_work_have_a_note(console: ConsoleProcess) -> None:
-    """On standard error, so that standard output is settings and nothing else."""
+    """A note about settings that would not work is on standard error, so that standard output has
+    only settings.
+    """
     notes = enroll(console, "vm-a").stderr
     assert "SEB_CONSOLE_PUBLIC_URL" in notes
     assert "SEB_COMMANDS__" not in notes
@@ -268,13 +282,13 @@ def test_lines_that_would_not_work_have_a_note(console: ConsoleProcess) -> None:
 
 @pytest.mark.parametrize("words", [("--revoke",), ("a b",), ("--revoke-all", "vm-a")])
 def test_a_wrong_call_is_a_usage_error(console: ConsoleProcess, words: Sequence[str]) -> None:
-    """Exit code 2, and nothing is done."""
+    """A usage error ends with exit code 2 and changes nothing."""
     done = enroll(console, *words)
     assert (done.returncode, done.stdout) == (2, "")
 
 
 def test_enrolment_without_a_console_that_runs(tmp_path: Path) -> None:
-    """The command makes the database if there is none, and lets go of it."""
+    """Without a running console the command makes the database if it is missing, and closes it."""
     console = ConsoleProcess(tmp_path, PULL="true")
     assert enroll(console, "vm-1").returncode == 0
     assert enroll(console, "--revoke-all").returncode == 0
@@ -292,14 +306,16 @@ def test_enrolment_without_a_console_that_runs(tmp_path: Path) -> None:
 
 
 def asked_for(console: ConsoleProcess, body: object, token: str | None = None) -> requests.Response:
-    """What a provisioning tool gets."""
+    """Return the answer that a provisioning tool gets."""
     headers = {} if token is None else {"Authorization": f"Bearer {token}"}
     address = f"{console.url}/api/v1/enrolments"
     return console.http.post(address, json=body, headers=headers, timeout=30)
 
 
 def test_a_provisioning_tool_enrolls_with_an_admins_token(console: ConsoleProcess) -> None:
-    """It gets the lines of the command, no cache keeps them, and the audit names the token."""
+    """A provisioning tool gets the lines of the command in an answer that is not cached, and the
+    audit names its token.
+    """
     token = console.token("terraform", role="admin")
     answer = asked_for(console, {"vmIds": ["vm-t"]}, token)
     assert (answer.status_code, answer.headers["Cache-Control"]) == (200, "no-store")
@@ -311,7 +327,9 @@ def test_a_provisioning_tool_enrolls_with_an_admins_token(console: ConsoleProces
 
 
 def test_only_an_admin_of_every_site_enrolls(console: ConsoleProcess) -> None:
-    """Another role, and a token for one site, are 403; what is not a list of vmIds is 422."""
+    """Another role, or a token of one site, is answered 403; a body that is not a list of vmIds
+    422.
+    """
     refused = [
         console.token("reads", role="viewer"),
         console.token("approves", role="approver"),
@@ -325,7 +343,7 @@ def test_only_an_admin_of_every_site_enrolls(console: ConsoleProcess) -> None:
 
 
 def test_tags_are_given_by_the_command_and_over_https(console: ConsoleProcess) -> None:
-    """The audit has them; what is no tag is refused."""
+    """Tags of an enrolment are in the audit; invalid tags are refused."""
     vm = FakeVm()
     done = enroll(console, "--tag", "service=db", "--tag", "role=", vm.vm_id)
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""Logging in at a real OpenID provider: the whole way, as a browser goes it."""
+"""Logging in at a real OpenID provider, as a browser does it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ROLES = '{"viewer": ["group:ops"], "approver": ["user:ann@example"]}'
 
 
 def console_at(directory: Path, **settings: str) -> ConsoleProcess:
-    """A console whose login is a provider's; it is not started."""
+    """Return a console with a provider as its login; it is not started."""
     directory.mkdir(parents=True, exist_ok=True)
     (directory / "secret").write_text(_SECRET + "\n")
     oidc = {
@@ -30,13 +30,13 @@ def console_at(directory: Path, **settings: str) -> ConsoleProcess:
 
 @pytest.fixture(scope="module")
 def console(tmp_path_factory: pytest.TempPathFactory) -> ConsoleProcess:
-    """A console that is not started yet: the provider has to know its address."""
+    """A console that is not started yet, because the provider has to know its address."""
     return console_at(tmp_path_factory.mktemp("console"))
 
 
 @pytest.fixture(scope="module")
 def provider(console: ConsoleProcess) -> Iterator[OidcProvider]:
-    """The provider, with the console before it."""
+    """The provider, with a running console."""
     redirect = f"{console.url}/login/callback"
     with OidcProvider(redirect, secret=_SECRET, groups=_GROUPS) as running:
         console.environ["SEB_CONSOLE_LOGIN__ISSUER"] = running.issuer
@@ -46,14 +46,16 @@ def provider(console: ConsoleProcess) -> Iterator[OidcProvider]:
 
 @pytest.fixture
 def browser(console: ConsoleProcess, provider: OidcProvider) -> Browser:
-    """A browser of somebody who is not logged in."""
+    """A browser without a login."""
     return Browser(console.url)
 
 
 def test_a_login_leads_to_the_page_that_was_wanted(
     console: ConsoleProcess, browser: Browser
 ) -> None:
-    """Group and name give roles; the cookie is an id, and no script can read it."""
+    """A login leads to the requested page; group and name give roles, and the cookie is an id that
+    no script can read.
+    """
     page = browser.log_in("ann", "/fleet?q=a%20b")
     assert (page.status_code, page.url) == (200, f"{console.url}/fleet?q=a%20b")
     assert browser.get("/api/v1/overview").status_code == 200
@@ -67,8 +69,8 @@ def test_a_login_leads_to_the_page_that_was_wanted(
     assert [row["actor"] for row in console.audit("logged_in")][-1] == "ann@example"
 
 
-def test_a_stranger_is_led_to_the_login_and_a_program_is_told(browser: Browser) -> None:
-    """Pages answer 302, the API and what scripts fetch 401."""
+def test_a_stranger_is_redirected_and_a_program_refused(browser: Browser) -> None:
+    """Without a login, pages answer 302, and the API and the requests of scripts 401."""
     page = browser.http.get(f"{browser.console}/audit", allow_redirects=False, timeout=10)
     assert (page.status_code, page.headers["location"]) == (302, "/login?leads_to=%2Faudit")
     api = browser.get("/api/v1/events")
@@ -77,7 +79,7 @@ def test_a_stranger_is_led_to_the_login_and_a_program_is_told(browser: Browser) 
 
 
 def test_without_a_role_a_person_sees_nothing(console: ConsoleProcess, browser: Browser) -> None:
-    """The page says who is logged in, and lets them log out again."""
+    """A person without a role sees a page with their name and a button to log out."""
     page = browser.fill_in(browser.get("/", Accept="text/html"), "bob")
     assert page.status_code == 403
     page = browser.get("/", Accept="text/html")
@@ -91,7 +93,7 @@ def test_without_a_role_a_person_sees_nothing(console: ConsoleProcess, browser: 
 def test_a_session_that_was_logged_out_is_over_for_who_copied_it(
     console: ConsoleProcess, browser: Browser
 ) -> None:
-    """Logging out ends the session at the console, its open streams too."""
+    """Logging out ends the session for copies of its cookie, and closes its open streams."""
     browser.log_in("ann")
     thief = Browser(console.url)
     thief.http.cookies.set("seb-session", browser.http.cookies["seb-session"])
@@ -109,7 +111,7 @@ def test_a_session_that_was_logged_out_is_over_for_who_copied_it(
 
 
 def test_a_login_makes_a_new_session_id(console: ConsoleProcess, browser: Browser) -> None:
-    """A session id that was planted before is not taken over, and the one before ends."""
+    """A login never takes over the session id in the request, and ends that session."""
     browser.http.cookies.set("seb-session", "planted")
     browser.log_in("ann")
     first = browser.http.cookies.get_dict(domain="127.0.0.1")["seb-session"]
@@ -123,7 +125,7 @@ def test_a_login_makes_a_new_session_id(console: ConsoleProcess, browser: Browse
 
 
 def test_a_code_is_good_once_and_for_its_browser(console: ConsoleProcess, browser: Browser) -> None:
-    """The provider's answer, sent again or by another browser, logs nobody in."""
+    """The provider's answer is refused if it is sent again or by another browser."""
     page = browser.log_in("ann")
     callback = next(each.url for each in page.history if "/login/callback?" in each.url)
     for again in (browser, Browser(console.url)):
@@ -138,7 +140,7 @@ def test_a_code_is_good_once_and_for_its_browser(console: ConsoleProcess, browse
     "headers", [{"Sec-Fetch-Site": "cross-site"}, {"Sec-Fetch-Site": "same-site"}]
 )
 def test_another_site_cannot_log_anybody_out(browser: Browser, headers: dict[str, str]) -> None:
-    """A form of another site, or of a neighbour, changes nothing."""
+    """A logout form of another site or a neighbouring host is refused."""
     browser.log_in("ann")
     assert browser.post("/logout", **headers).status_code == 403
     assert browser.get("/api/v1/vms").status_code == 200
@@ -146,7 +148,7 @@ def test_another_site_cannot_log_anybody_out(browser: Browser, headers: dict[str
 
 
 def test_a_cookie_does_not_help_a_bad_token(browser: Browser) -> None:
-    """Of a token and a cookie only the token counts."""
+    """If a request has a token and a cookie, only the token counts."""
     browser.log_in("ann")
     assert browser.get("/api/v1/vms", Authorization="Bearer sebc_x").status_code == 401
 
@@ -154,7 +156,9 @@ def test_a_cookie_does_not_help_a_bad_token(browser: Browser) -> None:
 def test_who_is_logged_in_stays_so_while_the_provider_is_away(
     console: ConsoleProcess, provider: OidcProvider, browser: Browser
 ) -> None:
-    """Others are told what is wrong; when it is back, with new keys, they can log in."""
+    """Sessions are valid while the provider does not answer; a login shows the problem, and works
+    when the provider is back, also with new keys.
+    """
     browser.log_in("ann")
     provider.stop()
     try:
@@ -176,7 +180,7 @@ def test_who_is_logged_in_stays_so_while_the_provider_is_away(
 def test_new_keys_are_read_when_they_are_needed(
     console: ConsoleProcess, provider: OidcProvider, browser: Browser
 ) -> None:
-    """The provider has changed its keys, and the console does not know it yet."""
+    """A login with a new key of the provider, which the console does not know yet, succeeds."""
     browser.log_in("ann")
     provider.stop()
     provider.start()
@@ -190,7 +194,9 @@ def test_new_keys_are_read_when_they_are_needed(
 
 @pytest.mark.parametrize("algorithm", ["PS256", "ES256"])
 def test_a_public_client_with_other_names(tmp_path: Path, algorithm: str) -> None:
-    """No secret, another signature, the claim that Entra ID calls roles, and roles from it."""
+    """A provider without a client secret, with another signature algorithm and with Entra ID's
+    claim `roles` works.
+    """
     console = console_at(
         tmp_path / "console",
         LOGIN__GROUPS_CLAIM="roles",

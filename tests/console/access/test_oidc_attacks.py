@@ -1,4 +1,4 @@
-"""A provider, a network or a neighbour that lies: none of it logs anybody in."""
+"""Lies of a provider, a network or a neighbouring host: none of them logs anybody in."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Forge = Callable[[HostileProvider, str], object]
 
 
 def console_at(directory: Path, issuer: str, **settings: str) -> ConsoleProcess:
-    """A console that believes a provider; it is not started."""
+    """Return a console with a provider; it is not started."""
     oidc = {"LOGIN__MODE": "oidc", "LOGIN__CLIENT_ID": "console", "LOGIN__ISSUER": issuer}
     roles = '{"viewer": ["group:ops"]}'
     return ConsoleProcess(directory, **(oidc | {"ROLES": roles} | settings))
@@ -38,21 +38,23 @@ def shared() -> Iterator[HostileProvider]:
 def console(
     shared: HostileProvider, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ConsoleProcess]:
-    """A console that believes it."""
+    """A console with this provider."""
     with console_at(tmp_path_factory.mktemp("console"), shared.issuer) as running:
         yield running
 
 
 @pytest.fixture
 def provider(shared: HostileProvider) -> HostileProvider:
-    """The provider, honest until the test says otherwise."""
+    """The provider, which answers correctly until a test changes that."""
     shared.published, shared.metadata = [shared.key.public], {}
     shared.about, shared.token_status = None, 200
     return shared
 
 
 def test_the_right_answer_logs_in(console: ConsoleProcess, provider: HostileProvider) -> None:
-    """What the attacks below differ from; with PKCE, and without the code in the next address."""
+    """The correct answer, from which the attacks below differ, logs in, with PKCE and without the
+    code in the next address.
+    """
     attempt = Attempt(console.url)
     assert attempt.query["code_challenge_method"] == "S256"
     assert attempt.query["redirect_uri"] == f"{console.url}/login/callback"
@@ -133,7 +135,7 @@ _FORGED: dict[str, tuple[Forge, str]] = {
 def test_a_forged_id_token_logs_nobody_in(
     console: ConsoleProcess, provider: HostileProvider, kind: str
 ) -> None:
-    """403, no cookie, and one reason in the log."""
+    """A forged ID token is answered 403 without a cookie, and the log has one reason."""
     forge, reason = _FORGED[kind]
     attempt = Attempt(console.url)
     provider.id_token = forge(provider, attempt.nonce)
@@ -149,7 +151,7 @@ def test_a_forged_id_token_logs_nobody_in(
 def test_another_logins_answer_logs_nobody_in(
     console: ConsoleProcess, provider: HostileProvider
 ) -> None:
-    """State, nonce and cookie belong to one login of one browser."""
+    """An answer with another login's state, nonce or cookie is refused."""
     victim, attacker = Attempt(console.url), Attempt(console.url)
     provider.id_token = provider.sign(provider.claims(attacker.nonce))
     assert victim.come_back(state=attacker.query["state"]).status_code == 403
@@ -166,7 +168,9 @@ def test_another_logins_answer_logs_nobody_in(
 def test_an_answer_that_is_none_logs_nobody_in(
     console: ConsoleProcess, provider: HostileProvider, changed: dict[str, str | None]
 ) -> None:
-    """From another issuer, without a code, or a refusal; no text of it comes onto the page."""
+    """An answer from another issuer, without a code, or with a refusal, is refused, and none of its
+    text is on the page.
+    """
     attempt = Attempt(console.url)
     provider.id_token = provider.sign(provider.claims(attempt.nonce))
     before = len(provider.asked)
@@ -181,7 +185,7 @@ def test_an_answer_that_is_none_logs_nobody_in(
 def test_a_strangers_words_are_not_in_the_audit(
     console: ConsoleProcess, provider: HostileProvider
 ) -> None:
-    """An error's name that OAuth does not know is written down as one word of ours."""
+    """An error that OAuth does not define is in the audit as one fixed word."""
     attempt = Attempt(console.url)
     answer = attempt.come_back(error="call_five_five_five", error_description="now")
     assert answer.status_code == 403
@@ -194,7 +198,9 @@ def test_a_strangers_words_are_not_in_the_audit(
 def test_strangers_who_come_back_from_nowhere_leave_few_lines_in_the_log(
     console: ConsoleProcess,
 ) -> None:
-    """They have begun no login: each kind is a line, and then one a minute that counts the rest."""
+    """Answers without a login are logged once for each kind, and then once a minute with a
+    count.
+    """
     before = console.log.count("login_refused")
     for _ in range(100):
         answer = console.http.get(f"{console.url}/login/callback?state=x", timeout=20)
@@ -205,7 +211,7 @@ def test_strangers_who_come_back_from_nowhere_leave_few_lines_in_the_log(
 def test_logins_that_are_begun_are_one_cookie(
     console: ConsoleProcess, provider: HostileProvider
 ) -> None:
-    """However many tabs begin one, and each of them can be finished."""
+    """Several tabs that begin a login share one cookie, and each login can be finished."""
     first = Attempt(console.url)
     others = []
     for n in range(40):
@@ -221,7 +227,7 @@ def test_logins_that_are_begun_are_one_cookie(
 def test_where_a_login_leads_to_cannot_be_changed_on_the_way(
     console: ConsoleProcess, provider: HostileProvider
 ) -> None:
-    """The place is in the signed state: what is changed, or made by another, is refused."""
+    """A changed or foreign state, which has the path after the login, is refused."""
     attempt = Attempt(console.url)
     head, _, signature = attempt.query["state"].split(".")
     claims = {"nonce": attempt.nonce, "leads_to": "//evil.example", "exp": 9_999_999_999}
@@ -235,7 +241,9 @@ def test_where_a_login_leads_to_cannot_be_changed_on_the_way(
 def test_the_same_answer_twice_makes_one_session(
     console: ConsoleProcess, provider: HostileProvider
 ) -> None:
-    """Even if the provider takes a code twice, and the browser's cookie was copied."""
+    """An answer makes one session even if the provider accepts a code twice and the cookie was
+    copied.
+    """
     attempt = Attempt(console.url)
     cookies = attempt.http.cookies.copy()
     provider.id_token = provider.sign(provider.claims(attempt.nonce))
@@ -250,7 +258,9 @@ def test_the_same_answer_twice_makes_one_session(
 def test_a_code_that_the_provider_refuses(
     console: ConsoleProcess, provider: HostileProvider
 ) -> None:
-    """It was used before, or by another client."""
+    """The provider refuses a code that was used before, or by another client, and so does the
+    console.
+    """
     attempt = Attempt(console.url)
     provider.token_status = 400
     answer = attempt.come_back()
@@ -261,7 +271,9 @@ def test_a_code_that_the_provider_refuses(
 def test_a_new_key_is_believed_and_an_old_one_forgotten(
     tmp_path: Path, provider: HostileProvider
 ) -> None:
-    """Keys are read again for a key that is not known, at most every five seconds."""
+    """The keys are read again, at most every five seconds, for an unknown key; removed keys are not
+    accepted any more.
+    """
     new = Key("second")
 
     def come(console: ConsoleProcess, key: Key) -> int:
@@ -288,7 +300,7 @@ def test_a_new_key_is_believed_and_an_old_one_forgotten(
 def test_groups_from_userinfo_are_about_the_same_person(
     console: ConsoleProcess, provider: HostileProvider
 ) -> None:
-    """A provider with small ID tokens says groups there; another subject is not believed."""
+    """Groups from userinfo are used if its subject is that of the ID token."""
     for subject, status in (("eve", 503), ("ann", 303)):
         attempt = Attempt(console.url)
         provider.id_token = provider.sign(provider.claims(attempt.nonce, groups=None))
@@ -301,7 +313,9 @@ def test_groups_from_userinfo_are_about_the_same_person(
 def test_an_address_that_is_not_verified_is_nobodys_name(
     provider: HostileProvider, tmp_path: Path
 ) -> None:
-    """Also where the provider says so as a text; one that says nothing is believed."""
+    """An e-mail address that the provider marks as not verified, also as text, is not used as a
+    name.
+    """
     with console_at(tmp_path, provider.issuer, LOGIN__NAME_CLAIM="email") as console:
         for verified, status in ((False, 403), ("false", 403), ("true", 303), (None, 303)):
             attempt = Attempt(console.url)
@@ -313,7 +327,9 @@ def test_an_address_that_is_not_verified_is_nobodys_name(
 def test_too_many_groups_are_said_to_be_so(
     console: ConsoleProcess, provider: HostileProvider
 ) -> None:
-    """Entra ID names another address then, which the console does not ask."""
+    """If Entra ID leaves the groups out because they are too many, the page says so, and the
+    address that it names is not requested.
+    """
     attempt = Attempt(console.url)
     elsewhere = {
         "_claim_names": {"groups": "src1"},
@@ -341,7 +357,7 @@ def test_too_many_groups_are_said_to_be_so(
 def test_a_provider_that_describes_itself_wrongly(
     tmp_path: Path, provider: HostileProvider, metadata: Json, told: str
 ) -> None:
-    """503 with the reason; the next try asks it again, but not at once."""
+    """A wrong discovery document is answered 503 with the reason; a later try reads it again."""
     provider.metadata = metadata
     with console_at(tmp_path / "console", provider.issuer) as console:
         for _ in range(3):
@@ -350,8 +366,10 @@ def test_a_provider_that_describes_itself_wrongly(
             assert told in answer.text
 
 
-def test_a_provider_that_is_away_holds_nobody_up(tmp_path: Path) -> None:
-    """The login says so; programs and health are answered."""
+def test_a_provider_that_is_away_delays_nothing_else(tmp_path: Path) -> None:
+    """If the provider does not answer, the login says so, and programs and health requests are
+    answered.
+    """
     issuer = f"http://127.0.0.1:{free_port()}"
     with console_at(tmp_path / "console", issuer) as console:
         answer = console.http.get(f"{console.url}/login", timeout=20, allow_redirects=False)
@@ -368,7 +386,7 @@ def test_a_provider_that_is_away_holds_nobody_up(tmp_path: Path) -> None:
 def test_logins_that_are_begun_leave_nothing(
     console: ConsoleProcess, provider: HostileProvider
 ) -> None:
-    """A flood of strangers neither fills the database nor asks the provider."""
+    """A flood of begun logins neither fills the database nor sends requests to the provider."""
     before = len(provider.asked)
     for _ in range(50):
         Attempt(console.url)

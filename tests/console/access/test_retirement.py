@@ -1,4 +1,4 @@
-"""Retiring a VM over the API and on its page: who may, and what ends it."""
+"""Retiring a VM over the API and on its page: who may do it, and what ends it."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def stage(tmp_path: Path) -> Iterator[ConsoleStage]:
 
 
 def post(stage: ConsoleStage, path: str, who: str, **sent: Any) -> Any:
-    """A POST of somebody."""
+    """Send a POST as a person."""
     headers = {"X-Forwarded-User": who}
     url = stage.url + path
     return stage.http.post(url, headers=headers, timeout=20, allow_redirects=False, **sent)
 
 
 def contact(stage: ConsoleStage, vm: FakeVm) -> str:
-    """How a VM is heard."""
+    """Return how the VM is heard."""
     url = f"{stage.url}/api/v1/vms/{vm.vm_id}"
     found = stage.http.get(url, headers={"X-Forwarded-User": "vic"}, timeout=20)
     word: str = found.json()["contact"]
@@ -46,7 +46,9 @@ def contact(stage: ConsoleStage, vm: FakeVm) -> str:
 def test_an_approver_or_an_admin_retires_a_vm_until_it_is_heard(
     stage: ConsoleStage, who: str
 ) -> None:
-    """Over the API and on the page, with a reason that stands in the audit."""
+    """An approver or an admin retires a VM, over the API or on its page, with a reason in the
+    audit; its next record ends that.
+    """
     ways: tuple[tuple[str, dict[str, Any], int], ...] = (
         ("/api/v1/vms/{}/retire", {"json": {"reason": "it was deleted"}}, 200),
         ("/vms/{}", {"data": {"action": "retire", "reason": "it was deleted"}}, 303),
@@ -67,8 +69,8 @@ def test_an_approver_or_an_admin_retires_a_vm_until_it_is_heard(
     assert rows.count("vm_retired") == 2
 
 
-def test_nobody_else_retires_a_vm(stage: ConsoleStage) -> None:
-    """A viewer may not; an unknown VM and an empty reason are refused; the page has no button."""
+def test_a_viewer_cannot_retire_a_vm(stage: ConsoleStage) -> None:
+    """A viewer is refused and has no button; an unknown VM and an empty reason are refused too."""
     vm = FakeVm()
     stage.put(vm.heartbeat(now=stage.now))
     path = f"/api/v1/vms/{vm.vm_id}/retire"

@@ -1,4 +1,4 @@
-"""Sessions: how they end, on both databases; and where a login may lead."""
+"""Sessions: how they end, on both databases; and to which paths a login may lead."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LOGIN = LoginSettings(session_hours=8, idle_minutes=30)
 
 
 class Clock:
-    """Seconds since 1970, which a test moves."""
+    """A clock in seconds since 1970 that a test moves."""
 
     def __init__(self) -> None:
         self.now = 1_800_000_000.0
@@ -29,7 +29,7 @@ class Clock:
 
 
 def test_a_session_ends_after_an_idle_time(database: Database) -> None:
-    """Each request begins the idle time again; without one the session is over."""
+    """A session ends after its idle time, which each request begins again."""
     clock = Clock()
 
     async def lives() -> None:
@@ -48,7 +48,9 @@ def test_a_session_ends_after_an_idle_time(database: Database) -> None:
 
 
 def test_a_session_ends_after_its_whole_time(database: Database) -> None:
-    """However busy it is; what has ended is deleted at the next login."""
+    """A session ends after its whole time although it is used; ended sessions are deleted at the
+    next login.
+    """
     clock = Clock()
 
     async def lives() -> None:
@@ -67,7 +69,7 @@ def test_a_session_ends_after_its_whole_time(database: Database) -> None:
 
 
 def test_a_login_succeeds_once(database: Database) -> None:
-    """Its answer, sent again, makes no session, and ends none."""
+    """A login's answer that is sent again makes no session, and ends none."""
 
     async def twice() -> None:
         sessions = Sessions(database, LOGIN)
@@ -80,7 +82,9 @@ def test_a_login_succeeds_once(database: Database) -> None:
 
 
 def test_a_session_ends_with_the_next_login_or_the_logout(database: Database) -> None:
-    """At this console at once, and for open streams of others too."""
+    """The next login or the logout ends a session at once at this console, and its streams at other
+    consoles.
+    """
 
     async def ends() -> None:
         sessions = Sessions(database, LOGIN)
@@ -100,7 +104,7 @@ def test_a_session_ends_with_the_next_login_or_the_logout(database: Database) ->
 
 @pytest.mark.parametrize("hours", [0.6, 9])
 def test_a_stream_ends_with_a_session_that_ends_by_itself(database: Database, hours: float) -> None:
-    """After its idle time and after its whole time, though no request asks for it."""
+    """A stream ends when its session expires, although no request follows."""
     clock = Clock()
 
     async def ends() -> None:
@@ -132,13 +136,15 @@ def test_a_stream_ends_with_a_session_that_ends_by_itself(database: Database, ho
     ],
 )
 def test_a_login_leads_to_no_foreign_place(text: str) -> None:
-    """What is not a path of the console leads to its first page."""
+    """A target that is not a path of the console leads to its first page."""
     assert local_path(text) == "/"
     assert local_path("/events/E?q=%2F%2Fx#y") == "/events/E?q=%2F%2Fx#y"
 
 
 def test_cookies_belong_to_this_host_where_people_come_by_https() -> None:
-    """`__Host-` is believed by browsers only if it is secure, for every path and no domain."""
+    """With https the cookies have the prefix `__Host-`, which needs Secure, the path / and no
+    domain.
+    """
     login = LoginSettings(mode="proxy", proxies=("127.0.0.1",))
     cookies = Cookies(Settings(public_url="https://console.example", login=login))
     response = Response()

@@ -1,4 +1,4 @@
-"""Bearer tokens: made and ended by the command, and what each opens in a running console."""
+"""Bearer tokens: made and revoked by the command, and what each may do in a running console."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ def console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConsoleProcess
 
 
 def status(console: ConsoleProcess, token: str, path: str = "/api/v1/vms", **more: str) -> int:
-    """The status of a GET with a bearer token and nothing else."""
+    """Return the status of a GET with only a bearer token."""
     headers = {"Authorization": f"Bearer {token}", **more}
     return console.http.get(console.url + path, headers=headers, timeout=10).status_code
 
 
 def test_a_token_is_shown_once_and_stored_as_a_hash(console: ConsoleProcess) -> None:
-    """Neither the list, the audit, the log nor any file of the console has its text."""
+    """Neither the list, the audit, the log nor any file of the console has the token's text."""
     token = console.token("once")
     assert status(console, token) == 200
     listed = json.loads(console.run("token", "list", "--json").stdout)["items"]
@@ -67,19 +67,19 @@ def test_a_token_is_shown_once_and_stored_as_a_hash(console: ConsoleProcess) -> 
 
 
 def test_a_token_without_days_is_never_good(console: ConsoleProcess) -> None:
-    """It ends at once: 401, which does not tell why."""
+    """A token for zero days is refused at once with 401, which does not say why."""
     assert status(console, console.token("ended", days="0")) == 401
 
 
 def test_days_that_are_no_number_are_refused(console: ConsoleProcess) -> None:
-    """Exit code 2, and no token."""
+    """A number of days that is not one ends with exit code 2, and no token is made."""
     done = console.run("token", "add", "nobody", "--role", "viewer", "--days", "nan")
     assert done.returncode == 2
     assert "not a number" in done.stderr
 
 
 def test_a_token_ends_by_itself(database: Database) -> None:
-    """At its time, without a look at the database."""
+    """A token is refused from its end on, without a read of the database."""
     now = [100.0]
     tokens = Tokens(database, lambda: now[0])
     text = add_token(database, "ci", role="admin", site="a", days=1, actor="local:me", now=now[0])
@@ -94,7 +94,7 @@ def test_a_token_ends_by_itself(database: Database) -> None:
 
 
 def test_a_revoked_token_is_refused_within_a_second(console: ConsoleProcess) -> None:
-    """The command works beside the running console; a second time it changes nothing."""
+    """The command revokes a token beside a running console; a second revocation changes nothing."""
     token = console.token("leaver")
     assert status(console, token) == 200
     assert console.run("token", "revoke", "leaver").returncode == 0
@@ -106,7 +106,7 @@ def test_a_revoked_token_is_refused_within_a_second(console: ConsoleProcess) -> 
 
 
 def test_a_name_is_one_tokens_for_ever(console: ConsoleProcess) -> None:
-    """The audit names tokens, so a name cannot come to mean another one."""
+    """The name of a token cannot be used again, because the audit names tokens."""
     console.token("unique")
     again = console.run("token", "add", "unique", "--role", "admin", "--days", "1")
     assert again.returncode == 1
@@ -118,12 +118,14 @@ def test_a_name_is_one_tokens_for_ever(console: ConsoleProcess) -> None:
 
 @pytest.mark.parametrize("token", ["", "x", "sebc_", "sebc_\xe9", "sebc_" + "A" * 60_000])
 def test_what_is_not_a_token_is_401(console: ConsoleProcess, token: str) -> None:
-    """Whatever it looks like, and even where a proxy names a person with a role."""
+    """Any text that is not a token is answered 401, even if a proxy names a person with a role."""
     assert status(console, token, **{"X-Forwarded-User": "root"}) in (400, 401, 431)
 
 
 def test_a_bearer_token_alone_counts(console: ConsoleProcess) -> None:
-    """A bad token beside a good name is refused; a good one has its own role, not the name's."""
+    """A bad token beside a proxy's user is refused; a good one has its own role and not the
+    user's.
+    """
     token = console.token("alone")
     named = {"X-Forwarded-User": "root"}
     assert status(console, token, **named) == 200
@@ -132,7 +134,9 @@ def test_a_bearer_token_alone_counts(console: ConsoleProcess) -> None:
 
 
 def test_a_token_is_never_read_from_url_or_cookie(console: ConsoleProcess) -> None:
-    """URLs stand in logs, and cookies are sent by other sites."""
+    """A token in a URL or a cookie is ignored, because URLs are logged and other sites can send
+    cookies.
+    """
     token = console.token("elsewhere")
     bare = {"Authorization": None}
     for path in (f"/api/v1/vms?access_token={token}", f"/api/v1/vms?token={token}"):
@@ -144,7 +148,9 @@ def test_a_token_is_never_read_from_url_or_cookie(console: ConsoleProcess) -> No
 
 
 def test_a_bad_token_is_in_the_audit(console: ConsoleProcess) -> None:
-    """With where it came from, and without its text; a flood of them is few rows."""
+    """A bad token is in the audit with its origin and without its text; a flood of them makes few
+    rows.
+    """
     for n in range(100):
         assert status(console, f"sebc_guess{n}") == 401
     bad = [row for row in console.audit("refused") if row["reason"] == "bad_token"]
@@ -154,7 +160,7 @@ def test_a_bad_token_is_in_the_audit(console: ConsoleProcess) -> None:
 
 
 def test_strangers_silence_no_row_of_a_person(database: Database) -> None:
-    """Each actor has a budget, and all strangers share one: a person's refusal is in the audit."""
+    """Strangers share one budget of rows, so a person's refusal is in the audit."""
     refusals = Refusals(database, monotonic=lambda: 0.0)
 
     def attempt(actor: str, reason: str) -> RefusedAttempt:
@@ -172,7 +178,9 @@ def test_strangers_silence_no_row_of_a_person(database: Database) -> None:
 
 
 def test_a_flood_of_attempts_leaves_few_rows(database: Database) -> None:
-    """One row a minute of a kind, and of all kinds 60 at once; each says how many are unwritten."""
+    """A flood makes one row a minute of each kind, and 60 at once in all; each row says how many
+    are not written.
+    """
     now = [0.0]
     refusals = Refusals(database, monotonic=lambda: now[0])
 
@@ -196,7 +204,9 @@ def test_a_flood_of_attempts_leaves_few_rows(database: Database) -> None:
 
 
 def test_a_site_limits_what_a_token_sees(console: ConsoleProcess) -> None:
-    """Lists, counts, single items and the pages: of the other site there is nothing."""
+    """A token of one site sees nothing of the other one in lists, counts, single items and
+    pages.
+    """
     headers = {"Authorization": f"Bearer {console.token('south-only', '--site', 'south')}"}
 
     def seen(path: str) -> str:
@@ -222,7 +232,9 @@ def test_a_site_limits_what_a_token_sees(console: ConsoleProcess) -> None:
 
 
 def test_a_stream_is_of_the_tokens_site_and_ends_with_it(console: ConsoleProcess) -> None:
-    """The other site's events do not come; a revoked token's stream ends within two seconds."""
+    """A token's stream has only the events of its site, and ends within two seconds after a
+    revocation.
+    """
     token = console.token("listener", "--site", "south")
     headers = {"Authorization": f"Bearer {token}"}
     stream = console.http.get(
@@ -242,7 +254,7 @@ def test_a_stream_is_of_the_tokens_site_and_ends_with_it(console: ConsoleProcess
 
 
 def test_one_token_cannot_take_the_streams_of_others(console: ConsoleProcess) -> None:
-    """It has thirty; one more is refused, and another token's is not."""
+    """A token has at most thirty streams; those of other tokens are not affected."""
     greedy, other = (
         {"Authorization": f"Bearer {console.token(name)}"} for name in ("greedy", "modest")
     )
@@ -262,7 +274,9 @@ def test_one_token_cannot_take_the_streams_of_others(console: ConsoleProcess) ->
 
 @pytest.mark.parametrize("running", [True, False])
 def test_the_command_needs_no_console(tmp_path: Path, running: bool) -> None:
-    """It makes the database if there is none, and a console takes the token from its start."""
+    """The command makes the database if it is missing, and a console accepts the token from its
+    start on.
+    """
     console = ConsoleProcess(tmp_path / "console", LOGIN__MODE="none")
     if running:
         with console:
@@ -275,7 +289,7 @@ def test_the_command_needs_no_console(tmp_path: Path, running: bool) -> None:
 
 
 def test_both_databases_hold_tokens(database: Database) -> None:
-    """Added, ended, listed: the same on SQLite and on PostgreSQL."""
+    """Tokens are added, revoked and listed in the same way on SQLite and on PostgreSQL."""
     text = add_token(database, "ci", role="viewer", site=None, days=1, actor="local:me", now=100.0)
     assert text.startswith("sebc_")
     row = list_tokens(database)[0]
@@ -295,7 +309,7 @@ def test_both_databases_hold_tokens(database: Database) -> None:
 
 
 def test_a_guest_leaves_the_lock_to_the_console(database: Database) -> None:
-    """A command beside a console takes no lock; a second console is still refused."""
+    """A command beside a console takes no lock, and a second console is still refused."""
     guest = Database(database.url)
     try:
         guest.join()
@@ -308,7 +322,7 @@ def test_a_guest_leaves_the_lock_to_the_console(database: Database) -> None:
 
 
 def test_who_has_a_site_decides_only_what_is_its_sites_alone() -> None:
-    """An approval releases every VM that the event names, so none may be elsewhere."""
+    """A token of one site decides only events whose VMs are all of that site."""
     south = Person(name="token:ci", roles=frozenset({"approver"}), site="south", is_token=True)
     everywhere = Person(name="ann", roles=frozenset({"approver"}))
     vms = {site: Vm(vm_id=site, name=site, site=site) for site in ("north", "south")}

@@ -1,4 +1,6 @@
-"""People are told once that a VM says to be another than it was, and once that this is over."""
+"""Notices about a VM that reports another identity than the one it is known by: one at the start,
+and one at the end.
+"""
 
 from __future__ import annotations
 
@@ -14,18 +16,20 @@ _AT = 1_000_000.0
 
 
 def in_conflict(number: int, *, since: float = _AT, is_taken: bool = False) -> Vm:
-    """A VM that says to be another than it was, or whose name is taken."""
+    """Return a VM that reports another identity, or whose name is taken."""
     vm = Vm(vm_id=f"vm-{number}", name=f"web-{number}", conflict_at=since, withheld=is_taken)
     return vm if is_taken else replace(vm, reported_as=replace(vm.known_as, name="other"))
 
 
 def kept(opened: list[Incident], at: float) -> Mapping[str, Incident]:
-    """What the database keeps of what was told."""
+    """Return the incidents that the database keeps after these notices."""
     return {each.vm_id: replace(each, at=at) for each in opened}
 
 
-def test_one_is_told_at_once_and_ends_with_its_key() -> None:
-    """Not again while it lasts, and not before ten minutes: a VM may say this and that in turn."""
+def test_a_conflict_is_one_notice_and_one_end() -> None:
+    """A conflict has one notice at once, and its end one after ten minutes at the earliest, because
+    a VM may change what it reports.
+    """
     vm = in_conflict(1)
     first = conflict_notices([vm], {}, _AT + 1)
     (notice,) = first.notices
@@ -41,7 +45,9 @@ def test_one_is_told_at_once_and_ends_with_its_key() -> None:
 
 
 def test_a_vm_that_was_made_again_is_told_of_only_if_the_other_one_stays() -> None:
-    """The old one falls silent within minutes, and then nothing has to be done."""
+    """A VM that was made again under its name has a notice only if the old one is not silent after
+    some minutes.
+    """
     vm = in_conflict(1, is_taken=True)
     assert not conflict_notices([vm], {}, _AT + 200).notices
     (notice,) = conflict_notices([vm], {}, _AT + 400).notices
@@ -49,7 +55,9 @@ def test_a_vm_that_was_made_again_is_told_of_only_if_the_other_one_stays() -> No
 
 
 def test_four_hundred_that_move_at_once_are_one_notice_and_one_end() -> None:
-    """Gathered for a minute, with a count and the first names."""
+    """Conflicts within a minute are one notice with a count and the first names, and have one
+    end.
+    """
     several = [in_conflict(number, since=_AT + number / 10) for number in range(400)]
     assert not conflict_notices(several, {}, _AT + 45).notices
     found = conflict_notices(several, {}, _AT + GATHER)

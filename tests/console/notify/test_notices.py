@@ -1,4 +1,4 @@
-"""What the console tells people: once, in order, over kill -9, to sinks of the bridge's kinds."""
+"""The notices of the console: each once, in order, over kill -9, to sinks of the bridge's kinds."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ TEMPLATES = dict(
 def report(
     *, transition: str = "scheduled", pause: float | None = None, **given: Any
 ) -> EventReport:
-    """What a reporter says of an event; `given` are the event's own fields."""
+    """Return the report of a reporter; `given` are the event's own fields."""
     said: dict[str, Any] = {
         "event_id": "E",
         "event_type": "Reboot",
@@ -101,7 +101,7 @@ def report(
 
 
 def known(at: float = NOW, **given: Any) -> KnownEvent:
-    """An event as its one reporter, web-1, shows it."""
+    """Return an event as its one reporter, web-1, shows it."""
     shown = LatestReport(
         event_id="E",
         vm_id="vm-1",
@@ -125,7 +125,7 @@ def known(at: float = NOW, **given: Any) -> KnownEvent:
 
 
 class Fleet:
-    """VMs whose records are in a database, and a look at what is to be told."""
+    """VMs whose records are in a database, and the look that finds their notices."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
@@ -148,22 +148,22 @@ class Fleet:
         )
 
     def lose(self, *vms: FakeVm) -> None:
-        """The broker says that the connections of these were lost."""
+        """Commit that the connections of these VMs were lost."""
         self.status("offline", *vms, reason="lost")
 
     def status(self, status: str, *vms: FakeVm, reason: str | None = None) -> None:
-        """The retained status of these."""
+        """Commit the retained status of these VMs."""
         for vm in vms:
             body = vm.status(status, reason=reason)
             about = {"source": "web", "vm_id": vm.vm_id, "site": "default"}
             self.take(parse_status(body, received_at=self.now, **about))
 
     def moment(self) -> datetime:
-        """Now, for a record."""
+        """Return the present time for a record."""
         return datetime.fromtimestamp(self.now, UTC)
 
     def tell(self, at: float) -> list[Notice]:
-        """What is told at a moment; it is written down."""
+        """Look at a moment, store the notices, and return them."""
         self.now = at
         with self.snapshots.open() as snapshot:
             found = look(snapshot, begun=NOW - 86_400)
@@ -186,18 +186,18 @@ def fleet(tmp_path: Path) -> Iterator[Fleet]:
 
 
 def vm(number: int = 1, **given: Any) -> Vm:
-    """A VM that was heard at NOW."""
+    """Return a VM that was heard at NOW."""
     said: dict[str, Any] = {"vm_id": f"vm-{number}", "name": f"web-{number}", "heard_at": NOW}
     return Vm(**said | given)
 
 
 def kinds(found: list[Notice]) -> list[tuple[str, str]]:
-    """What was found, in short."""
+    """Return the kinds of the notices."""
     return [(each.kind, each.subject) for each in found]
 
 
-def test_a_decision_that_is_due_is_told_and_told_again_before_its_time() -> None:
-    """Once when it falls due, and once five minutes before notBefore; then never again."""
+def test_a_due_decision_has_two_notices() -> None:
+    """A decision has a notice when it falls due and another one five minutes before notBefore."""
     open_event = known(not_before=datetime.fromtimestamp(NOW + 900, UTC))
     early = of_open(open_event, "due", NOW)
     assert kinds(early) == [("decision-due", "E")]
@@ -209,8 +209,10 @@ def test_a_decision_that_is_due_is_told_and_told_again_before_its_time() -> None
 
 
 @pytest.mark.parametrize("kind", ["Preempt", "Terminate"])
-def test_an_eviction_is_told_once_and_asks_for_no_decision(kind: str) -> None:
-    """Azure takes the VM away in any case, on 30 seconds' notice: nobody is told to hurry."""
+def test_an_eviction_is_one_notice_without_a_decision(kind: str) -> None:
+    """An eviction has one notice, which asks for no decision: Azure gives 30 seconds of notice and
+    takes the VM in any case.
+    """
     soon = datetime.fromtimestamp(NOW + 30, UTC)
     (only,) = of_open(known(event_type=kind, not_before=soon), "due", NOW)
     assert only.kind == "decision-due"
@@ -218,7 +220,7 @@ def test_an_eviction_is_told_once_and_asks_for_no_decision(kind: str) -> None:
 
 
 def test_an_end_says_what_it_cost() -> None:
-    """The longest interruption that a named VM measured."""
+    """The notice of an end has the longest interruption that a named VM measured."""
     ended = known(transition="ended", event_status="Completed", pause=4.25)
     told = over(ended, [ended.shown])
     assert told.text.endswith("The longest interruption measured: 4.2 s.")
@@ -226,7 +228,9 @@ def test_an_end_says_what_it_cost() -> None:
 
 
 def test_an_approval_that_failed_names_who_gave_it_and_why() -> None:
-    """With and without the event in sight; what a person typed cannot turn the line."""
+    """The notice of a failed approval names the person and the reason, also for an unknown event,
+    and the person's text stays on one line.
+    """
     failed = Decision(
         id="d",
         event_id="E",
@@ -248,7 +252,7 @@ def test_an_approval_that_failed_names_who_gave_it_and_why() -> None:
 
 
 class Teller:
-    """Looks of a console that keeps its incidents as the database would; `told` is what it told."""
+    """Looks of a console that keeps its incidents as the database does; `told` has its notices."""
 
     def __init__(self, incidents: dict[str, Incident] | None = None) -> None:
         self.incidents = incidents if incidents is not None else {}
@@ -259,7 +263,7 @@ class Teller:
         now: float,
         cases: Mapping[str, AwaitedReturn] = MappingProxyType({}),
     ) -> list[Notice]:
-        """One look at a fleet of some VMs."""
+        """Look once at a fleet of some VMs."""
         seen = [
             SeenVm(
                 vm=each,
@@ -276,19 +280,21 @@ class Teller:
         return told.notices
 
     def restarted(self) -> Teller:
-        """Another run, or another console, on the same database."""
+        """Return another run, or another console, on the same database."""
         return Teller(self.incidents)
 
 
 def contact(vm: Vm) -> Contact:
-    """How a VM is heard that was retired, or lost, or is there."""
+    """Return how a VM is heard that was retired, or lost, or is there."""
     if vm.retired_at is not None:
         return "retired"
     return "heard" if vm.lost_at is None else "silent"
 
 
-def test_a_silent_vm_is_told_once_and_once_when_it_is_heard_again() -> None:
-    """A connection that comes back within half a minute is not worth a word."""
+def test_a_silent_vm_is_one_notice_and_one_end() -> None:
+    """A silent VM has one notice, and one when it is heard again; a connection that is lost for
+    half a minute has none.
+    """
     teller, lost = Teller(), [vm(lost_at=NOW)]
     assert teller.look(lost, NOW) == []
     assert teller.look([vm(heard_at=NOW + 5)], NOW + 5) == []
@@ -302,8 +308,8 @@ def test_a_silent_vm_is_told_once_and_once_when_it_is_heard_again() -> None:
     assert teller.look(back, NOW + 100) == []
 
 
-def test_what_was_told_before_a_restart_is_not_told_again() -> None:
-    """Another run, or another console, reads the incidents that are open, and ends them."""
+def test_a_restart_repeats_no_notice() -> None:
+    """Another run, or another console, reads the open incidents and ends them."""
     lost = [vm(lost_at=NOW)]
     teller = Teller()
     for now in (NOW, NOW + PATIENCE):
@@ -316,7 +322,7 @@ def test_what_was_told_before_a_restart_is_not_told_again() -> None:
 
 
 def test_four_hundred_vms_that_fall_silent_and_come_back_are_a_handful_of_notices() -> None:
-    """Spread over three minutes, on the way out and on the way back; each key is ended once."""
+    """Silences within three minutes, and their ends, are a few notices; each key ends once."""
     teller = Teller()
     notices = []
     away = {number: NOW + number * 0.45 for number in range(400)}
@@ -339,7 +345,7 @@ def test_four_hundred_vms_that_fall_silent_and_come_back_are_a_handful_of_notice
 
 
 def test_many_silent_vms_are_one_notice_with_the_first_names() -> None:
-    """A broker that is away must not page four hundred times, nor list every name."""
+    """Many VMs that fall silent at once are one notice with the first names."""
     lost = [vm(number, lost_at=NOW) for number in range(5000)]
     teller = Teller()
     teller.look(lost, NOW)
@@ -357,7 +363,7 @@ def test_many_silent_vms_are_one_notice_with_the_first_names() -> None:
 
 
 def test_a_group_ends_when_the_last_of_it_is_back_or_retired() -> None:
-    """One that is still away keeps it open; one that is retired does not."""
+    """The incident of several VMs ends when each is heard again or retired."""
     vms = [vm(number, lost_at=NOW) for number in range(MANY + 1)]
     teller = Teller()
     for now in (NOW, NOW + PATIENCE + GATHER):
@@ -372,7 +378,9 @@ def test_a_group_ends_when_the_last_of_it_is_back_or_retired() -> None:
 
 @pytest.mark.parametrize("is_gone", [True, False])
 def test_a_vm_that_is_retired_ends_its_incident(is_gone: bool) -> None:
-    """It is not said to be heard; nor is one whose row is gone."""
+    """The incident of a VM that is retired or removed ends, and its notice does not say that the VM
+    is heard.
+    """
     teller, lost = Teller(), vm(lost_at=NOW)
     for now in (NOW, NOW + PATIENCE):
         teller.look([lost], now)
@@ -383,7 +391,9 @@ def test_a_vm_that_is_retired_ends_its_incident(is_gone: bool) -> None:
 
 @pytest.mark.parametrize("is_past", [True, False])
 def test_a_vm_that_does_not_come_back_from_its_event(fleet: Fleet, is_past: bool) -> None:
-    """Silence during its event is expected; after its time it is told as what it is."""
+    """A VM is not reported as silent during its event, and is reported as not back after the
+    event's time.
+    """
     vm, peer = FakeVm(name="web-1"), FakeVm(name="peer")
     fleet.say(vm.heartbeat(now=fleet.moment()))
     fleet.lose(vm)
@@ -401,7 +411,7 @@ def test_a_vm_that_does_not_come_back_from_its_event(fleet: Fleet, is_past: bool
 
 
 def test_a_vm_that_stopped_in_order_and_does_not_come_back(fleet: Fleet) -> None:
-    """Its bridge has said farewell before it could see the event started."""
+    """A VM whose bridge stopped before it could report the start is reported as not back."""
     vm = FakeVm(name="web-1")
     start = rfc3339(fleet.moment() + timedelta(seconds=30))
     fleet.say(vm.event("E", now=fleet.moment(), not_before=start))
@@ -413,8 +423,8 @@ def test_a_vm_that_stopped_in_order_and_does_not_come_back(fleet: Fleet) -> None
 
 
 def test_many_vms_that_do_not_come_back_are_one_notice() -> None:
-    """A site whose network goes in its maintenance: once when it is missed, once when it is back;
-    one that comes later, or stays away, pages nobody again.
+    """VMs that do not come back from their events are one notice, and have one end; a VM that
+    returns later, or never, causes no further one.
     """
     teller = Teller()
     cases = {
@@ -440,8 +450,8 @@ def test_many_vms_that_do_not_come_back_are_one_notice() -> None:
 
 @pytest.mark.parametrize("knows", [True, False])
 def test_a_peer_does_not_hide_that_a_vm_is_silent(fleet: Fleet, *, knows: bool) -> None:
-    """By an event of it that began and takes years; of one that the VM has not reported itself
-    people are told sooner.
+    """A peer's report of a long event does not hide for long that a VM is silent, and for less time
+    if the VM has not reported the event itself.
     """
     vm, peer = FakeVm(name="web-1"), FakeVm(name="liar")
     fleet.say(vm.heartbeat(now=fleet.moment()), peer.heartbeat(now=fleet.moment()))
@@ -459,7 +469,7 @@ def test_a_peer_does_not_hide_that_a_vm_is_silent(fleet: Fleet, *, knows: bool) 
 
 
 def lasting(record: Record, seconds: int, fleet: Fleet) -> Record:
-    """The record of an event with another duration, made now."""
+    """Return the record of an event with another duration, made now."""
     whole = json.loads(record.body)
     whole["time"] = rfc3339(fleet.moment())
     event = whole["data"]["event"]
@@ -470,7 +480,9 @@ def lasting(record: Record, seconds: int, fleet: Fleet) -> Record:
 
 
 def test_a_group_is_ended_though_one_of_it_got_an_incident_of_its_own() -> None:
-    """A VM that does not come back from its event leaves the group that it was told with."""
+    """The incident of several VMs ends although one of them got an incident of its own, because it
+    does not come back from its event.
+    """
     vms = [vm(number, lost_at=NOW) for number in range(1, MANY + 2)]
     teller = Teller()
     for now in (NOW, NOW + PATIENCE + GATHER):
@@ -485,7 +497,7 @@ def test_a_group_is_ended_though_one_of_it_got_an_incident_of_its_own() -> None:
 
 @pytest.mark.parametrize("kind", ["Terminate", "Preempt"])
 def test_a_deleted_vm_is_not_awaited(fleet: Fleet, kind: str) -> None:
-    """What its event deletes does not come back; that it is silent is told."""
+    """A VM that its event deletes is not awaited, and is reported as silent."""
     vm = FakeVm(name="web-1")
     now = fleet.moment()
     fleet.say(vm.event("E", event_type=kind, impact="delete", transition="started", now=now))
@@ -495,8 +507,8 @@ def test_a_deleted_vm_is_not_awaited(fleet: Fleet, kind: str) -> None:
 
 @pytest.mark.parametrize("is_double", [False, True])
 def test_what_one_vm_reports_delays_no_notice_of_others(fleet: Fleet, *, is_double: bool) -> None:
-    """However many ends it reports, with whatever times, also under ids that another scope has: the
-    end of another VM's event is told in the same look and before most of them, and the rest later.
+    """Many ends from one VM, with any times and with ids of another scope, delay no notice of
+    another VM's event, which is among the first.
     """
     honest, liar = FakeVm(name="web-1"), FakeVm(name="liar", group="group-8")
     liars = [liar, FakeVm(name="liar-2", group="group-9")] if is_double else [liar]
@@ -516,9 +528,9 @@ def test_what_one_vm_reports_delays_no_notice_of_others(fleet: Fleet, *, is_doub
     assert 0 < len(ends) <= MAX_OF_ONE * len(liars)
 
 
-def test_a_vm_that_comes_and_goes_is_told_of_some_times(fleet: Fleet) -> None:
-    """It says of its event that it began long ago, and stops and is heard in turn: people are told
-    a few times within ten minutes, each time of both, and later if it stays away.
+def test_a_vm_that_comes_and_goes_has_few_notices(fleet: Fleet) -> None:
+    """A VM that reports an old start and is stopped and heard in turn has a few notices within ten
+    minutes, always in pairs, and one later if it stays away.
     """
     vm = FakeVm()
     early = datetime.fromtimestamp(NOW - 7200, UTC)
@@ -538,8 +550,8 @@ def test_a_vm_that_comes_and_goes_is_told_of_some_times(fleet: Fleet) -> None:
 
 @pytest.mark.parametrize("sign", ["x", "\ue000", "\U000e0041", "\n"])
 def test_no_notice_is_longer_than_a_chat_takes(fleet: Fleet, sign: str) -> None:
-    """Whatever a VM says of itself and its event: a chat that refuses a notice five times would
-    hold up those behind it.
+    """A notice has a limited length whatever a VM reports, because a chat that refuses it would
+    delay those behind it.
     """
     fleet.tell(NOW)
     vm = FakeVm(name=sign * 299 + "1", scale_set=sign * 20_000, site=sign * 300)
@@ -559,8 +571,8 @@ def test_no_notice_is_longer_than_a_chat_takes(fleet: Fleet, sign: str) -> None:
         assert len(each.title) + len(each.text) < 2000
 
 
-def test_an_end_is_told_once_and_costs_nothing_afterwards(fleet: Fleet) -> None:
-    """Of five hundred ended events that many VMs saw, a look reads those that were not told."""
+def test_an_end_is_read_once(fleet: Fleet) -> None:
+    """Of five hundred ended events, a look reads only those without the notice of their end."""
     vms = [FakeVm(name=f"web-{number}") for number in range(3)]
     for number in range(5):
         for transition in ("started", "ended"):
@@ -574,15 +586,17 @@ def test_an_end_is_told_once_and_costs_nothing_afterwards(fleet: Fleet) -> None:
 
 
 def takes_commands(fleet: Fleet, vm: FakeVm) -> None:
-    """A VM says that it takes commands, and is heard."""
+    """A VM is heard and takes commands."""
     body = vm.status(commands=True, time=rfc3339(fleet.moment()))
     fleet.take(
         parse_status(body, source="web", vm_id=vm.vm_id, site="default", received_at=fleet.now)
     )
 
 
-def test_an_end_is_told_however_late_if_a_decision_was_due(fleet: Fleet) -> None:
-    """The console was away, or the VM's clock is behind: what was opened is ended."""
+def test_a_late_end_has_a_notice_if_a_decision_was_due(fleet: Fleet) -> None:
+    """The end of an event whose decision was due has a notice, although the console was away or the
+    VM's clock is behind.
+    """
     vm = FakeVm()
     fleet.say(vm.event("E", now=fleet.moment()))
     takes_commands(fleet, vm)
@@ -594,8 +608,10 @@ def test_an_end_is_told_however_late_if_a_decision_was_due(fleet: Fleet) -> None
     assert fleet.tell(NOW + 7300) == []
 
 
-def test_an_event_that_comes_back_is_told_again_and_so_is_its_end(fleet: Fleet) -> None:
-    """Its first end has ended the incident. What approved it before it went counts no more."""
+def test_an_event_that_comes_back_has_new_notices(fleet: Fleet) -> None:
+    """An event that comes back has new notices, because its first end has ended the incident; its
+    earlier approval does not count.
+    """
     vm = FakeVm()
     fleet.say(vm.event("E", now=fleet.moment()))
     takes_commands(fleet, vm)
@@ -617,8 +633,8 @@ def test_an_event_that_comes_back_is_told_again_and_so_is_its_end(fleet: Fleet) 
         assert fleet.tell(at + 5) == []
 
 
-def test_an_end_is_told_though_the_first_look_was_in_the_future(fleet: Fleet) -> None:
-    """The console's clock was a day ahead at its first start, and is right now."""
+def test_an_end_has_a_notice_though_the_first_look_was_in_the_future(fleet: Fleet) -> None:
+    """An end has a notice although the console's clock was a day ahead at its first start."""
     vm = FakeVm()
     for transition in ("scheduled", "ended"):
         fleet.say(vm.event("E", transition=transition, now=fleet.moment()))
@@ -627,8 +643,8 @@ def test_an_end_is_told_though_the_first_look_was_in_the_future(fleet: Fleet) ->
     assert ("event-over", "E") in kinds(found.notices)
 
 
-def test_what_is_told_of_an_open_event_is_kept(fleet: Fleet) -> None:
-    """Retention may be shorter than an event is open: it would be told again."""
+def test_notices_of_an_open_event_are_kept(fleet: Fleet) -> None:
+    """The retention keeps notices about an open event, because they would be sent again."""
     vm = FakeVm()
     fleet.say(vm.event("E", now=fleet.moment()))
     takes_commands(fleet, vm)
@@ -641,9 +657,9 @@ def test_what_is_told_of_an_open_event_is_kept(fleet: Fleet) -> None:
     assert fleet.tell(NOW + 3) == []
 
 
-def test_two_events_of_one_id_are_told_and_ended_once_each(fleet: Fleet) -> None:
-    """Of two scopes. The end of the one, which may be a stranger's, ends no incident of the other,
-    and a decision is not told again because another scope reports the id.
+def test_two_events_of_one_id_have_their_own_notices(fleet: Fleet) -> None:
+    """Two events with one id in two scopes have their own notices: the end of one ends no incident
+    of the other, and repeats no notice of its decision.
     """
     one, other = FakeVm(name="a"), FakeVm(name="b", group="group-9")
     told: list[Notice] = []
@@ -671,32 +687,32 @@ def test_two_events_of_one_id_are_told_and_ended_once_each(fleet: Fleet) -> None
 
 
 def notice(**given: Any) -> Notice:
-    """Something to tell."""
+    """Return a notice."""
     return replace(over(known(transition="ended", event_status="Completed"), []), **given)
 
 
 def tell(database: Database, *found: Notice) -> int:
-    """Store notices; how many were new."""
+    """Store notices; return how many were new."""
     with database.writing.begin() as connection:
         next_number(connection)
         return store.tell(connection, found, base="http://c", site="console", now=NOW)
 
 
 def claimed(database: Database, sink: str, console: str, now: float) -> list[int]:
-    """The numbers of the notices that a console may deliver."""
+    """Return the numbers of the notices that a console may deliver."""
     with database.writing.begin() as connection:
         found = store.claim(connection, sink, console, now=now, limit=10)
         return [each.sequence for each in found]
 
 
 def advance(database: Database, sink: str, console: str, number: int) -> None:
-    """A sink has acknowledged everything up to a number."""
+    """Note that a sink has acknowledged everything up to a number."""
     with database.writing.begin() as connection:
         store.advance(connection, sink, console, number)
 
 
 def test_a_fact_is_stored_once_and_each_sink_has_its_place(database: Database) -> None:
-    """Two consoles that find the same fact tell it once; a new sink begins behind it."""
+    """A fact that two consoles find is stored once; a new sink begins behind it."""
     with database.writing.begin() as connection:
         store.add_sinks(connection, ["one"])
     assert tell(database, notice(), notice()) == 1
@@ -716,8 +732,8 @@ def test_a_fact_is_stored_once_and_each_sink_has_its_place(database: Database) -
 
 
 def test_a_sink_waits_for_no_console_of_another_time(database: Database) -> None:
-    """A console that went while the clock was ahead, and was to deliver for a minute: another one
-    goes on at once, after the clock was set right.
+    """The claim of a console that ended while its clock was ahead does not delay another console
+    once the clock is right.
     """
     with write_to(database) as (connection, _):
         store.add_sinks(connection, ["s"])
@@ -730,7 +746,9 @@ def test_a_sink_waits_for_no_console_of_another_time(database: Database) -> None
 
 @pytest.mark.parametrize("is_emptied", [True, False])
 def test_a_number_is_never_used_again(database: Database, is_emptied: bool) -> None:
-    """Not after retention, nor where an earlier version has emptied the table."""
+    """No number is used twice, neither after the retention nor if an earlier version has emptied
+    the table.
+    """
     with database.writing.begin() as connection:
         store.add_sinks(connection, ["one"])
     for each in ("a", "b", "c"):
@@ -749,7 +767,7 @@ def test_a_number_is_never_used_again(database: Database, is_emptied: bool) -> N
 
 
 def test_incidents_are_kept_until_they_are_ended(database: Database) -> None:
-    """One VM has one: the newer replaces the older."""
+    """A VM has one open incident: a newer one replaces it."""
     one = Incident(vm_id="vm-1", key="vms-1", kind="vm-silent", size=2)
     two = replace(one, vm_id="vm-2")
     moved = Incident(vm_id="vm-1", key="vm-1", kind="vm-not-back")
@@ -763,7 +781,7 @@ def test_incidents_are_kept_until_they_are_ended(database: Database) -> None:
 
 
 class Memory(Sink[SinkSettings]):
-    """A sink that keeps what it gets."""
+    """A sink that keeps its records in memory."""
 
     KIND = "memory"
     Settings = SinkSettings
@@ -782,7 +800,7 @@ class Memory(Sink[SinkSettings]):
 
 
 def console_of(fleet: Fleet) -> Notices:
-    """The notices of a console that shows a fleet."""
+    """Return the notices of a console that shows a fleet."""
     context = SinkContext(
         identity=lambda: VmIdentity(vm_id="c", name="c"),
         now=lambda: datetime.now(UTC),
@@ -794,8 +812,8 @@ def console_of(fleet: Fleet) -> Notices:
     return Notices([sink], snapshots=fleet.snapshots, base="http://c", site="console")
 
 
-def test_what_could_not_be_written_is_told_by_the_next_look(database: Database) -> None:
-    """A database that refuses one write costs no notice."""
+def test_a_failed_write_loses_no_notice(database: Database) -> None:
+    """A notice that the database refused is stored by the next look."""
     fleet, vm = Fleet(database), FakeVm()
     fleet.say(vm.heartbeat(now=fleet.moment()))
     fleet.lose(vm)
@@ -820,7 +838,9 @@ def test_what_could_not_be_written_is_told_by_the_next_look(database: Database) 
 
 @pytest.mark.parametrize("service", sorted(TEMPLATES))
 def test_the_documented_templates_take_notices(service: str) -> None:
-    """Slack, Teams and PagerDuty get the notice's words and its link, about events and VMs."""
+    """The documented templates for Slack, Teams and PagerDuty show a notice's text and link, about
+    events and VMs.
+    """
     teller = Teller()
     lost = [vm(lost_at=NOW, name='web"1')]
     teller.look(lost, NOW)
@@ -835,7 +855,7 @@ def test_the_documented_templates_take_notices(service: str) -> None:
 
 
 def test_a_name_is_no_markup_in_a_chat() -> None:
-    """Teams shows it as it is, and Slack gets it escaped."""
+    """A name with markup is shown as it is in Teams, and escaped in Slack."""
     name = "[log in](https://evil.example) <https://evil.example|log in> <!channel>"
     teller = Teller()
     lost = [vm(lost_at=NOW, name=name)]
@@ -851,7 +871,7 @@ def test_a_name_is_no_markup_in_a_chat() -> None:
 
 
 def elements(value: Any) -> Iterator[dict[str, Any]]:
-    """Every object in a JSON value."""
+    """Yield every object in a JSON value."""
     if isinstance(value, dict):
         yield value
     for each in value.values() if isinstance(value, dict) else value:
@@ -860,7 +880,7 @@ def elements(value: Any) -> Iterator[dict[str, Any]]:
 
 
 def test_two_consoles_on_one_host_are_two_to_a_broker() -> None:
-    """Each takes its own client id, and keeps it over a restart."""
+    """Two consoles on one host have different client ids, which they keep over a restart."""
     declared = {"bus": {"kind": "mqtt", "host": "127.0.0.1"}}
     names = [
         read_sinks(declared, version="1", port=port)["bus"].context.vm.vm_id
@@ -885,7 +905,7 @@ ENVELOPE = {
 
 
 def told_in(file: Path) -> list[dict[str, Any]]:
-    """The notices in a file, each once: a kill may bring the last one again."""
+    """Return the notices in a file, each once, because a kill may repeat the last one."""
     if not file.exists():
         return []
     told = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
@@ -900,13 +920,13 @@ def broker(tmp_path: Path) -> Iterator[Mosquitto]:
 
 
 def ids(hook: HttpServer) -> list[str]:
-    """The ids of what a webhook got."""
+    """Return the ids of the notices that a webhook got."""
     return [each.headers["webhook-id"] for each in hook.requests()]
 
 
 @pytest.fixture
 def hook() -> Iterator[HttpServer]:
-    """A chat's webhook."""
+    """Return the settings of a chat's webhook."""
     with HttpServer() as running:
         yield running
 
@@ -914,8 +934,8 @@ def hook() -> Iterator[HttpServer]:
 def test_from_a_record_to_people_over_kill_9(
     broker: Mosquitto, hook: HttpServer, tmp_path: Path
 ) -> None:
-    """Due and over reach a file, a webhook and a broker, each once, with a link; a sink that was
-    away gets them in order after a kill.
+    """The notices of a due decision and of its end reach a file, a webhook and a broker once each,
+    with a link; a sink that was unreachable gets them in order after a kill.
     """
     file = tmp_path / "notices.jsonl"
     broker_settings = {"HOST": broker.host, "PORT": str(broker.port)}

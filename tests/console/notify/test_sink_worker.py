@@ -78,8 +78,8 @@ def bench(database: Database) -> Iterator[Bench]:
 
 
 def test_a_call_that_hangs_holds_no_notice_until_a_restart(bench: Bench) -> None:
-    """After the sink's deadline it is cut, a new sink gets the notices, and what the stuck call
-    returns later has no effect.
+    """A call that hangs is cut at the sink's deadline, a new sink gets the notices, and a late
+    result has no effect.
     """
     script, release, returned = bench.script, threading.Event(), threading.Event()
 
@@ -114,7 +114,7 @@ def test_a_call_that_hangs_holds_no_notice_until_a_restart(bench: Bench) -> None
 
 
 def test_a_paused_sink_keeps_its_notices_until_a_restart(bench: Bench) -> None:
-    """However long that takes: its destination has said that it takes nothing more."""
+    """A paused sink is not tried again until a restart, and its notices are kept."""
     script = bench.script
     script.on_deliver = [SinkPaused("gone", stays_open=True)]
     bench.tell("vm-silent")
@@ -134,7 +134,7 @@ def test_a_paused_sink_keeps_its_notices_until_a_restart(bench: Bench) -> None:
 
 
 def test_a_sink_that_fails_to_open_is_closed(bench: Bench) -> None:
-    """Then it is opened again."""
+    """A sink whose `open` fails is closed before it is opened again."""
     script = bench.script
     script.on_open = [SinkError("away")]
     bench.tell("vm-silent")
@@ -146,7 +146,7 @@ def test_a_sink_that_fails_to_open_is_closed(bench: Bench) -> None:
 
 
 def test_an_error_that_leaves_the_connection_good_closes_nothing(bench: Bench) -> None:
-    """The connection is looked after until the next try."""
+    """After an error that `stays_open`, the sink is maintained until the next try."""
     script = bench.script
     script.on_deliver = [SinkError("not now", stays_open=True)]
     bench.tell("vm-silent")

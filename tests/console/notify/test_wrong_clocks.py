@@ -1,4 +1,6 @@
-"""VMs whose clocks are hours behind: what is compared with the console's time is not theirs."""
+"""VMs whose clocks are hours behind: their times are corrected before they are compared with the
+console's.
+"""
 
 from __future__ import annotations
 
@@ -25,10 +27,12 @@ LISTENED = timedelta(hours=9)
 
 
 class Site:
-    """VMs that send heartbeats and statuses, some with clocks behind, and a console that tells."""
+    """VMs that send heartbeats and statuses, some with clocks behind, and a console that makes
+    notices.
+    """
 
     def __init__(self, database: Database, *, behind: str = "") -> None:
-        """`behind`: the first letters of the names of those whose clocks are."""
+        """`behind`: the first letters of the names of the VMs whose clocks are behind."""
         self.intake = Intake(database)
         self.intake.listen_since(self.intake.now - LISTENED)
         self._behind = behind
@@ -38,15 +42,15 @@ class Site:
         self.vms = {name: FakeVm(name=name) for name in ("a", "p")}
 
     def says(self, name: str, event_id: str, **given: Any) -> None:
-        """A record about an event, which comes at once."""
+        """A VM sends a record about an event, which arrives at once."""
         self.intake.take(self.vms[name].event(event_id, now=self.clock(name), **given))
 
     def clock(self, name: str) -> Any:
-        """The time on a VM's clock."""
+        """Return the time on a VM's clock."""
         return self.intake.now - (BEHIND if name in self._behind else timedelta())
 
     def go_on(self, seconds: int, *names: str, step: int = 15) -> None:
-        """Time passes, in which some are heard at each step."""
+        """Let time pass in steps, in which some VMs are heard."""
         for _ in range(seconds // step):
             self.intake.let_pass(step)
             for name in names:
@@ -54,7 +58,7 @@ class Site:
             self._notices._look(self._begun)
 
     def beat(self, name: str, session: str = "session-1") -> None:
-        """A heartbeat and a status."""
+        """A VM sends a heartbeat and a status."""
         vm, now = self.vms[name], self.clock(name)
         if session == vm.session:
             self.intake.take(vm.heartbeat(now=now))
@@ -62,7 +66,7 @@ class Site:
         self._status(vm, vm.status(**told))
 
     def lose(self, name: str, session: str) -> None:
-        """The broker says that a VM's connection is lost."""
+        """The broker reports that a VM's connection is lost."""
         vm = self.vms[name]
         self._status(vm, vm.status("offline", reason="lost", session=session))
 
@@ -72,15 +76,17 @@ class Site:
         self.intake.hear(parse_status(body, received_at=at, **about))
 
     def told(self) -> dict[str, int]:
-        """How many notices of each kind were told."""
+        """Return how many notices of each kind were stored."""
         with self.intake.database.reading.begin() as connection:
             found = connection.execute(select(notice.c.body)).scalars().all()
         kinds = Counter(read_record(body).data["notice"]["kind"] for body in found)
         return {kind: number for kind, number in kinds.items() if kind != "audit-head"}
 
 
-def test_the_end_of_an_event_that_nobody_decided_is_told(database: Database) -> None:
-    """Once, though its VM's clock says that it was over before the console began to tell."""
+def test_the_end_of_an_undecided_event_has_one_notice(database: Database) -> None:
+    """The end of an event without a decision has one notice, although by its VM's clock it was
+    before the console's first look.
+    """
     site = Site(database, behind="a")
     site.go_on(60, "a")
     site.says("a", "F", event_type="Freeze", impact="pause")
@@ -92,7 +98,7 @@ def test_the_end_of_an_event_that_nobody_decided_is_told(database: Database) -> 
 
 
 def test_a_vm_that_its_peer_saw_deleted_is_retired(database: Database) -> None:
-    """The peer's clock is behind: its word is not from before the VM was heard last."""
+    """A VM is retired after a peer's report of its deletion although the peer's clock is behind."""
     site = Site(database, behind="p")
     site.go_on(60, "a", "p")
     about = {"event_type": "Terminate", "impact": "delete", "resources": ["a"]}
@@ -104,8 +110,10 @@ def test_a_vm_that_its_peer_saw_deleted_is_retired(database: Database) -> None:
     assert site.intake.vm(site.vms["a"]).contact == "retired"
 
 
-def test_a_vm_that_does_not_come_back_is_told(database: Database) -> None:
-    """Its own clock is behind, and that of the peer which says that its event is over."""
+def test_a_vm_that_does_not_come_back_has_a_notice(database: Database) -> None:
+    """A VM that does not come back has a notice although its clock, and that of the peer that
+    reports the end, are behind.
+    """
     site = Site(database, behind="ap")
     site.go_on(60, "a", "p")
     start = rfc3339(site.intake.now + timedelta(minutes=15))
@@ -121,7 +129,9 @@ def test_a_vm_that_does_not_come_back_is_told(database: Database) -> None:
 
 
 def test_when_an_event_was_seen_and_began_is_so_by_one_clock(database: Database) -> None:
-    """It names a VM whose clock is right, and one whose clock is behind."""
+    """The times of an event that names a VM with a right clock and one with a clock behind are all
+    by the console's clock.
+    """
     site = Site(database, behind="p")
     site.go_on(60, "a", "p")
     begin = site.intake.now.timestamp()
@@ -134,8 +144,10 @@ def test_when_an_event_was_seen_and_began_is_so_by_one_clock(database: Database)
     assert event.shown_at == pytest.approx(begin + 120, abs=1)
 
 
-def test_a_second_silence_between_two_heartbeats_is_told(database: Database) -> None:
-    """A status proves contact at the time that it names, as far as the VM's clock is right."""
+def test_a_second_silence_between_two_heartbeats_has_a_notice(database: Database) -> None:
+    """A second silence between two heartbeats has a notice: a status proves contact at its own
+    time, as far as the VM's clock is right.
+    """
     site = Site(database, behind="a")
     site.go_on(60, "a")
     site.beat("a", "s1")
@@ -151,8 +163,8 @@ def test_a_second_silence_between_two_heartbeats_is_told(database: Database) -> 
 
 @pytest.mark.parametrize("beats", [1, 40], ids=["a heartbeat", "all heartbeats"])
 def test_what_comes_late_is_as_old_as_it_says(database: Database, beats: int) -> None:
-    """After an outage of hours, with the heartbeats that were made meanwhile or the newest alone:
-    the clock of the VM is right, and nothing of it is newer for that.
+    """Records that arrive after an outage of hours have their own times if the VM's clock is right,
+    whether all heartbeats come or only the newest.
     """
     site = Site(database)
     vm, intake = site.vms["a"], site.intake
@@ -171,8 +183,8 @@ def test_what_comes_late_is_as_old_as_it_says(database: Database, beats: int) ->
 
 @pytest.mark.parametrize("first", ["record", "state", "status"])
 def test_a_state_from_before_an_event_does_not_end_it(database: Database, first: str) -> None:
-    """After a VM's clock was set right, and before its next heartbeat: whatever comes of it shows
-    that it is right.
+    """A state document from before an event does not end the event after the VM's clock was set
+    right.
     """
     site = Site(database, behind="a")
     site.go_on(60, "a")
@@ -197,7 +209,9 @@ def test_a_state_from_before_an_event_does_not_end_it(database: Database, first:
 
 
 def test_a_clock_that_is_set_right_is_right_at_once(database: Database) -> None:
-    """And one that is set back counts as behind from its second heartbeat on."""
+    """A clock that is set right counts as right at once; one that is set back counts as behind from
+    its second heartbeat on.
+    """
     site = Site(database, behind="a")
     vm, intake = site.vms["a"], site.intake
     site.beat("a")
