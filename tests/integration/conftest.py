@@ -1,4 +1,4 @@
-"""A simulator, bridges that look at it, and commands in this process."""
+"""A simulator, bridges that poll it, and commands in this process."""
 
 import pytest
 from support.process.launch import launch
@@ -11,5 +11,5 @@ __all__ = ["here", "launch"]
 
 @pytest.fixture
 def simulator(imds_simulator: Simulator) -> Simulator:
-    """An IMDS with no event yet."""
+    """An IMDS without an event."""
     return imds_simulator

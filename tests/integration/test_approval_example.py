@@ -20,7 +20,7 @@ OURS = {"bridge", "sinks", "wire"}
 
 
 def test_it_shares_no_code_with_the_bridge() -> None:
-    """PyJWT, paho and Python itself are all that it imports."""
+    """The example imports PyJWT, paho and Python's own modules only."""
     names = set()
     for node in ast.walk(ast.parse(EXAMPLE.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -32,7 +32,7 @@ def test_it_shares_no_code_with_the_bridge() -> None:
 
 
 def test_it_trusts_the_ca_that_it_is_given(tmp_path: Path) -> None:
-    """Brokers often have a certificate of the house's own CA."""
+    """The example connects to a broker with a certificate of a private CA."""
     key, ca = tmp_path / "control.jwk", ThrowawayCa(tmp_path / "ca")
     write_private(generate(issuer="https://control.example", kid="k1", alg="EdDSA"), key)
     with Mosquitto(tmp_path / "broker", tls=ca.server()) as broker:
@@ -49,7 +49,9 @@ def test_it_trusts_the_ca_that_it_is_given(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("alg", ["EdDSA", "ES256"])
 def test_it_approves_with_a_key_of_seb(tmp_path: Path, alg: str) -> None:
-    """A key made by `seb keys generate`, a record, a signature, a start, and every receipt."""
+    """The example signs with a key of `seb keys generate`, the event starts, and it prints every
+    receipt.
+    """
     key = tmp_path / "control.jwk"
     made = run_seb(
         *("keys", "generate", "--issuer", "https://control.example"),

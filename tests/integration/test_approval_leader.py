@@ -41,7 +41,7 @@ class Fleet:
                 simulator.start_event(body["StartRequests"][0]["EventId"])
 
     def announce(self) -> str:
-        """The id of an event that both see. Azure's case is not always the same."""
+        """Announce an event to both VMs, whose ids may differ in case; return its id."""
         event = SimulatedEvent(resources=("WEB_1", "web_2"))
         for name in reversed(NAMES):  # the leader last: it may act before the other one has it
             self.simulators[name].announce(event)
@@ -71,8 +71,8 @@ def fleet(tmp_path: Path) -> Iterator[Fleet]:
 
 
 def test_one_leads_and_the_next_takes_over_from_the_dead(fleet: Fleet) -> None:
-    """One POST, by the VM that the event lists first, and the other one sees the start. Once that
-    VM is killed, the second one acts when `takeover` has passed, and not before.
+    """The VM that the event lists first sends the only POST, and the other one sees the start. If
+    the first one is killed, the second one acts after `takeover`, and not before.
     """
     leader, second = (fleet.bridge(name, RULE) for name in NAMES)
     fleet.announce()

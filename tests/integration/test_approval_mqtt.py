@@ -27,30 +27,30 @@ STEPS = ["accepted", "posted", "confirmed"]
 
 
 def access_list() -> list[str]:
-    """The lines that the page has people copy."""
+    """Return the lines of the access list in the documentation."""
     (block,) = blocks("docs/control-plane.md", "mosquitto")
     return block.text.splitlines()
 
 
 @pytest.fixture
 def stage(tmp_path: Path) -> Iterator[Stage]:
-    """Broker, IMDS and control plane, all of them kept to the documentation's access list."""
+    """Broker, IMDS and control plane, with the documentation's access list."""
     with Stage(tmp_path, acl=access_list()) as made:
         yield made
 
 
 @pytest.fixture
 def bridge(stage: Stage) -> Iterator[BridgeProcess]:
-    """A bridge that runs and listens."""
+    """A running bridge that listens for commands."""
     with stage.bridge() as made:
         made.wait_for_log("started")
         stage.line.wait_for(lambda each: each.record["type"] == "seb.bridge.started.v1")
         yield made
 
 
-def test_an_event_is_approved_from_afar(stage: Stage, bridge: BridgeProcess) -> None:
-    """Announced, signed for, approved, started, confirmed; each step is told on the receipt topic
-    with the jti as its correlation, and the same bytes are at the other sinks.
+def test_an_event_is_approved_over_mqtt(stage: Stage, bridge: BridgeProcess) -> None:
+    """A signed command starts the event; each step is a receipt with the jti as its Correlation
+    Data, and the other sinks get the same bytes.
     """
     record = stage.announce().record
     event_id = record["data"]["event"]["eventId"]
@@ -71,7 +71,7 @@ def test_an_event_is_approved_from_afar(stage: Stage, bridge: BridgeProcess) -> 
 
 
 def test_a_command_reaches_imds_soon(stage: Stage) -> None:
-    """At any polling interval a good command is at IMDS well within the time of one poll."""
+    """A command leads to a POST well within the time of one poll, at any polling interval."""
     with stage.bridge({"SEB_POLL_INTERVAL": "2"}) as slow:
         slow.wait_for_log("started")
         events = [stage.simulator.announce(SimulatedEvent()) for _ in range(5)]
@@ -86,7 +86,9 @@ def test_a_command_reaches_imds_soon(stage: Stage) -> None:
 
 
 def test_a_flood_of_bad_commands(stage: Stage, bridge: BridgeProcess) -> None:
-    """10,000 bad commands: polls and deliveries stay on time, memory flat, no POST, few answers."""
+    """10,000 bad commands delay no poll and no delivery, use no memory, cause no POST, and get few
+    answers.
+    """
     record, vm_id, signer = stage.announce().record, stage.vm_id, stage.signer
     tokens = [b"junk", b"A" * 8193]
     tokens += [each.approve(record) for each in (Signer("key-9"), Signer("key-1"))]
@@ -102,7 +104,9 @@ def test_a_flood_of_bad_commands(stage: Stage, bridge: BridgeProcess) -> None:
     numbers = itertools.count()
 
     def answered() -> bool:
-        """A good command gets through after a flood; within it, it may be dropped with the bad."""
+        """Return whether a good command is answered: after a flood it is, within it may be
+        dropped.
+        """
         stage.send(signer.ping(vm_id, jti=f"ping-{next(numbers)}"))
         return any(each.data["jti"].startswith("ping-") for each in stage.line.receipts())
 
@@ -115,7 +119,7 @@ def test_a_flood_of_bad_commands(stage: Stage, bridge: BridgeProcess) -> None:
 
 
 def test_a_dry_run_approves_nothing(stage: Stage) -> None:
-    """What only shows does not act, whatever the rules say."""
+    """A dry run approves nothing, whatever the rules say."""
     rules = json.dumps([{"name": "mine"}])
     env = {**stage.env, "SEB_APPROVAL__RULES": rules}
     with BridgeProcess("run", "--dry-run", env=env, home=stage.home) as bridge:
@@ -128,7 +132,7 @@ def test_a_dry_run_approves_nothing(stage: Stage) -> None:
 
 
 def publish_as(broker: Mosquitto, user: str, topic: str) -> int:
-    """What the broker answers to a message of that user's."""
+    """Return the broker's answer to a message of that user."""
     codes: list[int] = []
     client = Client(CallbackAPIVersion.VERSION2, protocol=MQTTProtocolVersion.MQTTv5)
     client.username_pw_set(user, broker.users[user])
@@ -141,8 +145,10 @@ def publish_as(broker: Mosquitto, user: str, topic: str) -> int:
     return codes[0]
 
 
-def test_nobody_can_do_more_than_the_access_list_says(stage: Stage) -> None:
-    """A VM writes nothing of another one's and no commands; the control plane only commands."""
+def test_the_access_list_allows_no_more_than_it_says(stage: Stage) -> None:
+    """A VM cannot publish another VM's messages or commands, and the control plane can publish
+    commands only.
+    """
     for topic in ("event", "receipt", "state", "status", "command"):
         own = f"seb/v1/default/vm/{stage.vm_id}/{topic}"
         other = f"seb/v1/default/vm/{OTHER_VM}/{topic}"

@@ -1,4 +1,4 @@
-"""Whatever IMDS answers, no event is lost, none is ended by mistake, and the log says it once."""
+"""Bad answers of IMDS: no event is lost or ended by mistake, and the log has one line."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -23,17 +23,19 @@ HOSTILE = {
 
 @dataclass(frozen=True, kw_only=True)
 class Running:
-    """One bridge that lives through all the trouble of this module."""
+    """One bridge for all tests of this module."""
 
     simulator: Simulator
     bridge: BridgeProcess
 
     def trouble(self) -> list[dict[str, Any]]:
-        """The lines about trouble so far."""
+        """Return the lines about trouble so far."""
         return [each for each in self.bridge.logs() if each["level"] in ("warning", "error")]
 
     def follow(self, misbehave: Callable[[], None]) -> None:
-        """A pending event lives through trouble that is said in one line, and ends in the end."""
+        """Check that a pending event outlives the trouble, which is logged in one line, and then
+        ends.
+        """
         before, said = len(self.bridge.records), len(self.trouble())
         event = self.simulator.announce(SimulatedEvent())
         self.wait_for(before + 1)
@@ -69,7 +71,9 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_document(running: Running, name: str) -> None:
-    """It is said once, in one line, and the next good document goes on where the last one was."""
+    """A hostile document is logged in one line, and the next good document continues from the last
+    one.
+    """
 
     def serve() -> None:
         running.simulator.serve(HOSTILE[name])

@@ -1,4 +1,4 @@
-"""Every benchmark with tiny counts: that it runs, and that its figures make sense."""
+"""Every benchmark with tiny counts: it runs, and its figures are plausible."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -25,7 +25,7 @@ from tests.benchmarks.farend import Kind
 
 
 def numbers(found: Any) -> Iterator[float]:
-    """Every number in the figures."""
+    """Return every number in the figures."""
     if isinstance(found, dict):
         found = list(found.values())
     if isinstance(found, list):
@@ -36,7 +36,7 @@ def numbers(found: Any) -> Iterator[float]:
 
 
 def makes_sense(module: ModuleType, found: Any) -> bool:
-    """Whether every number is one, and every ratio can be compared."""
+    """Check whether every number is one, and every ratio can be compared."""
     figures = module.figures(found)
     ratios = [each.ratio for each in figures if each.ratio is not None]
     good = all(math.isfinite(each) and each >= 0 for each in numbers(found))
@@ -66,7 +66,7 @@ TINY: dict[ModuleType, dict[str, Any]] = {
 
 
 def name_of(module: ModuleType) -> str:
-    """Its name without the package."""
+    """Return its name without the package."""
     return module.__name__.rpartition(".")[2]
 
 
@@ -83,7 +83,7 @@ SLOW = (console, start, idle, held_polls, latency)
     ],
 )
 def test_it_runs_and_makes_sense(tmp_path: Path, module: ModuleType) -> None:
-    """Every number is one, and every ratio can be compared."""
+    """The benchmark runs, its figures are numbers, and its ratios can be compared."""
     assert makes_sense(module, module.measure(tmp_path, **TINY[module]))
 
 
@@ -97,13 +97,13 @@ def test_fleet(tmp_path: Path) -> None:
 
 
 def test_page_is_current() -> None:
-    """The page says what the figures say; `python -m tests.benchmarks --page` writes it anew."""
+    """The page has the stored figures; `python -m tests.benchmarks --page` writes it."""
     assert page.PAGE.read_text(encoding="utf-8") == page.render(page.load())
 
 
 @pytest.mark.parametrize("name", page.BENCHMARKS)
 def test_every_limit_has_its_reason(name: str) -> None:
-    """A figure that misses its limit, on whatever machine, can say why."""
+    """Every limit has a reason that is printed when a figure misses it."""
     found = page.load()
     if name not in found:
         pytest.skip("it was not measured yet")

@@ -1,4 +1,4 @@
-"""One bridge, five sinks, every scenario: the same bytes everywhere, and the right ones."""
+"""One bridge with five sinks plays every scenario: each sink gets the same, expected bytes."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -87,7 +87,7 @@ EXPECTED = {
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """What one run left behind."""
+    """The results of one run."""
 
     code: int
     errors: str
@@ -107,7 +107,7 @@ class Run:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
-    """One bridge that saw every scenario, and was then asked to stop."""
+    """The results of a bridge that played every scenario, and was then stopped."""
     home = tmp_path_factory.mktemp("five")
     with FiveSinks(home) as sinks, Simulator(vm=VM, speed=SPEED) as simulator:
         with BridgeProcess("run", env=environment(sinks, simulator, home), home=home) as bridge:
@@ -134,7 +134,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
 
 
 def environment(sinks: FiveSinks, simulator: Simulator, home: Path) -> dict[str, str]:
-    """The variables of the run."""
+    """Return the variables of the run."""
     return {
         **sinks.env,
         "SEB_IMDS__URL": simulator.url,
@@ -146,7 +146,7 @@ def environment(sinks: FiveSinks, simulator: Simulator, home: Path) -> dict[str,
 
 
 def play(name: str, simulator: Simulator, bridge: BridgeProcess) -> list[dict[str, Any]]:
-    """Play a scenario, so slowly that the bridge sees each step; its records."""
+    """Play a scenario so slowly that the bridge sees each step; return its records."""
     before = len(bridge.records)
     if name == "notice-moved":
         move_notice(simulator)
@@ -159,7 +159,7 @@ def play(name: str, simulator: Simulator, bridge: BridgeProcess) -> list[dict[st
 
 
 def move_notice(simulator: Simulator) -> None:
-    """The scenario by hand: NotBefore has whole seconds, and the speed leaves none of them."""
+    """Play this scenario by hand, because NotBefore has whole seconds and the speed leaves none."""
     due = datetime.now(UTC) + timedelta(minutes=15)
     event = simulator.announce(SimulatedEvent(duration=9, not_before=due))
     for change in (
@@ -173,7 +173,7 @@ def move_notice(simulator: Simulator) -> None:
 
 
 def about(bridge: BridgeProcess, event_id: str, count: int) -> list[dict[str, Any]]:
-    """The records about an event, once there are so many."""
+    """Return the records about an event, once there are so many."""
 
     def found() -> list[dict[str, Any]]:
         return [each for each in bridge.records if each["subject"].endswith(event_id)]
@@ -184,7 +184,7 @@ def about(bridge: BridgeProcess, event_id: str, count: int) -> list[dict[str, An
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_a_scenario_gives_its_records(run: Run, name: str) -> None:
-    """Transitions, statuses, impact and revisions are those of the design's table."""
+    """A scenario gives records with the expected transitions, statuses, impacts and revisions."""
     letters: dict[str, str] = {}
     found = []
     for record in run.scenarios[name]:
@@ -198,13 +198,13 @@ def test_a_scenario_gives_its_records(run: Run, name: str) -> None:
 
 @pytest.mark.parametrize("sink", ["stdout", "webhook", "mqtt", "eventhub"])
 def test_every_sink_gets_the_same_bytes(run: Run, sink: str) -> None:
-    """What one sink got, every sink got: the same bytes in the same order."""
+    """Every sink got the same bytes in the same order."""
     assert run.received["file"] == run.received[sink]
 
 
 def test_the_run_is_whole(run: Run) -> None:
-    """Started comes first and stopped last, the sequence has no gap, no id comes twice; each record
-    names the site, and of the VM's tags the one that is asked for.
+    """The first record is the start and the last one the stop; the sequence has no gap, no id
+    occurs twice, and each record has the site and only the named tag.
     """
     records = run.records
     assert (records[0]["type"], records[-1]["type"]) == (
@@ -221,7 +221,7 @@ def test_the_run_is_whole(run: Run) -> None:
 
 
 def test_every_record_is_valid(run: Run, tmp_path: Path) -> None:
-    """`seb schema` prints a schema that each record is valid against, formats included."""
+    """Each record is valid against the schema that `seb schema` prints, formats included."""
     schema = json.loads(run_seb("schema", home=tmp_path).out)
     Draft202012Validator.check_schema(schema)
     validator = Draft202012Validator(schema, format_checker=Draft202012Validator.FORMAT_CHECKER)
@@ -229,7 +229,9 @@ def test_every_record_is_valid(run: Run, tmp_path: Path) -> None:
 
 
 def test_the_retained_state_is_what_is_pending(run: Run) -> None:
-    """While an event is pending the state shows it as its record does, and in the end nothing."""
+    """While an event is pending, the retained state shows it as its record does, and at the end the
+    state is empty.
+    """
     data = run.announced["data"]
     shown = {name: run.pending[0][name] for name in ("recordId", "eventId", "fingerprint")}
     assert shown == {
@@ -244,7 +246,7 @@ def test_the_retained_state_is_what_is_pending(run: Run) -> None:
 
 
 def test_an_idle_poll_logs_nothing(run: Run) -> None:
-    """One line per transition and per change of a sink's health, and nothing else."""
+    """The log has a line for each transition and each change of a sink's health, and no others."""
     actions = [json.loads(line)["action"] for line in run.errors.splitlines()]
     transitions = [action for action in actions if action.startswith("event.")]
     others = [action for action in actions if not action.startswith("event.")]

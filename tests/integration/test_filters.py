@@ -1,4 +1,4 @@
-"""Which records there are, and which of them a sink gets: scope, types, own VM, heartbeats."""
+"""Filters of records: scope, types, this VM's events, heartbeats."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +15,9 @@ FOR_OTHERS = SimulatedEvent(resources=("vm-1",))
 
 
 def test_a_sink_gets_what_it_asks_for(launch: Launch, simulator: Simulator) -> None:
-    """Globs of types, and this VM only, each for one sink; the other gets everything."""
+    """One sink gets the types of its globs, one only this VM's events, and a third one
+    everything.
+    """
     ends, mine = launch.home / "ends", launch.home / "mine"
     bridge = launch(
         SEB_SINK__STDOUT__FORMAT="json",
@@ -42,8 +44,8 @@ def test_a_sink_gets_what_it_asks_for(launch: Launch, simulator: Simulator) -> N
 
 
 def test_who_got_the_announcement_gets_the_end(launch: Launch, simulator: Simulator) -> None:
-    """An event that stops naming this VM, while a restart lies between: a sink of this VM's events
-    is told, and a sink of announcements and ends gets the end.
+    """If an event stops naming this VM, also over a restart, a sink of this VM's events gets that
+    record, and a sink of announcements and ends gets the end.
     """
     mine, ends = launch.home / "mine", launch.home / "ends"
     sinks = {
@@ -83,8 +85,10 @@ def test_who_got_the_announcement_gets_the_end(launch: Launch, simulator: Simula
     assert told(ends) == [("scheduled", True), ("ended", False)]
 
 
-def test_a_heartbeat_says_how_things_stand(launch: Launch, simulator: Simulator) -> None:
-    """The interval, the last poll, what is pending, and the newest record's sequence."""
+def test_the_content_of_a_heartbeat(launch: Launch, simulator: Simulator) -> None:
+    """A heartbeat has the interval, the last poll, the pending events, and the newest record's
+    sequence.
+    """
     simulator.announce(SimulatedEvent())
     bridge = launch(SEB_HEARTBEAT_INTERVAL="0.3")
     (event,) = bridge.wait_for_records(1, types="seb.event.")

@@ -1,4 +1,4 @@
-"""What is loaded, and what is not: a fast start, little memory, and no sink that nobody named."""
+"""Imports: a start loads little, and no sink that is not configured."""
 
 import sys
 from collections.abc import Mapping
@@ -39,14 +39,14 @@ HEAVY = {"azure", "paho", "jinja2", "apscheduler", "requests", "pydantic", "sqli
 def loaded(
     *arguments: str, home: Path, env: Mapping[str, str] | None = None, before: str = ""
 ) -> set[str]:
-    """The modules that a command imports; `before` runs first."""
+    """Return the modules that a command imports; `before` runs first."""
     said = run_seb(*arguments, home=home, env=env, prefix=(sys.executable, "-c", before + LISTING))
     assert said.code == 0, said.err
     return set((home / "modules").read_text().split())
 
 
 def test_version_loads_next_to_nothing(tmp_path: Path) -> None:
-    """No setting, no sink, no library but click."""
+    """`seb version` imports neither settings nor sinks, and no library but click."""
     found = loaded("version", home=tmp_path)
     assert (
         found & (HEAVY | SINKS | {"bridge.config.settings", "bridge.simulator", "asyncio"}) == set()
@@ -57,7 +57,7 @@ def test_version_loads_next_to_nothing(tmp_path: Path) -> None:
 
 
 def test_a_run_loads_the_sinks_that_are_named(launch: Launch) -> None:
-    """With a file for its only sink there is no MQTT, no AMQP, no template, no Kubernetes."""
+    """A run with only a file sink imports no MQTT, AMQP, templates or Kubernetes."""
     env = {**launch.env, "SEB_SINK__OPS__KIND": "file", "SEB_SINK__OPS__PATH": "records"}
     found = loaded("run", "--once", home=launch.home, env=env)
     assert found & SINKS == {"sinks.file"}
@@ -67,7 +67,7 @@ def test_a_run_loads_the_sinks_that_are_named(launch: Launch) -> None:
 
 
 def test_a_bridge_does_without_the_console(launch: Launch) -> None:
-    """With a sink of every kind it imports nothing of the console, and runs where that is not."""
+    """A run with a sink of every kind imports nothing of the console, and works without it."""
     env = {
         **launch.env,
         "SEB_SINK__FILE__PATH": "records",
@@ -91,7 +91,7 @@ def test_a_bridge_does_without_the_console(launch: Launch) -> None:
 
 
 def test_only_a_template_loads_jinja(launch: Launch) -> None:
-    """A webhook that posts the record as it is goes without the library of templates."""
+    """A webhook without a template does not import Jinja2."""
     env = {**launch.env, "SEB_SINK__WEBHOOK__URL": "https://127.0.0.1:9/hook"}
     plain = loaded("check", "--offline", home=launch.home, env=env)
     env["SEB_SINK__WEBHOOK__TEMPLATE"] = "{{ record.id }}"

@@ -1,4 +1,4 @@
-"""A start while IMDS does not say who the VM is: what a bridge may do meanwhile."""
+"""A start while IMDS does not give the VM identity: what a bridge may do until it does."""
 
 import sqlite3
 from contextlib import closing
@@ -24,20 +24,20 @@ NOT_YET = "the VM identity is not confirmed by IMDS yet; try again"
 
 @pytest.fixture
 def out(launch: Launch) -> Path:
-    """The file that one of the sinks writes."""
+    """Return the file of one of the sinks."""
     launch.env["SEB_SINK__FILE__PATH"] = str(launch.home / "out.jsonl")
     launch.env["SEB_APPROVAL__RULES"] = APPROVE_ALL
     return launch.home / "out.jsonl"
 
 
 def committed(state: Path) -> list[str]:
-    """The types of the records in the store of a bridge that has ended."""
+    """Return the types of the records in the store of a bridge that has ended."""
     with closing(sqlite3.connect(state / FILE_NAME)) as connection:
         return [kind for (kind,) in connection.execute("SELECT type FROM records")]
 
 
 def another_boot(state: Path) -> None:
-    """As if the machine had booted since IMDS confirmed the identity."""
+    """Make the store look as if the machine had booted since IMDS confirmed the identity."""
     with closing(sqlite3.connect(state / FILE_NAME)) as connection, connection:
         done = connection.execute(
             "UPDATE meta SET value = 'another boot' WHERE key = ?", (CONFIRMED_BOOT_KEY,)
@@ -46,7 +46,9 @@ def another_boot(state: Path) -> None:
 
 
 def known(launch: Launch, out: Path) -> int:
-    """A run on this VM that ends in good order; how many records it delivered."""
+    """Run a bridge that learns its identity and stops in order; return how many records it
+    delivered.
+    """
     first = launch()
     first.wait_for_log("started")
     eventually(lambda: len(written(out)) >= 1, what="the first record")
@@ -55,8 +57,8 @@ def known(launch: Launch, out: Path) -> int:
 
 
 def test_another_vms_disk(launch: Launch, simulator: Simulator, out: Path) -> None:
-    """While this VM's own identity is not known, nothing is approved and nothing delivered for the
-    VM that the disk came from; not after a second start either.
+    """Until IMDS gives this VM's own identity, nothing is approved or delivered in the name of the
+    VM that the disk came from, also after a second start.
     """
     before = known(launch, out)
     another_boot(launch.state)
@@ -82,7 +84,7 @@ def test_another_vms_disk(launch: Launch, simulator: Simulator, out: Path) -> No
 
 
 def test_approvals_that_are_held_are_shown(launch: Launch, simulator: Simulator, out: Path) -> None:
-    """Within one boot records go out, so that nothing else says that no rule acts."""
+    """Within one boot records are delivered, and the status says that no rule acts yet."""
     launch.env["SEB_APPROVAL__RULES"] = '[{"name": "all"}]'
     launch.env["SEB_HTTP__LISTEN"] = f"127.0.0.1:{free_port()}"
     known(launch, out)
@@ -100,7 +102,9 @@ def test_approvals_that_are_held_are_shown(launch: Launch, simulator: Simulator,
 def test_a_kept_identity_has_the_tags_that_are_named_now(
     launch: Launch, simulator: Simulator, out: Path
 ) -> None:
-    """A tag that is no longer named is in no record from the next start on, IMDS or not."""
+    """From the next start on no record has a tag that the settings no longer name, also while IMDS
+    does not answer.
+    """
     launch.env["SEB_IDENTITY__TAGS"] = '["environment"]'
     before = known(launch, out)
     launch.env["SEB_IDENTITY__TAGS"] = "[]"
@@ -113,8 +117,8 @@ def test_a_kept_identity_has_the_tags_that_are_named_now(
 
 
 def test_this_vm_after_a_boot(launch: Launch, simulator: Simulator, out: Path) -> None:
-    """What was seen meanwhile is delivered and approved, in order, once the identity is confirmed;
-    until then a person is told to wait.
+    """What was recorded before the identity was confirmed is delivered and approved in order
+    afterwards; until then a person is asked to wait.
     """
     before = known(launch, out)
     another_boot(launch.state)
@@ -141,7 +145,7 @@ def test_this_vm_after_a_boot(launch: Launch, simulator: Simulator, out: Path) -
 
 
 def test_this_vm_in_the_same_boot(launch: Launch, simulator: Simulator, out: Path) -> None:
-    """A bridge that starts anew delivers as before; approvals wait for the identity."""
+    """A bridge that restarts within one boot delivers at once; approvals wait for the identity."""
     before = known(launch, out)
     simulator.announce(SimulatedEvent())
     simulator.fault(StatusFault(503), times=None, at="instance")
@@ -157,7 +161,9 @@ def test_this_vm_in_the_same_boot(launch: Launch, simulator: Simulator, out: Pat
 
 
 def test_a_stop_before_it_is_confirmed(launch: Launch, simulator: Simulator, out: Path) -> None:
-    """The run ends in good order, and its records wait for the next one."""
+    """A run that is stopped before the identity is confirmed ends in order, and its records wait
+    for the next run.
+    """
     before = known(launch, out)
     another_boot(launch.state)
     simulator.fault(StatusFault(503), times=None, at="instance")
@@ -175,7 +181,7 @@ def test_a_stop_before_it_is_confirmed(launch: Launch, simulator: Simulator, out
 
 
 def test_one_look_at_another_boot(launch: Launch, simulator: Simulator, out: Path) -> None:
-    """`seb run --once` commits what it sees, delivers nothing, and says why."""
+    """`seb run --once` after a boot commits its records, delivers nothing, and says why."""
     before = known(launch, out)
     another_boot(launch.state)
     simulator.announce(SimulatedEvent())

@@ -1,4 +1,4 @@
-"""A broker that refuses records and takes everything else."""
+"""A broker that refuses records and accepts everything else."""
 
 import json
 from pathlib import Path
@@ -15,7 +15,9 @@ from bridge.simulator.simulator import Simulator
 def test_the_state_stays_true_while_records_are_refused(
     launch: Launch, simulator: Simulator, tmp_path: Path
 ) -> None:
-    """The retained state shows what is pending now, and the status does not flap."""
+    """While the broker refuses records, the retained state shows the pending events, and the status
+    does not flap.
+    """
     base = f"seb/v1/default/vm/{simulator.vm.vm_id}"
     acl = [
         *("user bridge", f"topic write {base}/status", f"topic write {base}/state"),
@@ -47,7 +49,7 @@ def test_the_state_stays_true_while_records_are_refused(
 def test_a_refused_state_costs_one_connection(
     launch: Launch, simulator: Simulator, tmp_path: Path
 ) -> None:
-    """Records go out, and the status does not flap while the state is tried again."""
+    """While a refused state is tried again, records are delivered, and the status does not flap."""
     base = f"seb/v1/default/vm/{simulator.vm.vm_id}"
     acl = [
         *("user bridge", f"topic write {base}/status", f"topic write {base}/event"),
@@ -73,7 +75,7 @@ def test_a_refused_state_costs_one_connection(
 
 
 def shown(seen: Seen) -> list[str] | None:
-    """The events that a state shows; None for another message."""
+    """Return the events that a state shows; None for another message."""
     if not seen.topic.endswith("/state"):
         return None
     return [each["eventId"] for each in json.loads(seen.payload)["events"]]

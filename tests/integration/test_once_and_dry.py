@@ -1,4 +1,4 @@
-"""`seb run --once` and `--dry-run`: one look with an exit code, and a look that leaves no trace."""
+"""`seb run --once` and `--dry-run`: one poll with an exit code, and a run that leaves no trace."""
 
 import signal
 import time
@@ -13,12 +13,12 @@ from bridge.simulator.simulator import Simulator
 
 
 def types(records: list[dict[str, object]]) -> list[object]:
-    """The types of records."""
+    """Return the types of records."""
     return [record["type"] for record in records]
 
 
 def test_once_delivers_and_ends_with_0(launch: Launch, simulator: Simulator) -> None:
-    """One look gives the records of what is there; the next one those of what changed."""
+    """The first call gives the records of the pending events; the next one those of the changes."""
     event = simulator.announce(SimulatedEvent())
     first = launch("--once")
     assert (first.wait(), types(first.records)) == (0, ["seb.event.scheduled.v1"])
@@ -30,7 +30,7 @@ def test_once_delivers_and_ends_with_0(launch: Launch, simulator: Simulator) -> 
 
 
 def test_once_without_imds_is_69(launch: Launch, simulator: Simulator) -> None:
-    """The message names the address, and the command that looks closer."""
+    """The message names the address, and `seb check`."""
     simulator.fault(RefusedFault(seconds=None))
     bridge = launch("--once")
     assert bridge.wait() == 69
@@ -40,7 +40,7 @@ def test_once_without_imds_is_69(launch: Launch, simulator: Simulator) -> None:
 
 
 def test_once_with_a_sink_that_is_down_is_69(launch: Launch, simulator: Simulator) -> None:
-    """The record stays in the store, and the next look delivers it."""
+    """The record stays in the store, and the next call delivers it."""
     simulator.announce(SimulatedEvent())
     with HttpServer() as server:
         server.stop()
@@ -53,7 +53,7 @@ def test_once_with_a_sink_that_is_down_is_69(launch: Launch, simulator: Simulato
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_once_can_be_interrupted(launch: Launch, simulator: Simulator, number: int) -> None:
-    """A look that hangs ends at once; nothing is lost, as nothing was promised."""
+    """A poll that hangs can be interrupted at once, and no record is lost."""
     simulator.fault(Silence(seconds=60), times=None)
     bridge = launch("--once")
     assert simulator.wait_for_gets(1)
@@ -64,7 +64,7 @@ def test_once_can_be_interrupted(launch: Launch, simulator: Simulator, number: i
 
 
 def test_a_dry_run_leaves_no_trace(launch: Launch, simulator: Simulator) -> None:
-    """Standard output is the only sink, whatever is configured, and no state is kept."""
+    """In a dry run standard output is the only sink, and no state is kept."""
     simulator.announce(SimulatedEvent())
     with HttpServer() as server:
         hook = {"SEB_SINK__WEBHOOK__URL": f"{server.origin}/x"}
@@ -76,7 +76,7 @@ def test_a_dry_run_leaves_no_trace(launch: Launch, simulator: Simulator) -> None
 
 
 def test_a_dry_run_beside_a_running_bridge(launch: Launch, simulator: Simulator) -> None:
-    """It needs no lock of the bridge that is at work, and leaves its store alone."""
+    """A dry run needs no lock of a running bridge, and does not touch its store."""
     launch().wait_for_log("started")
     simulator.announce(SimulatedEvent())
     dry = launch("--dry-run", "--once")

@@ -1,4 +1,4 @@
-"""What an operator sees of a bridge whose broker, whose IMDS or whose own loop fails."""
+"""The view of an operator while a broker, IMDS or the poll loop fails."""
 
 import json
 from pathlib import Path
@@ -19,14 +19,16 @@ UP = 'seb_sink_up{kind="mqtt",sink="mqtt"}'
 
 
 def probes(seen: Onlooker) -> tuple[int, int]:
-    """What a kubelet would be told."""
+    """Return the answers to a kubelet's probes."""
     return seen.code("/healthz"), seen.code("/readyz")
 
 
-def test_a_dead_broker_turns_its_sink_and_no_probe(
+def test_a_dead_broker_changes_no_probe(
     launch: Launch, simulator: Simulator, tmp_path: Path
 ) -> None:
-    """Backlog and the time of the oldest rise in metrics and status; health and readiness stay."""
+    """While a broker is dead, backlog and oldest record are in metrics and status; health and
+    readiness stay.
+    """
     seen = Onlooker()
     with Mosquitto(tmp_path) as broker:
         bridge = launch(
@@ -53,7 +55,7 @@ def test_a_dead_broker_turns_its_sink_and_no_probe(
 def test_the_commands_show_what_the_server_tells(
     launch: Launch, simulator: Simulator, here: Here
 ) -> None:
-    """status, events and tail, for people and as JSON."""
+    """`seb status`, `events` and `tail` show the server's data, for people and as JSON."""
     seen = Onlooker()
     launch(**seen.env).wait_for_log("http_listening")
     event = simulator.announce(SimulatedEvent())
@@ -70,7 +72,9 @@ def test_the_commands_show_what_the_server_tells(
 
 
 def test_status_is_green_while_everything_works(launch: Launch, here: Here) -> None:
-    """0 while each sink takes records; 1 while one holds its backlog; ready all the time."""
+    """`seb status` ends with 0 while each sink delivers, and with 1 while one holds its backlog;
+    the bridge stays ready.
+    """
     seen = Onlooker()
     with HttpServer() as server:
         server.answer(status=401)
@@ -92,7 +96,9 @@ def test_status_is_green_while_everything_works(launch: Launch, here: Here) -> N
 
 
 def test_tail_follows_through_a_restart(launch: Launch, simulator: Simulator) -> None:
-    """What is committed before it is back is told all the same, once."""
+    """`seb tail` prints the records of a restart once each, also those that were committed while it
+    had no connection.
+    """
     seen = Onlooker()
     first = launch(**seen.env)
     first.wait_for_log("http_listening")
@@ -111,7 +117,7 @@ def test_tail_follows_through_a_restart(launch: Launch, simulator: Simulator) ->
 
 
 def _followers(seen: Onlooker) -> int:
-    """How many connections the server has beside the one that asks."""
+    """Return how many connections the server has, without this one."""
     ours = f"{seen.port:04X}"
     lines = Path("/proc/net/tcp").read_text(encoding="ascii").splitlines()
     return sum(1 for line in lines if f":{ours} " in line[:30] and line.split()[3] == "01")

@@ -1,4 +1,4 @@
-"""A VM that stands still: SIGSTOP is to the bridge what a freeze of the host is to the VM."""
+"""A VM that stands still: SIGSTOP does to the bridge what a freeze of the host does to the VM."""
 
 import signal
 import threading
@@ -14,7 +14,7 @@ TOLERANCE = 1.2
 
 
 def test_a_pause_is_measured(launch: Launch, simulator: Simulator) -> None:
-    """The ended record of an event that names this VM says how long it stood still."""
+    """The ended record of an event of this VM has the measured pause."""
     bridge = launch()
     bridge.wait_for_records(1)
     event = simulator.announce(SimulatedEvent())

@@ -1,4 +1,4 @@
-"""What a running bridge keeps in its state directory is its account's only."""
+"""The state directory of a running bridge is readable by its own account only."""
 
 import stat
 import sys
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no 
 
 
 def test_every_file_is_private_whatever_the_umask(launch: Launch) -> None:
-    """With the most careless umask: the store, its log, the ballast, the socket, and the notes."""
+    """With an open umask, store, log, ballast, socket and notes are private."""
     careless = ("/bin/sh", "-c", 'umask 0; exec "$@"', "sh", *SEB)
     with BridgeProcess("run", env=launch.env, home=launch.home, prefix=careless) as bridge:
         bridge.wait_for_records(1)

@@ -1,4 +1,4 @@
-"""No secret leaves the process but to the destination that it is for."""
+"""No secret leaves the process except to its destination."""
 
 import json
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from bridge.simulator.simulator import Simulator
 
 @pytest.fixture
 def sinks(tmp_path: Path) -> Iterator[FiveSinks]:
-    """Every far end."""
+    """Every destination."""
     with FiveSinks(tmp_path / "far") as made:
         yield made
 
@@ -28,13 +28,13 @@ SINKS = {
 
 
 def found_in(text: str | bytes) -> list[str]:
-    """The secrets that stand in a text."""
+    """Return the secrets that a text contains."""
     raw = text.encode() if isinstance(text, str) else text
     return [secret for secret in SECRETS if secret.encode() in raw]
 
 
 def check_nothing_is_told(bridge: BridgeProcess, state: Path) -> None:
-    """Neither output, nor log, nor any file of the state directory holds a secret."""
+    """Check that output, log and state directory contain no secret."""
     assert found_in(b"".join(line.text for line in bridge.output)) == []
     assert found_in(bridge.errors) == []
     for path in state.rglob("*"):
@@ -43,7 +43,7 @@ def check_nothing_is_told(bridge: BridgeProcess, state: Path) -> None:
 
 
 def test_a_good_day_at_debug_level(launch: Launch, simulator: Simulator, sinks: FiveSinks) -> None:
-    """Libraries that log what they do are no way out."""
+    """At debug level no library logs a secret."""
     bridge = launch(**sinks.env, SEB_LOG__LEVEL="debug")
     bridge.wait_for_log("sink_up", count=5)
     simulator.announce(SimulatedEvent())
@@ -54,7 +54,7 @@ def test_a_good_day_at_debug_level(launch: Launch, simulator: Simulator, sinks: 
 
 
 def test_a_bad_day_at_debug_level(launch: Launch, simulator: Simulator, sinks: FiveSinks) -> None:
-    """Refused connections, dead records and what is said of them name no secret."""
+    """Messages about refused connections and dead records contain no secret."""
     sinks.http.answer(status=400, times=50)
     sinks.broker.stop()
     sinks.hub.stop()
@@ -72,7 +72,7 @@ def test_a_bad_day_at_debug_level(launch: Launch, simulator: Simulator, sinks: F
 
 
 def test_a_refused_password(launch: Launch, sinks: FiveSinks) -> None:
-    """The broker's refusal is shown, the password that it refused is not."""
+    """The broker's refusal is shown without the password."""
     wrong = {"SEB_SINK__MQTT__PASSWORD": f"{PASSWORD}-but-wrong"}
     bridge = launch(**{**sinks.env, **wrong}, SEB_LOG__LEVEL="debug")
     bridge.wait_for_log("sink_down")
@@ -93,7 +93,7 @@ def test_a_refused_password(launch: Launch, sinks: FiveSinks) -> None:
     ],
 )
 def test_a_wrong_setting_is_78_without_its_value(here: Here, name: str, value: str) -> None:
-    """The variable is named, what it holds is not."""
+    """The error names the variable and does not show its value."""
     said = here("run", **{**SINKS, name: value})
     assert (said.code, said.out) == (78, "")
     assert found_in(said.err) == []
@@ -101,7 +101,7 @@ def test_a_wrong_setting_is_78_without_its_value(here: Here, name: str, value: s
 
 
 def test_what_is_in_force_is_shown_masked(here: Here, launch: Launch, sinks: FiveSinks) -> None:
-    """`seb config show` shows that there is a secret, and nothing of it."""
+    """`seb config show` shows that a secret is set, and nothing of it."""
     said = here("config", "show", **launch.env, **sinks.env)
     assert (said.code, found_in(said.out + said.err)) == (0, [])
     assert "SEB_SINK__MQTT__PASSWORD=**********\n" in said.out

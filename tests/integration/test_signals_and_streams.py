@@ -1,4 +1,4 @@
-"""A signal that comes between two runs of one process, and standard streams that are closed."""
+"""Signals that come between two runs of a process, and standard streams that are closed."""
 
 import os
 import subprocess
@@ -45,7 +45,7 @@ main()
 
 @pytest.fixture
 def sink() -> Iterator[GatedReceiver]:
-    """A webhook that holds back its answers, so that a run needs all its time to end."""
+    """A webhook that delays its answers, so that a run uses all its time to end."""
     with GatedReceiver() as made:
         made.hold()
         yield made
@@ -54,8 +54,8 @@ def sink() -> Iterator[GatedReceiver]:
 @pytest.mark.parametrize(("arguments", "code"), [(["run"], 0), (["run", "--once"], -15)])
 @posix
 def test_a_stop_before_anything_has_begun(tmp_path: Path, arguments: list[str], code: int) -> None:
-    """A run that is still being loaded ends in good order; one that was to deliver says no such
-    thing.
+    """A run that is stopped while it loads ends in order, and one that should deliver does not
+    claim that it has.
     """
     prefix = (sys.executable, "-c", LOADING)
     with BridgeProcess(*arguments, env={}, home=tmp_path, prefix=prefix) as process:
@@ -67,7 +67,9 @@ def test_a_stop_before_anything_has_begun(tmp_path: Path, arguments: list[str], 
 def test_a_signal_between_two_runs_ends_the_process(
     simulator: Simulator, sink: GatedReceiver, launch: Launch
 ) -> None:
-    """A run ends because IMDS names another VM; SIGTERM comes before the next run begins."""
+    """SIGTERM ends the process if it comes between a run that IMDS's other VM ended and the next
+    one.
+    """
     env = {
         **launch.env,
         "SEB_SINK__WEBHOOK__URL": sink.url,
@@ -90,7 +92,7 @@ def test_a_signal_between_two_runs_ends_the_process(
 
 @pytest.mark.parametrize("closed", ["2>&-", "<&-", "<&- 2>&-"])
 def test_a_bridge_runs_without_standard_error(launch: Launch, closed: str) -> None:
-    """The log goes nowhere, and the records come."""
+    """Without standard error the bridge delivers, and the log is lost."""
     with BridgeProcess("run", env=launch.env, home=launch.home, prefix=_with(closed)) as bridge:
         bridge.wait_for_records(1)
         assert bridge.stop() == 0
@@ -99,7 +101,7 @@ def test_a_bridge_runs_without_standard_error(launch: Launch, closed: str) -> No
 
 @pytest.mark.parametrize("closed", [">&-", "<&- >&-"])
 def test_a_bridge_runs_without_standard_output(launch: Launch, closed: str) -> None:
-    """The sink that writes there fails and keeps its backlog; the others get their records."""
+    """Without standard output its sink fails and keeps its backlog; the other sinks deliver."""
     out = launch.home / "out.jsonl"
     env = {**launch.env, "SEB_SINK__FILE__PATH": str(out), "SEB_SINK__STDOUT__FORMAT": "json"}
     with BridgeProcess("run", env=env, home=launch.home, prefix=_with(closed)) as bridge:
@@ -117,7 +119,9 @@ def test_a_bridge_runs_without_standard_output(launch: Launch, closed: str) -> N
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux'")
 def test_no_file_or_socket_gets_the_number_of_a_closed_stream(launch: Launch) -> None:
-    """What a library prints must never reach a store or a connection."""
+    """No store and no connection gets the descriptor of a closed stream, to which a library could
+    print.
+    """
     out = launch.home / "out.jsonl"
     env = {**launch.env, "SEB_SINK__FILE__PATH": str(out)}
     every = _with("<&- >&- 2>&-")
@@ -130,14 +134,14 @@ def test_no_file_or_socket_gets_the_number_of_a_closed_stream(launch: Launch) ->
 
 @pytest.mark.parametrize("command", ["version", "schema"])
 def test_a_command_without_standard_output_ends_well(launch: Launch, command: str) -> None:
-    """Nobody wanted to read it."""
+    """A command without standard output ends with success."""
     with BridgeProcess(command, env=launch.env, home=launch.home, prefix=_with(">&-")) as ended:
         assert ended.wait() == 0
         assert "Traceback" not in ended.errors
 
 
 def test_an_error_without_standard_error_keeps_its_exit_code(launch: Launch) -> None:
-    """What cannot be said is in the exit code."""
+    """Without standard error an error still has its exit code."""
     launch.state.write_text("a file in place of a directory")
     with BridgeProcess("run", env=launch.env, home=launch.home, prefix=_with("2>&-")) as bridge:
         assert bridge.wait() == 78
@@ -145,7 +149,7 @@ def test_an_error_without_standard_error_keeps_its_exit_code(launch: Launch) -> 
 
 @pytest.fixture
 def unread() -> Iterator[int]:
-    """The end to write to of a pipe that is full, and that no program reads."""
+    """The writing end of a pipe that is full and that no program reads."""
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     with suppress(BlockingIOError):
@@ -158,10 +162,12 @@ def unread() -> Iterator[int]:
 
 
 @posix
-def test_a_log_that_no_program_reads_holds_nothing_up(
+def test_a_log_that_no_program_reads_delays_nothing(
     simulator: Simulator, launch: Launch, unread: int
 ) -> None:
-    """The bridge polls, records, answers and ends in time, and counts the lines that it lost."""
+    """While no program reads the log, the bridge polls, delivers, answers and stops in time, and
+    counts the lost lines.
+    """
     out, port = launch.home / "out.jsonl", free_port()
     env = {
         **launch.env,
@@ -193,7 +199,9 @@ def test_a_log_that_no_program_reads_holds_nothing_up(
 
 @posix
 def test_an_error_that_no_program_reads_ends_the_start(launch: Launch, unread: int) -> None:
-    """With its exit code, and within seconds."""
+    """A start with an error ends with its exit code within seconds, although no program reads
+    standard error.
+    """
     launch.state.write_text("a file in place of a directory")
     for arguments, code in ((("run",), 78), (("run", "--set", "SEB_SITE="), 78)):
         process = subprocess.Popen(
@@ -210,7 +218,7 @@ def test_an_error_that_no_program_reads_ends_the_start(launch: Launch, unread: i
 
 
 def _with(redirections: str) -> tuple[str, ...]:
-    """`seb`, started by a shell with these redirections."""
+    """Start `seb` in a shell with these redirections."""
     return ("sh", "-c", f'exec "$@" {redirections}', "sh", *SEB)
 
 

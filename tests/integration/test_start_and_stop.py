@@ -1,4 +1,4 @@
-"""How a run begins and ends, on good days and on bad ones."""
+"""The start and the end of a run, also while IMDS fails."""
 
 import os
 import signal
@@ -25,7 +25,7 @@ STORE = "seb.db"
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_stops_in_good_order(launch: Launch, number: signal.Signals) -> None:
-    """SIGTERM and SIGINT alike: a stopped record, exit code 0, no traceback."""
+    """SIGTERM and SIGINT end the run with a stopped record, exit code 0 and no traceback."""
     bridge = launch()
     bridge.wait_for_records(1)
     bridge.send(number)
@@ -35,7 +35,7 @@ def test_a_signal_stops_in_good_order(launch: Launch, number: signal.Signals) ->
 
 
 def test_a_stop_during_a_hanging_first_poll_is_quick(launch: Launch, simulator: Simulator) -> None:
-    """The first answer ever may take two minutes; a stop does not wait for it."""
+    """A stop does not wait for the first answer, which may take two minutes."""
     simulator.fault(Silence(seconds=60), times=None)
     bridge = launch()
     assert simulator.wait_for_gets(1)
@@ -47,7 +47,9 @@ def test_a_stop_during_a_hanging_first_poll_is_quick(launch: Launch, simulator: 
 def test_after_a_restart_one_request_without_an_answer_costs_one_timeout(
     launch: Launch, simulator: Simulator
 ) -> None:
-    """The service answered a moment ago, so no request has to turn it on for two minutes."""
+    """After a restart the first request has the ordinary timeout, because the service answered just
+    before.
+    """
     before = launch()
     before.wait_for_records(1)
     assert simulator.wait_for_gets(1)
@@ -59,7 +61,7 @@ def test_after_a_restart_one_request_without_an_answer_costs_one_timeout(
 
 
 def test_a_stop_while_the_identity_hangs_is_quick(launch: Launch) -> None:
-    """Nothing is known yet, so there is nothing to finish, however long IMDS may take."""
+    """A stop does not wait for the VM identity."""
     with socket.create_server(("127.0.0.1", 0)) as deaf:
         url = f"http://127.0.0.1:{deaf.getsockname()[1]}"
         bridge = launch(SEB_IMDS__URL=url, SEB_IMDS__TIMEOUT="60")
@@ -75,7 +77,7 @@ def test_a_stop_while_the_identity_hangs_is_quick(launch: Launch) -> None:
 def test_a_store_that_is_replaced_while_it_is_in_use(
     launch: Launch, simulator: Simulator, instead: str
 ) -> None:
-    """What is committed to a file without a name is lost at the next kill: another run begins."""
+    """A run whose store's file was replaced ends, and the next one uses the current file."""
     before = launch()
     before.wait_for_records(1)
     assert before.stop() == 0
@@ -99,7 +101,7 @@ def test_a_store_that_is_replaced_while_it_is_in_use(
 
 @pytest.mark.skipif(os.name == "nt", reason="a file in use cannot be deleted there")
 def test_a_trust_file_that_is_bad_later_ends_no_run(launch: Launch, simulator: Simulator) -> None:
-    """A start ends with 78; a run that begins again bears it as the one before did."""
+    """A bad trust file ends a start with 78, and does not end a later run of the same process."""
     trust = launch.home / "trust.json"
     trust.write_text("{")
     variables = {"SEB_SINK__STDOUT__FORMAT": "json", "SEB_APPROVAL__TRUST": str(trust)}
@@ -117,7 +119,7 @@ def test_a_trust_file_that_is_bad_later_ends_no_run(launch: Launch, simulator: S
 
 
 def test_imds_that_is_down_at_start_is_waited_for(launch: Launch, simulator: Simulator) -> None:
-    """One line says so; the records come once it answers."""
+    """While IMDS is down at the start, the log has one line; the records come once it answers."""
     simulator.fault(RefusedFault(seconds=None))
     bridge = launch()
     said = bridge.wait_for_log("identity_trouble")
@@ -131,7 +133,7 @@ def test_imds_that_is_down_at_start_is_waited_for(launch: Launch, simulator: Sim
 
 
 def test_a_backlog_needs_no_imds(launch: Launch, simulator: Simulator) -> None:
-    """After a reboot the news goes out though IMDS does not answer yet."""
+    """After a restart the backlog is delivered although IMDS does not answer yet."""
     with HttpServer() as server:
         server.stop()
         hook = {"SEB_SINK__WEBHOOK__URL": f"{server.origin}/x", "SEB_SINK__STDOUT__FORMAT": "json"}
@@ -151,7 +153,9 @@ def test_a_backlog_needs_no_imds(launch: Launch, simulator: Simulator) -> None:
 
 
 def test_an_event_that_cannot_be_is_damage(launch: Launch, simulator: Simulator) -> None:
-    """The store is put aside, that is told, and the sink gets the pending event anew."""
+    """A store with an impossible event is renamed and reported, and the sink gets the pending event
+    again.
+    """
     simulator.announce(SimulatedEvent())
     first = launch()
     before = first.wait_for_records(1, types="seb.event.")[0]
@@ -166,9 +170,7 @@ def test_an_event_that_cannot_be_is_damage(launch: Launch, simulator: Simulator)
 
 
 def test_a_store_of_another_vm_is_put_aside(launch: Launch, tmp_path: Path) -> None:
-    """A state directory that came along in a disk image does not speak for this VM, at which nobody
-    has looked before.
-    """
+    """A store from another VM's disk image is renamed, and this VM begins with a first poll."""
     first = launch()
     first.wait_for_records(1)
     first.stop()
@@ -182,7 +184,7 @@ def test_a_store_of_another_vm_is_put_aside(launch: Launch, tmp_path: Path) -> N
 
 
 def test_a_vm_id_in_another_case_is_the_same_vm(launch: Launch, simulator: Simulator) -> None:
-    """The store stays in use, and records keep the vmId as it was written first."""
+    """A vmId in another case keeps the store, and records have the stored spelling."""
     first = launch()
     before = first.wait_for_records(1)[0]
     first.stop()

@@ -1,4 +1,6 @@
-"""What a running bridge tells systemd: a watchdog that is fed by polls, whatever they bring."""
+"""The messages of a running bridge to systemd: each poll feeds the watchdog, whatever its
+result.
+"""
 
 import sys
 import threading
@@ -21,18 +23,18 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="systemd is Linu
 
 @pytest.fixture
 def manager(tmp_path: Path) -> Iterator[NotifySocket]:
-    """What listens where systemd would."""
+    """A socket in place of systemd's."""
     with NotifySocket(tmp_path) as made:
         yield made
 
 
 def watched(manager: NotifySocket, **more: str) -> dict[str, str]:
-    """The environment of a service with WatchdogSec=60."""
+    """Return the environment of a service with WatchdogSec=60."""
     return {"NOTIFY_SOCKET": manager.address, "WATCHDOG_USEC": "60000000", **more}
 
 
 def test_from_ready_to_stopping(launch: Launch, manager: NotifySocket) -> None:
-    """READY once, a feeding with each poll, STOPPING at SIGTERM, and nothing after it."""
+    """READY is sent once, a feeding with each poll, and STOPPING at SIGTERM as the last message."""
     bridge = launch(**watched(manager))
     ready = manager.hear("READY=1")
     fed = manager.hear("WATCHDOG=1", after=ready + 1)
@@ -46,7 +48,7 @@ def test_from_ready_to_stopping(launch: Launch, manager: NotifySocket) -> None:
 def test_an_imds_that_is_away_at_boot_is_no_reason_either(
     launch: Launch, simulator: Simulator, manager: NotifySocket
 ) -> None:
-    """Ready before anybody has answered, and fed by each try to learn who this VM is."""
+    """READY comes before IMDS has answered, and each try to get the identity feeds the watchdog."""
     simulator.fault(RefusedFault(), times=None)
     simulator.fault(RefusedFault(), times=None, at="instance")
     bridge = launch(**watched(manager))
@@ -56,10 +58,10 @@ def test_an_imds_that_is_away_at_boot_is_no_reason_either(
     assert bridge.stop() == 0
 
 
-def test_a_poll_that_hangs_feeds_nobody(
+def test_a_poll_that_hangs_does_not_feed(
     launch: Launch, simulator: Simulator, manager: NotifySocket
 ) -> None:
-    """While a request gets no answer nothing is said, though all else goes on: no timer feeds."""
+    """While a poll hangs, no timer feeds the watchdog."""
     simulator.fault(Silence(seconds=60), times=None)
     bridge = launch(**watched(manager, SEB_HEARTBEAT_INTERVAL="0.2"))
     manager.hear("READY=1")
@@ -70,10 +72,12 @@ def test_a_poll_that_hangs_feeds_nobody(
     assert bridge.stop() == 0
 
 
-def test_a_run_that_begins_anew_is_no_stop(
+def test_a_new_run_in_the_same_process_is_no_stop(
     simulator: Simulator, manager: NotifySocket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The process goes on with a new store: systemd would take STOPPING for its end."""
+    """When the process begins a new run, STOPPING is not sent: systemd would take it for the
+    end.
+    """
     for name, value in watched(manager).items():
         monkeypatch.setenv(name, value)
     monkeypatch.chdir(tmp_path)

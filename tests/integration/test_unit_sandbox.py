@@ -1,4 +1,4 @@
-"""The bridge at work within what its systemd unit allows; systemd itself is not needed for that."""
+"""The bridge within the limits of its systemd unit, which this test applies without systemd."""
 
 import os
 import re
@@ -25,13 +25,13 @@ LAUNCHER = Path(__file__).parent.parent / "support" / "process" / "refuse_new_co
 
 
 def values(name: str) -> list[list[str]]:
-    """What the unit says under a name, a list of words per line."""
+    """Return the unit's values of a name, a list of words per line."""
     found = re.findall(rf"^{name}=(.*)$", unit(["/opt/seb/bin/seb"]), re.MULTILINE)
     return [line.split() for line in found]
 
 
 def members(group: str) -> set[str]:
-    """The system calls of a group, as this machine's systemd knows them."""
+    """Return the system calls of a group, as this machine's systemd knows them."""
     if not group.startswith("@"):
         return {group}
     said = subprocess.run(
@@ -42,7 +42,7 @@ def members(group: str) -> set[str]:
 
 
 def allowed() -> set[str]:
-    """The system calls that the unit's filter lets through."""
+    """Return the system calls that the unit's filter allows."""
     calls: set[str] = set()
     for words in values("SystemCallFilter"):
         refused = words[0].startswith("~")
@@ -53,7 +53,9 @@ def allowed() -> set[str]:
 
 @pytest.mark.skipif(not (ANALYZE and STRACE), reason="needs systemd-analyze and strace")
 def test_no_system_call_is_missed(simulator: Simulator, tmp_path: Path) -> None:
-    """With a sink of every kind, from the start to the stop, and no socket of another family."""
+    """A bridge with a sink of every kind uses only allowed system calls and socket families, from
+    start to stop.
+    """
     trace = tmp_path / "trace"
     (tmp_path / "far").mkdir()
     # -D: the bridge, not strace, is the child that is told to stop.
@@ -89,7 +91,7 @@ def test_no_system_call_is_missed(simulator: Simulator, tmp_path: Path) -> None:
 
 
 def test_nothing_makes_code_as_it_runs(tmp_path: Path) -> None:
-    """MemoryDenyWriteExecute: no library that the bridge loads needs memory for new code."""
+    """No library of the bridge needs memory for new code, which MemoryDenyWriteExecute forbids."""
     prefix = (sys.executable, str(LAUNCHER), *SEB)
     said = run_seb("demo", home=tmp_path, prefix=prefix)
     if said.code == UNAVAILABLE:

@@ -9,7 +9,7 @@ HEADLINE = "#state h2"
 
 
 def test_a_live_record_appears_by_itself(page: Page, server: StatusServer) -> None:
-    """Though no time passes for the page: the stream brings it, and the status is asked for."""
+    """A record appears on the open page over the stream, and the page then requests the status."""
     server.status = status()
     opened(page, server)
     server.status = status(events=[event()])
@@ -18,8 +18,10 @@ def test_a_live_record_appears_by_itself(page: Page, server: StatusServer) -> No
     expect(page.locator(HEADLINE)).to_have_text("Event coming")
 
 
-def test_without_a_stream_the_records_are_asked_for(page: Page, server: StatusServer) -> None:
-    """Where the bridge has no place left for another listener, each look brings what is new."""
+def test_without_a_stream_the_records_are_requested(page: Page, server: StatusServer) -> None:
+    """If the bridge has no room for another stream, each request of the page brings the new
+    records.
+    """
     server.status, server.streaming = status(), False
     server.records = [record("event.scheduled", 6)]
     opened(page, server)
@@ -30,7 +32,7 @@ def test_without_a_stream_the_records_are_asked_for(page: Page, server: StatusSe
 
 
 def test_a_stream_that_breaks_loses_nothing(page: Page, server: StatusServer) -> None:
-    """What is committed meanwhile comes, once."""
+    """Records that are committed while the stream is broken appear once each."""
     server.status = status()
     server.records = [record("event.scheduled", 6)]
     opened(page, server)
@@ -43,7 +45,7 @@ def test_a_stream_that_breaks_loses_nothing(page: Page, server: StatusServer) ->
 
 
 def test_a_new_store_begins_a_new_time_line(page: Page, server: StatusServer) -> None:
-    """Its sequence begins anew; nothing of the old one stays."""
+    """After the bridge has begun with a new store, the page shows nothing of the old one."""
     server.status = status()
     server.records = [record("event.scheduled", 600)]
     opened(page, server)
@@ -56,7 +58,9 @@ def test_a_new_store_begins_a_new_time_line(page: Page, server: StatusServer) ->
 
 
 def test_only_the_big_state_is_announced(page: Page, server: StatusServer) -> None:
-    """A sink that fails and a countdown that ticks do not interrupt somebody who listens."""
+    """A screen reader gets changes of the main state, and neither a failing sink nor the
+    countdown.
+    """
     server.status = status(events=[event()])
     opened(page, server)
     words = page.locator("[role=status]")

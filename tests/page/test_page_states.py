@@ -233,8 +233,10 @@ STATES = {
 
 
 @pytest.mark.parametrize("which", STATES)
-def test_a_state_is_told_and_shown_well(page: Page, server: StatusServer, which: str) -> None:
-    """Its name and its words are there, nothing is cut off, and axe-core finds no serious fault."""
+def test_each_state_is_named_and_readable(page: Page, server: StatusServer, which: str) -> None:
+    """Each state has its name and its words, nothing is cut off, and axe-core finds no serious
+    fault.
+    """
     state = STATES[which]
     server.status, server.records = state.said, list(state.records)
     opened(page, server)

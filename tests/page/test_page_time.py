@@ -11,7 +11,7 @@ LOST = "No contact with the bridge"
 
 
 def test_the_countdown_ticks_each_second(page: Page, server: StatusServer) -> None:
-    """In the big state and in the list alike."""
+    """The countdown of the main state and of the list changes each second."""
     server.status = status(events=[event()])
     opened(page, server)
     figures = page.locator("#state .count time, #events summary time")
@@ -23,7 +23,7 @@ def test_the_countdown_ticks_each_second(page: Page, server: StatusServer) -> No
 
 
 def test_the_clock_is_the_bridges(page: Page, server: StatusServer) -> None:
-    """A device whose clock is a day off shows the same countdown and the same ages."""
+    """On a device whose clock is a day off, the page shows the same countdown and ages."""
     ahead = 86_400
     server.status = status(
         now=moment(ahead),
@@ -36,7 +36,7 @@ def test_the_clock_is_the_bridges(page: Page, server: StatusServer) -> None:
 
 
 def test_an_event_that_is_due_says_so(page: Page, server: StatusServer) -> None:
-    """Azure may be late: there is no countdown below zero."""
+    """An event whose time has come is shown as due, without a countdown below zero."""
     server.status = status(events=[event(notBefore=moment(1))])
     opened(page, server)
     server.status = server.status | {"now": moment(3)}
@@ -45,16 +45,18 @@ def test_an_event_that_is_due_says_so(page: Page, server: StatusServer) -> None:
     expect(page.locator("#state .count")).to_contain_text("It may start at any moment, since 03:14")
 
 
-def test_all_is_told_in_utc_where_the_device_is(browser: Browser, server: StatusServer) -> None:
-    """No time is shown twice there."""
+def test_on_a_device_in_utc_each_time_is_shown_once(browser: Browser, server: StatusServer) -> None:
+    """On a device in UTC, each time is shown once."""
     server.status = status(events=[event()])
     with watched_page(browser, server.url, time_zone="UTC") as page:
         page.goto(server.url)
         expect(page.locator("#state .count p")).to_have_text("until it may start, 02:29:00 UTC")
 
 
-def test_ten_seconds_without_contact_are_told(page: Page, server: StatusServer) -> None:
-    """Not before, with what is still known; and contact that comes back is shown at once."""
+def test_ten_seconds_without_contact_are_shown(page: Page, server: StatusServer) -> None:
+    """After ten seconds without contact, and not before, the page says so beside what it knew; new
+    contact is shown at once.
+    """
     server.status = status(events=[event()])
     opened(page, server)
     server.down = True
@@ -73,7 +75,7 @@ def test_ten_seconds_without_contact_are_told(page: Page, server: StatusServer) 
 
 
 def test_a_bridge_that_hangs_is_not_waited_for(page: Page, server: StatusServer) -> None:
-    """After five seconds without an answer the page tries anew."""
+    """After five seconds without an answer the page tries again."""
     server.status = status()
     opened(page, server)
     server.stuck = True
@@ -87,7 +89,7 @@ def test_a_bridge_that_hangs_is_not_waited_for(page: Page, server: StatusServer)
 
 
 def test_an_answer_that_makes_no_sense_is_no_contact(page: Page, server: StatusServer) -> None:
-    """What was shown before must not pass for what is."""
+    """An invalid answer counts as no contact, so that old data is not taken for new."""
     server.status = status()
     opened(page, server)
     server.status = status(events=None, sinks=7)
@@ -99,7 +101,9 @@ def test_an_answer_that_makes_no_sense_is_no_contact(page: Page, server: StatusS
 
 
 def test_a_page_out_of_sight_asks_seldom(page: Page, server: StatusServer) -> None:
-    """Every ten seconds, and it holds no stream; in sight again, it looks at once."""
+    """A hidden page requests data every ten seconds and holds no stream; when it is visible again,
+    it requests at once.
+    """
     server.status = status()
     opened(page, server)
     hide = "(hidden) => { Object.defineProperty(document, 'hidden', { configurable: true,"

@@ -156,8 +156,8 @@ def moments(steps: int) -> list[int]:
 
 
 def test_it_hands_over_and_comes_back(leader: Vm) -> None:
-    """Prepared, another member leads; recovered, the cluster is whole, as soon as all members have
-    written down how they are.
+    """After the preparation another member leads; after the recovery the cluster is whole, once all
+    members have reported that.
     """
     assert leader.prepare().code == 0
     assert leader.cluster.leader() != leader.number
@@ -196,7 +196,9 @@ def test_killed_while_it_recovers(leader: Vm) -> None:
 
 
 def test_a_cluster_that_is_one_short(leader: Vm) -> None:
-    """It hands nothing over: it waits while there is time, then gives up, and says why."""
+    """In a cluster that lacks a member the recipe hands nothing over: it waits while there is time,
+    and then gives up with the reason.
+    """
     cluster = leader.cluster
     other = cluster.machines[(leader.number + 1) % len(cluster.machines)]
     other.kill()
@@ -212,7 +214,9 @@ def test_a_cluster_that_is_one_short(leader: Vm) -> None:
 
 
 def test_tools_that_do_not_answer(leader: Vm) -> None:
-    """It ends by itself, in time, says so, and the cluster is as it was."""
+    """If the service's tools do not answer, the recipe ends in time with the reason, and the
+    cluster is as it was.
+    """
     prepared = leader.prepare(hang=True)
     assert prepared.code not in {0, -9}, prepared
     assert prepared.reason.strip()
@@ -225,7 +229,9 @@ def test_tools_that_do_not_answer(leader: Vm) -> None:
 
 
 def test_a_vm_that_stood_still_a_moment_ago(leader: Vm) -> None:
-    """Preparing it costs no acknowledged write, even if its tools wait for a while first."""
+    """Preparing a VM that has just stood still loses no acknowledged write, even if its tools wait
+    for a while first.
+    """
     machine = leader.cluster.machines[leader.number]
     with load(leader.cluster.client()) as found:
         machine.freeze()
@@ -239,7 +245,7 @@ def test_a_vm_that_stood_still_a_moment_ago(leader: Vm) -> None:
 
 
 def test_two_events_of_one_vm(leader: Vm) -> None:
-    """The end of one does not undo the preparation for the other."""
+    """The end of one event does not undo the preparation for another."""
     assert [leader.prepare("A").code, leader.prepare("B").code] == [0, 0]
     assert leader.recover("A").code == 0
     assert not holds(leader.cluster.is_whole)
@@ -247,7 +253,7 @@ def test_two_events_of_one_vm(leader: Vm) -> None:
 
 
 def test_one_member_at_a_time(leader: Vm, tmp_path: Path) -> None:
-    """While one member is prepared, another one is told to wait, and why."""
+    """While one member is prepared, the recipe on another one waits and says why."""
     cluster = leader.cluster
     (tmp_path / "other").mkdir()
     other = Vm(cluster, (leader.number + 1) % len(cluster.machines), tmp_path / "other")
@@ -261,7 +267,9 @@ def test_one_member_at_a_time(leader: Vm, tmp_path: Path) -> None:
 
 
 def test_two_members_at_the_same_moment(leader: Vm, tmp_path: Path) -> None:
-    """At most one of them goes, and the service goes on."""
+    """Of two members that prepare at the same moment at most one leaves, and the service works
+    on.
+    """
     cluster = leader.cluster
     (tmp_path / "other").mkdir()
     other = Vm(cluster, (leader.number + 1) % len(cluster.machines), tmp_path / "other")

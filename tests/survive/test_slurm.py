@@ -62,7 +62,7 @@ def test_a_job_may_end(slurm: Slurm, node: Vm) -> None:
 
 
 def test_a_job_that_does_not_end(slurm: Slurm, node: Vm) -> None:
-    """It waits while there is time, then gives up and says for which job, which runs on."""
+    """The recipe waits while there is time, and then gives up and names the job, which runs on."""
     job = submit(node, 600)
     early, late = node.prepare(), node.prepare(notice=SOON)
     assert (early.code, late.code) == (75, 65), (early, late)
@@ -74,7 +74,9 @@ def test_a_job_that_does_not_end(slurm: Slurm, node: Vm) -> None:
 
 
 def test_a_job_may_be_requeued(slurm: Slurm, node: Vm) -> None:
-    """As the site chooses: near the event, where the job allows it, not for a freeze."""
+    """Near the event the job is requeued, if the site has chosen that and the job allows it; not
+    for a freeze.
+    """
     job, fixed = submit(node, 600), submit(node, 600, "--no-requeue")
     choice = {"SLURM_REQUEUE": "300"}
     assert node.prepare(more=choice).code == 75
@@ -91,7 +93,9 @@ def test_a_job_may_be_requeued(slurm: Slurm, node: Vm) -> None:
 
 @pytest.mark.parametrize("state", ["drain", "down"])
 def test_a_node_that_a_person_has_taken_out(slurm: Slurm, node: Vm, state: str) -> None:
-    """It is ready for the event, and stays out for that person's reason."""
+    """A node that a person has drained is ready for the event, and stays drained for that person's
+    reason.
+    """
     name = f"nodename={slurm.machines[node.number].name}"
     slurm.ask("scontrol", "update", name, f"state={state}", "reason=bad disk")
     assert [node.prepare().code, node.recover().code] == [0, 0]
@@ -100,7 +104,7 @@ def test_a_node_that_a_person_has_taken_out(slurm: Slurm, node: Vm, state: str) 
 
 
 def test_a_node_that_a_person_drains_meanwhile(slurm: Slurm, node: Vm) -> None:
-    """The end of the event does not resume it."""
+    """A node that a person has drained during the event stays drained after it."""
     node.prepare_until_done()
     assert reason_of(slurm, node) == "seb: scheduled event"
     name = f"nodename={slurm.machines[node.number].name}"
@@ -123,7 +127,7 @@ def test_a_node_that_comes_back_later_than_the_bridge(slurm: Slurm, node: Vm) ->
 
 
 def test_a_controller_that_is_down(slurm: Slurm, node: Vm) -> None:
-    """It is asked again, and nothing is given up while there is time."""
+    """If the controller is down, the recipe asks again, and gives up only when the time is over."""
     slurm.stop_controller()
     prepared = node.prepare()
     slurm.start_controller()
@@ -133,7 +137,7 @@ def test_a_controller_that_is_down(slurm: Slurm, node: Vm) -> None:
 
 
 def test_an_unknown_name(node: Vm) -> None:
-    """A wrong SLURM_NODE is given up at once, with the reason."""
+    """With a wrong SLURM_NODE the recipe gives up at once, with the reason."""
     refused = node.prepare(more={"SLURM_NODE": "misspelt"})
     assert refused.code == 65
     assert "misspelt" in refused.reason

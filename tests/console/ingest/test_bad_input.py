@@ -1,4 +1,4 @@
-"""What a console makes of input that is wrong, strange or too much, over a real broker."""
+"""Input that is wrong, strange or too much, over a real broker."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ def console(
 
 
 def changed(record: Record, change: Change) -> bytes:
-    """A record's bytes with something changed."""
+    """Return a record's bytes with something changed."""
     envelope = json.loads(record.body)
     change(envelope)
     return json.dumps(envelope).encode()
 
 
 def setting(path: str, value: Any) -> Change:
-    """Set a field."""
+    """Return a change that sets a field."""
 
     def change(envelope: dict[str, Any]) -> None:
         *parents, last = path.split(".")
@@ -70,7 +70,7 @@ def setting(path: str, value: Any) -> Change:
 
 
 def dropping(path: str) -> Change:
-    """Leave a field out."""
+    """Return a change that leaves a field out."""
 
     def change(envelope: dict[str, Any]) -> None:
         *parents, last = path.split(".")
@@ -110,10 +110,12 @@ def dropping(path: str) -> Change:
         ("foreign_vm", setting("partitionkey", "somebody-else")),
     ],
 )
-def test_what_is_not_a_record_of_ours_is_counted_with_its_reason(
+def test_an_invalid_record_is_counted_with_its_reason(
     console: ConsoleProcess, fleet: Fleet, reason: str, change: Change
 ) -> None:
-    """It changes nothing, the reason is in the metric, and the next record comes through."""
+    """An invalid record changes nothing, its reason is in the metric, and the next record is
+    stored.
+    """
     before = quarantined(console, reason)
     vm = FakeVm(name="strict")
     fleet.publish(vm.topic(), changed(vm.event("E-STRANGE"), change))
@@ -127,7 +129,9 @@ def test_what_is_not_a_record_of_ours_is_counted_with_its_reason(
 def test_a_not_before_that_no_calendar_has_is_set_aside(
     console: ConsoleProcess, fleet: Fleet, moment: str
 ) -> None:
-    """Events are sorted by it: one VM's impossible time must not hide the events of all others."""
+    """A record with an impossible notBefore goes to quarantine, because events are sorted by that
+    time.
+    """
     before = quarantined(console, "wrong_type")
     vm = FakeVm(name=f"timeless {moment}")
     fleet.say(vm, vm.event("E-NEVER", not_before=moment))
@@ -138,8 +142,10 @@ def test_a_not_before_that_no_calendar_has_is_set_aside(
     eventually(lambda: quarantined(console, "wrong_type") == before + 2, what="the state too")
 
 
-def test_what_is_set_aside_is_shown(console: ConsoleProcess, fleet: Fleet) -> None:
-    """API and page say how many messages were refused, why, and what the last of them was."""
+def test_quarantined_messages_are_shown(console: ConsoleProcess, fleet: Fleet) -> None:
+    """API and page show how many messages were quarantined, why, and the last one of each
+    reason.
+    """
     vm = FakeVm(name="newer")
     newer = changed(vm.event("E-NEWER"), setting("type", "seb.event.scheduled.v2"))
     fleet.publish(vm.topic(), newer)
@@ -158,12 +164,12 @@ def test_what_is_set_aside_is_shown(console: ConsoleProcess, fleet: Fleet) -> No
 
 
 def reasons(console: ConsoleProcess) -> dict[str, Any]:
-    """What was set aside, by reason."""
+    """Return how many messages were quarantined, by reason."""
     return {item["reason"]: item for item in console.get("quarantine")["items"]}
 
 
 def quarantined(console: ConsoleProcess, reason: str) -> float:
-    """The metric for a reason."""
+    """Return the metric for a reason."""
     wanted = f'seb_console_quarantined_total{{reason="{reason}",source="broker"}}'
     other = f'seb_console_quarantined_total{{source="broker",reason="{reason}"}}'
     for line in console.http.get(f"{console.url}/metrics", timeout=10).text.splitlines():
@@ -175,7 +181,7 @@ def quarantined(console: ConsoleProcess, reason: str) -> float:
 
 @pytest.mark.parametrize("cut", [1, 100, 700])
 def test_a_truncated_record_is_set_aside(console: ConsoleProcess, fleet: Fleet, cut: int) -> None:
-    """Half a record is not read."""
+    """Half a record goes to quarantine."""
     before = quarantined(console, "not_json")
     vm = FakeVm(name="cut")
     fleet.publish(vm.topic(), vm.event("E-CUT").body[:cut])
@@ -183,7 +189,7 @@ def test_a_truncated_record_is_set_aside(console: ConsoleProcess, fleet: Fleet, 
 
 
 def test_a_record_above_256_kib_is_set_aside(console: ConsoleProcess, fleet: Fleet) -> None:
-    """And one just below is taken."""
+    """A record above 256 KiB goes to quarantine, and one just below is stored."""
     vm = FakeVm(name="large")
     fleet.publish(vm.topic(), changed(vm.event("E-HUGE"), setting("data.raw", "x" * 262_144)))
     large = changed(vm.event("E-LARGE"), setting("data.raw", "x" * 250_000))
@@ -194,7 +200,7 @@ def test_a_record_above_256_kib_is_set_aside(console: ConsoleProcess, fleet: Fle
 
 
 def test_fields_of_a_later_version_are_ignored(console: ConsoleProcess, fleet: Fleet) -> None:
-    """A record with more in it than this console knows is taken; so is a new type of v1."""
+    """A record with unknown fields is stored, and so is one with a new type of v1."""
     vm = FakeVm(name="later")
 
     def add(envelope: dict[str, Any]) -> None:
@@ -208,7 +214,7 @@ def test_fields_of_a_later_version_are_ignored(console: ConsoleProcess, fleet: F
 
 
 def test_texts_of_every_kind_are_only_texts(console: ConsoleProcess, fleet: Fleet) -> None:
-    """Markup, SQL, control characters and right-to-left marks come back as they were sent."""
+    """Markup, SQL, control characters and right-to-left marks are shown as they were sent."""
     vm = FakeVm(name="<script>alert(1)</script>")
     text = "'; DROP TABLE vm; -- \u202e\u0007 {{7*7}} <img src=x onerror=alert(1)>"
     fleet.say(vm, vm.event("E-TEXT", description=text, resources=[vm.name, "a\u0001b"]))
@@ -220,7 +226,7 @@ def test_texts_of_every_kind_are_only_texts(console: ConsoleProcess, fleet: Flee
 
 
 def test_a_clock_that_is_wrong_by_a_day_hides_no_vm(console: ConsoleProcess, fleet: Fleet) -> None:
-    """A VM is heard when it is heard, whatever time it believes it is."""
+    """A VM whose clock is a day off is heard when its record comes in."""
     for name, days in (("ahead", 1), ("behind", -1)):
         vm = FakeVm(name=name)
         moment = datetime.now(UTC) + timedelta(days=days)
@@ -233,8 +239,8 @@ def test_a_clock_that_is_wrong_by_a_day_hides_no_vm(console: ConsoleProcess, fle
 def test_a_vm_that_comes_back_with_another_name_is_the_same(
     console: ConsoleProcess, fleet: Fleet
 ) -> None:
-    """The vmId is what counts: one row, under its new name once that is accepted, and its event is
-    found by it.
+    """A VM with a new name and the same vmId is one row, has the new name once it is accepted, and
+    its event is found by that name.
     """
     vm = FakeVm(name="old-name")
     fleet.say(vm, vm.heartbeat())
@@ -251,7 +257,7 @@ def test_a_vm_that_comes_back_with_another_name_is_the_same(
 
 
 def test_a_new_vm_with_an_old_name_is_another(console: ConsoleProcess, fleet: Fleet) -> None:
-    """Two VMs that bore one name are two rows; an event is the one's that reported it."""
+    """Two VMs that had one name one after the other are two rows, each with its own events."""
     old = FakeVm(name="reborn", vm_id="11111111-0000-0000-0000-000000000001")
     new = FakeVm(name="reborn", vm_id="11111111-0000-0000-0000-000000000002")
     fleet.say(old, old.heartbeat())
@@ -262,8 +268,8 @@ def test_a_new_vm_with_an_old_name_is_another(console: ConsoleProcess, fleet: Fl
 
 
 def test_a_scale_set_that_shrinks_leaves_no_alarm(console: ConsoleProcess, fleet: Fleet) -> None:
-    """A VM that stops, knows of its deletion, and whose deletion a peer reported, is retired; names
-    count in their own scale set only.
+    """A VM is retired that has stopped, has reported its deletion, and whose deletion a peer in its
+    own scale set reports.
     """
     peer, gone = (FakeVm(name=f"shrink_{n}", scale_set="shrink") for n in range(2))
     twin = FakeVm(name="shrink_1", scale_set="another")
@@ -281,7 +287,7 @@ def test_a_scale_set_that_shrinks_leaves_no_alarm(console: ConsoleProcess, fleet
 
 
 def test_a_week_that_is_repeated_changes_nothing(console: ConsoleProcess, fleet: Fleet) -> None:
-    """Every record a second time: nothing is doubled, nothing reopened, nobody heard anew."""
+    """A second copy of every record changes nothing: no count, no event and no contact."""
     vm = FakeVm(name="repeated")
     records = [vm.started()]
     for number in range(40):
@@ -301,8 +307,8 @@ def test_a_week_that_is_repeated_changes_nothing(console: ConsoleProcess, fleet:
     assert console.events(q="R-") == {}
 
 
-def test_a_flood_of_garbage_stops_nobody(console: ConsoleProcess, fleet: Fleet) -> None:
-    """Thousands of messages that are none are counted in bounded memory, and records still come."""
+def test_a_flood_of_garbage_stops_no_records(console: ConsoleProcess, fleet: Fleet) -> None:
+    """Thousands of invalid messages are counted in limited memory, and records are still stored."""
     vm, noisy = FakeVm(name="calm"), FakeVm(name="noisy")
     before = quarantined(console, "not_json")
     for number in range(3000):

@@ -1,4 +1,4 @@
-"""Sources that refuse, lag by a day, mix everything up, or bring a million messages."""
+"""Sources that refuse, are a day behind, mix up the order, or bring a million messages."""
 
 from __future__ import annotations
 
@@ -34,13 +34,15 @@ def mqtt(broker: Mosquitto, **fields: str) -> dict[str, str]:
 
 
 def trouble(console: ConsoleProcess, name: str) -> str:
-    """Why a source is not connected; empty while it is."""
+    """Return why a source is not connected; empty while it is."""
     sources = {each["name"]: each for each in console.get("overview")["sources"]}
     return "" if sources[name]["connected"] else sources[name]["trouble"] or ""
 
 
 def is_shown(console: ConsoleProcess, words: str, name: str) -> bool:
-    """Whether API and page say why a source brings nothing, and readiness that it does."""
+    """Check whether API and page say why a source is not connected, and readiness that it is
+    not.
+    """
     ready = console.http.get(f"{console.url}/readyz", timeout=10)
     page = console.http.get(console.url, timeout=10).text
     return (
@@ -52,7 +54,7 @@ def is_shown(console: ConsoleProcess, words: str, name: str) -> bool:
 
 
 def lag(console: ConsoleProcess, source: str) -> float:
-    """By how many seconds the metric says that a source is behind."""
+    """Return by how many seconds a source is behind, by the metric."""
     start = f'seb_console_source_lag_seconds{{source="{source}"}} '
     lines = console.http.get(f"{console.url}/metrics", timeout=10).text.splitlines()
     return next(float(line.removeprefix(start)) for line in lines if line.startswith(start))
@@ -65,8 +67,10 @@ def broker(tmp_path: Path) -> Iterator[Mosquitto]:
         yield running
 
 
-def test_a_broker_that_refuses_is_told_and_others_are_heard(tmp_path: Path) -> None:
-    """A wrong password is in the API, on the page and at /readyz; the webhook source works on."""
+def test_a_broker_that_refuses_is_shown_and_others_are_read(tmp_path: Path) -> None:
+    """A broker's refused password is in the API, on the page and at /readyz; the webhook source
+    works on.
+    """
     password = tmp_path / "password"
     password.write_text("wrong")
     with Mosquitto(tmp_path / "broker", users={"console": "right"}) as broker:
@@ -82,8 +86,8 @@ def test_a_broker_that_refuses_is_told_and_others_are_heard(tmp_path: Path) -> N
             eventually(lambda: not trouble(console, "broker"), what="the connection", timeout=60)
 
 
-def test_a_hub_that_refuses_is_told(tmp_path: Path) -> None:
-    """A token that is not accepted shows, and the hub is read as soon as it is."""
+def test_a_hub_that_refuses_is_shown(tmp_path: Path) -> None:
+    """A token that a hub refuses is shown, and the hub is read as soon as it accepts one."""
     with EventHubServer(partitions=2) as hub:
         hub.misbehave(Fault.CBS_STATUS, status=401)
         settings = {"SOURCE__HUB__KIND": "eventhub"}
@@ -102,12 +106,14 @@ def test_a_hub_that_refuses_is_told(tmp_path: Path) -> None:
 
 
 def in_hub(record: Record) -> HubMessage:
-    """A record as a bridge sends it to a hub."""
+    """Return a record as a bridge sends it to a hub."""
     return HubMessage(body=record.body, annotations={PARTITION_KEY: record.partition_key})
 
 
 def test_what_lay_at_a_broker_for_a_day_hides_no_silence(broker: Mosquitto, tmp_path: Path) -> None:
-    """The event is shown; its VM was heard yesterday, and not when the record came in."""
+    """A record that waited at the broker for a day shows its event, and its VM counts as heard
+    yesterday.
+    """
     vm, fresh = FakeVm(name="yesterday"), FakeVm(name="today")
     then = datetime.now(UTC) - timedelta(days=1)
     with ConsoleProcess(tmp_path / "console", **mqtt(broker)) as console, Fleet(broker) as fleet:
@@ -127,7 +133,7 @@ def test_what_lay_at_a_broker_for_a_day_hides_no_silence(broker: Mosquitto, tmp_
 
 
 def test_a_hub_that_is_a_day_behind_shows_its_lag(tmp_path: Path) -> None:
-    """The time of a contact is the hub's, and the metric says how far behind the reading is."""
+    """Contact counts by the hub's time, and the metric says how far behind the reading is."""
     with EventHubServer(partitions=1) as hub:
         vm = FakeVm(name="yesterday")
         then = datetime.now(UTC) - timedelta(days=1)
@@ -147,7 +153,9 @@ def test_a_hub_that_is_a_day_behind_shows_its_lag(tmp_path: Path) -> None:
 def test_any_order_and_copies_over_a_real_broker_come_to_the_same(
     broker: Mosquitto, tmp_path: Path
 ) -> None:
-    """Shuffled, and every third record twice: each is counted once, and nothing is missing."""
+    """Records that come in any order, some of them twice, are each counted once, and none is
+    missing.
+    """
     vms = [FakeVm(name=f"web-{number}", scale_set="set") for number in range(5)]
     names = [vm.name for vm in vms]
     said = [(vm, vm.started()) for vm in vms]
@@ -174,7 +182,7 @@ def test_any_order_and_copies_over_a_real_broker_come_to_the_same(
 
 
 def test_a_newer_schema_ends_the_console_in_words(tmp_path: Path) -> None:
-    """A database of a later version is not touched: exit code 78, and what to do."""
+    """A database of a later version is not changed; the console ends with 78 and a remedy."""
     console = ConsoleProcess(tmp_path).start()
     assert console.stop() == 0
     with sqlite3.connect(tmp_path / DATABASE_FILE) as database:
@@ -188,7 +196,9 @@ def test_a_newer_schema_ends_the_console_in_words(tmp_path: Path) -> None:
 @pytest.mark.parametrize("count", [30_000, pytest.param(1_000_000, marks=pytest.mark.slow)])
 @pytest.mark.timeout(1200)
 def test_a_flood_is_taken_in_bounded_memory(broker: Mosquitto, tmp_path: Path, count: int) -> None:
-    """Records, copies and garbage as fast as a broker brings them: all are read, none pile up."""
+    """Records, copies and garbage at the broker's full speed are all read, and limited memory is
+    used.
+    """
     vms = [FakeVm(name=f"web-{number}") for number in range(50)]
     bodies = [
         vm.heartbeat().body if number % 10 else b"garbage %d" % number

@@ -1,4 +1,6 @@
-"""How much one VM may send: HTTPS says when it may go on, MQTT puts the rest into quarantine."""
+"""The limits of one VM: over HTTPS an answer says when to send again, over MQTT the rest goes to
+quarantine.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ from console.records.parse import MAX_TAGS, ForeignError, parse_record
 
 
 def test_a_minute_gives_back_what_a_minute_allows() -> None:
-    """Ten minutes' worth at once, then what comes back; each VM has its own."""
+    """A VM may send ten minutes' worth at once, and then as much as each minute allows; each VM has
+    its own allowance.
+    """
     bounds = Bounds(records=60, size=6000)
     for _ in range(60 * BURST_MINUTES):
         assert bounds.wait("a", 10, now=0.0) == 0.0
@@ -32,8 +36,8 @@ def test_a_minute_gives_back_what_a_minute_allows() -> None:
     assert large.wait("a", 6000, now=60.0) == 0.0
 
 
-def test_it_is_told_once_a_minute_that_a_vm_sends_too_much() -> None:
-    """What it sends beyond that costs no writing."""
+def test_an_excess_is_reported_once_a_minute() -> None:
+    """A VM that sends too much is reported once a minute, so that its messages cost no writing."""
     bounds = Bounds(records=1, size=0)
     assert [bounds.may_report("a", now=at) for at in (0.0, 1.0, 59.0, 61.0)] == [
         True,
@@ -44,7 +48,9 @@ def test_it_is_told_once_a_minute_that_a_vm_sends_too_much() -> None:
 
 
 def test_a_backlog_over_https_comes_through_within_its_bounds(tmp_path: Path) -> None:
-    """429 with the seconds after which the same record is taken: nothing is lost."""
+    """A backlog above the limit is answered 429 with the seconds after which the same record is
+    accepted, and no record is lost.
+    """
     with ConsoleProcess(tmp_path, INTAKE__RECORDS="6") as console:
         vm, other = FakeVm(), FakeVm(name="other")
         answers = [console.post(vm.event(f"E-{number}")) for number in range(75)]
@@ -60,7 +66,9 @@ def test_a_backlog_over_https_comes_through_within_its_bounds(tmp_path: Path) ->
 
 
 def test_names_of_events_count_among_what_a_vm_sends(tmp_path: Path) -> None:
-    """Each is a row, also of an event that is over: few bytes on the wire would fill the disk."""
+    """The names in events, also in ended ones, count against the limit, because each becomes a
+    row.
+    """
     with ConsoleProcess(tmp_path, INTAKE__KIB="200") as console:
         vm, other = FakeVm(), FakeVm(name="other")
         names = [f"v{number:04}" for number in range(4999)]
@@ -71,8 +79,10 @@ def test_names_of_events_count_among_what_a_vm_sends(tmp_path: Path) -> None:
         assert console.post(other.event("E")).status_code == 204
 
 
-def test_a_flood_over_mqtt_holds_up_no_other_vm(tmp_path: Path) -> None:
-    """What is beyond the bounds is acknowledged and counted; what others send is stored."""
+def test_a_flood_over_mqtt_delays_no_other_vm(tmp_path: Path) -> None:
+    """A VM's messages above the limit are acknowledged and counted; those of other VMs are
+    stored.
+    """
     with Mosquitto(tmp_path / "broker") as broker, Fleet(broker) as fleet:
         source = {
             "SOURCE__BROKER__KIND": "mqtt",
@@ -93,12 +103,12 @@ def test_a_flood_over_mqtt_holds_up_no_other_vm(tmp_path: Path) -> None:
 
 
 def _broker(console: ConsoleProcess) -> Any:
-    """The source, as the API shows it."""
+    """Return the source as the API shows it."""
     return next(each for each in console.get("overview")["sources"] if each["name"] == "broker")
 
 
 def test_a_vm_has_a_bounded_number_of_tags() -> None:
-    """Groups look at each of them for each VM."""
+    """A record with too many tags is refused, because groups compare each tag of each VM."""
     vm = FakeVm(name="tagged", tags={f"tag-{number}": "x" for number in range(MAX_TAGS)})
     assert parse_record(vm.heartbeat().body, source="web", received_at=time.time())
     vm.tags["one more"] = "x"

@@ -17,12 +17,12 @@ from wire.record import Record
 
 
 def send(hub: EventHubServer, *records: Record) -> None:
-    """Store records in the hub as a bridge's sink would."""
+    """Store records in the hub as a bridge's sink does."""
     hub.append("fleet", [message(record.body, record.partition_key) for record in records])
 
 
 def message(body: bytes, key: str) -> HubMessage:
-    """A message with bytes and a partition key."""
+    """Return a message with these bytes and a partition key."""
     return HubMessage(body=body, annotations={PARTITION_KEY: key})
 
 
@@ -42,7 +42,7 @@ def console(hub: EventHubServer, tmp_path: Path) -> Iterator[ConsoleProcess]:
 
 
 def test_records_of_every_partition_are_shown(hub: EventHubServer, console: ConsoleProcess) -> None:
-    """What was in the hub before and what comes later are both read, from all partitions."""
+    """Earlier and later records of all partitions are read."""
     vms = [FakeVm(name=f"web-{number}") for number in range(8)]
     send(hub, *(vm.event(f"E-{vm.name}") for vm in vms[:4]))
     eventually(lambda: len(console.events()) == 4, what="four events", timeout=40)
@@ -53,7 +53,7 @@ def test_records_of_every_partition_are_shown(hub: EventHubServer, console: Cons
 def test_a_restart_goes_on_where_the_commit_was(
     hub: EventHubServer, console: ConsoleProcess
 ) -> None:
-    """After kill -9 the console reads on from its checkpoint, and misses nothing."""
+    """After kill -9 the console reads on from its checkpoint, without a gap."""
     vm = FakeVm()
     send(hub, vm.event("E1"))
     eventually(lambda: "E1" in console.events(), what="the first", timeout=40)
@@ -66,17 +66,15 @@ def test_a_restart_goes_on_where_the_commit_was(
 def test_what_is_not_a_record_does_not_stop_a_partition(
     hub: EventHubServer, console: ConsoleProcess
 ) -> None:
-    """Bytes that are not a record are set aside, and the next record is read."""
+    """Bytes that are not a record go to quarantine, and the next record is read."""
     vm = FakeVm()
     hub.append("fleet", [message(b"\xffgarbage", vm.vm_id), message(b"{}", vm.vm_id)])
     send(hub, vm.event("E1"))
     eventually(lambda: "E1" in console.events(), what="the event", timeout=40)
 
 
-def test_a_hub_that_goes_is_told_and_comes_back(
-    hub: EventHubServer, console: ConsoleProcess
-) -> None:
-    """The console stays while its hub is away, and reads on when it is back."""
+def test_a_hub_that_goes_away_is_read_again(hub: EventHubServer, console: ConsoleProcess) -> None:
+    """The console shows that its hub is not connected, and reads on when it is back."""
     vm = FakeVm()
     send(hub, vm.event("E1"))
     eventually(lambda: "E1" in console.events(), what="the event", timeout=40)
@@ -89,7 +87,9 @@ def test_a_hub_that_goes_is_told_and_comes_back(
 def test_two_consoles_share_the_partitions_and_one_takes_over(
     hub: EventHubServer, postgresql: PostgreSql, tmp_path: Path
 ) -> None:
-    """On one database each record counts once, and a console that dies leaves nothing unread."""
+    """Two consoles on one database count each record once, and when one dies the other reads its
+    partitions.
+    """
     url = postgresql.database("hub_of_two")
     settings = {
         "SOURCE__EVENTHUB__CONNECTION_STRING": hub.connection_string("fleet"),

@@ -1,4 +1,4 @@
-"""What waits for the writer is bounded in number and in bytes."""
+"""The queue of the writer is limited in number and bytes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from console.ingest.inbox import Inbox
 
 
 def delivery(size: int) -> Delivery:
-    """A delivery of so many bytes."""
+    """Return a delivery of so many bytes."""
     return Delivery(source="s", items=(), done=lambda _stored: None, size=size)
 
 
@@ -31,7 +31,7 @@ def test_first_in_first_out() -> None:
 
 @pytest.mark.parametrize(("most", "most_bytes"), [(2, 1000), (1000, 20)], ids=["number", "bytes"])
 def test_a_full_inbox_refuses(most: int, most_bytes: int) -> None:
-    """Beyond either limit there is no room, until something is taken."""
+    """A queue at either limit has no room until a delivery is taken."""
     inbox = Inbox(most=most, most_bytes=most_bytes)
     inbox.put(delivery(10))
     inbox.put(delivery(10))
@@ -42,7 +42,7 @@ def test_a_full_inbox_refuses(most: int, most_bytes: int) -> None:
 
 
 def test_one_that_is_too_large_is_taken_alone() -> None:
-    """A delivery above the limit would otherwise wait for ever."""
+    """A delivery above the limit is accepted when nothing else waits."""
     inbox = Inbox(most=10, most_bytes=20)
     inbox.put(delivery(1))
     with pytest.raises(queue.Full):
@@ -51,8 +51,8 @@ def test_one_that_is_too_large_is_taken_alone() -> None:
     inbox.put(delivery(50), timeout=0)
 
 
-def test_who_waits_for_room_goes_on() -> None:
-    """A source that stands still goes on as soon as the writer has taken something."""
+def test_a_waiting_source_continues_once_there_is_room() -> None:
+    """A source that waits for room continues as soon as the writer has taken a delivery."""
     inbox = Inbox(most=1, most_bytes=100)
     inbox.put(delivery(1))
     waiting = threading.Thread(target=inbox.put, args=(delivery(2), 20))

@@ -26,7 +26,7 @@ def console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConsoleProcess
 
 
 def test_a_signed_record_is_on_the_page_and_in_the_api(console: ConsoleProcess) -> None:
-    """What was answered 204 is shown as an event and as its VM."""
+    """A record that was answered 204 is shown as an event, with its VM."""
     vm = FakeVm(name="shown")
     assert console.post(vm.event("E-SHOWN")).status_code == 204
     eventually(lambda: "E-SHOWN" in console.events(), what="the event")
@@ -45,8 +45,8 @@ def test_a_second_copy_is_taken_and_changes_nothing(console: ConsoleProcess) -> 
     assert console.events()["E-TWICE"]["seenBy"] == 1
 
 
-def test_a_vm_speaks_for_itself_only(console: ConsoleProcess) -> None:
-    """One VM's secret does not sign another VM's record."""
+def test_a_vm_sends_only_its_own_records(console: ConsoleProcess) -> None:
+    """A record that is signed with another VM's secret is refused."""
     record, other = FakeVm(name="victim").event("E-FORGED"), FakeVm(name="forger")
     answer = console.post(record, signed_for=other.vm_id)
     assert answer.status_code == 401
@@ -56,20 +56,20 @@ def test_a_vm_speaks_for_itself_only(console: ConsoleProcess) -> None:
 @pytest.mark.parametrize(
     ("body", "status"), [(b"{}", 400), (b"\xff", 400), (b"[" * 100_000, 400), (b" " * 262_145, 413)]
 )
-def test_what_is_not_a_record_is_refused(console: ConsoleProcess, body: bytes, status: int) -> None:
-    """Bytes that are no record, or too many, are refused with the reason."""
+def test_an_invalid_record_is_refused(console: ConsoleProcess, body: bytes, status: int) -> None:
+    """Bytes that are not a record, or too many, are refused with the reason."""
     assert console.post_body(body, vm_id="anybody").status_code == status
 
 
 def test_a_timestamp_of_yesterday_is_refused_in_words(console: ConsoleProcess) -> None:
-    """The answer says that the clock is wrong, which is what an operator must mend."""
+    """The refusal of a signature from yesterday says that the VM's clock is wrong."""
     answer = console.post(FakeVm(name="yesterday").event("E-OLD"), skew=-86_400)
     assert answer.status_code == 401
     assert "clock" in answer.text
 
 
 def test_a_restart_keeps_everything(tmp_path: Path) -> None:
-    """VMs and open events are there again after kill -9; a VM that was heard is heard."""
+    """After kill -9 the VMs and open events are the same, and a VM that was heard is heard."""
     console = ConsoleProcess(tmp_path)
     with console:
         assert console.post(FakeVm(name="kept").event("E-KEPT")).status_code == 204
@@ -83,14 +83,14 @@ def test_a_restart_keeps_everything(tmp_path: Path) -> None:
 def test_a_second_console_on_the_same_file_is_refused(
     console: ConsoleProcess, tmp_path: Path
 ) -> None:
-    """Two consoles never share a SQLite file; the second says what to do, with exit code 78."""
+    """A second console on the same SQLite file ends with 78 and a remedy."""
     done = console.run("run", SEB_CONSOLE_LISTEN="127.0.0.1:0")
     assert done.returncode == 78
     assert "PostgreSQL" in done.stderr
 
 
 def test_enroll_prints_what_a_bridge_needs(console: ConsoleProcess) -> None:
-    """The lines are settings of the bridge, and the secret is that VM's."""
+    """The printed lines are settings of the bridge, with the secret of this VM."""
     done = console.run("enroll", "some-vm")
     assert done.returncode == 0, done.stderr
     lines = dict(line.split("=", maxsplit=1) for line in done.stdout.splitlines())
@@ -104,10 +104,10 @@ def test_enroll_prints_what_a_bridge_needs(console: ConsoleProcess) -> None:
     assert lines["SEB_SINK__CONSOLE__URL"] == f"{console.url}/ingest/v1/records"
 
 
-def test_what_cannot_be_stored_is_not_taken(
+def test_a_record_that_cannot_be_stored_is_not_accepted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """503 and when to come again, as long as the database takes nothing."""
+    """While the database cannot be written, the answer is 503 with the time of the next try."""
     vm = FakeVm()
     with ConsoleStage(tmp_path) as stage:
         body = vm.event("E", now=stage.now).body
@@ -137,8 +137,8 @@ def test_what_cannot_be_stored_is_not_taken(
 def test_a_number_that_no_vm_can_mean_is_refused_and_shown(
     console: ConsoleProcess, body: dict[str, Any], words: str
 ) -> None:
-    """400, never 204 for what is not stored; the quarantine has a row that names the VM, and every
-    page is still drawn.
+    """An impossible number is answered 400, the quarantine names its VM, and every page can still
+    be drawn.
     """
     vm = FakeVm(name="impossible")
     record = json.loads(vm.event("E-IMPOSSIBLE", observation=body.get("observation")).body)
@@ -157,7 +157,7 @@ def test_a_number_that_no_vm_can_mean_is_refused_and_shown(
 
 
 def test_nothing_is_read_of_what_is_not_signed(console: ConsoleProcess) -> None:
-    """A stranger learns 401, whatever the bytes are, and leaves no row."""
+    """Any body without a valid signature is answered 401 and leaves no row."""
     body = b'{"partitionkey":"somebody","data":' + b"[" * 50_000
     assert console.post_body(body, vm_id="somebody-else").status_code == 401
     assert "not_json" not in {each["reason"] for each in console.get("quarantine")["items"]}

@@ -41,7 +41,7 @@ def mqtt(broker: Mosquitto, **settings: str) -> dict[str, str]:
 
 
 def connected(console: ConsoleProcess) -> bool:
-    """Whether the broker's source is connected."""
+    """Return whether the broker's source is connected."""
     sources = {each["name"]: each for each in console.get("overview")["sources"]}
     return bool(sources["broker"]["connected"])
 
@@ -69,7 +69,7 @@ def console(broker: Mosquitto, tmp_path: Path) -> Iterator[ConsoleProcess]:
 
 
 def test_a_published_record_is_shown(console: ConsoleProcess, fleet: Fleet) -> None:
-    """A record on a VM's event topic is an open event, and its VM is heard."""
+    """A record on a VM's topic becomes an open event, and the VM is heard."""
     vm = FakeVm()
     fleet.say(vm, vm.started(), vm.event("E1"))
     eventually(lambda: "E1" in console.events(), what="the event")
@@ -79,7 +79,7 @@ def test_a_published_record_is_shown(console: ConsoleProcess, fleet: Fleet) -> N
 def test_what_was_published_while_the_console_was_away_comes(
     console: ConsoleProcess, fleet: Fleet
 ) -> None:
-    """The broker keeps the session over a kill -9: nothing that it took is lost."""
+    """The broker keeps the session over a kill -9, so that no record is lost."""
     vm = FakeVm()
     fleet.say(vm, vm.event("E1"))
     eventually(lambda: "E1" in console.events(), what="the first event")
@@ -90,7 +90,7 @@ def test_what_was_published_while_the_console_was_away_comes(
 
 
 def test_another_vms_topic_is_refused_and_counted(console: ConsoleProcess, fleet: Fleet) -> None:
-    """A record on a topic that is not its VM's is not believed, and does not stop the others."""
+    """A record on another VM's topic is quarantined, and others are stored."""
     victim, forger, honest = FakeVm(name="victim"), FakeVm(name="forger"), FakeVm(name="honest")
     fleet.publish(forger.topic(), victim.event("E-FORGED").body)
     fleet.publish(forger.topic(), b"\x00 not json")
@@ -103,7 +103,9 @@ def test_another_vms_topic_is_refused_and_counted(console: ConsoleProcess, fleet
 def test_a_lost_connection_is_silent_at_once_and_its_return_ends_that(
     console: ConsoleProcess, fleet: Fleet
 ) -> None:
-    """The bridge's last will makes its VM silent, long before its silent time has passed."""
+    """A VM is silent at once after its bridge's last will, and heard again after its next
+    message.
+    """
     vm = FakeVm()
     fleet.retain(vm, "status", vm.status("online"))
     fleet.say(vm, vm.heartbeat())
@@ -118,7 +120,7 @@ def test_a_lost_connection_is_silent_at_once_and_its_return_ends_that(
 def test_the_present_is_rebuilt_from_what_is_retained(
     broker: Mosquitto, fleet: Fleet, tmp_path: Path
 ) -> None:
-    """A console that has never run before learns VMs and pending events at its first connect."""
+    """A new console learns VMs and pending events from retained messages at its first connect."""
     vm = FakeVm()
     record = vm.event("E1")
     fleet.retain(vm, "status", vm.status("online", commands=True))
@@ -133,7 +135,7 @@ def test_the_present_is_rebuilt_from_what_is_retained(
 def test_an_event_that_is_not_in_a_newer_state_is_over(
     console: ConsoleProcess, fleet: Fleet
 ) -> None:
-    """An end that was missed is learned from the state, and no end is guessed."""
+    """An event that is missing from a newer state document has ended, with an unknown outcome."""
     vm = FakeVm()
     fleet.say(vm, vm.event("E1"))
     eventually(lambda: "E1" in console.events(), what="the event")
@@ -142,10 +144,10 @@ def test_an_event_that_is_not_in_a_newer_state_is_over(
     assert console.events(state="over")["E1"]["eventStatus"] == "Unknown"
 
 
-def test_a_broker_that_goes_is_told_and_comes_back(
+def test_a_broker_that_goes_away_is_connected_again(
     console: ConsoleProcess, broker: Mosquitto
 ) -> None:
-    """The console stays while its broker is away, says so, and connects again by itself."""
+    """The console shows that its broker is not connected, and connects again when it is back."""
     broker.stop()
     eventually(lambda: not connected(console), what="disconnected")
     broker.start()
@@ -153,7 +155,7 @@ def test_a_broker_that_goes_is_told_and_comes_back(
 
 
 def test_the_client_id_stays_over_restarts_and_a_new_host_name(tmp_path: Path) -> None:
-    """The state directory keeps it; another directory, or another source, has another."""
+    """The client id is kept in the state directory, and differs for another directory or source."""
     first = kept_client_id(tmp_path / "state", "broker")
     assert kept_client_id(tmp_path / "state", "broker") == first
     assert kept_client_id(tmp_path / "state", "other") != first
@@ -161,17 +163,19 @@ def test_the_client_id_stays_over_restarts_and_a_new_host_name(tmp_path: Path) -
 
 
 def test_an_upgraded_console_keeps_its_session(tmp_path: Path) -> None:
-    """Beside the database of an earlier version the id is the one that this version made."""
+    """Beside the database of an earlier version, the client id is the one of that version."""
     (tmp_path / DATABASE_FILE).touch()
     place = f"{socket.gethostname()}\n{tmp_path.resolve()}\nbroker"
     expected = f"seb-console-{hashlib.sha256(place.encode()).hexdigest()[:12]}"
     assert kept_client_id(tmp_path, "broker") == expected
 
 
-def test_a_client_id_that_cannot_be_kept_is_said(
+def test_a_client_id_that_cannot_be_kept_is_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The console works all the same, and the log says what is lost and what to set."""
+    """A console whose client id cannot be kept works, and the log says what is lost and which
+    setting helps.
+    """
     (tmp_path / "file").touch()
     assert kept_client_id(tmp_path / "file", "broker").startswith("seb-console-")
     assert "SEB_CONSOLE_SOURCE__BROKER__CLIENT_ID" in caplog.text
@@ -180,7 +184,9 @@ def test_a_client_id_that_cannot_be_kept_is_said(
 def test_a_pod_that_is_replaced_gets_what_came_meanwhile(
     broker: Mosquitto, fleet: Fleet, tmp_path: Path
 ) -> None:
-    """With CLIENT_ID, a console with an empty state directory is the one before it."""
+    """With CLIENT_ID, a new pod with an empty state directory gets what the broker kept for the old
+    one.
+    """
     vm = FakeVm()
     settings = mqtt(broker, SOURCE__BROKER__CLIENT_ID="console-0")
     with ConsoleProcess(tmp_path / "first", **settings) as console:
@@ -191,11 +197,11 @@ def test_a_pod_that_is_replaced_gets_what_came_meanwhile(
         eventually(lambda: "E1" in console.events(), what="the event")
 
 
-def test_who_leaves_a_shared_subscription_loses_nothing(
+def test_a_console_that_leaves_a_shared_subscription_loses_nothing(
     broker: Mosquitto, fleet: Fleet, tmp_path: Path
 ) -> None:
-    """One of two consoles ends in order while records come: what it did not take goes to the other
-    one, and the broker keeps no part for it.
+    """If one of two consoles ends in order, the other one gets the records that it did not take,
+    and the broker keeps none for it.
     """
     vm = FakeVm()
     settings = mqtt(broker, SOURCE__BROKER__SHARE="consoles")
@@ -221,7 +227,7 @@ def test_who_leaves_a_shared_subscription_loses_nothing(
 
 
 class Inbox:
-    """A writer that takes everything in, and commits nothing until it is told to."""
+    """A writer that accepts everything, and commits nothing until a test lets it."""
 
     def __init__(self) -> None:
         self.taken: queue.Queue[Delivery] = queue.Queue()
@@ -233,8 +239,8 @@ class Inbox:
 def test_a_message_that_brings_out_a_bug_stops_no_other(
     broker: Mosquitto, fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An exception while a message is read sends it to quarantine; the next one is taken in over
-    the same connection.
+    """A message whose reading raises goes to quarantine, and the next one is stored over the same
+    connection.
     """
 
     def broken(topic: str, payload: bytes, **more: Any) -> object:

@@ -1,4 +1,4 @@
-"""How far VMs have prepared, as records, state and status tell it."""
+"""The preparations of VMs, as their records, states and statuses report them."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ EVENT = "EVENT-1"
 
 
 def told(vm: FakeVm, state: str, *, seconds: float = 0, evh: str = "sha256:a") -> Record:
-    """A record that tells of a preparation."""
+    """Return a record about a preparation."""
     data = {"evt": EVENT, "evh": evh, "sink": "drain", "cause": "deadline", "reason": None}
     return vm.record(PREPARATION, data | {"state": state}, now=NOW + timedelta(seconds=seconds))
 
 
 def read(record: Record) -> IncomingRecord:
-    """As a source hands it in."""
+    """Return it as a source passes it on."""
     return parse_record(record.body, source="web", received_at=NOW.timestamp() + 60)
 
 
 def stored(database: Database, *batch: Incoming) -> list[tuple[str, str]]:
-    """Commit a batch; fingerprint and state of every preparation after that."""
+    """Commit a batch; return fingerprint and state of every preparation after that."""
     with database.writing.begin() as connection:
         number = batches.next_number(connection)
         known = batches.load(connection, batch)
@@ -49,7 +49,7 @@ def stored(database: Database, *batch: Incoming) -> list[tuple[str, str]]:
 
 
 def test_the_newest_record_of_a_vm_counts(database: Database) -> None:
-    """Records that come late, or twice, take nothing back."""
+    """Late records and copies do not change a newer preparation."""
     vm = FakeVm()
     stored(database, read(vm.event(EVENT, now=NOW)))
     words = ("preparing", "prepared", "recovered")
@@ -65,7 +65,9 @@ def test_the_newest_record_of_a_vm_counts(database: Database) -> None:
 
 
 def test_another_store_of_the_vm_counts_by_time(database: Database) -> None:
-    """A VM that lost its disk counts from one again."""
+    """After a VM has lost its disk, its preparations are ordered by time, because its sequences
+    begin with one again.
+    """
     vm = FakeVm()
     stored(database, read(told(vm, "preparing")), read(told(vm, "prepared")))
     again = FakeVm(stream="another")
@@ -73,7 +75,7 @@ def test_another_store_of_the_vm_counts_by_time(database: Database) -> None:
 
 
 def state_of(vm: FakeVm, preparation: str | None, *, seconds: float) -> Incoming:
-    """A state document with one event."""
+    """Return a state document with one event."""
     record = FakeVm().event(EVENT, now=NOW)
     body: dict[str, Any] = json.loads(vm.state(record))
     body["time"] = (NOW + timedelta(seconds=seconds)).isoformat().replace("+00:00", "Z")
@@ -87,8 +89,10 @@ def state_of(vm: FakeVm, preparation: str | None, *, seconds: float) -> Incoming
     )
 
 
-def test_state_tells_what_records_have_not(database: Database) -> None:
-    """A state document fills in what was missed, and an older one takes nothing back."""
+def test_a_state_document_fills_in_missing_records(database: Database) -> None:
+    """A state document adds a preparation whose records were missed, and an older one changes
+    nothing.
+    """
     vm = FakeVm()
     fingerprint = FakeVm().event(EVENT, now=NOW).data["fingerprint"]
     assert stored(database, state_of(vm, "none", seconds=0)) == []
@@ -100,7 +104,9 @@ def test_state_tells_what_records_have_not(database: Database) -> None:
 
 
 def test_a_vm_that_lost_what_it_prepared_says_none(database: Database) -> None:
-    """Of the state that it had prepared for; of another state, `none` says nothing of it."""
+    """`none` in a state document removes the preparation for that state of the event, and no
+    other.
+    """
     vm = FakeVm()
     fingerprint = FakeVm().event(EVENT, now=NOW).data["fingerprint"]
     stored(database, read(told(vm, "prepared", evh="sha256:b")))
@@ -111,8 +117,8 @@ def test_a_vm_that_lost_what_it_prepared_says_none(database: Database) -> None:
 
 
 def test_a_vm_with_a_new_store_has_prepared_nothing(database: Database) -> None:
-    """It was made anew, or lost its disk: its first record shows that; an earlier copy changes
-    nothing.
+    """The first record of a new store ends the VM's preparations; that of an earlier copy of the
+    store does not.
     """
     vm = FakeVm()
     prepared = read(told(vm, "prepared", seconds=1))
@@ -124,8 +130,8 @@ def test_a_vm_with_a_new_store_has_prepared_nothing(database: Database) -> None:
 
 
 def test_what_was_prepared_counts_for_no_event_that_comes_back(database: Database) -> None:
-    """The VM recovers once the event is over, so it has to prepare again, even for the same state;
-    it is away until it has recovered.
+    """A preparation for an event that has ended does not count when it comes back, and the VM is
+    away until it has recovered.
     """
     vm = FakeVm()
     first = vm.event(EVENT, now=NOW)
@@ -140,7 +146,7 @@ def test_what_was_prepared_counts_for_no_event_that_comes_back(database: Databas
 
 
 def test_whether_a_vm_prepares(database: Database) -> None:
-    """Status, heartbeat and the record of a start say so."""
+    """Status, heartbeat and the record of a start say whether a VM prepares."""
     snapshots = Snapshots(database)
     vm = FakeVm()
 
@@ -170,7 +176,7 @@ def test_whether_a_vm_prepares(database: Database) -> None:
     assert prepares()
 
 
-def test_a_preparation_of_no_known_state_is_not_ours() -> None:
-    """It goes to quarantine."""
+def test_a_preparation_with_an_unknown_state_is_quarantined() -> None:
+    """A record of a preparation with an unknown state goes to quarantine."""
     with pytest.raises(ForeignError):
         read(told(FakeVm(), "done"))

@@ -1,4 +1,4 @@
-"""Many messages at once, over every transport and protocol, are each taken in once."""
+"""Many messages at once are each stored once, over every transport and protocol."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ from wire.strictjson import canonical_json
 
 @contextmanager
 def reached(way: str, directory: Path) -> Iterator[tuple[Fleet, dict[str, str]]]:
-    """A publisher at a broker, and the settings of a source that reads that broker in some way."""
+    """A publisher at a broker, and the settings of a source that reads the broker in one of several
+    ways.
+    """
     if way == "tls":
         ca, plain = ThrowawayCa(directory / "ca"), free_port()
         extra = [f"listener {plain} 127.0.0.1", "allow_anonymous true"]
@@ -49,8 +51,8 @@ def reached(way: str, directory: Path) -> Iterator[tuple[Fleet, dict[str, str]]]
 
 @pytest.mark.parametrize("way", ["tcp", "3.1.1", "tls", "websocket"])
 def test_a_burst_of_small_and_large_records_is_taken_in_once(way: str, tmp_path: Path) -> None:
-    """Packets that end in the middle of a read, and one of 250 kB, come as they were sent; what
-    was acknowledged does not come again.
+    """Packets that end in the middle of a read, and one of 250 kB, are stored as they were sent,
+    and no acknowledged one comes again.
     """
     vm = FakeVm(name="burst")
     records = [vm.event(f"E{number}") for number in range(600)]
@@ -77,7 +79,7 @@ def test_a_burst_of_small_and_large_records_is_taken_in_once(way: str, tmp_path:
 
 
 def duplicates(console: ConsoleProcess) -> float:
-    """How many records came in that had come in before."""
+    """Return how many records came in twice."""
     text = console.http.get(f"{console.url}/metrics", timeout=10).text
     start = "seb_console_duplicates_total "
     lines = text.splitlines()
