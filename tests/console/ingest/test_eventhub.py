@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from azure.eventhub.aio import EventHubConsumerClient
 from support.amqp.message import PARTITION_KEY, HubMessage
 from support.amqp.server import EventHubServer
 from support.console.process import ConsoleProcess
 from support.console.records import FakeVm
 from support.eventually import eventually
 from support.postgresql import PostgreSql
+from support.sinks.addresses import Addresses
 
+from console.ingest.eventhub import HubLoop
 from wire.record import Record
 
 
@@ -61,6 +66,24 @@ def test_a_restart_goes_on_where_the_commit_was(
     send(hub, vm.event("E2"))
     console.start()
     eventually(lambda: {"E1", "E2"} == set(console.events()), what="both", timeout=40)
+
+
+def test_a_hub_with_dead_addresses_is_reached(
+    hub: EventHubServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three addresses of its name never answer; the SDK alone waits minutes for each."""
+
+    async def partitions() -> list[str]:
+        text = hub.connection_string("fleet").replace("//127.0.0.1", "//localhost")
+        async with EventHubConsumerClient.from_connection_string(text, "$Default") as client:
+            return await asyncio.wait_for(client.get_partition_ids(), 40)
+
+    with ExitStack() as stack:
+        addresses = Addresses(stack)
+        dead = [addresses.dead() for _ in range(3)]
+        addresses.of(monkeypatch, *dead, ("127.0.0.1", hub.port), name="localhost")
+        with asyncio.Runner(loop_factory=HubLoop) as runner:
+            assert runner.run(partitions()) == ["0", "1"]
 
 
 def test_what_is_not_a_record_does_not_stop_a_partition(
