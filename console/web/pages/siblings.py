@@ -10,6 +10,7 @@ from console.access.people import Person
 from console.access.scope import sees_vm
 from console.db.grouping import keys_among
 from console.db.snapshot import Snapshot
+from console.fleet.decisions import takes_away
 from console.fleet.values import Alike, Expectation, HeardVm, Vm
 from console.fleet.view import Event, decision_on
 from console.turns.groups import Grouping
@@ -17,7 +18,7 @@ from console.turns.groups import Grouping
 _MAX_SIBLINGS: Final = 50
 """The most siblings on the page: more would not change a decision."""
 _MAX_MATES: Final = 1000
-_RANKS: Final = ("away", "silent", "stopped", "due", "scheduled")
+_RANKS: Final = ("away", "silent", "stopped", "due", "leaving", "scheduled")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +28,9 @@ class Sibling:
     vm_id: str
     name: str
     state: str
-    """`away` (its event has started), `silent`, `stopped`, `due` or `scheduled`."""
+    """`away` (its event has started), `silent`, `stopped`, `due`, `leaving` (an eviction or a
+    deletion is announced, which needs no decision) or `scheduled`.
+    """
     shares: str
     since: float
     """When it was last heard."""
@@ -55,10 +58,12 @@ def siblings(
     expected = snapshot.vms.expectations([each.vm.vm_id for each in found])
     event_ids = {event_id for each in expected.values() for event_id in each.events}
     events = {each.event.event_id: each for each in snapshot.events.some(event_ids)}
+    leaving = {event_id for event_id, known in events.items() if takes_away(known.event.event_type)}
     due = {
         event_id
         for event_id, known in events.items()
-        if decision_on(known, snapshot.now, snapshot.listening).state in ("due", "second")
+        if event_id not in leaving
+        and decision_on(known, snapshot.now, snapshot.listening).state in ("due", "second")
     }
     lists = []
     for those in named:
@@ -69,13 +74,15 @@ def siblings(
             if shares is None:
                 continue
             own = expected.get(each.vm.vm_id, Expectation())
-            event_id = next((one for one in own.events if one in due), next(iter(own.events), None))
+            event_id = min(
+                own.events, key=lambda one: (one not in due, one not in leaving), default=None
+            )
             known = None if event_id is None else events.get(event_id)
             beside.append(
                 Sibling(
                     vm_id=each.vm.vm_id,
                     name=each.vm.name,
-                    state=_state(each, own, is_due=event_id in due),
+                    state=_state(each, own, event_id, due=due, leaving=leaving),
                     shares=shares,
                     since=each.vm.heard_at,
                     event_id=event_id,
@@ -139,9 +146,18 @@ def _mates(
     return own | {vm_id: keys for vm_id, keys in found.items() if keys & mine}
 
 
-def _state(heard: HeardVm, expectation: Expectation, *, is_due: bool) -> str:
+def _state(
+    heard: HeardVm,
+    expectation: Expectation,
+    event_id: str | None,
+    *,
+    due: Collection[str],
+    leaving: Collection[str],
+) -> str:
     if expectation.condition == "started":
         return "away"
     if heard.contact in ("silent", "stopped"):
         return heard.contact
-    return "due" if is_due else "scheduled"
+    if event_id in due:
+        return "due"
+    return "leaving" if event_id in leaving else "scheduled"
