@@ -1,4 +1,4 @@
-"""The store: one transaction for document and records, on disk before anybody sends them."""
+"""The store: document and records are one transaction, on disk before any record is sent."""
 
 import re
 import shutil
@@ -50,12 +50,12 @@ os.write(1, b"again")
 
 
 def bodies(store: Store) -> list[bytes]:
-    """The bytes of every record that is kept."""
+    """Return the bytes of every record that is kept."""
     return [body for (body,) in store.read("SELECT body FROM records ORDER BY sequence")]
 
 
 def test_records_get_their_place_in_the_stream(store: Store) -> None:
-    """Each record carries the next number, in 20 digits, and the stream that counts."""
+    """Each record gets the next number, in 20 digits, and the stream's id."""
     first = store.commit([draft(1), draft(2)])
     second = store.commit([draft(3)])
     assert sequences([*first, *second]) == [1, 2, 3]
@@ -64,7 +64,7 @@ def test_records_get_their_place_in_the_stream(store: Store) -> None:
 
 
 def test_a_store_counts_on_after_it_is_opened_again(tmp_path: Path) -> None:
-    """Sequence and stream go on where they were."""
+    """After a restart the sequence and the stream continue."""
     with opened(tmp_path) as store:
         store.commit([draft(1), draft(2)])
         stream = store.stream
@@ -73,7 +73,7 @@ def test_a_store_counts_on_after_it_is_opened_again(tmp_path: Path) -> None:
 
 
 def test_document_and_records_are_one_transaction(store: Store) -> None:
-    """Where the last step fails, neither document nor record nor number has changed."""
+    """If the last step of a commit fails, neither document nor record nor number has changed."""
 
     def fail(connection: sqlite3.Connection) -> None:
         raise sqlite3.OperationalError("no")
@@ -86,7 +86,7 @@ def test_document_and_records_are_one_transaction(store: Store) -> None:
 
 
 def test_a_bug_within_a_transaction_rolls_back(store: Store) -> None:
-    """Any exception undoes what was done, and passes through as it is."""
+    """Any exception undoes the transaction, and is raised unchanged."""
     with pytest.raises(ZeroDivisionError), store.transaction() as connection:  # noqa: PT012
         connection.execute("INSERT INTO meta VALUES ('half', 'done')")
         raise ZeroDivisionError
@@ -94,7 +94,7 @@ def test_a_bug_within_a_transaction_rolls_back(store: Store) -> None:
 
 
 def test_what_was_seen_is_remembered(tmp_path: Path) -> None:
-    """Events, incarnation and boot id come back as they were committed."""
+    """Events, incarnation and boot id are read as they were committed."""
     event = event_row("A")
     with opened(tmp_path) as store:
         store.commit(events=[event], meta={"incarnation": "279", "boot_id": "b"})
@@ -110,7 +110,7 @@ def test_what_was_seen_is_remembered(tmp_path: Path) -> None:
 
 
 def test_the_identity_is_kept(tmp_path: Path) -> None:
-    """A start without IMDS knows whose VM this is."""
+    """A start without IMDS reads the stored VM identity."""
     with opened(tmp_path) as store:
         assert store.identity() is None
         store.keep_identity(SAMPLE_VM, "boot-1")
@@ -118,9 +118,9 @@ def test_the_identity_is_kept(tmp_path: Path) -> None:
         assert store.identity() == SAMPLE_VM
 
 
-def test_every_commit_of_records_is_told(store: Store) -> None:
-    """To each listener, in the order of subscription, once the records are on disk; a commit
-    without records is nobody's concern, and one that fails is none.
+def test_listeners_get_every_commit_of_records(store: Store) -> None:
+    """Each listener is called in order, once the records are on disk; a commit without records and
+    a failed one call none.
     """
     heard: list[tuple[str, list[int], int]] = []
     for name in ("first", "second"):
@@ -139,7 +139,7 @@ def test_every_commit_of_records_is_told(store: Store) -> None:
 
 
 def test_only_the_newest_heartbeat_is_kept(store: Store) -> None:
-    """A heartbeat replaces the one before it, and nothing else."""
+    """A heartbeat replaces the heartbeat before it, and no other record."""
     for kind in (BRIDGE_STARTED, BRIDGE_HEARTBEAT, BRIDGE_STARTED, BRIDGE_HEARTBEAT):
         store.commit([bridge_draft(kind)])
     assert [read_record(body).sequence for body in bodies(store)] == [1, 3, 4]
@@ -159,7 +159,7 @@ def test_a_dead_heartbeat_survives_the_next(store: Store) -> None:
 def test_delivered_records_are_forgotten_in_time(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The newest so many stay, a dead one and the newest of a pending event too."""
+    """Old delivered records are deleted, except dead ones and the newest of each pending event."""
     monkeypatch.setattr(retention, "KEEP_DELIVERED", 10)
     outbox = Outbox(store)
     outbox.register(recipients("ops"))
@@ -183,7 +183,7 @@ def test_delivered_records_are_forgotten_in_time(
 def test_a_pending_event_that_changes_does_not_fill_the_disk(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of its records the newest is kept, and besides it no more than of any other event."""
+    """Of a pending event's old records only the newest is kept."""
     monkeypatch.setattr(retention, "KEEP_DELIVERED", 10)
     outbox = Outbox(store)
     outbox.register(recipients("ops"))
@@ -203,7 +203,9 @@ def test_a_pending_event_that_changes_does_not_fill_the_disk(
 def test_the_revision_of_a_forgotten_event_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of so many events; those that were forgotten first are dropped first."""
+    """The revisions of a limited number of forgotten events are kept; the oldest are deleted
+    first.
+    """
     monkeypatch.setattr(retention, "KEEP_FORGOTTEN", 2)
     with opened(tmp_path) as store:
         for number in range(5):
@@ -219,7 +221,9 @@ def test_the_revision_of_a_forgotten_event_is_kept(
 
 
 def test_a_store_that_is_put_back_gives_no_id_twice(tmp_path: Path) -> None:
-    """The same place of the same stream has another id for another fact about the bridge."""
+    """After the store was restored from a copy, another fact at the same place of the stream has
+    another id.
+    """
     with opened(tmp_path / "state") as store:
         store.commit([draft(1)])
     shutil.copytree(tmp_path / "state", tmp_path / "copy")
@@ -236,7 +240,7 @@ def test_a_store_that_is_put_back_gives_no_id_twice(tmp_path: Path) -> None:
 
 
 def test_room_is_given_back_to_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a large backlog was delivered and forgotten, the file shrinks."""
+    """The file shrinks after a large backlog was delivered."""
     monkeypatch.setattr(retention, "FREE_PAGES", 100)
     with opened(tmp_path) as store:
         outbox = Outbox(store)
@@ -252,8 +256,8 @@ def test_room_is_given_back_to_the_disk(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_a_full_disk_loses_nothing(store: Store, tmp_path: Path) -> None:
-    """The commit fails as a whole, the ballast is let go, and later the same commit goes through;
-    then the ballast is there again.
+    """On a full disk the commit fails as a whole and the ballast is deleted; later the same commit
+    succeeds, and the ballast is made again.
     """
     store.commit([draft(1)])
     ((pages,),) = store.read("PRAGMA page_count")
@@ -269,7 +273,7 @@ def test_a_full_disk_loses_nothing(store: Store, tmp_path: Path) -> None:
 
 
 def test_a_closed_store_says_so(tmp_path: Path) -> None:
-    """Reading and writing raise StoreError, not SQLite's own error."""
+    """A closed store raises `StoreError`, and not SQLite's own error."""
     store, _ = open_store(tmp_path, NOW)
     store.close()
     with pytest.raises(StoreError):
@@ -280,7 +284,7 @@ def test_a_closed_store_says_so(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(shutil.which("strace") is None, reason="strace shows the sync")
 def test_a_commit_is_synced_before_it_returns(tmp_path: Path) -> None:
-    """A commit syncs before it returns, also when it follows an unsynced write of progress."""
+    """A commit is synced before it returns, also after an unsynced write of progress."""
     trace = tmp_path / "trace"
     subprocess.run(
         [

@@ -11,23 +11,23 @@ from wire.record import BRIDGE_HEARTBEAT, Record
 
 
 def kept(found: Sequence[Kept]) -> list[tuple[int, bytes]]:
-    """What was found, in plain values."""
+    """Return the records that were found, as plain values."""
     return [(each.sequence, each.body) for each in found]
 
 
 def of(records: Sequence[Record]) -> list[tuple[int, bytes]]:
-    """What there is to find of records."""
+    """Return what the history should find of these records."""
     return [(each.sequence, each.body) for each in records]
 
 
 def test_the_last_records_come_oldest_first(store: Store) -> None:
-    """As many as asked for, the newest ones."""
+    """The newest records are returned, as many as requested, the oldest first."""
     records = store.commit([draft(number) for number in range(5)])
     assert kept(History(store).last(3)) == of(records[2:])
 
 
 def test_heartbeats_are_left_out(store: Store) -> None:
-    """There would be nothing else to see."""
+    """The history has no heartbeats, which would hide everything else."""
     (news,) = store.commit([draft(1)])
     store.commit([bridge_draft(BRIDGE_HEARTBEAT)])
     history = History(store)
@@ -36,13 +36,13 @@ def test_heartbeats_are_left_out(store: Store) -> None:
 
 
 def test_what_comes_after_a_place_is_given_from_there(store: Store) -> None:
-    """So that a reader who was away misses nothing."""
+    """A reader gets all records after its place."""
     records = store.commit([draft(number) for number in range(5)])
     assert kept(History(store).after(records[1].sequence, 2)) == of(records[2:4])
 
 
 def test_a_damaged_record_is_not_shown(store: Store) -> None:
-    """The others are."""
+    """A damaged record is left out, and the others are returned."""
     records = store.commit([draft(1), draft(2), draft(3)])
     with store.transaction() as connection:
         connection.execute("UPDATE records SET body = x'00' WHERE sequence = 2")
@@ -50,8 +50,8 @@ def test_a_damaged_record_is_not_shown(store: Store) -> None:
 
 
 @pytest.mark.parametrize("commits", [True, False])
-def test_who_waits_is_woken(store: Store, *, commits: bool) -> None:
-    """By a commit at once, not after its patience; by the end with nothing."""
+def test_a_waiting_reader_is_woken(store: Store, *, commits: bool) -> None:
+    """A commit wakes a waiting reader at once, and so does the end, without a record."""
     history = History(store)
     store.subscribe(history.committed)
     woken = list[bool]()
@@ -66,12 +66,12 @@ def test_who_waits_is_woken(store: Store, *, commits: bool) -> None:
 
 
 def test_nothing_new_is_waited_for_no_longer_than_asked(store: Store) -> None:
-    """And told as such."""
+    """`wait` returns False when the given time is over."""
     assert not History(store).wait(0, 0.01)
 
 
 def test_an_answer_has_a_size(store: Store) -> None:
-    """However many large records there are; one that is larger than that comes alone."""
+    """The records of an answer have a limited size; a record above it is returned alone."""
     large = [replace(draft(number), data={"x": "y" * (MAX_BYTES // 2)}) for number in range(4)]
     records = store.commit(large)
     history = History(store)
@@ -82,7 +82,7 @@ def test_an_answer_has_a_size(store: Store) -> None:
 def test_a_reader_does_not_wait_for_a_store_that_is_stuck(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A disk that does not answer must not take everybody who looks with it."""
+    """A reader raises soon if the store's disk does not answer."""
     monkeypatch.setattr("bridge.store.history.PATIENCE_SECONDS", 0.01)
     busy, done = threading.Event(), threading.Event()
 

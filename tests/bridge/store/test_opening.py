@@ -1,4 +1,4 @@
-"""Opening the store: made, locked, and put aside where it is lost or damaged."""
+"""Opening the store: it is made, locked, or renamed if it is lost or damaged."""
 
 import errno
 import sqlite3
@@ -41,7 +41,7 @@ sys.stdin.read()
 
 
 def used(directory: Path, *, records: int = 30) -> str:
-    """A store that has been in use and was closed; its stream."""
+    """Make a store that was used and closed; return its stream."""
     with opened(directory) as store:
         Outbox(store).register(recipients("ops"))
         store.commit([draft(n) for n in range(1, records + 1)], events=[event_row("A")])
@@ -50,18 +50,18 @@ def used(directory: Path, *, records: int = 30) -> str:
 
 
 def garbage(path: Path) -> None:
-    """Something else altogether."""
+    """Write a file that is no store."""
     path.write_bytes(b"this is no store\n" * 1000)
 
 
 def directory(path: Path) -> None:
-    """A directory where the file should be."""
+    """Make a directory in place of the file."""
     path.unlink()
     (path / "inner").mkdir(parents=True)
 
 
 def changed(statement: str) -> Callable[[Path], None]:
-    """Changes what stands in the tables."""
+    """Return a function that changes values in the tables."""
 
     def change(path: Path) -> None:
         with closing(sqlite3.connect(path)) as connection, connection:
@@ -74,20 +74,20 @@ OLD_HEAD = changed("UPDATE meta SET value = '3' WHERE key = 'sequence'")
 
 
 def bad_name(path: Path) -> None:
-    """A store with another name in its own description of a table."""
+    """Make a store with another name in its own description of a table."""
     whole = path.read_bytes()
     assert whole.count(b"body BLOB NOT NULL") == 1
     path.write_bytes(whole.replace(b"body BLOB NOT NULL", b"bodx BLOB NOT NULL"))
 
 
 def unreadable_name(path: Path) -> None:
-    """The same with a name that is no text, which SQLite repeats in its words about it."""
+    """Make the same with a name that is not valid text, which SQLite repeats in its error."""
     whole = path.read_bytes()
     path.write_bytes(whole.replace(b"INDEX waiting", b"INDE\x90 waiting"))
 
 
 def condemn(path: Path) -> None:
-    """A store that was found damaged while it was in use."""
+    """Make a store that was found damaged while it was in use."""
     (path.parent / CONDEMNED_NAME).touch()
 
 
@@ -110,7 +110,7 @@ def condemn(path: Path) -> None:
 def test_a_damaged_store_is_kept_and_a_new_one_begins(
     tmp_path: Path, damage: Callable[[Path], None]
 ) -> None:
-    """Whatever is wrong with the file: it is renamed, and a new stream counts from one."""
+    """A damaged store is renamed, whatever the damage, and a new stream begins with one."""
     stream = used(tmp_path)
     damage(tmp_path / FILE_NAME)
     store, reset = open_store(tmp_path, NOW)
@@ -126,8 +126,10 @@ def test_a_damaged_store_is_kept_and_a_new_one_begins(
         assert store.stream == again.stream
 
 
-def test_the_stream_of_a_damaged_store_is_told(tmp_path: Path) -> None:
-    """Where the old stream's id can still be read, consumers learn which one has ended."""
+def test_the_stream_of_a_damaged_store_is_reported(tmp_path: Path) -> None:
+    """If the damaged store's stream can be read, the reset names it, so that consumers know which
+    one has ended.
+    """
     stream = used(tmp_path)
     OLD_HEAD(tmp_path / FILE_NAME)
     store, reset = open_store(tmp_path, NOW)
@@ -136,8 +138,8 @@ def test_the_stream_of_a_damaged_store_is_told(tmp_path: Path) -> None:
     assert stream == reset.previous_stream
 
 
-def test_a_reset_is_told_again_until_its_record_is_committed(tmp_path: Path) -> None:
-    """A kill between the reset and its record does not hide it; the record ends it."""
+def test_a_reset_is_reported_until_its_record_is_committed(tmp_path: Path) -> None:
+    """A kill between the reset and its record does not hide the reset; the record ends that."""
     used(tmp_path)
     garbage(tmp_path / FILE_NAME)
     first_store, first = open_store(tmp_path, NOW)
@@ -152,8 +154,8 @@ def test_a_reset_is_told_again_until_its_record_is_committed(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(("left", "reason"), [(None, "missing"), (b"", "empty")])
-def test_a_lost_store_is_told(tmp_path: Path, left: bytes | None, reason: str) -> None:
-    """Where the directory was in use and the file has gone, or has no bytes, that is a reset."""
+def test_a_lost_store_is_a_reset(tmp_path: Path, left: bytes | None, reason: str) -> None:
+    """In a directory that was used, a missing or empty file is a reset."""
     used(tmp_path)
     (tmp_path / FILE_NAME).unlink()
     if left is not None:
@@ -164,7 +166,7 @@ def test_a_lost_store_is_told(tmp_path: Path, left: bytes | None, reason: str) -
 
 
 def test_a_log_without_its_file_is_kept(tmp_path: Path) -> None:
-    """SQLite would delete it, and with it what was committed last."""
+    """A log without its store is renamed: SQLite would delete it with the last commits."""
     log = tmp_path / f"{FILE_NAME}-wal"
     log.write_bytes(b"all that was committed last")
     store, reset = open_store(tmp_path, NOW)
@@ -174,7 +176,7 @@ def test_a_log_without_its_file_is_kept(tmp_path: Path) -> None:
 
 
 def test_a_new_directory_is_no_reset(tmp_path: Path) -> None:
-    """The first start ever has nothing to tell; the directory is for its owner only."""
+    """The first start is no reset; the directory is private to its owner."""
     store, reset = open_store(tmp_path / "a" / "b", NOW)
     store.close()
     assert reset is None
@@ -182,7 +184,7 @@ def test_a_new_directory_is_no_reset(tmp_path: Path) -> None:
 
 
 def test_a_store_of_another_vm_is_put_aside(tmp_path: Path) -> None:
-    """What came along in a disk image is kept under another name."""
+    """The store from a disk image is renamed."""
     stream = used(tmp_path)
     store, _ = open_store(tmp_path, NOW)
     store, reset = put_aside(store, NOW, reason="another VM's")
@@ -194,7 +196,7 @@ def test_a_store_of_another_vm_is_put_aside(tmp_path: Path) -> None:
 
 
 def test_a_store_in_use_is_refused_after_the_wait(tmp_path: Path) -> None:
-    """A second bridge is told whose fault it is; the first one goes on."""
+    """A second bridge on the same store is refused after a wait, and the first one works on."""
     holder = subprocess.Popen(
         [sys.executable, "-c", HOLD, str(tmp_path)],
         env=environment(),
@@ -213,7 +215,7 @@ def test_a_store_in_use_is_refused_after_the_wait(tmp_path: Path) -> None:
 
 
 def test_another_version_of_the_schema_is_refused(tmp_path: Path) -> None:
-    """A store of a newer program is neither used nor put aside."""
+    """The store of a newer version is neither used nor renamed."""
     used(tmp_path)
     with closing(sqlite3.connect(tmp_path / FILE_NAME)) as connection:
         connection.execute("PRAGMA user_version=99")
@@ -235,7 +237,7 @@ def test_a_state_directory_that_is_a_file_is_refused(tmp_path: Path) -> None:
 def test_a_disk_that_fails_may_be_well_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
-    """A service manager starts again after this, and not after a wrong setting."""
+    """A failing disk ends the start with an exit code after which a service manager tries again."""
 
     def fail(*place: object, **how: object) -> sqlite3.Connection:
         error = sqlite3.OperationalError("disk I/O error")
@@ -260,7 +262,7 @@ def test_a_disk_that_fails_may_be_well_again(
 def test_what_may_pass_by_itself_is_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, expected: type[SebError]
 ) -> None:
-    """The same for what the directory says."""
+    """An error of the directory that may pass ends the start with the same exit code."""
 
     def fail(path: Path) -> None:
         raise OSError(number, "made up")
@@ -274,7 +276,7 @@ def test_what_may_pass_by_itself_is_tried_again(
 def test_a_large_store_is_opened_without_reading_it_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Below the limit it is checked once, above it not at all: a backlog delays no start."""
+    """A store above the limit is not checked at the start, so that a backlog delays no start."""
     used(tmp_path)
     statements: list[str] = []
     connect = sqlite3.connect
@@ -291,8 +293,8 @@ def test_a_large_store_is_opened_without_reading_it_all(
     assert [each for each in statements if CHECK in each] == [f"{CHECK}(1)"]
 
 
-def test_damage_found_in_use_is_told_to_the_next_start(tmp_path: Path) -> None:
-    """A page that turns bad under a running bridge: the next start puts the store aside."""
+def test_damage_found_in_use_is_handled_by_the_next_start(tmp_path: Path) -> None:
+    """A store that was found damaged in use is renamed by the next start."""
     used(tmp_path, records=200)
     with opened(tmp_path) as store:
         store.read("PRAGMA cache_size=1")

@@ -1,4 +1,4 @@
-"""The outbox: each sink gets every record in order, and what it refuses is shown as dead."""
+"""The outbox: each sink gets every record in order, and refused records are listed as dead."""
 
 from pathlib import Path
 
@@ -30,12 +30,12 @@ def outbox(store: Store) -> Outbox:
 
 
 def accept(outbox: Outbox, accepts: Accepts) -> None:
-    """From now on `ops` takes only what this says."""
+    """Make `ops` accept only these records from now on."""
     outbox.register({"ops": Recipient(kind="test", accepts=accepts)})
 
 
 def drain(outbox: Outbox, sink: str = "ops", *, limit: int = 10) -> list[Record]:
-    """Deliver all that there is; the records in the order in which they came."""
+    """Deliver everything; return the records in order."""
     got: list[Record] = []
     while batch := outbox.next(sink, limit):
         got.extend(batch.records)
@@ -49,21 +49,23 @@ def commit(store: Store, *numbers: int) -> list[Record]:
 
 
 def damage(store: Store, sequence: int, change: str) -> None:
-    """Change a stored record behind everybody's back."""
+    """Change a stored record without the outbox."""
     with store.transaction() as connection:
         connection.execute(f"UPDATE records SET {change} WHERE sequence = ?", (sequence,))
 
 
 @pytest.mark.parametrize("limit", [1, 3, 100])
 def test_every_record_once_and_in_order(store: Store, outbox: Outbox, limit: int) -> None:
-    """Whatever the size of a batch, with the bytes that were committed."""
+    """Every record is delivered once and in order with its committed bytes, whatever the size of a
+    batch.
+    """
     committed = commit(store, *range(1, 11))
     assert committed == drain(outbox, limit=limit)
     assert outbox.next("ops", 1) is None
 
 
 def test_a_record_comes_again_until_it_is_delivered(store: Store, outbox: Outbox) -> None:
-    """Asking does not move the cursor; delivering part of a batch moves it past that part."""
+    """Reading does not move the cursor; delivering a part of a batch moves it past that part."""
     commit(store, 1, 2, 3)
     batch = outbox.next("ops", 10)
     assert batch == outbox.next("ops", 10)
@@ -74,7 +76,7 @@ def test_a_record_comes_again_until_it_is_delivered(store: Store, outbox: Outbox
 
 
 def test_progress_outlives_the_process(tmp_path: Path) -> None:
-    """A sink goes on where it was when the store is opened again."""
+    """A sink continues at its cursor after a restart."""
     with opened(tmp_path) as store:
         outbox = Outbox(store)
         outbox.register(recipients("ops", "slow"))
@@ -87,7 +89,7 @@ def test_progress_outlives_the_process(tmp_path: Path) -> None:
 
 
 def test_a_new_sink_begins_with_what_is_pending(store: Store, outbox: Outbox) -> None:
-    """It gets the newest record of each pending event, and nothing of what is over."""
+    """A new sink gets the newest record of each pending event, and no ended one."""
     store.commit([draft(1, event_id="Coming")], events=[event_row("Coming")])
     store.commit([draft(2, event_id="over")], events=[event_row("over", pending=False)])
     store.commit([draft(3, event_id="Coming", record_type=EVENT_STARTED)])
@@ -99,16 +101,16 @@ def test_a_new_sink_begins_with_what_is_pending(store: Store, outbox: Outbox) ->
 
 
 def test_a_new_sink_with_nothing_pending_begins_now(store: Store, outbox: Outbox) -> None:
-    """Old news is for nobody."""
+    """Without a pending event a new sink gets only later records."""
     commit(store, 1, 2)
     outbox.register(recipients("ops", "new"))
     commit(store, 3)
     assert sequences(drain(outbox, "new")) == [3]
 
 
-def test_a_sink_that_was_away_gets_what_matters(store: Store, outbox: Outbox) -> None:
-    """What waited for it when it was taken out, the end of what it knows and the newest of what is
-    pending; nothing of an event that came and went meanwhile, not after another start either.
+def test_a_sink_that_is_configured_again(store: Store, outbox: Outbox) -> None:
+    """A sink that is configured again gets its backlog, the ends of the events that it knows and
+    the newest record of each pending event; and never an event that came and went in between.
     """
     store.commit(
         [draft(1, event_id="known"), draft(2, event_id="waits")],
@@ -133,7 +135,9 @@ def test_a_sink_that_was_away_gets_what_matters(store: Store, outbox: Outbox) ->
 def test_what_a_sink_that_is_away_waits_for_is_kept(
     store: Store, outbox: Outbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However long it is away, it gets the end of what it knows; the disk does not fill for it."""
+    """The ends of the events that a removed sink knows are kept, and no other record is kept for
+    it.
+    """
     monkeypatch.setattr(retention, "KEEP_DELIVERED", 10)
     store.commit([draft(1, event_id="known")], events=[event_row("known")])
     drain(outbox)
@@ -154,7 +158,7 @@ def test_what_a_sink_that_is_away_waits_for_is_kept(
 def test_a_sink_may_be_taken_out_twice_without_a_record_in_between(
     store: Store, outbox: Outbox
 ) -> None:
-    """It was put back for a run that had nothing to tell, and took nothing of what waits for it."""
+    """A sink that is put back and removed again, without a record in between, keeps its backlog."""
     commit(store, 1)
     for _ in range(2):
         outbox.register(recipients("other"))
@@ -168,7 +172,9 @@ def test_a_sink_may_be_taken_out_twice_without_a_record_in_between(
 def test_a_sink_that_leaves_out_other_vms_gets_the_ends_that_it_needs(
     store: Store, outbox: Outbox
 ) -> None:
-    """Of events of other VMs that it got before it was to leave them out."""
+    """A sink that leaves out other VMs from now on gets the ends of those events of other VMs that
+    it got before.
+    """
     others = {"resources": ("web_4",)}
     store.commit([draft(1, event_id="known", **others)], events=[event_row("known")])
     drain(outbox)
@@ -200,12 +206,12 @@ NO_EVENTS: Accepts = lambda kind, _: not kind.startswith("seb.event.")  # noqa: 
 
 
 def choose(outbox: Outbox, accepts: Accepts, choice: str) -> None:
-    """A run in which `ops` has other settings of what it gets."""
+    """Begin a run in which `ops` accepts other records."""
     outbox.register({"ops": Recipient(kind="test", accepts=accepts, choice=choice)})
 
 
 def commit_to_all(store: Store, outbox: Outbox) -> None:
-    """A record that `ops` takes, whatever it leaves out: its cursor passes all before it."""
+    """Commit a record that `ops` always accepts, so that its cursor passes all before it."""
     outbox.recipients = {
         "ops": Recipient(kind="test", accepts=lambda kind, _: kind == BRIDGE_STARTED)
     }
@@ -217,7 +223,9 @@ def commit_to_all(store: Store, outbox: Outbox) -> None:
 def test_a_sink_that_chooses_otherwise_gets_what_it_left_out(
     store: Store, outbox: Outbox, *, ended: bool
 ) -> None:
-    """The newest record of what is pending, and the end of what it was told of; each once."""
+    """A sink that accepts more gets the newest record of each pending event and the ends of known
+    ones, each once.
+    """
     choose(outbox, EVENTS if ended else NO_EVENTS, "then")
     (shown,) = store.commit([draft(1, event_id="event-1")], events=[event_row("event-1")])
     assert drain(outbox) == ([shown] if ended else [])
@@ -238,7 +246,7 @@ def test_a_sink_that_chooses_otherwise_gets_what_it_left_out(
 def test_a_sink_that_chooses_otherwise_gets_no_dead_record_again(
     store: Store, outbox: Outbox
 ) -> None:
-    """Only a person has what was refused tried again."""
+    """A sink that accepts more gets no dead record, which only a person can retry."""
     choose(outbox, EVENTS, "then")
     (shown,) = store.commit([draft(1, event_id="event-1")], events=[event_row("event-1")])
     outbox.mark_dead("ops", shown.sequence, reason="no", attempts=1, now=NOW)
@@ -249,7 +257,9 @@ def test_a_sink_that_chooses_otherwise_gets_no_dead_record_again(
 def test_a_sink_that_chooses_twice_gets_what_it_left_out_at_first(
     store: Store, outbox: Outbox
 ) -> None:
-    """Also where it took nothing after the first time: it was not there."""
+    """A sink whose filter changed twice gets what the first one left out, also if it delivered
+    nothing in between.
+    """
     others = {"event_id": "event-2", "resources": ("web_4",)}
     store.commit(
         [draft(1, event_id="event-1"), draft(2, **others)],
@@ -270,7 +280,9 @@ def test_a_sink_that_chooses_twice_gets_what_it_left_out_at_first(
 def test_a_sink_that_was_away_gets_the_end_of_what_it_left_out(
     store: Store, outbox: Outbox
 ) -> None:
-    """The event was over when the sink was taken out, and came back and went meanwhile."""
+    """A sink that left out an event's end gets it after an absence in which the event came back and
+    ended again.
+    """
     choose(outbox, EVENTS, "then")
     store.commit([draft(1, event_id="event-1")], events=[event_row("event-1")])
     drain(outbox)
@@ -288,7 +300,9 @@ def test_a_sink_that_was_away_gets_the_end_of_what_it_left_out(
 def test_a_dead_record_that_is_tried_again_has_the_end_behind_it(
     store: Store, outbox: Outbox
 ) -> None:
-    """The sink left out ends when the event was over, and takes them now."""
+    """Behind a dead record that is retried comes the event's end, which the sink left out before
+    and accepts now.
+    """
     choose(outbox, lambda kind, affects: kind == EVENT_SCHEDULED, "then")
     store.commit([draft(1, event_id="event-1")], events=[event_row("event-1")])
     outbox.mark_dead("ops", 1, reason="no", attempts=1, now=NOW)
@@ -303,7 +317,9 @@ def test_a_dead_record_that_is_tried_again_has_the_end_behind_it(
 def test_what_is_refused_again_holds_up_nothing_that_came_back(
     store: Store, outbox: Outbox
 ) -> None:
-    """A record before it that the sink had left out is still delivered."""
+    """A retried record that is refused again does not block an older record that the sink accepts
+    now.
+    """
     choose(outbox, lambda kind, affects: kind == EVENT_SCHEDULED, "then")
     store.commit([draft(1, event_id="event-1")], events=[event_row("event-1")])
     drain(outbox)
@@ -321,15 +337,19 @@ def test_what_is_refused_again_holds_up_nothing_that_came_back(
 
 
 def test_a_sink_that_wants_nothing_holds_nothing_back(store: Store, outbox: Outbox) -> None:
-    """Its progress is written down from time to time, so that records can be forgotten."""
+    """The cursor of a sink that accepts nothing is stored from time to time, so that records can be
+    deleted.
+    """
     commit(store, *range(1, 1001))
     accept(outbox, lambda kind, affects: False)
     assert outbox.next("ops", 1) is None
     assert store.read("SELECT cursor FROM sinks WHERE name = 'ops'") == [(1000,)]
 
 
-def test_whether_this_vm_is_affected_is_told(store: Store, outbox: Outbox) -> None:
-    """A filter sees yes, no, and that the record is about no event."""
+def test_a_filter_gets_whether_this_vm_is_concerned(store: Store, outbox: Outbox) -> None:
+    """A filter gets whether a record concerns this VM: True, False, or None for a record without an
+    event.
+    """
     store.commit([draft(1), draft(2, resources=("other",)), bridge_draft(BRIDGE_STARTED)])
     asked: list[bool | None] = []
 
@@ -343,7 +363,7 @@ def test_whether_this_vm_is_affected_is_told(store: Store, outbox: Outbox) -> No
 
 
 def test_the_newest_heartbeat_alone_waits(store: Store, outbox: Outbox) -> None:
-    """A backlog does not grow by heartbeats, and order is kept."""
+    """A backlog has only the newest heartbeat, in its order."""
     for _ in range(50):
         store.commit([bridge_draft(BRIDGE_HEARTBEAT)])
     commit(store, 51)
@@ -352,7 +372,7 @@ def test_the_newest_heartbeat_alone_waits(store: Store, outbox: Outbox) -> None:
 
 
 def test_a_heartbeat_that_is_replaced_during_delivery(store: Store, outbox: Outbox) -> None:
-    """Delivering or parking one that has gone is harmless."""
+    """Acknowledging or refusing a heartbeat that was replaced has no effect."""
     store.commit([bridge_draft(BRIDGE_HEARTBEAT)])
     batch = outbox.next("ops", 1)
     assert batch is not None
@@ -364,7 +384,9 @@ def test_a_heartbeat_that_is_replaced_during_delivery(store: Store, outbox: Outb
 
 
 def test_a_dead_record_is_shown_with_its_reason(store: Store, outbox: Outbox) -> None:
-    """The sink goes on behind it; the record that says so is committed with it."""
+    """A refused record is listed with its reason, its dead letter is committed with it, and the
+    sink continues.
+    """
     (record, _) = commit(store, 1, 2)
     notice = bridge_draft(BRIDGE_DEAD_LETTER)
     outbox.mark_dead("ops", 1, reason="too large", attempts=5, now=NOW, notice=notice)
@@ -382,7 +404,7 @@ def test_a_dead_record_is_shown_with_its_reason(store: Store, outbox: Outbox) ->
 
 
 def test_refused_heartbeats_do_not_pile_up(store: Store, outbox: Outbox) -> None:
-    """Of each sink's refused heartbeats the newest is kept, and every other dead record."""
+    """Of each sink's refused heartbeats only the newest is kept, and every other dead record."""
     commit(store, 1)
     outbox.mark_dead("ops", 1, reason="no", attempts=1, now=NOW)
     for sequence in range(2, 12):
@@ -394,7 +416,9 @@ def test_refused_heartbeats_do_not_pile_up(store: Store, outbox: Outbox) -> None
 
 
 def test_dead_records_are_tried_again_first(store: Store, outbox: Outbox) -> None:
-    """Those that a person named come before what is new; delivered, they are dead no more."""
+    """Dead records that a person retries are delivered before new ones, and are not dead any more
+    after that.
+    """
     committed = commit(store, 1, 2, 3)
     for sequence in (1, 2):
         outbox.mark_dead("ops", sequence, reason="no", attempts=1, now=NOW)
@@ -411,7 +435,9 @@ def test_dead_records_are_tried_again_first(store: Store, outbox: Outbox) -> Non
 def test_what_is_tried_again_is_not_the_last_that_a_sink_hears_of_an_event(
     store: Store, outbox: Outbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A program that prepares for an event that is over by now is told so once more."""
+    """After a retried record the newest record of the same event is delivered again, such as its
+    end.
+    """
     monkeypatch.setattr(retention, "KEEP_DELIVERED", 3)
     store.commit([draft(1, event_id="E-1"), draft(2, event_id="E-2"), draft(3, event_id="E-1")])
     for sequence in (1, 2):
@@ -429,7 +455,7 @@ def test_what_is_tried_again_is_not_the_last_that_a_sink_hears_of_an_event(
 
 
 def test_a_record_that_is_refused_again_is_dead_again(store: Store, outbox: Outbox) -> None:
-    """It is not tried a third time by itself."""
+    """A retried record that is refused is dead again, and is not tried by itself."""
     commit(store, 1)
     outbox.mark_dead("ops", 1, reason="first", attempts=1, now=NOW)
     outbox.dead.retry("ops", None)
@@ -441,7 +467,7 @@ def test_a_record_that_is_refused_again_is_dead_again(store: Store, outbox: Outb
 def test_a_store_that_cannot_be_read_forgets_no_retry(
     store: Store, outbox: Outbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What a person asked for is tried once the store can be read again, without a restart."""
+    """A retry is carried out once the store can be read again, without a restart."""
     commit(store, 1)
     outbox.mark_dead("ops", 1, reason="no", attempts=1, now=NOW)
     outbox.dead.retry("ops", None)
@@ -471,7 +497,7 @@ def test_what_a_person_asked_for_outlives_the_process(tmp_path: Path) -> None:
 
 
 def test_dropped_records_are_gone(store: Store, outbox: Outbox) -> None:
-    """Of one sink, all or those named."""
+    """Dropping removes dead records of one sink, all or those named."""
     commit(store, 1, 2, 3)
     for sequence in (1, 2, 3):
         outbox.mark_dead("ops", sequence, reason="no", attempts=1, now=NOW)
@@ -487,7 +513,9 @@ def test_dropped_records_are_gone(store: Store, outbox: Outbox) -> None:
     ["body = X'00'", "body = 'text'", "crc = 7", "body = replace(body, 'Freeze', 'Reboot')"],
 )
 def test_a_damaged_record_comes_alone(store: Store, outbox: Outbox, change: str) -> None:
-    """Those before it are delivered, it says why it cannot be, and the sink goes on behind it."""
+    """A damaged record is a batch of its own with its problem, and the records around it are
+    delivered.
+    """
     committed = commit(store, 1, 2, 3)
     damage(store, 2, change)
     first = outbox.next("ops", 10)
@@ -503,7 +531,7 @@ def test_a_damaged_record_comes_alone(store: Store, outbox: Outbox, change: str)
 
 
 def test_a_damaged_record_is_not_delivered_on_retry(store: Store, outbox: Outbox) -> None:
-    """Asked for again, it says again what is wrong."""
+    """A retry of a damaged record gives the same problem again."""
     commit(store, 1)
     damage(store, 1, "body = X'00'")
     outbox.mark_dead("ops", 1, reason="damaged", attempts=0, now=NOW)
@@ -513,15 +541,15 @@ def test_a_damaged_record_is_not_delivered_on_retry(store: Store, outbox: Outbox
     assert (batch.again, batch.damaged is not None) == (True, True)
 
 
-def test_a_column_that_is_no_text_stops_nobody(store: Store, outbox: Outbox) -> None:
-    """Damaged bytes in a type are shown with a replacement sign."""
+def test_a_column_that_is_no_text_stops_nothing(store: Store, outbox: Outbox) -> None:
+    """Damaged bytes in a type are shown with a replacement character."""
     commit(store, 1)
     damage(store, 1, "type = CAST(X'ff' AS TEXT)")
     assert sequences(drain(outbox)) == [1]
 
 
 def test_a_disk_that_takes_nothing_repeats_nothing(store: Store, outbox: Outbox) -> None:
-    """Where progress cannot be written it is remembered, and written with the next."""
+    """Progress that cannot be written is kept in memory, and written later."""
     commit(store, 1, 2, 3)
     outbox.mark_dead("ops", 1, reason="no", attempts=1, now=NOW)
     outbox.dead.retry("ops", None)
@@ -535,7 +563,9 @@ def test_a_disk_that_takes_nothing_repeats_nothing(store: Store, outbox: Outbox)
 
 
 def test_the_backlog_is_counted_by_what_is_wanted(store: Store, outbox: Outbox) -> None:
-    """Records, the oldest one's time, and the dead; also of a sink that is gone."""
+    """The backlog has the number of accepted records, the oldest one's time and the dead ones; also
+    of a removed sink.
+    """
     store.commit([bridge_draft(BRIDGE_STARTED), draft(2), draft(3)])
     accept(outbox, lambda kind, affects: affects is not None)
     backlog = outbox.backlog("ops")
@@ -553,9 +583,7 @@ def test_the_backlog_is_counted_by_what_is_wanted(store: Store, outbox: Outbox) 
 def test_a_sink_of_another_kind_gets_what_is_pending(
     store: Store, outbox: Outbox, *, away: bool
 ) -> None:
-    """What the former kind has had does not count, but is not told whole: of each pending event
-    the newest record, and what waits for the name.
-    """
+    """A sink whose kind changed gets the newest record of each pending event, and its backlog."""
     store.commit([draft(1, event_id="E-1"), draft(2, event_id="E-2")])
     store.commit([draft(3, event_id="E-1")], events=[event_row("E-1")])
     assert sequences(drain(outbox)) == [1, 2, 3]
@@ -570,8 +598,8 @@ def test_a_sink_of_another_kind_gets_what_is_pending(
 
 
 def test_a_kind_that_comes_back_gets_the_ends_that_it_missed(store: Store, outbox: Outbox) -> None:
-    """An event that ended while its name was of another kind is pending there no more; the other
-    kind, of which nothing is left, hears of no event that it was not told of.
+    """A kind that comes back gets the ends of its events from the time of another kind; the other
+    kind gets no event that it did not know.
     """
     store.commit([draft(1, event_id="E-1")], events=[event_row("E-1")])
     assert sequences(drain(outbox)) == [1]
@@ -587,7 +615,7 @@ def test_a_kind_that_comes_back_gets_the_ends_that_it_missed(store: Store, outbo
 
 
 def test_a_kind_gets_the_end_that_another_one_left_aside(store: Store, outbox: Outbox) -> None:
-    """The name came back as another kind first, which had taken nothing when it went again."""
+    """A kind gets the ends of its events although its name came back with another kind first."""
     store.commit([draft(1, event_id="E-1")], events=[event_row("E-1")])
     assert sequences(drain(outbox)) == [1]
     outbox.register(recipients("another"))
@@ -599,7 +627,9 @@ def test_a_kind_gets_the_end_that_another_one_left_aside(store: Store, outbox: O
 
 
 def test_another_kind_gets_the_end_of_what_waits_for_its_name(store: Store, outbox: Outbox) -> None:
-    """The name was not there when the event ended, and the former kind had not got it yet."""
+    """A new kind gets the end of an event that still waits for its name, which was removed when the
+    event ended.
+    """
     store.commit([draft(1, event_id="E-1")], events=[event_row("E-1")])
     outbox.register(recipients("another"))
     ended = draft(2, event_id="E-1", record_type=EVENT_ENDED)
@@ -609,7 +639,7 @@ def test_another_kind_gets_the_end_of_what_waits_for_its_name(store: Store, outb
 
 
 def test_a_large_backlog_is_read_quickly(store: Store, outbox: Outbox) -> None:
-    """What is waiting is found by an index, and without the records' bodies."""
+    """The backlog is read by an index, and without the records' bodies."""
     for query in (
         "SELECT sequence, type, affects FROM records INDEXED BY waiting WHERE sequence > 1 LIMIT 9",
         "SELECT type, count(*) FROM records INDEXED BY waiting WHERE sequence > 1 GROUP BY type",
@@ -622,7 +652,9 @@ def test_a_large_backlog_is_read_quickly(store: Store, outbox: Outbox) -> None:
 def test_what_is_dropped_while_it_is_tried_again_stays_dropped(
     store: Store, outbox: Outbox, *, refused: bool
 ) -> None:
-    """However the try ends that is under way: a person has decided about the record."""
+    """A dead record that is dropped during its retry stays dropped, whatever the result of the
+    retry.
+    """
     commit(store, 1, 2)
     outbox.mark_dead("ops", 1, reason="no", attempts=1, now=NOW)
     assert outbox.dead.retry("ops", None) == 1

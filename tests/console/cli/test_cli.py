@@ -26,7 +26,7 @@ from support.sinks.throwaway_ca import ThrowawayCa
 
 @pytest.fixture(scope="module")
 def console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConsoleProcess]:
-    """A console with one VM and one event, whose texts a terminal would obey."""
+    """A console with one VM and one event, whose texts have control characters."""
     with ConsoleProcess(tmp_path_factory.mktemp("console")) as running:
         vm = FakeVm(name="evil\x1b[31m")
         assert running.post(vm.event("E1", resources=[vm.name])).status_code == 204
@@ -35,7 +35,7 @@ def console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConsoleProcess
 
 
 def run(console: ConsoleProcess, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
-    """A command that is pointed at the console."""
+    """Run a command against the console."""
     return subprocess.run(
         console.command(*words),
         env={**console.environ, "SEB_CONSOLE_URL": console.url, **environ},
@@ -48,7 +48,7 @@ def run(console: ConsoleProcess, *words: str, **environ: str) -> subprocess.Comp
 
 @pytest.mark.parametrize("command", ["events", "vms"])
 def test_a_list_is_readable_and_json(console: ConsoleProcess, command: str) -> None:
-    """A table for people, in which no text moves the terminal, and the API's JSON for programs."""
+    """A list is a table without control characters, or the API's JSON."""
     table = run(console, command)
     assert table.returncode == 0, table.stderr
     assert "evil\ufffd[31m" in table.stdout
@@ -59,7 +59,7 @@ def test_a_list_is_readable_and_json(console: ConsoleProcess, command: str) -> N
 
 
 def test_no_console_is_exit_code_69(console: ConsoleProcess) -> None:
-    """The command says where it looked, and what to do."""
+    """Without a console the exit code is 69, with the address and a remedy."""
     done = run(console, "vms", SEB_CONSOLE_URL=f"http://127.0.0.1:{free_port()}")
     assert done.returncode == 69
     assert "seb console run" in done.stderr
@@ -68,7 +68,7 @@ def test_no_console_is_exit_code_69(console: ConsoleProcess) -> None:
 @pytest.fixture
 def behind_tls(tmp_path: Path) -> Iterator[tuple[str, Path]]:
     """A stand-in for the proxy before a console, with a certificate of a private authority: its
-    address, and the authority's certificate. It wants a bearer token.
+    address, and that authority's certificate. It requires a bearer token.
     """
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -95,7 +95,9 @@ def behind_tls(tmp_path: Path) -> Iterator[tuple[str, Path]]:
 def test_a_private_authority_is_trusted_by_its_variable(
     console: ConsoleProcess, behind_tls: tuple[str, Path]
 ) -> None:
-    """With SSL_CERT_FILE the commands work, without it they say what is wrong."""
+    """The commands accept the private authority that SSL_CERT_FILE names; without it the error says
+    what is wrong.
+    """
     url, authority = behind_tls
     environ = {"SEB_CONSOLE_URL": url, "SEB_CONSOLE_TOKEN": "t0ken"}
     refused = run(console, "vms", **environ)
@@ -108,7 +110,7 @@ def test_a_private_authority_is_trusted_by_its_variable(
 def test_a_netrc_does_not_replace_the_token(
     console: ConsoleProcess, behind_tls: tuple[str, Path], tmp_path: Path
 ) -> None:
-    """A password that a person keeps for the host is neither sent nor in the token's place."""
+    """A password in .netrc for the host is not sent, and does not replace the token."""
     url, authority = behind_tls
     netrc = tmp_path / "netrc"
     netrc.write_text("machine 127.0.0.1 login mia password s3cret\n")
@@ -119,7 +121,9 @@ def test_a_netrc_does_not_replace_the_token(
 
 
 def test_a_password_in_the_address_is_not_repeated(console: ConsoleProcess) -> None:
-    """It is refused, and the message names the setting for a token."""
+    """A password in the address is refused and not shown, and the message names the setting for a
+    token.
+    """
     done = run(console, "vms", SEB_CONSOLE_URL=f"http://mia:s3cret@127.0.0.1:{free_port()}")
     assert done.returncode == 78
     assert "SEB_CONSOLE_TOKEN" in done.stderr
@@ -127,21 +131,23 @@ def test_a_password_in_the_address_is_not_repeated(console: ConsoleProcess) -> N
 
 
 def test_a_typo_in_a_setting_is_exit_code_78(console: ConsoleProcess) -> None:
-    """The nearest name is suggested."""
+    """An unknown setting ends with 78, and the nearest name is suggested."""
     done = run(console, "run", SEB_CONSOLE_LOGIN__MOD="none")
     assert done.returncode == 78
     assert "did you mean SEB_CONSOLE_LOGIN__MODE?" in done.stderr
 
 
 def test_without_a_login_only_loopback_is_listened_on(console: ConsoleProcess) -> None:
-    """An unprotected console refuses to start on an address that others can reach."""
+    """A console without a login refuses to start on an address that others can reach."""
     done = run(console, "run", SEB_CONSOLE_LISTEN="0.0.0.0:0")
     assert done.returncode == 78
     assert "SEB_CONSOLE_LOGIN" in done.stderr
 
 
 def test_check_looks_at_everything(tmp_path: Path) -> None:
-    """A broker that answers is ok, one that is away is exit code 69, each with its line."""
+    """`check` has a line for each step: a broker that answers is ok, and one that does not is
+    69.
+    """
     with Mosquitto(tmp_path / "broker") as broker:
         settings = {
             "SOURCE__BROKER__KIND": "mqtt",
@@ -171,10 +177,10 @@ def test_check_looks_at_everything(tmp_path: Path) -> None:
         ("seb@{place}/refusals?sslmode=no", "sslmode", "SEB_CONSOLE_DATABASE"),
     ],
 )
-def test_a_database_that_refuses_is_told_with_a_remedy(
+def test_a_database_that_refuses_has_a_remedy(
     tmp_path: Path, postgresql: PostgreSql, address: str, words: str, remedy: str
 ) -> None:
-    """`check` says what PostgreSQL says, and what to do about it; exit code 69."""
+    """`check` shows PostgreSQL's refusal with a remedy; exit code 69."""
     with suppress(psycopg.errors.DuplicateDatabase):
         url = postgresql.database("refusals")
         postgresql.execute(url, "CREATE ROLE poor LOGIN")
@@ -190,8 +196,10 @@ def test_a_database_that_refuses_is_told_with_a_remedy(
 
 
 @pytest.mark.skipif(os.name != "posix", reason="Windows has no such modes")
-def test_a_key_that_every_account_can_read_is_told(tmp_path: Path) -> None:
-    """By `check` and in the log of a start, with the remedy; nothing of its content is shown."""
+def test_a_key_that_every_account_can_read_is_a_warning(tmp_path: Path) -> None:
+    """`check` and the log of a start warn of a key file that every account can read, with a remedy,
+    and show nothing of it.
+    """
     console = ConsoleProcess(tmp_path)
     console.key_file.chmod(0o644)
     words = f"chmod o-r {console.key_file}"
@@ -205,7 +213,9 @@ def test_a_key_that_every_account_can_read_is_told(tmp_path: Path) -> None:
 
 
 def test_check_beside_the_running_console(console: ConsoleProcess) -> None:
-    """The port and the database are in use by the console that it is about: nothing is wrong."""
+    """Beside the console of the same settings, `check` finds port and database in use by it, and no
+    error.
+    """
     done = run(console, "check", SEB_CONSOLE_LISTEN=console.url.removeprefix("http://"))
     assert done.returncode == 0, done.stdout + done.stderr
     assert "ok    listen: a console runs at" in done.stdout
@@ -213,7 +223,7 @@ def test_check_beside_the_running_console(console: ConsoleProcess) -> None:
 
 
 def test_the_bridge_ignores_the_consoles_settings() -> None:
-    """A bridge on the same machine starts with the console's names in its environment."""
+    """A bridge starts with the console's variables in its environment."""
     environ = {**os.environ, "SEB_CONSOLE_LISTEN": "127.0.0.1:1", "SEB_CONSOLE_NONSENSE": "x"}
     done = subprocess.run(
         [sys.executable, "-m", "bridge", "config", "show"],
@@ -226,7 +236,7 @@ def test_the_bridge_ignores_the_consoles_settings() -> None:
 
 
 def test_the_console_is_not_imported_by_a_bridge() -> None:
-    """`seb version` and `seb run --help` import none of the console's libraries."""
+    """`seb version` and `seb run --help` import no library of the console."""
     code = (
         "import sys\n"
         "from bridge.cli import seb\n"
@@ -245,7 +255,7 @@ def test_the_console_is_not_imported_by_a_bridge() -> None:
 
 
 def test_without_the_extra_the_command_says_what_to_install() -> None:
-    """A bridge without the console's libraries names the extra, with exit code 78."""
+    """Without the console's libraries the command names the extra, with exit code 78."""
     code = (
         "import sys\n"
         "sys.modules['sqlalchemy'] = None\n"

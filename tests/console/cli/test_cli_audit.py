@@ -1,4 +1,4 @@
-"""`seb console audit verify`, beside a running console and after the database was written to."""
+"""`seb console audit verify`, beside a running console and after a change of the database."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from console.db.batches import next_number
 
 @pytest.fixture
 def stage(tmp_path: Path) -> Iterator[ConsoleStage]:
-    """A running console with three rows, one of which a terminal would obey."""
+    """A running console with three rows, one of them with control characters."""
     with ConsoleStage(tmp_path) as made:
         for actor in ("mia", "ann\x1b[31m", "mia"):
             with made.console.database.writing.begin() as connection:
@@ -36,20 +36,20 @@ def stage(tmp_path: Path) -> Iterator[ConsoleStage]:
 
 
 def seb(stage: ConsoleStage, *words: str) -> subprocess.CompletedProcess[str]:
-    """A command with the settings of the console, as another process."""
+    """Run a command with the settings of the console, as another process."""
     directory = str(stage.state.settings.state_dir)
     own = {"SEB_CONSOLE_STATE_DIR": directory, "SEB_CONSOLE_URL": stage.url}
     return forking.finished(["console", *words], env=own)
 
 
 def head(stage: ConsoleStage) -> Head:
-    """The end of the chain."""
+    """Return the end of the chain."""
     with stage.console.database.reading.begin() as connection:
         return log.head(connection)
 
 
 def test_a_whole_audit_is_fine_beside_a_running_console(stage: ConsoleStage) -> None:
-    """It prints the head, which is accepted as one that was kept elsewhere."""
+    """The command prints the head, and accepts it as one that was kept elsewhere."""
     done = seb(stage, "audit", "verify")
     now = head(stage)
     assert (done.returncode, done.stdout) == (0, f"ok    3 rows; head 3:{now.hash}\n")
@@ -81,7 +81,7 @@ def test_a_whole_audit_is_fine_beside_a_running_console(stage: ConsoleStage) -> 
     ],
 )
 def test_the_first_wrong_row_is_named(stage: ConsoleStage, statement: str, words: str) -> None:
-    """Exit code 1, whoever wrote past the console."""
+    """The first changed row is named, with exit code 1."""
     file = stage.state.settings.state_dir / "console.db"
     with sqlite3.connect(file) as connection:
         for (name,) in connection.execute(
@@ -99,7 +99,9 @@ def test_the_first_wrong_row_is_named(stage: ConsoleStage, statement: str, words
 
 
 def test_rows_that_are_deleted_from_the_end_stay_missing(stage: ConsoleStage) -> None:
-    """The next row follows the one that was written last, whether it is there or not."""
+    """Rows that were deleted from the end are missing, also after a new row, which follows the last
+    written one.
+    """
     with stage.console.database.writing.begin() as connection:
         connection.execute(text("DROP TRIGGER audit_stays_delete"))
         connection.execute(text("DELETE FROM audit WHERE number > 1"))
@@ -112,7 +114,7 @@ def test_rows_that_are_deleted_from_the_end_stay_missing(stage: ConsoleStage) ->
 
 
 def test_without_a_database_nothing_is_made(tmp_path: Path) -> None:
-    """Exit code 78, and no file appears."""
+    """Without a database the exit code is 78, and no file is made."""
     own = {"SEB_CONSOLE_STATE_DIR": str(tmp_path)}
     done = forking.finished(["console", "audit", "verify"], env=own)
     assert done.returncode == 78
@@ -121,7 +123,7 @@ def test_without_a_database_nothing_is_made(tmp_path: Path) -> None:
 
 
 def test_the_rows_are_readable_and_json_lines(stage: ConsoleStage) -> None:
-    """A table in which no text moves the terminal; `--json` is what the API has."""
+    """The rows are a table without control characters, or with `--json` the API's lines."""
     table = seb(stage, "audit")
     assert table.returncode == 0, table.stderr
     assert "ann\ufffd[31m" in table.stdout

@@ -1,4 +1,4 @@
-"""How VMs are heard and what is due, in a real console over real time."""
+"""Contact and due decisions, in a real console over real time."""
 
 from __future__ import annotations
 
@@ -18,12 +18,14 @@ from support.mqtt.mosquitto import Mosquitto
 
 
 def contact_of(console: ConsoleProcess, name: str) -> str | None:
-    """How a VM is heard."""
+    """Return how a VM is heard."""
     return console.contacts().get(name)
 
 
-def test_silence_comes_by_itself_and_is_told(tmp_path: Path) -> None:
-    """Heard, late, silent: without any message, and an open page is told of the turn."""
+def test_silence_comes_by_itself_and_reaches_open_pages(tmp_path: Path) -> None:
+    """A VM without messages is heard, late and silent in turn, and an open page gets each
+    change.
+    """
     with ConsoleProcess(tmp_path, SILENT_AFTER="3") as console:
         vm = FakeVm(name="quiet")
         assert console.post(vm.heartbeat()).status_code == 204
@@ -43,8 +45,8 @@ def test_silence_comes_by_itself_and_is_told(tmp_path: Path) -> None:
 
 
 def test_a_restart_changes_no_contact_and_forgets_no_farewell(tmp_path: Path) -> None:
-    """A VM that was heard a moment ago is heard; it is silent once somebody has listened for its
-    silent time in vain. One that stopped stays stopped.
+    """After a restart a VM that was heard is heard, until a console has listened for its silent
+    time; a stopped one stays stopped.
     """
     with ConsoleProcess(tmp_path, SILENT_AFTER="6") as console:
         stopped, known = FakeVm(name="stopped"), FakeVm(name="known")
@@ -72,7 +74,9 @@ def broker(tmp_path: Path) -> Iterator[Mosquitto]:
 
 
 def test_a_decision_is_due_while_a_heard_vm_can_take_it(broker: Mosquitto, tmp_path: Path) -> None:
-    """Due needs a heard VM that the event names and that takes commands; receipts follow."""
+    """A decision is due if a heard VM that the event names takes commands, and its receipts
+    follow.
+    """
     settings = {
         "SOURCE__BROKER__KIND": "mqtt",
         "SOURCE__BROKER__HOST": broker.host,
@@ -111,7 +115,9 @@ def test_a_decision_is_due_while_a_heard_vm_can_take_it(broker: Mosquitto, tmp_p
 def test_a_vm_whose_broker_was_taken_out_takes_commands_over_https(
     broker: Mosquitto, tmp_path: Path
 ) -> None:
-    """Without its source, what a retained status said is no way to a VM; asking over HTTPS is."""
+    """If a VM's source is removed, commands go over HTTPS as soon as the VM polls, and not by its
+    retained status.
+    """
     key, _ = made_key(tmp_path / "keys")
     console = ConsoleProcess(tmp_path / "console", KEY=str(key), PULL="true")
     own = dict(console.environ)
