@@ -113,6 +113,8 @@ def step(
     found = _changes(situation_of(snapshot, settings), snapshot.now)
     situation, todo, changed = found.situation, found.plan, found.turns
     written = TurnsResult(has_changed=bool(changed))
+    for take in found.takes:
+        _audit_taken(snapshot, changed[take.event_key], situation)
     for key in todo.approvals:
         turn = situation.turns[key]
         made = _approve(decide, turn)
@@ -127,8 +129,6 @@ def step(
             if made.outgoing is not None:
                 written.outgoing.append(made.outgoing)
     turns.put_turns(snapshot.connection, changed.values(), number)
-    for take in found.takes:
-        _audit_taken(snapshot, changed[take.event_key], situation)
     for wanted in _due(snapshot, situation, todo, connected):
         written.has_changed = True
         prepare = _write_command(snapshot, wanted, number)

@@ -350,6 +350,15 @@ def test_what_a_step_has_written_is_looked_at(cluster: Cluster) -> None:
     assert not cluster.is_current(found)
 
 
+def test_a_turn_is_in_the_audit_before_its_approval(cluster: Cluster) -> None:
+    """A VM that prepares nothing is approved in the same transaction."""
+    cluster.now += timedelta(seconds=1)
+    cluster.tell(*(vm.heartbeat(now=cluster.now, prepares=False) for vm in cluster.vms))
+    cluster.announce(0)
+    assert cluster.step(steps=1) == ["approve db-0"]
+    assert cluster.actions() == ["take_turn", "approve"]
+
+
 def test_a_prepare_command_is_sent_again_until_it_is_answered(cluster: Cluster) -> None:
     """Every ten seconds, with the same jti; an answer ends that, and so does `replayed`."""
     cluster.announce(0)
