@@ -18,7 +18,7 @@ from console.turns.prepared import (
 from console.turns.reading import Reading
 from console.turns.reasons import kept_for_people, why_no_longer_approved, why_not_by_groups
 from console.turns.situation import EventFacts, Turn
-from console.turns.waiting import group_actor
+from console.turns.waiting import group_actor, is_full_for
 
 STUCK_SECONDS: Final = 3600.0
 """A turn is stuck if a VM of it is not back this long after the event. A VM that rests is back."""
@@ -164,7 +164,7 @@ def _may_retry(turn: Turn, event: EventFacts, reading: Reading) -> bool:
     none can any more; or a VM that did not answer may answer now. A VM that could not prepare is
     left to people.
     """
-    if not turn.is_by_group or reading.is_too_late(event) or reading.over_budget(event):
+    if not turn.is_by_group or reading.is_too_late(event) or is_full_for(turn, event, reading):
         return False
     was_unanswered = any(each.asked_at is not None for each in turn.holders)
     if was_unanswered and reading.now - turn.since < UNANSWERED_SECONDS:

@@ -18,7 +18,13 @@ from console.turns.reading import Reading
 from console.turns.reasons import refusal, why_no_longer_approved
 from console.turns.returns import returns
 from console.turns.situation import Turn, TurnSituation
-from console.turns.waiting import has_room, queue, while_prepared, while_preparing
+from console.turns.waiting import (
+    has_room,
+    queue,
+    waits_for_room,
+    while_prepared,
+    while_preparing,
+)
 
 
 def plan(situation: TurnSituation, now: float) -> Plan:
@@ -165,7 +171,7 @@ def _to_prepare(turn: Turn, reading: Reading) -> Iterator[str]:
     event = reading.event_of(turn)
     if turn.state != "preparing" or event is None or event.fingerprint != turn.fingerprint:
         return
-    if not turn.is_forced and reading.over_budget(event):
+    if waits_for_room(turn, event, reading):
         return
     for vm in reading.situation.named(event):
         if vm.vm_id in turn.vm_ids and vm.prepares and vm.is_heard and not is_prepared(vm, event):

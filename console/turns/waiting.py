@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from console.fleet.values import EventKey
 from console.turns.away import started_by_vm
 from console.turns.plan import Take, Waiting
-from console.turns.prepared import is_ready
+from console.turns.prepared import has_recovered, is_ready
 from console.turns.reading import Reading
 from console.turns.reasons import refusal, why_for_people
-from console.turns.situation import GROUP_ACTOR, Away, EventFacts, Turn
+from console.turns.situation import GROUP_ACTOR, Away, EventFacts, Turn, VmFacts
 
 
 def queue(reading: Reading) -> tuple[list[Take], list[Waiting]]:
@@ -45,7 +45,20 @@ def waits_for_room(turn: Turn, event: EventFacts, reading: Reading) -> bool:
     """Check whether no VM of a turn may prepare now: the budget is full."""
     if turn.state != "preparing" or event.fingerprint != turn.fingerprint:
         return False
-    return not turn.is_forced and bool(reading.over_budget(event))
+    return not turn.is_forced and is_full_for(turn, event, reading)
+
+
+def is_full_for(turn: Turn, event: EventFacts, reading: Reading) -> bool:
+    """Check whether the budget has no room for the VMs of a turn.
+
+    If a group has become too small for its turns, the first of these does not wait for the others
+    if each of its VMs has begun to prepare: they are away already, also if they prepare again.
+    """
+    if not reading.over_budget(event):
+        return False
+    named = reading.situation.named(event)
+    has_begun = event.named <= turn.vm_ids and not any(has_recovered(vm, turn) for vm in named)
+    return not (has_begun and _others_wait_behind(event, reading))
 
 
 def while_preparing(turn: Turn, reading: Reading) -> Waiting:
@@ -57,7 +70,7 @@ def while_preparing(turn: Turn, reading: Reading) -> Waiting:
     reason = f"{', '.join(without_commands)} takes no commands" if without_commands else None
     if not_said:
         reason = f"{', '.join(not_said)} has not said yet whether it prepares"
-    if not turn.is_forced and reading.over_budget(event):
+    if waits_for_room(turn, event, reading):
         reason = _waits_for(event, reading, [])
     return Waiting(event_key=turn.event_key, groups=turn.groups, reason=reason)
 
@@ -78,10 +91,15 @@ def while_prepared(turn: Turn, reading: Reading) -> Waiting | None:
 def has_room(turn: Turn, event: EventFacts, reading: Reading) -> bool:
     """Check whether an event whose VMs are prepared may be approved, with the VMs that are away.
 
-    If a group has become too small for its turns, and all of these are prepared, they do not wait
-    for each other: their VMs are away already, and come back one after the other.
+    If a group has become too small for its turns, and the VMs of all of these are away already,
+    they do not wait for each other: their VMs come back one after the other.
     """
-    return turn.is_forced or all(
+    return turn.is_forced or _others_wait_behind(event, reading)
+
+
+def _others_wait_behind(event: EventFacts, reading: Reading) -> bool:
+    """Check whether all that fills the groups of the event besides its own VMs waits behind it."""
+    return all(
         _waits_behind(other, event, reading)
         for key in reading.over_budget(event)
         for other in reading.away.get(key, {}).values()
@@ -137,20 +155,23 @@ def _waits_for(event: EventFacts, reading: Reading, behind: Sequence[EventKey]) 
 
 
 def _waits_behind(other: Away, event: EventFacts, reading: Reading) -> bool:
-    """Check whether a VM that counts as away is heard, and waits, prepared, for events that come
-    later, and for nothing else.
+    """Check whether a VM that counts as away is heard, and waits for events that come later, for
+    which it is prepared or has begun to prepare, and for nothing else.
     """
     situation = reading.situation
     vm = situation.vms.get(other.vm_id)
     if vm is None or not vm.is_heard or vm.vm_id in started_by_vm(situation):
         return False
     turns = [each for each in situation.turns.values() if each.is_held and vm.vm_id in each.vm_ids]
-    return bool(turns) and all(_is_prepared_after(each, event, reading) for each in turns)
+    return bool(turns) and all(_waits_after(each, vm, event, reading) for each in turns)
 
 
-def _is_prepared_after(turn: Turn, event: EventFacts, reading: Reading) -> bool:
-    """Check whether the VMs of a turn are prepared for an event that comes later than this one."""
+def _waits_after(turn: Turn, vm: VmFacts, event: EventFacts, reading: Reading) -> bool:
+    """Check whether a turn waits behind the event, and sends its VM away no more: that has begun to
+    prepare already.
+    """
     own = reading.event_of(turn)
-    if turn.state != "prepared" or turn.is_forced:
+    if own is None or turn.is_forced or own.order <= event.order:
         return False
-    return own is not None and own.order > event.order
+    has_begun = turn.state in ("preparing", "failed") and not has_recovered(vm, turn)
+    return turn.state == "prepared" or has_begun

@@ -1925,3 +1925,92 @@ def test_a_short_silent_time_frees_no_vm_whose_end_a_peer_has_reported(database:
     told_by(cluster, (0,), "ended")
     assert cluster.step() == ["prepare db-1"]
     cluster.decisions.stop()
+
+
+def both_drained(cluster: Cluster) -> None:
+    """Two VMs have their turns and begin to prepare; then Azure changes both events."""
+    cluster.announce(0)
+    cluster.announce(1)
+    assert sorted(cluster.step()) == ["prepare db-0", "prepare db-1"]
+    for number in (0, 1):
+        cluster.says(number, "preparing")
+    cluster.wait(5)
+
+
+def end_drained(cluster: Cluster, number: int, **more: Any) -> None:
+    """Azure changes an event while its VM prepares for it: that preparation is of no use."""
+    before = seen(cluster, number).shown.report.fingerprint
+    change(cluster, number, **more)
+    data = {"evt": f"E-{number}", "evh": before, "sink": "drain", "cause": "deadline"}
+    more = {"reason": "event_changed", "state": "failed"}
+    cluster.tell(cluster.vms[number].record(PREPARATION, data | more, now=cluster.now))
+
+
+def test_turns_whose_vms_are_drained_do_not_wait_for_each_other(database: Database) -> None:
+    """The group has become too small for both, and both prepare again: one after the other."""
+    cluster = Cluster(database, at_most=2)
+    both_drained(cluster)
+    lower(cluster, 1)
+    for number in (0, 1):
+        end_drained(cluster, number)
+    assert cluster.step() == ["prepare db-0"]
+    cluster.says(0, "prepared")
+    answer(cluster, "confirmed")
+    assert cluster.step() == ["approve db-0"]
+    cluster.end(0)
+    cluster.wait(1)
+    assert cluster.step() == []
+    cluster.says(0, "recovered")
+    cluster.wait(71)
+    assert cluster.step() == ["prepare db-1"]
+    cluster.says(1, "prepared")
+    answer(cluster, "confirmed")
+    assert cluster.step() == ["approve db-1"]
+    cluster.decisions.stop()
+
+
+def test_a_drained_turn_that_got_no_answer_is_tried_again(database: Database) -> None:
+    """The group has become too small for both turns; the commands to the first VM do not come."""
+    cluster = Cluster(database, at_most=2)
+    both_drained(cluster)
+    lower(cluster, 1)
+    for number in (0, 1):
+        end_drained(cluster, number, not_before=_moment(START + timedelta(hours=5)))
+    sent = []
+    for _ in range(7):
+        cluster.wait(50)
+        sent += cluster.step()
+    assert cluster.state(0) == "failed"
+    assert set(sent) == {"prepare db-0"}
+    for _ in range(7):
+        cluster.wait(50)
+        sent = cluster.step()
+    assert sent == ["prepare db-0"]
+    cluster.decisions.stop()
+
+
+def test_drained_turns_that_need_more_room_than_there_is_wait_for_people(
+    database: Database,
+) -> None:
+    """Azure has changed both events to name one VM more. A VM that has prepared does not come back
+    before its event is over, so nothing more is sent away; a person can go beyond the budget.
+    """
+    cluster = Cluster(database, at_most=2)
+    cluster.vms += [FakeVm(name=f"db-{number}") for number in (3, 4)]
+    cluster.hear()
+    both_drained(cluster)
+    for number in (0, 1):
+        names = [f"db-{number}", f"db-{number + 3}"]
+        end_drained(
+            cluster, number, resources=names, not_before=_moment(START + timedelta(hours=5))
+        )
+        other = cluster.vms[number + 3]
+        soon = _moment(START + timedelta(hours=5))
+        more = {"resources": names, "not_before": soon, "now": cluster.now}
+        cluster.tell(other.event(f"E-{number}", **more))
+    for _ in range(10):
+        cluster.wait(50)
+        assert cluster.step() == []
+    approve(cluster, 0, force=True)
+    assert sorted(cluster.step()) == ["prepare db-0", "prepare db-3"]
+    cluster.decisions.stop()
