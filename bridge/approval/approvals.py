@@ -455,7 +455,7 @@ class Approvals:
             self._open[approval.cause] = OpenApproval(
                 approval=approval,
                 stage=stage_of(approval),
-                first_seen=tracked.first_seen if tracked else None,
+                first_seen=_first_seen(tracked, approval),
                 due=self._clock.monotonic(),
                 time=SteadyTime(
                     self._clock,
@@ -464,3 +464,13 @@ class Approvals:
                     least=least,
                 ),
             )
+
+
+def _first_seen(tracked: TrackedEvent | None, approval: Approval) -> datetime | None:
+    """Return when the event appeared for which an approval was accepted; None if that is over, even
+    if the event has returned since.
+    """
+    if tracked is None:
+        return None
+    has_returned = approval.revision is not None and approval.revision < tracked.appeared
+    return None if has_returned else tracked.first_seen

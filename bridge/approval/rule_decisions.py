@@ -11,7 +11,7 @@ from typing import Final
 
 from bridge.approval.ledger import Ledger, approval_of
 from bridge.approval.policy import Answer, RuleDecision, decide
-from bridge.clock import Clock
+from bridge.clock import Clock, uptime
 from bridge.config.approval import Rule
 from bridge.events.tracked import TrackedEvent
 from bridge.store.approvals import Approval
@@ -102,20 +102,26 @@ class RuleDecisions:
         return decision.answer
 
     def _decide(self, tracked: TrackedEvent) -> RuleDecision | None:
-        waited = self._clock.monotonic() - self._kept(tracked).since
         return decide(
             self._rules,
             tracked,
             vm_name=self._vm_name,
-            now=tracked.first_seen + timedelta(seconds=waited),
+            now=tracked.first_seen + timedelta(seconds=self._waited(tracked)),
             acknowledged=lambda sink: self._acknowledged(sink, tracked.event.key),
         )
 
-    def _kept(self, tracked: TrackedEvent) -> _Pending:
-        """Return what this run keeps about an event. Its time counts from this run's first sight of
-        it, by the monotonic clock: a wall clock that was wrong, or is, must not give the next VM
-        its turn early.
+    def _waited(self, tracked: TrackedEvent) -> float:
+        """Return how long the event has been seen, in seconds, as this run or this boot measured
+        it: a wall clock that was wrong, or is, must not give the next VM its turn early. Of an
+        event from before the boot, the uptime says less than the truth, never more.
         """
+        in_this_run = self._clock.monotonic() - self._kept(tracked).since
+        if tracked.uptime is None:
+            return in_this_run
+        return max(in_this_run, uptime(self._clock) - tracked.uptime)
+
+    def _kept(self, tracked: TrackedEvent) -> _Pending:
+        """Return what this run keeps about an event."""
         kept = self._pending.get(tracked.event.key)
         if kept is None or kept.first_seen != tracked.first_seen:
             kept = _Pending(first_seen=tracked.first_seen, since=self._clock.monotonic())

@@ -643,6 +643,26 @@ def test_an_approval_that_is_withdrawn_leaves_the_event_to_the_rules(
     assert bench.story() == [("accepted", None), ("accepted", None), ("posted", None)]
 
 
+def test_an_event_that_returned_is_not_started_by_an_approval_from_before(
+    bench: ApprovalBench,
+) -> None:
+    """The bridge was killed while a POST hung, and the event had ended and returned meanwhile."""
+    bench.announce()
+    bench.imds.starts = False
+    bench.imds.failures = [fails("timeout")]
+    bench.send(bench.approve())
+    bench.vanish()
+    assert bench.poller.run()
+    bench.imds.events_now[EVENT_ID] = entry(EVENT_ID)
+    bench.clock.advance(1)
+    assert bench.poller.run()
+    posts = list(bench.imds.posts)
+    bench.restart()
+    bench.poll(after=9)
+    assert bench.imds.posts == posts
+    assert bench.story() == [("accepted", None), ("confirmed", None)]
+
+
 def test_a_retry_needs_the_acknowledgement_of_the_newest_record(bench: ApprovalBench) -> None:
     """An update that the fingerprint does not show has a record that must be acknowledged too."""
     bench.decide_by(Rule(name="after", after=("drain",)))

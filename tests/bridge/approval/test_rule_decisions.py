@@ -123,17 +123,34 @@ def test_time_alone_lets_the_next_vm_act(benches: Any) -> None:
 
 @pytest.mark.parametrize("wrong", [-30 * 365 * 24 * 3600, -3600, 0, 3600])
 def test_a_clock_that_was_wrong_at_boot_brings_no_turn_closer(benches: Any, wrong: int) -> None:
-    """The time of the leader is what this run has measured, whatever the wall clock said before the
-    restart or says after it.
+    """After a boot, the time of the leader is what this run has measured, whatever the wall clock
+    said before or says now.
     """
     bench = benches(Rule(name="lead", max_resources=2, leader="first", takeover=60))
     bench.clock.jump(wrong)
     bench.announce(resources=["web_4", "web_3"])
     bench.poll(after=50)
     bench.clock.jump(-wrong)
+    bench.clock.boot()
     bench.restart()
     bench.poll()
     bench.poll(after=59)
+    assert bench.story() == []
+    bench.poll(after=1)
+    assert bench.story() == APPROVED
+
+
+@pytest.mark.parametrize("wrong", [-3600, 0, 3600])
+def test_a_restart_of_the_bridge_does_not_prolong_a_takeover(benches: Any, wrong: int) -> None:
+    """The machine's uptime says how long the event has been seen, also if the clock was set."""
+    bench = benches(Rule(name="lead", max_resources=2, leader="first", takeover=60))
+    bench.announce(resources=["web_4", "web_3"])
+    for _ in range(4):
+        bench.clock.advance(13)
+        bench.clock.jump(wrong)
+        bench.restart()
+        bench.poll()
+    bench.poll(after=3)
     assert bench.story() == []
     bench.poll(after=1)
     assert bench.story() == APPROVED
