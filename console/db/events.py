@@ -39,6 +39,7 @@ from console.db.tables import (
     event,
     preparation,
     receipt,
+    record,
     report,
     resource,
     vm,
@@ -47,7 +48,7 @@ from console.db.turns import shown_turns
 from console.db.upsert import portions
 from console.db.vms import BEARER, OPEN, named
 from console.fleet.candidates import PULL_SECONDS
-from console.fleet.commands import counting
+from console.fleet.commands import WORKING, counting
 from console.fleet.contact import Listening
 from console.fleet.event_ids import main_of
 from console.fleet.outcomes import BY_CONSOLE
@@ -64,6 +65,10 @@ from console.turns.groups import Grouping
 
 NO_GROUPS: Final = Grouping(())
 ENDED: Final = "ended"
+LOST_SECONDS: Final = 900.0
+"""How long an approval counts that a VM had begun before its store was lost, after the first word
+of the new one: Azure may have been told, and starts the event meanwhile.
+"""
 NEVER: Final = 1e18
 """Sorts after the notBefore of every event."""
 _PAIRS: Final = 1000
@@ -508,7 +513,7 @@ class Events:
     ) -> tuple[dict[EventKey, list[Receipt]], set[tuple[str, str]]]:
         """Return the receipts of the VMs that each event names by their own reports, the oldest
         first; and the approvals, by vmId and jti, that no longer count: the event was announced as
-        Scheduled again after the VM had seen it begin or go.
+        Scheduled again after the VM had seen it begin or go. What no VM can continue is left out.
         """
         own = and_(
             report.c.event_id == receipt.c.event_id,
@@ -530,12 +535,20 @@ class Events:
         found: dict[EventKey, list[Receipt]] = {}
         past: dict[tuple[str, str], float] = {}
         for few in portions(event_ids):
-            columns = report.c.scope.label("of_event"), is_past.label("is_past")
+            columns = (
+                report.c.scope.label("of_event"),
+                is_past.label("is_past"),
+                _lost_at().label("lost_at"),
+            )
             query = select(receipt, *columns).join(report, own).join(event, same)
+            query = query.join(vm, vm.c.vm_id == receipt.c.vm_id)
+            query = query.join(record, record.c.id == receipt.c.record_id, isouter=True)
             # The receipt of a prepare command says nothing about an approval.
             is_approval = func.coalesce(receipt.c.act, "") != "prepare"
             query = query.where(receipt.c.event_id.in_(few), is_approval).order_by(receipt.c.at)
             for row in self._connection.execute(query):
+                if row.lost_at is not None and row.lost_at < self._now - LOST_SECONDS:
+                    continue
                 found_receipt = rows.receipt_of(row)
                 found.setdefault(EventKey(row.event_id, row.of_event), []).append(found_receipt)
                 if row.is_past:
@@ -543,6 +556,29 @@ class Events:
         if past:
             found = {key: _without_past(several, past) for key, several in found.items()}
         return found, set(past)
+
+
+def _lost_at() -> ColumnElement[Any]:
+    """Return the SQL for when it was known that no VM continues what a receipt says was begun, or
+    NULL: the VM has another store, by which the event is still Scheduled, or it is retired.
+    """
+    is_begun = and_(receipt.c.state.in_(WORKING), event.c.state == "scheduled")
+    has_new_store = and_(
+        record.c.stream != vm.c.stream, report.c.stream == vm.c.stream, report.c.over == 0
+    )
+    new = record.alias("of_new_store")
+    since = (
+        select(func.min(new.c.received_at))
+        .where(new.c.vm_id == vm.c.vm_id, new.c.stream == vm.c.stream)
+        .correlate(vm)
+        .scalar_subquery()
+    )
+    return case(
+        (and_(is_begun, vm.c.retired_at.is_not(None)), vm.c.retired_at),
+        # An event that is as it was has a record already, with the id that this store gives it too.
+        (and_(is_begun, has_new_store), func.coalesce(since, report.c.time)),
+        else_=None,
+    )
 
 
 def _without_past(

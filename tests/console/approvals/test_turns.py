@@ -1296,6 +1296,117 @@ def test_an_event_that_returns_does_not_have_its_former_approval(
     assert sent[-1] == "prepare db-0"
 
 
+def with_new_store(
+    cluster: Cluster, soon: str, *states: str, behind: timedelta = timedelta()
+) -> None:
+    """The first VM has answered that it approves its event, and is made again a second later, with
+    its clock `behind`. The second one waits.
+    """
+    cluster.tell(cluster.vms[0].event("E-0", now=cluster.now, not_before=soon))
+    later = _moment(cluster.now + timedelta(hours=11))
+    cluster.tell(cluster.vms[1].event("E-1", now=cluster.now, not_before=later))
+    approved(cluster, "accepted", *states)
+    cluster.now += timedelta(seconds=1)
+    new = cluster.vms[0] = FakeVm(name="db-0", stream="another", session="another")
+    its = cluster.now - behind
+    if behind:
+        cluster.tell(new.started(now=its))
+    cluster.tell(new.event("E-0", now=its, not_before=soon))
+
+
+def test_what_a_store_accepted_that_is_lost_fails_after_some_time(cluster: Cluster) -> None:
+    """Others do not wait until Azure starts the event, and the VM is asked again after them."""
+    with_new_store(cluster, _moment(cluster.now + timedelta(hours=10)))
+    sent = []
+    for _ in range(14):
+        cluster.wait(60)
+        sent += cluster.decide() + cluster.step()
+    assert (sent, cluster.state(0)) == ([], "approving")
+    for _ in range(5):
+        cluster.wait(60)
+        sent += cluster.decide() + cluster.step()
+    assert "prepare db-1" in sent or "prepare db-0" in sent
+    assert seen(cluster, 0).decided.decision is not None
+
+
+@pytest.mark.parametrize("is_ended", [False, True], ids=["", "ended by force"])
+def test_a_person_approves_again_what_a_lost_store_had_accepted(
+    cluster: Cluster, *, is_ended: bool
+) -> None:
+    """As soon as its approval has failed, also after the end of its turn."""
+    with_new_store(cluster, _moment(cluster.now + timedelta(hours=10)))
+    cluster.wait(100)
+    if is_ended:
+        asyncio.run(cluster.decisions.end_turn(ALICE, "E-0", "not now", force=True))
+    with pytest.raises(DecisionRefusedError) as refused:
+        approve(cluster, 0, force=True)
+    assert refused.value.why == "under_way"
+    cluster.wait(900)
+    cluster.decide()
+    cluster.step()
+    approve(cluster, 0, force=True)
+    assert "force_turn" in cluster.actions()
+
+
+@pytest.mark.parametrize("behind", [timedelta(), timedelta(hours=2)], ids=["", "clock behind"])
+def test_a_lost_store_may_have_told_azure(cluster: Cluster, behind: timedelta) -> None:
+    """Its VM is made again because the event begins, or it begins some minutes later: no other VM
+    is asked meanwhile, and what was said of the approval stays.
+    """
+    soon = _moment(cluster.now + timedelta(hours=10))
+    with_new_store(cluster, soon, "posted", behind=behind)
+    for _ in range(14):
+        cluster.wait(60)
+        assert cluster.decide() + cluster.step() == []
+    cluster.tell(cluster.vms[0].event("E-0", transition="started", now=cluster.now))
+    for _ in range(10):
+        cluster.wait(60)
+        assert cluster.decide() + cluster.step() == []
+    assert cluster.state(0) == "away"
+    decision = seen(cluster, 0).decided.decision
+    assert decision is not None
+    assert decision.outcome == "confirmed"
+
+
+def test_a_store_that_is_new_before_the_approval_loses_nothing(cluster: Cluster) -> None:
+    """The VM was made again and prepared again; what it accepted since then is its own."""
+    soon = _moment(cluster.now + timedelta(hours=10))
+    cluster.tell(cluster.vms[0].event("E-0", now=cluster.now, not_before=soon))
+    cluster.step()
+    cluster.wait(5)
+    new = cluster.vms[0] = FakeVm(name="db-0", stream="another", session="another")
+    cluster.tell(new.event("E-0", now=cluster.now, not_before=soon))
+    cluster.wait(130)
+    approved(cluster, "accepted")
+    for _ in range(20):
+        cluster.wait(60)
+        assert cluster.decide() + cluster.step() == []
+    assert cluster.state(0) == "approving"
+
+
+def test_a_retired_vm_approves_nothing_any_more(pair: Pair) -> None:
+    """It had accepted, and does not come back: a person may approve the event on another VM."""
+    cluster = pair.cluster
+    asked = pair.approve()
+    number = int(asked[-1])
+    (command,) = seen(cluster, 0).decided.commands
+    more = {"jti": command.jti, "actor": "group:db", "now": cluster.now}
+    cluster.tell(cluster.vms[number].receipt("E-0", "accepted", **more))
+    gone = cluster.vms.pop(number)
+    with cluster.database.writing.begin() as connection:
+        connection.exec_driver_sql(
+            f"UPDATE vm SET retired_at = {cluster.now.timestamp() + 1} WHERE name = '{gone.name}'"
+        )
+    cluster.wait(100)
+    with pytest.raises(DecisionRefusedError) as refused:
+        approve(cluster, 0, force=True)
+    assert refused.value.why == "under_way"
+    cluster.wait(900)
+    cluster.decide()
+    cluster.step()
+    approve(cluster, 0, force=True)
+
+
 def test_a_group_approves_again_what_no_vm_has_followed(cluster: Cluster) -> None:
     """The VM was cut off for a minute; it is asked again after pauses that double."""
     soon = _moment(cluster.now + timedelta(hours=10))
