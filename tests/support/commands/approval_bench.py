@@ -432,6 +432,7 @@ class ModelBench:
         self.counts["standstills"] += 1
         watch = Watch(self.clock)
         standing()
+        self._meanwhile(self.act)  # before the bridge looks at its clocks
         self.current.gaps.stood_still(watch.tick().pause)
 
     def set_clock(self, seconds: float) -> None:

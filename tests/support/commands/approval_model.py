@@ -162,7 +162,7 @@ class Course:
             lambda: bench.drop(pick(["drain", "ops"])): 1,
             lambda: bench.retry(pick(["drain", "ops"])): 1,
             lambda: bench.wait(pick([1.0, 5.0, 30.0, 400.0])): 2,
-            lambda: pick([bench.freeze, bench.suspend, bench.pause])(pick([3.0, 20.0, 100.0])): 2,
+            lambda: pick([bench.freeze, bench.suspend, bench.pause])(pick([3.0, 20.0, 400.0])): 2,
             lambda: bench.trust(self.keys()): 3,
             lambda: bench.post_goes(pick(WAYS)): 5,
             disk: 2,
