@@ -100,6 +100,6 @@ def certificate_remedy(error: ssl.SSLCertVerificationError, otherwise: str) -> s
     if _AGAINST_THE_STANDARD.search(str(error)):
         return (
             "its authority is known, but made against RFC 5280: issue it again, with keyUsage "
-            "(keyCertSign) and critical basicConstraints; to trust it elsewhere does not help"
+            "(keyCertSign) and critical basicConstraints; trusting it elsewhere does not help"
         )
     return otherwise

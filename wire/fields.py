@@ -294,7 +294,7 @@ def or_null(field_type: FieldType) -> FieldType:
 def _vm_id(value: Any) -> str:
     text: str = WORD.read(value)
     if _NO_VM_ID.search(text) or len(text) > MAX_VM_ID:
-        raise FieldError("this cannot be a vmId: it stands in topics")
+        raise FieldError("this cannot be a vmId, which is part of topics")
     return text
 
 

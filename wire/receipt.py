@@ -41,7 +41,7 @@ class ReceiptData(Observer):
     """`data` of a receipt."""
 
     jti: Annotated[
-        str, Field(CLAIM, "The command's jti; for a rule or a person, an id made for the occasion")
+        str, Field(CLAIM, "The command's jti; for a rule or a person, an id that is made for it")
     ]
     evt: Annotated[
         str | None,

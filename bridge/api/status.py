@@ -91,7 +91,7 @@ class Status:
         """
         if not self.is_polling():
             trouble = self._trouble()
-            return trouble["message"] if trouble else "IMDS has not given a document lately"
+            return trouble["message"] if trouble else "IMDS has not given a document recently"
         if self.held():
             return "IMDS has not confirmed the VM identity: nothing is delivered until it does"
         return self.store_trouble()

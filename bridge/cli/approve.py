@@ -65,7 +65,7 @@ AGAIN_SECONDS: Final = 0.3
     "--reason",
     "why",
     metavar="TEXT",
-    help="Why, such as the number of a change; it stands in every receipt.",
+    help="Why, such as the number of a change; it is in every receipt.",
 )
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per step.")

@@ -30,7 +30,7 @@ from sinks.shared.number import Number
     metavar="SECONDS",
     help="How long to wait until the VM is prepared.",
 )
-@click.option("--reason", "why", metavar="TEXT", help="Why; it stands in every receipt.")
+@click.option("--reason", "why", metavar="TEXT", help="Why; it is in every receipt.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per step.")
 @common.set_option
 def command(

@@ -197,7 +197,7 @@ class Login:
         except RefusedCodeError:
             raise _not_believed("code_refused") from None
         except ProviderError as error:
-            words = f"logging in does not work now: {error}. Sessions that exist go on"
+            words = f"logging in does not work now: {error}. Existing sessions stay valid"
             raise LoginError(words, reason="provider_failed", status=503) from None
         finally:
             self._waiting -= 1

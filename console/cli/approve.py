@@ -16,7 +16,7 @@ from sinks.shared.number import Number
 
 @click.command("approve")
 @click.argument("event_id", metavar="EVENTID")
-@click.option("--reason", required=True, help="Why; it stands in the audit and in the VM's log.")
+@click.option("--reason", required=True, help="The reason; it is in the audit and in the VM's log.")
 @click.option("--fingerprint", metavar="F", help="Approve only if the event is still the one of F.")
 @click.option(
     "--force", is_flag=True, help="Approve though too many VMs of its group are away; audited."

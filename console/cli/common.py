@@ -22,7 +22,7 @@ set_option = click.option(
     "overrides",
     metavar="NAME=VALUE",
     multiple=True,
-    help="A setting, in the environment's spelling; it wins over every other place.",
+    help="A setting, in the environment's spelling; it overrides every other source.",
 )
 
 

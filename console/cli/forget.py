@@ -14,7 +14,7 @@ from console.fleet.contact import SilentTime
 
 @click.command("forget")
 @click.argument("vm_ids", metavar="VMID…", nargs=-1)
-@click.option("--reason", required=True, metavar="TEXT", help="Why; it stands in the audit.")
+@click.option("--reason", required=True, metavar="TEXT", help="The reason; it is in the audit.")
 @common.set_option
 def command(*, vm_ids: tuple[str, ...], reason: str, overrides: tuple[str, ...]) -> int:
     """Remove everything that VMs have sent: their records, events, receipts and names.

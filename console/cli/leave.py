@@ -12,7 +12,7 @@ from sinks.shared.text import plain
 
 @click.command("leave")
 @click.argument("event_id", metavar="EVENTID")
-@click.option("--reason", required=True, help="Why; it stands in the audit.")
+@click.option("--reason", required=True, help="The reason; it is in the audit.")
 @click.option("--fingerprint", metavar="F", help="Leave it only if it is still the one of F.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def command(*, event_id: str, reason: str, fingerprint: str | None, yes: bool) -> int:

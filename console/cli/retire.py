@@ -17,7 +17,7 @@ from console.cli import common
 @click.option(
     "--file", "listed", type=click.File(), metavar="LIST", help="A vmId per line; - reads stdin."
 )
-@click.option("--reason", required=True, metavar="TEXT", help="Why; it stands in the audit.")
+@click.option("--reason", required=True, metavar="TEXT", help="The reason; it is in the audit.")
 @common.set_option
 def command(
     *, vm_ids: tuple[str, ...], listed: TextIO | None, reason: str, overrides: tuple[str, ...]

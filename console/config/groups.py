@@ -97,7 +97,7 @@ class GroupSettings(Section):
     @classmethod
     def _name_is_one_word_of_a_key(cls, name: str) -> str:
         if "/" in name or not name.isprintable() or name != name.strip():
-            raise ValueError("a name has no slash, no outer space and no sign that cannot be seen")
+            raise ValueError("a name has no slash, no space at its ends and no invisible character")
         return name
 
     @field_validator("match")

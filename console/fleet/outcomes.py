@@ -56,7 +56,7 @@ _REASONS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
         ),
         "already_started": ("The event had started before the command came.", _OVER),
         "not_approvable": (
-            "The VM says that this event cannot be approved: it is news, or stands there twice.",
+            "The VM cannot approve this event: it is only information, or IMDS names it twice.",
             "Look at the event on its page.",
         ),
         "rate_limited": (

@@ -70,7 +70,7 @@ def _tell(result: VmNotices, vms: Sequence[Vm], now: float) -> None:
             subject=key,
             key=(),
             at=now,
-            title=f"{len(ordered)} VMs say to be others than they were",
+            title=f"{len(ordered)} VMs report other identities than before",
             text=f"{names}{more}. It has no effect until an admin accepts it.",
             path="/fleet",
             vm={"name": f"{len(ordered)} VMs"},
@@ -88,8 +88,8 @@ def _of_one(vm: Vm, now: float) -> Notice:
         title = f"another VM bears the name of {name}"
         text = "Events name the other one, until it is silent or an admin accepts this one."
     else:
-        title = f"{name} says to be another VM than it was"
-        text = f"It says to be {_words(vm.reported_as)}; it was {_words(vm.known_as)}. "
+        title = f"{name} reports another identity than before"
+        text = f"It reports {_words(vm.reported_as)}; it is known as {_words(vm.known_as)}. "
         text += "It has no effect until an admin accepts it."
     return Notice(
         kind="vm-conflict",

@@ -15,7 +15,7 @@ from starlette.responses import Response
 
 _LOG: Final = logging.getLogger("console")
 _FARTHEST: Final = 1e18
-DATABASE_FAILED: Final = "the database did not do it; the console's log says why. Try again"
+DATABASE_FAILED: Final = "the database failed; the console's log says why. Try again"
 """The text of an answer 503. Only the log has the address of the database."""
 Json = dict[str, Any]
 

@@ -100,5 +100,5 @@ def _each_once(pairs: list[tuple[str, Any]]) -> Json:
     """Return a JSON object in which no name occurs twice: the fingerprint must not be ambiguous."""
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise ValueError("a name stands twice")
+        raise ValueError("a name occurs twice")
     return found

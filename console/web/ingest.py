@@ -54,7 +54,9 @@ class Ingest:
             raise RequestError(401, str(error)) from None
         wait = self._state.bounds.wait(vm_id, len(body), now=time.monotonic())
         if wait:
-            raise RequestError(429, "this VM sends too much: it may go on later", retry_after=wait)
+            raise RequestError(
+                429, "this VM sends too much; it may continue later", retry_after=wait
+            )
         # Only a body that a VM has signed is parsed.
         try:
             record = parse_record(body, source=self._source, received_at=now, vm_id=vm_id)

@@ -114,7 +114,7 @@ Number = BeforeValidator(_given)
 
 def _printable(text: str) -> str:
     if not text.isprintable():
-        raise ValueError("it holds signs that cannot be seen, or several lines")
+        raise ValueError("it has invisible characters, or several lines")
     return text
 
 

@@ -50,7 +50,9 @@ class Receipts:
             return not_its_token()
         wait = self._state.bounds.wait(vm_id, len(body), now=time.monotonic())
         if wait:
-            raise RequestError(429, "this VM sends too much: it may go on later", retry_after=wait)
+            raise RequestError(
+                429, "this VM sends too much; it may continue later", retry_after=wait
+            )
         try:
             record = parse_record(body, source=PULL, received_at=now, vm_id=vm_id)
         except ForeignError as error:

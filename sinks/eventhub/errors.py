@@ -82,7 +82,7 @@ _WORDS: Final[dict[TroubleKind, tuple[str, str]]] = {
         "it is tried again; if this lasts, look at the network and at the namespace's health",
     ),
     "identity": (
-        "no token could be had for this machine's identity",
+        "there is no token for this machine's identity",
         "give the VM a managed identity with the role Azure Event Hubs Data Sender",
     ),
     "proxy": (

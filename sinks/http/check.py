@@ -56,7 +56,7 @@ def _through(proxy: str, limits: HttpLimits) -> Check:
             f"proxy {origin(parts)}: {problem_of(error).what}",
             "see PROXY, HTTPS_PROXY and HTTP_PROXY, or name the host in NO_PROXY",
         )
-    return Check.ok(f"proxy {origin(parts)} takes connections")
+    return Check.ok(f"proxy {origin(parts)} accepts connections")
 
 
 def _connect(parts: SplitResult, host: str, port: int, limits: HttpLimits) -> Iterator[Check]:
@@ -65,7 +65,7 @@ def _connect(parts: SplitResult, host: str, port: int, limits: HttpLimits) -> It
         shown = ", ".join(sorted(map(str, addresses)))
         yield Check.ok(f"{host} is {shown}")
     with connect(host, port, timeout=limits.connect) as plain:
-        yield Check.ok(f"{origin(parts)} takes connections")
+        yield Check.ok(f"{origin(parts)} accepts connections")
         if parts.scheme == "https":
             with tls_context().wrap_socket(plain, server_hostname=host) as secured:
                 yield _certificate(secured)

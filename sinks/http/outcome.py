@@ -40,7 +40,7 @@ def judge(
     if 300 <= status < 400:  # noqa: PLR2004
         raise SinkError(f"{answered}, which is not followed{pointing_to(answer.location)}")
     if status == HTTPStatus.GONE:
-        raise SinkPaused(f"{answered}: it wants no more records", remedy=resume)
+        raise SinkPaused(f"{answered}: it accepts no more records", remedy=resume)
     wait = seconds_to_wait(answer.retry_after, now=now)
     if status in _SETTINGS:
         hint = _PROXY_HINT if status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED else hints[status]

@@ -33,7 +33,7 @@ def look_at(api: Api, node: str, settings: KubernetesSettings, vm: VmIdentity) -
         # A role says nothing of admission: a policy may bind the token to another node, or to none.
         own = (found["metadata"].get("annotations") or {}).get(ANNOTATION)
         api.patch({"metadata": {"annotations": {ANNOTATION: own}}}, dry_run=True)
-        yield Check.ok("the service account may do what is asked for")
+        yield Check.ok("the service account may do what the settings need")
         if settings.prepares and not (settings.drain or settings.cordon or settings.taint):
             yield Check.warn(
                 "PREPARES is set, but the sink only shows events: every event counts as prepared",

@@ -244,7 +244,7 @@ class KubernetesSink(Sink[KubernetesSettings]):
             self._uid = uid
             self._marks = marks_on(node)
             return
-        raise SinkError("others change the node all the time", retry_after=1.0)
+        raise SinkError("other clients change the node all the time", retry_after=1.0)
 
     def _write_or_put_off(self, records: Sequence[Record]) -> SinkError | None:
         """Write the Kubernetes Events; return the error that stopped it. A sink that prepares

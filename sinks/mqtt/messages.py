@@ -70,7 +70,7 @@ def _level(name: str, value: str) -> str:
     # against control characters, and brokers close the connection on them.
     if not value or not value.isprintable() or any(sign in value for sign in "+#/"):
         raise SinkError(
-            f"{name} is {value!r}, which cannot stand in an MQTT topic",
+            f"{name} is {value!r}, which cannot be part of an MQTT topic",
             remedy="use at least one character, none of them +, # or /, and no control characters",
         )
     return value

@@ -122,7 +122,7 @@ def ending(code: int, *, from_broker: bool, accepted: bool) -> Problem:
     # Mosquitto 2.0 gives no reason if it shuts down or another client takes the session over.
     return Problem(
         "the connection was lost",
-        "see how the broker and the network are doing, and that no second bridge runs for this VM",
+        "check the broker and the network, and that no second bridge runs for this VM",
     )
 
 
@@ -135,7 +135,7 @@ def network(error: Exception) -> Problem:
         )
     if isinstance(error, WebsocketConnectionError):
         return Problem(
-            "the answer is not a WebSocket", "check PORT and PATH, and what stands on the way"
+            "the answer is not a WebSocket", "check PORT and PATH, and the proxies on the way"
         )
     return _tls_problem(error) or _system_problem(error)
 

@@ -125,7 +125,7 @@ class Session:
         self.abort()
         silent = Problem(
             f"{self.plan.address}: the broker has not acknowledged within {timeout:g} s",
-            "see how it and the network are doing",
+            "check the broker and the network",
         )
         return SinkError(lost or silent, delivered=delivered)
 

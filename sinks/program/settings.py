@@ -26,7 +26,7 @@ def split_command(text: str, *, windows: bool = WINDOWS) -> tuple[str, ...]:
     try:
         words = tuple(lexer)
     except ValueError:
-        raise ValueError("a quote is not closed, or a backslash stands at the end") from None
+        raise ValueError("a quote is not closed, or a backslash is at the end") from None
     if _SHELL_WORDS.intersection(words):
         raise ValueError(
             'it is run without a shell, so | & ; < > mean nothing; give ["sh", "-c", "…"], or '

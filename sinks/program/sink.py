@@ -117,4 +117,4 @@ class ProgramSink(Sink[ProgramSettings]):
 
 def _last_words(run: Run) -> str:
     last_words = run.last_words()
-    return f"; it said: {last_words}" if last_words else "; it said nothing"
+    return f"; it said: {last_words}" if last_words else "; it printed nothing"

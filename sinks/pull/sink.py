@@ -166,5 +166,5 @@ class PullSink(Sink[PullSettings]):
             shown=self._where,
             now=self.context.now(),
             hints=HINTS,
-            resume=f"let it go on with: seb outbox retry {self.name}",
+            resume=f"resume it with: seb outbox retry {self.name}",
         )

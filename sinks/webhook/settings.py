@@ -108,7 +108,9 @@ class WebhookSettings(SinkSettings):
             if not (token.isascii() and token.isalnum()):
                 raise ValueError(f"{name!r} is not a header's name")
             if not text.isascii() or not text.isprintable() or text != text.strip():
-                raise ValueError(f"the value of the header {name!r} has signs that HTTP forbids")
+                raise ValueError(
+                    f"the value of the header {name!r} has characters that HTTP forbids"
+                )
         return value
 
     @field_validator("template")

@@ -73,7 +73,7 @@ class WebhookSink(Sink[WebhookSettings]):
             shown=self.settings.shown,
             now=self.context.now(),
             hints=_HINTS,
-            resume=f"set another address, or let it go on with: seb outbox retry {self.name}",
+            resume=f"set another address, or resume it with: seb outbox retry {self.name}",
         )
 
     def _render(self, record: Record) -> tuple[bytes, str]:

@@ -78,7 +78,7 @@ def test_a_program_that_is_killed_has_acknowledged_nothing() -> None:
     """After a signal the record is tried again; the reason has the signal's name, or the number of
     a real-time signal.
     """
-    assert failure(shell("kill -KILL $$")) == "/bin/sh was ended by SIGKILL; it said nothing"
+    assert failure(shell("kill -KILL $$")) == "/bin/sh was ended by SIGKILL; it printed nothing"
     number = getattr(signal, "SIGRTMIN", 34) + 3
     assert f"was ended by signal {number}" in failure(shell(f"kill -{number} $$"))
 

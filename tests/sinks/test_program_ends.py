@@ -31,7 +31,7 @@ def test_a_program_that_takes_too_long_is_ended_with_all_that_it_started(
     told = failure(shell(STUBBORN, tmp_path / "pids", timeout=3.0))
     assert told == (
         "/bin/sh did not end within 3 s, and was ended; raise timeout if it needs longer; "
-        "it said nothing"
+        "it printed nothing"
     )
     found = pids(tmp_path / "pids", 2)
     assert len(found) == 2
@@ -63,7 +63,10 @@ def test_a_daemon_outside_the_group_delays_nothing(tmp_path: Path) -> None:
     told = failure(shell(code, tmp_path / "pids", sys.executable, daemon))
     (pid,) = pids(tmp_path / "pids", 1)
     try:
-        assert (is_running(pid), told) == (True, "/bin/sh ended with exit code 3; it said nothing")
+        assert (is_running(pid), told) == (
+            True,
+            "/bin/sh ended with exit code 3; it printed nothing",
+        )
         assert time.monotonic() - began < 10
     finally:
         os.kill(pid, signal.SIGKILL)
@@ -113,7 +116,7 @@ def test_an_abort_during_the_start_counts_too() -> None:
     """A program that starts during an `abort` is ended as well."""
     sink = a_sink("sleep", "600", timeout=500)
     sink.abort()
-    assert failure(sink) == "sleep was ended by SIGKILL; it said nothing"
+    assert failure(sink) == "sleep was ended by SIGKILL; it printed nothing"
 
 
 def test_the_watchdog_comes_after_the_timeout() -> None:

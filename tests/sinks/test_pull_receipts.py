@@ -134,7 +134,7 @@ def test_a_receipt_that_is_refused_itself_is_named(server: HttpServer, waiting: 
 def test_gone_pauses_the_channel(server: HttpServer, waiting: Hasty) -> None:
     """A 410 pauses the sink until a person acts."""
     server.answer(status=410)
-    with pytest.raises(SinkPaused, match="let it go on with: seb outbox retry") as caught:
+    with pytest.raises(SinkPaused, match="resume it with: seb outbox retry") as caught:
         waiting.deliver([sample_record()])
     assert not caught.value.stays_open
 

@@ -175,7 +175,7 @@ def test_gone_pauses_the_sink(server: HttpServer) -> None:
     """A 410 pauses the sink, and the error says how to resume it."""
     error = raised(server, status=410)
     assert isinstance(error, SinkPaused)
-    assert "let it go on with: seb outbox retry " in str(error)
+    assert "resume it with: seb outbox retry " in str(error)
 
 
 @pytest.mark.parametrize("location", ["", "/elsewhere", "http://[", "ftp://x/", "http://\x9b31m/"])

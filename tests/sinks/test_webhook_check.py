@@ -23,7 +23,7 @@ def test_check_of_a_good_webhook(server: HttpServer) -> None:
     first, second, third = lines(hasty(server, url=f"{origin}/services/x"))
     assert (first.level, first.text) == ("ok", "signed with 1 key")
     assert (second.level, "localhost is " in second.text) == ("ok", True)
-    assert (third.level, third.text) == ("ok", f"{origin} takes connections")
+    assert (third.level, third.text) == ("ok", f"{origin} accepts connections")
     assert server.requests() == []
 
 
@@ -91,7 +91,7 @@ def test_a_proxy_is_all_that_can_be_seen(
     """
     monkeypatch.setenv("https_proxy", server.origin.replace("://", "://me:token-that-is-secret@"))
     sink = hasty(server, url="https://hooks.invalid/x")
-    assert lines(sink)[-1].text == f"proxy {server.origin} takes connections"
+    assert lines(sink)[-1].text == f"proxy {server.origin} accepts connections"
     server.stop()
     last = lines(sink)[-1]
     assert (last.level, last.text) == ("fail", f"proxy {server.origin}: the connection was refused")

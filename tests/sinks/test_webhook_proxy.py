@@ -30,7 +30,7 @@ def test_through_the_proxy_of_the_sink(server: HttpServer, proxy: TinyProxy) -> 
     assert [each.body for each in server.requests()] == [sample_record().body]
     assert proxy.connects() == 1
     told = sink.check()
-    assert told[-1].text == f"proxy http://127.0.0.1:{proxy.port} takes connections"
+    assert told[-1].text == f"proxy http://127.0.0.1:{proxy.port} accepts connections"
     sink.close()
 
 

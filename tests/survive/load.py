@@ -71,7 +71,7 @@ class EtcdClient:
             if answer.status != 200:
                 raise OSError(answer.data.decode())
             return answer.json()
-        raise OSError("no member takes connections")
+        raise OSError("no member accepts connections")
 
     def write(self, number: int) -> None:
         self._call("put", {"key": _b64(f"n/{number}"), "value": _b64(str(number))})

@@ -55,7 +55,7 @@ _ACTIONS: Final[Mapping[str, str]] = {
     "vm_enrolled": "enrolled a VM",
     "vm_revoked": "revoked a VM",
     "vm_retired": "retired a VM",
-    "vm_accepted": "accepted what a VM says that it is",
+    "vm_accepted": "accepted the identity that a VM reports",
     "vm_forgotten": "removed all that a VM had sent",
     "all_vms_revoked": "revoked all VMs",
 }

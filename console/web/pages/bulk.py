@@ -140,7 +140,7 @@ def problem(seen: Sequence[SeenEvent]) -> str | None:
     if len(seen) > LIMIT:
         return f"At most {LIMIT} events can be decided at once."
     if max(Counter((each.event_id, each.scope) for each in seen).values()) > 1:
-        return "An event stands twice in the form. Open the page again, and use its buttons."
+        return "An event occurs twice in the form. Open the page again, and use its buttons."
     return None
 
 

@@ -108,11 +108,11 @@ async def read_minutes(request: Request) -> int:
 def reason_problem(reason: str) -> str | None:
     """Return why a reason is not accepted; None if it is."""
     if not reason:
-        return "Give a reason: it stands in the audit, and in the VM's log."
+        return "Give a reason: it is written to the audit and to the VM's log."
     if len(reason) > MAX_REASON:
         return f"The reason has {len(reason)} characters; at most {MAX_REASON} are possible."
     if not reason.isprintable():
-        return "The reason holds signs that cannot be seen. Write it with letters and signs only."
+        return "The reason has invisible characters. Use letters, digits and punctuation only."
     return None
 
 

@@ -34,7 +34,7 @@ _PREPARATIONS: Final[Mapping[str, tuple[str, str, str]]] = {
 _BRIDGE: Final[Mapping[str, tuple[str, str, str]]] = {
     "seb.bridge.started.v1": ("Bridge started", "soft", "square"),
     "seb.bridge.stopped.v1": ("Bridge stopped", "soft", "square"),
-    "seb.bridge.gap.v1": ("The bridge did not look for a while", "violet", "hollow"),
+    "seb.bridge.gap.v1": ("The bridge did not poll for a while", "violet", "hollow"),
     "seb.bridge.store-reset.v1": ("The bridge lost its store and began a new one", "red", "square"),
     "seb.bridge.dead-letter.v1": ("A sink refused a record for good", "red", "square"),
 }

@@ -60,7 +60,7 @@ def test_a_conflict_is_shown_until_an_admin_accepts_it(stage: ConsoleStage) -> N
     assert (shown["kind"], shown["vmId"], shown["name"]) == ("vm", vm.vm_id, "web-1")
     assert "in conflict about its own name" in get(stage, "/events/E").text
     page = get(stage, path).text
-    assert "It says to be another than it was" in page
+    assert "It reports another identity than before" in page
     assert "Accept what it says" not in page
     assert conflict["id"] in get(stage, path, "adam").text
     accept = f"/api/v1{path}/accept"
@@ -107,4 +107,4 @@ def test_the_button_of_the_page_accepts(stage: ConsoleStage) -> None:
     assert post(stage, path, "adam", data={"conflict": seen}).status_code == 303
     assert get(stage, f"/api/v1/vms/{vm.vm_id}").json()["name"] == "web-9"
     assert "vm_accepted" in get(stage, "/api/v1/audit", "adam").text
-    assert "accepted what a VM says that it is" in get(stage, "/audit", "adam").text
+    assert "accepted the identity that a VM reports" in get(stage, "/audit", "adam").text

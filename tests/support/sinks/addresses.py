@@ -19,7 +19,7 @@ class Addresses:
         self._stack = stack
 
     def live(self) -> Where:
-        """It takes connections."""
+        """It accepts connections."""
         listener = self._stack.enter_context(socket.create_server(("127.0.0.1", 0)))
         return "127.0.0.1", listener.getsockname()[1]
 
