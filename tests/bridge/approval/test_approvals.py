@@ -52,7 +52,9 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ApprovalB
 
 
 def test_a_command_is_carried_out(bench: ApprovalBench) -> None:
-    """Accepted, posted, confirmed: each step is told, and names who asked and who is released."""
+    """A command is accepted, posted and confirmed; each step is a receipt with the sender and the
+    released VMs.
+    """
     record = bench.announce()
     bench.send(bench.approve(jti="one"))
     assert (bench.imds.posts, bench.settled) == ([EVENT_ID], 1)
@@ -73,7 +75,7 @@ def test_a_command_is_carried_out(bench: ApprovalBench) -> None:
 
 
 def test_it_is_stored_before_imds_hears_of_it(bench: ApprovalBench) -> None:
-    """When the POST goes out, its cause is on disk and the message settled."""
+    """When the POST is sent, its cause is on disk and the message is settled."""
     seen: list[Any] = []
 
     def look_at_disk(event_id: str) -> None:
@@ -86,8 +88,8 @@ def test_it_is_stored_before_imds_hears_of_it(bench: ApprovalBench) -> None:
 
 
 def test_nothing_forged_causes_a_post(bench: ApprovalBench) -> None:
-    """Of all forgeries none is posted, each is counted under its reason, and each one with a good
-    signature gets that one receipt.
+    """No forgery causes a POST; each is counted under its reason, and one with a valid signature
+    gets one receipt.
     """
     populate(bench)
     told, at = [], scene(bench)
@@ -108,7 +110,7 @@ def test_nothing_forged_causes_a_post(bench: ApprovalBench) -> None:
 
 
 def test_without_rule_and_trust_nothing_causes_a_post(bench: ApprovalBench) -> None:
-    """With no rule and no trust file no command counts, good or forged, and no poll approves."""
+    """Without rules and a trust file, no command is followed and no poll approves."""
     populate(bench)
     bench.trust_file = None
     bench.restart()
@@ -133,7 +135,9 @@ def test_without_rule_and_trust_nothing_causes_a_post(bench: ApprovalBench) -> N
 def test_a_token_acts_once(
     bench: ApprovalBench, again: Callable[[ApprovalBench, bytes], object], later: float
 ) -> None:
-    """The same token, wherever it comes from, is replayed; also when its event has started."""
+    """A second copy of a token is rejected as replayed, over any channel, and also when its event
+    has started.
+    """
     bench.announce()
     token = bench.approve()
     bench.send(token)
@@ -147,7 +151,7 @@ def test_a_token_acts_once(
 
 
 def test_a_jti_is_its_issuers_own(bench: ApprovalBench) -> None:
-    """Two issuers may use one jti; one issuer may not, with whichever of its keys."""
+    """Two issuers may use the same jti; one issuer may not use it twice, with any of its keys."""
     bench.announce()
     bench.imds.starts = False
     bench.send(bench.approve(jti="one"))
@@ -164,7 +168,7 @@ def test_a_jti_is_its_issuers_own(bench: ApprovalBench) -> None:
 
 
 def test_a_token_from_before_a_lost_store_is_replayed(bench: ApprovalBench) -> None:
-    """With the store, the memory of used tokens is lost; so all from before count as used."""
+    """After the store was lost, every token from before that counts as used."""
     bench.announce()
     bench.imds.starts = False
     token = bench.approve()
@@ -187,7 +191,7 @@ def test_a_token_from_before_a_lost_store_is_replayed(bench: ApprovalBench) -> N
 def test_a_message_that_the_channel_hands_over_again_is_not_answered_again(
     bench: ApprovalBench,
 ) -> None:
-    """What a broker repeats after a lost acknowledgement was told already: no refusal follows."""
+    """A message that a broker repeats after a lost acknowledgement gets no second receipt."""
     bench.announce()
     token = bench.approve()
     bench.send(token)
@@ -199,14 +203,16 @@ def test_a_message_that_the_channel_hands_over_again_is_not_answered_again(
 
 
 def test_a_message_that_was_never_taken_counts_when_it_comes_again(bench: ApprovalBench) -> None:
-    """A repetition of what was lost before it was stored is the command itself."""
+    """A repeated message that was not stored the first time is carried out."""
     bench.announce()
     bench.send(bench.approve(), redelivered=True)
     assert bench.imds.posts == [EVENT_ID]
 
 
 def test_good_commands_have_a_rate(bench: ApprovalBench) -> None:
-    """The 31st good command within a minute is told so, is not used up, and good later."""
+    """The 31st valid command within a minute is rejected as rate_limited, is not used up, and is
+    accepted later.
+    """
     bench.announce()
     bench.imds.starts = False
     tokens = [bench.approve(exp=bench.seconds + 900) for _ in range(MAX_COMMANDS + 1)]
@@ -220,7 +226,7 @@ def test_good_commands_have_a_rate(bench: ApprovalBench) -> None:
 
 
 def test_many_refused_tokens_are_not_all_answered(bench: ApprovalBench) -> None:
-    """However many different ones come in a minute, the sinks see so many answers."""
+    """The number of receipts for refused tokens within a minute is limited."""
     bench.announce()
     for _ in range(FEW + 50):
         bench.send(bench.approve(exp=bench.seconds))
@@ -233,9 +239,7 @@ def test_many_refused_tokens_are_not_all_answered(bench: ApprovalBench) -> None:
 def test_refusals_are_logged_within_limits(
     bench: ApprovalBench, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A flood makes no flood of lines, whether it is of one token or of many, and no line holds a
-    token.
-    """
+    """A flood of one token or of many makes few lines of the log, and no line contains a token."""
     bench.announce()
     token = bench.approve(iss="https://elsewhere.example")
     with caplog.at_level(logging.WARNING):
@@ -249,7 +253,7 @@ def test_refusals_are_logged_within_limits(
 
 
 def test_a_flood_without_a_signature_holds_up_no_answer(bench: ApprovalBench) -> None:
-    """Whoever can send anything at all cannot keep the control plane from learning its mistakes."""
+    """A flood of unsigned messages does not use up the receipts for signed ones."""
     bench.announce()
     for number in range(FEW + 10):
         bench.send(b"junk %d" % number)
@@ -257,10 +261,12 @@ def test_a_flood_without_a_signature_holds_up_no_answer(bench: ApprovalBench) ->
     assert bench.story() == [("rejected", "expired")]
 
 
-def test_trouble_with_the_trusted_keys_is_said_once(
+def test_trouble_with_the_trusted_keys_is_logged_once(
     bench: ApprovalBench, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A trust file that breaks is told when a command needs it, and that it is whole again."""
+    """A broken trust file is logged once when a command needs it, and once when it can be read
+    again.
+    """
     assert bench.trust_file is not None
     bench.announce()
     good = bench.trust_file.read_text()
@@ -292,7 +298,7 @@ def test_trouble_with_the_trusted_keys_is_said_once(
     ],
 )
 def test_imds_is_asked_again(bench: ApprovalBench, reason: str) -> None:
-    """Whatever may heal is tried again, with growing pauses, and taken in the end."""
+    """A request whose failure may pass is repeated with growing pauses until IMDS accepts it."""
     bench.announce()
     bench.imds.failures = [fails(reason)] * 3
     bench.send(bench.approve())
@@ -304,7 +310,7 @@ def test_imds_is_asked_again(bench: ApprovalBench, reason: str) -> None:
 
 
 def test_pauses_grow_to_a_limit_and_honour_what_imds_asks(bench: ApprovalBench) -> None:
-    """1, 2, 4, 5, 5 seconds; or longer, where IMDS says so."""
+    """The pauses are 1, 2, 4, 5, 5 seconds, or longer if IMDS asks for that."""
     bench.announce()
     bench.imds.failures = [fails("http_500")] * 6 + [fails("http_429", retry_after=9)]
     times: list[float] = []
@@ -343,10 +349,10 @@ FAILED, UNREACHABLE = ("failed", "imds_refused"), ("failed", "imds_unreachable")
     ],
 )
 @pytest.mark.parametrize("restart", [False, True])
-def test_what_became_of_a_post(
+def test_the_end_of_a_post(
     bench: ApprovalBench, answers: str, then: str, end: tuple[str, str | None], *, restart: bool
 ) -> None:
-    """One end, which says no more than what is known."""
+    """Each approval has one end, which says no more than what is known."""
     bench.announce()
     bench.imds.starts = False
     bench.imds.failures = [
@@ -369,7 +375,9 @@ def test_what_became_of_a_post(
 def test_a_rule_decides_about_what_is_planned_again_after_its_post(
     bench: ApprovalBench, *, restart: bool
 ) -> None:
-    """IMDS takes a POST that starts nothing: the new state is approved as well, and once."""
+    """If IMDS accepts a POST and starts nothing, the rule approves the next state of the event
+    once.
+    """
     bench.decide_by(Rule(name="any"))
     bench.imds.starts = False
     bench.announce()
@@ -389,7 +397,9 @@ def test_a_rule_decides_about_what_is_planned_again_after_its_post(
 def test_a_rule_decides_about_a_state_that_comes_back(
     bench: ApprovalBench, *, restarts: str
 ) -> None:
-    """IMDS takes a POST that starts nothing; the event changes, and changes back."""
+    """If IMDS accepts a POST and starts nothing, the rule approves the same state again after it
+    has changed and returned.
+    """
     bench.decide_by(Rule(name="any"))
     bench.imds.starts = False
     before = bench.announce()["data"]["event"]["durationInSeconds"]
@@ -408,7 +418,7 @@ def test_a_rule_decides_about_a_state_that_comes_back(
 
 
 def test_an_approval_says_nothing_about_the_end_of_what_returned(bench: ApprovalBench) -> None:
-    """An event that was approved, and is back after its end, is cancelled by Azure."""
+    """An approved event that ended and returned ends as Canceled if Azure cancels it."""
     bench.announce()
     bench.send(bench.approve())
     bench.poll()
@@ -421,7 +431,7 @@ def test_an_approval_says_nothing_about_the_end_of_what_returned(bench: Approval
 
 
 def test_a_rule_decides_again_about_a_state_that_comes_back(bench: ApprovalBench) -> None:
-    """What IMDS took for it the first time started nothing."""
+    """A rule approves a state again that came back, because its first approval started nothing."""
     bench.decide_by(Rule(name="any"))
     bench.imds.starts = False
     before = bench.announce()["data"]["raw"]["NotBefore"]
@@ -433,7 +443,7 @@ def test_a_rule_decides_again_about_a_state_that_comes_back(bench: ApprovalBench
 
 
 def test_a_change_meanwhile_ends_the_trying(bench: ApprovalBench) -> None:
-    """What was approved is one state of the event; another one is not released."""
+    """A change of the event ends its approval, which was for the earlier state."""
     bench.announce()
     bench.imds.failures = [fails("http_500")] * 9
     bench.send(bench.approve())
@@ -444,7 +454,7 @@ def test_a_change_meanwhile_ends_the_trying(bench: ApprovalBench) -> None:
 
 
 def during_a_post(bench: ApprovalBench, event_id: str, **fields: Any) -> Callable[[str], None]:
-    """A POST that takes so long that a poll sees other words about an event meanwhile."""
+    """Return a POST that lasts until a poll has seen a new description of an event."""
 
     def take(posted: str) -> None:
         bench.imds.take(posted)
@@ -461,8 +471,8 @@ def during_a_post(bench: ApprovalBench, event_id: str, **fields: Any) -> Callabl
 def test_a_rule_decides_on_what_is_recorded_when_it_posts(
     bench: ApprovalBench, fields: dict[str, Any]
 ) -> None:
-    """A state that was recorded during the POST of another event is what the rule is asked about,
-    and its receipt says that state.
+    """The rule is asked about the state that was recorded during another event's POST, and the
+    receipt names that state.
     """
     bench.decide_by(Rule(name="mine"))
     bench.imds.events_now = {EVENT_ID: entry(), OTHER_ID: entry(OTHER_ID)}
@@ -475,7 +485,7 @@ def test_a_rule_decides_on_what_is_recorded_when_it_posts(
 
 
 class SlowLedger(Ledger):
-    """While an acceptance is written, the bridge polls."""
+    """A ledger that lets the bridge poll while an acceptance is written."""
 
     bench: ApprovalBench
     meanwhile: dict[str, Any]
@@ -501,7 +511,9 @@ class SlowLedger(Ledger):
 def test_what_changes_while_it_is_written_down_is_not_posted(
     bench: ApprovalBench, how: str, fields: dict[str, Any], reason: str
 ) -> None:
-    """Between the decision and the POST lies a disk: the newest recorded state decides again."""
+    """The newest recorded state is checked again after the decision is on disk, and before the
+    POST.
+    """
     bench.announce()
     bench.rules = [Rule(name="mine")] if how == "rule" else []
     SlowLedger.bench, SlowLedger.meanwhile = bench, fields
@@ -520,7 +532,7 @@ def test_what_changes_while_it_is_written_down_is_not_posted(
 
 
 def test_a_change_that_is_recorded_counts_before_its_poll_has_ended(bench: ApprovalBench) -> None:
-    """From its commit on a state is the newest."""
+    """A state counts as the newest from its commit on."""
     bench.announce()
     token = bench.approve()
     commit = bench.store.commit
@@ -539,7 +551,7 @@ def test_a_change_that_is_recorded_counts_before_its_poll_has_ended(bench: Appro
 
 
 class WaitingLedger(Ledger):
-    """The look for the newest record takes its time, once: this happens meanwhile."""
+    """A ledger whose first read of the newest record takes time, in which something happens."""
 
     meanwhile: ClassVar[list[Callable[[], object]]] = []
 
@@ -552,7 +564,7 @@ class WaitingLedger(Ledger):
 
 @pytest.fixture
 def waiting(bench: ApprovalBench) -> ApprovalBench:
-    """Its ledger lets something happen; a rule approves while this VM is the first."""
+    """A bridge with this ledger, and a rule that approves while this VM is the first."""
     bench.make_ledger = lambda store: WaitingLedger(store, bench.clock.now())  # type: ignore[method-assign]
     WaitingLedger.meanwhile.clear()
     bench.decide_by(Rule(name="lead", leader="first", max_resources=2))
@@ -560,7 +572,7 @@ def waiting(bench: ApprovalBench) -> ApprovalBench:
 
 
 def test_a_poll_that_fails_before_the_post_holds_it(waiting: ApprovalBench) -> None:
-    """What the store is waited for is a poll, perhaps, and that may have failed."""
+    """A poll that fails during the wait for the store holds the POST."""
 
     def fail() -> None:
         waiting.imds.silent = True
@@ -575,7 +587,7 @@ def test_a_poll_that_fails_before_the_post_holds_it(waiting: ApprovalBench) -> N
 
 
 def test_another_order_before_the_post_counts(waiting: ApprovalBench) -> None:
-    """An order is no change that has a record, and says who leads."""
+    """A new order of the VMs, which has no record, changes the leader before the POST."""
 
     def reorder() -> None:
         waiting.change(Resources=["web_4", "web_3"])
@@ -589,7 +601,7 @@ def test_another_order_before_the_post_counts(waiting: ApprovalBench) -> None:
 
 
 def test_a_key_that_is_taken_out_before_the_post_counts(waiting: ApprovalBench) -> None:
-    """The trust file is read after the store."""
+    """The trust file is read after the store, so that a removed key holds the POST."""
     waiting.announce(resources=("web_4", "web_3"))
     WaitingLedger.meanwhile.append(lambda: waiting.trust(waiting.other))
     waiting.send(waiting.approve())
@@ -599,7 +611,7 @@ def test_a_key_that_is_taken_out_before_the_post_counts(waiting: ApprovalBench) 
 
 
 def test_a_command_that_expires_before_the_post_counts(waiting: ApprovalBench) -> None:
-    """Its time is looked at after the store was read."""
+    """The expiry of a command is checked after the store was read."""
     waiting.announce(resources=("web_4", "web_3"))
     WaitingLedger.meanwhile.append(lambda: waiting.clock.advance(1))
     waiting.send(waiting.approve(exp=waiting.seconds + 1))
@@ -609,7 +621,7 @@ def test_a_command_that_expires_before_the_post_counts(waiting: ApprovalBench) -
 
 
 def test_a_retry_needs_its_rule_still(bench: ApprovalBench) -> None:
-    """A rule that the owner took away posts nothing more, although it had decided."""
+    """A repeated request is not sent if the owner has removed its rule."""
     bench.decide_by(Rule(name="mine"))
     bench.imds.failures = [fails("refused")]
     bench.announce()
@@ -624,8 +636,8 @@ def test_a_retry_needs_its_rule_still(bench: ApprovalBench) -> None:
 def test_an_approval_that_is_withdrawn_leaves_the_event_to_the_rules(
     bench: ApprovalBench, decided: str
 ) -> None:
-    """An approval whose answer was lost stays open after its rule or its key is taken out, and
-    another rule approves the event.
+    """An approval whose answer was lost stays open after its rule or key is removed, and another
+    rule may approve the event.
     """
     if decided == "by a rule":
         bench.decide_by(Rule(name="mine"))
@@ -664,7 +676,9 @@ def test_an_event_that_returned_is_not_started_by_an_approval_from_before(
 
 
 def test_a_retry_needs_the_acknowledgement_of_the_newest_record(bench: ApprovalBench) -> None:
-    """An update that the fingerprint does not show has a record that must be acknowledged too."""
+    """A repeated request waits until the sink has acknowledged the newest record, also if the
+    fingerprint is the same.
+    """
     bench.decide_by(Rule(name="after", after=("drain",)))
     bench.imds.failures = [fails("refused")]
     bench.acknowledged.add(bench.announce()["id"])
@@ -680,8 +694,8 @@ def test_a_retry_needs_the_acknowledgement_of_the_newest_record(bench: ApprovalB
 
 @pytest.mark.parametrize("instead", ["another key", "another key of that name", "another issuer"])
 def test_a_retry_needs_the_key_that_signed_it(bench: ApprovalBench, instead: str) -> None:
-    """A key that is taken out is out for what it signed, whatever its issuer keeps, and whatever
-    else is called so.
+    """A command is not posted after its key is removed, although its issuer has other keys or
+    another key has the same id.
     """
     bench.announce()
     bench.fail()
@@ -700,7 +714,9 @@ def test_a_retry_needs_the_key_that_signed_it(bench: ApprovalBench, instead: str
 
 
 def test_a_key_that_is_taken_out_after_a_lost_answer_hides_no_start(bench: ApprovalBench) -> None:
-    """Nothing more is posted; whether the event was started from here, the event itself shows."""
+    """After the key is removed nothing more is posted, and the event's status shows whether the
+    lost request started it.
+    """
     bench.announce()
     bench.imds.failures = [fails("timeout")] * 3
     bench.send(bench.approve())
@@ -719,8 +735,8 @@ def test_a_key_that_is_taken_out_after_a_lost_answer_hides_no_start(bench: Appro
 def test_an_expired_command_is_not_posted(
     bench: ApprovalBench, answers: str, *, restart: bool
 ) -> None:
-    """Past `exp` it has failed, if no try can have worked: after failed polls, after failed tries,
-    and after a restart.
+    """An expired command fails if no request can have worked: after failed polls, failed requests,
+    and a restart.
     """
     bench.announce()
     bench.imds.failures = [fails(each) for each in answers.split()]
@@ -742,7 +758,7 @@ def test_an_expired_command_is_not_posted(
 def test_a_clock_that_is_set_back_gives_a_command_no_more_time(
     bench: ApprovalBench, *, restart: bool
 ) -> None:
-    """It expires after the time that it had when it was accepted, over restarts too."""
+    """A clock that is set back does not extend a command's life, also over a restart."""
     bench.announce()
     bench.fail()
     bench.send(bench.approve(exp=bench.seconds + 20))
@@ -761,7 +777,7 @@ def test_a_clock_that_is_set_back_gives_a_command_no_more_time(
 def test_a_boot_that_leaves_the_clock_behind_gives_a_command_no_more_time(
     bench: ApprovalBench,
 ) -> None:
-    """What had passed at the last good poll before the boot has passed."""
+    """After a boot with the clock behind, the time until the last good poll counts as passed."""
     bench.announce()
     bench.imds.failures = [fails("refused")] * 9
     bench.send(bench.approve(exp=bench.seconds + 300))
@@ -781,7 +797,7 @@ def test_a_boot_that_leaves_the_clock_behind_gives_a_command_no_more_time(
 def test_a_command_that_expires_while_its_post_connects_is_not_posted(
     bench: ApprovalBench,
 ) -> None:
-    """A connection may take seconds: what is true once there is one decides."""
+    """The expiry is checked again once there is a connection, which may take seconds."""
     bench.announce()
     bench.imds.connecting = lambda: bench.clock.advance(20)
     bench.send(bench.approve(exp=bench.seconds + 20))
@@ -793,7 +809,7 @@ def test_a_command_that_expires_while_its_post_connects_is_not_posted(
 def test_a_vm_that_is_brought_back_while_a_post_connects_is_not_started(
     bench: ApprovalBench,
 ) -> None:
-    """A connection may take seconds: how far the preparation is then decides."""
+    """The preparation is checked again once there is a connection, which may take seconds."""
     bench.announce()
     preparation = ["prepared"]
     bench.current.preparation = lambda _: preparation[-1]
@@ -804,7 +820,7 @@ def test_a_vm_that_is_brought_back_while_a_post_connects_is_not_started(
 
 
 def test_a_command_expires_while_imds_does_not_answer(bench: ApprovalBench) -> None:
-    """Its end is told at its time, not after the outage."""
+    """A command fails at its expiry although IMDS does not answer."""
     bench.announce()
     bench.fail()
     bench.send(bench.approve(exp=bench.seconds + 20))
@@ -819,7 +835,9 @@ def test_a_command_expires_while_imds_does_not_answer(bench: ApprovalBench) -> N
 def test_a_try_that_may_have_worked_is_followed_past_its_time(
     bench: ApprovalBench, answer: str, end: tuple[str, str | None], *, restart: bool
 ) -> None:
-    """It is not posted again, and has its end with the event."""
+    """A request that may have worked is not repeated after the expiry, and its approval ends with
+    the event.
+    """
     bench.announce()
     bench.imds.starts = False
     bench.imds.failures = [fails(answer)]
@@ -836,8 +854,8 @@ def test_a_try_that_may_have_worked_is_followed_past_its_time(
 
 
 def test_an_approval_of_an_earlier_version_is_not_posted(bench: ApprovalBench) -> None:
-    """A command that 0.2.0 left under way has no key and no `exp`: it has failed, unless a try may
-    have worked.
+    """A command of 0.2.0, which kept no key and no expiry, fails unless a request may have
+    worked.
     """
     bench.announce()
     bench.fail()
@@ -850,7 +868,7 @@ def test_an_approval_of_an_earlier_version_is_not_posted(bench: ApprovalBench) -
 
 
 def test_a_post_waits_for_the_next_good_poll(bench: ApprovalBench) -> None:
-    """After one poll that failed, what the last good one showed is no basis for a POST."""
+    """After a failed poll, no POST is sent before the next good one."""
     bench.announce()
     token = bench.approve()
     bench.fail()
@@ -866,7 +884,7 @@ def test_a_post_waits_for_the_next_good_poll(bench: ApprovalBench) -> None:
 
 
 def test_a_poll_that_hangs_makes_the_document_old(bench: ApprovalBench) -> None:
-    """The last poll went well, and the next one is overdue: the POST waits for it."""
+    """If the next poll is overdue, no POST is sent before it has succeeded."""
     bench.announce()
     token = bench.approve()
     bench.clock.advance(2.5)
@@ -877,8 +895,8 @@ def test_a_poll_that_hangs_makes_the_document_old(bench: ApprovalBench) -> None:
 
 
 def test_what_the_document_may_hide_is_not_posted(bench: ApprovalBench) -> None:
-    """An event that is missing beside an entry without an EventId may be there still: it goes on,
-    and no POST asks for it until a document shows it.
+    """An event that is missing beside an entry without an EventId continues, and is not posted
+    until a document shows it.
     """
     bench.announce()
     hidden = bench.imds.events_now.pop(EVENT_ID)
@@ -891,9 +909,9 @@ def test_what_the_document_may_hide_is_not_posted(bench: ApprovalBench) -> None:
     assert bench.imds.posts == [EVENT_ID]
 
 
-def test_nobody_approves_an_event_that_is_named_twice(bench: ApprovalBench) -> None:
-    """One EventId, in two cases, with two lists of VMs: no command and no person can approve it,
-    and what was accepted before has failed.
+def test_an_event_that_is_named_twice_cannot_be_approved(bench: ApprovalBench) -> None:
+    """Neither a command nor a person can approve an event with two different entries, and an
+    approval that was accepted before fails.
     """
     bench.announce()
     bench.fail()
@@ -911,7 +929,9 @@ def test_nobody_approves_an_event_that_is_named_twice(bench: ApprovalBench) -> N
 
 
 def test_what_is_only_news_cannot_be_approved(bench: ApprovalBench) -> None:
-    """Azure's Advisory, and any word but Scheduled and those of an event that has begun."""
+    """Only an event with the status Scheduled can be approved, so Advisory and unknown words are
+    rejected.
+    """
     bench.announce(status="Advisory", event_type="SpotRebalanceRecommendation")
     bench.send(bench.approve())
     with pytest.raises(LookupError, match="not_approvable"):
@@ -920,7 +940,9 @@ def test_what_is_only_news_cannot_be_approved(bench: ApprovalBench) -> None:
 
 
 def test_a_retry_needs_an_issuer_that_is_trusted_still(bench: ApprovalBench) -> None:
-    """A key that is out is out for what it signed; a file that cannot be read decides nothing."""
+    """A command is not posted after its issuer is removed; while the trust file cannot be read,
+    nothing is decided.
+    """
     assert bench.trust_file is not None
     bench.announce()
     bench.imds.failures = [fails("refused")]
@@ -935,7 +957,7 @@ def test_a_retry_needs_an_issuer_that_is_trusted_still(bench: ApprovalBench) -> 
 
 
 def test_an_event_that_ended_and_returned_during_a_post_is_a_new_one(bench: ApprovalBench) -> None:
-    """What was posted for its former life keeps no rule off it."""
+    """A POST for an event that ended and returned does not keep a rule from approving it again."""
     bench.decide_by(Rule(name="mine"))
     bench.imds.starts = False
     bench.announce()
@@ -957,8 +979,10 @@ def test_an_event_that_ended_and_returned_during_a_post_is_a_new_one(bench: Appr
 
 
 @pytest.mark.parametrize("resources", [[], ["web_3", 7], ["web_3", ""], None])
-def test_nobody_approves_what_does_not_name_its_vms(bench: ApprovalBench, resources: Any) -> None:
-    """Who is released must be known: neither a command nor a person can approve without that."""
+def test_an_event_that_does_not_name_its_vms_cannot_be_approved(
+    bench: ApprovalBench, resources: Any
+) -> None:
+    """Neither a command nor a person can approve an event whose VMs are not all named."""
     bench.announce()
     bench.change(Resources=resources)
     bench.poll()
@@ -972,7 +996,9 @@ def test_nobody_approves_what_does_not_name_its_vms(bench: ApprovalBench, resour
 def test_an_event_that_goes_on_without_this_vm_confirms_nothing(
     bench: ApprovalBench, *, restarts: bool
 ) -> None:
-    """With SEB_SCOPE=self it is over here, but it has neither started nor gone."""
+    """With SEB_SCOPE=self, an event that stops naming this VM ends here, and does not confirm its
+    approval.
+    """
     bench.scope_self = True
     bench.restart()
     bench.announce(resources=["web_3", "web_4"])
@@ -988,7 +1014,7 @@ def test_an_event_that_goes_on_without_this_vm_confirms_nothing(
 
 
 def test_posted_is_not_confirmed_before_it_is_seen(bench: ApprovalBench) -> None:
-    """IMDS answers 200 to anybody: only the event's own status confirms."""
+    """Only the event's own status confirms an approval, because IMDS answers 200 to any request."""
     bench.announce()
     bench.imds.starts = False
     bench.send(bench.approve())
@@ -1005,8 +1031,8 @@ def test_posted_is_not_confirmed_before_it_is_seen(bench: ApprovalBench) -> None
 def test_an_approved_event_that_vanishes_need_not_be_cancelled(
     bench: ApprovalBench, *, approve: bool
 ) -> None:
-    """It may have started, and be over, between two looks; without our approval it was not yet
-    time for that.
+    """An approved event that disappears ends as Unknown, because it may have started and ended
+    between two polls.
     """
     bench.announce()
     if approve:
@@ -1017,8 +1043,8 @@ def test_an_approved_event_that_vanishes_need_not_be_cancelled(
     assert status == ("Unknown" if approve else "Canceled")
 
 
-def test_an_old_look_is_no_ground_for_a_post(bench: ApprovalBench) -> None:
-    """While IMDS does not answer, a command is kept; the next look decides what becomes of it."""
+def test_without_a_good_poll_no_post_is_sent(bench: ApprovalBench) -> None:
+    """While IMDS does not answer, a command waits, and the next poll decides about it."""
     bench.announce()
     token = bench.approve()
     bench.clock.advance(60)
@@ -1039,7 +1065,7 @@ def test_an_old_look_is_no_ground_for_a_post(bench: ApprovalBench) -> None:
 def test_what_changed_while_nobody_looked_is_not_approved(
     bench: ApprovalBench, fields: dict[str, Any], end: tuple[str, str]
 ) -> None:
-    """An approval that waited for a look fails where that look finds another event."""
+    """A waiting approval fails if the next poll finds another state of the event."""
     bench.announce()
     token = bench.approve()
     bench.clock.advance(60)
@@ -1050,7 +1076,7 @@ def test_what_changed_while_nobody_looked_is_not_approved(
 
 
 def test_a_command_is_accepted_while_requests_hang(bench: ApprovalBench) -> None:
-    """One step sends one request: between the POSTs of two rules a command is verified."""
+    """Between the POSTs of two rules a command is verified, because one step sends one request."""
     bench.decide_by(Rule(name="mine"))
     bench.imds.starts = False
     bench.imds.failures = [fails("timeout")] * 9
@@ -1072,7 +1098,7 @@ def test_a_command_is_accepted_while_requests_hang(bench: ApprovalBench) -> None
 
 
 def test_a_request_that_always_fails_does_not_starve_another(bench: ApprovalBench) -> None:
-    """The one that is due for the longest time is next."""
+    """The request that has been due for the longest time is sent next."""
     bench.imds.starts = False
     bench.announce()
     bench.announce(OTHER_ID)
@@ -1087,8 +1113,8 @@ def test_a_request_that_always_fails_does_not_starve_another(bench: ApprovalBenc
     assert Counter(bench.imds.posts) == {EVENT_ID: 10, OTHER_ID: 10}
 
 
-def test_a_slow_poll_is_no_old_look(bench: ApprovalBench) -> None:
-    """At any interval a look counts until the next one is overdue."""
+def test_a_poll_counts_until_the_next_one_is_overdue(bench: ApprovalBench) -> None:
+    """At any interval, a poll counts until the next one is overdue."""
     bench.interval = 600.0
     bench.restart()
     bench.announce()
@@ -1098,7 +1124,7 @@ def test_a_slow_poll_is_no_old_look(bench: ApprovalBench) -> None:
 
 
 def test_rule_and_command_at_once_have_one_effect(bench: ApprovalBench) -> None:
-    """An event that a rule is about is approved once, and each cause has its own end."""
+    """An event with a rule and a command is posted once, and both approvals have their own end."""
     bench.decide_by(Rule(name="mine"))
     bench.imds.starts = False
     bench.announce()
@@ -1111,8 +1137,8 @@ def test_rule_and_command_at_once_have_one_effect(bench: ApprovalBench) -> None:
 
 
 def test_every_receipt_says_why(bench: ApprovalBench, caplog: pytest.LogCaptureFixture) -> None:
-    """The reason of a person or of a command stands in each step, over a restart, and in the log;
-    a refused command's too. Without one it is null.
+    """The reason of a person or a command is in each receipt and in the log, also over a restart
+    and for a refused command; without one it is null.
     """
     caplog.set_level(logging.INFO, logger=approvals.__name__)
     bench.announce()
@@ -1146,15 +1172,15 @@ def test_every_receipt_says_why(bench: ApprovalBench, caplog: pytest.LogCaptureF
 
 @pytest.mark.parametrize("user", ["a\nb", "\ud800", "x" * 1000])
 def test_a_user_name_cannot_break_a_receipt(bench: ApprovalBench, user: str) -> None:
-    """Whatever a machine calls its users, the receipt is one that everybody can read."""
+    """Any user name of a machine gives a valid receipt."""
     bench.announce()
     bench.person(user=user)
     assert len(bench.receipts()[0]["actor"]) <= len("local:") + 100
     assert bench.receipts()[0]["actor"].isprintable()
 
 
-def test_a_person_is_told_what_cannot_be_approved(bench: ApprovalBench) -> None:
-    """An event that is not there, or has begun, has its reason."""
+def test_a_person_gets_the_reason_of_a_refusal(bench: ApprovalBench) -> None:
+    """A person who asks for an unknown or started event gets the reason."""
     with pytest.raises(LookupError, match="unknown_event"):
         bench.person("E-1")
     bench.announce(status="Started", not_before="")
@@ -1164,13 +1190,15 @@ def test_a_person_is_told_what_cannot_be_approved(bench: ApprovalBench) -> None:
 
 
 class TestFullDisk:
-    """A store that takes nothing for a while: nothing is done unwritten, nothing is done twice."""
+    """Nothing is done unless it is written, and nothing is done twice, while the store cannot be
+    written.
+    """
 
     def full(self, bench: ApprovalBench, *, full: bool) -> None:
         bench.store.read(f"PRAGMA query_only={'ON' if full else 'OFF'}")
 
     def test_before_it_is_accepted(self, bench: ApprovalBench) -> None:
-        """Nothing is done, nothing settled, and the same message is good later."""
+        """Nothing is done or settled, and the same message is accepted later."""
         bench.announce()
         token = bench.approve()
         self.full(bench, full=True)
@@ -1182,7 +1210,7 @@ class TestFullDisk:
         assert (bench.imds.posts, bench.settled) == ([EVENT_ID], 1)
 
     def test_after_imds_has_taken_it(self, bench: ApprovalBench) -> None:
-        """IMDS is not asked again for what only could not be written down."""
+        """A POST is not repeated because its result could not be written."""
         bench.announce()
         bench.imds.starts = False
 
@@ -1201,7 +1229,7 @@ class TestFullDisk:
         assert ([EVENT_ID], GOOD[:2]) == (bench.imds.posts, bench.story())
 
     def test_while_imds_cannot_be_reached(self, bench: ApprovalBench) -> None:
-        """What cannot be noted is tried again at its time, not at each look."""
+        """A result that could not be written is written at the next try, and not at each poll."""
         bench.announce()
 
         def fill(event_id: str) -> None:
@@ -1217,7 +1245,7 @@ class TestFullDisk:
         assert bench.story() == GOOD
 
     def test_a_refusal_that_cannot_be_answered(self, bench: ApprovalBench) -> None:
-        """It is not settled either, so that its answer comes later."""
+        """A refused message is not settled, so that its receipt comes later."""
         bench.announce()
         token = bench.approve(aud="x")
         self.full(bench, full=True)
@@ -1228,7 +1256,9 @@ class TestFullDisk:
         assert (bench.story(), bench.settled) == ([("rejected", "wrong_audience")], 1)
 
     def test_a_command_that_is_not_stored_counts_once(self, bench: ApprovalBench) -> None:
-        """However often it is tried again while the disk is full."""
+        """A command that is tried several times on a full disk counts once against the rate
+        limit.
+        """
         bench.announce()
         token = bench.approve()
         self.full(bench, full=True)
@@ -1240,15 +1270,15 @@ class TestFullDisk:
         assert bench.story()[:1] == [("accepted", None)]
 
 
-def test_nobody_else_asks_imds_to_start_anything() -> None:
-    """One module alone tells IMDS to start an event, so that one module can be read for it."""
+def test_only_one_module_asks_imds_to_start_an_event() -> None:
+    """Only one module sends POSTs to IMDS."""
     sources = Path(approvals.__file__).parents[1].rglob("*.py")
     asking = [each.name for each in sources if "imds.start(" in each.read_text(encoding="utf-8")]
     assert asking == ["approvals.py"]
 
 
 def test_many_approvals_that_end_at_once_take_turns(bench: ApprovalBench) -> None:
-    """An event has changed often, and a rule approved each state: a command is taken in between."""
+    """While thousands of approvals of one event end, commands are accepted in between."""
     many = 3 * ENDS_AT_ONCE
     bench.imds.starts = False
     bench.decide_by(Rule(name="any"))

@@ -32,7 +32,9 @@ def benches(tmp_path: Path) -> Iterator[Any]:
 
 
 def test_a_rule_approves_with_its_name_in_the_receipt(benches: Any) -> None:
-    """What matches is approved on the poll that sees it, and the receipts name the rule."""
+    """A rule approves a matching event on the poll that first shows it, and the receipts name the
+    rule.
+    """
     bench = benches(MINE)
     bench.announce(resources=["web_3", "web_4"])
     assert bench.imds.posts == [EVENT_ID]
@@ -46,7 +48,7 @@ def test_a_rule_approves_with_its_name_in_the_receipt(benches: Any) -> None:
 
 
 def test_a_rule_decides_once_about_one_state(benches: Any) -> None:
-    """However often IMDS is looked at, and over restarts, there is one approval."""
+    """A rule approves a state of an event once, over any number of polls and restarts."""
     bench = benches(MINE)
     bench.imds.starts = False
     bench.announce()
@@ -58,7 +60,9 @@ def test_a_rule_decides_once_about_one_state(benches: Any) -> None:
 
 
 def test_too_many_vms_are_refused_with_one_receipt(benches: Any) -> None:
-    """A refusal by max_resources is told once for each state of the event, over restarts too."""
+    """A refusal by max_resources has one receipt for each state of the event, also over
+    restarts.
+    """
     bench = benches(MINE)
     bench.announce(resources=["web_3", "web_4", "web_5"])
     bench.poll()
@@ -72,7 +76,9 @@ def test_too_many_vms_are_refused_with_one_receipt(benches: Any) -> None:
 
 
 def test_a_rule_that_allows_more_approves_what_it_refused(benches: Any) -> None:
-    """The owner raises max_resources and starts the bridge again: the pending event is approved."""
+    """After the owner raises max_resources and restarts the bridge, the rule approves the pending
+    event.
+    """
     bench = benches(Rule(name="mine"))
     bench.announce(resources=["web_3", "web_4"])
     bench.rules = [MINE]
@@ -82,8 +88,8 @@ def test_a_rule_that_allows_more_approves_what_it_refused(benches: Any) -> None:
 
 
 def test_a_rule_that_is_back_decides_again(benches: Any) -> None:
-    """It was out of the settings for a run in which the event waited: what it had accepted failed,
-    and the first rule that matches decides.
+    """After a run without the rule, in which its approval failed, the first rule that matches
+    decides about the pending event.
     """
     bench = benches(MINE)
     bench.imds.failures = [fails("refused")] * 2
@@ -101,7 +107,7 @@ def test_a_rule_that_is_back_decides_again(benches: Any) -> None:
 
 
 def test_an_acknowledgement_turns_waiting_into_approval(benches: Any) -> None:
-    """The rule is asked at each look, so that an acknowledgement that comes later counts."""
+    """A rule is asked at each poll, so that it approves after a later acknowledgement."""
     bench = benches(AFTER)
     record = bench.announce()
     bench.poll()
@@ -112,7 +118,7 @@ def test_an_acknowledgement_turns_waiting_into_approval(benches: Any) -> None:
 
 
 def test_time_alone_lets_the_next_vm_act(benches: Any) -> None:
-    """While nothing changes at IMDS, the takeover comes with the clock."""
+    """The next VM acts after `takeover` although the document does not change."""
     bench = benches(Rule(name="lead", max_resources=2, leader="first", takeover=60))
     bench.announce(resources=["web_4", "WEB_3"])
     bench.poll(after=59)
@@ -157,7 +163,7 @@ def test_a_restart_of_the_bridge_does_not_prolong_a_takeover(benches: Any, wrong
 
 
 def test_the_leader_is_the_first_of_the_newest_document(benches: Any) -> None:
-    """An order alone is no change, and yet it says who leads: no record, and the other VM acts."""
+    """A new order of the VMs makes another VM the leader, without a record."""
     bench = benches(Rule(name="lead", max_resources=2, leader="first"))
     record = bench.announce(resources=["web_4", "web_3"])
     assert bench.imds.posts == []
@@ -168,7 +174,7 @@ def test_the_leader_is_the_first_of_the_newest_document(benches: Any) -> None:
 
 
 def test_a_leader_that_no_longer_leads_does_not_act(benches: Any) -> None:
-    """A try that is repeated asks the newest document again who leads."""
+    """A repeated request is sent only if the newest document still names this VM first."""
     bench = benches(Rule(name="lead", max_resources=2, leader="first"))
     bench.imds.failures = [fails("refused")]
     bench.announce(resources=["web_3", "web_4"])
@@ -178,7 +184,9 @@ def test_a_leader_that_no_longer_leads_does_not_act(benches: Any) -> None:
 
 
 def test_no_rule_approves_an_event_that_is_named_twice(benches: Any) -> None:
-    """One EventId with two lists of VMs: the rule refuses, once, and approves once it is clear."""
+    """A rule refuses an event with two different lists of VMs once, and approves it when the
+    document is clear.
+    """
     bench = benches(MINE)
     twin = entry(EVENT_ID.lower(), resources=["web_3", "web_4", "web_5"])
     bench.imds.events_now = {EVENT_ID: entry(), "twin": twin}
@@ -192,7 +200,7 @@ def test_no_rule_approves_an_event_that_is_named_twice(benches: Any) -> None:
 
 
 def test_an_event_that_is_named_twice_alike_is_one(benches: Any) -> None:
-    """The same entry again, its EventId in another case, leaves nothing unclear."""
+    """A repeated entry whose EventId has another case does not prevent an approval."""
     bench = benches(MINE)
     bench.imds.events_now = {EVENT_ID: entry(), "twin": entry(EVENT_ID.lower())}
     bench.poll()
@@ -200,7 +208,7 @@ def test_an_event_that_is_named_twice_alike_is_one(benches: Any) -> None:
 
 
 def test_rules_wait_for_a_good_poll(benches: Any) -> None:
-    """What a sink acknowledges while IMDS does not answer approves nothing until it answers."""
+    """An acknowledgement approves nothing while IMDS does not answer."""
     bench = benches(AFTER)
     record = bench.announce()
     bench.fail()
@@ -213,7 +221,7 @@ def test_rules_wait_for_a_good_poll(benches: Any) -> None:
 
 @pytest.mark.parametrize("hours", [1, -1, 30 * 365 * 24])
 def test_a_clock_that_is_set_brings_no_turn_closer(benches: Any, hours: int) -> None:
-    """Somebody sets the wall clock, or the first time sync comes: the leader keeps its time."""
+    """A change of the wall clock does not shorten the leader's time."""
     bench = benches(Rule(name="lead", max_resources=2, leader="first", takeover=60))
     bench.announce(resources=["web_4", "web_3"])
     bench.poll(after=50)
@@ -225,7 +233,7 @@ def test_a_clock_that_is_set_brings_no_turn_closer(benches: Any, hours: int) -> 
 
 
 def test_a_return_gives_the_leader_its_time_again(benches: Any) -> None:
-    """What was waited for an event in a former life does not count in its next one."""
+    """The leader's time begins again when an event returns."""
     bench = benches(Rule(name="lead", max_resources=2, leader="first", takeover=60))
     bench.announce(resources=["web_4", "web_3"])
     bench.poll(after=50)
@@ -239,7 +247,7 @@ def test_a_return_gives_the_leader_its_time_again(benches: Any) -> None:
 
 
 def test_a_rule_that_failed_is_asked_again_about_the_next_state(benches: Any) -> None:
-    """What IMDS refused is not tried again, until the event is another one."""
+    """After IMDS refused a state, the rule is asked again only about another state."""
     bench = benches(MINE)
     bench.imds.failures = [fails("http_400")]
     bench.announce()
@@ -251,7 +259,7 @@ def test_a_rule_that_failed_is_asked_again_about_the_next_state(benches: Any) ->
 
 
 def test_each_event_is_decided_about_by_itself(benches: Any) -> None:
-    """One event that waits holds up no other one."""
+    """An event that waits does not delay another one."""
     bench = benches(AFTER)
     bench.announce()
     record = bench.announce(OTHER_ID)
@@ -261,7 +269,7 @@ def test_each_event_is_decided_about_by_itself(benches: Any) -> None:
 
 
 def refuses(record_type: str, affects_this_vm: bool | None) -> bool:
-    """A sink that takes nothing."""
+    """A sink that rejects every record."""
     return False
 
 
@@ -269,7 +277,7 @@ DRAIN = {"drain": Recipient(kind="program"), "ops": Recipient(kind="webhook")}
 
 
 class TestOutbox:
-    """What `after` asks the real outbox: whether a sink acknowledged the event's newest record."""
+    """The outbox's answer to `after`: whether a sink has acknowledged the event's newest record."""
 
     @pytest.fixture
     def outbox(self, store: Store) -> Outbox:
@@ -284,15 +292,15 @@ class TestOutbox:
             outbox.delivered("drain", batch)
 
     def test_what_waits_is_not_acknowledged(self, outbox: Outbox) -> None:
-        """A record is acknowledged once it is delivered, and by no other sink's delivery."""
+        """A record is acknowledged once its own sink has delivered it."""
         assert not outbox.acknowledged("drain", "e-1")
         self.deliver(outbox)
         assert outbox.acknowledged("drain", "e-1")
         assert not outbox.acknowledged("ops", "e-1")
 
     def test_only_the_newest_record_counts(self, store: Store, outbox: Outbox) -> None:
-        """What was acknowledged of an event before is nothing once there is more of it, also where
-        an older record that was dead is delivered last.
+        """An acknowledgement of an older record does not count, also if that was dead and is
+        delivered last.
         """
         outbox.mark_dead("drain", self.record.sequence, reason="no", attempts=5, now=NOW)
         store.commit([draft(2, event_id="E-1")])
@@ -305,7 +313,7 @@ class TestOutbox:
         assert not outbox.acknowledged("drain", "e-1")
 
     def test_what_is_dead_is_not_acknowledged(self, outbox: Outbox) -> None:
-        """A failed preparation never approves, until somebody has it tried again and it works."""
+        """A dead record is not acknowledged until a retry succeeds."""
         outbox.mark_dead("drain", self.record.sequence, reason="no", attempts=5, now=NOW)
         assert not outbox.acknowledged("drain", "e-1")
         assert outbox.dead.retry("drain", None) == 1
@@ -315,8 +323,8 @@ class TestOutbox:
 
     @pytest.mark.parametrize("how", ["a filter", "a drop", "another kind", "another event or sink"])
     def test_what_is_no_acknowledgement(self, outbox: Outbox, how: str) -> None:
-        """A sink that did not take such records has prepared nothing, nor has it when its filter
-        takes them later, when a person forgets them, or when it replaces one of another kind.
+        """A record that a filter left out, that a person dropped, or that a sink of another kind
+        got is not acknowledged.
         """
         if how == "a drop":
             outbox.mark_dead("drain", self.record.sequence, reason="exit 65", attempts=1, now=NOW)
@@ -336,14 +344,14 @@ class TestOutbox:
             assert not outbox.acknowledged("drain", "e-1")
 
     def test_an_acknowledgement_outlives_a_restart(self, store: Store, outbox: Outbox) -> None:
-        """What was delivered before is acknowledged in the next run."""
+        """An acknowledgement counts in the next run."""
         self.deliver(outbox)
         again = Outbox(store)
         again.register(DRAIN)
         assert again.acknowledged("drain", "e-1")
 
     def test_an_acknowledgement_outlives_a_full_disk(self, store: Store, outbox: Outbox) -> None:
-        """What could not be written when the sink said it counts once it can be."""
+        """An acknowledgement that could not be written counts once it can be."""
         store.read("PRAGMA query_only=ON")
         self.deliver(outbox)
         assert not outbox.acknowledged("drain", "e-1")
@@ -351,14 +359,14 @@ class TestOutbox:
         assert outbox.acknowledged("drain", "e-1")
 
     def test_there_is_one_for_an_event_and_a_sink(self, store: Store, outbox: Outbox) -> None:
-        """The newest, however many records of the event were delivered."""
+        """Only the newest acknowledgement of each event and sink is stored."""
         store.commit([draft(2, event_id="E-1"), bridge_draft(BRIDGE_STARTED)])
         self.deliver(outbox)
         assert store.read("SELECT event, sink, sequence FROM acknowledged") == [("e-1", "drain", 2)]
 
 
 def test_nothing_is_remembered_of_events_that_are_over(benches: Any) -> None:
-    """However many there were: the ledger knows what was decided about them."""
+    """Nothing is kept in memory about ended events, because the ledger has their decisions."""
     bench = benches(MINE)
     bench.announce(resources=["web_3", "web_4"])
     assert list(bench.approvals._rules._pending) == [EVENT_ID.casefold()]
@@ -368,7 +376,9 @@ def test_nothing_is_remembered_of_events_that_are_over(benches: Any) -> None:
 
 
 def test_what_is_remembered_of_an_event_does_not_grow_with_its_changes(benches: Any) -> None:
-    """The newest state is decided about once, and no earlier one comes back."""
+    """A rule decides once about the newest state of an event, and keeps nothing of earlier
+    states.
+    """
     bench = benches(MINE.model_copy(update={"max_resources": 1}))
     bench.announce(resources=["web_3", "web_4"])
     bench.poll()

@@ -27,7 +27,7 @@ FACTS = [each for each in Fact if each not in ANSWERS]
 
 
 def tracked(*, pending: bool = True, **fields: Any) -> TrackedEvent:
-    """An event that names this VM alone and is shown by the newest document."""
+    """Return an event that names this VM alone and is shown by the newest document."""
     event = parse_event(entry(**fields))
     return TrackedEvent(
         event=event,
@@ -42,7 +42,7 @@ def tracked(*, pending: bool = True, **fields: Any) -> TrackedEvent:
 
 
 def observed(known: TrackedEvent | None, **changes: Any) -> ApprovalSituation:
-    """An observation in which nothing stands against a request."""
+    """Return an observation in which nothing prevents a request."""
     approval = replace(AN_APPROVAL, fingerprint=tracked().fingerprint, expires=None)
     seen = ApprovalSituation(
         approval=approval,
@@ -57,20 +57,22 @@ def observed(known: TrackedEvent | None, **changes: Any) -> ApprovalSituation:
 
 
 def test_every_fact_has_a_transition_for_every_stage() -> None:
-    """The table is whole, and in the order of the facts, which decides."""
+    """The table has a step for every fact and stage, in the order of the facts."""
     assert list(TABLE) == list(Fact)
     assert all(list(row) == list(Stage) for row in TABLE.values())
 
 
 def test_only_what_is_ready_is_posted() -> None:
-    """One fact alone leads to a request, and to none where IMDS has taken one."""
+    """Only one fact leads to a request, and only in stages in which IMDS has accepted none."""
     posting = {(fact, stage) for fact, row in TABLE.items() for stage in row if row[stage].post}
     quiet = (Stage.POSTED, Stage.PREPARING)
     assert posting == {(Fact.READY, stage) for stage in Stage if stage not in quiet}
 
 
 def test_a_wish_to_prepare_never_sends_a_request() -> None:
-    """It is confirmed once the VM is prepared, and fails if it cannot be."""
+    """An approval that only prepares is confirmed once the VM is prepared, fails if it cannot be,
+    and sends no request.
+    """
     column = {fact: row[Stage.PREPARING] for fact, row in TABLE.items()}
     assert not any(transition.post for transition in column.values())
     assert column[Fact.READY].end == "confirmed"
@@ -79,7 +81,7 @@ def test_a_wish_to_prepare_never_sends_a_request() -> None:
 
 
 def test_what_has_expired_waits_only_if_a_request_may_have_worked() -> None:
-    """Past `exp` there is an end at once, or the event's own."""
+    """An expired approval ends at once, or with its event if a request may have worked."""
     ends = {stage: transition.reason for stage, transition in TABLE[Fact.EXPIRED].items()}
     assert ends == dict.fromkeys(Stage) | {
         Stage.UNTRIED: "expired",
@@ -88,20 +90,20 @@ def test_what_has_expired_waits_only_if_a_request_may_have_worked() -> None:
 
 
 def test_every_stage_ends_with_its_event() -> None:
-    """Whatever stage an approval is in, once the event has begun or is over it has an end."""
+    """An approval in any stage ends when its event has begun or is over."""
     for fact in (Fact.BEGUN, Fact.LEFT, Fact.OVER):
         assert all(transition.end for transition in TABLE[fact].values())
 
 
 def test_what_was_posted_waits_for_its_event_alone() -> None:
-    """So it need not be looked at more closely while the event neither begins nor ends."""
+    """An approval that IMDS has accepted changes only when its event begins or ends."""
     steps = {fact: TABLE[fact][Stage.POSTED] for fact in Fact}
     moving = [fact for fact, step in steps.items() if step != ApprovalStep()]
     assert moving == [Fact.BEGUN, Fact.LEFT, Fact.OVER]
 
 
 def test_every_reason_is_one_of_the_closed_list() -> None:
-    """No receipt has a reason that the documentation does not explain."""
+    """Every reason in the table is one that the documentation explains."""
     reasons = {each.reason for row in TABLE.values() for each in row.values()} - {None}
     assert reasons <= {*REFUSALS, *FAILURES}
 
@@ -135,13 +137,13 @@ def test_every_reason_is_one_of_the_closed_list() -> None:
 def test_the_first_fact_that_holds(
     known: TrackedEvent | None, changes: dict[str, Any], expected: Fact
 ) -> None:
-    """What rules out a request for good stands before what only delays it."""
+    """Facts that end an approval come before those that delay it."""
     assert observed(known, **changes).fact is expected
 
 
 @pytest.mark.parametrize(("seconds", "expected"), [(-1, Fact.READY), (0, Fact.EXPIRED)])
 def test_a_command_expires_at_its_time(seconds: int, expected: Fact) -> None:
-    """From `exp` on, not after it."""
+    """A command is expired from `exp` on."""
     seen = observed(tracked())
     expires = int(NOW.timestamp())
     now = NOW + timedelta(seconds=seconds)
@@ -164,7 +166,7 @@ def test_a_command_expires_at_its_time(seconds: int, expected: Fact) -> None:
     ],
 )
 def test_what_imds_answered(reason: str, expected: Fact) -> None:
-    """What is not known to be harmless may have started the event."""
+    """An answer that is not known to be harmless may have started the event."""
     assert answer_of(ImdsError("no", reason=reason), refused_before=False) is expected
     again = Fact.REFUSED_AGAIN if expected is Fact.REFUSED else expected
     assert answer_of(ImdsError("no", reason=reason), refused_before=True) is again
@@ -172,7 +174,7 @@ def test_what_imds_answered(reason: str, expected: Fact) -> None:
 
 
 def test_a_stage_is_stored_and_read_back() -> None:
-    """Over a restart nothing becomes more certain; an effect that is unknown may be any."""
+    """A stage is the same after a restart, and an unknown effect may be any."""
     for stage in Stage:
         act: Act = "prepare" if stage is Stage.PREPARING else "approve"
         kept = replace(AN_APPROVAL, state=stage.state, effect=stage.effect, act=act)
@@ -183,7 +185,7 @@ def test_a_stage_is_stored_and_read_back() -> None:
 
 
 def test_the_table_can_be_printed() -> None:
-    """A line for each fact, a column for each stage, in words."""
+    """The printed table has a line for each fact and a column for each stage."""
     rows = {row[0]: row[1:] for row in printed()}
     assert rows["none of these"] == (*("**POST**",) * 4, "", "`confirmed`")
     assert rows["its command has expired"][0] == "`failed`: `expired`"

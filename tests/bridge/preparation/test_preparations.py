@@ -34,7 +34,7 @@ SILENCE = ImdsError("no: http_503", reason="http_503")
 
 
 class Preparing:
-    """A bridge with a sink that prepares, whose polls move by hand."""
+    """A bridge with a sink that prepares, whose polls a test makes by hand."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -43,7 +43,7 @@ class Preparing:
         self.begin()
 
     def begin(self, kind: str = "program") -> None:
-        """A run with a sink of that kind."""
+        """Begin a run with a sink of that kind."""
         self.store, _ = open_store(self._directory, self.clock.now())
         self.current, self._poller = state_and_poller(self.store, self.imds, self.clock)
         self.outbox = Outbox(self.store)
@@ -53,40 +53,40 @@ class Preparing:
         self.preparations.adopt(self.outbox)
 
     def lose(self, directory: Path) -> None:
-        """The store is gone, and a run begins."""
+        """Delete the store, and begin a run."""
         self.store.close()
         (directory / FILE_NAME).unlink()
         self.begin()
 
     def change_kind(self, kind: str) -> None:
-        """Another run, with a sink of another kind under the same name."""
+        """Begin a run with a sink of another kind under the same name."""
         self.store.close()
         self.begin(kind)
 
     def records(self) -> list[Record]:
-        """All records of the store."""
+        """Return all records of the store."""
         rows = self.store.read("SELECT body FROM records ORDER BY sequence")
         return [read_record(row[0]) for row in rows]
 
     def poll(self, said: bytes | Exception, *, after: float = 0.0) -> list[str | None]:
-        """How far each event is prepared after a poll so many seconds later that is answered so."""
+        """Poll so many seconds later with this answer; return the state of each preparation."""
         self.clock.advance(after)
         self.look(said)
         self.preparations.follow()
         return self.states()
 
     def look(self, said: bytes | Exception) -> None:
-        """A poll that is answered so, and that is not followed yet."""
+        """Poll with this answer, without following it yet."""
         self.imds.said = said
         self._poller.run()
 
     def leave_and_return(self) -> None:
-        """Two such polls: the event names another VM, and then this one again."""
+        """Poll twice: the event names another VM, and then this one again."""
         self.look(body(entry(resources=("web_9",)), incarnation=2))
         self.look(body(entry(), incarnation=3))
 
     def states(self) -> list[str | None]:
-        """How far each event is prepared."""
+        """Return the state of each preparation."""
         return [self.preparations.state_of(each) for each in self.current.events.values()]
 
 
@@ -100,33 +100,37 @@ def preparing(tmp_path: Path) -> Iterator[Preparing]:
 
 
 def test_the_deadline_comes_while_imds_does_not_answer(preparing: Preparing) -> None:
-    """What was seen last counts until the event may have begun: Azure does not wait for IMDS."""
+    """The sink is asked at the deadline while IMDS does not answer, until the event may have
+    begun.
+    """
     assert preparing.poll(SILENCE, after=NOTICE - LEAD - 1) == ["none"]
     assert preparing.poll(SILENCE, after=1) == ["preparing"]
 
 
 def test_the_deadline_comes_while_a_document_hides_the_event(preparing: Preparing) -> None:
-    """An entry that cannot be read may be the event, which is not over then."""
+    """The sink is asked at the deadline although an unreadable entry may hide the event."""
     hidden = body({"EventStatus": "Scheduled"}, incarnation=2)
     assert preparing.poll(hidden, after=NOTICE - LEAD) == ["preparing"]
 
 
 def test_the_deadline_comes_in_a_run_that_imds_does_not_answer(preparing: Preparing) -> None:
-    """What the run before has seen counts as much."""
+    """The sink is asked at the deadline of an event that the previous run has seen."""
     preparing.store.close()
     preparing.begin()
     assert preparing.poll(SILENCE, after=NOTICE - LEAD) == ["preparing"]
 
 
 def test_what_may_have_begun_unseen_is_not_prepared(preparing: Preparing) -> None:
-    """A machine that slept past the event's time waits for the document that shows it."""
+    """After a suspension past the event's time, the sink is not asked before a document shows the
+    event.
+    """
     preparing.clock.suspend(NOTICE)
     assert preparing.poll(SILENCE) == ["none"]
     assert preparing.poll(body(entry())) == ["preparing"]
 
 
 def test_a_deadline_is_known_before_it_comes(preparing: Preparing) -> None:
-    """Whatever polls do, the VM is prepared at that moment; then no deadline is left."""
+    """The seconds to the deadline are known, and the sink is asked then without a poll."""
     assert preparing.preparations.seconds_to_deadline() == NOTICE - LEAD
     preparing.clock.advance(NOTICE - LEAD)
     assert preparing.preparations.seconds_to_deadline() == 0
@@ -136,14 +140,14 @@ def test_a_deadline_is_known_before_it_comes(preparing: Preparing) -> None:
 
 
 def test_what_may_have_begun_unseen_has_no_deadline(preparing: Preparing) -> None:
-    """It waits for a poll."""
+    """An event that may have begun has no deadline, and waits for a poll."""
     preparing.clock.advance(NOTICE)
     assert preparing.preparations.seconds_to_deadline() is None
 
 
 @pytest.mark.parametrize("restarts", [False, True])
 def test_a_clock_that_is_set_back_delays_no_deadline(preparing: Preparing, restarts: bool) -> None:
-    """Azure's clock is another one: what has passed since the event appeared has passed there."""
+    """A clock that is set back after the event appeared does not delay the deadline."""
     preparing.clock.jump(-3600.0)
     assert preparing.poll(body(entry()), after=300.0) == ["none"]
     if restarts:
@@ -155,7 +159,7 @@ def test_a_clock_that_is_set_back_delays_no_deadline(preparing: Preparing, resta
 
 
 def test_a_clock_that_is_wrong_at_the_start_delays_no_deadline(preparing: Preparing) -> None:
-    """At the last poll of the run before, it was this late already."""
+    """A clock that is behind at the start counts as at least the time of the last poll."""
     assert preparing.poll(body(entry()), after=300.0) == ["none"]
     preparing.store.close()
     preparing.clock.jump(-3600.0)
@@ -164,7 +168,9 @@ def test_a_clock_that_is_wrong_at_the_start_delays_no_deadline(preparing: Prepar
 
 
 def test_a_clock_that_is_set_forward_hastens_a_deadline(preparing: Preparing) -> None:
-    """Rather too early than never: the old time may have been the wrong one."""
+    """A clock that is set forward makes the deadline come early, because the old time may have been
+    the wrong one.
+    """
     preparing.clock.jump(NOTICE - LEAD)
     assert preparing.poll(body(entry())) == ["preparing"]
 
@@ -172,7 +178,7 @@ def test_a_clock_that_is_set_forward_hastens_a_deadline(preparing: Preparing) ->
 def test_an_event_that_appears_after_a_clock_was_set_back_has_the_new_time(
     preparing: Preparing,
 ) -> None:
-    """A clock that was wrong at the boot hastens only what appeared meanwhile."""
+    """For an event that appears after the clock was set back, the new time counts."""
     preparing.clock.jump(-3600.0)
     assert preparing.poll(body(incarnation=2)) == ["none"]
     assert preparing.poll(body(entry(), incarnation=3)) == ["none"]
@@ -180,7 +186,9 @@ def test_an_event_that_appears_after_a_clock_was_set_back_has_the_new_time(
 
 
 def test_what_was_not_done_is_taken_up_again_in_the_next_run(preparing: Preparing) -> None:
-    """Long before the deadline, although IMDS does not answer, and for the same cause."""
+    """A preparation that was not done is asked for again in the next run, for the same cause,
+    although IMDS does not answer.
+    """
     (known,) = preparing.current.events.values()
     preparing.preparations.ask(known, "command:1")
     preparing.store.close()
@@ -191,7 +199,7 @@ def test_what_was_not_done_is_taken_up_again_in_the_next_run(preparing: Preparin
 
 
 def test_what_was_not_done_for_another_state_is_not_taken_up_again(preparing: Preparing) -> None:
-    """The event has changed since, and no wish is about what it is now."""
+    """A preparation for an earlier state of the event is not asked for again."""
     (known,) = preparing.current.events.values()
     preparing.preparations.ask(known, "command:1")
     preparing.store.close()
@@ -201,7 +209,7 @@ def test_what_was_not_done_for_another_state_is_not_taken_up_again(preparing: Pr
 
 @pytest.mark.parametrize("restarts", [False, True])
 def test_a_state_that_comes_back_is_still_prepared(preparing: Preparing, restarts: bool) -> None:
-    """The program has done it once, and nothing has brought the VM back since."""
+    """A state that comes back is still prepared if nothing has brought the VM back in between."""
     (known,) = preparing.current.events.values()
     preparing.preparations.ask(known, "command:1")
     (asked,) = [each for each in preparing.records() if each.type == PREPARATION]
@@ -218,7 +226,9 @@ def test_a_state_that_comes_back_is_still_prepared(preparing: Preparing, restart
 def test_a_state_that_comes_back_after_the_event_left_this_vm_alone_is_not_prepared(
     preparing: Preparing,
 ) -> None:
-    """The program is told to bring the VM back meanwhile."""
+    """A state is not prepared any more if the event did not name this VM in between: the program
+    brings the VM back.
+    """
     (known,) = preparing.current.events.values()
     preparing.preparations.ask(known, "command:1")
     (asked,) = [each for each in preparing.records() if each.type == PREPARATION]
@@ -230,7 +240,7 @@ def test_a_state_that_comes_back_after_the_event_left_this_vm_alone_is_not_prepa
 def test_an_event_that_left_this_vm_between_two_looks_is_not_prepared(
     preparing: Preparing,
 ) -> None:
-    """Nobody looked while it named another VM only, and the program will be told of that."""
+    """An event that named only another VM between two followed polls is not prepared any more."""
     (known,) = preparing.current.events.values()
     preparing.preparations.ask(known, "command:1")
     preparing.preparations.prepared(preparing.records()[-1])
@@ -242,7 +252,9 @@ def test_an_event_that_left_this_vm_between_two_looks_is_not_prepared(
 def test_no_post_goes_out_for_an_event_that_left_this_vm_since_the_last_look(
     preparing: Preparing,
 ) -> None:
-    """The approval was accepted and the VM prepared; the program brings the VM back now."""
+    """No POST is sent for an accepted approval if the event has left this VM, because the program
+    brings the VM back.
+    """
     posts: list[str] = []
 
     class Starting(ScriptedImds):
@@ -283,7 +295,9 @@ def test_no_post_goes_out_for_an_event_that_left_this_vm_since_the_last_look(
 def test_what_changed_before_the_program_ran_is_not_run_for_the_earlier_state(
     preparing: Preparing,
 ) -> None:
-    """Else it would count as prepared for a state that the program has not seen."""
+    """A change of the event before the program ran cancels that run, so that no unseen state counts
+    as prepared.
+    """
     (known,) = preparing.current.events.values()
     preparing.preparations.ask(known, "command:1")
     asked = preparing.records()[-1]
@@ -296,8 +310,8 @@ def test_what_changed_before_the_program_ran_is_not_run_for_the_earlier_state(
 
 
 def test_what_another_kind_has_prepared_does_not_count(preparing: Preparing) -> None:
-    """The sink that prepares now was asked nothing, and hears nothing of the end; the one that was
-    asked gets the end when it is back.
+    """A preparation by a sink of another kind does not count; that kind gets the end when it is
+    back.
     """
     (known,) = preparing.current.events.values()
     preparing.preparations.ask(known, "command:1")
@@ -320,8 +334,8 @@ def test_what_another_kind_has_prepared_does_not_count(preparing: Preparing) -> 
 def test_an_earlier_end_that_a_person_has_tried_again_undoes_no_later_preparation(
     preparing: Preparing,
 ) -> None:
-    """The program refused the end of the event; the event is back and the VM prepared again: the
-    old end is not for it any more.
+    """A retried end from before the event's return does not reach the program after a new
+    preparation.
     """
     (known,) = preparing.current.events.values()
     preparing.preparations.ask(known, "command:1")
@@ -341,7 +355,9 @@ def test_an_earlier_end_that_a_person_has_tried_again_undoes_no_later_preparatio
 
 
 def test_what_another_kind_has_not_done_is_taken_up(preparing: Preparing) -> None:
-    """For the same cause, in the run in which the kind has changed."""
+    """A preparation that a sink of another kind has not done is asked of the new one, for the same
+    cause.
+    """
     (known,) = preparing.current.events.values()
     preparing.preparations.ask(known, "command:1")
     preparing.change_kind("kubernetes")
@@ -358,8 +374,8 @@ def test_what_another_kind_has_not_done_is_taken_up(preparing: Preparing) -> Non
 def test_what_a_lost_store_may_have_prepared_gets_its_end(
     preparing: Preparing, tmp_path: Path
 ) -> None:
-    """The first document of the new store names the VM: whoever counts its turn hears the end too.
-    What comes later was not prepared.
+    """After a loss of the store, the program gets the end of each event that the first document
+    names this VM in, and of no later one.
     """
     preparing.lose(tmp_path)
     preparing.poll(body(entry(status="Started"), entry("E-9", resources=("web_9",))))
@@ -380,7 +396,7 @@ def test_what_a_lost_store_may_have_prepared_gets_its_end(
 def test_a_loss_is_not_forgotten_by_a_run_without_a_sink_that_prepares(
     preparing: Preparing, tmp_path: Path
 ) -> None:
-    """The sink was out of the settings in the first run of the new store."""
+    """A loss counts although the first run of the new store had no sink that prepares."""
     preparing.store.close()
     (tmp_path / FILE_NAME).unlink()
     preparing.store, _ = open_store(tmp_path, preparing.clock.now())
@@ -392,7 +408,9 @@ def test_a_loss_is_not_forgotten_by_a_run_without_a_sink_that_prepares(
 
 
 def test_a_loss_ends_with_the_first_document(preparing: Preparing, tmp_path: Path) -> None:
-    """Also where IMDS numbers no documents: what comes later was not prepared."""
+    """Only the events of the first document count as possibly prepared, also without a document
+    number.
+    """
     preparing.lose(tmp_path)
     preparing.poll(b'{"Events": []}')
     preparing.poll(body(entry()))
@@ -402,7 +420,7 @@ def test_a_loss_ends_with_the_first_document(preparing: Preparing, tmp_path: Pat
 def test_a_loss_is_not_forgotten_by_a_run_that_ends_at_once(
     preparing: Preparing, tmp_path: Path
 ) -> None:
-    """The run that found the store gone reported it, and was killed before IMDS answered it."""
+    """A loss counts although the run that reported it was killed before IMDS answered."""
     preparing.lose(tmp_path)
     preparing.store.commit([bridge_draft(BRIDGE_STORE_RESET)])
     preparing.store.close()
@@ -414,7 +432,7 @@ def test_a_loss_is_not_forgotten_by_a_run_that_ends_at_once(
 def test_what_the_first_document_of_a_new_bridge_shows_was_not_prepared(
     preparing: Preparing,
 ) -> None:
-    """There was no store before."""
+    """Without an earlier store no event counts as prepared."""
     assert preparing.preparations.all() == []
 
 
@@ -429,7 +447,7 @@ def test_what_the_first_document_of_a_new_bridge_shows_was_not_prepared(
 def test_what_was_not_done_ends_in_the_records_too(
     preparing: Preparing, document: bytes, reason: str
 ) -> None:
-    """Whoever follows the records learns once that it does not go on, as if the bridge had run."""
+    """A preparation that is not continued after a restart has its end in the records."""
     (known,) = preparing.current.events.values()
     preparing.preparations.ask(known, "command:1")
     for _ in range(2):
