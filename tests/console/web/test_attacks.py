@@ -1,4 +1,4 @@
-"""Whoever may not decide does not: each attack on a real console, and what it leaves behind."""
+"""Attempts to decide without permission, on a real console: none has an effect."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ EVENT = "E-1"
 
 
 class Target:
-    """A console with an event that could be approved at once: a VM that it names asks for it."""
+    """A console with an event that could be approved at once, because a VM that it names polls for
+    commands.
+    """
 
     def __init__(self, console: ConsoleProcess) -> None:
         self.console = console
@@ -48,7 +50,7 @@ class Target:
         eventually(lambda: self.seen()["decision"]["state"] == "due", what="a decision that is due")
 
     def ask(self) -> requests.Response:
-        """The VM asks for its commands."""
+        """Poll for the VM's commands."""
         return self.console.http.get(
             f"{self.console.url}/pull/v1/commands",
             params={"vm": self.vm.vm_id, "wait": "0"},
@@ -65,7 +67,7 @@ class Target:
         days: float = 1,
         revoked: bool = False,
     ) -> str:
-        """A new bearer token, made beside the running console as the command does."""
+        """Make a bearer token beside the running console, as the command does."""
         name, now = f"{name}-{next(_NUMBERS)}", time.time()
         database = Database(database_url(Settings(state_dir=self.console.directory)))
         try:
@@ -85,7 +87,7 @@ class Target:
         return self.console.http.get(address, headers=headers, timeout=10).status_code != 401
 
     def seen(self) -> dict[str, Any]:
-        """The event as a viewer sees it."""
+        """Return the event as a viewer sees it."""
         headers = {"X-Forwarded-User": "val"}
         address = f"{self.console.url}/api/v1/events/{EVENT}"
         found = self.console.http.get(address, headers=headers, timeout=10)
@@ -93,16 +95,18 @@ class Target:
         return item if found.status_code == 200 else {"decision": {"state": None}}
 
     def body(self) -> bytes:
-        """What approves or leaves the event as it is."""
+        """Return the body that approves or leaves the event."""
         return json.dumps({"fingerprint": self.seen()["fingerprint"], "reason": "test"}).encode()
 
     def form(self) -> bytes:
-        """The same as a form of the pages."""
+        """Return the same as a form of the pages."""
         fields = {"action": "approve", "reason": "test", "seen": json.dumps(self.seen())}
         return urlencode(fields).encode()
 
     def assert_untouched(self) -> None:
-        """Nothing is decided, nothing in the audit says so, and the VM gets nothing."""
+        """Check that nothing is decided, that the audit has no decision, and that the VM gets no
+        command.
+        """
         assert self.seen()["decision"]["state"] in ("due", "none")
         for action in _DECIDED:
             assert self.console.audit(action) == []
@@ -137,7 +141,7 @@ WAYS = pytest.mark.parametrize("way", [_API, _LEAVE, _FORM, _SEVERAL], ids=lambd
 def send(
     target: Target, way: tuple[str, str, str], headers: dict[str, str], *, source: str = "127.0.0.1"
 ) -> tuple[int, str]:
-    """Status and body of a raw request; nothing is added that the test did not say."""
+    """Send a raw request without additions; return status and body."""
     method, path, kind = way
     body = target.body() if kind == "application/json" else target.form()
     connection = HTTPConnection("127.0.0.1", target.console.port, 10, source_address=(source, 0))
@@ -182,17 +186,17 @@ def send(
     ],
     ids=str,
 )
-def test_who_may_not_decide_is_refused(
+def test_a_person_without_the_role_is_refused(
     target: Target, way: tuple[str, str, str], headers: dict[str, str], status: int
 ) -> None:
-    """By the API, by the event's form and by the form of several."""
+    """The API, the event's form and the list's form refuse a person without the role."""
     assert send(target, way, headers)[0] == status
     target.assert_untouched()
 
 
 @WAYS
 def test_a_header_from_elsewhere_is_not_a_proxys(target: Target, way: tuple[str, str, str]) -> None:
-    """The connection's own address counts, and no header that names another."""
+    """Only the connection's own address makes a proxy, whatever the headers say."""
     forged = {
         "X-Forwarded-User": "ann",
         "X-Forwarded-For": "127.0.0.1",
@@ -206,7 +210,7 @@ def test_a_header_from_elsewhere_is_not_a_proxys(target: Target, way: tuple[str,
 @WAYS
 @pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS", "PUT", "PATCH", "DELETE"])
 def test_only_post_decides(target: Target, way: tuple[str, str, str], method: str) -> None:
-    """Whatever such a request carries."""
+    """Any other method decides nothing, whatever the request contains."""
     query = urlencode({"action": "approve", "reason": "x", "fingerprint": "y"})
     for path in (way[1], f"{way[1]}?{query}"):
         status, _ = send(target, (method, path, way[2]), {"X-Forwarded-User": "ann"})
@@ -215,7 +219,7 @@ def test_only_post_decides(target: Target, way: tuple[str, str, str], method: st
 
 
 def test_methods_are_not_overridden(target: Target) -> None:
-    """A header or a field that names another method is nothing."""
+    """A header or field that names another method has no effect."""
     for name in ("X-HTTP-Method-Override", "X-HTTP-Method", "X-Method-Override"):
         send(target, ("GET", *_API[1:]), {"X-Forwarded-User": "ann", name: "POST"})
     target.assert_untouched()
@@ -223,7 +227,7 @@ def test_methods_are_not_overridden(target: Target) -> None:
 
 @WAYS
 def test_tokens_that_open_nothing(target: Target, way: tuple[str, str, str]) -> None:
-    """Ended, revoked, of another role, of another site, and the VM's own."""
+    """Expired and revoked tokens, tokens of another role or site, and the VM's own are refused."""
     expected = {
         target.token("ended", days=0): (401,),
         target.token("revoked", revoked=True): (401,),
@@ -240,7 +244,7 @@ def test_tokens_that_open_nothing(target: Target, way: tuple[str, str, str]) -> 
 
 
 def test_a_token_of_another_site_learns_nothing(target: Target) -> None:
-    """Of an event elsewhere it is told what it is told of one that does not exist."""
+    """A token of another site gets the same answer as for an event that does not exist."""
     token = target.token("learner", site="south")
     headers = {"Authorization": f"Bearer {token}"}
     for what in ("approve", "leave"):
@@ -254,7 +258,7 @@ def test_a_token_of_another_site_learns_nothing(target: Target) -> None:
 
 
 def test_refused_attempts_are_in_the_audit(target: Target) -> None:
-    """With the name of who tried, the event and why; the audit stays whole."""
+    """A refused attempt is in the audit with name, event and reason, and the chain is unchanged."""
     for user in ("vera", "rob"):  # whose budget no other test has used
         send(target, _API, {"X-Forwarded-User": user})
     send(target, _API, {"X-Forwarded-User": "abe", "Sec-Fetch-Site": "cross-site"})
@@ -274,7 +278,7 @@ def test_refused_attempts_are_in_the_audit(target: Target) -> None:
 
 
 def test_roles_are_in_the_audit_when_they_change(target: Target) -> None:
-    """A start with the same settings adds nothing; one with others says what they are now."""
+    """A start with the same roles adds no row, and one with others adds the new roles."""
     console = target.console
     assert [row["approver"] for row in console.audit("roles_changed")] == [["user:abe", "user:ann"]]
     before = console.environ["SEB_CONSOLE_ROLES"]
@@ -294,8 +298,8 @@ def test_roles_are_in_the_audit_when_they_change(target: Target) -> None:
     assert (rows[-1]["login"], rows[-1]["proxies"]) == ("proxy", ["127.0.0.1"])
 
 
-def test_who_may_decide_does(target: Target) -> None:
-    """What all attacks differ from, and the last test here: the VM gets a command."""
+def test_an_approver_decides(target: Target) -> None:
+    """An approver's request, from which all attacks differ, gives the VM a command."""
     assert target.console.post(target.vm.heartbeat()).status_code == 204
     eventually(lambda: target.ask().status_code == 204, what="an answer to the VM")
     eventually(lambda: target.seen()["decision"]["state"] == "due", what="a decision that is due")

@@ -23,7 +23,7 @@ from console.web.pull_queue import PullQueue
 
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConsoleStage]:
-    """A console that serves the channel."""
+    """A console that serves the command channel."""
     with ConsoleStage(tmp_path_factory.mktemp("console"), PULL="true") as made:
         made.state.decisions = FakeDecisions()
         yield made
@@ -38,7 +38,7 @@ def decisions(stage: ConsoleStage) -> FakeDecisions:
 
 @pytest.fixture
 def client(stage: ConsoleStage) -> Iterator[PullClient]:
-    """What the VMs ask with."""
+    """A client that polls as the VMs do."""
     with client_of(stage) as made:
         yield made
 
@@ -49,7 +49,7 @@ def queue_of(stage: ConsoleStage) -> PullQueue:
 
 
 def test_without_a_command_the_answer_is_204(client: PullClient) -> None:
-    """A poll that does not wait is answered at once, with nothing."""
+    """A poll that does not wait is answered 204 at once."""
     answer = client.ask("vm-idle", wait=0)
     assert (answer.status_code, answer.content) == (204, b"")
 
@@ -57,7 +57,7 @@ def test_without_a_command_the_answer_is_204(client: PullClient) -> None:
 def test_a_command_wakes_the_held_poll_of_its_vm(
     stage: ConsoleStage, client: PullClient, decisions: FakeDecisions
 ) -> None:
-    """The VM gets the tokens as a JSON list; another VM goes on waiting."""
+    """A command answers the held poll of its VM with a JSON list of tokens, and no other poll."""
     mine, other = client.asking("vm-1"), client.asking("vm-2", wait=5)
     eventually(lambda: len(queue_of(stage)) == 2, what="two held polls")
     decisions.tokens["vm-1"] = [b"a.b.c", b"d.e.f"]
@@ -71,7 +71,7 @@ def test_a_command_wakes_the_held_poll_of_its_vm(
 def test_a_command_that_was_made_before_is_given_at_once(
     stage: ConsoleStage, client: PullClient, decisions: FakeDecisions
 ) -> None:
-    """A VM that asks later gets what waits for it."""
+    """A poll after a command was made gets the command at once."""
     decisions.tokens["vm-late"] = [b"a.b.c"]
     queue_of(stage).offer("vm-late", "jti-1")
     assert client.ask("vm-late").json() == ["a.b.c"]
@@ -83,7 +83,7 @@ def test_a_fetched_command_is_given_again_until_it_is_answered(
     decisions: FakeDecisions,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """An answer may be lost on its way; a VM takes a jti once."""
+    """A command is sent again until its receipt comes, because an answer may be lost."""
     monkeypatch.setattr(pull_queue, "AGAIN_SECONDS", 0.3)
     decisions.tokens["vm-again"] = [b"a.b.c"]
     queue_of(stage).offer("vm-again", "jti-1")
@@ -99,7 +99,7 @@ def test_a_fetched_command_is_given_again_until_it_is_answered(
 def test_the_newest_poll_of_a_vm_wins(
     stage: ConsoleStage, client: PullClient, decisions: FakeDecisions
 ) -> None:
-    """An older poll, as of a connection that broke, is answered with nothing."""
+    """A second poll of a VM ends its older one with an empty answer."""
     older = client.asking("vm-twice")
     eventually(lambda: len(queue_of(stage)) == 1, what="the first poll")
     newer = client.asking("vm-twice")
@@ -124,7 +124,7 @@ def test_a_client_that_goes_away_frees_its_place(stage: ConsoleStage, client: Pu
 def test_a_full_console_says_when_to_ask_again(
     stage: ConsoleStage, client: PullClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The polls that are held are bounded; a VM that is held already may ask anew."""
+    """The number of held polls is limited, and a VM whose poll is held may poll again."""
     monkeypatch.setattr(queue_of(stage), "most", 1)
     held = client.asking("vm-held")
     eventually(lambda: len(queue_of(stage)) == 1, what="the poll")
@@ -136,7 +136,7 @@ def test_a_full_console_says_when_to_ask_again(
 
 
 def test_a_console_that_ends_answers_every_poll_at_once(tmp_path: Path) -> None:
-    """No held poll keeps the server from ending."""
+    """The end of the console answers every held poll."""
     with ConsoleStage(tmp_path, PULL="true") as stage, client_of(stage) as client:
         polls = [client.asking(f"vm-{number}", wait=60) for number in range(5)]
         eventually(lambda: len(queue_of(stage)) == 5, what="the polls")
@@ -147,7 +147,7 @@ def test_a_console_that_ends_answers_every_poll_at_once(tmp_path: Path) -> None:
 
 
 def test_without_the_setting_there_is_no_channel(tmp_path: Path) -> None:
-    """SEB_CONSOLE_PULL is false unless it is set."""
+    """Without SEB_CONSOLE_PULL there is no command channel."""
     with ConsoleStage(tmp_path) as stage, client_of(stage) as client:
         assert client.ask("vm-1", wait=0).status_code == 404
         assert client.receipt(FakeVm().receipt("E", "accepted")).status_code == 404
@@ -155,7 +155,7 @@ def test_without_the_setting_there_is_no_channel(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("token", [None, "", "x", "é", "a b"])
 def test_a_wrong_token_is_401(client: PullClient, token: str | None) -> None:
-    """Whatever stands there, the words are the same."""
+    """Any wrong token gets the same 401."""
     answer = client.get({"vm": "vm-1", "wait": "0"}, token=token)
     assert answer.status_code == 401
     assert answer.json() == {
@@ -167,7 +167,9 @@ def test_a_wrong_token_is_401(client: PullClient, token: str | None) -> None:
 def test_a_token_opens_its_own_vms_queue_only(
     stage: ConsoleStage, client: PullClient, decisions: FakeDecisions
 ) -> None:
-    """VM A's token for VM B, for a VM that does not exist, and for tricks: one and the same 401."""
+    """A VM's token is answered with the same 401 for another VM, for an unknown one, and for tricks
+    with the address.
+    """
     decisions.tokens["vm-b"] = [b"secret.of.b"]
     queue_of(stage).offer("vm-b", "jti-b")
     names = [
@@ -202,13 +204,15 @@ def test_a_token_opens_its_own_vms_queue_only(
         "&".join(["vm=vm-a"] * 100),
     ],
 )
-def test_a_question_that_can_be_read_in_two_ways_is_400(client: PullClient, query: str) -> None:
-    """Nothing is guessed about who asks, or for how long."""
+def test_an_ambiguous_poll_is_400(client: PullClient, query: str) -> None:
+    """A poll with a repeated or unclear parameter is answered 400."""
     assert client.get(query, token=client.token("vm-a")).status_code == 400
 
 
 def test_two_tokens_in_one_request_are_none(stage: ConsoleStage, client: PullClient) -> None:
-    """Headers that a proxy and the console might read differently open nothing."""
+    """A request with two tokens is refused, because a proxy and the console might read different
+    ones.
+    """
     request = (
         f"GET {PATH}?vm=vm-a&wait=0 HTTP/1.1\r\nHost: 127.0.0.1\r\n"
         f"Authorization: Bearer {client.token('vm-b')}\r\n"
@@ -224,7 +228,7 @@ def test_two_tokens_in_one_request_are_none(stage: ConsoleStage, client: PullCli
 def test_only_get_takes_commands(
     stage: ConsoleStage, client: PullClient, decisions: FakeDecisions, method: str
 ) -> None:
-    """HEAD would take a command and bring it nowhere."""
+    """HEAD takes no command."""
     decisions.tokens["vm-head"] = [b"a.b.c"]
     queue_of(stage).offer("vm-head", f"jti-{method}")
     authorization = {"Authorization": f"Bearer {client.token('vm-head')}"}
@@ -238,7 +242,7 @@ def test_only_get_takes_commands(
 def test_a_wait_beyond_the_longest_is_cut(
     stage: ConsoleStage, client: PullClient, decisions: FakeDecisions
 ) -> None:
-    """A VM that asks for a day is held, and is not refused."""
+    """A longer wait than the longest is shortened, and not refused."""
     poll = client.asking("vm-day", wait=86_400)
     eventually(lambda: len(queue_of(stage)) == 1, what="the poll")
     decisions.tokens["vm-day"] = [b"a.b.c"]
@@ -247,7 +251,7 @@ def test_a_wait_beyond_the_longest_is_cut(
 
 
 def test_a_vm_that_polls_is_known_to_poll(stage: ConsoleStage, client: PullClient) -> None:
-    """It is in its row within seconds; a wrong token leaves no trace."""
+    """A poll is in the VM's row within seconds; a wrong token leaves no trace."""
     polls, forged = FakeVm(name="polls"), FakeVm(name="forged")
     stage.put(polls.heartbeat(now=stage.now), forged.heartbeat(now=stage.now))
     client.ask(polls.vm_id, wait=0)
@@ -263,7 +267,7 @@ def test_a_vm_that_polls_is_known_to_poll(stage: ConsoleStage, client: PullClien
 
 
 def polling(client: PullClient, vm_id: str) -> bytes:
-    """The request of a poll, as its bytes."""
+    """Return the bytes of a poll's request."""
     return (
         f"GET {PATH}?vm={vm_id}&wait=60 HTTP/1.1\r\nHost: 127.0.0.1\r\n"
         f"Authorization: Bearer {client.token(vm_id)}\r\n\r\n"
@@ -273,7 +277,7 @@ def polling(client: PullClient, vm_id: str) -> bytes:
 def test_requests_that_wait_behind_a_held_poll_are_bounded(
     stage: ConsoleStage, client: PullClient
 ) -> None:
-    """A client that asks and asks on one connection is cut off, and its poll is free."""
+    """A client that sends many requests behind a held poll is disconnected, and its poll ends."""
     address = urlsplit(stage.url)
     with socket.create_connection((address.hostname, address.port), 20) as connection:
         connection.sendall(polling(client, "vm-many") * 50)
@@ -285,7 +289,7 @@ def test_requests_that_wait_behind_a_held_poll_are_bounded(
 def test_a_fleet_whose_connections_break_leaves_nothing(
     stage: ConsoleStage, client: PullClient
 ) -> None:
-    """Every place is free, and the console serves."""
+    """After a fleet's connections have broken, every place is free and the console answers."""
     address = urlsplit(stage.url)
     with ExitStack() as stack:
         for number in range(200):
@@ -302,7 +306,7 @@ def test_a_fleet_whose_connections_break_leaves_nothing(
 def test_until_it_has_read_its_database_nobody_is_let_in(
     stage: ConsoleStage, client: PullClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A console that has just started does not know yet whose secrets were revoked."""
+    """A console that has just started refuses polls until it knows which secrets were revoked."""
     monkeypatch.setattr(stage.state, "is_ready", lambda: False)
     record = FakeVm(name="early").receipt("E", "accepted")
     answers = [

@@ -1,4 +1,4 @@
-"""`/audit`: who, when, what and why, newest first; and a chain that was tampered with."""
+"""`/audit`: who did what, when and why, with the newest first; and the check of the chain."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SEEN = "<script>window.hit=1</script>\\u202e\\u0007"
 
 
 def audited(stage: ConsoleStage, **row: Any) -> None:
-    """A row, as a decision would write it."""
+    """Append a row, as a decision does."""
     with stage.console.database.writing.begin() as connection:
         next_number(connection)
         told = {"actor": "mia", "action": "approve", "event_id": "E", "reason": "patching", **row}
@@ -27,7 +27,9 @@ def audited(stage: ConsoleStage, **row: Any) -> None:
 
 
 def test_the_newest_row_is_first(stage: ConsoleStage, page: Page) -> None:
-    """Who, what with its event, why, and whether all of it is unchanged."""
+    """Each row has the person, the action with its event, and the reason; the page says whether the
+    chain is unchanged.
+    """
     audited(stage, outcome="confirmed")
     audited(stage, actor="ann", action="leave", event_id="E/2")
     page.goto(f"{stage.url}/audit")
@@ -43,7 +45,9 @@ def test_the_newest_row_is_first(stage: ConsoleStage, page: Page) -> None:
 
 
 def test_the_filters_of_the_audit_stand_in_the_url(stage: ConsoleStage, page: Page) -> None:
-    """By actor, event and action; the next page is a press away, and columns sort both ways."""
+    """The filters by actor, event and action are in the URL; the next page is a link, and columns
+    sort both ways.
+    """
     for number in range(60):
         audited(stage, event_id=f"E{number}")
     audited(stage, actor="ann", action="leave")
@@ -66,7 +70,7 @@ def test_the_filters_of_the_audit_stand_in_the_url(stage: ConsoleStage, page: Pa
 
 
 def test_the_audit_is_searched_by_vm_tag_and_change(stage: ConsoleStage, page: Page) -> None:
-    """Who approved db-2 and why: by its name, a pattern, its tag, or the number of the change."""
+    """A search finds rows by a VM's name, a pattern, a tag, or a change number."""
     for name in ("db-2", "web-1"):
         vm = FakeVm(name=name, tags={"role": name[:2]})
         stage.put(vm.event(f"E-{name[:2]}", now=stage.now))
@@ -90,7 +94,7 @@ def test_the_audit_is_searched_by_vm_tag_and_change(stage: ConsoleStage, page: P
 
 
 def test_every_column_of_the_audit_sorts_both_ways(stage: ConsoleStage, page: Page) -> None:
-    """By the reason and by the outcome too, which stand in the row and in its decision."""
+    """Every column sorts both ways, also the reason and the outcome."""
     for number, (reason, outcome) in enumerate(
         (("m", "rejected"), ("z", None), ("a", "confirmed"))
     ):
@@ -110,7 +114,7 @@ def test_every_column_of_the_audit_sorts_both_ways(stage: ConsoleStage, page: Pa
 
 
 def test_an_audit_without_a_row_leads_to_the_history(stage: ConsoleStage, page: Page) -> None:
-    """What was approved on a VM was not decided in this console, and is found there."""
+    """A search without rows leads to the history, which has approvals given on a VM."""
     page.goto(f"{stage.url}/audit?q=db-2")
     expect(page.locator("main")).to_contain_text("No row matches.")
     page.keyboard.press("/")
@@ -122,7 +126,7 @@ def test_an_audit_without_a_row_leads_to_the_history(stage: ConsoleStage, page: 
 
 
 def test_a_changed_row_is_a_red_line(stage: ConsoleStage, page: Page) -> None:
-    """It names the row, and what to do."""
+    """The page names a changed row in a red line, with a remedy."""
     audited(stage)
     audited(stage)
     with stage.console.database.writing.begin() as connection:
@@ -137,7 +141,7 @@ def test_a_changed_row_is_a_red_line(stage: ConsoleStage, page: Page) -> None:
 
 
 def test_texts_of_the_audit_stay_texts(stage: ConsoleStage, page: Page) -> None:
-    """In every field."""
+    """Markup in any field is shown as text."""
     audited(stage, actor=BAD, action=BAD, event_id=BAD, reason=BAD, more=BAD)
     page.goto(f"{stage.url}/audit")
     cells = page.locator("tbody tr").first.locator("td")
@@ -148,7 +152,7 @@ def test_texts_of_the_audit_stay_texts(stage: ConsoleStage, page: Page) -> None:
 
 
 def test_the_audit_is_readable_without_javascript(stage: ConsoleStage, browser: Browser) -> None:
-    """The form alone filters."""
+    """Without JavaScript the form filters the rows."""
     audited(stage)
     audited(stage, actor="ann")
     context = browser.new_context(java_script_enabled=False)

@@ -1,4 +1,4 @@
-"""Deciding on an event's page, in a real browser: what is signed is what was seen."""
+"""Decisions on an event's page, in a real browser: only what the person saw is signed."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ def page(browser: Browser, stage: ConsoleStage) -> Iterator[Page]:
 
 
 def log_in(page: Page, name: str) -> None:
-    """Be somebody else from here on."""
+    """Be another person from here on."""
     page.set_extra_http_headers({"X-Forwarded-User": name})
 
 
 def announced(
     stage: ConsoleStage, event_id: str = "E", *, names: int = 2, **event: Any
 ) -> list[FakeVm]:
-    """An event that waits for a decision, and the VMs that it names."""
+    """Return an event that waits for a decision, and the VMs that it names."""
     vms = [FakeVm(name=f"web-{number}") for number in range(names)]
     told = {"not_before": stage.moment(872), "event_type": "Freeze", **event}
     for vm in vms:
@@ -72,7 +72,9 @@ def approve(page: Page, reason: str = "window of tonight") -> None:
 
 
 def test_four_lines_say_what_is_decided(stage: ConsoleStage, page: Page) -> None:
-    """What, all VMs by name, until when, and what approving does; readable in every size."""
+    """Four lines say what happens, to which VMs, until when, and what an approval does; readable in
+    every size.
+    """
     announced(stage, names=40)
     page.goto(f"{stage.url}/events/E")
     lines = page.locator(".lines dd")
@@ -87,7 +89,9 @@ def test_four_lines_say_what_is_decided(stage: ConsoleStage, page: Page) -> None
 
 
 def test_an_approval_goes_its_way_on_an_open_page(stage: ConsoleStage, page: Page) -> None:
-    """One row in the audit with name and reason; each receipt appears without a reload."""
+    """An approval makes one row of the audit with name and reason, and each receipt appears without
+    a reload.
+    """
     first, _ = announced(stage)
     page.goto(f"{stage.url}/events/E")
     approve(page)
@@ -108,12 +112,12 @@ def test_an_approval_goes_its_way_on_an_open_page(stage: ConsoleStage, page: Pag
 
 
 def announced_names(stage: ConsoleStage) -> list[FakeVm]:
-    """The VMs of `announced` again, with the numbers that their bridges have reached."""
+    """Return the VMs of `announced`, with the sequences that their bridges have reached."""
     return [FakeVm(name=f"web-{number}", sequence=50) for number in range(2)]
 
 
 def test_the_form_works_without_javascript(stage: ConsoleStage, browser: Browser) -> None:
-    """It leads back to the page, which may be loaded again."""
+    """Without JavaScript the form leads back to the page, which may be loaded again."""
     announced(stage)
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
@@ -129,7 +133,7 @@ def test_the_form_works_without_javascript(stage: ConsoleStage, browser: Browser
 
 
 def test_an_event_that_has_changed_is_not_signed(stage: ConsoleStage, page: Page) -> None:
-    """The difference is shown field by field, with a fresh form that can be sent."""
+    """A changed event is not signed; the page shows the differences, and a new form."""
     vms = announced(stage)
     page.goto(f"{stage.url}/events/E")
     page.evaluate("stop()")
@@ -168,7 +172,7 @@ def test_an_event_that_has_changed_is_not_signed(stage: ConsoleStage, page: Page
 def test_a_change_on_an_open_page_does_not_slip_into_the_form(
     stage: ConsoleStage, page: Page
 ) -> None:
-    """The page shows the new state, and says that the form is about the old one."""
+    """An open page shows the new state of the event, and says that the form is for the old one."""
     vms = announced(stage)
     page.goto(f"{stage.url}/events/E")
     expect(page.locator("#live")).to_have_attribute("data-state", "live")
@@ -187,7 +191,7 @@ def test_a_change_on_an_open_page_does_not_slip_into_the_form(
 def test_what_somebody_types_is_not_lost_when_the_event_is_over(
     stage: ConsoleStage, page: Page
 ) -> None:
-    """The end of the event leaves the form and its text, and the form says what has happened."""
+    """When the event ends, the form keeps its text and says what has happened."""
     first, second = announced(stage)
     page.goto(f"{stage.url}/events/E")
     expect(page.locator("#live")).to_have_attribute("data-state", "live")
@@ -202,7 +206,7 @@ def test_what_somebody_types_is_not_lost_when_the_event_is_over(
 
 
 def test_an_event_can_be_left_until_its_time(stage: ConsoleStage, page: Page) -> None:
-    """With name and reason; it can still be approved."""
+    """An event is left with name and reason, and can still be approved."""
     announced(stage)
     page.goto(f"{stage.url}/events/E")
     page.get_by_label("Reason").fill("traffic is low then")
@@ -214,7 +218,7 @@ def test_an_event_can_be_left_until_its_time(stage: ConsoleStage, page: Page) ->
 
 
 def test_a_viewer_sees_no_form_but_why(stage: ConsoleStage, page: Page) -> None:
-    """On the event's page, and on that of several."""
+    """A viewer sees the reason in place of the form, on the event's page and on the list."""
     announced(stage)
     log_in(page, "vic")
     for path in ("/events/E", "/decide", "/decide/confirm"):
@@ -234,7 +238,7 @@ def test_a_viewer_sees_no_form_but_why(stage: ConsoleStage, page: Page) -> None:
 
 @pytest.mark.parametrize("site", ["cross-site", "same-site", "none"])
 def test_another_sites_form_is_refused(stage: ConsoleStage, site: str) -> None:
-    """Before anything is looked at."""
+    """A form of another site is refused before anything is read."""
     for path in ("/events/E", "/decide/confirm"):
         answer = stage.http.post(
             stage.url + path,
@@ -247,7 +251,7 @@ def test_another_sites_form_is_refused(stage: ConsoleStage, site: str) -> None:
 
 
 def test_without_a_key_the_page_says_what_to_set(tmp_path: Path, browser: Browser) -> None:
-    """An event can still be left."""
+    """Without a key the page names the setting, and an event can still be left."""
     with ConsoleStage(tmp_path) as stage, watched_page(browser, stage.url) as page:
         announced(stage)
         page.goto(f"{stage.url}/events/E")
@@ -260,7 +264,7 @@ def test_without_a_key_the_page_says_what_to_set(tmp_path: Path, browser: Browse
 
 
 def test_a_key_in_a_vault_is_a_key(tmp_path: Path) -> None:
-    """The pages ask whether the console can sign, not where its key is."""
+    """With a key in a vault the pages have the form."""
     key, _ = made_key(tmp_path / "keys")
     with ConsoleStage(tmp_path) as stage:
         announced(stage)
@@ -270,7 +274,9 @@ def test_a_key_in_a_vault_is_a_key(tmp_path: Path) -> None:
 
 
 def test_four_eyes_show_who_was_first(tmp_path: Path, browser: Browser) -> None:
-    """The first one is told to wait, the second one what the approval does."""
+    """The first person is asked to wait, and the second one sees who was first and what the
+    approval does.
+    """
     with (
         opened(tmp_path, APPROVAL__FOUR_EYES="2") as stage,
         watched_page(browser, stage.url) as page,
@@ -295,7 +301,9 @@ def test_four_eyes_show_who_was_first(tmp_path: Path, browser: Browser) -> None:
 
 
 def test_a_rejected_approval_says_why_and_can_be_repeated(stage: ConsoleStage, page: Page) -> None:
-    """The reason of the VM in plain words, and what to do, while somebody looks on or listens."""
+    """A rejected approval shows the VM's reason and a remedy, also to a screen reader, and can be
+    repeated.
+    """
     vms = announced(stage, names=1)
     page.goto(f"{stage.url}/events/E")
     approve(page)
@@ -318,7 +326,7 @@ def test_a_rejected_approval_says_why_and_can_be_repeated(stage: ConsoleStage, p
 def test_a_decision_elsewhere_shows_as_what_it_is(
     stage: ConsoleStage, page: Page, actor: str, words: str
 ) -> None:
-    """A rule, or a person on the VM; there is nothing left to decide here."""
+    """An approval by a rule or on the VM is shown as such, without a form."""
     vms = announced(stage, names=1)
     stage.put(vms[0].receipt("E", "posted", actor=actor, now=stage.now))
     page.goto(f"{stage.url}/events/E")
@@ -327,7 +335,9 @@ def test_a_decision_elsewhere_shows_as_what_it_is(
 
 
 def test_an_approval_has_the_time_of_its_receipt(stage: ConsoleStage, page: Page) -> None:
-    """Not that at which a receipt came in which had waited for ten minutes; so says the API."""
+    """An approval has the time of its receipt, and not the time at which a late receipt came in;
+    the API agrees.
+    """
     (vm,) = announced(stage, names=1)
     stage.put(
         vm.receipt("E", "confirmed", now=stage.now - timedelta(minutes=11), actor="local:mia"),
@@ -341,7 +351,7 @@ def test_an_approval_has_the_time_of_its_receipt(stage: ConsoleStage, page: Page
 
 
 def test_somebody_is_on_it(stage: ConsoleStage, page: Page) -> None:
-    """An event or a silent VM is taken by name, everybody sees it, and it ends by itself."""
+    """A person takes an event or a silent VM; everybody sees the name, and it ends by itself."""
     announced(stage, names=1)
     quiet = FakeVm(name="quiet")
     stage.put(quiet.heartbeat(now=stage.now - timedelta(minutes=11)))
@@ -372,8 +382,8 @@ def test_somebody_is_on_it(stage: ConsoleStage, page: Page) -> None:
 
 
 def test_siblings_stand_beside_the_button(browser: Browser, tmp_path: Path) -> None:
-    """Of the same group or scale set, or with the same tags: those that are due, away or silent,
-    and no other; somebody who approves one node of three sees the other two.
+    """Beside the button are the VMs of the same group or scale set, or with the same tags, that are
+    due, away or silent.
     """
     group = '[{"name": "data", "match": {"name": ["db-3", "cache-*"]}}]'
     with opened(tmp_path, GROUPS=group) as stage, watched_page(browser, stage.url) as page:
@@ -415,7 +425,7 @@ def _check_siblings(stage: ConsoleStage, page: Page) -> None:
 def test_vms_of_one_resource_group_with_similar_names_are_siblings(
     browser: Browser, tmp_path: Path
 ) -> None:
-    """A cluster of which nothing is configured is known by its names: only the number differs."""
+    """VMs of a resource group whose names differ only in the number are siblings."""
     with opened(tmp_path) as stage, watched_page(browser, stage.url) as page:
         stage.http.headers["X-Forwarded-User"] = "ann"
         for name, group in (
@@ -451,7 +461,7 @@ def test_vms_of_one_resource_group_with_similar_names_are_siblings(
 def test_an_approval_names_a_change_where_that_is_asked_for(
     browser: Browser, tmp_path: Path
 ) -> None:
-    """The form says how its number looks; to leave an event needs none."""
+    """If a change number is required, the form shows its pattern; leaving an event needs none."""
     with (
         opened(tmp_path, APPROVAL__CHANGE_PATTERN="CHG[0-9]{4}") as stage,
         watched_page(browser, stage.url) as page,
@@ -485,8 +495,8 @@ def test_an_approval_names_a_change_where_that_is_asked_for(
 
 
 def test_reporters_that_differ_are_compared_field_by_field(stage: ConsoleStage, page: Page) -> None:
-    """Which field, what is shown and what is said otherwise, by whom; news of an outsider does not
-    change what is shown.
+    """The page shows which fields reporters differ in, with both values; a VM that the event does
+    not name changes nothing that is shown.
     """
     named = FakeVm(name="web-0")
     told = {"resources": ["web-0"], "event_type": "Freeze", "not_before": stage.moment(872)}
@@ -512,8 +522,8 @@ def test_reporters_that_differ_are_compared_field_by_field(stage: ConsoleStage, 
 
 
 def test_a_row_says_how_far_its_approval_is(stage: ConsoleStage, page: Page) -> None:
-    """That it was asked for, by whom, was rejected, asked for again, and is not confirmed for
-    long.
+    """A row says who asked for the approval, that it was rejected and repeated, and that it is not
+    confirmed for long.
     """
     vms = {vm.vm_id: vm for vm in announced(stage)}
     page.goto(f"{stage.url}/events/E")
@@ -557,7 +567,7 @@ def test_a_row_says_how_far_its_approval_is(stage: ConsoleStage, page: Page) -> 
 
 
 def test_a_reason_is_required(stage: ConsoleStage, page: Page) -> None:
-    """By the browser, and by the server for whoever gets past it."""
+    """The browser and the server require a reason."""
     announced(stage)
     page.goto(f"{stage.url}/events/E")
     page.get_by_role("button", name="Approve now").click()
@@ -568,7 +578,7 @@ def test_a_reason_is_required(stage: ConsoleStage, page: Page) -> None:
 
 
 def test_the_keyboard_decides_only_on_purpose(stage: ConsoleStage, page: Page) -> None:
-    """Enter in the reason is a new line; the buttons are next, in their order."""
+    """Enter in the reason is a new line, and the buttons come next in the order of focus."""
     announced(stage)
     page.goto(f"{stage.url}/events/E")
     page.get_by_label("Reason").focus()
@@ -585,7 +595,9 @@ def test_the_keyboard_decides_only_on_purpose(stage: ConsoleStage, page: Page) -
 
 
 def test_texts_from_outside_stay_texts_in_decisions(stage: ConsoleStage, page: Page) -> None:
-    """Names of VMs, types, ids, actors and reasons, in lines, form, difference and audit."""
+    """Markup in names, types, ids, actors and reasons is shown as text in lines, form, differences
+    and audit.
+    """
     vm = FakeVm(name=BAD)
     event = {"event_type": BAD, "resources": [BAD, "b"], "not_before": stage.moment(600)}
     stage.put(vm.event(BAD, now=stage.now, **event))
@@ -629,7 +641,9 @@ FORMS: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("path", ["/events/E", "/decide/confirm"])
 def test_a_form_that_no_page_sends_decides_nothing(stage: ConsoleStage, path: str) -> None:
-    """It is answered by the page, with what is wrong; nor does an address decide."""
+    """A form that no page sends is refused with the problem, and an address alone decides
+    nothing.
+    """
     announced(stage, names=1)
     for each in FORMS:
         headers = {"Sec-Fetch-Site": "same-origin", **each.get("headers", {})}
@@ -643,7 +657,7 @@ def test_a_form_that_no_page_sends_decides_nothing(stage: ConsoleStage, path: st
 
 
 def test_an_approval_that_was_not_asked_for_here_may_be_late_too(stage: ConsoleStage) -> None:
-    """Somebody approved on the VM: the console has asked nobody, and shows how long it takes."""
+    """The page shows how long an approval takes that was given on the VM."""
     (vm,) = announced(stage, names=1)
     stage.put(vm.receipt("E", "posted", actor="local:mia", now=stage.now))
     stage.now += timedelta(seconds=90)

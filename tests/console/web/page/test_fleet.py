@@ -1,4 +1,4 @@
-"""`/fleet`: filters in the URL, rows by keyboard, and a map that holds a large fleet."""
+"""`/fleet`: filters in the URL, rows by keyboard, and a map of a large fleet."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from console.web.pages.fleet_page import Choice
 
 
 def test_the_filters_stand_in_the_url(stage: ConsoleStage, page: Page) -> None:
-    """What is typed changes rows and address at once, and the address alone shows the same."""
+    """Typing changes rows and address at once, and the address alone shows the same rows."""
     fleet_of_all_states(stage)
     page.goto(f"{stage.url}/fleet")
     expect(page.locator("tbody th")).to_have_count(10)
@@ -37,7 +37,7 @@ def test_the_filters_stand_in_the_url(stage: ConsoleStage, page: Page) -> None:
 
 
 def test_vms_are_found_and_sorted_both_ways(stage: ConsoleStage, page: Page) -> None:
-    """By a pattern, by a tag, names before ids; each column sorts, and again the other way."""
+    """VMs are found by pattern and tag, with names before ids, and each column sorts both ways."""
     for number, name in enumerate(("db-1", "db-2", "web-a", "cafe")):
         vm = FakeVm(name=name, site=f"site-{9 - number}", tags={"role": name[:2]})
         vm.vm_id = f"0000000{number}-0000-4000-8000-00000000cafe" if name != "cafe" else vm.vm_id
@@ -64,7 +64,9 @@ def test_vms_are_found_and_sorted_both_ways(stage: ConsoleStage, page: Page) -> 
 
 
 def test_rows_are_reached_by_j_and_k_and_opened_by_enter(stage: ConsoleStage, page: Page) -> None:
-    """A slash goes to the search; typing there moves nothing."""
+    """`j` and `k` move between rows, Enter opens one, a slash goes to the search, and typing there
+    moves nothing.
+    """
     stage.put(*(FakeVm(name=f"web-{n}").heartbeat(now=stage.now) for n in (1, 2, 10)))
     page.goto(f"{stage.url}/fleet")
     expect(page.locator("tbody th")).to_have_text(["web-1", "web-2", "web-10"])
@@ -85,7 +87,9 @@ def test_rows_are_reached_by_j_and_k_and_opened_by_enter(stage: ConsoleStage, pa
 
 
 def test_a_cell_that_needs_attention_is_a_link(stage: ConsoleStage, page: Page) -> None:
-    """Its name and state are its label; the group's name leads to the same VMs as a table."""
+    """A cell that needs attention is a link with the VM's name and state, and the group's name
+    leads to its table.
+    """
     fleet_of_all_states(stage)
     lost = FakeVm(name="lost-1", site="oslo")
     then = stage.now - timedelta(minutes=16)
@@ -121,7 +125,7 @@ def _cells(count: int, contact: str) -> list[VmCell]:
 
 @pytest.mark.parametrize("contact", ["heard", "silent"])
 def test_the_map_draws_each_of_ten_thousand_vms_once(contact: str) -> None:
-    """However bad the day, it stays below half a megabyte."""
+    """The map draws each of ten thousand VMs once, in less than half a megabyte."""
     groups = fleet_map.draw(_cells(10_000, contact), "site")
     drawn = [path for group in groups for path in group.paths.values()]
     assert sum(len(re.findall("M", path)) for path in drawn) == 10_000
@@ -131,12 +135,12 @@ def test_the_map_draws_each_of_ten_thousand_vms_once(contact: str) -> None:
 
 
 def test_every_state_has_a_shape_of_its_own() -> None:
-    """The map tells states apart without colour."""
+    """The map distinguishes states by shape, not only by colour."""
     assert len(set(fleet_map.SHAPES.values())) == len(fleet_map.SHAPES) == 8
 
 
 def test_a_choice_survives_its_own_url() -> None:
-    """Whatever stands in the address: nonsense is the usual, a filter is kept as it is."""
+    """A filter is kept in the URL as it is, and an invalid parameter has its default."""
     query = {"view": "x", "by": "x", "sort": "x", "page": "-1", "q": " a&b ", "scaleSet": "web"}
     choice = Choice.of(query)
     assert choice == Choice(q="a&b", scale_set="web")

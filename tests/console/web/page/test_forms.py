@@ -1,4 +1,4 @@
-"""What a form says, what has changed since, and how far approvals have come."""
+"""The content of forms, the differences since a form was made, and the steps of approvals."""
 
 from __future__ import annotations
 
@@ -48,7 +48,9 @@ EVENT = Event(
 
 
 def test_what_was_seen_survives_the_form() -> None:
-    """All names, whatever signs they hold; nothing that the fingerprint does not cover."""
+    """A form carries all names, with any characters, and nothing that the fingerprint does not
+    cover.
+    """
     assert forms._seen(forms.written(EVENT)) == forms.SeenEvent(
         event_id="E",
         scope="sub/group",
@@ -66,7 +68,7 @@ def test_what_was_seen_survives_the_form() -> None:
 
 
 def test_a_difference_is_named_field_by_field() -> None:
-    """The order of the VMs is none."""
+    """Each changed field is a difference; the order of the VMs is not."""
     before = forms.seen_now(EVENT)
     assert differences(before, {**before, "resources": ["b\u202e", "a"]}) == []
     assert differences(before, {**before, "resources": ["a"], "eventType": "Reboot"}) == [
@@ -84,8 +86,10 @@ def test_a_difference_is_named_field_by_field() -> None:
         "reason=\u00e9".encode(),
     ],
 )
-def test_what_is_not_a_form_is_refused(body: bytes) -> None:
-    """Every field has a value and is UTF-8, and there are not too many of them."""
+def test_an_invalid_form_is_refused(body: bytes) -> None:
+    """A form with a missing value, with bytes that are not UTF-8, or with too many fields is
+    refused.
+    """
     with pytest.raises(forms.FormError):
         forms.parse_fields(body)
 
@@ -101,7 +105,7 @@ def test_what_is_not_a_form_is_refused(body: bytes) -> None:
     ],
 )
 def test_an_event_that_was_not_seen_is_refused(text: str) -> None:
-    """It has an id and a fingerprint."""
+    """A form without an id or a fingerprint is refused."""
     with pytest.raises(forms.FormError):
         forms._seen(text)
 
@@ -114,14 +118,14 @@ def test_an_event_that_was_not_seen_is_refused(text: str) -> None:
     ],
 )
 def test_values_that_no_event_has_are_compared_too(seen: dict[str, Any]) -> None:
-    """A form that no page made shows a difference, and is no error of the console's own."""
+    """A form with values that no page made shows a difference, and is no error of the console."""
     sent = forms._seen(json.dumps({"eventId": "E", "fingerprint": "f", **seen}))
     labels = {each.label for each in decision_block.changes(sent, EVENT)}
     assert labels & {"Not before", "Announced interruption"}
 
 
 def test_a_form_keeps_the_order_of_its_fields() -> None:
-    """As a browser sends it."""
+    """The fields of a form are read in the order in which the browser sent them."""
     body = f"seen={quote('{1}')}&reason=why+not%0D%0Areally&seen=2".encode()
     assert forms.parse_fields(body) == [
         ("seen", "{1}"),
@@ -141,13 +145,13 @@ def test_a_form_keeps_the_order_of_its_fields() -> None:
     ],
 )
 def test_a_reason_is_one_readable_line(reason: str, problem: str | None) -> None:
-    """What a token could not carry is refused before anything is written."""
+    """A reason that a token could not carry is refused before anything is written."""
     found = forms.reason_problem(reason)
     assert found is None if problem is None else problem in (found or "")
 
 
 def commands(*items: tuple[str, str]) -> list[TimelineEntry]:
-    """Commands of a timeline: jti and state."""
+    """Return the commands of a timeline as jti and state."""
     return [
         TimelineCommand(
             kind="command",
@@ -164,7 +168,7 @@ def commands(*items: tuple[str, str]) -> list[TimelineEntry]:
 
 
 def receipts(*items: tuple[str, str, str | None], by: str = "mia") -> list[TimelineEntry]:
-    """Receipts of a timeline: jti, state and reason."""
+    """Return the receipts of a timeline as jti, state and reason."""
     return [
         TimelineReceipt(
             kind="receipt",
@@ -184,12 +188,12 @@ def receipts(*items: tuple[str, str, str | None], by: str = "mia") -> list[Timel
 
 
 def marks(attempt: attempts.Attempt) -> list[tuple[str, str]]:
-    """The steps of an attempt."""
+    """Return the steps of an attempt."""
     return [(step.words, step.mark) for step in attempt.steps]
 
 
 def test_the_steps_of_an_approval_are_seen_as_they_come() -> None:
-    """What came, where it stands, and what is still to come."""
+    """The steps show what came, the present state, and what is still to come."""
     sent = commands(("1", "sent"))
     (attempt,) = attempts.attempts(sent + receipts(("1", "accepted", None)), str.upper)
     assert attempt.vm == "V"
@@ -206,7 +210,9 @@ def test_the_steps_of_an_approval_are_seen_as_they_come() -> None:
 
 
 def test_an_attempt_that_ended_badly_says_why_and_what_to_do() -> None:
-    """The steps end there; a second copy of the command changes nothing."""
+    """A failed attempt has its reason and a remedy; a second copy of the command changes
+    nothing.
+    """
     sent = commands(("1", "sent"))
     items = sent + receipts(("1", "rejected", "unknown_key"), ("1", "rejected", "replayed"))
     (attempt,) = attempts.attempts(items, str.upper)
@@ -217,7 +223,7 @@ def test_an_attempt_that_ended_badly_says_why_and_what_to_do() -> None:
 
 
 def test_the_next_vm_is_an_attempt_of_its_own() -> None:
-    """The first gave no answer; both are shown."""
+    """If the first VM does not answer, the next one is a second attempt, and both are shown."""
     items = [
         *commands(("1", "sent"), ("1", "unanswered"), ("2", "sent")),
         *receipts(("2", "confirmed", None)),
@@ -237,7 +243,9 @@ def test_the_next_vm_is_an_attempt_of_its_own() -> None:
     ],
 )
 def test_a_decision_of_others_shows_as_what_it_is(actor: str, told_as: str) -> None:
-    """A rule, a person on the VM, another control plane; here a name is only a name."""
+    """Rules, persons on a VM and other control planes are named as such; a plain name is a person
+    of this console.
+    """
     (attempt,) = attempts.attempts(receipts(("1", "posted", None), by=actor), str)
     assert attempt.who == told_as
     assert marks(attempt)[0] == ("accepted by the VM", "done")
@@ -245,7 +253,7 @@ def test_a_decision_of_others_shows_as_what_it_is(actor: str, told_as: str) -> N
 
 
 def test_every_reason_of_the_contract_says_what_to_do() -> None:
-    """All of DESIGN's words are known, and an unknown one is shown as it came."""
+    """Every documented reason has a remedy, and an unknown one is shown unchanged."""
     reasons = [
         "too_large",
         "retained",
@@ -278,7 +286,7 @@ def test_every_reason_of_the_contract_says_what_to_do() -> None:
 
 @pytest.mark.parametrize(("role", "forms_shown"), [("approver", 1), ("viewer", 0)])
 def test_a_turn_that_does_not_end_has_a_form_to_end_it(role: Role, forms_shown: int) -> None:
-    """Who may decide may end it; the form says which event was seen."""
+    """A person who may decide has a form to end a stuck turn, which names the event."""
     turn = Turn(state="stuck", groups=["etcd"], held_by=[], since=1, reason=None)
     event = EventDetail(**{**dict(EVENT), "turn": turn}, witnesses=[], timeline=[])
     person = Person(name="ann", roles=frozenset({role}))
@@ -293,7 +301,7 @@ def test_a_turn_that_does_not_end_has_a_form_to_end_it(role: Role, forms_shown: 
 
 
 def test_several_events_have_a_limit() -> None:
-    """Twenty at once, each once, and at least one."""
+    """Between one and twenty events can be decided at once, each once."""
     seen = [forms._seen(f'{{"eventId": "E{number}", "fingerprint": "f"}}') for number in range(21)]
     assert bulk.problem(seen[:20]) is None
     assert "At most 20" in (bulk.problem(seen) or "")
@@ -302,7 +310,7 @@ def test_several_events_have_a_limit() -> None:
 
 
 def test_a_filter_survives_its_own_url() -> None:
-    """What it does not ask for does not stand there."""
+    """An empty filter is not in the URL."""
     chosen = bulk.Filter.of({"site": " a&b ", "q": "web", "other": "x"})
     assert chosen.query == "?site=a%26b&q=web"
     assert bulk.Filter().query == ""

@@ -1,4 +1,4 @@
-"""What happened: the history with its filters, and the same as JSON and as CSV."""
+"""The history: past events with filters, and the same data as JSON and CSV."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def happened(
     down: float | None = None,
     by: str | None = None,
 ) -> None:
-    """An event that began so long ago, and was over two minutes later."""
+    """Record an event that began so long ago and ended two minutes later."""
     begin = stage.now - timedelta(hours=hours_ago)
     told = {"event_type": event_type}
     stage.put(vm.event(event_id, now=begin, **told))
@@ -37,7 +37,7 @@ def happened(
 
 @pytest.fixture
 def past(stage: ConsoleStage) -> ConsoleStage:
-    """A night: three events that are over, of two sites, and one that is open."""
+    """A night with three ended events of two sites, and an open one."""
     db = FakeVm(name="db-3", site="dublin", tags={"role": "db"})
     web = FakeVm(name="web-17", site="zurich", tags={"role": "web"})
     happened(stage, "E-OLD", db, hours_ago=30, by="rule:patching")
@@ -50,7 +50,7 @@ def past(stage: ConsoleStage) -> ConsoleStage:
 
 
 def ids(stage: ConsoleStage, query: str) -> list[str]:
-    """The ids that the API finds."""
+    """Return the ids that the API finds."""
     answer = stage.http.get(f"{stage.url}/api/v1/events?{query}", timeout=20)
     assert answer.status_code == 200, answer.text
     return [item["eventId"] for item in answer.json()["items"]]
@@ -75,13 +75,13 @@ def ids(stage: ConsoleStage, query: str) -> list[str]:
         ("site=zurich", ["E-OPEN", "E-SPOT"]),
     ],
 )
-def test_the_past_can_be_asked_for(past: ConsoleStage, query: str, found: list[str]) -> None:
-    """By time, VM, tag, pattern, approver, end, type and site."""
+def test_past_events_are_filtered(past: ConsoleStage, query: str, found: list[str]) -> None:
+    """Past events are filtered by time, VM, tag, pattern, approver, end, type and site."""
     assert ids(past, query) == found
 
 
 def test_an_event_says_when_it_was_and_what_it_cost(past: ConsoleStage) -> None:
-    """In lists, and in the table for a spreadsheet, in which no text from outside is a formula."""
+    """Lists and CSV have the times and the cost of an event; no text in the CSV is a formula."""
     (item,) = past.http.get(f"{past.url}/api/v1/events?q=E-NIGHT", timeout=20).json()["items"]
     assert (item["startedAt"], item["endedAt"], item["downtimeSeconds"], item["noticeSeconds"]) == (
         "2026-03-02T01:15:28.000Z",
@@ -103,15 +103,15 @@ def test_an_event_says_when_it_was_and_what_it_cost(past: ConsoleStage) -> None:
 
 
 def test_the_page_filters_by_group_and_refuses_what_it_does_not_know(past: ConsoleStage) -> None:
-    """A filter with a typo does not show everything."""
+    """The page filters by group, and refuses an unknown parameter."""
     assert "4 events" in past.page("/history")
     assert "0 events" in past.page("/history?group=none")
     for path in ("/history?grp=x", "/?tag=x", "/audit?before=3", "/api/v1/events?gruop=x"):
         assert past.http.get(past.url + path, timeout=20).status_code == 400
 
 
-def test_a_time_that_is_none_is_refused(past: ConsoleStage, page: Page) -> None:
-    """In words, by the API and by the page."""
+def test_an_invalid_time_is_refused(past: ConsoleStage, page: Page) -> None:
+    """API and page refuse an invalid time with a sentence."""
     answer = past.http.get(f"{past.url}/api/v1/events?since=yesterday", timeout=20)
     assert answer.status_code == 422
     assert "it is not a time such as" in answer.json()["error"]
@@ -120,7 +120,7 @@ def test_a_time_that_is_none_is_refused(past: ConsoleStage, page: Page) -> None:
 
 
 def test_the_history_is_filtered_sorted_and_exported(past: ConsoleStage, page: Page) -> None:
-    """Filters and order stand in the URL, and the exports hold what the page shows."""
+    """Filters and order are in the URL, and the exports have the events of the page."""
     page.goto(f"{past.url}/history")
     names = page.locator("tbody td:nth-child(3)")
     expect(names).to_have_text(["web-17", "db-3", "web-17", "db-3"])
@@ -151,8 +151,8 @@ def test_the_history_is_filtered_sorted_and_exported(past: ConsoleStage, page: P
 
 
 def test_last_night_is_one_click_of_whoever_asks(past: ConsoleStage, page: Page) -> None:
-    """From 20:00 of their clock, until now while it is still night, and to 08:00 after that; where
-    no script runs, of UTC.
+    """`last night` is from 20:00 of the reader's clock until now or 08:00; without JavaScript it is
+    in UTC.
     """
     link = page.get_by_role("link", name="last night")
     page.clock.set_fixed_time(past.now)
@@ -175,7 +175,7 @@ def test_last_night_is_one_click_of_whoever_asks(past: ConsoleStage, page: Page)
 def test_the_fields_for_times_follow_the_clock_that_was_chosen(
     past: ConsoleStage, page: Page
 ) -> None:
-    """What is read and typed is local time then; the address stays UTC."""
+    """With local time chosen, the fields have local times, and the address has UTC."""
     page.goto(f"{past.url}/history?since=2026-03-02T01:00")
     expect(page.locator("#live")).to_have_attribute("data-state", "live")
     page.get_by_role("button", name="show local time").click()
@@ -192,7 +192,7 @@ def test_the_fields_for_times_follow_the_clock_that_was_chosen(
 
 
 def test_rows_that_are_not_what_was_asked_for_look_so(past: ConsoleStage, page: Page) -> None:
-    """The address changes at once, the rows once the console has answered."""
+    """The address changes at once, and old rows are marked until the console has answered."""
     held: list[Route] = []
 
     def hold(route: Route) -> None:
@@ -211,7 +211,7 @@ def test_rows_that_are_not_what_was_asked_for_look_so(past: ConsoleStage, page: 
 
 
 def test_enter_goes_to_no_row_that_was_not_searched_for(past: ConsoleStage, page: Page) -> None:
-    """Where the console did not answer, the rows are those from before the search."""
+    """If the console does not answer a search, Enter does not open a row of the earlier one."""
     page.goto(f"{past.url}/history")
     expect(page.locator("#live")).to_have_attribute("data-state", "live")
     page.route("**/history?*", lambda route: route.fulfill(status=503))
@@ -228,7 +228,7 @@ def test_enter_goes_to_no_row_that_was_not_searched_for(past: ConsoleStage, page
 
 
 def test_names_come_before_ids(stage: ConsoleStage, page: Page) -> None:
-    """Whoever types a part of a name sees VMs of that name first, however old."""
+    """A search lists events of matching names before matching ids, however old they are."""
     happened(stage, "E-1", FakeVm(name="db-3"), hours_ago=9)
     happened(stage, "4DB-2", FakeVm(name="web-1"), hours_ago=1)
     page.goto(f"{stage.url}/history?q=db-")
@@ -236,7 +236,7 @@ def test_names_come_before_ids(stage: ConsoleStage, page: Page) -> None:
 
 
 def test_an_event_is_a_report_to_paste(past: ConsoleStage, page: Page) -> None:
-    """What it was, whom it named, what was measured against what was promised, who approved."""
+    """The report has the event, its VMs, the measured and announced times, and who approved it."""
     page.goto(f"{past.url}/events/E-NIGHT")
     expect(page.locator("h1")).to_have_text("Reboot of db-3")
     assert page.title() == "Reboot of db-3 · Scheduled events"
@@ -255,7 +255,7 @@ def test_an_event_is_a_report_to_paste(past: ConsoleStage, page: Page) -> None:
 
 
 def test_a_vm_has_a_strip_of_its_past(past: ConsoleStage, page: Page) -> None:
-    """Each event of the last days is a mark that leads to it, and the history has the rest."""
+    """A VM's page has a mark for each event of the last days, and a link to the history."""
     page.goto(f"{past.url}/fleet?q=db-3")
     page.locator("tbody th a").click()
     marks = page.locator(".strip a")
@@ -267,7 +267,9 @@ def test_a_vm_has_a_strip_of_its_past(past: ConsoleStage, page: Page) -> None:
 
 
 def test_a_silent_vm_says_what_its_silence_means(stage: ConsoleStage, page: Page) -> None:
-    """Since its event started, by when it is expected back, its last word, and what to look at."""
+    """A silent VM's page says since which event, when it is expected back, its last report, and
+    what to check.
+    """
     away, lost = FakeVm(name="away"), FakeVm(name="lost")
     begin = stage.now - timedelta(minutes=16)
     stage.put(away.event("E", transition="started", now=begin))
@@ -289,7 +291,7 @@ def test_a_silent_vm_says_what_its_silence_means(stage: ConsoleStage, page: Page
 
 
 def test_a_silent_vm_that_is_gone_is_retired_on_its_page(stage: ConsoleStage, page: Page) -> None:
-    """By a button with a reason; after that no page counts it as silent."""
+    """A button with a reason retires a silent VM, and no page counts it as silent any more."""
     gone = FakeVm(name="gone")
     stage.put(gone.heartbeat(now=stage.now - timedelta(hours=1)))
     page.goto(stage.url)
@@ -303,7 +305,7 @@ def test_a_silent_vm_that_is_gone_is_retired_on_its_page(stage: ConsoleStage, pa
 
 
 def test_a_past_event_on_a_phone_says_what_its_numbers_are(past: ConsoleStage, page: Page) -> None:
-    """Without the heads of the columns, how long it was away does not look like its notice."""
+    """On a phone each number has its label, because the columns have no heads."""
     page.set_viewport_size({"width": 390, "height": 844})
     page.goto(f"{past.url}/history")
     assert not any(cell.is_visible() for cell in page.locator("#past .dash").all())

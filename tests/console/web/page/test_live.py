@@ -1,4 +1,4 @@
-"""Pages that stay open: news without a reload, and a page that knows that it is old."""
+"""Open pages: changes appear without a reload, and an outdated page says so."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ def _live(page: Page) -> None:
 
 
 def test_an_event_comes_onto_an_open_page(stage: ConsoleStage, page: Page) -> None:
-    """It is there within seconds, a screen reader is told the new answer, the focus stays."""
+    """A new event appears within seconds, a screen reader gets the new headline, and the focus
+    stays.
+    """
     vm = FakeVm()
     stage.put(vm.heartbeat(now=stage.now))
     page.goto(stage.url)
@@ -33,7 +35,7 @@ def test_an_event_comes_onto_an_open_page(stage: ConsoleStage, page: Page) -> No
 
 
 def test_what_somebody_unfolds_stays_unfolded(stage: ConsoleStage, page: Page) -> None:
-    """News of the same event does not close it."""
+    """A change of the event does not close what a person has unfolded."""
     named, other = FakeVm(name="named"), FakeVm(name="other")
     stage.put(named.event("E", now=stage.now), other.event("E", resources=["named"], now=stage.now))
     page.goto(f"{stage.url}/events/E")
@@ -47,7 +49,7 @@ def test_what_somebody_unfolds_stays_unfolded(stage: ConsoleStage, page: Page) -
 
 
 def test_a_page_that_has_lost_the_console_says_since_when(stage: ConsoleStage, page: Page) -> None:
-    """It keeps what it knew, without colour, and says how old that is."""
+    """Without the console the page keeps its content without colour, and says how old it is."""
     stage.put(FakeVm().heartbeat(now=stage.now))
     page.clock.install()
     page.goto(stage.url)
@@ -72,7 +74,7 @@ EventSource.prototype.addEventListener = function (name, act) {
 
 
 def test_a_console_that_hangs_is_known_by_its_silence(stage: ConsoleStage, page: Page) -> None:
-    """Its connection stands and its stream says nothing: the page is not green for long."""
+    """A page whose stream is open and silent is not green for long."""
     stage.put(FakeVm().heartbeat(now=stage.now))
     page.clock.install()
     page.add_init_script(_STREAM_THAT_CAN_BE_SILENT)
@@ -90,8 +92,8 @@ def test_a_console_that_hangs_is_known_by_its_silence(stage: ConsoleStage, page:
 
 
 def test_a_page_that_cannot_be_drawn_is_not_green(stage: ConsoleStage, page: Page) -> None:
-    """Its stream stands and beats, and the page itself answers with an error: that is no contact
-    either, until it was drawn again; and the page says when that was, on paper too.
+    """A page whose request fails is not green although its stream works; it says when it was last
+    drawn, also in print.
     """
     vm = FakeVm()
     stage.put(vm.heartbeat(now=stage.now))
@@ -119,7 +121,9 @@ def test_a_page_that_cannot_be_drawn_is_not_green(stage: ConsoleStage, page: Pag
 
 
 def test_a_form_keeps_its_text_where_the_console_is_away(stage: ConsoleStage, page: Page) -> None:
-    """A press says why nothing was sent, in place of the browser's error page."""
+    """If the console does not answer, a press of the button says why nothing was sent, and the form
+    keeps its text.
+    """
     vm = FakeVm()
     stage.put(vm.event("E", not_before=stage.moment(600), now=stage.now))
     stage.takes_commands(vm)
@@ -134,8 +138,8 @@ def test_a_form_keeps_its_text_where_the_console_is_away(stage: ConsoleStage, pa
 
 
 def test_the_keyboard_reaches_search_and_decision(stage: ConsoleStage, page: Page) -> None:
-    """A slash searches from every page; d goes to the first event that is due, and there to the
-    reason, Ctrl+Enter sends it, and the result has the focus.
+    """A slash searches from every page, `d` goes to the first due event and to its reason,
+    Ctrl+Enter sends it, and the result has the focus.
     """
     vm = FakeVm()
     stage.put(vm.event("E", not_before=stage.moment(600), now=stage.now))
@@ -158,7 +162,9 @@ def test_the_keyboard_reaches_search_and_decision(stage: ConsoleStage, page: Pag
 def test_the_keyboard_reaches_the_history_and_the_list_of_keys(
     stage: ConsoleStage, page: Page
 ) -> None:
-    """H goes to the periods of the history from every page, and on to its exports; ? says so."""
+    """`h` goes to the periods of the history and its exports from every page; `?` lists the
+    keys.
+    """
     page.goto(f"{stage.url}/audit")
     page.keyboard.press("?")
     expect(page.locator(".keys")).to_be_focused()
@@ -174,7 +180,7 @@ def test_the_keyboard_reaches_the_history_and_the_list_of_keys(
 
 
 def test_local_time_is_there_on_demand_and_remembered(stage: ConsoleStage, page: Page) -> None:
-    """Times are UTC until somebody asks; the choice outlives a reload."""
+    """Times are UTC until a person chooses local time, which a reload keeps."""
     stage.put(FakeVm().event("E", not_before=stage.moment(600), now=stage.now))
     page.goto(f"{stage.url}/events/E")
     when = page.locator(".answer-count time.clock")
@@ -186,8 +192,8 @@ def test_local_time_is_there_on_demand_and_remembered(stage: ConsoleStage, page:
 
 
 def test_what_is_printed_is_the_page_without_its_controls(stage: ConsoleStage, page: Page) -> None:
-    """Black on white, with what was folded, the time, and without forms, filters and links to other
-    pages; in the dark too.
+    """A printed page is black on white, with folded parts and the time, and without forms, filters
+    and links.
     """
     vm, other = FakeVm(), FakeVm(name="other")
     told = {"resources": [vm.name], "not_before": stage.moment(600), "now": stage.now}

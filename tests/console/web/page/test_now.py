@@ -1,4 +1,4 @@
-"""The first page: the answer of five seconds, and whether the console itself is connected."""
+"""The first page: its headline, its lists, and whether the console itself is connected."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from support.page.browser import check_views
 
 
 def test_the_first_page_answers_the_five_questions(stage: ConsoleStage, page: Page) -> None:
-    """Is a decision due, for whom, how long is left, who is silent; started ones come after it."""
+    """The page says whether a decision is due, for which VMs, how much time is left and which VMs
+    are silent, and lists started events last.
+    """
     fleet_of_all_states(stage)
     page.goto(stage.url)
     expect(page.locator("h1")).to_have_text("1 decision is due")
@@ -28,7 +30,7 @@ def test_the_first_page_answers_the_five_questions(stage: ConsoleStage, page: Pa
 
 
 def test_each_state_of_contact_is_a_word_and_a_shape(stage: ConsoleStage, page: Page) -> None:
-    """The counts name all six, and no two share a drawing."""
+    """The counts name all six states of contact, each with its own shape."""
     fleet_of_all_states(stage)
     page.goto(stage.url)
     counts = page.locator(".counts li")
@@ -45,7 +47,7 @@ def test_each_state_of_contact_is_a_word_and_a_shape(stage: ConsoleStage, page: 
 def test_a_started_console_learns_before_it_calls_anybody_silent(
     stage: ConsoleStage, page: Page
 ) -> None:
-    """Known VMs that were not heard in this run are learning, and the page says so."""
+    """After a start, known VMs that were not heard are learning, and the page says so."""
     stage.put(FakeVm().heartbeat(now=stage.now - timedelta(hours=2)))
     stage.begin_to_listen(10)
     page.goto(stage.url)
@@ -57,7 +59,7 @@ def test_a_started_console_learns_before_it_calls_anybody_silent(
 def test_the_headline_says_that_a_part_of_the_fleet_is_not_known(
     stage: ConsoleStage, page: Page
 ) -> None:
-    """A console that was away does not say that all is quiet; whom it has heard is known."""
+    """After an absence of the console the headline says how many VMs are not known yet."""
     stage.put(FakeVm(name="away").heartbeat(now=stage.now - timedelta(hours=2)))
     stage.begin_to_listen(10)
     here = FakeVm(name="here")
@@ -70,7 +72,7 @@ def test_the_headline_says_that_a_part_of_the_fleet_is_not_known(
 
 
 def test_a_source_that_is_away_is_a_red_bar(stage: ConsoleStage, page: Page) -> None:
-    """It names the source and its trouble, so that no news is not taken for good news."""
+    """A source that is not connected is a red bar with its name and problem."""
     stage.state.sources["web"].down("connection refused by broker.example:8883")
     page.goto(stage.url)
     bar = page.locator("#troubles .alarm")
@@ -79,7 +81,9 @@ def test_a_source_that_is_away_is_a_red_bar(stage: ConsoleStage, page: Page) -> 
 
 
 def test_a_database_that_fails_is_a_red_bar(stage: ConsoleStage, page: Page) -> None:
-    """As long as it can be read, the page shows what is in it, and says what does not work."""
+    """While the database can only be read, the page shows its content, and a red bar with the
+    problem.
+    """
     stage.put(FakeVm().event("E-HERE", now=stage.now))
     stage.console.writer.stop()  # what it does from time to time would say that all is well
     stage.state.writer.progress.failed("database: disk I/O error")
@@ -92,7 +96,9 @@ def test_a_database_that_fails_is_a_red_bar(stage: ConsoleStage, page: Page) -> 
 def test_a_time_that_has_come_says_that_it_may_start_any_second(
     stage: ConsoleStage, page: Page
 ) -> None:
-    """The countdown ends in words, without a word from the server."""
+    """A countdown ends with the words that the event may start, without a message from the
+    server.
+    """
     stage.put(FakeVm().event("E-SOON", not_before=stage.moment(3), now=stage.now))
     stage.let_time_pass()
     page.goto(stage.url)
@@ -100,7 +106,7 @@ def test_a_time_that_has_come_says_that_it_may_start_any_second(
 
 
 def test_the_page_is_readable_without_javascript(stage: ConsoleStage, browser: Browser) -> None:
-    """Countdown, names, counts and the filters of the fleet work as the server drew them."""
+    """Without JavaScript countdown, names, counts and filters work as the server drew them."""
     fleet_of_all_states(stage)
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
@@ -115,7 +121,7 @@ def test_the_page_is_readable_without_javascript(stage: ConsoleStage, browser: B
 
 
 def test_texts_from_outside_stay_texts(stage: ConsoleStage, page: Page) -> None:
-    """Markup is shown as it is written, and what cannot be seen is written out."""
+    """Markup is shown as text, and invisible characters are written out."""
     bad = "<img src=x onerror='window.hit=1'><script>window.hit=1</script>\u202etxt.exe\u0007"
     seen = "<img src=x onerror='window.hit=1'><script>window.hit=1</script>\\u202etxt.exe\\u0007"
     vm = FakeVm(name=bad, site=bad, group=bad, scale_set=bad, version=bad)
@@ -139,7 +145,9 @@ def test_texts_from_outside_stay_texts(stage: ConsoleStage, page: Page) -> None:
 
 
 def test_what_starts_soon_comes_first(stage: ConsoleStage, page: Page) -> None:
-    """Due within 15 minutes, then later; an eviction is for information, and nothing to hurry."""
+    """Decisions due within 15 minutes come first, then later ones; an eviction is for
+    information.
+    """
     for name, event_type, seconds in (
         ("soon", "Reboot", 600),
         ("later", "Redeploy", 7200),
@@ -176,7 +184,7 @@ def test_what_starts_soon_comes_first(stage: ConsoleStage, page: Page) -> None:
 
 
 def test_rows_do_not_move_under_the_pointer(stage: ConsoleStage, page: Page) -> None:
-    """What is new is counted, and shown once the pointer has left the list."""
+    """While the pointer is on a list, new rows are only counted; they appear when it leaves."""
     first, second = FakeVm(name="first"), FakeVm(name="second")
     for vm, seconds in ((first, 600), (second, 700)):
         told = {"not_before": stage.moment(seconds), "now": stage.now}
@@ -198,8 +206,8 @@ def test_rows_do_not_move_under_the_pointer(stage: ConsoleStage, page: Page) -> 
 
 
 def test_silent_vms_are_shown_by_what_they_share(stage: ConsoleStage, page: Page) -> None:
-    """A zone and a site of which most are silent lead to them; what the whole fleet shares does
-    not.
+    """Silent VMs are grouped by a zone or site of which most are silent, and not by what the whole
+    fleet shares.
     """
     for number in range(4):
         heard = FakeVm(name=f"heard-{number}", site="dublin")
@@ -219,7 +227,9 @@ def test_silent_vms_are_shown_by_what_they_share(stage: ConsoleStage, page: Page
 
 
 def test_open_events_are_searched_on_the_first_page(stage: ConsoleStage, page: Page) -> None:
-    """A slash goes there; by pattern, tag and name, in the address, and the headline stays."""
+    """The search of the first page finds events by pattern, tag and name, is in the address, and
+    keeps the headline.
+    """
     for number in range(6):
         vm = FakeVm(name=f"db-{number}", tags={"role": "odd" if number % 2 else "even"})
         stage.put(vm.event(f"E-{number}", not_before=stage.moment(600 + number), now=stage.now))

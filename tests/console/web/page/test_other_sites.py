@@ -1,4 +1,4 @@
-"""Other sites in the same browser: none of them decides, whatever it sends or shows."""
+"""Other sites in the same browser: nothing that they send or show decides anything."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Handler = type("Handler", (SimpleHTTPRequestHandler,), _QUIET)
 
 
 class Elsewhere:
-    """A web server of somebody else; `localhost` is another site, and this address a neighbour."""
+    """Another web server: `localhost` is another site, and this address a neighbouring host."""
 
     def __init__(self, directory: Path) -> None:
         directory.mkdir()
@@ -31,12 +31,12 @@ class Elsewhere:
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
     def serves(self, host: str, markup: str) -> str:
-        """The address of a page with this markup."""
+        """Serve a page with this markup; return its address."""
         (self.directory / "page.html").write_text(f"<!doctype html><title>x</title>{markup}")
         return f"http://{host}:{self.server.server_port}/page.html"
 
     def close(self) -> None:
-        """End."""
+        """Stop the server."""
         self.server.shutdown()
         self.server.server_close()
 
@@ -72,20 +72,20 @@ SITES = pytest.mark.parametrize("host", ["localhost", "127.0.0.1"], ids=["cross"
 
 
 def assert_untouched(target: ConsoleStage) -> None:
-    """The event still waits for a decision, and the audit knows of no other."""
+    """Check that the event still waits for a decision, and that the audit has no other row."""
     item = target.http.get(f"{target.url}/api/v1/events/E", timeout=10).json()
     assert item["decision"]["state"] == "due"
     assert {row["action"] for row in audit_of(target)} <= {"refused"}
 
 
 def audit_of(target: ConsoleStage) -> list[dict[str, str]]:
-    """The rows of the audit."""
+    """Return the rows of the audit."""
     text = target.http.get(f"{target.url}/api/v1/audit", timeout=10).text
     return [json.loads(line) for line in text.splitlines()]
 
 
 def seen(target: ConsoleStage) -> str:
-    """What a form of the console carries along."""
+    """Return the hidden fields of a form of the console."""
     return json.dumps(target.http.get(f"{target.url}/api/v1/events/E", timeout=10).json())
 
 
@@ -94,7 +94,7 @@ def seen(target: ConsoleStage) -> str:
 def test_a_form_elsewhere(
     target: ConsoleStage, elsewhere: Elsewhere, tab: Page, host: str, place: str
 ) -> None:
-    """A form that sends itself: 403."""
+    """A form of another site that sends itself is answered 403."""
     fields = {"action": "approve", "reason": "x", "seen": seen(target)}
     inputs = "".join(f'<input name="{k}" value="{escape(v)}">' for k, v in fields.items())
     form = f'<form method="post" action="{target.url}{place}">{inputs}<button>Win</button></form>'
@@ -110,7 +110,7 @@ def test_a_form_elsewhere(
 def test_json_in_a_form_elsewhere(
     target: ConsoleStage, elsewhere: Elsewhere, tab: Page, host: str, what: str
 ) -> None:
-    """A form can write JSON too, as plain text: 403."""
+    """A form of another site that sends JSON as plain text is answered 403."""
     fingerprint = json.loads(seen(target))["fingerprint"]
     name = escape(f'{{"fingerprint": "{fingerprint}", "reason": "')
     address = f"{target.url}/api/v1/events/E/{what}"
@@ -129,7 +129,7 @@ def test_json_in_a_form_elsewhere(
 def test_a_script_elsewhere(
     target: ConsoleStage, elsewhere: Elsewhere, tab: Page, host: str
 ) -> None:
-    """A fetch that needs no leave of the console, and one that does: neither arrives."""
+    """A fetch of another site does not reach the console, with or without a preflight request."""
     fingerprint = json.loads(seen(target))["fingerprint"]
     body = json.dumps({"fingerprint": fingerprint, "reason": "x"})
     tab.goto(elsewhere.serves(host, ""))
@@ -152,7 +152,7 @@ def test_a_script_elsewhere(
 def test_a_frame_elsewhere(
     target: ConsoleStage, elsewhere: Elsewhere, tab: Page, host: str
 ) -> None:
-    """Nothing of the console is drawn under somebody else's buttons."""
+    """No page of the console is drawn in a frame of another site."""
     tab.goto(elsewhere.serves(host, f'<iframe src="{target.url}/events/E"></iframe>'))
     frame = tab.frames[1]
     assert frame.get_by_role("button").count() == 0

@@ -13,7 +13,9 @@ from support.page.browser import watched_page
 
 
 def test_an_approval_on_the_page_starts_the_event_once(tmp_path: Path, browser: Browser) -> None:
-    """Over a broker: its steps appear by themselves, and the audit has the name."""
+    """An approval over a broker starts the event once; its steps appear by themselves, and the
+    audit has the name.
+    """
     with DecisionBench(tmp_path) as bench, bench.console() as console:
         event = bench.due(console, bench.announce("Freeze"))
         approved_on_the_page(browser, console, event)
@@ -21,7 +23,7 @@ def test_an_approval_on_the_page_starts_the_event_once(tmp_path: Path, browser: 
 
 
 def test_an_approval_on_the_page_over_https_alone(tmp_path: Path, browser: Browser) -> None:
-    """The same for a VM that has no broker and asks for its commands."""
+    """An approval of a VM without a broker, which polls for commands, does the same."""
     with HttpsBench(tmp_path) as bench, bench.console() as console, bench.bridge(console):
         event = bench.announced(console)
         approved_on_the_page(browser, console, event)
@@ -29,7 +31,7 @@ def test_an_approval_on_the_page_over_https_alone(tmp_path: Path, browser: Brows
 
 
 def approved_on_the_page(browser: Browser, console: ConsoleProcess, event: dict[str, Any]) -> None:
-    """A person gives a reason and approves, and sees it done without touching anything."""
+    """Give a reason and approve; the result appears by itself."""
     with watched_page(browser, console.url) as page:
         page.goto(f"{console.url}/events/{event['eventId']}")
         page.get_by_label("Reason").fill("window of tonight")

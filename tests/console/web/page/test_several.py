@@ -1,4 +1,6 @@
-"""Several events at once: the list and the number first, then each one as it was seen."""
+"""Several events at once: they are listed and counted first, then each is decided as it was
+seen.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ def page(browser: Browser, stage: ConsoleStage) -> Iterator[Page]:
 
 
 def wait_for_decisions(stage: ConsoleStage, count: int, *, site: str = "dublin") -> list[FakeVm]:
-    """So many events, each of one VM, the first with the least time left."""
+    """Announce so many events of one VM each, the first with the least time left."""
     vms = [FakeVm(name=f"{site}-{number}", site=site) for number in range(count)]
     for number, vm in enumerate(vms):
         soon = stage.moment(300 + number)
@@ -41,7 +43,7 @@ def wait_for_decisions(stage: ConsoleStage, count: int, *, site: str = "dublin")
 
 
 def test_events_are_counted_filtered_and_decided_at_once(stage: ConsoleStage, page: Page) -> None:
-    """The number first, then each event with its fingerprint; the result is told for each."""
+    """The page shows the number, then each event with its fingerprint, and a result for each."""
     vms = wait_for_decisions(stage, 3)
     wait_for_decisions(stage, 1, site="zurich")
     page.goto(stage.url)
@@ -97,8 +99,8 @@ def test_events_are_counted_filtered_and_decided_at_once(stage: ConsoleStage, pa
 
 
 def test_three_of_twenty_are_left_by_keyboard_alone(stage: ConsoleStage, page: Page) -> None:
-    """Found by a search, ticked with x, and left with the reason: no press of a mouse, and nothing
-    is decided that was not ticked.
+    """Events are found by a search, ticked with `x` and left with a reason by keyboard; only ticked
+    ones are decided.
     """
     wait_for_decisions(stage, 17)
     wait_for_decisions(stage, 3, site="zurich")
@@ -131,7 +133,7 @@ def test_three_of_twenty_are_left_by_keyboard_alone(stage: ConsoleStage, page: P
 
 
 def test_an_eviction_is_listed_and_does_not_wait(stage: ConsoleStage, page: Page) -> None:
-    """The list counts as the first page does."""
+    """The list counts waiting events as the first page does, without evictions."""
     wait_for_decisions(stage, 1)
     spot = FakeVm(name="spot")
     later = stage.moment(600)
@@ -148,7 +150,7 @@ def test_an_eviction_is_listed_and_does_not_wait(stage: ConsoleStage, page: Page
 def test_events_can_be_left_at_once_without_javascript(
     stage: ConsoleStage, browser: Browser
 ) -> None:
-    """Sending the form again changes nothing."""
+    """Several events can be left without JavaScript, and sending the form again changes nothing."""
     wait_for_decisions(stage, 2)
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
@@ -169,7 +171,7 @@ def test_events_can_be_left_at_once_without_javascript(
 
 
 def test_at_most_twenty_are_decided_at_once(stage: ConsoleStage, page: Page) -> None:
-    """The button says so before anything is sent, and so does the next page."""
+    """With more than twenty ticked events, the button and the next page say that it is too many."""
     wait_for_decisions(stage, 22)
     page.goto(f"{stage.url}/decide")
     page.get_by_role("button", name="All").click()
@@ -186,7 +188,7 @@ def test_at_most_twenty_are_decided_at_once(stage: ConsoleStage, page: Page) -> 
 
 
 def test_the_confirmation_does_not_change_under_the_hand(stage: ConsoleStage, page: Page) -> None:
-    """An event that comes in meanwhile is not in the form; the one that was ticked is."""
+    """An event that comes in during the confirmation is not in the form."""
     wait_for_decisions(stage, 1)
     page.goto(f"{stage.url}/decide/confirm?event=E-dublin-0")
     expect(page.locator("#live")).to_have_attribute("data-state", "live")
@@ -200,7 +202,7 @@ def test_the_confirmation_does_not_change_under_the_hand(stage: ConsoleStage, pa
 
 @pytest.mark.parametrize("path", ["/decide?", "/decide/confirm?event={bad}&"])
 def test_texts_from_outside_stay_texts_in_lists(stage: ConsoleStage, page: Page, path: str) -> None:
-    """Names, types and ids; and whatever the filter says."""
+    """Markup in names, types, ids and the filter is shown as text."""
     bad = "<script>window.hit=1</script>\u202e"
     seen = "<script>window.hit=1</script>\\u202e"
     vm = FakeVm(name=bad, site=bad)

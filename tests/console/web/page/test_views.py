@@ -65,7 +65,7 @@ def _id_of(stage: ConsoleStage, name: str) -> str:
 def test_every_page_is_readable_for_everybody(
     full: ConsoleStage, browser: Browser, name: str, path: str
 ) -> None:
-    """At 360 and 1,280 px, by day and by night: no overflow, and no fault for axe-core."""
+    """At 360 and 1,280 px, light and dark, no page overflows, and axe-core finds no fault."""
     if "{" in path:
         path = path.replace("{late-1}", _id_of(full, "late-1"))
     with watched_page(browser, full.url) as page:
@@ -75,7 +75,7 @@ def test_every_page_is_readable_for_everybody(
 
 
 def test_a_console_without_vms_says_what_to_do(stage: ConsoleStage, browser: Browser) -> None:
-    """The first page of a new console leads to the first VM."""
+    """The first page of a new console says how to connect the first VM."""
     with watched_page(browser, stage.url) as page:
         page.goto(stage.url)
         expect(page.locator("h1")).to_have_text("No VM has reported yet")

@@ -25,7 +25,9 @@ from wire.record import EVENT_SCHEDULED
     ],
 )
 def test_what_is_left_is_a_clock(seconds: float, words: str) -> None:
-    """Whole seconds, never rounded up; nothing left is said in words."""
+    """The time that is left is a clock in whole seconds that is never rounded up; words if none is
+    left.
+    """
     assert text.left_words(seconds) == words
 
 
@@ -34,12 +36,12 @@ def test_what_is_left_is_a_clock(seconds: float, words: str) -> None:
     [(4.84, "4.8 s"), (9, "9 s"), (59.6, "1 min"), (90, "1 min 30 s"), (93_784, "1 d 2 h")],
 )
 def test_a_length_of_time_has_two_units_at_most(seconds: float, words: str) -> None:
-    """As a person would say it."""
+    """A length of time has at most two units."""
     assert text.span(seconds) == words
 
 
 def test_a_time_that_cannot_be_is_no_error() -> None:
-    """Clocks of VMs can be wrong by millennia."""
+    """A time that is off by millennia is shown without an error."""
     assert text.clock(1e30, 0.0) == "unknown"
     assert text.ago(None, 0.0) == "never"
     assert seconds_of("9999-12-31T23:59:59.999Z") is not None
@@ -47,12 +49,12 @@ def test_a_time_that_cannot_be_is_no_error() -> None:
 
 
 def test_signs_that_cannot_be_seen_are_written_out() -> None:
-    """Markup is escaped, the direction of writing cannot be turned."""
+    """Markup is escaped, and characters that turn the direction of writing are written out."""
     assert text.outside("a\u202eb<\n\x07c") == "<bdi>a\\u202eb&lt; \\u0007c</bdi>"
 
 
 def reported(*, affects: bool = True, notice: float, pause: float | None = None) -> Reporter:
-    """What a VM says of an event."""
+    """Return a VM's report of an event."""
     return Reporter(
         vm_id="a",
         name=None,
@@ -72,7 +74,7 @@ def reported(*, affects: bool = True, notice: float, pause: float | None = None)
 
 
 def test_less_notice_than_promised_is_shown_as_worse() -> None:
-    """Notice against Azure's promise, the pause against what was announced."""
+    """Notice is compared with Azure's promise, and the pause with the announced one."""
     found = durations(reported(notice=600.0, pause=12.0), "Freeze", 9)
     assert [(each.sentence, each.is_worse, each.width) for each in found] == [
         ("notice 10 min, promised 15 min", True, 67),
@@ -81,12 +83,12 @@ def test_less_notice_than_promised_is_shown_as_worse() -> None:
 
 
 def test_an_event_of_other_vms_has_no_measures() -> None:
-    """A VM that the event does not name was promised nothing."""
+    """A VM that the event does not name has no comparison."""
     assert durations(reported(affects=False, notice=1.0), "Freeze", 9) == []
 
 
 def test_equal_reports_of_many_vms_are_one_line() -> None:
-    """Newest first; a receipt's reason is in plain words."""
+    """Equal reports are one line, with the newest first and a receipt's reason in words."""
     items = [
         TimelineRecord(
             kind="record",
@@ -127,7 +129,7 @@ def test_equal_reports_of_many_vms_are_one_line() -> None:
 
 
 def test_a_person_may_give_a_reason_that_is_a_word_of_ours() -> None:
-    """The approver's own words are shown as they are."""
+    """The approver's own reason is shown unchanged, also if it is a word of the console."""
     decided = TimelineDecision(
         kind="decision",
         at=1,
@@ -144,6 +146,6 @@ def test_a_person_may_give_a_reason_that_is_a_word_of_ours() -> None:
 
 
 def test_that_no_vm_answered_is_said_once() -> None:
-    """The reason of the outcome says it, and what to do."""
+    """The outcome says once that no VM answered, with a remedy."""
     assert outcome_words("unanswered", "no_answer").count("did not answer") == 1
     assert outcome_words("failed", "not_sent").startswith("The approval failed. The command")
