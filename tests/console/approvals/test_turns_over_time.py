@@ -1,0 +1,187 @@
+"""Turns over time, in a database: VMs that are made again, that lag or do not answer, events that
+return, and people who end turns; drawn by chance.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import timedelta
+from random import Random
+
+import pytest
+from support.console.records import FakeVm
+
+from console.approvals.refused import DecisionRefusedError
+from console.audit.log import everything
+from console.db.opening import Database
+from tests.console.approvals.test_turns import ALICE, Cluster, _moment, approve, seen
+from wire.record import PREPARATION
+
+NUMBERS = (0, 1)
+"""Each of these VMs has an event; of their group one may be away."""
+
+
+class World:
+    """A cluster, and its VMs as they really are."""
+
+    def __init__(self, database: Database, seed: int) -> None:
+        self.cluster = Cluster(database)
+        self.chance = Random(seed)
+        self.soon = _moment(self.cluster.now + timedelta(hours=20))
+        self.late: list[Callable[[], None]] = []
+        """What VMs have said and has not come in."""
+        self.away: set[int] = set()
+        """VMs that prepare, or that Azure takes, because the console asked."""
+        self.shown: dict[int, str] = {}
+        """What Azure says of the event of each VM that has one."""
+
+    def tell(self, number: int, transition: str) -> None:
+        """Azure says something of an event, and its VM reports that."""
+        self.say_late()
+        self.shown[number] = transition
+        vm = self.cluster.vms[number]
+        told = vm.event(
+            f"E-{number}", transition=transition, not_before=self.soon, now=self.cluster.now
+        )
+        self.cluster.tell(told)
+
+    def say_late(self) -> None:
+        """What VMs have said comes in."""
+        for each in self.late:
+            each()
+        self.late.clear()
+
+    def say(self, number: int, state: str, *, is_late: bool = False) -> None:
+        """A VM says how far it has prepared."""
+        vm = self.cluster.vms[number]
+        data = {
+            "evt": f"E-{number}",
+            "evh": seen(self.cluster, number).shown.report.fingerprint,
+            "sink": "drain",
+            "cause": "deadline",
+            "reason": None,
+            "state": state,
+        }
+        told = vm.record(PREPARATION, data, now=self.cluster.now)
+        if is_late:
+            self.late.append(lambda: self.cluster.tell(told))
+        else:
+            self.cluster.tell(told)
+
+    def asked(self, number: int, act: str) -> list[str | None]:
+        """Of each new command of that kind to a VM, its jti."""
+        every = everything(self.cluster.database.reading)
+        return [e.jti for e in every if (e.action, e.event_id) == (act, f"E-{number}")]
+
+    def answer(self, number: int, act: str, *states: str) -> None:
+        """A VM answers the newest command of that kind."""
+        jti = self.asked(number, act)[-1]
+        for state in states:
+            about = {"jti": jti, "act": act, "now": self.cluster.now}
+            vm = self.cluster.vms[number]
+            self.cluster.tell(vm.receipt(f"E-{number}", state, actor="group:db", **about))
+
+    def receive(self, sent: str, how: str) -> None:
+        """A command reaches its VM, which follows it `well`, or `late`; is `lost` after it has
+        accepted; or `ignores` it.
+        """
+        act, number = sent.split(maxsplit=1)[0], int(sent[-1])
+        if how == "ignores" or self.shown.get(number) != "scheduled":
+            return
+        if how == "lost":
+            self.answer(number, act, "accepted")
+            self.make_again(number)
+            return
+        self.away.add(number)
+        assert len(self.away) == 1, "more are away than may be"
+        if act == "prepare":
+            self.answer(number, act, "accepted")
+            self.say(number, "prepared", is_late=how == "late")
+        else:
+            self.answer(number, act, "accepted", "posted", "confirmed")
+            self.tell(number, "started")
+
+    def make_again(self, number: int) -> None:
+        """A VM has another store: it serves, and has prepared nothing."""
+        self.say_late()
+        self.away.discard(number)
+        self.cluster.now += timedelta(seconds=1)
+        before = self.cluster.vms[number]
+        name = f"store-{self.chance.random()}"
+        new = FakeVm(name=before.name, vm_id=before.vm_id, stream=name, session=name)
+        self.cluster.vms[number] = new
+        self.cluster.tell(new.started(now=self.cluster.now))
+        self.tell(number, self.shown[number])
+
+    def end(self, number: int) -> None:
+        """The event of a VM is over, and the VM recovers."""
+        self.tell(number, "ended")
+        self.step("well")
+        self.say(number, "recovered")
+        self.away.discard(number)
+        del self.shown[number]
+
+    def person_ends(self, number: int) -> None:
+        """A person ends a turn, if that is allowed."""
+        with suppress(DecisionRefusedError):
+            ended = self.cluster.decisions.end_turn(ALICE, f"E-{number}", "not now", force=True)
+            asyncio.run(ended)
+
+    def person_approves(self, number: int) -> None:
+        """A person approves an event, if that is allowed; what is sent at once reaches its VM."""
+        before = len(self.asked(number, "approve"))
+        with suppress(DecisionRefusedError):
+            approve(self.cluster, number)
+        if len(self.asked(number, "approve")) > before:
+            self.cluster.deliver()
+            self.receive(f"approve db-{number}", "well")
+
+    def step(self, how: str) -> None:
+        """A console looks, and VMs follow what it sends."""
+        for sent in self.cluster.decide() + self.cluster.step(steps=2):
+            self.cluster.deliver()
+            self.receive(sent, how)
+
+    def disturb(self) -> None:
+        """Something happens, and time passes."""
+        number = self.chance.choice(NUMBERS)
+        if number not in self.shown:
+            self.tell(number, "scheduled")
+        elif self.shown[number] == "started":
+            self.end(number)
+        elif self.chance.random() < 0.15:
+            self.person_ends(number)
+        self.step(self.chance.choice(["well", "well", "late", "lost", "ignores"]))
+        self.cluster.wait(self.chance.choice([1, 15, 80, 310]))
+        if self.chance.random() < 0.3:
+            self.say_late()
+
+    def go_on(self) -> None:
+        """All goes well for hours; a person approves what is left to people."""
+        self.say_late()
+        for _ in range(40):
+            self.cluster.wait(240)
+            for number in sorted(self.shown):
+                turn = seen(self.cluster, number).turn
+                if self.shown[number] == "started":
+                    self.end(number)
+                elif turn is not None and turn.is_free:
+                    self.person_approves(number)
+            self.step("well")
+            if not self.shown:
+                return
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_each_event_has_its_turn_in_the_end(database: Database, seed: int) -> None:
+    """Whatever happened before, and one VM is away by the console's doing at most."""
+    world = World(database, seed)
+    for number in NUMBERS:
+        world.tell(number, "scheduled")
+    for _ in range(12):
+        world.disturb()
+    world.go_on()
+    assert not world.shown, "an event waits, though nothing is in its way"
+    world.cluster.decisions.stop()
