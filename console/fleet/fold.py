@@ -259,7 +259,9 @@ class Fold:
         return None
 
     def _excess_of_event(self, vm_id: str, event: EventReport) -> str | None:
-        """Return the same for an event that a VM reports."""
+        """Return the key in `EXCESSES` for an event that exceeds what its VM may report, or
+        None.
+        """
         if event.state == "ended":
             return None
         before = self._loaded.reports.get((event.event.event_id, vm_id))

@@ -1,4 +1,4 @@
-"""The VMs that are away in each group, and why: a pure function of one reading."""
+"""Finds the VMs that are away in each group, and why: a pure function of one reading."""
 
 from __future__ import annotations
 

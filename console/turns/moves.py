@@ -27,8 +27,8 @@ STUCK_SECONDS: Final = 3600.0
 def move_of_held(
     turn: Turn, reading: Reading, *, back: Collection[str], resting: Collection[str]
 ) -> Move | None:
-    """Return what happened to a turn that is held, or None. `back` and `resting`: the vmIds of its
-    VMs that come back now, and of those whose rest begins now.
+    """Return the trigger for a turn that is held, or None if nothing happened to it. `back` and
+    `resting`: the vmIds of its VMs that come back now, and of those whose rest begins now.
     """
     event = reading.event_of(turn)
     if turn.state in ("away", "stuck"):

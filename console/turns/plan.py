@@ -12,7 +12,7 @@ from console.turns.situation import HeldBy
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
-    """Why an event does not have its turn yet."""
+    """The reason why an event does not have its turn yet."""
 
     event_key: EventKey
     groups: tuple[str, ...]
@@ -60,7 +60,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Back:
-    """A VM's part of a turn has ended."""
+    """The end of a VM's part of a turn."""
 
     event_key: EventKey
     vm_id: str

@@ -33,7 +33,7 @@ VALIDATOR = Draft202012Validator(schema(), format_checker=FormatChecker())
 
 
 def heartbeat() -> RecordDraft:
-    """A heartbeat of a bridge that has not polled yet."""
+    """Return a heartbeat of a bridge that has not polled yet."""
     return bridge_records.heartbeat(
         OBSERVER, NOW, interval=60.0, polled_at=None, pending=0, last_sequence=0
     )
@@ -58,8 +58,10 @@ DRAFTS = [
 
 
 @pytest.mark.parametrize("draft", DRAFTS, ids=lambda draft: draft.type)
-def test_every_notice_is_valid_and_a_cloudevent(draft: RecordDraft) -> None:
-    """The schema describes it, formats included, and the cloudevents package reads it."""
+def test_every_record_about_the_bridge_is_valid_and_a_cloudevent(draft: RecordDraft) -> None:
+    """The schema describes each record about the bridge, formats included, and the cloudevents
+    package reads it.
+    """
     record = seal(draft, sequence=9, stream=SAMPLE_STREAM)
     VALIDATOR.validate(json.loads(record.body))
     message = HTTPMessage(headers={"content-type": CONTENT_TYPE}, body=record.body)
@@ -67,8 +69,8 @@ def test_every_notice_is_valid_and_a_cloudevent(draft: RecordDraft) -> None:
 
 
 @pytest.mark.parametrize("draft", DRAFTS, ids=lambda draft: draft.type)
-def test_every_notice_says_who_speaks(draft: RecordDraft) -> None:
-    """The VM, its node and the run; it is about no event."""
+def test_every_record_about_the_bridge_names_its_observer(draft: RecordDraft) -> None:
+    """Each record about the bridge has the VM, its node and the run, and no event."""
     assert (VM.resource_id, VM.vm_id, "bridge/run-1", NOW, "aks-1", False) == (
         draft.source,
         draft.partition_key,
@@ -80,7 +82,7 @@ def test_every_notice_says_who_speaks(draft: RecordDraft) -> None:
 
 
 def test_a_gap_says_from_when_to_when() -> None:
-    """A gap says why there were no polls."""
+    """A gap has its beginning, its end, and the reason why there were no polls."""
     (draft,) = bridge_records.gap(OBSERVER, NOW, GAP)
     assert draft.data["gap"] == {
         "from": "2026-03-02T09:58:59.000Z",
@@ -91,13 +93,13 @@ def test_a_gap_says_from_when_to_when() -> None:
 
 
 def test_a_short_gap_is_not_worth_a_record() -> None:
-    """A slow answer is no news."""
+    """A short gap, such as a slow answer, has no record."""
     short = replace(GAP, seconds=2.0, is_long=False, is_continuous=True)
     assert bridge_records.gap(OBSERVER, NOW, short) == []
 
 
 def test_a_dead_letter_names_the_record() -> None:
-    """By id, type and place, and with the reason of the refusal."""
+    """A dead letter has the refused record's id, type and place, and the reason."""
     record = sample_record(7)
     assert DRAFTS[-1].data["deadLetter"] == {
         "sink": "ops",
@@ -110,6 +112,6 @@ def test_a_dead_letter_names_the_record() -> None:
 
 
 def test_two_heartbeats_are_two_records() -> None:
-    """Their ids come from their place in the stream."""
+    """Two heartbeats have different ids, from their places in the stream."""
     ids = {seal(heartbeat(), sequence=n, stream=SAMPLE_STREAM).id for n in (1, 2)}
     assert len(ids) == 2

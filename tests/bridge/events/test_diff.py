@@ -30,23 +30,23 @@ Known = Mapping[str, TrackedEvent]
 def step(
     known: Known, *entries: object, poll: PollContext = CONTINUOUS
 ) -> tuple[list[Transition], Known]:
-    """The transitions to a document of these entries, and what is known after them."""
+    """Return the transitions to a document of these entries, and what is known after them."""
     transitions = diff(known, parse_document(body(*entries)), poll)
     return transitions, {**known, **{each.tracked.event.key: each.tracked for each in transitions}}
 
 
 def told(transitions: list[Transition]) -> list[tuple[str, str, int]]:
-    """Kind, status and revision of each transition."""
+    """Return kind, status and revision of each transition."""
     return [(each.kind, each.tracked.status, each.tracked.revision) for each in transitions]
 
 
 def seen(*entries: object, poll: PollContext = CONTINUOUS) -> Known:
-    """What is known after one look."""
+    """Return what is known after one document."""
     return step({}, *entries, poll=poll)[1]
 
 
 def measured(known: Known, what: Measured) -> Known:
-    """The same, with what was measured since."""
+    """Return the same, with what was measured since."""
     return {key: replace(each, measured=what) for key, each in known.items()}
 
 
@@ -60,12 +60,14 @@ def measured(known: Known, what: Measured) -> Known:
     ],
 )
 def test_an_event_appears(raw: dict[str, Any], expected: tuple[str, str, int]) -> None:
-    """It is scheduled, or on a hardware failure started at once."""
+    """A new event is scheduled, or started at once after a hardware failure."""
     assert [expected] == told(step({}, raw)[0])
 
 
-def test_the_same_document_tells_nothing() -> None:
-    """Whatever its incarnation, the order of its fields and of its resources."""
+def test_the_same_document_has_no_transition() -> None:
+    """The same document has no transition, with any incarnation and any order of fields and
+    resources.
+    """
     first = entry(resources=["web_3", "web_4"])
     again = dict(reversed((first | {"Resources": ["web_4", "web_3"]}).items()))
     assert step(seen(first), again)[0] == []
@@ -81,8 +83,8 @@ def test_the_same_document_tells_nothing() -> None:
         entry(status="scheduled"),
     ],
 )
-def test_another_spelling_tells_nothing(again: dict[str, Any]) -> None:
-    """A wrong weekday put right, or an id in the other case, is the same fact."""
+def test_another_spelling_has_no_transition(again: dict[str, Any]) -> None:
+    """A corrected weekday, or an id in the other case, is no transition."""
     assert step(seen(entry()), again)[0] == []
 
 
@@ -108,7 +110,9 @@ def test_another_spelling_tells_nothing(again: dict[str, Any]) -> None:
     ],
 )
 def test_an_update_names_what_changed(again: dict[str, Any], changed: tuple[str, ...]) -> None:
-    """By the record's names, or by Azure's for a field that is new to us."""
+    """An update names the changed fields by the record's names, or by Azure's for an unknown
+    field.
+    """
     ((transition,), _) = step(seen(entry()), again)
     assert (transition.kind, transition.tracked.revision) == ("updated", 2)
     assert transition.changed == changed
@@ -131,13 +135,15 @@ def test_an_update_names_what_changed(again: dict[str, Any], changed: tuple[str,
 def test_what_cannot_be_read_is_compared_as_it_came(
     before: dict[str, Any], after: dict[str, Any], changed: tuple[str, ...]
 ) -> None:
-    """What we cannot read is null for us, and a change is one; blank and absent are the same."""
+    """A field that cannot be read is null and compared as it came; blank and absent are the
+    same.
+    """
     transitions, _ = step(seen(before), after)
     assert [changed] * bool(changed) == [each.changed for each in transitions]
 
 
 def test_a_started_event_can_be_updated() -> None:
-    """A longer duration while it runs is news too."""
+    """A longer duration of a started event is an update."""
     assert told(step(seen(started()), started() | {"X": 1})[0]) == [("updated", "Started", 2)]
 
 
@@ -173,26 +179,28 @@ ENDINGS = [
 def test_absence_is_the_end(
     last: dict[str, Any], poll: PollContext, what: Measured, expected: str
 ) -> None:
-    """How it ended is what was last seen, how it vanished and what was measured; never a guess."""
+    """The end of an event that disappears has a status from what was last seen, how it disappeared
+    and what was measured.
+    """
     known = measured(seen(last), what)
     assert [("ended", expected, 2)] == told(step(known, poll=poll)[0])
 
 
 def test_an_end_before_the_old_date_is_not_early_after_a_move() -> None:
-    """The last NotBefore counts."""
+    """Whether an end is early depends on the last NotBefore."""
     _, known = step(seen(entry(not_before=LATER)), entry())
     poll = replace(CONTINUOUS, now=NOW + timedelta(minutes=20))
     assert told(step(known, poll=poll)[0]) == [("ended", "Unknown", 3)]
 
 
 def test_an_event_ends_once() -> None:
-    """A second document without it tells nothing more."""
+    """A second document without the event has no transition."""
     _, known = step(seen(entry()))
     assert step(known)[0] == []
 
 
 def test_ends_come_first() -> None:
-    """Then the document's own order."""
+    """The ends come first, and then the other transitions in the document's order."""
     transitions, _ = step(seen(entry()), entry("B"), entry("A"))
     assert [(each.kind, each.tracked.event.event_id) for each in transitions] == [
         ("ended", EVENT_ID),
@@ -202,14 +210,16 @@ def test_ends_come_first() -> None:
 
 
 def test_a_repeated_entry_does_not_hold_ends_back() -> None:
-    """Its id is known, so nothing else can be hidden in it."""
+    """A repeated entry does not delay the ends of missing events, because its id is known."""
     assert told(step(seen(entry(), entry(OTHER_ID)), entry(OTHER_ID), entry(OTHER_ID))[0]) == [
         ("ended", "Canceled", 2)
     ]
 
 
 def test_there_and_back_and_there_are_three_facts() -> None:
-    """A -> B -> A: three revisions, so three ids, though two fingerprints are the same."""
+    """A change to B and back to A has three revisions and three ids, though two fingerprints are
+    the same.
+    """
     first, known = step({}, entry())
     second, known = step(known, entry(not_before=LATER))
     third, _ = step(known, entry())
@@ -220,7 +230,7 @@ def test_there_and_back_and_there_are_three_facts() -> None:
 
 @pytest.mark.parametrize(("raw", "kind"), [(entry(), "scheduled"), (started(), "started")])
 def test_a_return_counts_on(raw: dict[str, Any], kind: str) -> None:
-    """An event that ended and is there again goes on with its revisions, and begins a new life."""
+    """An event that ended and returns continues its revisions."""
     before = {
         key: replace(each, measured=Measured(restarted=True)) for key, each in seen(entry()).items()
     }
@@ -232,26 +242,28 @@ def test_a_return_counts_on(raw: dict[str, Any], kind: str) -> None:
 
 
 def test_a_restart_that_cannot_be_noticed_is_not_denied() -> None:
-    """Without a boot id, restarted is null."""
+    """Without a boot id, `restarted` is null."""
     known = seen(entry(), poll=replace(CONTINUOUS, boot_known=False))
     assert [each.measured.restarted for each in known.values()] == [None]
 
 
 def test_an_event_may_come_to_name_this_vm() -> None:
-    """Whether it affects this VM follows its resources."""
+    """Whether an event affects this VM follows from its present resources."""
     _, known = step(seen(entry(resources=["web_4"])), entry(resources=["WEB_3"]))
     assert [each.affects_this_vm for each in known.values()] == [True]
 
 
 def test_within_leaves_other_vms_out() -> None:
-    """Only events that name the VM stay, and what is in doubt stays in doubt."""
+    """`within` keeps the events that name the VM, and whether the document may hide others."""
     document = parse_document(body(entry(), entry(OTHER_ID, resources=["web_33"]), None))
     inside = within(document, "web_3")
     assert ([EVENT_ID.casefold()], False) == (list(inside.events), inside.whole)
 
 
 def test_an_event_that_names_others_now_is_over_beside_an_unreadable_entry() -> None:
-    """It is shown, so the entry without an EventId cannot be this event; what is absent may be."""
+    """An event that the document shows without this VM has ended for it; an absent one may be the
+    entry without an EventId.
+    """
     known = seen(entry(), entry(OTHER_ID))
     document = parse_document(body(entry(resources=["web_4"]), {"EventType": "Freeze"}))
     transitions = diff(known, within(document, "web_3"), CONTINUOUS)
@@ -261,7 +273,7 @@ def test_an_event_that_names_others_now_is_over_beside_an_unreadable_entry() -> 
 
 
 def test_a_thousand_events_of_a_hundred_vms_are_compared() -> None:
-    """A document of a megabyte is no trouble; only what changed is told."""
+    """A document of a megabyte is compared, and only what changed is a transition."""
     names = [f"web_{n}" for n in range(100)]
     entries = [entry(f"E{n}", resources=names) for n in range(1000)]
     known = seen(*json.loads(json.dumps(entries)))

@@ -36,13 +36,13 @@ STREAM = "9a7c2b1e-6f40-4f51-8a3d-2e1f0c9b8a70"
 
 
 def appeared(raw: dict[str, Any], poll: PollContext = POLL) -> Transition:
-    """The transition by which an entry is first seen."""
+    """Return the transition by which an entry is first seen."""
     (transition,) = diff({}, parse_document(body(raw)), poll)
     return transition
 
 
 def then(before: Transition, *entries: object, poll: PollContext = POLL) -> Transition:
-    """The transition that follows one, by a document of these entries."""
+    """Return the transition that follows one, by a document of these entries."""
     known = {before.tracked.event.key: before.tracked}
     (transition,) = diff(known, parse_document(body(*entries)), poll)
     return transition
@@ -51,12 +51,12 @@ def then(before: Transition, *entries: object, poll: PollContext = POLL) -> Tran
 def record(
     transition: Transition, poll: PollContext = POLL, observer: Observer = OBSERVER
 ) -> RecordDraft:
-    """The record of a transition."""
+    """Return the record of a transition."""
     return normalize(transition, observer, poll)
 
 
 def every_transition() -> list[Transition]:
-    """One transition of each kind, and some odd ones."""
+    """Return one transition of each kind, and some odd ones."""
     first = appeared(entry())
     return [
         first,
@@ -70,8 +70,8 @@ def every_transition() -> list[Transition]:
     ]
 
 
-def test_a_record_says_all_that_the_design_says() -> None:
-    """Every field of a record, computed by hand."""
+def test_every_field_of_a_record() -> None:
+    """Every field of a record has the value that was computed by hand."""
     raw = entry(resources=["WEB_3", "web_4"])
     draft = record(appeared(raw))
     assert {
@@ -116,21 +116,21 @@ def test_a_record_says_all_that_the_design_says() -> None:
 
 
 def test_the_envelope_is_made_of_the_identity() -> None:
-    """Type, source, subject, time and partition key."""
+    """Type, source, subject, time and partition key follow from the identity and the transition."""
     draft = record(appeared(entry()))
     assert (draft.type, draft.subject) == ("seb.event.scheduled.v1", f"scheduledEvents/{EVENT_ID}")
     assert (draft.source, draft.partition_key, draft.time) == (VM.resource_id, VM.vm_id, NOW)
 
 
 def test_the_source_is_a_urn_where_there_is_no_arm_id() -> None:
-    """Classic VMs have none."""
+    """Without an ARM id, as for a classic VM, the source is a URN."""
     observer = replace(OBSERVER, vm=VmIdentity(vm_id="1-2", name="web_3"))
     assert record(appeared(entry()), observer=observer).source == "urn:uuid:1-2"
 
 
 def test_the_id_is_made_of_five_facts() -> None:
-    """vmId, EventId, transition, revision and fingerprint; nothing of when or where it was seen. An
-    incarnation does not count for what is seen for the first time.
+    """The id follows from vmId, EventId, transition, revision and fingerprint, and not from time or
+    place; for later revisions also from the incarnation.
     """
     draft = record(appeared(entry()))
     assert draft.id == event_record_id(
@@ -143,8 +143,8 @@ def test_the_id_is_made_of_five_facts() -> None:
     )
 
 
-def test_two_vms_tell_one_event_with_two_ids_and_one_fingerprint() -> None:
-    """So the copies of a fleet can be joined, and none is taken for another."""
+def test_two_vms_report_one_event_with_two_ids_and_one_fingerprint() -> None:
+    """The records of two VMs about one event have the same fingerprint and different ids."""
     other = replace(OBSERVER, vm=replace(VM, vm_id="another", name="web_4"))
     ours, theirs = record(appeared(entry())), record(appeared(entry()), observer=other)
     assert ours.id != theirs.id
@@ -153,7 +153,7 @@ def test_two_vms_tell_one_event_with_two_ids_and_one_fingerprint() -> None:
 
 @pytest.mark.parametrize("transition", every_transition(), ids=lambda each: each.kind)
 def test_every_record_is_valid_and_a_cloudevent(transition: Transition) -> None:
-    """The schema describes it, formats included, and the cloudevents package reads it."""
+    """The schema describes each record, formats included, and the cloudevents package reads it."""
     sealed = seal(record(transition), sequence=1, stream=STREAM)
     VALIDATOR.validate(json.loads(sealed.body))
     message = HTTPMessage(headers={"content-type": CONTENT_TYPE}, body=sealed.body)
@@ -163,7 +163,7 @@ def test_every_record_is_valid_and_a_cloudevent(transition: Transition) -> None:
 
 
 def test_an_update_names_its_changes() -> None:
-    """And no other kind of record has such a list."""
+    """Only the record of an update has the list of changed fields."""
     drafts = [record(each) for each in every_transition()]
     assert {draft.data["transition"]: "changed" in draft.data for draft in drafts} == {
         "updated": True,
@@ -174,14 +174,14 @@ def test_an_update_names_its_changes() -> None:
 
 
 def test_an_end_tells_how_and_keeps_the_last_sight() -> None:
-    """EventStatus is how it ended; raw is untouched."""
+    """The status of an end is how it ended, and `raw` is the last entry unchanged."""
     data = record(then(appeared(started()))).data
     assert (data["event"]["eventStatus"], data["revision"]) == ("Completed", 2)
     assert data["raw"]["EventStatus"] == "Started"
 
 
 def test_only_a_start_and_an_end_tell_what_was_measured() -> None:
-    """Pause and downtime are in seconds."""
+    """Only records of a start and an end have the measured pause and downtime, in seconds."""
     first = appeared(entry())
     what = Measured(pause_seconds=4.5, restarted=True, downtime_seconds=61.0)
     known = replace(first, tracked=replace(first.tracked, measured=what))
@@ -192,21 +192,21 @@ def test_only_a_start_and_an_end_tell_what_was_measured() -> None:
 
 
 def test_the_notice_of_a_started_event_is_that_of_its_last_date() -> None:
-    """NotBefore is blank by then; the notice was what it was."""
+    """A started event, whose NotBefore is blank, keeps its notice."""
     later = replace(POLL, now=NOW + timedelta(seconds=900))
     data = record(then(appeared(entry()), started(), poll=later), later).data
     assert (data["event"]["notBefore"], data["observation"]["noticeSeconds"]) == (None, 900.0)
 
 
 def test_without_a_date_there_is_no_notice() -> None:
-    """A date that cannot be read is null, never now; the text stands in raw."""
+    """A NotBefore that cannot be read gives null for date and notice, and its text is in `raw`."""
     data = record(appeared(entry(not_before="in a while"))).data
     assert (data["event"]["notBefore"], data["observation"]["noticeSeconds"]) == (None, None)
     assert data["raw"]["NotBefore"] == "in a while"
 
 
 def test_the_very_first_look_ends_no_gap() -> None:
-    """There was no poll before."""
+    """The first record of a bridge has no gap."""
     poll = replace(POLL, gap_seconds=None, latency_ms=None, previous_incarnation=None)
     assert record(appeared(entry(), poll), poll).data["observation"] == {
         "noticeSeconds": 900.0,
@@ -215,14 +215,14 @@ def test_the_very_first_look_ends_no_gap() -> None:
     }
 
 
-def test_a_place_in_a_cluster_is_told_where_it_is_configured() -> None:
-    """Cluster, node and pod, as far as they are known."""
+def test_a_configured_place_in_a_cluster() -> None:
+    """A record has the configured cluster, node and pod."""
     observer = replace(OBSERVER, node=Node(cluster="prod", node="aks-1", pod=None))
     assert observer.to_wire()["node"] == {"cluster": "prod", "node": "aks-1", "pod": None}
 
 
 def test_a_pending_event_is_the_short_form_of_its_record() -> None:
-    """What a state topic shows agrees with the record."""
+    """A pending event on the state topic has the values of its record."""
     transition = appeared(entry())
     draft = record(transition)
     assert PendingEvent(
@@ -236,7 +236,7 @@ def test_a_pending_event_is_the_short_form_of_its_record() -> None:
 
 
 def test_an_id_is_the_same_in_every_version() -> None:
-    """This id was computed once; a change of it would tell every old fact again."""
+    """The id of a fixed fact is the same in every version, so that no old fact gets a new id."""
     observer = replace(OBSERVER, vm=VmIdentity(vm_id="vm", name="web_3"))
     poll = replace(POLL, now=datetime(2030, 1, 1, tzinfo=UTC))
     raw = entry("GOLDEN", not_before="Mon, 02 Mar 2026 10:15:00 GMT")
