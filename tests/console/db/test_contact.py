@@ -1,4 +1,6 @@
-"""How a bridge is heard, from its row, from when consoles listened, and the time."""
+"""Contact: how a bridge is heard, from its row, the times at which consoles listened, and the
+present time.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ VM = Vm(vm_id="id", name="web-1", heard_at=START, heard_by="mqtt")
 
 
 def judged(database: Database, vm: Vm, now: float, listening: Listening) -> str:
-    """The word for a VM, as the database finds it."""
+    """Return the word for a VM, as the database finds it."""
     with database.writing.begin() as connection:
         upsert(connection, tables.vm, [rows.vm_row(vm)])
         word: str = connection.execute(select(contact_of(tables.vm, now, listening))).scalar_one()
@@ -51,13 +53,13 @@ def judged(database: Database, vm: Vm, now: float, listening: Listening) -> str:
     [(0, "heard"), (50, "heard"), (50.5, "late"), (100, "late"), (100.5, "silent")],
 )
 def test_silence_grows_in_three_steps(database: Database, age: float, expected: Contact) -> None:
-    """Late past half of the silent time, silent past it, and not a moment before."""
+    """A VM is late after half of its silent time, and silent after the whole, and not before."""
     listening = replace(LISTENING, intervals={"mqtt": [Interval(since=START, until=START + age)]})
     assert expected == judged(database, VM, START + age, listening)
 
 
 def test_three_heartbeats_are_the_silent_time_unless_given(database: Database) -> None:
-    """Each VM's own interval counts; the setting wins over it."""
+    """The silent time is three of the VM's own heartbeat intervals; the setting overrides that."""
     unset = replace(LISTENING, silent_time=BY_HEARTBEATS)
     assert unset.silent_time.of(None) == 180
     assert unset.silent_time.of(10.0) == 30
@@ -68,7 +70,7 @@ def test_three_heartbeats_are_the_silent_time_unless_given(database: Database) -
 
 
 def test_a_vm_is_learning_while_nobody_listened_for_its_silent_time(database: Database) -> None:
-    """It may have spoken meanwhile; silent needs a silent time of listening."""
+    """A VM is learning, and not silent, until a console has listened for its silent time."""
     away = replace(LISTENING, intervals={"mqtt": [Interval(since=START + 500, until=START + 599)]})
     assert judged(database, VM, START + 599, away) == "learning"
     back = replace(LISTENING, intervals={"mqtt": [Interval(since=START + 500, until=START + 601)]})
@@ -77,7 +79,7 @@ def test_a_vm_is_learning_while_nobody_listened_for_its_silent_time(database: Da
 
 
 def test_a_restart_of_three_seconds_changes_nothing(database: Database) -> None:
-    """A VM that was heard before it is heard; one that was silent before it is silent."""
+    """A short restart of the console changes neither a heard nor a silent VM."""
     around = [
         Interval(since=START - 1000, until=START + 20),
         Interval(since=START + 23, until=START + 24),
@@ -89,7 +91,9 @@ def test_a_restart_of_three_seconds_changes_nothing(database: Database) -> None:
 
 
 def test_a_vm_is_not_late_while_no_console_listened(database: Database) -> None:
-    """After a minute away, one that may have spoken meanwhile is as it was: what was due is due."""
+    """After an absence of the console for a minute, a VM that may have sent something is not late,
+    and due decisions stay due.
+    """
     around = [
         Interval(since=START - 1000, until=START + 10),
         Interval(since=START + 90, until=START + 92),
@@ -102,35 +106,35 @@ def test_a_vm_is_not_late_while_no_console_listened(database: Database) -> None:
 
 
 def test_a_source_that_was_given_up_is_judged_by_the_others(database: Database) -> None:
-    """A VM that was heard by it, and is not heard since, is silent after a while."""
+    """A VM of a removed source becomes silent if no other source hears it."""
     gone = replace(VM, heard_by="old")
     assert judged(database, gone, START + 101, LISTENING) == "silent"
     assert judged(database, gone, START + 99, LISTENING) == "late"
 
 
 def test_a_lost_connection_is_silent_at_once(database: Database) -> None:
-    """A last will needs no silent time, whoever listens."""
+    """A last will makes a VM silent at once, whether or not a console listened."""
     lost = replace(VM, lost_at=START + 1)
     assert judged(database, lost, START + 1, LISTENING) == "silent"
     assert judged(database, lost, START + 2, Listening()) == "silent"
 
 
 def test_a_stopped_one_stays_stopped(database: Database) -> None:
-    """A farewell is not silence, however long ago."""
+    """A VM that has stopped does not become silent, however long ago that was."""
     stopped = replace(VM, stopped_at=START)
     assert judged(database, stopped, START + 10_000_000, LISTENING) == "stopped"
     assert judged(database, replace(stopped, lost_at=START), START + 2, LISTENING) == "stopped"
 
 
 def test_a_retired_one_is_retired(database: Database) -> None:
-    """Whatever else is known of it."""
+    """A retired VM is retired, whatever else its row says."""
     retired = replace(VM, retired_at=START, stopped_at=START, lost_at=START)
     assert judged(database, retired, START + 1, LISTENING) == "retired"
 
 
 def test_after_a_clock_that_was_ahead_each_vm_has_its_silent_time(database: Database) -> None:
-    """How long ago it was heard is not known: one that died is silent after that time, and one that
-    takes commands has to say so again.
+    """After the clock was ahead, a VM is silent after its silent time, and one that takes commands
+    has to say so again.
     """
     intake, vm = Intake(database), FakeVm(interval=60.0)
     intake.let_pass(3600)
@@ -147,13 +151,13 @@ def test_after_a_clock_that_was_ahead_each_vm_has_its_silent_time(database: Data
 
 
 def passed(intake: Intake, vm: FakeVm, seconds: float) -> HeardVm:
-    """A VM after some time without a word."""
+    """Return a VM after some time without a message."""
     intake.let_pass(seconds)
     return intake.vm(vm)
 
 
 def test_a_console_whose_clock_is_set_back_listens_from_then_on(database: Database) -> None:
-    """What it wrote of the time that is still to come says nothing."""
+    """After the clock was set back, what the console wrote about later times does not count."""
     state = SourceState(name="mqtt", kind="mqtt")
     state.up(START)
     log = ListeningLog("a", [state])
@@ -164,14 +168,16 @@ def test_a_console_whose_clock_is_set_back_listens_from_then_on(database: Databa
     assert found.intervals == {"mqtt": [Interval(since=START - 3600, until=START - 3590)]}
 
 
-def test_a_clock_that_goes_back_silences_nobody(database: Database) -> None:
-    """The console's own clock may be set back: a VM heard in the future is heard."""
+def test_a_clock_that_goes_back_silences_no_vm(database: Database) -> None:
+    """A VM that was heard in the future, by a clock that was set back, is heard."""
     assert judged(database, VM, START - 3600, LISTENING) == "heard"
 
 
 @pytest.mark.parametrize("wrong", [-3600, 3600, 1])
 def test_consoles_on_one_database_go_by_its_clock(database: Database, wrong: float) -> None:
-    """One whose machine is an hour off takes no dead VM for heard; SQLite has one console."""
+    """On PostgreSQL, a console whose machine is an hour off shows no dead VM as heard; SQLite has
+    one console.
+    """
     clock = CommonClock(lambda: time.time() + wrong)
     with write_to(database) as (connection, _):
         clock.compare(connection)
@@ -181,7 +187,9 @@ def test_consoles_on_one_database_go_by_its_clock(database: Database, wrong: flo
 
 
 def test_a_small_difference_counts_too(database: Database) -> None:
-    """What one console has written a moment ago is not of the future for another one."""
+    """What another console wrote a moment ago is not in the future, also with a small difference of
+    the clocks.
+    """
     clock = CommonClock(lambda: time.time() - 4)
     with write_to(database) as (connection, _):
         clock.compare(connection)
@@ -190,20 +198,20 @@ def test_a_small_difference_counts_too(database: Database) -> None:
 
 
 def test_two_consoles_listen_together() -> None:
-    """What one of them missed, the other may have heard; only the time of neither is a gap."""
+    """Only the time in which no console listened is a gap."""
     one = [Interval(since=0, until=10), Interval(since=30, until=40)]
     two = [Interval(since=5, until=20)]
     assert merged([*one, *two]) == [Interval(since=0, until=20), Interval(since=30, until=40)]
 
 
 def listened(connection: Connection, console: str, since: float, until: float) -> None:
-    """A console has listened to the source mqtt, and runs until then."""
+    """Record that a console has listened to the source mqtt, and listens on."""
     row = Listened(source="mqtt", since=since, until=until)
     write_listening(connection, console, [row], seen_at=until)
 
 
 def test_what_was_written_counts_after_a_restart(database: Database) -> None:
-    """An interval grows while its console writes; one that stands still ends with its last word."""
+    """The interval of a console grows while it writes, and ends with its last write."""
     with database.writing.begin() as connection:
         listened(connection, "a", START, START + 50)
         now = read_listening(connection, START + 52, None)
@@ -215,7 +223,7 @@ def test_what_was_written_counts_after_a_restart(database: Database) -> None:
 
 
 def test_the_next_run_at_a_file_ends_the_one_before(database: Database) -> None:
-    """After a kill nobody counts it as listening, not even for some seconds."""
+    """After a kill, the next run on a SQLite file ends the interval of the one before at once."""
     with database.writing.begin() as connection:
         listened(connection, "a", START, START + 50)
         end_others(connection, "b")
@@ -225,7 +233,9 @@ def test_the_next_run_at_a_file_ends_the_one_before(database: Database) -> None:
 
 
 def test_a_source_that_is_not_connected_is_known(database: Database) -> None:
-    """A VM that takes commands over it still takes them, as soon as it is back."""
+    """A VM that takes commands over a source takes them again as soon as the source is
+    connected.
+    """
     with database.writing.begin() as connection:
         row = Listened(source="mqtt", since=START, until=START + 9)
         write_listening(connection, "a", [row], seen_at=START + 20)

@@ -1,4 +1,4 @@
-"""An EventId in any case is one event, as the bridge has it, and shown as it was written first."""
+"""Two spellings of an EventId are one event, as for the bridge, shown as it was written first."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def intake(database: Database) -> Intake:
 
 @pytest.mark.parametrize("at_once", [True, False], ids=["one batch", "two batches"])
 def test_an_id_in_two_cases_is_one_event(intake: Intake, *, at_once: bool) -> None:
-    """Reported by two VMs, in one transaction or in two: one row, seen by both, with the records of
-    both, and over once both say so.
+    """Reports of two VMs with an id in two cases are one event with the records of both, and it
+    ends once both report that.
     """
     a, b = FakeVm(name="a-1"), FakeVm(name="b-1")
     records = [
@@ -51,8 +51,8 @@ def test_an_id_in_two_cases_is_one_event(intake: Intake, *, at_once: bool) -> No
 
 
 def test_what_a_vm_says_of_its_event_in_another_case_counts(intake: Intake) -> None:
-    """Its receipt, its preparation and its state document, after a peer wrote the id otherwise; and
-    the same id in another scope is another event, shown in the same case.
+    """Receipt, preparation and state document count in another case than a peer's; the same id in
+    another scope is another event.
     """
     a, b, c = FakeVm(name="a-1"), FakeVm(name="b-1"), FakeVm(name="a-1", group="elsewhere")
     intake.take(a.event(UPPER, resources=["b-1"], now=intake.now))
@@ -75,8 +75,8 @@ def test_what_a_vm_says_of_its_event_in_another_case_counts(intake: Intake) -> N
         assert snapshot.vms.expectations([c.vm_id])[c.vm_id].events == (UPPER,)
 
 
-def test_an_id_that_is_forgotten_is_written_anew(intake: Intake) -> None:
-    """What the retention has taken away has no say in how an id is written."""
+def test_an_id_that_was_deleted_has_a_new_spelling(intake: Intake) -> None:
+    """After the retention has deleted an event, its id gets the spelling of the next report."""
     vm = FakeVm(name="a-1")
     intake.take(
         vm.event(UPPER, now=intake.now), vm.event(UPPER, transition="ended", now=intake.now)
@@ -92,7 +92,7 @@ def test_an_id_that_is_forgotten_is_written_anew(intake: Intake) -> None:
 
 
 def test_two_rows_of_an_older_console_stay_two(intake: Intake) -> None:
-    """Until the retention: what comes in of either goes on under the id as it is written."""
+    """Two rows of an older console with one id in two cases stay two events until the retention."""
     a, b, c = FakeVm(name="a-1"), FakeVm(name="b-1"), FakeVm(name="c-1")
     at = intake.now.timestamp()
     for vm, written in ((a, UPPER), (b, LOWER)):

@@ -1,4 +1,4 @@
-"""Which events a search finds: by the names that they list, few or most of them."""
+"""The events that a search finds by the names that they list, for few and for many VMs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ def intake(database: Database) -> Intake:
 
 
 def found(intake: Intake, wanted: WantedEvents, *, sort: str = "at") -> list[tuple[str, str]]:
-    """Ids and scopes, as the history, the open ones and those that are over have them alike."""
+    """Return ids and scopes, which must be the same in the history and in the lists of open and
+    ended events.
+    """
     with intake.snapshots.open() as snapshot:
         past, total = snapshot.events.past(wanted, sort=sort, descending=True, limit=100)
         keys = {each.event.key for each in past}
@@ -46,8 +48,8 @@ def found(intake: Intake, wanted: WantedEvents, *, sort: str = "at") -> list[tup
 def test_the_events_of_a_tag_or_a_pattern_are_found(
     intake: Intake, wanted: WantedEvents, others: int
 ) -> None:
-    """Of VMs that most are like, and of few: the same events, open and over; the name of a VM that
-    is another one elsewhere finds nothing, and neither does the same id in another scope.
+    """A search by tag or pattern finds the same events for many VMs and for few; a name or an id of
+    another scope finds none.
     """
     tags = {"role": "db"}
     db, peer = FakeVm(name="db-1", tags=tags), FakeVm(name="db-2", tags=tags)
@@ -65,7 +67,9 @@ def test_the_events_of_a_tag_or_a_pattern_are_found(
 
 @pytest.mark.parametrize("others", [0, 40], ids=["most VMs", "few VMs"])
 def test_a_tag_is_looked_for_where_any_agreeing_reporter_is(intake: Intake, others: int) -> None:
-    """The reporter that shows the event is of another scale set than the VM that it names."""
+    """A tag finds an event although the reporter that shows it is of another scale set than the
+    named VM.
+    """
     mate = FakeVm(name="other", scale_set="set-2")
     vm = FakeVm(name="db-1", scale_set="set-1", tags={"role": "db"})
     intake.take(*(FakeVm(name=f"other-{n}").heartbeat(now=NOW) for n in range(others)))
@@ -79,7 +83,9 @@ def test_a_tag_is_looked_for_where_any_agreeing_reporter_is(intake: Intake, othe
 def test_events_of_most_vms_are_not_counted_to_the_end(
     intake: Intake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """That there are more is said, and every page of them is still there."""
+    """For a filter that most events match, the answer says that there are more, and every page is
+    there.
+    """
     monkeypatch.setattr(events, "COUNTED", 3)
     vm = FakeVm(tags={"role": "db"})
     intake.take(*(vm.event(f"E-{number}", now=NOW) for number in range(6)))
@@ -102,7 +108,9 @@ def test_events_of_most_vms_are_not_counted_to_the_end(
 def test_a_page_holds_fewer_events_if_they_name_thousands_of_vms(
     intake: Intake, monkeypatch: pytest.MonkeyPatch, signs: int, sizes: list[int]
 ) -> None:
-    """But at least one; every event is on one page, the newest first."""
+    """A page has fewer events, but at least one, if they name thousands of VMs; every event is on
+    one page.
+    """
     monkeypatch.setattr(events, "_MAX_SIGNS", signs)
     vm = FakeVm()
     for number in range(6):
@@ -125,7 +133,7 @@ def test_a_page_holds_fewer_events_if_they_name_thousands_of_vms(
 def test_events_that_an_order_puts_last_are_found(
     intake: Intake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Half the VMs have the tag, and by name all of them come after the others."""
+    """A filter that half the VMs match finds events that come last in the order."""
     monkeypatch.setattr(events, "COUNTED", 2)
     monkeypatch.setattr(events, "_AHEAD", 1)
     for name, role in (("app", "web"), ("db", "db")):
@@ -148,7 +156,7 @@ def test_events_that_an_order_puts_last_are_found(
 def test_what_is_not_known_comes_last_in_both_directions(
     intake: Intake, wanted: WantedEvents
 ) -> None:
-    """Sorted by who approved, by a decision here or a receipt from elsewhere, and by the start."""
+    """Events without a value come last in both directions."""
     vm = FakeVm()
     intake.take(*(vm.event(f"E-{number}", now=NOW) for number in range(1, 7)))
     for event_id, actor in (("E-2", "zoe"), ("E-3", "0-bot"), ("E-5", "zoe"), ("E-6", "anna")):

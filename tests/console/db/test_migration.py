@@ -1,4 +1,6 @@
-"""A database of version 0.2.0 opens with everything in it, on SQLite and on PostgreSQL."""
+"""The migration of a database of version 0.2.0, with everything in it, on SQLite and on
+PostgreSQL.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ _MIGRATIONS = Path(__file__).parents[3] / "console" / "db" / "migrations"
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def old(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
-    """A database whose schema is that of 0.2.0, and empty."""
+    """An empty database with the schema of 0.2.0."""
     url = None
     if request.param == "postgresql":
         server: PostgreSql = request.getfixturevalue("postgresql")
@@ -48,7 +50,7 @@ def old(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
 
 
 def put(database: Database, table: str, **values: Any) -> None:
-    """A row, as 0.2.0 wrote it."""
+    """Insert a row, as 0.2.0 wrote it."""
     names = ", ".join(f'"{name}"' for name in values)
     marks = ", ".join(f":{name}" for name in values)
     with database.writing.begin() as connection:
@@ -56,7 +58,7 @@ def put(database: Database, table: str, **values: Any) -> None:
 
 
 def fill(database: Database) -> None:
-    """Two VMs, an open event that both report, one that is over, and a decision on the first."""
+    """Insert two VMs, an open event that both report, an ended one, and a decision on the first."""
     for number in (1, 2):
         put(
             database,
@@ -145,7 +147,7 @@ def fill(database: Database) -> None:
 
 
 def facts(event_id: str, state: str) -> dict[str, Any]:
-    """What a reporter says, as 0.2.0 stored it."""
+    """Return what a reporter reports, as 0.2.0 stored it."""
     return {
         "event_id": event_id,
         "event_type": "Reboot",
@@ -168,7 +170,9 @@ def facts(event_id: str, state: str) -> dict[str, Any]:
 
 
 def test_a_database_of_0_2_0_opens_with_everything(old: Database) -> None:
-    """VMs, events and who they name, receipts, decisions, and when a VM last polled."""
+    """VMs, events with their names, receipts, decisions and the last polls are read after the
+    migration.
+    """
     fill(old)
     old.open()
     with Snapshots(old, clock=lambda: AT + 1).open() as snapshot:
@@ -212,7 +216,7 @@ def test_a_database_of_0_2_0_opens_with_everything(old: Database) -> None:
 # Of SQLite, no index over an expression is read and compared.
 @pytest.mark.filterwarnings("ignore:.*expression-based index")
 def test_its_schema_is_that_of_a_new_database(old: Database) -> None:
-    """Nothing is left to change in a database that has come the whole way with rows in it."""
+    """After all migrations the schema equals that of a new database."""
     fill(old)
     old.open()
     with old.reading.connect() as connection:

@@ -1,4 +1,6 @@
-"""By what the fleet knows a VM: its first contact or an admin's word; a change is a conflict."""
+"""The identity by which the fleet knows a VM: its first contact or an admin sets it, and a change
+is a conflict.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ def intake(database: Database) -> Intake:
 
 
 def again(vm: FakeVm, **changed: object) -> FakeVm:
-    """The same VM, which says something else of itself from now on."""
+    """Return the same VM, which reports another identity from now on."""
     return replace(vm, revisions=dict(vm.revisions), **changed)  # type: ignore[arg-type]
 
 
@@ -40,11 +42,11 @@ def again(vm: FakeVm, **changed: object) -> FakeVm:
     [{"name": "web-9"}, {"group": "group-9"}, {"scale_set": "set"}, {"site": "zurich"}],
     ids=["name", "group", "scale set", "site"],
 )
-def test_a_vm_that_says_to_be_another_keeps_its_name_until_an_admin_accepts_it(
+def test_a_vm_that_reports_another_identity_keeps_its_name(
     intake: Intake, changed: dict[str, object]
 ) -> None:
-    """Renamed or moved in Azure, or a lie: nobody can tell but a person; it ends by itself if the
-    VM says again what it said before.
+    """A VM that reports another identity keeps its own until an admin accepts the new one; the
+    conflict ends if it reports the old one again.
     """
     vm = FakeVm()
     intake.take(vm.event("E", now=NOW))
@@ -72,7 +74,7 @@ def test_a_vm_that_says_to_be_another_keeps_its_name_until_an_admin_accepts_it(
 
 
 def test_what_was_seen_is_accepted_and_nothing_else(intake: Intake) -> None:
-    """A VM that says something else by the time of the click is not accepted as that."""
+    """An identity is accepted only if it is still the one that the admin saw."""
     vm = FakeVm()
     intake.take(vm.heartbeat(now=NOW))
     intake.take(again(vm, name="web-2").heartbeat(now=NOW))
@@ -85,7 +87,7 @@ def test_what_was_seen_is_accepted_and_nothing_else(intake: Intake) -> None:
 
 
 def test_azure_writes_a_name_in_any_case(intake: Intake) -> None:
-    """That is no conflict; neither is a record that leaves out what was known."""
+    """A name in another case, or a record without the scale set, is no conflict."""
     vm = FakeVm(scale_set="set")
     intake.take(vm.heartbeat(now=NOW))
     intake.take(again(vm, name="WEB-1", group="GROUP-1").heartbeat(now=NOW))
@@ -98,7 +100,7 @@ def test_azure_writes_a_name_in_any_case(intake: Intake) -> None:
 def test_a_status_before_the_first_record_settles_nothing_that_it_does_not_say(
     intake: Intake,
 ) -> None:
-    """The retained status has no scale set: the first record says it."""
+    """A retained status sets no scale set, so that the first record sets it."""
     vm = FakeVm(scale_set="set", site="zurich")
     status = parse_status(
         vm.status(), source="web", received_at=NOW.timestamp(), vm_id=vm.vm_id, site="zurich"
@@ -110,7 +112,9 @@ def test_a_status_before_the_first_record_settles_nothing_that_it_does_not_say(
 
 
 def test_the_scale_set_of_an_instance_is_known_from_its_status(intake: Intake) -> None:
-    """Its retained status has the ARM id: peers of its set are found before its first record."""
+    """The ARM id in a retained status gives the scale set of an instance before its first
+    record.
+    """
     mate, vm = FakeVm(name="set_1", scale_set="set"), FakeVm(name="set_2", scale_set="set")
     intake.take(mate.heartbeat(now=NOW))
     body = json.loads(vm.state(vm.event("E", resources=["set_1", "set_2"], now=NOW), now=NOW))
@@ -129,7 +133,9 @@ def test_the_scale_set_of_an_instance_is_known_from_its_status(intake: Intake) -
 
 
 def test_a_newcomer_with_the_name_of_a_heard_vm_is_withheld_it(intake: Intake) -> None:
-    """Its word is that of a stranger, and its events are no longer those of the name."""
+    """A new VM with the name of a heard one does not get that name, and its reports are not those
+    of the name.
+    """
     web, newcomer = FakeVm(), FakeVm(vm_id="newcomer", stream="s")
     intake.take(web.event("E", now=NOW))
     intake.let_pass(5)
@@ -145,7 +151,9 @@ def test_a_newcomer_with_the_name_of_a_heard_vm_is_withheld_it(intake: Intake) -
 def test_a_vm_that_was_made_again_has_its_name_once_the_old_one_is_gone(
     intake: Intake, ends: str
 ) -> None:
-    """A new vmId and the same name: by itself, without a person, and with what it had said."""
+    """A VM that was made again under its name gets it once the old one is not there any more, with
+    its earlier reports.
+    """
     old, new = FakeVm(), FakeVm(vm_id="new", stream="s")
     intake.take(old.heartbeat(now=NOW))
     intake.let_pass(30)
@@ -161,9 +169,9 @@ def test_a_vm_that_was_made_again_has_its_name_once_the_old_one_is_gone(
     assert intake.event().shown.is_own
 
 
-def test_who_takes_a_name_while_its_vm_is_away_loses_it_when_that_is_back(intake: Intake) -> None:
-    """An event has taken the VM away; a peer that bears its name meanwhile is asked nothing after
-    that, unless a person has accepted it.
+def test_a_name_returns_to_its_vm(intake: Intake) -> None:
+    """A VM that took the name of a VM away for its event loses it when that one is back, unless an
+    admin has accepted it.
     """
     web, liar = FakeVm(), FakeVm(vm_id="liar", stream="s")
     intake.take(web.event("E", now=NOW), web.stopped(now=NOW))
@@ -184,14 +192,16 @@ def test_who_takes_a_name_while_its_vm_is_away_loses_it_when_that_is_back(intake
 
 
 def test_two_newcomers_with_one_name_in_one_transaction(intake: Intake) -> None:
-    """The first of them bears it."""
+    """Of two new VMs with one name in a transaction, the first one gets it."""
     one, two = FakeVm(vm_id="a", stream="a"), FakeVm(vm_id="b", stream="b")
     intake.take(one.heartbeat(now=NOW), two.heartbeat(now=NOW))
     assert (intake.vm(one).vm.withheld, intake.vm(two).vm.withheld) == (False, True)
 
 
 def test_what_an_admin_says_at_enrolment_counts(intake: Intake) -> None:
-    """Before the first contact and after it, and before a namesake that was there first."""
+    """The identity of an enrolment counts before and after the first contact, and before a namesake
+    that was there first.
+    """
     first, vm = FakeVm(vm_id="first", stream="f"), FakeVm(site="zurich")
     intake.take(first.heartbeat(now=NOW))
     bound = {vm.vm_id: f"{_ARM}/virtualMachines/web-1"}
@@ -219,7 +229,9 @@ def test_what_an_admin_says_at_enrolment_counts(intake: Intake) -> None:
 
 
 def test_a_tag_that_an_admin_gave_counts(intake: Intake) -> None:
-    """Before the first contact and after it, whatever the VM says; an empty one takes it back."""
+    """A tag of an enrolment replaces the VM's own, before and after the first contact; an empty one
+    removes it.
+    """
     vm = FakeVm(tags={"service": "web", "team": "a"})
 
     def give(**tags: str) -> None:
@@ -241,7 +253,7 @@ def test_a_tag_that_an_admin_gave_counts(intake: Intake) -> None:
 
 
 def test_a_tag_that_an_admin_gave_decides_about_the_group(intake: Intake) -> None:
-    """A VM that says another one is no member of the group that it names."""
+    """A VM that reports another tag than its enrolment has is no member of that tag's group."""
     grouping = Grouping([GroupSettings(name="db", match={"tag:service": ["db"]})])
     vm, other = FakeVm(tags={"service": "web"}), FakeVm(vm_id="o", name="o", stream="o")
     enroll(intake.database, [vm.vm_id], actor="admin", now=1.0, tags={"service": "db"})
@@ -252,14 +264,14 @@ def test_a_tag_that_an_admin_gave_decides_about_the_group(intake: Intake) -> Non
 
 
 @pytest.mark.parametrize("tags", [{"": "db"}, {"service": "d\nb"}, {"service": "x" * 257}])
-def test_what_is_no_tag_is_refused(intake: Intake, tags: dict[str, str]) -> None:
-    """With a sentence that says what one is."""
+def test_an_invalid_tag_is_refused(intake: Intake, tags: dict[str, str]) -> None:
+    """An invalid tag is refused with a sentence that says what a tag is."""
     with pytest.raises(RefusedError, match="is not a tag"):
         enroll(intake.database, ["vm-1"], actor="admin", now=1.0, tags=tags)
 
 
 def test_an_instance_of_a_scale_set_is_enrolled_without_its_name(intake: Intake) -> None:
-    """Its ARM id has a number; the first record says the name."""
+    """The ARM id of an instance has a number; its first record has the name."""
     vm = FakeVm(name="set_0", scale_set="set")
     bound = {vm.vm_id: f"{_ARM}/virtualMachineScaleSets/set/virtualMachines/0"}
     enroll(intake.database, [vm.vm_id], actor="admin", now=1.0, resource_ids=bound)
@@ -269,7 +281,7 @@ def test_an_instance_of_a_scale_set_is_enrolled_without_its_name(intake: Intake)
 
 
 def test_a_retired_vm_keeps_no_name_from_others(intake: Intake) -> None:
-    """A person has said that it is gone."""
+    """A new VM gets the name of a retired one."""
     old, new = FakeVm(), FakeVm(vm_id="new", stream="s")
     intake.take(old.heartbeat(now=NOW))
     retire(intake.database, [old.vm_id], actor="a", reason="r", now=NOW.timestamp())
@@ -278,7 +290,7 @@ def test_a_retired_vm_keeps_no_name_from_others(intake: Intake) -> None:
 
 
 def test_names_are_looked_for_where_any_agreeing_reporter_is(intake: Intake) -> None:
-    """An event may name VMs of two scale sets, and be shown by a VM that is in neither."""
+    """The names of an event are found in the scale sets of all reporters that agree."""
     one, two = FakeVm(name="a-1", scale_set="set-a"), FakeVm(name="b-1", scale_set="set-b")
     silent, mate = FakeVm(name="c-1", scale_set="set-c"), FakeVm(name="c-2", scale_set="set-c")
     plain = FakeVm(name="plain")
@@ -304,7 +316,7 @@ def test_names_are_looked_for_where_any_agreeing_reporter_is(intake: Intake) -> 
 
 
 def test_names_are_not_looked_for_where_a_reporter_says_something_else(intake: Intake) -> None:
-    """It may be wrong in this, too."""
+    """The names of an event are not searched in the scale set of a reporter that disagrees."""
     web, far = FakeVm(), FakeVm(name="far", scale_set="set")
     intake.take(web.event("E", resources=["web-1", "far"], now=NOW), far.heartbeat(now=NOW))
     intake.let_pass(1)

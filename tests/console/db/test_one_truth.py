@@ -1,4 +1,4 @@
-"""What one console says, any console says: two on one database, and one and its restart."""
+"""Two consoles on one database, or a console and its restart, give the same answers."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def two(postgresql: PostgreSql, tmp_path: Path) -> Iterator[tuple[ConsoleStage, 
 
 
 def shown(stage: ConsoleStage, path: str) -> Any:
-    """What a console answers, but for what is its own."""
+    """Return what a console answers, without what is its own."""
     answer = stage.http.get(f"{stage.url}/api/v1/{path}", timeout=20)
     assert answer.status_code == 200, answer.text
     return answer.json()
@@ -47,7 +47,7 @@ def shown(stage: ConsoleStage, path: str) -> Any:
 def test_what_one_console_shows_as_due_the_other_can_approve(
     two: tuple[ConsoleStage, ConsoleStage],
 ) -> None:
-    """At that moment: the one that did not take the record in has nothing to catch up with."""
+    """An event that one console shows as due can be approved at the other one at that moment."""
     one, other = two
     for number in range(5):
         vm = FakeVm(name=f"web-{number}")
@@ -70,7 +70,7 @@ def test_what_one_console_shows_as_due_the_other_can_approve(
 
 
 def test_two_consoles_say_the_same(two: tuple[ConsoleStage, ConsoleStage]) -> None:
-    """Lists, details and numbers, in the moment after the commit."""
+    """Two consoles give the same lists, details and numbers right after a commit."""
     one, other = two
     vms = [FakeVm(name=f"web-{number}") for number in range(4)]
     one.put(*(vm.event("E", resources=["web-0", "web-1"], now=one.now) for vm in vms))
@@ -82,7 +82,7 @@ def test_two_consoles_say_the_same(two: tuple[ConsoleStage, ConsoleStage]) -> No
 
 
 def test_a_receipt_before_its_event_is_the_same_in_list_and_detail(tmp_path: Path) -> None:
-    """Its VM is not known to be named by the event until its own record says so."""
+    """A receipt that comes before its event is shown in the list as in the detail."""
     with ConsoleStage(tmp_path) as stage:
         vm, peer = FakeVm(name="web-1"), FakeVm(name="web-2")
         names = {"resources": ["web-1"], "now": stage.now}
@@ -97,7 +97,7 @@ def test_a_receipt_before_its_event_is_the_same_in_list_and_detail(tmp_path: Pat
 
 
 def test_a_restart_changes_no_word(tmp_path: Path) -> None:
-    """Overtaken decisions, silence, conditions: all of it is in the rows."""
+    """After a restart the answers about decisions, silence and conditions are the same."""
     private, _ = made_key(tmp_path / "keys")
     settings = {"KEY": str(private)}
 
@@ -128,7 +128,7 @@ def test_a_restart_changes_no_word(tmp_path: Path) -> None:
 
 
 def test_a_number_that_goes_back_hides_nothing(tmp_path: Path) -> None:
-    """A database that was restored is read as it is, and open pages are told to read it again."""
+    """After the database was restored, open pages read everything again."""
     with ConsoleStage(tmp_path) as stage:
         vm = FakeVm(name="web-1")
         stage.put(vm.heartbeat(now=stage.now))

@@ -1,4 +1,4 @@
-"""Retention: what is old goes, and what is open or came in lately stays."""
+"""The retention deletes old rows, and keeps what is open or came in lately."""
 
 from __future__ import annotations
 
@@ -14,21 +14,23 @@ from console.db.retention import delete_before
 
 
 def delete_older(intake: Intake, days: float) -> None:
-    """Delete what is older than that."""
+    """Delete everything older than that."""
     moment = (intake.now - timedelta(days=days)).timestamp()
     with intake.database.writing.begin() as connection:
         delete_before(connection, moment, 500)
 
 
 def past_events(intake: Intake) -> list[str]:
-    """The ids of the events that are over."""
+    """Return the ids of ended events."""
     with intake.snapshots.open() as snapshot:
         return [each.event.event_id for each in snapshot.events.over(WantedEvents())]
 
 
 @pytest.mark.parametrize("behind", [timedelta(0), timedelta(days=365 * 20)])
 def test_an_event_stays_as_long_as_its_records(database: Database, behind: timedelta) -> None:
-    """The clock of a VM may be years behind: what counts is when its records came in."""
+    """An event is kept as long as its records, by the time at which they came in, although the VM's
+    clock is years behind.
+    """
     intake = Intake(database)
     vm = FakeVm(name="web-1")
     for transition in ("scheduled", "started", "ended"):

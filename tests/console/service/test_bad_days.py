@@ -1,4 +1,6 @@
-"""A database that is away, locked or full, and a console that is killed: nothing taken is lost."""
+"""A database that is unreachable, locked or full, and a console that is killed: no record that was
+acknowledged is lost.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,7 @@ def mqtt(broker: Mosquitto, **settings: str) -> dict[str, str]:
 
 
 def status(console: ConsoleProcess, path: str) -> int:
-    """The status of a path of the console's own health."""
+    """Return the status of a path about the console's health."""
     return console.http.get(console.url + path, timeout=10).status_code
 
 
@@ -65,7 +67,9 @@ def fleet(broker: Mosquitto) -> Iterator[Fleet]:
 def test_a_postgresql_that_stops_for_a_while_loses_nothing(
     broker: Mosquitto, fleet: Fleet, postgresql: PostgreSql, tmp_path: Path
 ) -> None:
-    """The process stays, says that it is not ready, and takes in what came meanwhile."""
+    """While PostgreSQL is stopped the console is not ready; afterwards it stores what came in
+    between.
+    """
     url = postgresql.database(f"stopped_{next(_NUMBERS)}")
     vm = FakeVm()
     with ConsoleProcess(tmp_path / "console", **mqtt(broker, DATABASE=url)) as console:
@@ -86,7 +90,7 @@ def test_a_postgresql_that_stops_for_a_while_loses_nothing(
 def test_a_database_that_goes_while_nothing_comes_in_is_missed(
     postgresql: PostgreSql, tmp_path: Path
 ) -> None:
-    """Whether the console is ready is known before the next record comes."""
+    """The console is not ready soon after the database has stopped, although no record comes in."""
     url = SecretStr(postgresql.database(f"idle_{next(_NUMBERS)}"))
     database = Database(database_url(Settings(state_dir=tmp_path, database=url)))
     writer = Writer(database, opened=lambda: None, committed=lambda: None)
@@ -107,7 +111,7 @@ def test_a_database_that_goes_while_nothing_comes_in_is_missed(
 def test_what_cannot_be_written_as_time_passes_holds_up_no_record(
     postgresql: PostgreSql, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A change that the database refuses for its data is logged, and what comes in is taken."""
+    """A change that the database refuses because of its data is logged, and records are stored."""
     url = postgresql.database(f"refused_{next(_NUMBERS)}")
     database = Database(database_url(Settings(state_dir=tmp_path, database=SecretStr(url))))
     database.open()
@@ -150,7 +154,7 @@ def test_what_cannot_be_written_as_time_passes_holds_up_no_record(
 
 
 def test_a_console_starts_before_its_database(postgresql: PostgreSql, tmp_path: Path) -> None:
-    """Without a database the process stays and waits for it."""
+    """A console without its database starts and waits for it."""
     url = postgresql.database(f"later_{next(_NUMBERS)}")
     postgresql.stop()
     try:
@@ -171,7 +175,7 @@ def test_two_consoles_on_one_database_show_the_same(
     tmp_path: Path,
     share: dict[str, str],
 ) -> None:
-    """Whatever either takes in, both show, each record once; if both read all, one may die."""
+    """Two consoles on one database show each record once; if both read all, one may be killed."""
     url = postgresql.database(f"two_{next(_NUMBERS)}")
     settings = mqtt(broker, DATABASE=url, **share)
     vms = [FakeVm(name=f"web-{n}", scale_set="set") for n in range(6)]
@@ -207,7 +211,7 @@ def test_two_consoles_on_one_database_show_the_same(
 
 
 def test_a_locked_sqlite_is_waited_for(broker: Mosquitto, fleet: Fleet, tmp_path: Path) -> None:
-    """Another program that holds the file makes the console wait, and lose nothing."""
+    """While another program locks the file, the console waits, and no record is lost."""
     vm = FakeVm()
     with ConsoleProcess(tmp_path / "console", **mqtt(broker)) as console:
         fleet.say(vm, vm.event("E0"))
@@ -223,7 +227,7 @@ def test_a_locked_sqlite_is_waited_for(broker: Mosquitto, fleet: Fleet, tmp_path
 
 
 def test_a_full_disk_is_waited_for(broker: Mosquitto, fleet: Fleet, tmp_path: Path) -> None:
-    """What the disk does not take is not acknowledged, and comes once there is room."""
+    """Records are not acknowledged while the disk is full, and are stored once there is room."""
     vm = FakeVm()
     with small_disk(tmp_path / "disk", megabytes=4) as disk:
         state = disk / "console"
@@ -242,7 +246,7 @@ def test_a_full_disk_is_waited_for(broker: Mosquitto, fleet: Fleet, tmp_path: Pa
 def test_kill_at_any_moment_loses_and_doubles_nothing(
     broker: Mosquitto, fleet: Fleet, tmp_path: Path
 ) -> None:
-    """After each kill -9 under load everything that was published is there, once."""
+    """After each kill -9 under load every published record is stored once."""
     rounds(broker, fleet, tmp_path, count=5)
 
 
@@ -251,12 +255,12 @@ def test_kill_at_any_moment_loses_and_doubles_nothing(
 def test_a_hundred_kills_lose_and_double_nothing(
     broker: Mosquitto, fleet: Fleet, tmp_path: Path
 ) -> None:
-    """The same a hundred times."""
+    """After a hundred kills every published record is stored once."""
     rounds(broker, fleet, tmp_path, count=100)
 
 
 def rounds(broker: Mosquitto, fleet: Fleet, tmp_path: Path, *, count: int) -> None:
-    """Publish and kill so many times, then compare what there is with what was sent."""
+    """Publish and kill so many times, then compare the rows with what was sent."""
     random = Random(count)
     vms = [FakeVm(name=f"web-{n}") for n in range(5)]
     console = ConsoleProcess(tmp_path / "console", **mqtt(broker))
@@ -294,7 +298,7 @@ def wait_for(console: ConsoleProcess, tmp_path: Path, count: int) -> None:
 
 
 def stored(tmp_path: Path) -> int:
-    """How many records are in the database."""
+    """Return how many records are in the database."""
     file = tmp_path / "console" / "console.db"
     with sqlite3.connect(f"file:{file}?mode=ro", uri=True, timeout=30) as connection:
         number: int = connection.execute("SELECT count(*) FROM record").fetchone()[0]

@@ -1,4 +1,4 @@
-"""Clients that are slow, or many, take nothing from the others."""
+"""The limits of connections: slow or many clients do not affect others."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def application(scope: Any, receive: Any, send: Any) -> None:
 
 @contextmanager
 def serving(given: ConnectionLimits | Any) -> Iterator[int]:
-    """A server with these limits, or with this protocol; its port."""
+    """Start a server with these limits, or with this protocol; yield its port."""
     http = protocol(given) if isinstance(given, ConnectionLimits) else given
     listener = socket.create_server(("127.0.0.1", 0))
     config = uvicorn.Config(
@@ -57,7 +57,7 @@ def serving(given: ConnectionLimits | Any) -> Iterator[int]:
 
 @contextmanager
 def client(port: int, *parts: bytes) -> Iterator[socket.socket]:
-    """A client that has sent so much of a request."""
+    """Return a client that has sent so much of a request."""
     with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
         for part in parts:
             connection.sendall(part)
@@ -65,7 +65,7 @@ def client(port: int, *parts: bytes) -> Iterator[socket.socket]:
 
 
 def is_answered(connection: socket.socket) -> bool:
-    """Whether the server answers `ok`; waits for it."""
+    """Wait for the server's answer; return whether it is `ok`."""
     answer = b""
     while not answer.endswith(b"ok") and (part := connection.recv(1000)):
         answer += part
@@ -73,7 +73,7 @@ def is_answered(connection: socket.socket) -> bool:
 
 
 def is_ended(connection: socket.socket) -> bool:
-    """Whether the server ends the connection; waits for it."""
+    """Wait for the end of the connection; return whether it came."""
     try:
         return connection.recv(1) == b""
     except ConnectionError:
@@ -81,7 +81,7 @@ def is_ended(connection: socket.socket) -> bool:
 
 
 def has_ended(connection: socket.socket) -> bool:
-    """Whether the server has ended the connection by now."""
+    """Check whether the server has ended the connection by now."""
     try:
         return is_ended(connection)
     except TimeoutError:
@@ -94,7 +94,7 @@ def has_ended(connection: socket.socket) -> bool:
     ids=["nothing", "half a head", "half a body"],
 )
 def test_a_request_that_does_not_come_is_ended(parts: tuple[bytes, ...]) -> None:
-    """The connection is ended when its time is over."""
+    """The connection of an incomplete request is closed at its deadline."""
     with (
         serving(ConnectionLimits(head_seconds=0.2, body_seconds=0.2)) as port,
         client(port, *parts) as slow,
@@ -103,7 +103,7 @@ def test_a_request_that_does_not_come_is_ended(parts: tuple[bytes, ...]) -> None
 
 
 def test_one_byte_at_a_time_does_not_help() -> None:
-    """The deadline is that of the whole head; each byte does not begin it anew."""
+    """The deadline is for the whole head, and single bytes do not extend it."""
     with serving(ConnectionLimits(head_seconds=0.5)) as port, client(port, HEAD) as slow:
         begun = time.monotonic()
         slow.settimeout(0.05)
@@ -114,7 +114,7 @@ def test_one_byte_at_a_time_does_not_help() -> None:
 
 
 def test_a_later_request_has_the_same_time() -> None:
-    """A connection that was good once is no longer trusted than a new one."""
+    """A later request on a connection has the same deadline as the first."""
     with (
         serving(ConnectionLimits(head_seconds=1.0)) as port,
         client(port, HEAD + b"\r\n") as slow,
@@ -125,7 +125,7 @@ def test_a_later_request_has_the_same_time() -> None:
 
 
 def test_an_idle_connection_and_a_slow_answer_are_left_alone() -> None:
-    """The limits are those of a request that is on its way, not of what comes after it."""
+    """An idle connection, and one whose answer takes long, is not closed."""
     with (
         serving(ConnectionLimits(head_seconds=1.0, body_seconds=1.0)) as port,
         client(port, HEAD + b"\r\n") as good,
@@ -137,7 +137,7 @@ def test_an_idle_connection_and_a_slow_answer_are_left_alone() -> None:
 
 
 def test_an_answer_that_is_not_read_is_ended() -> None:
-    """What a client does not take does not stay in memory."""
+    """The connection of a client that does not read its answer is closed."""
     request = HEAD.replace(b"/ ", b"/large ", 1) + b"\r\n"
     with serving(ConnectionLimits(reading_seconds=0.3)) as port, client(port, request) as slow:
         assert slow.recv(1) == b"H"
@@ -149,8 +149,8 @@ def test_an_answer_that_is_not_read_is_ended() -> None:
         assert got < LARGE
 
 
-def test_too_many_are_told_so() -> None:
-    """Beyond the limit a client is answered 503; when one has gone there is room again."""
+def test_clients_above_the_limit_are_refused() -> None:
+    """A client above the limit is answered 503; when another one has gone, there is room again."""
     with serving(ConnectionLimits(connections=3)) as port, ExitStack() as stack:
         held = [stack.enter_context(client(port)) for _ in range(3)]
         for each in held:  # a connection counts once the server has seen it
@@ -168,7 +168,7 @@ def test_too_many_are_told_so() -> None:
 
 
 def test_a_head_without_an_end_is_ended() -> None:
-    """Its size is bounded, however fast it comes."""
+    """A head above the limit ends the connection, however fast it comes."""
     with serving(ConnectionLimits(head_bytes=1000)) as port, client(port, HEAD) as endless:
         with suppress(ConnectionError):
             for number in range(1000):
@@ -179,7 +179,7 @@ def test_a_head_without_an_end_is_ended() -> None:
 
 
 def test_the_body_of_an_answer_does_not_wait_for_its_head() -> None:
-    """Nagle's algorithm is off: head and body are two writes, and would be 40 ms apart."""
+    """Nagle's algorithm is off, because head and body are two writes and would be 40 ms apart."""
     made: list[LimitedConnection] = []
 
     def noting(*args: Any, **kwargs: Any) -> LimitedConnection:
@@ -193,7 +193,9 @@ def test_the_body_of_an_answer_does_not_wait_for_its_head() -> None:
 
 
 def test_there_are_no_more_connections_than_files() -> None:
-    """Running out of files would stop the database and the sources too; polls leave some room."""
+    """The number of connections is below the limit of open files, and polls leave room for
+    others.
+    """
     assert 0 < limits().connections <= ConnectionLimits().connections
     assert limits(65_536) == ConnectionLimits()
     assert (limits(1024).connections, limits(1024).polls) == (896, 746)
@@ -202,7 +204,7 @@ def test_there_are_no_more_connections_than_files() -> None:
 
 
 def test_a_console_answers_while_hundreds_hold_half_a_request(tmp_path: Path) -> None:
-    """The page and its API are as fast as without them, and they are ended."""
+    """Hundreds of incomplete requests do not slow down the page and the API, and are closed."""
     with ConsoleProcess(tmp_path / "console") as console, ExitStack() as stack:
         half = b"POST /ingest/v1/records HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 200000\r\n"
         slow = [
@@ -215,8 +217,8 @@ def test_a_console_answers_while_hundreds_hold_half_a_request(tmp_path: Path) ->
 
 
 def test_large_bodies_of_strangers_take_no_more_than_some_memory(tmp_path: Path) -> None:
-    """Whose a body is is known once it is whole. Beyond some together they are refused; what is
-    small comes in, and a large one does once they are gone.
+    """Large incomplete bodies are refused above a limit for all together; small ones are accepted,
+    and large ones again once there is room.
     """
     size = 250_000
     head = f"POST /ingest/v1/records HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {size}\r\n\r\n"

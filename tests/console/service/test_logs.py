@@ -1,4 +1,4 @@
-"""The console's log never holds up the console."""
+"""The console does not wait for its log."""
 
 import json
 import logging
@@ -20,8 +20,8 @@ def loggers_as_they_were() -> Iterator[None]:
     root.setLevel(level)
 
 
-def test_a_log_that_no_program_reads_makes_nobody_wait() -> None:
-    """More lines than a pipe holds are logged at once; they come when they are read."""
+def test_a_log_that_no_program_reads_delays_nothing() -> None:
+    """Lines above a pipe's size are logged without waiting, and come when they are read."""
     reader, writer = os.pipe()
     with os.fdopen(writer, "w") as stream:
         logs.configure(form="json", level="info", stream=stream)

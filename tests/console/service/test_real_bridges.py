@@ -31,7 +31,7 @@ def broker(tmp_path: Path) -> Iterator[Mosquitto]:
 
 
 def bridge_of(simulator: Simulator, home: Path, **settings: str) -> BridgeProcess:
-    """A bridge that asks the simulator, with settings of its own."""
+    """Return a bridge that polls the simulator, with these settings."""
     home.mkdir(parents=True, exist_ok=True)
     common = {
         "SEB_IMDS__URL": simulator.url,
@@ -44,7 +44,7 @@ def bridge_of(simulator: Simulator, home: Path, **settings: str) -> BridgeProces
 
 
 def enrolled(console: ConsoleProcess, vm_id: str) -> dict[str, str]:
-    """The lines that `seb console enroll` prints for a VM, but for the channel of commands."""
+    """Return the lines that `seb console enroll` prints for a VM, without the command channel."""
     done = console.run("enroll", vm_id)
     assert done.returncode == 0, done.stderr
     lines = dict(line.split("=", maxsplit=1) for line in done.stdout.splitlines())
@@ -52,7 +52,7 @@ def enrolled(console: ConsoleProcess, vm_id: str) -> dict[str, str]:
 
 
 def announced(simulator: Simulator, event_type: str) -> str:
-    """A new event that names the VM; its id."""
+    """Announce an event of the VM; return its id."""
     soon = datetime.now(UTC) + timedelta(minutes=10)
     event = SimulatedEvent(event_type=event_type, not_before=soon)
     simulator.announce(event)
@@ -60,7 +60,7 @@ def announced(simulator: Simulator, event_type: str) -> str:
 
 
 def followed(console: ConsoleProcess, simulator: Simulator) -> None:
-    """An event is scheduled, starts and ends; the console follows, and has each record once."""
+    """An event is scheduled, starts and ends, and the console has each record once."""
     name = simulator.vm.name
     eventually(lambda: console.contacts().get(name) == "heard", what="heard", timeout=60)
     assert console.vms()[name]["site"] == "paris"
@@ -116,7 +116,7 @@ def test_a_bridge_over_signed_webhooks(simulator: Simulator, tmp_path: Path) -> 
 
 
 def test_a_try_of_the_sink_reaches_the_console(simulator: Simulator, tmp_path: Path) -> None:
-    """`seb sinks test` ends with 0; the console takes the record, and knows no VM by it."""
+    """`seb sinks test` ends with 0; the console accepts the record, and knows no VM by it."""
     with ConsoleProcess(tmp_path / "console") as console:
         env = {
             "SEB_IMDS__URL": simulator.url,

@@ -14,7 +14,7 @@ from console.service.server import ended_by_signals
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_a_run_with_exit_code_0(tmp_path: Path, number: signal.Signals) -> None:
-    """It closes its database in order, and no trace of the interpreter is on standard error."""
+    """A signal ends the run with a closed database and without a trace on standard error."""
     with ConsoleProcess(tmp_path) as console:
         assert console.process is not None
         console.process.send_signal(number)
@@ -23,7 +23,7 @@ def test_a_signal_ends_a_run_with_exit_code_0(tmp_path: Path, number: signal.Sig
 
 
 def test_a_signal_that_comes_before_the_server_listens_ends_it() -> None:
-    """It is not lost between the start of the process and that of the server."""
+    """A signal between the start of the process and that of the server ends the run."""
     server = uvicorn.Server(uvicorn.Config(lambda: None))
     before = signal.getsignal(signal.SIGTERM)
     with ended_by_signals(server):
