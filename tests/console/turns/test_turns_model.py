@@ -322,6 +322,20 @@ class TurnsModel(RuleBasedStateMachine):
         self.at_most = at_most
         self._count_budget()
 
+    @precondition(lambda self: len(self.events) > 1)
+    @rule(is_last=st.booleans())
+    def shrink(self, *, is_last: bool) -> None:
+        """VMs have followed what they were asked to, or not; then less is allowed, and Azure moves
+        every event.
+        """
+        self.follow_all()
+        self.allow(at_most=1)
+        for place in range(len(self.events)):
+            self.change(place=place, named=None)
+        self.quiet_seconds(steps=2, reports=True, receives=False)
+        if is_last:
+            self.go_on()
+
     @precondition(has_events)
     @rule()
     def go_on(self) -> None:
@@ -366,12 +380,25 @@ class TurnsModel(RuleBasedStateMachine):
             if any(said.state != "recovered" for said in vm.preparations.values())
         }
         is_full = False
+        turn = self.turns.get(first.key)
+        # It sends nobody away who is not away already, and the others wait behind it.
+        is_first = turn is not None and turn.is_held and first.named <= gone
         for group, each in GROUPS[self.at_most].items():
             members = MEMBERS_OF[group]
             away = members & (gone | first.named)
-            is_full |= bool(members & first.named) and len(away) > each.at_most
+            others = away - first.named
+            fits = len(members & first.named) <= each.at_most
+            waits = not is_first or not all(self._holds_turns(vm_id) for vm_id in others)
+            has_members = bool(members & first.named)
+            is_full |= has_members and len(away) > each.at_most and (waits or not fits)
         assert is_full, f"{first.key} waits for {self.turns}"
         self._begin(first)
+
+    def _holds_turns(self, vm_id: str) -> bool:
+        """Whether a VM holds a turn for each event that it has prepared for."""
+        held = {key for key, turn in self.turns.items() if turn.is_held and vm_id in turn.vm_ids}
+        said = self.vms[vm_id].preparations
+        return {key for key, each in said.items() if each.state != "recovered"} <= held
 
     @rule(vm_id=vm_ids)
     def lose_store(self, vm_id: str) -> None:
@@ -604,9 +631,10 @@ class TurnsModel(RuleBasedStateMachine):
         """Beside VMs that Azure has taken, those that may be down, those that said that they have
         prepared for another event, and those that hold its turn, there is room for those of this
         one. If other settings allowed more, approvals are for VMs that are prepared one after the
-        other.
+        other, and VMs that have begun to prepare may prepare again.
         """
         event = situation.events[key]
+        is_away = is_approval or all(self._has_begun(vm_id, key) for vm_id in event.named)
         late = SILENT_AFTER / 2 + CLOCK
         gone = {vm_id for vm_id in MEMBERS if self.now - self.heard_at[vm_id] > late}
         for other in self.shown.values():
@@ -623,21 +651,29 @@ class TurnsModel(RuleBasedStateMachine):
             if members & event.named:
                 away = sorted(members & (gone | event.named))
                 others = [vm_id for vm_id in away if vm_id not in event.named]
-                if is_approval and group == "all" and len(away) <= self.may_be_away:
+                if is_away and group == "all" and len(away) <= self.may_be_away:
                     others = [one for one in others if not self._only_waits(situation, one)]
                     away = sorted(event.named & members) + others
                 assert len(away) <= each.at_most, f"{away} of {group} are away"
 
     def _only_waits(self, situation: TurnSituation, vm_id: str) -> bool:
-        """Whether a VM is there, and prepared for the turns that it holds."""
+        """Whether a VM is there, and prepared for the turns that it holds, or has begun to."""
         began = {
             one for event in self.shown.values() if event.status == "Started" for one in event.named
         }
         is_silent = self.now - self.heard_at[vm_id] > SILENT_AFTER - CLOCK
-        states = {
-            turn.state for turn in situation.turns.values() if turn.is_held and vm_id in turn.vm_ids
-        }
-        return not is_silent and vm_id not in began and states == {"prepared"}
+        turns = [turn for turn in situation.turns.values() if turn.is_held and vm_id in turn.vm_ids]
+        only_wait = all(
+            turn.state == "prepared"
+            or (turn.state in ("preparing", "failed") and self._has_begun(vm_id, turn.event_key))
+            for turn in turns
+        )
+        return not is_silent and vm_id not in began and bool(turns) and only_wait
+
+    def _has_begun(self, vm_id: str, key: EventKey) -> bool:
+        """Whether a VM said that it has begun to prepare for an event, and not that it is back."""
+        said = self.known[vm_id].get(key)
+        return said is not None and said.state != "recovered"
 
     def _send(
         self,
