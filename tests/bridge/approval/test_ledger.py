@@ -20,12 +20,12 @@ def ledger(store: Store) -> Ledger:
 
 
 def count(store: Store) -> int:
-    """How many causes are remembered."""
+    """Return how many causes are stored."""
     return int(store.read("SELECT count(*) FROM approvals")[0][0])
 
 
 def fill(store: Store, number: int, *, state: str = "confirmed", days: float = -30) -> None:
-    """So many causes of some days ago."""
+    """Store so many causes of some days ago."""
     time = f"{NOW + timedelta(days=days):%Y-%m-%dT%H:%M:%S}.000Z"
     with store.transaction() as connection:
         connection.executemany(
@@ -37,7 +37,7 @@ def fill(store: Store, number: int, *, state: str = "confirmed", days: float = -
 
 
 def test_a_cause_and_its_receipt_come_together(store: Store, ledger: Ledger) -> None:
-    """A state is on disk with the receipt that says so."""
+    """A state and its receipt are committed in one transaction."""
     assert not ledger.has(AN_APPROVAL.cause)
     ledger.write(AN_APPROVAL, observer(), NOW)
     assert ledger.has(AN_APPROVAL.cause)
@@ -50,7 +50,9 @@ def test_a_cause_and_its_receipt_come_together(store: Store, ledger: Ledger) -> 
 
 
 def test_what_requests_may_have_caused_is_remembered(tmp_path: Path) -> None:
-    """Whether a request may have had its effect survives a restart, and has no receipt."""
+    """Whether a request may have had an effect is stored without a receipt, and survives a
+    restart.
+    """
     with opened(tmp_path) as store:
         ledger = Ledger(store, NOW)
         ledger.write(AN_APPROVAL, observer(), NOW)
@@ -64,14 +66,14 @@ def test_what_requests_may_have_caused_is_remembered(tmp_path: Path) -> None:
 
 
 def test_a_ping_has_nothing_to_finish(ledger: Ledger) -> None:
-    """A ping is used up, and there is nothing more to do about it."""
+    """A ping is used up at once, and its approval is not open."""
     ledger.write(replace(AN_APPROVAL, event_id=None), observer(), NOW)
     assert ledger.has(AN_APPROVAL.cause)
     assert ledger.unfinished() == []
 
 
 def test_old_causes_are_forgotten_beyond_a_number(store: Store, ledger: Ledger) -> None:
-    """The ledger does not grow for ever: beyond a number, the oldest go."""
+    """Beyond a number, the oldest causes are deleted."""
     fill(store, KEEP)
     fill(store, 50, days=-60)
     ledger.write(AN_APPROVAL, observer(), NOW)
@@ -83,7 +85,7 @@ def test_old_causes_are_forgotten_beyond_a_number(store: Store, ledger: Ledger) 
 
 @pytest.mark.parametrize("years", [-30, 30])
 def test_a_clock_that_jumps_forgets_no_cause(store: Store, ledger: Ledger, years: int) -> None:
-    """Set forward and back again, a clock must not make a used token good."""
+    """A clock that is set forward and back does not make a used token valid."""
     ledger.write(replace(AN_APPROVAL, state="confirmed"), observer(), NOW)
     far = NOW + timedelta(days=365 * years)
     Ledger(store, far).write(replace(AN_APPROVAL, cause="far", state="confirmed"), observer(), far)
@@ -91,7 +93,7 @@ def test_a_clock_that_jumps_forgets_no_cause(store: Store, ledger: Ledger, years
 
 
 def test_what_is_under_way_or_new_is_never_forgotten(store: Store, ledger: Ledger) -> None:
-    """An approval without its end, and what is younger than a day, are kept however many."""
+    """Open approvals, and those of the last day, are kept whatever their number."""
     fill(store, KEEP)
     fill(store, 20, state="posted", days=-90)
     fill(store, 30, days=-0.9)
@@ -104,8 +106,8 @@ def test_what_is_under_way_or_new_is_never_forgotten(store: Store, ledger: Ledge
 
 
 def test_a_ledger_that_was_lost_knows_of_no_token_from_before(tmp_path: Path) -> None:
-    """With the store, the ledger is lost: what was issued before may have been used, and so may
-    what a clock a little ahead of ours has issued.
+    """After a loss of the ledger, every token from before it counts as used, also with a clock a
+    little ahead.
     """
     with opened(tmp_path) as store:
         assert not Ledger(store, NOW).may_have_lost(0, NOW)
@@ -119,8 +121,10 @@ def test_a_ledger_that_was_lost_knows_of_no_token_from_before(tmp_path: Path) ->
         assert lost == [True, True, True, False]
 
 
-def test_a_clock_that_was_wrong_when_the_ledger_was_lost_blocks_nobody(store: Store) -> None:
-    """A VM that boots in the wrong year refuses good commands no longer than its clock is wrong."""
+def test_a_clock_that_was_wrong_when_the_ledger_was_lost(store: Store) -> None:
+    """After a loss with a wrong clock, valid commands are refused only as long as the clock is
+    wrong.
+    """
     later = NOW + timedelta(days=9999)
     store.commit(meta={RESET_KEY: '{"reason": "it is gone"}'})
     ledger = Ledger(store, later)
@@ -128,7 +132,9 @@ def test_a_clock_that_was_wrong_when_the_ledger_was_lost_blocks_nobody(store: St
 
 
 def test_which_events_may_have_been_started_from_here(store: Store, ledger: Ledger) -> None:
-    """Not what IMDS refused, what never reached it, nor what was rejected."""
+    """An event may have been started here unless IMDS refused, could not be reached, or the
+    approval was rejected.
+    """
     tried: list[tuple[str, State, Effect, str | None]] = [
         ("E-A", "accepted", "maybe", None),
         ("E-E", "accepted", "error", None),

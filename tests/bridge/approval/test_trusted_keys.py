@@ -17,7 +17,7 @@ CURVE = Signer("key-2", alg="ES256")
 
 
 def private(signer: Signer) -> dict[str, Any]:
-    """The key with its private half, as it must never be handed on."""
+    """Return the key with its private half, which the module must never return."""
     return signer.jwk(d="c2VjcmV0LXNlY3JldC1zZWNyZXQtc2VjcmV0LXNlY3JldA")
 
 
@@ -30,7 +30,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_a_key_is_not_in_its_repr(file: Path) -> None:
-    """Printing a key shows no key object, whose repr is not ours to know."""
+    """The `repr` of a key shows no key object."""
     assert "key=" not in repr(read_trust(file)[KEY.kid]).replace("TrustedKey", "")
 
 
@@ -69,7 +69,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_key_that_cannot_be_trusted_is_refused(file: Path, name: str) -> None:
-    """One key that is wrong refuses the whole file, and says which key and why."""
+    """One invalid key refuses the whole file, with the key and the reason."""
     make, why = REFUSED[name]
     file.write_text(json.dumps({"keys": [CURVE.jwk(kid="good"), make()]}))
     with pytest.raises(TrustError, match=f"key 1 {why}") as caught:
@@ -94,21 +94,21 @@ def test_a_key_that_cannot_be_trusted_is_refused(file: Path, name: str) -> None:
     ids=range(10),
 )
 def test_what_is_no_jwks_is_refused(file: Path, content: bytes) -> None:
-    """Anything but one object with a list called keys is no trust file."""
+    """A file that is not an object with a list `keys` is refused."""
     file.write_bytes(content)
     with pytest.raises(TrustError, match="is not a JWKS"):
         read_trust(file)
 
 
 def test_two_keys_of_one_kid_are_refused(file: Path) -> None:
-    """Which of the two a token meant could not be told."""
+    """Two keys with the same kid are refused, because a token could mean either."""
     file.write_text(jwks(KEY, Signer()))
     with pytest.raises(TrustError, match="two keys have the same kid"):
         read_trust(file)
 
 
 def test_other_files_are_not_read(tmp_path: Path) -> None:
-    """A directory or a file without end is refused, not waited for."""
+    """A directory, or a file without an end, is refused without waiting."""
     with pytest.raises(TrustError, match="is not a file"):
         read_trust(tmp_path)
     large = tmp_path / "large"
@@ -119,14 +119,14 @@ def test_other_files_are_not_read(tmp_path: Path) -> None:
 
 
 def test_a_key_is_found_by_its_id_alone(file: Path) -> None:
-    """Only the kid finds a key, in its own case."""
+    """A key is found by its kid, with regard to case."""
     trust = Trust(file)
     assert KEY.issuer == getattr(trust.find(KEY.kid), "issuer", None)
     assert [trust.find(kid) for kid in ("KEY-1", "", "key-1\0")] == [None] * 3
 
 
 def test_rotation_takes_effect_at_once(file: Path) -> None:
-    """The key that is out is out, and the new one in, for the very next command."""
+    """After a rotation the next command is verified with the new keys only."""
     trust, new = Trust(file), Signer("key-8")
     assert trust.find(KEY.kid)
     file.write_text(jwks(KEY, new))
@@ -138,7 +138,7 @@ def test_rotation_takes_effect_at_once(file: Path) -> None:
 
 
 def test_a_change_is_seen_whatever_the_time_stamp_says(file: Path) -> None:
-    """A new file of the same size, written in the same moment, is another file."""
+    """A new file with the same size and time stamp is read."""
     trust, new = Trust(file), Signer()
     old = trust.find(KEY.kid)
     stat = file.stat()
@@ -152,8 +152,8 @@ def test_a_change_is_seen_whatever_the_time_stamp_says(file: Path) -> None:
 
 
 @pytest.mark.parametrize("broken", [b"", b'{"keys": [{', b'{"keys": [1]}'])
-def test_a_file_that_is_broken_trusts_nobody(file: Path, broken: bytes) -> None:
-    """While it is being written nobody is trusted; the reason is told, and gone with its cause."""
+def test_a_broken_file_trusts_no_key(file: Path, broken: bytes) -> None:
+    """While the file is broken no key is trusted; the reason is shown until it can be read."""
     trust, good = Trust(file), file.read_bytes()
     assert trust.find(KEY.kid)
     file.write_bytes(broken)
@@ -164,8 +164,8 @@ def test_a_file_that_is_broken_trusts_nobody(file: Path, broken: bytes) -> None:
     assert trust.trouble is None
 
 
-def test_a_file_that_is_gone_trusts_nobody(file: Path) -> None:
-    """A file that cannot be read trusts nobody, and counts again once it is back as it was."""
+def test_a_missing_file_trusts_no_key(file: Path) -> None:
+    """While the file is missing no key is trusted; when it is back, its keys are."""
     trust, good = Trust(file), file.read_bytes()
     assert trust.find(KEY.kid)
     file.unlink()
@@ -178,8 +178,8 @@ def test_a_file_that_is_gone_trusts_nobody(file: Path) -> None:
     assert trust.find(KEY.kid)
 
 
-def test_a_file_that_does_not_open_trusts_nobody_and_is_waited_for_once() -> None:
-    """A mount that hangs holds up one reading; what that one finds at last is not believed."""
+def test_a_file_that_does_not_open_trusts_no_key() -> None:
+    """A hanging mount delays one reading, and the late result of that is ignored."""
     with held(jwks(KEY)) as hold:
         trust, new = Trust(hold.path), Signer("key-8")
         assert trust.find(KEY.kid) is None

@@ -27,7 +27,7 @@ from wire.command import MAX_TOKEN_BYTES
 
 @pytest.fixture(scope="module")
 def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApprovalBench]:
-    """Events of every kind, seen by a bridge; nobody changes anything."""
+    """A bridge that has seen events of every kind; no test changes it."""
     made = ApprovalBench(tmp_path_factory.mktemp("bench"))
     populate(made)
     yield made
@@ -42,7 +42,7 @@ def judge(
     rate: Rate | None = None,
     later: float = 0.0,
 ) -> SignedCommand:
-    """The command, verified so many seconds later; these jti are used."""
+    """Verify the command so many seconds later; these jti are used."""
     local = LocalState(
         vm_id=VM.vm_id,
         now=bench.clock.now() + timedelta(seconds=later),
@@ -59,14 +59,14 @@ def judge(
 
 
 def refusal(bench: ApprovalBench, token: bytes, *used: str, **how: Any) -> CommandRefusedError:
-    """Why a command is refused."""
+    """Return why a command is refused."""
     with pytest.raises(CommandRefusedError) as caught:
         judge(bench, token, *used, **how)
     return caught.value
 
 
 def spent() -> Rate:
-    """A rate that allows nothing more."""
+    """Return a rate that allows nothing more."""
     rate = Rate(1, FakeClock().monotonic)
     assert rate.allows()
     return rate
@@ -74,20 +74,20 @@ def spent() -> Rate:
 
 @pytest.mark.parametrize("forgery", FORGERIES, ids=lambda forgery: forgery.name)
 def test_a_forgery_is_refused_for_its_one_reason(bench: ApprovalBench, forgery: Forgery) -> None:
-    """Nothing forged, stale or misdirected is a command, and each has the reason that is right."""
+    """Each forged, stale or misdirected command is refused with its own reason."""
     refused = refusal(bench, forgery.make(scene(bench)), retained=forgery.retained)
     assert forgery.reason == refused.reason
     assert forgery.answered == (refused.command is not None)
 
 
 def test_there_are_many_forgeries() -> None:
-    """The table above is as long as it was meant to be, and names nothing twice."""
+    """The table of forgeries has its full length and no duplicate."""
     assert len(FORGERIES) == len({forgery.name for forgery in FORGERIES})
     assert len(FORGERIES) > 200
 
 
 def test_a_good_command_is_what_its_claims_say(bench: ApprovalBench) -> None:
-    """A good approval comes back as its claims, with the issuer that its key belongs to."""
+    """A valid approval is returned with its claims and the issuer of its key."""
     at = scene(bench)
     event = at.soon["data"]
     key = Trust(bench.trust_file).find(at.signer.kid)
@@ -108,20 +108,20 @@ def test_a_good_command_is_what_its_claims_say(bench: ApprovalBench) -> None:
 
 
 def test_an_event_id_has_no_case(bench: ApprovalBench) -> None:
-    """ARM writes an EventId in lower case, IMDS in upper case: they are one event."""
+    """An EventId is compared without regard to case, which differs between ARM and IMDS."""
     assert judge(bench, scene(bench).approve(evt="e-soon")).event_id == "e-soon"
 
 
-def test_a_ping_is_about_nothing(bench: ApprovalBench) -> None:
-    """A ping is good without an event; null stands for none."""
+def test_a_ping_needs_no_event(bench: ApprovalBench) -> None:
+    """A ping is valid without an event, or with null."""
     at = scene(bench)
     ping = at.signer.ping(VM.vm_id, iat=at.now, nbf=at.now, exp=at.now + 9, evt=None)
     command = judge(bench, ping)
     assert (command.act, command.event_id, command.fingerprint) == ("ping", None, None)
 
 
-def test_claims_that_nobody_knows_are_ignored(bench: ApprovalBench) -> None:
-    """Later control planes may add claims; null stands for a reason that is not given."""
+def test_unknown_claims_are_ignored(bench: ApprovalBench) -> None:
+    """Unknown claims are ignored, and a null reason counts as none."""
     assert judge(bench, scene(bench).approve(azp="x", rsn=None)).why is None
 
 
@@ -139,7 +139,7 @@ def test_claims_that_nobody_knows_are_ignored(bench: ApprovalBench) -> None:
     ],
 )
 def test_times_have_sharp_edges(bench: ApprovalBench, times: dict[str, int], *, good: bool) -> None:
-    """A clock that is 5 s ahead is forgiven, and nothing else; 900 s is the longest life."""
+    """A token may be issued at most 5 s in the future and live at most 900 s."""
     at = scene(bench)
     token = at.approve(**{name: at.now + seconds for name, seconds in times.items()})
     if good:
@@ -149,14 +149,14 @@ def test_times_have_sharp_edges(bench: ApprovalBench, times: dict[str, int], *, 
 
 
 def test_time_passes_over_a_token(bench: ApprovalBench) -> None:
-    """A token is good until its last second, and expired in the next, whatever the fraction."""
+    """A token is valid until its last second."""
     token = scene(bench).approve()
     assert judge(bench, token, later=299.999)
     assert refusal(bench, token, later=300.0).reason == "expired"
 
 
 def test_the_largest_token_is_good(bench: ApprovalBench) -> None:
-    """Exactly 8 KiB is not too large, nor are 512 characters for a reason."""
+    """A token of exactly 8 KiB, with a reason of 512 characters, is valid."""
     at = scene(bench)
     tokens = (at.approve(rsn="x" * 512, fill="x" * fill) for fill in range(5000, 5700))
     token = next(each for each in tokens if len(each) >= MAX_TOKEN_BYTES)
@@ -165,7 +165,9 @@ def test_the_largest_token_is_good(bench: ApprovalBench) -> None:
 
 
 def test_a_signature_in_its_other_form_is_the_same_command(bench: ApprovalBench) -> None:
-    """Each ES256 signature has a twin that is good too: the jti, not the bytes, is used up."""
+    """An ES256 signature in its second form is the same command, because the jti is used up and not
+    the bytes.
+    """
     at = scene(bench)
     token = at.curve.approve(at.soon, now=at.now, jti="twin")
     header, claims, signature = split(token)
@@ -203,15 +205,15 @@ ORDER: list[tuple[str, Wrong, dict[str, Any]]] = [
 @pytest.mark.parametrize(
     ("reason", "make", "how"), ORDER, ids=[f"{n}-{each[0]}" for n, each in enumerate(ORDER)]
 )
-def test_of_two_things_wrong_the_earlier_is_told(
+def test_of_two_faults_the_earlier_one_is_the_reason(
     bench: ApprovalBench, reason: str, make: Wrong, how: dict[str, Any]
 ) -> None:
-    """The checks have one order, so that a command that is wrong twice has one reason."""
+    """The checks have a fixed order, so that a command with two faults has one reason."""
     assert reason == refusal(bench, make(scene(bench)), "used", **how).reason
 
 
 def test_a_refusal_names_the_issuer_of_the_key(bench: ApprovalBench) -> None:
-    """Nobody can have a refusal written down under the name of another issuer."""
+    """A refusal names the key's issuer, whatever the token claims."""
     at = scene(bench)
     command = refusal(bench, at.other.approve(at.soon, now=at.now, iss=at.signer.issuer)).command
     assert command is not None
@@ -219,7 +221,7 @@ def test_a_refusal_names_the_issuer_of_the_key(bench: ApprovalBench) -> None:
 
 
 def test_what_cannot_be_read_is_not_in_a_refusal(bench: ApprovalBench) -> None:
-    """Of a malformed command only what may stand in a receipt is kept."""
+    """The refusal of a malformed command has only values that may be in a receipt."""
     at = scene(bench)
     command = refusal(bench, at.approve(sub="x\nroot", jti=7, evt="\ud800", iat=True)).command
     assert command is not None
@@ -232,7 +234,7 @@ def test_what_cannot_be_read_is_not_in_a_refusal(bench: ApprovalBench) -> None:
 @example(place=-1, bit=0)
 @example(place=-1, bit=1)
 def test_no_bit_of_a_token_can_be_flipped(bench: ApprovalBench, place: int, bit: int) -> None:
-    """A good token is good in one spelling only."""
+    """A token with any bit flipped is refused."""
     token = bytearray(scene(bench).approve(jti="flip"))
     token[place % len(token)] ^= 1 << bit
     assert refusal(bench, bytes(token)).reason in ("malformed", "unknown_key", "bad_signature")
@@ -241,13 +243,13 @@ def test_no_bit_of_a_token_can_be_flipped(bench: ApprovalBench, place: int, bit:
 @settings(deadline=None)
 @given(st.binary(max_size=300))
 def test_whatever_comes_is_refused_with_a_reason(bench: ApprovalBench, noise: bytes) -> None:
-    """No bytes make the verifier fail in another way than by refusing."""
+    """Any bytes are refused with a reason."""
     assert refusal(bench, noise).reason == "malformed"
     assert refusal(bench, scene(bench).signer.token(noise)).reason == "malformed"
 
 
 def test_a_rate_is_so_many_a_minute() -> None:
-    """The limit holds in any minute, and is free again after it."""
+    """The limit holds in any minute, and commands are accepted again after it."""
     clock = FakeClock()
     rate = Rate(2, clock.monotonic)
     assert [rate.allows() for _ in range(3)] == [True, True, False]
@@ -258,7 +260,7 @@ def test_a_rate_is_so_many_a_minute() -> None:
 
 
 def test_a_wall_clock_that_jumps_changes_no_rate() -> None:
-    """A clock set back blocks nobody for an hour, and one set to and fro lets no flood through."""
+    """A change of the wall clock neither blocks commands nor lets more through."""
     clock = FakeClock()
     rate = Rate(2, clock.monotonic)
     allowed = 0

@@ -18,7 +18,7 @@ PATIENCE = 10.0
 
 
 class Approvals:
-    """Notes what it is asked for, in order; each kind can be made to do something first."""
+    """A stand-in that notes its calls in order; each kind can be made to do something first."""
 
     def __init__(self) -> None:
         self.done: queue.Queue[str] = queue.Queue()
@@ -74,7 +74,7 @@ class Approvals:
 
 
 class Scene:
-    """An approver, what it carries out, and a gate to hold it at."""
+    """A worker, its stand-in, and a gate that can hold it."""
 
     def __init__(self, stack: ExitStack) -> None:
         self.approvals = Approvals()
@@ -86,18 +86,18 @@ class Scene:
         stack.callback(self.gate.set)
 
     def begin(self) -> None:
-        """It runs, and has looked once."""
+        """Start the worker, and wait until it has polled once."""
         self.start()
         self.approval_worker.polled()
         assert self.approvals.next() == ["look"]
 
     def start(self) -> None:
-        """It runs, and the identity is confirmed."""
+        """Start the worker with a confirmed identity."""
         self.approval_worker.start()
         self.approval_worker.confirm()
 
     def hold(self, name: str = "held") -> None:
-        """It is busy with a command until the gate opens."""
+        """Keep the worker busy with a command until the gate opens."""
 
         def wait() -> None:
             self.reached.set()
@@ -108,7 +108,7 @@ class Scene:
         assert self.reached.wait(PATIENCE)
 
     def send(self, name: str, **how: Any) -> bool:
-        """A command comes in."""
+        """Hand in a command."""
         return self.approval_worker.command(
             CommandMessage(
                 token=name.encode(),
@@ -121,13 +121,13 @@ class Scene:
 
 @pytest.fixture
 def scene() -> Iterator[Scene]:
-    """An approver that has not begun."""
+    """A worker that has not begun."""
     with ExitStack() as stack:
         yield Scene(stack)
 
 
 def test_one_thing_is_done_after_the_other(scene: Scene) -> None:
-    """Commands are carried out in the order in which they came, and settled."""
+    """Commands are carried out and settled in the order in which they came."""
     scene.begin()
     assert all(scene.send(name) for name in ("a", "b", "c"))
     assert scene.approvals.next(3) == ["a", "b", "c"]
@@ -135,8 +135,10 @@ def test_one_thing_is_done_after_the_other(scene: Scene) -> None:
     assert scene.settled == ["a", "b", "c"]
 
 
-def test_commands_wait_for_the_first_look(scene: Scene) -> None:
-    """A command that was queued while the bridge was away may be about what it has not seen."""
+def test_commands_wait_for_the_first_poll(scene: Scene) -> None:
+    """Commands wait for the first poll, because they may be about events that the bridge has not
+    seen.
+    """
     scene.start()
     assert scene.send("a")
     scene.approval_worker.polled()
@@ -146,7 +148,7 @@ def test_commands_wait_for_the_first_look(scene: Scene) -> None:
 def test_commands_do_not_wait_for_it_for_ever(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where IMDS does not answer, a command is judged all the same, and a ping answered."""
+    """If IMDS does not answer, commands are verified after a time, and pings answered."""
     monkeypatch.setattr(module, "FIRST_POLL_SECONDS", 0.05)
     scene.start()
     assert scene.send("a")
@@ -154,7 +156,7 @@ def test_commands_do_not_wait_for_it_for_ever(
 
 
 def test_a_flood_is_turned_away(scene: Scene) -> None:
-    """So many wait and no more; there is room again as soon as they are done."""
+    """A limited number of commands wait, and there is room again as soon as one is done."""
     scene.begin()
     scene.hold()
     # The one that is being carried out still has its place: it may have to be done again.
@@ -166,7 +168,7 @@ def test_a_flood_is_turned_away(scene: Scene) -> None:
 
 
 def test_looks_and_people_go_before_a_flood(scene: Scene) -> None:
-    """A full queue of commands holds up neither a rule nor a person."""
+    """A full queue of commands delays neither a rule nor a person."""
     scene.begin()
     scene.hold()
     for number in range(WAITING):
@@ -189,7 +191,7 @@ def test_looks_and_people_go_before_a_flood(scene: Scene) -> None:
 
 
 def test_requests_that_hang_starve_neither_commands_nor_people(scene: Scene) -> None:
-    """However many requests hang, what waits is done between one and the next."""
+    """Between two requests that hang, waiting commands and people are served."""
     scene.approvals.requests = ["first", "second", "third"]
 
     def hang() -> None:
@@ -207,7 +209,7 @@ def test_requests_that_hang_starve_neither_commands_nor_people(scene: Scene) -> 
 
 
 def test_a_flood_of_commands_starves_no_request(scene: Scene) -> None:
-    """A round takes the commands that waited when it began, and those that came later wait."""
+    """A round takes only the commands that waited at its beginning, so that requests are sent."""
     scene.approvals.before["again"] = lambda: scene.send("again")
     scene.begin()
     scene.approvals.requests = ["first", "second"]
@@ -219,7 +221,7 @@ def test_a_flood_of_commands_starves_no_request(scene: Scene) -> None:
 
 @pytest.mark.parametrize("error", [StoreError("the disk is full"), RuntimeError("a bug")])
 def test_a_step_that_fails_is_not_tried_at_once(scene: Scene, error: Exception) -> None:
-    """It comes again with the next poll; a disk that is full is not tried in a loop."""
+    """A step that fails is tried again with the next poll, and not in a loop."""
     scene.begin()
 
     def fail() -> None:
@@ -235,7 +237,7 @@ def test_a_step_that_fails_is_not_tried_at_once(scene: Scene, error: Exception) 
 
 
 def test_a_poll_that_failed_lets_no_command_go_first(scene: Scene) -> None:
-    """Commands that wait for this run's first document wait on; what is open is followed."""
+    """After a failed first poll, commands wait on, and open approvals are followed."""
     scene.start()
     assert scene.send("a")
     scene.approval_worker.polled(answered=False)
@@ -245,7 +247,7 @@ def test_a_poll_that_failed_lets_no_command_go_first(scene: Scene) -> None:
 
 
 def test_a_large_message_is_not_kept_whole(scene: Scene) -> None:
-    """What waits is small: of a megabyte just enough is kept to refuse it for its size."""
+    """Of a large message only the bytes are kept that are needed to refuse it."""
     scene.begin()
     assert scene.send("x" * (1 << 20))
     scene.approvals.next()
@@ -253,7 +255,7 @@ def test_a_large_message_is_not_kept_whole(scene: Scene) -> None:
 
 
 def test_a_command_that_cannot_be_stored_is_tried_again(scene: Scene) -> None:
-    """A full disk loses no command: it stays the first, and is settled once it is stored."""
+    """A command that cannot be stored stays the first, and is settled once it is stored."""
     scene.begin()
     failures = [StoreError("the disk is full")] * 2
 
@@ -276,7 +278,7 @@ def test_a_command_that_cannot_be_stored_is_tried_again(scene: Scene) -> None:
 def test_a_command_that_finds_a_bug_is_settled(
     scene: Scene, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """One message that breaks us neither ends the thread nor comes back for ever."""
+    """A command that raises an unexpected error is settled, and the thread works on."""
     scene.begin()
     scene.approvals.before["a"] = lambda: 1 / 0
     assert scene.send("a")
@@ -288,7 +290,7 @@ def test_a_command_that_finds_a_bug_is_settled(
 
 @pytest.mark.parametrize("error", [StoreError("the disk is full"), RuntimeError("a bug")])
 def test_a_look_that_fails_is_not_the_last(scene: Scene, error: Exception) -> None:
-    """Whatever goes wrong with one look, the next one is made."""
+    """After a failed round the next one is made."""
     scene.begin()
     failures = [error]
 
@@ -305,8 +307,8 @@ def test_a_look_that_fails_is_not_the_last(scene: Scene, error: Exception) -> No
 
 
 @pytest.mark.parametrize("error", [LookupError("unknown_event"), StoreError("the disk is full")])
-def test_a_person_is_told_what_went_wrong(scene: Scene, error: Exception) -> None:
-    """The reason reaches the one who asked."""
+def test_a_person_gets_the_error(scene: Scene, error: Exception) -> None:
+    """The error reaches the person who asked."""
     scene.begin()
 
     def fail() -> None:
@@ -318,7 +320,7 @@ def test_a_person_is_told_what_went_wrong(scene: Scene, error: Exception) -> Non
 
 
 def test_a_person_who_no_longer_waits_gets_nothing_done(scene: Scene) -> None:
-    """What could not begin in time is not done later behind the person's back."""
+    """A request that could not begin in time is not carried out later."""
     scene.begin()
     scene.hold()
     with pytest.raises(TimeoutError, match="nothing was done"):
@@ -328,8 +330,8 @@ def test_a_person_who_no_longer_waits_gets_nothing_done(scene: Scene) -> None:
     assert scene.approvals.next(2) == ["held", "b"]
 
 
-def test_a_person_is_told_that_it_is_under_way(scene: Scene) -> None:
-    """What has begun is not said to be undone."""
+def test_a_person_learns_that_it_is_under_way(scene: Scene) -> None:
+    """A request that has begun is reported as under way, and not as undone."""
     scene.begin()
     scene.approvals.before["anna: E-1"] = lambda: scene.gate.wait(PATIENCE)
     with pytest.raises(TimeoutError, match="it is under way"):
@@ -337,7 +339,7 @@ def test_a_person_is_told_that_it_is_under_way(scene: Scene) -> None:
 
 
 def test_a_stop_settles_nothing_that_was_not_done(scene: Scene) -> None:
-    """What waits at the end is its channel's again: nothing of it is settled."""
+    """At the end, commands that still wait are not settled, so that their channel keeps them."""
     scene.begin()
     scene.hold()
     assert scene.send("b")
@@ -353,7 +355,7 @@ def test_a_stop_settles_nothing_that_was_not_done(scene: Scene) -> None:
 
 
 def test_a_stop_does_not_wait_for_ever(scene: Scene) -> None:
-    """An IMDS that hangs holds up the end no longer than it may."""
+    """A hanging request delays the end no longer than allowed."""
     scene.begin()
     scene.hold()
     scene.approval_worker.stop(0.01)
@@ -361,8 +363,8 @@ def test_a_stop_does_not_wait_for_ever(scene: Scene) -> None:
 
 
 def test_before_the_identity_is_confirmed_nothing_is_carried_out(scene: Scene) -> None:
-    """A person is told to wait; a command waits, unsettled, and is carried out afterwards. The VM
-    is prepared all the same.
+    """Until the identity is confirmed a person is asked to wait, and commands wait; the VM is
+    prepared nevertheless.
     """
     assert scene.send("early")
     scene.approval_worker.start()
@@ -378,7 +380,7 @@ def test_before_the_identity_is_confirmed_nothing_is_carried_out(scene: Scene) -
 
 
 def test_a_deadline_needs_no_poll(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A poll that hangs, or comes late, keeps no VM from being prepared."""
+    """The VM is prepared at its deadline although a poll hangs or is late."""
     monkeypatch.setattr(module, "FIRST_POLL_SECONDS", 0.05)
     scene.approvals.before["prepare"] = lambda: setattr(scene.approvals, "deadline", None)
     scene.approvals.deadline = 0.0
@@ -389,7 +391,7 @@ def test_a_deadline_needs_no_poll(scene: Scene, monkeypatch: pytest.MonkeyPatch)
 def test_a_deadline_that_cannot_be_stored_is_tried_again(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not in a loop, and without a poll too."""
+    """A deadline that cannot be stored is tried again without a poll, and not in a loop."""
     monkeypatch.setattr(module, "FIRST_POLL_SECONDS", 0.05)
     monkeypatch.setattr(module, "DEADLINE_SECONDS", 0.05)
 

@@ -24,7 +24,7 @@ SECONDS = st.none() | st.floats(0, 1e9)
 
 
 def known(raw: dict[str, Any] | None = None, *, pending: bool = True) -> TrackedEvent:
-    """An event as it is known after its first sight."""
+    """Return an event as it is known after its first document."""
     (event,) = parse_document(body(raw or entry())).events.values()
     return TrackedEvent(
         event=event,
@@ -63,32 +63,32 @@ def known(raw: dict[str, Any] | None = None, *, pending: bool = True) -> Tracked
     )
 )
 def test_what_is_known_survives_the_store(event: TrackedEvent) -> None:
-    """What is read back is what was written."""
+    """A tracked event that is read back equals the one that was written."""
     assert event == load_tracked(dump_tracked(event))
 
 
 @pytest.mark.parametrize("text", ["", "null", "{}", "[1]", '{"raw": 1}'])
-def test_what_is_no_dump_is_an_error(text: str) -> None:
-    """A damaged row raises one of the errors that are named."""
+def test_a_damaged_dump_is_an_error(text: str) -> None:
+    """A damaged row raises one of the documented errors."""
     with pytest.raises((ValueError, KeyError, TypeError)):
         load_tracked(text)
 
 
 def test_a_later_version_may_add_fields() -> None:
-    """A store that a newer version wrote can be read by this one."""
+    """A row with unknown fields can be read."""
     kept = json.loads(dump_tracked(known())) | {"later": 1}
     kept["measured"]["later"] = 2
     assert known() == load_tracked(json.dumps(kept))
 
 
 def test_the_raw_entry_keeps_its_order() -> None:
-    """A record of an end after a restart shows the entry as it came."""
+    """`raw` has the entry's order also after a restart."""
     raw = {"Zeta": 1, "EventId": "x", "Alpha": [0.1, {"b": 1, "a": 2}]}
     assert json.dumps(raw) == json.dumps(load_tracked(dump_tracked(known(raw))).event.raw)
 
 
 def test_the_fingerprint_is_that_of_the_latest_record() -> None:
-    """How an event ended is part of what a record says."""
+    """The fingerprint covers how an event ended."""
     ended = load_tracked(
         dump_tracked(known()).replace('"status": "Scheduled"', '"status": "Canceled"')
     )
@@ -117,12 +117,14 @@ def test_the_fingerprint_is_that_of_the_latest_record() -> None:
 def test_what_happens_is_measured_for_what_is_pending(
     before: TrackedEvent, happened: dict[str, Any], expected: list[Measured]
 ) -> None:
-    """In seconds, rounded; what nobody measured is null, and what is over is not written again."""
+    """Pauses and downtimes of pending events are stored in rounded seconds, those without a
+    measurement are null, and ended events are not written again.
+    """
     assert [each.measured for each in measure([before], **happened)] == expected
 
 
 def test_only_the_last_events_that_ended_are_remembered() -> None:
-    """The oldest of them go, and none that is pending, however old."""
+    """The oldest ended events are forgotten, and no pending one."""
     ended = {f"old-{number}": known(pending=False) for number in range(KEEP_ENDED)}
     before = {"first": known(), **ended}
     news = {"old-0": known(pending=False), "new": known(pending=False)}
@@ -132,7 +134,7 @@ def test_only_the_last_events_that_ended_are_remembered() -> None:
 
 
 def test_another_spelling_of_the_id_changes_no_fingerprint() -> None:
-    """Who approves by the record's fingerprint is understood, now and after a restart."""
+    """An approver's fingerprint is valid after the id's case has changed, also over a restart."""
     before = known(entry("E-1", resources=["web_3", "web_4"]))
     document = parse_document(body(entry("e-1", resources=["web_4", "web_3"])))
     (after,) = as_shown({"e-1": before}, document).values()
