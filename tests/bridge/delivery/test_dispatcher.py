@@ -10,7 +10,6 @@ from support.sinks.scripted import Bench
 from support.store_helpers import draft, opened
 
 from sinks.base import SinkError
-from sinks.call_timeout import AbandonedError, CallTimeout
 
 
 @pytest.fixture
@@ -209,23 +208,3 @@ def test_changes_of_health_are_logged_once(bench: Bench, caplog: pytest.LogCaptu
     told = [record.action for record in caplog.records if getattr(record, "sink", "") == "good"]  # type: ignore[attr-defined]
     assert told == ["sink_down", "sink_up"]
     assert (good.sequences(), bench.outbox.dead.count("good")) == ([1], 0)
-
-
-def test_a_call_ends_in_time_or_is_abandoned(bench: Bench) -> None:
-    """A call that has ended counts, an abandoned one does not, and no further call begins after
-    that.
-    """
-    timeout = CallTimeout(bench.clock.monotonic)
-    timeout.call(lambda: None, limit=1)
-    bench.clock.advance(2)
-    assert not timeout.abandon_if_overdue()
-
-    def stuck() -> None:
-        bench.clock.advance(2)
-        assert timeout.abandon_if_overdue()
-
-    with pytest.raises(AbandonedError):
-        timeout.call(stuck, limit=1)
-    with pytest.raises(AbandonedError):
-        timeout.call(lambda: pytest.fail("called"), limit=1)
-    bench.start()
