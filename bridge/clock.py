@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from datetime import UTC, datetime, timedelta
-from typing import Protocol
+from typing import Final, Protocol
 
 from bridge import system
+
+STOOD_SECONDS: Final = 30.0
+"""How long a wall clock must go on without being set until it counts as right."""
+_SET_SECONDS: Final = 1.0
 
 
 class Clock(Protocol):
@@ -80,3 +85,52 @@ class SteadyTime:
         """Return the time; later than the wall clock if that was set back."""
         passed = timedelta(seconds=uptime(self._clock) - self._begun_at)
         return max(self._clock.now(), self._begun + passed)
+
+
+class DeadlineTime:
+    """The time by which the deadline of an event is measured: by the wall clock as it was when the
+    event was first seen. A clock that is set back delays nothing, and one that is set forward
+    counts once it has gone on for `STOOD_SECONDS` without being set: until then it may be wrong, as
+    after a boot. Any thread may call it.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        since: datetime,
+        uptime_then: float | None,
+        is_same_boot: bool,
+        least: datetime | None = None,
+    ) -> None:
+        """`since`: when the event was first seen; `uptime_then`: the same by the machine's uptime,
+        if it was stored. `least`: a time that the wall clock had reached before a boot.
+        """
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._counted_from = uptime(clock)
+        self._set_at = (clock.now(), self._counted_from)
+        """The clocks when the wall clock was first seen as it goes now."""
+        # After a boot the uptime is lower than before, or too low for the time that has passed.
+        passed = 0.0 if uptime_then is None else max(0.0, self._counted_from - uptime_then)
+        counted = since + timedelta(seconds=passed)
+        # Within one boot the uptime alone tells how much time has passed.
+        self._is_known = is_same_boot and uptime_then is not None
+        self._counted = counted if self._is_known else max(counted, least or counted)
+
+    def now(self) -> datetime:
+        """Return the time."""
+        with self._lock:
+            wall, up = self._clock.now(), uptime(self._clock)
+            wall_then, up_then = self._set_at
+            if abs((wall - wall_then).total_seconds() - (up - up_then)) >= _SET_SECONDS:
+                up_then = up
+                self._set_at = (wall, up)
+            counted = self._counted + timedelta(seconds=up - self._counted_from)
+            if up - up_then < STOOD_SECONDS:
+                return counted
+            time_now = max(wall, counted)
+            if not self._is_known:
+                self._is_known = True
+                self._counted, self._counted_from = time_now, up
+            return time_now

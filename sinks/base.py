@@ -57,8 +57,8 @@ class SinkContext:
     """
     time_of: Callable[[str], datetime | None] = lambda _: None
     """Returns the time against which the start of a pending event is measured, by the event's key.
-    It is later than `now` if the clock was set back since the event appeared; None: use `now`. May
-    be called from any thread.
+    It is later than `now` if the clock was set back since the event appeared, and earlier if it was
+    set forward a moment ago; None: use `now`. May be called from any thread.
     """
     prepares: bool = False
     """Whether a sink of this bridge prepares its VM."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Self
 
-from bridge.clock import Clock, SteadyTime
+from bridge.clock import Clock, DeadlineTime
 from bridge.events.gaps import GapTracker
 from bridge.events.normalize import pending_event
 from bridge.events.tracked import TrackedEvent, load_tracked
@@ -44,7 +44,7 @@ class CurrentState:
     """Returns the state of this VM's preparation for an event; None if it prepares nothing."""
     prepares: bool = False
     """Whether a sink prepares this VM."""
-    _times: Mapping[tuple[str, datetime], SteadyTime] = field(default_factory=dict)
+    _times: Mapping[tuple[str, datetime], DeadlineTime] = field(default_factory=dict)
     """The clock for each pending event, by its key and the time at which it was first seen."""
 
     @classmethod
@@ -69,7 +69,18 @@ class CurrentState:
             incarnation=seen.incarnation,
             api_version=api_version,
         )
-        state.know(events, seen.incarnation, polled_at=seen.polled_at)
+        state._times = {
+            (key, each.first_seen): DeadlineTime(
+                clock,
+                since=each.first_seen,
+                uptime_then=each.uptime,
+                is_same_boot=rebooted is False and not each.measured.restarted,
+                least=seen.polled_at,
+            )
+            for key, each in events.items()
+            if each.pending
+        }
+        state.know(events, seen.incarnation)
         return state
 
     @property
@@ -81,20 +92,12 @@ class CurrentState:
         """Note that IMDS has given the identity again."""
         self.observer = replace(self.observer, vm=vm)
 
-    def know(
-        self,
-        events: Mapping[str, TrackedEvent],
-        incarnation: int | None,
-        *,
-        polled_at: datetime | None = None,
-    ) -> None:
-        """Set the committed events and the incarnation of their document. `polled_at`: the last
-        good poll of the run that stored them.
-        """
+    def know(self, events: Mapping[str, TrackedEvent], incarnation: int | None) -> None:
+        """Set the committed events and the incarnation of their document."""
         self._times = {
             (key, each.first_seen): self._times.get((key, each.first_seen))
-            or SteadyTime(
-                self.clock, since=each.first_seen, uptime_then=each.uptime, least=polled_at
+            or DeadlineTime(
+                self.clock, since=each.first_seen, uptime_then=each.uptime, is_same_boot=True
             )
             for key, each in events.items()
             if each.pending
@@ -105,7 +108,7 @@ class CurrentState:
     def time_of(self, tracked: TrackedEvent) -> datetime:
         """Return the time against which the start of an event is measured: by the clock as it was
         when the event was first seen. If the clock was set back since, nothing is delayed, because
-        `not_before` is by Azure's clock.
+        `not_before` is by Azure's clock. If it was set forward, it counts after a while.
         """
         time = self._times.get((tracked.event.key, tracked.first_seen))
         return self.clock.now() if time is None else time.now()

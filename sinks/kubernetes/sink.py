@@ -314,8 +314,13 @@ class KubernetesSink(Sink[KubernetesSettings]):
                     "IMDS has not said in this run whether the event is over", retry_after=1.0
                 )
             # Another event may be nearer than the one for which budgets hold the pods.
+            # A deletion cannot be taken back, so the wall clock must say so too: one that was ahead
+            # when the event was first seen may have been set right since.
+            now = self.context.now()
             by_force = self._may_force() and any(
-                self._is_late(key, mark) for key, mark in marks.events.items() if mark.acts
+                self._is_late(key, mark, latest=now)
+                for key, mark in marks.events.items()
+                if mark.acts
             )
             held = self._remove(pods, by_force=by_force)
             if held and not self.settings.force and self._is_late(key, marks.events[key]):
@@ -348,9 +353,11 @@ class KubernetesSink(Sink[KubernetesSettings]):
         """
         return self.settings.force and self.context.has_polled()
 
-    def _is_late(self, key: str, mark: Mark) -> bool:
-        """Check whether disruption budgets are no longer respected for the event of that key."""
-        left = self._left(key, mark)
+    def _is_late(self, key: str, mark: Mark, *, latest: datetime | None = None) -> bool:
+        """Check whether disruption budgets are no longer respected for the event of that key.
+        `latest`: a time that it is now at the latest.
+        """
+        left = self._left(key, mark, latest=latest)
         return left is None or left <= timedelta(seconds=self.settings.budgets_until)
 
     def _is_ahead(self, key: str, mark: Mark) -> bool:
@@ -358,12 +365,14 @@ class KubernetesSink(Sink[KubernetesSettings]):
         left = self._left(key, mark)
         return left is not None and left > timedelta()
 
-    def _left(self, key: str, mark: Mark) -> timedelta | None:
-        """Return the time until the event of that key may begin; None if that is not known."""
+    def _left(self, key: str, mark: Mark, *, latest: datetime | None = None) -> timedelta | None:
+        """Return the time until the event of that key may begin; None if that is not known.
+        `latest`: a time that it is now at the latest.
+        """
         if mark.not_before is None:
             return None
         now = self.context.time_of(key) or self.context.now()
-        return datetime.fromisoformat(mark.not_before) - now
+        return datetime.fromisoformat(mark.not_before) - min(now, latest or now)
 
     def _connect(self) -> Api:
         if self._api is None:

@@ -19,6 +19,7 @@ from bridge.approval.approvals import Approvals
 from bridge.approval.ledger import Ledger
 from bridge.approval.rule_decisions import RuleDecisions
 from bridge.approval.trusted_keys import Trust
+from bridge.clock import STOOD_SECONDS
 from bridge.config.approval import Rule
 from bridge.imds.client import ImdsError
 from bridge.imds.exchange import WithheldError
@@ -169,10 +170,23 @@ def test_a_clock_that_is_wrong_at_the_start_delays_no_deadline(preparing: Prepar
 
 def test_a_clock_that_is_set_forward_hastens_a_deadline(preparing: Preparing) -> None:
     """A clock that is set forward makes the deadline come early, because the old time may have been
-    the wrong one.
+    the wrong one, but only once it has not been set again for a while.
     """
     preparing.clock.jump(NOTICE - LEAD)
-    assert preparing.poll(body(entry())) == ["preparing"]
+    assert preparing.poll(body(entry())) == ["none"]
+    assert preparing.poll(body(entry()), after=STOOD_SECONDS) == ["preparing"]
+
+
+def test_a_clock_that_is_ahead_at_the_start_hastens_no_deadline(preparing: Preparing) -> None:
+    """The bridge starts again with a clock that is ahead, and a moment later it is set right."""
+    preparing.store.close()
+    preparing.clock.jump(NOTICE - LEAD)
+    preparing.begin()
+    assert preparing.poll(body(entry()), after=3.0) == ["none"]
+    preparing.clock.jump(LEAD - NOTICE)
+    assert preparing.poll(body(entry()), after=STOOD_SECONDS) == ["none"]
+    left = NOTICE - LEAD - 3.0 - STOOD_SECONDS
+    assert preparing.preparations.seconds_to_deadline() == left
 
 
 def test_an_event_that_appears_after_a_clock_was_set_back_has_the_new_time(
