@@ -221,7 +221,7 @@ class Store:
             self.commit(meta=values)
 
     def mark_polled(self, moment: datetime) -> None:
-        """Note the time of the last good poll, as a file's time stamp, which needs no sync. After a
+        """Note the time of the last good poll in a file of its own, which needs no sync. After a
         failed write it writes to the store, so that trouble is found at each poll. Raises
         `StoreError`.
         """
@@ -230,20 +230,22 @@ class Store:
                 connection.execute("UPDATE meta SET value = value WHERE key = 'sequence'")
         path = self.directory / POLLED_NAME
         stamp = int(moment.timestamp() * 1_000_000_000)
+        text = moment.astimezone(UTC).isoformat(timespec="microseconds") + "\n"
         try:
-            if not path.exists():
-                path.touch(mode=0o600)
+            # In place, because every text is of one length: a bridge that is killed leaves one of
+            # the two, and a full disk has room for it.
+            file = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
+            try:
+                os.write(file, text.encode())
+            finally:
+                os.close(file)
             os.utime(path, ns=(stamp, stamp))
         except (OSError, OverflowError) as error:
             raise StoreError(f"the state directory {self.directory}: {error}") from error
 
     def polled_at(self) -> datetime | None:
         """Return when IMDS last gave a valid document; None if it never did."""
-        try:
-            stamp = (self.directory / POLLED_NAME).stat().st_mtime
-            return datetime.fromtimestamp(stamp, UTC)
-        except (OSError, OverflowError, ValueError):
-            return None
+        return last_polled(self.directory)
 
     def close(self) -> None:
         """Close the file and release its lock."""
@@ -271,3 +273,19 @@ class Store:
             with suppress(OSError):
                 (self.directory / CONDEMNED_NAME).touch()
         return StoreError(f"the store in {self.directory}: {error}")
+
+
+def last_polled(directory: Path) -> datetime | None:
+    """Return when the last good poll was, by the file in a state directory; None if it has none. A
+    copy may have lost the file's modification time, which counts only where the file is empty, as
+    0.2.0 left it, or damaged.
+    """
+    path = directory / POLLED_NAME
+    with suppress(OSError, ValueError):
+        moment = datetime.fromisoformat(path.read_text(encoding="ascii").partition("\n")[0])
+        if moment.tzinfo is not None:
+            return moment
+    try:
+        return datetime.fromtimestamp(path.stat().st_mtime, UTC)
+    except (OSError, OverflowError, ValueError):
+        return None

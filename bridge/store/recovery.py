@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from bridge import system
-from bridge.store.database import CONDEMNED_NAME, POLLED_NAME
+from bridge.store.database import CONDEMNED_NAME, POLLED_NAME, last_polled
 from sinks.shared.errors import ConfigurationError, SebError, TryLaterError
 
 _PASSING: Final = frozenset(
@@ -72,9 +72,9 @@ def find_unreported(path: Path) -> StoreReset | None:
         return None
     with suppress(ValueError):
         aside = datetime.strptime(kept.name.split(".")[-2], _STAMP).replace(tzinfo=UTC)
-        polled = path.parent / POLLED_NAME
+        polled = last_polled(path.parent)
         # A bridge that has polled since has reported it.
-        if not polled.exists() or polled.stat().st_mtime <= aside.timestamp():
+        if polled is None or polled <= aside:
             reason = "it was damaged, and set aside by a start that did not complete"
             return StoreReset(reason=reason, previous_stream=_stream_of(kept), kept_as=kept.name)
     return None

@@ -1,11 +1,13 @@
 """The store: document and records are one transaction, on disk before any record is sent."""
 
+import os
 import re
 import shutil
 import sqlite3
 import subprocess
 import sys
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -22,7 +24,7 @@ from support.store_helpers import (
 
 from bridge.store import retention
 from bridge.store.ballast import FILE_NAME as BALLAST_NAME
-from bridge.store.database import Store, StoreError
+from bridge.store.database import POLLED_NAME, Store, StoreError
 from bridge.store.opening import open_store
 from bridge.store.outbox import Outbox
 from sinks.samples import SAMPLE_VM
@@ -107,6 +109,30 @@ def test_what_was_seen_is_remembered(tmp_path: Path) -> None:
         seen.boot_id,
         seen.polled_at,
     )
+
+
+def test_a_copy_that_keeps_no_times_tells_of_the_last_poll(tmp_path: Path) -> None:
+    """The time is in the file: a copy of the directory, made later, does not look like a poll."""
+    with opened(tmp_path) as store:
+        store.mark_polled(NOW + timedelta(hours=1))
+        store.mark_polled(NOW)
+    (tmp_path / POLLED_NAME).touch()
+    with opened(tmp_path) as store:
+        assert store.polled_at() == NOW
+
+
+@pytest.mark.parametrize("content", ["", "2026-01-01T00:00:00", "no time"])
+def test_a_time_that_is_not_in_the_file_is_its_modification_time(
+    tmp_path: Path, content: str
+) -> None:
+    """0.2.0 left an empty file, and a machine that loses its power may leave a damaged one."""
+    with opened(tmp_path) as store:
+        (tmp_path / POLLED_NAME).write_text(content)
+        os.utime(tmp_path / POLLED_NAME, (NOW.timestamp(), NOW.timestamp()))
+        assert store.polled_at() == NOW
+        later = NOW + timedelta(hours=1)
+        store.mark_polled(later)
+        assert store.polled_at() == later
 
 
 def test_the_identity_is_kept(tmp_path: Path) -> None:
