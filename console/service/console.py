@@ -26,6 +26,7 @@ from console.db.clock import CommonClock
 from console.db.decisions import commands_to_fetch
 from console.db.enrolment import generations_since
 from console.db.errors import StoreError
+from console.db.kept_situation import KeptSituation
 from console.db.opening import Database, database_url
 from console.db.snapshot import Snapshots
 from console.db.transactions import read_from
@@ -142,6 +143,7 @@ class Console:
             access=Access(settings, self.database),
             decisions=self.decisions,
             grouping=self.grouping,
+            turns=KeptSituation(self.grouping),
             enrolments=self.enrolments,
             bounds=bounds,
             bodies=Bodies(),

@@ -11,7 +11,6 @@ from console.access.people import Person
 from console.db.grouping import groups_now
 from console.db.snapshot import Snapshot
 from console.db.tables import vm
-from console.db.turn_situation import read_situation
 from console.turns.away import away_by_group
 from console.turns.groups import Group, Grouping
 from console.turns.situation import Away, Turn, TurnSituation
@@ -32,7 +31,8 @@ class Groups:
         grouping = self._state.grouping
         person = person_of(request)
         with self._state.snapshots.open() as snapshot:
-            items = group_items(read_situation(snapshot, grouping), snapshot, grouping, person)
+            situation = self._state.turns.seen_in(snapshot)
+            items = group_items(situation, snapshot, grouping, person)
         return answer(models.GroupList(items=items))
 
 

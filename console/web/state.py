@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from console.access.identity import Access
 from console.approvals.service import Decisions
 from console.config.settings import Settings
+from console.db.kept_situation import KeptSituation
 from console.db.opening import Database
 from console.db.snapshot import Snapshots
 from console.fleet.view import Source
@@ -35,6 +36,8 @@ class AppState:
     decisions: Decisions
     grouping: Grouping
     """The groups of the settings."""
+    turns: KeptSituation
+    """What people see of turns."""
     enrolments: Enrolments
     bounds: Bounds
     """The limit of what each VM may send."""

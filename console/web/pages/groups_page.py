@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from console.access.people import Person
 from console.db.snapshot import Snapshot
-from console.db.turn_situation import read_situation
 from console.turns.groups import Grouping
 from console.turns.situation import EventFacts, TurnSituation
 from console.web import models
@@ -40,11 +39,12 @@ class GroupRow:
     waiting: Sequence[WaitingRow]
 
 
-def values(snapshot: Snapshot, grouping: Grouping, person: Person) -> dict[str, Any]:
+def values(
+    situation: TurnSituation, snapshot: Snapshot, grouping: Grouping, person: Person
+) -> dict[str, Any]:
     """Return the values of the template: groups with waiting events first, then those with VMs
     away.
     """
-    situation = read_situation(snapshot, grouping)
     groups = group_items(situation, snapshot, grouping, person)
     events = {each.event_id: each for each in situation.events.values()}
     states = {each.event_id: each.state for each in situation.turns.values()}
