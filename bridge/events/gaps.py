@@ -25,6 +25,19 @@ OVERDUE_SECONDS: Final = 1.0
 """How late a poll may end before the last document is too old to approve by."""
 
 
+def slow_answers(interval: float, timeout: float) -> str | None:
+    """Return, as a sentence, that this timeout lets IMDS take so long to answer that each document
+    is too old to approve by once it is there; None if it does not.
+    """
+    longest = interval + OVERDUE_SECONDS + CONTINUOUS_SECONDS
+    if timeout <= longest:
+        return None
+    return (
+        f"SEB_IMDS__TIMEOUT lets IMDS take {timeout:g} s to answer, but while it takes more than "
+        f"{longest:g} s nothing is approved"
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Reading:
     """The clocks at one moment."""

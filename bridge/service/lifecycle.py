@@ -9,6 +9,7 @@ from typing import Final
 from bridge.clock import Clock
 from bridge.config.settings import Settings
 from bridge.events import bridge_records
+from bridge.events.gaps import slow_answers
 from bridge.events.state import CurrentState
 from bridge.store.database import Store, StoreError
 from bridge.store.recovery import StoreReset
@@ -78,6 +79,10 @@ class Lifecycle:
                 "state_dir": str(self._settings.state_dir),
             },
         )
+        approval = self._settings.approval
+        slow = slow_answers(self._settings.poll_interval, self._settings.imds.timeout)
+        if slow is not None and (approval.rules or approval.trust is not None):
+            _LOG.warning(slow, extra={"action": "slow_answers"})
 
     def report_heartbeat(self) -> None:
         """Report that the bridge is alive, if the store can be written."""

@@ -1,5 +1,6 @@
 """The start and the end of a run, also while IMDS fails."""
 
+import json
 import os
 import signal
 import socket
@@ -97,6 +98,15 @@ def test_a_store_that_is_replaced_while_it_is_in_use(
         found = store.execute("SELECT type FROM records").fetchall()
     assert ("seb.event.scheduled.v1",) in found
     assert (("seb.bridge.store-reset.v1",) in found) is (instead == "nothing")
+
+
+def test_a_timeout_that_is_too_long_for_approvals_is_in_the_log(
+    launch: Launch, simulator: Simulator
+) -> None:
+    """The start's log says that nothing is approved while IMDS takes so long to answer."""
+    rules = json.dumps([{"name": "a"}])
+    bridge = launch(SEB_IMDS__TIMEOUT="15", SEB_APPROVAL__RULES=rules)
+    assert "nothing is approved" in bridge.wait_for_log("slow_answers")["message"]
 
 
 @pytest.mark.skipif(os.name == "nt", reason="a file in use cannot be deleted there")

@@ -13,6 +13,7 @@ from bridge.approval.policy import covers, sentence
 from bridge.approval.trusted_keys import trust_of
 from bridge.config.approval import ApprovalSettings, Rule
 from bridge.config.load import Configuration, SinkSpec
+from bridge.events.gaps import slow_answers
 from sinks.base import Check
 from sinks.settings import PreparingSettings
 from sinks.shared.errors import ConfigurationError
@@ -35,6 +36,9 @@ def look_at_approval(config: Configuration) -> Iterator[Check]:
         yield _rule(rule, rules[:place], config.sinks)
     if trust is not None:
         yield _trust(config.settings.approval, trust)
+    slow = slow_answers(config.settings.poll_interval, config.settings.imds.timeout)
+    if slow is not None:
+        yield Check.warn(slow, "IMDS answers within a second: find out why it takes longer")
     if channels and trust is None:
         yield Check.warn(
             f"commands are received over {' and '.join(channels)}, but all are refused",

@@ -143,3 +143,18 @@ def test_a_channel_and_its_keys_belong_together(tmp_path: Path) -> None:
     assert expected == texts(**trust)
     file.write_text(jwks(Signer()))
     assert [each.level for each in lines(**trust, **mqtt)] == ["ok"]
+
+
+@pytest.mark.parametrize(
+    ("interval", "timeout", "warns"), [(1, 7, False), (1, 8, True), (5, 8, False)]
+)
+def test_a_timeout_that_lets_answers_be_too_slow_to_approve_by(
+    interval: int, timeout: int, warns: bool
+) -> None:
+    """Polls succeed, but each document is too old by the time it is there; `check` says so."""
+    found = lines({"name": "a"}, SEB_POLL_INTERVAL=str(interval), SEB_IMDS__TIMEOUT=str(timeout))
+    text = (
+        "SEB_IMDS__TIMEOUT lets IMDS take 8 s to answer, but while it takes more than 7 s nothing "
+        "is approved"
+    )
+    assert [each.text for each in found if each.level == "warn"] == [text] * warns
