@@ -80,9 +80,10 @@ class PersonsTurn:
     ) -> Turn:
         has_approval_ended = turn.state == "approving" and event.approval != "open"
         if turn.state == "failed" or has_approval_ended:
+            failed = replace(turn, state="failed")
             if not request.force:
-                return self._new(request, replace(turn, state="failed"), event, situation)
-            forced = replace(turn, is_forced=True, by=request.person.name, asked=request.reason)
+                return self._new(request, failed, event, situation)
+            forced = replace(failed, is_forced=True, by=request.person.name, asked=request.reason)
             back = (event.named - turn.vm_ids) & situation.vms.keys()
             forced = with_holders(forced, {each: situation.vms[each].groups for each in back})
             self._audit(request, forced, event)

@@ -1348,6 +1348,22 @@ def test_a_person_approves_again_what_a_lost_store_had_accepted(
     assert "force_turn" in cluster.actions()
 
 
+def test_force_sends_an_approval_as_soon_as_the_one_before_has_ended(cluster: Cluster) -> None:
+    """A person may ask before the step that ends the turn's approval."""
+    cluster.announce(0)
+    jti = approved(cluster)
+    refused = cluster.vms[0].receipt(
+        "E-0", "failed", jti=jti, actor="group:db", reason="imds_refused", now=cluster.now
+    )
+    cluster.tell(refused)
+    cluster.decide()
+    assert cluster.state(0) == "approving"
+    approve(cluster, 0, force=True)
+    cluster.deliver()
+    command = seen(cluster, 0).decided.commands[-1]
+    assert (command.act, command.jti != jti) == ("approve", True)
+
+
 @pytest.mark.parametrize("behind", [timedelta(), timedelta(hours=2)], ids=["", "clock behind"])
 def test_a_lost_store_may_have_told_azure(cluster: Cluster, behind: timedelta) -> None:
     """Its VM is made again because the event begins, or it begins some minutes later: no other VM
