@@ -21,6 +21,10 @@ CONTINUOUS_SECONDS: Final = 5.0
 JUMP_SECONDS: Final = 1.0
 """A wall clock that is further ahead than the others show may have been set, or this VM may have
 stood still while the others did not count."""
+_SLEWED: Final = 0.1
+"""The same as a share of the time that has passed, up to a minute: a wall clock that is set right
+little by little (chrony: by at most a twelfth) may run faster than the others, as on Windows."""
+_MOST_SLEWED_SECONDS: Final = 60.0
 OVERDUE_SECONDS: Final = 1.0
 """How late a poll may end before the last document is too old to approve by."""
 
@@ -63,7 +67,9 @@ class _Reading:
 
     def has_jumped_since(self, before: _Reading) -> bool:
         """Check whether the wall clock shows much more time than the other clocks counted."""
-        return (self.wall - before.wall).total_seconds() - self.since(before) >= JUMP_SECONDS
+        seconds = self.since(before)
+        ahead = (self.wall - before.wall).total_seconds() - seconds
+        return ahead >= max(JUMP_SECONDS, min(_SLEWED * seconds, _MOST_SLEWED_SECONDS))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -136,6 +136,25 @@ def test_a_wall_clock_that_jumps_forward_may_be_a_host_that_stood_still(
     assert poll(gaps, clock).is_continuous
 
 
+@pytest.mark.parametrize(
+    ("interval", "ahead", "is_trusted"),
+    [(30.0, 2.4, True), (30.0, 5.0, False), (3600.0, 61.0, False)],
+)
+def test_a_wall_clock_that_is_slewed_has_not_jumped(
+    interval: float, ahead: float, *, is_trusted: bool
+) -> None:
+    """A clock that is set right little by little runs up to a twelfth faster; over an interval that
+    is more than a second.
+    """
+    clock = FakeClock()
+    gaps = tracker(clock, interval=interval)
+    poll(gaps, clock)
+    clock.advance(interval)
+    clock.jump(ahead)
+    assert gaps.is_current() is is_trusted
+    assert poll(gaps, clock).is_continuous is is_trusted
+
+
 def test_a_pause_belongs_to_the_next_poll() -> None:
     """And to that one only; what is measured during the poll is kept for the one after."""
     clock = FakeClock()
