@@ -86,10 +86,11 @@ class RuleDecisions:
 
     def _unused(self, cause: str) -> str | None:
         """Return the rule's cause if no approval has used it; a new one if the earlier approval
-        ended because the rule was removed, and the rule is back; otherwise None.
+        ended because the rule was removed, and the rule is back, or because a document was unclear;
+        otherwise None.
         """
         while (known := self._ledger.of_cause(cause)) is not None:
-            if (known.state, known.reason) != ("failed", "not_allowed"):
+            if known.state != "failed" or known.reason not in ("not_allowed", "not_approvable"):
                 return None
             cause += "\nagain"
         return cause

@@ -199,6 +199,25 @@ def test_no_rule_approves_an_event_that_is_named_twice(benches: Any) -> None:
     assert bench.imds.posts == [EVENT_ID]
 
 
+def test_a_rule_approves_again_what_was_named_twice_for_a_moment(benches: Any) -> None:
+    """An unclear document ends an open approval. It changes neither the revision nor the
+    fingerprint of the event, and the rule decides again when the document is clear.
+    """
+    bench = benches(MINE)
+    bench.imds.failures = [fails("refused")]
+    bench.announce(resources=["web_3", "web_4"])
+    for _ in range(2):
+        bench.imds.events_now["twin"] = entry(EVENT_ID.lower(), resources=["web_4", "web_3"])
+        bench.poll()
+        posts = list(bench.imds.posts)
+        bench.imds.failures = [fails("refused")]
+        del bench.imds.events_now["twin"]
+        bench.poll()
+        assert bench.imds.posts == [*posts, EVENT_ID]
+    bench.poll(after=9)
+    assert bench.story()[-2:] == APPROVED
+
+
 def test_an_event_that_is_named_twice_alike_is_one(benches: Any) -> None:
     """A repeated entry whose EventId has another case does not prevent an approval."""
     bench = benches(MINE)
