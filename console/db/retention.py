@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, Table, case, delete, exists, func, select, tuple_
+from sqlalchemy import ColumnElement, Connection, Table, case, delete, exists, func, select, tuple_
 
 from console.db import tables
 from console.db.decision_tables import command, decision, notice, turn
+from console.fleet.fold import RECOVERED
+from console.turns.machine import HOLDING
 
 
 def delete_before(connection: Connection, moment: float, limit: int) -> bool:
@@ -13,7 +15,8 @@ def delete_before(connection: Connection, moment: float, limit: int) -> bool:
 
     - Records and receipts, by the time at which they came in.
     - Ended events with their reports, by the time of their end, but not before their records: the
-      clock of a VM may be far behind.
+      clock of a VM may be far behind; and not while their VMs count as away by a turn or a
+      preparation.
     - Gaps, by the time at which they were found.
     - Decisions, by the time of their end.
     - Notices, by their time; not those about an open event, which would be sent again, and not the
@@ -22,7 +25,9 @@ def delete_before(connection: Connection, moment: float, limit: int) -> bool:
     e = tables.event.c
     r = tables.record.c
     is_recent = exists().where(r.event_id == e.event_id, r.received_at >= moment)
-    over = select(e.event_id, e.scope).where(e.state == "ended", e.shown_at < moment, ~is_recent)
+    over = select(e.event_id, e.scope).where(
+        e.state == "ended", e.shown_at < moment, ~is_recent, ~_holds_a_turn(), ~_left_prepared()
+    )
     gone = [(row.event_id, row.scope) for row in connection.execute(over.limit(limit))]
     of_events = (tables.report, tables.resource, tables.event_place, tables.preparation)
     for table in (*of_events, turn, tables.event):
@@ -44,6 +49,21 @@ def delete_before(connection: Connection, moment: float, limit: int) -> bool:
     )
     found = max(_old_gaps(connection, moment, limit), _old_decisions(connection, moment, limit))
     return max(len(gone), len(ids), found) >= limit
+
+
+def _holds_a_turn() -> ColumnElement[bool]:
+    """Return the SQL for whether the turn of an event is held."""
+    t, e = turn.c, tables.event.c
+    same = (t.event_id == e.event_id, t.scope == e.scope)
+    return exists().where(*same, t.state.in_(HOLDING))
+
+
+def _left_prepared() -> ColumnElement[bool]:
+    """Return the SQL for whether a VM has prepared for an event and has not recovered."""
+    p, e, v = tables.preparation.c, tables.event.c, tables.vm.c
+    same = (p.event_id == e.event_id, p.scope == e.scope)
+    is_member = (v.vm_id == p.vm_id, v.retired_at.is_(None))
+    return exists().where(*same, p.state != RECOVERED, *is_member)
 
 
 def _old_decisions(connection: Connection, moment: float, limit: int) -> int:

@@ -16,7 +16,12 @@ from console.turns.prepared import (
     unanswered,
 )
 from console.turns.reading import Reading
-from console.turns.reasons import kept_for_people, why_no_longer_approved, why_not_by_groups
+from console.turns.reasons import (
+    kept_for_people,
+    why_for_people,
+    why_no_longer_approved,
+    why_not_by_groups,
+)
 from console.turns.situation import EventFacts, Turn
 from console.turns.waiting import group_actor, is_full_for
 
@@ -162,14 +167,16 @@ def _may_retry(turn: Turn, event: EventFacts, reading: Reading) -> bool:
 
     Its cause must have passed: its window is open again; or no VM has followed the approval, and
     none can any more; or a VM that did not answer may answer now. A VM that could not prepare is
-    left to people.
+    left to people, and so is whatever would not be given a turn by itself now.
     """
-    if not turn.is_by_group or reading.is_too_late(event) or is_full_for(turn, event, reading):
+    if not turn.is_by_group or is_full_for(turn, event, reading):
         return False
     was_unanswered = any(each.asked_at is not None for each in turn.holders)
     if was_unanswered and reading.now - turn.since < UNANSWERED_SECONDS:
         return False
     if event.approval is not None and (event.again_at is None or reading.now < event.again_at):
         return False
-    failed = any(has_failed(vm, event) for vm in preparing(turn, event, reading))
-    return not failed and why_not_by_groups(event, reading) is None
+    if any(has_failed(vm, event) for vm in preparing(turn, event, reading)):
+        return False
+    is_grouped = bool(reading.situation.groups_touched(event))
+    return is_grouped and why_for_people(event, reading) is None

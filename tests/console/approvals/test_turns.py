@@ -27,6 +27,7 @@ from console.config.groups import GroupSettings
 from console.db import batches
 from console.db import decisions as rows
 from console.db.opening import Database
+from console.db.retention import delete_before
 from console.db.snapshot import Snapshots
 from console.db.transactions import read_from, write_to
 from console.fleet.contact import BY_HEARTBEATS, SilentTime
@@ -144,6 +145,19 @@ class Cluster:
         soon = _moment(self.now + timedelta(minutes=15))
         self.tell(self.vms[number].event(event_id, now=self.now, not_before=soon))
         return event_id
+
+    def speak(self, number: int, *, commands: bool) -> None:
+        """A VM that prepares nothing says whether it takes commands."""
+        vm = self.vms[number]
+        status = parse_status(
+            vm.status(commands=commands, prepares=False, time=_moment(self.now)),
+            source="broker",
+            received_at=self.now.timestamp(),
+            vm_id=vm.vm_id,
+            site="default",
+        )
+        self.store([status])
+        self.tell(vm.heartbeat(now=self.now, prepares=False))
 
     def lose(self, number: int) -> None:
         """The broker says that the connection of a VM was lost."""
@@ -1346,6 +1360,45 @@ def test_a_person_approves_again_what_a_lost_store_had_accepted(
     cluster.step()
     approve(cluster, 0, force=True)
     assert "force_turn" in cluster.actions()
+
+
+def test_retention_keeps_what_holds_a_turn(cluster: Cluster) -> None:
+    """A VM that has not recovered stays away, however long ago its event was."""
+    cluster.announce(0)
+    approved(cluster, "accepted", "posted")
+    cluster.tell(cluster.vms[0].event("E-0", transition="ended", now=cluster.now))
+    cluster.wait(86_400)
+    assert cluster.step() == []
+    with cluster.database.writing.begin() as connection:
+        delete_before(connection, cluster.now.timestamp() - 3600, 100)
+    cluster.announce(1)
+    assert cluster.step() == []
+    cluster.says(0, "recovered")
+    assert cluster.step() == ["prepare db-1"]
+    cluster.wait(86_400)
+    with cluster.database.writing.begin() as connection:
+        delete_before(connection, cluster.now.timestamp() - 3600, 100)
+    with cluster.snapshots.open() as snapshot:
+        assert snapshot.events.one("E-0") is None
+
+
+def test_a_turn_is_not_tried_again_while_nothing_can_approve_it(database: Database) -> None:
+    """A VM that prepares nothing takes no commands any more: the next event has its turn."""
+    cluster = Cluster(database)
+    cluster.speak(0, commands=True)
+    soon = _moment(cluster.now + timedelta(hours=10))
+    cluster.tell(cluster.vms[0].event("E-0", now=cluster.now, not_before=soon))
+    cluster.tell(cluster.vms[1].event("E-1", now=cluster.now, not_before=soon))
+    assert cluster.step() == ["approve db-0"]
+    cluster.deliver()
+    sent = []
+    for _ in range(40):
+        cluster.now += timedelta(seconds=30)
+        cluster.speak(0, commands=False)
+        cluster.tell(*(vm.heartbeat(now=cluster.now, prepares=True) for vm in cluster.vms[1:]))
+        sent += cluster.decide() + cluster.step()
+    assert set(sent) == {"prepare db-1"}
+    assert cluster.state(0) == "failed"
 
 
 def test_force_sends_an_approval_as_soon_as_the_one_before_has_ended(cluster: Cluster) -> None:
