@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Final, NamedTuple
 
+from bridge.store.acknowledged import Acknowledged
 from bridge.store.batch import COLUMNS, Batch, read_batch
 from bridge.store.database import Store, StoreError
 from wire.moment import rfc3339
@@ -29,6 +30,15 @@ _NEWER_AGAIN: Final = (
 )
 """Newer records of an event that a sink (parameter 1) gets again after an older one."""
 
+_UNDONE: Final = (
+    "UPDATE acknowledged SET sequence = 0 WHERE sink = ?1 AND EXISTS ("
+    "SELECT 1 FROM dead JOIN records AS older ON older.sequence = dead.sequence "
+    "WHERE dead.sink = ?1 AND dead.again AND older.event = acknowledged.event "
+    "AND older.sequence < acknowledged.sequence)"
+)
+"""An older record may undo what the sink (parameter 1) did at a newer one: that counts as
+acknowledged only once the sink has acknowledged it again."""
+
 Write = Callable[[Callable[[sqlite3.Connection], object]], bool]
 """Makes a change, not synced; returns whether it is written."""
 
@@ -48,8 +58,9 @@ class DeadRecord(NamedTuple):
 class DeadRecords:
     """The dead records of every sink. All methods may be called from any thread."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, acknowledged: Acknowledged) -> None:
         self._store = store
+        self._acknowledged = acknowledged
         self._lock = threading.Lock()
         self._again: set[str] = set()
         """Sinks that may have records to try again."""
@@ -85,9 +96,11 @@ class DeadRecords:
         The newest record of the same event that the sink has had is delivered again after them, so
         that the last record that it gets of an ended event is the event's end.
         """
+        self._acknowledged.write()
         with self._store.transaction() as connection:
             count = _change(connection, "UPDATE dead SET again = 1", sink, sequences)
             connection.execute(_NEWER_AGAIN, (sink,))
+            connection.execute(_UNDONE, (sink,))
         with self._lock:
             self._again.add(sink)
             self._settled = {each for each in self._settled if each[0] != sink}

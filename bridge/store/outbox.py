@@ -93,7 +93,7 @@ class Outbox:
         self._written: dict[str, int] = {}
         self._absences: dict[str, list[Absence]] = {}
         self._acknowledged = Acknowledged(store)
-        self.dead = DeadRecords(store)
+        self.dead = DeadRecords(store, self._acknowledged)
 
     def register(self, sinks: Mapping[str, Recipient]) -> dict[str, int]:
         """Set the configured sinks; return their cursors. A sink that is new, or was not configured

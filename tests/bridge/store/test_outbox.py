@@ -314,6 +314,34 @@ def test_a_dead_record_that_is_tried_again_has_the_end_behind_it(
     assert sequences(drain(outbox)) == [1, 2]
 
 
+@pytest.mark.parametrize("end", ["delivered", "refused", "dropped"])
+def test_what_an_older_record_may_undo_is_not_acknowledged(
+    store: Store, outbox: Outbox, end: str
+) -> None:
+    """Behind an older record that is retried, the newest record of the event counts as acknowledged
+    once the sink has acknowledged it again.
+    """
+    row = event_row("event-1")
+    store.commit([draft(1, event_id="event-1")], events=[row])
+    outbox.mark_dead("ops", 1, reason="no", attempts=1, now=NOW)
+    store.commit([draft(2, event_id="event-1")], events=[row])
+    drain(outbox)
+    assert outbox.acknowledged("ops", "event-1")
+    outbox.dead.retry("ops", None)
+    assert not outbox.acknowledged("ops", "event-1")
+    batch = outbox.next("ops", 1)
+    assert batch is not None
+    outbox.delivered("ops", batch)
+    assert not outbox.acknowledged("ops", "event-1")
+    if end == "delivered":
+        drain(outbox)
+    else:
+        outbox.mark_dead("ops", 2, reason="no", attempts=1, now=NOW, again=True)
+    if end == "dropped":
+        outbox.dead.drop("ops", None)
+    assert outbox.acknowledged("ops", "event-1") is (end == "delivered")
+
+
 def test_what_is_refused_again_holds_up_nothing_that_came_back(
     store: Store, outbox: Outbox
 ) -> None:
