@@ -142,6 +142,8 @@ def write(connection: Connection, changes: Changes, number: int, *, now: float) 
     if gone:
         retire_deleted(connection, now=now, listening=listening, number=number, keys=gone)
     insert_new(connection, tables.receipt, [rows.receipt_row(r, number) for r in changes.receipts])
+    for vm_id, scope in changes.moved.items():
+        _move_preparations(connection, vm_id, scope, changes.vms[vm_id].scope, number)
     for event_id, vm_id in changes.past_preparations:
         prepared = tables.preparation.c
         same = (prepared.event_id == event_id, prepared.vm_id == vm_id)
@@ -228,9 +230,7 @@ def _accept(
     taken = Fold(loaded)
     accepted: dict[str, Vm] = {}
     for vm_id in vm_ids:
-        before = loaded.vms[vm_id].scope
         accepted[vm_id] = taken.accept(vm_id, now)
-        _move_preparations(connection, vm_id, before, accepted[vm_id].scope, number)
     write(connection, taken.changes, number, now=now)
     return accepted
 

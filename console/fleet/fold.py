@@ -116,6 +116,10 @@ class Changes:
     preparations: dict[ReporterKey, ReportedPreparation] = field(default_factory=dict)
     past_preparations: set[ReporterKey] = field(default_factory=set)
     """Preparations that are forgotten: their VMs have recovered from them, and have others."""
+    moved: dict[str, str] = field(default_factory=dict)
+    """VMs whose scope has changed, by vmId, each with the scope that it had: what they prepared is
+    for events of the new one.
+    """
     altered: set[str] = field(default_factory=set)
     """VMs that have changed, except those of which only the time of contact changed."""
     duplicates: int = 0
@@ -322,6 +326,8 @@ class Fold:
             vm = self._with_name(vm, at)
         if before is not None and (before.scope, before.place) != (vm.scope, vm.place):
             self._judge_again(vm)
+            if before.scope != vm.scope:
+                self.changes.moved.setdefault(vm.vm_id, before.scope)
         vm = _with_conflict(vm, at)
         if before is not None and vms.is_heard(before, at, silent_seconds) != vms.is_heard(
             vm, at, silent_seconds
@@ -357,7 +363,9 @@ class Fold:
         return replace(vm, withheld=False, first_at=at) if vm.withheld else vm
 
     def _judge_again(self, vm: Vm) -> None:
-        """Update the reports of a VM that now bears another name, or is in another place."""
+        """Update the reports and preparations of a VM that now bears another name, or is in another
+        place.
+        """
         for key, before in list(self._loaded.reports.items()):
             if before.vm_id != vm.vm_id:
                 continue
@@ -365,6 +373,11 @@ class Fold:
             self.changes.touched |= {before.key, after.key}
             if after != before:
                 self._loaded.reports[key] = self.changes.reports[key] = after
+        for key, prepared in list(self._loaded.preparations.items()):
+            if prepared.vm_id == vm.vm_id:
+                self._loaded.preparations[key] = replace(prepared, scope=vm.scope)
+                if key in self.changes.preparations:
+                    self.changes.preparations[key] = self._loaded.preparations[key]
 
     def _observe(self, latest: LatestReport, *, put_back: bool = False) -> None:
         key = (latest.event_id, latest.vm_id)

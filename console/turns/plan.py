@@ -79,7 +79,9 @@ class Plan:
     prepares: tuple[tuple[EventKey, str], ...] = ()
     """Event key and vmId of each VM that is to prepare and has not reported that it has."""
     silences: frozenset[tuple[EventKey, str]] = frozenset()
-    """Those of `prepares` that have reported nothing about a preparation."""
+    """Event key and vmId of each VM that is asked, or was asked and is not heard now, and has
+    reported nothing about a preparation.
+    """
     approvals: tuple[EventKey, ...] = ()
     """Keys of the events whose VMs are prepared and within the budget now."""
     waiting: Mapping[EventKey, Waiting] = field(default_factory=dict)

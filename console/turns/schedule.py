@@ -6,7 +6,7 @@ returns, in the transaction of the reading.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -45,7 +45,7 @@ def plan(situation: TurnSituation, now: float) -> Plan:
         backs=tuple(each for step in steps for each in step.backs),
         rests=tuple(each for step in steps for each in step.rests),
         prepares=prepares,
-        silences=frozenset(each for each in prepares if says_nothing(each, reading)),
+        silences=frozenset((step.key, vm_id) for step in steps for vm_id in step.silences),
         approvals=tuple(step.key for step in steps if step.is_to_be_approved),
         waiting={each.event_key: each for each in [*stalled, *waiting]},
         free={step.key: step.is_free for step in steps if step.is_free is not None},
@@ -85,6 +85,8 @@ class _Step:
     rests: tuple[Back, ...] = ()
     prepares: tuple[str, ...] = ()
     """The vmIds of the VMs that are to prepare."""
+    silences: tuple[str, ...] = ()
+    """The vmIds of the VMs that were asked and have reported nothing."""
     waiting: Waiting | None = None
     """Why it neither continues nor ends."""
     is_to_be_approved: bool = False
@@ -123,13 +125,15 @@ def _held(turn: Turn, reading: Reading) -> _Step:
             rests=rests,
         )
     waiting = _why_it_waits(turn, reading)
+    prepares = tuple(_to_prepare(turn, reading))
     return _Step(
         key=turn.event_key,
         reading=reading,
         join=join,
         backs=backs,
         rests=rests,
-        prepares=tuple(_to_prepare(turn, reading)),
+        prepares=prepares,
+        silences=tuple(_silent(turn, reading, prepares)),
         waiting=waiting,
         is_to_be_approved=turn.state == "prepared" and waiting is None,
         is_free=_is_free(turn, reading),
@@ -176,6 +180,22 @@ def _to_prepare(turn: Turn, reading: Reading) -> Iterator[str]:
     for vm in reading.situation.named(event):
         if vm.vm_id in turn.vm_ids and vm.prepares and vm.is_heard and not is_prepared(vm, event):
             yield vm.vm_id
+
+
+def _silent(turn: Turn, reading: Reading, prepares: Sequence[str]) -> Iterator[str]:
+    """Yield the vmIds of the VMs that are asked to prepare and have reported nothing. One that is
+    not heard now was asked too: a VM that starts again and again is not asked for the first time.
+    """
+    event = reading.event_of(turn)
+    if turn.state != "preparing" or event is None or waits_for_room(turn, event, reading):
+        return
+    asked = {each.vm_id for each in turn.still_away if each.asked_at is not None}
+    unheard = {
+        vm.vm_id for vm in reading.situation.named(event) if vm.vm_id in asked and not vm.is_heard
+    }
+    for vm_id in sorted(unheard.union(prepares)):
+        if says_nothing((turn.event_key, vm_id), reading):
+            yield vm_id
 
 
 def _why_it_waits(turn: Turn, reading: Reading) -> Waiting | None:

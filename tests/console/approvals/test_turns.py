@@ -1401,6 +1401,45 @@ def test_a_turn_is_not_tried_again_while_nothing_can_approve_it(database: Databa
     assert cluster.state(0) == "failed"
 
 
+def test_a_vm_that_begins_again_and_again_holds_its_turn_for_five_minutes(
+    database: Database,
+) -> None:
+    """Its bridge is stopped and heard in turns, and never answers the command to prepare."""
+    cluster = Cluster(database)
+    soon = _moment(cluster.now + timedelta(hours=10))
+    for number in (0, 1):
+        vm = cluster.vms[number]
+        cluster.tell(vm.event(f"E-{number}", now=cluster.now, not_before=soon))
+    sent = set()
+    for number in range(20):
+        cluster.wait(30)
+        if number % 4 == 3:
+            cluster.vms[0].session = f"run-{number}"
+            cluster.lose(0)
+        sent |= set(cluster.step())
+    assert "prepare db-1" in sent
+
+
+def test_what_a_vm_prepared_counts_once_its_scope_is_known(database: Database) -> None:
+    """A bridge may learn its subscription after it has prepared: the event is approved, and the
+    next one does not wait for a turn of the former scope.
+    """
+    cluster = Cluster(database)
+    vm = cluster.vms[0] = FakeVm(name="db-3", subscription=None, group=None)
+    cluster.hear()
+    cluster.announce(0)
+    cluster.announce(1)
+    assert cluster.step() == ["prepare db-3"]
+    cluster.says(0, "prepared")
+    vm.subscription, vm.group = cluster.vms[1].subscription, cluster.vms[1].group
+    cluster.wait(1)
+    sent = cluster.step()
+    for _ in range(12):
+        cluster.wait(10)
+        sent += cluster.step()
+    assert sent == ["approve db-3"]
+
+
 def test_force_sends_an_approval_as_soon_as_the_one_before_has_ended(cluster: Cluster) -> None:
     """A person may ask before the step that ends the turn's approval."""
     cluster.announce(0)
