@@ -14,7 +14,9 @@ from wire.receipt import ReceiptData
 from wire.record import APPROVAL, RecordDraft, draft
 
 LOST_KEY: Final = "ledger_lost"
-"""In `meta`: when an earlier ledger was lost with its store, in seconds since 1970."""
+"""In `meta`: when an earlier ledger was lost with its store, in seconds since 1970; and the last
+poll before that, because the clock may have been behind when the loss was noticed.
+"""
 
 
 class Ledger(ApprovalRows):
@@ -24,8 +26,9 @@ class Ledger(ApprovalRows):
         """Raises `StoreError` if the store was lost and that fact cannot be written to it."""
         super().__init__(store)
         if store.remembered(RESET_KEY) not in (None, "null"):
-            store.commit(meta={LOST_KEY: str(int(now.timestamp()))})
-        self._lost = int(store.remembered(LOST_KEY) or 0)
+            moments = (now, store.polled_at() or now)
+            store.commit(meta={LOST_KEY: " ".join(str(int(at.timestamp())) for at in moments)})
+        self._lost = [int(at) for at in (store.remembered(LOST_KEY) or "").split()]
 
     def may_have_lost(self, issued: int, now: datetime) -> bool:
         """Check whether a token of that issue time (seconds since 1970) may have been used before a
@@ -33,7 +36,10 @@ class Ledger(ApprovalRows):
         """
         # Not while the clock is before that moment: it was wrong then, or it is now. The issuer's
         # clock may be ahead of ours, as `verification` allows.
-        return issued <= self._lost + SKEW_SECONDS and 0 < self._lost <= now.timestamp()
+        return any(
+            issued <= lost + SKEW_SECONDS and lost <= now.timestamp() + SKEW_SECONDS
+            for lost in self._lost
+        )
 
     def write(self, approval: Approval, observer: Observer, now: datetime) -> None:
         """Commit an approval in its new state, with its receipt, synced. Raises `StoreError`."""

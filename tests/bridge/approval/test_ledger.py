@@ -131,6 +131,19 @@ def test_a_clock_that_was_wrong_when_the_ledger_was_lost(store: Store) -> None:
     assert not ledger.may_have_lost(int(NOW.timestamp()), NOW)
 
 
+def test_a_clock_that_was_behind_when_the_ledger_was_lost(store: Store) -> None:
+    """What was issued until the last poll before the loss may have been used, although the clock
+    was behind when the loss was noticed.
+    """
+    store.mark_polled(NOW)
+    store.commit(meta={RESET_KEY: '{"reason": "it is gone"}'})
+    behind = NOW - timedelta(seconds=300)
+    ledger, issued = Ledger(store, behind), int(NOW.timestamp()) - 10
+    for now in (NOW - timedelta(seconds=SKEW_SECONDS), NOW, NOW + timedelta(seconds=10)):
+        assert ledger.may_have_lost(issued, now)
+    assert not ledger.may_have_lost(issued + 10 + SKEW_SECONDS + 1, NOW + timedelta(seconds=120))
+
+
 def test_which_events_may_have_been_started_from_here(store: Store, ledger: Ledger) -> None:
     """An event may have been started here unless IMDS refused, could not be reached, or the
     approval was rejected.
