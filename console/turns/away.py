@@ -56,8 +56,7 @@ def started_by_vm(
     situation: TurnSituation, *, unsure_at: float | None = None
 ) -> dict[str, EventFacts]:
     """Return, for each VM, the started event that names it, or the earliest of several. With
-    `unsure_at`, an event counts as started too if its time has passed and the VM was not heard
-    since.
+    `unsure_at`, an event counts as started too if it may have begun by that time.
     """
     found: dict[str, EventFacts] = {}
     vms = situation.vms
@@ -91,10 +90,11 @@ def _reason(vm: VmFacts, started: Mapping[str, EventFacts], *, with_unsure: bool
 
 
 def _may_have_begun(event: EventFacts, vm: VmFacts, unsure_at: float | None) -> bool:
+    """Check whether an event that is shown as Scheduled may have begun by that time: a VM may have
+    told Azure to start it, or its time has passed.
+    """
+    if unsure_at is None or event.status != SCHEDULED:
+        return False
     not_before = event.not_before
-    return (
-        unsure_at is not None
-        and not_before is not None
-        and event.status == SCHEDULED
-        and vm.heard_at < not_before <= unsure_at
-    )
+    is_past = not_before is not None and vm.heard_at < not_before <= unsure_at
+    return is_past or event.may_begin

@@ -15,6 +15,7 @@ from console.turns.reading import Reading
 from console.turns.situation import EventFacts, Turn, VmFacts
 
 Refusal = Literal["not_its_turn", "cannot_prepare", "not_prepared"]
+NO_KEY: Final = "the console cannot approve: SEB_CONSOLE_KEY is not set"
 _NEEDS_TWO: Final = "two persons approve an event of so many VMs"
 _IS_LEFT: Final = "a person left it until Azure starts it"
 
@@ -36,7 +37,7 @@ def refusal(event: EventFacts, reading: Reading) -> Refusal | None:
 def why_for_people(event: EventFacts, reading: Reading) -> str | None:
     """Return why the console does not give the event its turn by itself, or None."""
     if not reading.situation.can_sign:
-        return "the console cannot approve: SEB_CONSOLE_KEY is not set"
+        return NO_KEY
     return (
         _about_its_vms(event, reading)
         or _about_the_event(event, reading)

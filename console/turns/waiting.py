@@ -9,7 +9,7 @@ from console.turns.away import started_by_vm
 from console.turns.plan import Take, Waiting
 from console.turns.prepared import has_recovered, is_ready
 from console.turns.reading import Reading
-from console.turns.reasons import refusal, why_for_people
+from console.turns.reasons import NO_KEY, refusal, why_for_people
 from console.turns.situation import GROUP_ACTOR, Away, EventFacts, Turn, VmFacts
 
 
@@ -79,7 +79,9 @@ def while_prepared(turn: Turn, reading: Reading) -> Waiting | None:
     """Return why an event whose VMs are prepared is not approved at this moment, or None."""
     event = reading.situation.events[turn.event_key]
     reason = None
-    if turn.is_by_group and event.is_disputed:
+    if not reading.situation.can_sign:
+        reason = NO_KEY
+    elif turn.is_by_group and event.is_disputed:
         reason = "the VMs that report it do not agree"
     elif not has_room(turn, event, reading):
         reason = _waits_for(event, reading, [])

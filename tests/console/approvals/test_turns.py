@@ -1440,6 +1440,60 @@ def test_what_a_vm_prepared_counts_once_its_scope_is_known(database: Database) -
     assert sent == ["approve db-3"]
 
 
+def test_what_is_approved_on_a_vm_counts_for_the_others(database: Database) -> None:
+    """The group leaves an event to people, and somebody on the VM has approved it: Azure may start
+    it at any time, so the next one waits.
+    """
+    cluster = Cluster(database, approve={"event_type": ["Freeze"]})
+    cluster.announce(0)
+    for state in ("accepted", "posted"):
+        told = cluster.vms[0].receipt("E-0", state, jti="own", actor="local:root", now=cluster.now)
+        cluster.tell(told)
+    soon = _moment(cluster.now + timedelta(hours=1))
+    freeze = cluster.vms[1].event("E-1", event_type="Freeze", now=cluster.now, not_before=soon)
+    cluster.tell(freeze)
+    assert cluster.step() == []
+    cluster.end(0)
+    cluster.wait(1)
+    assert cluster.step() == ["prepare db-1"]
+
+
+def test_without_a_key_nothing_that_is_prepared_is_approved(cluster: Cluster) -> None:
+    """A console that starts again without its key says so, and writes no approval."""
+    cluster.announce(0)
+    cluster.step()
+    cluster.says(0, "prepared")
+    cluster.settings = replace(cluster.settings, can_sign=False)
+    assert cluster.step() == []
+    assert "approve" not in cluster.actions()
+    cluster.settings = replace(cluster.settings, can_sign=True)
+    assert cluster.step() == ["approve db-0"]
+
+
+def test_a_turn_whose_event_was_posted_lasts_while_its_scope_becomes_known(
+    database: Database,
+) -> None:
+    """The VM prepares nothing; Azure may start its event at any time."""
+    cluster = Cluster(database)
+    vm = cluster.vms[0] = FakeVm(name="db-3", subscription=None, group=None)
+    cluster.speak(0, commands=True)
+    soon = _moment(cluster.now + timedelta(hours=1))
+    cluster.tell(vm.event("E-0", now=cluster.now, not_before=soon))
+    assert cluster.step() == ["approve db-3"]
+    cluster.deliver()
+    jti = seen(cluster, 0).decided.commands[-1].jti
+    for state in ("accepted", "posted"):
+        cluster.tell(vm.receipt("E-0", state, jti=jti, actor="group:db", now=cluster.now))
+    cluster.tell(cluster.vms[1].event("E-1", now=cluster.now, not_before=soon))
+    vm.subscription, vm.group = cluster.vms[1].subscription, cluster.vms[1].group
+    sent = []
+    for _ in range(6):
+        cluster.now += timedelta(seconds=10)
+        cluster.speak(0, commands=True)
+        sent += cluster.step() + cluster.decide()
+    assert sent == []
+
+
 def test_force_sends_an_approval_as_soon_as_the_one_before_has_ended(cluster: Cluster) -> None:
     """A person may ask before the step that ends the turn's approval."""
     cluster.announce(0)
