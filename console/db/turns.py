@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final, cast
 
@@ -41,6 +41,8 @@ REJECTED: Final = "rejected"
 _IS_OPEN: Final = event.c.state.in_(("scheduled", "started"))
 ON_ITS_WAY_SECONDS: Final = 10.0
 """How long the first report of a VM that follows a command may take to arrive."""
+_AFTER_POST_SECONDS: Final = 60.0
+"""How long an event that no document lists may still start after Azure was told to start it."""
 _AHEAD_SECONDS: Final = 30.0
 """How far the clocks of two consoles on one database may differ, and more."""
 COMMAND_SECONDS: Final = 60
@@ -216,13 +218,36 @@ def asked_to_prepare(connection: Connection, now: float) -> dict[str, HeldBy]:
 
 
 def followed_until(connection: Connection, now: float) -> dict[EventKey, float]:
-    """Return, by event key, until when a VM may still act on a command that it has not answered,
-    plus the time for its first report to arrive.
+    """Return, by event key, until when an event may still start by our doing, although it is over:
+    a VM may act on a command that it has not answered, plus the time for its first report to
+    arrive; or one has just told Azure, and a document left the event out.
     """
     c = command.c
     wanted = _followed(now, func.max(_followed_to())).group_by(c.event_id, c.scope)
     found = connection.execute(wanted)
-    return {EventKey(row[0], row[1]): row[2] + ON_ITS_WAY_SECONDS for row in found}
+    until = {EventKey(row[0], row[1]): row[2] + ON_ITS_WAY_SECONDS for row in found}
+    for key, posted_at in _posted_before_the_end(connection, now):
+        until[key] = max(until.get(key, 0.0), posted_at + _AFTER_POST_SECONDS)
+    return until
+
+
+def _posted_before_the_end(connection: Connection, now: float) -> Iterator[tuple[EventKey, float]]:
+    """Yield the open turns of events whose start a VM of the turn has asked Azure for a moment ago,
+    also by a rule, and that have ended since without having been seen to start; and when it asked.
+    """
+    t, e, r = turn.c, event.c, receipt.c
+    wanted = (
+        select(turn, r.vm_id, r.at)
+        .join(event, and_(e.event_id == t.event_id, e.scope == t.scope))
+        .join(receipt, r.event_id == t.event_id)
+        .where(t.state != OVER, ~_IS_OPEN, e.status != "Completed")
+        .where(r.state == "posted", r.at > now - _AFTER_POST_SECONDS)
+        .where(or_(e.started_at.is_(None), e.started_at < r.time))
+    )
+    for row in connection.execute(wanted):
+        each = turn_of(row)
+        if any(holder.vm_id == row.vm_id for holder in each.holders):
+            yield each.event_key, row.at
 
 
 def _followed(now: float, column: ColumnElement[Any]) -> Select[Any]:

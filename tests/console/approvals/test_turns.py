@@ -2287,3 +2287,53 @@ def test_drained_turns_that_need_more_room_than_there_is_wait_for_people(
     approve(cluster, 0, force=True)
     assert sorted(cluster.step()) == ["prepare db-0", "prepare db-3"]
     cluster.decisions.stop()
+
+
+@pytest.mark.parametrize("actor", ["group:db", "rule:patching"])
+@pytest.mark.parametrize("ended", ["Unknown", "Canceled", "Completed", "Started"])
+def test_what_azure_was_just_told_to_start_may_be_left_out_of_one_document(
+    cluster: Cluster, ended: str, actor: str
+) -> None:
+    """No VM has a program, and all are heard: the turn lasts for a minute, unless the event was
+    seen to start.
+    """
+    soon = _moment(cluster.now + timedelta(minutes=15))
+    hear_of(cluster, range(3), prepares=False)
+    cluster.announce(0)
+    cluster.announce(1)
+    assert cluster.step() == ["approve db-0"]
+    cluster.deliver()
+    (command,) = seen(cluster, 0).decided.commands
+    jti = command.jti if actor == "group:db" else "by-a-rule"
+    for state in ("accepted", "posted"):
+        told = cluster.vms[0].receipt("E-0", state, jti=jti, actor=actor, now=cluster.now)
+        cluster.tell(told)
+    if actor != "group:db":
+        told = cluster.vms[0].receipt(
+            "E-0", "failed", jti=command.jti, actor="group:db", now=cluster.now, reason="decided"
+        )
+        cluster.tell(told)
+    cluster.decide()
+    cluster.now += timedelta(seconds=1)
+    if ended == "Started":
+        started = cluster.vms[0].event("E-0", transition="started", now=cluster.now)
+        cluster.tell(started)
+        cluster.step()
+    status = "Unknown" if ended == "Started" else ended
+    over = cluster.vms[0].event("E-0", transition="ended", status=status, now=cluster.now)
+    cluster.tell(over)
+    hear_of(cluster, range(3), prepares=False)
+    is_held = ended in ("Unknown", "Canceled")
+    sent = cluster.decide() + cluster.step()
+    assert sent == ([] if is_held else ["approve db-1"])
+    if not is_held:
+        return
+    cluster.now += timedelta(seconds=55)
+    hear_of(cluster, range(3), prepares=False)
+    assert cluster.decide() + cluster.step() == []
+    if ended == "Canceled":
+        more = {"transition": "started", "not_before": soon, "now": cluster.now}
+        cluster.tell(cluster.vms[0].event("E-0", **more))
+    cluster.now += timedelta(seconds=10)
+    hear_of(cluster, range(3), prepares=False)
+    assert cluster.decide() + cluster.step() == ([] if ended == "Canceled" else ["approve db-1"])
