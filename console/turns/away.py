@@ -52,6 +52,27 @@ def is_preparing(vm: VmFacts) -> EventKey | None:
     return None
 
 
+def idle_in_turns(situation: TurnSituation) -> frozenset[str]:
+    """Return the vmIds of the VMs that are away only because they hold turns, and have not begun to
+    prepare: they come back soon if these turns fail, or have failed.
+    """
+    idle: set[str] = set()
+    others = set(started_by_vm(situation))
+    for turn in situation.turns.values():
+        event = situation.events.get(turn.event_key)
+        may_fail = (
+            turn.state in ("preparing", "failed")
+            and event is not None
+            and not event.may_begin
+            and event.approval not in ("open", "confirmed")
+        )
+        if turn.is_held:
+            (idle if may_fail else others).update(turn.vm_ids)
+    vms = situation.vms
+    others |= {vm_id for vm_id in idle if vm_id in vms and _is_gone(vms[vm_id])}
+    return frozenset(idle - others)
+
+
 def started_by_vm(
     situation: TurnSituation, *, unsure_at: float | None = None
 ) -> dict[str, EventFacts]:
@@ -66,6 +87,11 @@ def started_by_vm(
             if begun and event.counts_for(vm, vms):
                 found[vm.vm_id] = event
     return found
+
+
+def _is_gone(vm: VmFacts) -> bool:
+    """Check whether a VM is not heard, or has begun to prepare."""
+    return not vm.is_heard or (not vm.has_no_program and is_preparing(vm) is not None)
 
 
 def _reason(vm: VmFacts, started: Mapping[str, EventFacts], *, with_unsure: bool) -> Away | None:

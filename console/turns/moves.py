@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from collections.abc import Set as AbstractSet
 from typing import Final
 
+from console.turns.away import idle_in_turns
 from console.turns.machine import Trigger
 from console.turns.plan import Move
 from console.turns.prepared import (
@@ -114,7 +116,7 @@ def _while_scheduled(turn: Turn, event: EventFacts, reading: Reading) -> Move | 
     if turn.state == "approving" and event.approval in (None, "failed"):
         reason = kept_for_people(event) or "its approval failed"
         return Move(event_key=turn.event_key, trigger="not_approved", reason=reason)
-    if turn.state == "failed" and _may_retry(turn, event, reading):
+    if turn.state == "failed" and _is_to_be_retried(turn, event, reading):
         actor = group_actor(event, reading)
         return Move(event_key=turn.event_key, trigger="taken", actor=actor)
     return None
@@ -162,14 +164,58 @@ def _changed(turn: Turn, event: EventFacts, reading: Reading, trigger: Trigger) 
     return Move(event_key=key, trigger="outdated", reason=reason)
 
 
+def _is_to_be_retried(turn: Turn, event: EventFacts, reading: Reading) -> bool:
+    """Check whether a turn that has failed is taken again now: there is room, and no other goes
+    before it.
+    """
+    if not _may_retry(turn, event, reading) or is_full_for(turn, event, reading):
+        return False
+    idle = idle_in_turns(reading.situation)
+    if event.named <= turn.vm_ids and not event.named & idle:
+        return True  # its VMs are away until the event is over: it takes no room from others
+    return not _is_behind(turn, event, reading, idle)
+
+
+def _is_behind(turn: Turn, event: EventFacts, reading: Reading, idle: AbstractSet[str]) -> bool:
+    """Check whether others go before a turn that has failed, in its groups: the events that have
+    not had their turn, and then the turns that failed before it. An event for which there would be
+    no room even if the VMs that have begun nothing (`idle`) were back goes before no other.
+    """
+    situation = reading.situation
+    keys = set(situation.groups_touched(event))
+    blocked: set[str] = set()
+    for other in sorted(situation.events.values(), key=lambda each: each.order):
+        its = situation.groups_touched(other)
+        if other.key == event.key or other.status != "Scheduled" or keys.isdisjoint(its):
+            continue
+        has_room = not reading.over_budget(other, without=idle)
+        own = situation.turns.get(other.key)
+        if own is not None and own.state == "failed":
+            is_first = (own.since, other.order) < (turn.since, event.order)
+            if has_room and is_first and _may_retry(own, other, reading):
+                return True
+        elif _waits(own, other, reading):
+            if has_room and blocked.isdisjoint(its):
+                return True
+            blocked.update(its)  # those that come later wait behind it
+    return False
+
+
+def _waits(turn: Turn | None, event: EventFacts, reading: Reading) -> bool:
+    """Check whether an event waits for its turn, or for room for more of its VMs."""
+    if turn is not None and turn.is_held:
+        return turn.state == "preparing" and not event.named <= turn.vm_ids
+    return why_for_people(event, reading) is None
+
+
 def _may_retry(turn: Turn, event: EventFacts, reading: Reading) -> bool:
-    """Check whether the turn of a group, which has failed, may be taken again.
+    """Check whether the turn of a group, which has failed, may be taken again once there is room.
 
     Its cause must have passed: its window is open again; or no VM has followed the approval, and
     none can any more; or a VM that did not answer may answer now. A VM that could not prepare is
     left to people, and so is whatever would not be given a turn by itself now.
     """
-    if not turn.is_by_group or is_full_for(turn, event, reading):
+    if not turn.is_by_group:
         return False
     was_unanswered = any(each.asked_at is not None for each in turn.holders)
     if was_unanswered and reading.now - turn.since < UNANSWERED_SECONDS:

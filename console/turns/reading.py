@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -39,12 +40,16 @@ class Reading:
                 return key
         return None
 
-    def over_budget(self, event: EventFacts) -> tuple[str, ...]:
-        """Return the keys of the groups that have no room for the VMs of this event."""
+    def over_budget(
+        self, event: EventFacts, *, without: AbstractSet[str] = frozenset()
+    ) -> tuple[str, ...]:
+        """Return the keys of the groups that have no room for the VMs of this event. `without`:
+        vmIds of VMs that are away and do not count.
+        """
         return tuple(
             key
             for key in self.situation.groups_touched(event)
-            if len(self.away.get(key, {}).keys() | self._members(event, key))
+            if len(self.away.get(key, {}).keys() - without | self._members(event, key))
             > self.situation.groups[key].at_most
         )
 

@@ -2337,3 +2337,29 @@ def test_what_azure_was_just_told_to_start_may_be_left_out_of_one_document(
     cluster.now += timedelta(seconds=10)
     hear_of(cluster, range(3), prepares=False)
     assert cluster.decide() + cluster.step() == ([] if ended == "Canceled" else ["approve db-1"])
+
+
+def test_what_has_failed_is_tried_again_after_what_waits(cluster: Cluster) -> None:
+    """Two VMs refuse each command: the third one goes before they are asked again, and then each of
+    the two is.
+    """
+    for number in range(3):
+        soon = _moment(START + timedelta(hours=10, minutes=number))
+        cluster.tell(cluster.vms[number].event(f"E-{number}", now=cluster.now, not_before=soon))
+    sent: list[str] = []
+    for _ in range(60):
+        cluster.wait(30)
+        for each in cluster.step():
+            if each not in sent[-1:]:
+                sent.append(each)
+            if each in ("prepare db-0", "prepare db-1"):
+                number = int(each[-1])
+                answer(cluster, "rejected", number=number, reason="unknown_key")
+        if "prepare db-2" in sent and cluster.state(2) == "preparing":
+            cluster.says(2, "prepared")
+        if cluster.state(2) == "approving":
+            cluster.deliver()
+            cluster.end(2)
+            cluster.says(2, "recovered")
+    first = ["prepare db-0", "prepare db-1", "prepare db-2", "approve db-2"]
+    assert sent[:6] == [*first, "prepare db-0", "prepare db-1"]

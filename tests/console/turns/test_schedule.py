@@ -17,7 +17,7 @@ from console.turns.plan import Plan
 from console.turns.prepared import UNANSWERED_SECONDS
 from console.turns.returns import ANSWER_SECONDS
 from console.turns.schedule import plan
-from console.turns.situation import EventFacts, Turn, TurnSituation, VmFacts, VmPreparation
+from console.turns.situation import EventFacts, Holder, Turn, TurnSituation, VmFacts, VmPreparation
 
 NOW = 1_000_000.0
 SOON = NOW + 900
@@ -595,3 +595,62 @@ def taken(key: EventKey, vm_id: str) -> Turn:
     started = {key: event(key, vm_id, status="Started")}
     away, _ = done(replace(preparing, events=started))
     return away.turns[key]
+
+
+def failed(key: EventKey, since: float, *away: str) -> Turn:
+    """A turn of a group whose VMs have not answered; these VMs still hold it."""
+    holders = tuple(
+        Holder(vm_id=vm_id, groups=frozenset({"etcd"}), asked_at=since - UNANSWERED_SECONDS)
+        for vm_id in away
+    )
+    return Turn(
+        event_key=key,
+        fingerprint=f"{key.event_id}-1",
+        state="failed",
+        since=since,
+        by="group:etcd",
+        holders=holders,
+    )
+
+
+def test_the_turn_that_failed_first_is_tried_again_first() -> None:
+    """Not the one whose event comes first."""
+    events = [event(A, "v1"), event(B, "v2", not_before=SOON + 1)]
+    turns = [failed(A, NOW - 400), failed(B, NOW - 500)]
+    after, _ = done(situation(events, (), turns))
+    assert (after.turns[A].state, after.turns[B].state) == ("failed", "preparing")
+
+
+def test_what_can_not_go_holds_up_no_other_try() -> None:
+    """Two may be away: one is stopped, and an event of two VMs waits for it; an event of a single
+    VM is tried again beside it.
+    """
+    events = [event(A, "v1"), event(B, "v2", "v3", not_before=SOON + 1)]
+    stopped = vm("v4", contact="stopped")
+    start = situation(events, [stopped], [failed(A, NOW - 400)], rule(at_most=2))
+    after, todo = done(start)
+    assert after.turns[A].state == "preparing"
+    assert todo.waiting[B].needs_people is False
+
+
+def test_what_waits_for_two_places_is_not_passed_by_one_retry_after_the_other() -> None:
+    """Two may be away: while one turn has failed and its VM is not free yet, the other one is not
+    tried again; once it is free, the event that names two VMs goes.
+    """
+    late = event(Z, "v3", "v4", not_before=SOON + 1)
+    events = [event(A, "v1"), event(B, "v2"), late]
+    turns = [failed(A, NOW - 10, "v1"), failed(B, NOW - 400)]
+    start = situation(events, [vm("v4")], turns, rule(at_most=2))
+    after, todo = done(start)
+    assert (after.turns[B].state, todo.takes) == ("failed", ())
+    free = replace(after, turns={**after.turns, A: failed(A, NOW - 130)})
+    _, todo = done(free)
+    assert [take.event_key for take in todo.takes] == [Z]
+
+
+def test_a_turn_whose_vms_are_drained_is_tried_again_before_what_waits() -> None:
+    """Its VM is away until the event is over: it takes no room from others."""
+    drained = vm("v1", preparations=[replace(said(A, "preparing"), fingerprint="")])
+    events = [event(A, "v1"), event(B, "v2", not_before=SOON + 1)]
+    after, _ = done(situation(events, [drained], [failed(A, NOW - 400, "v1")]))
+    assert after.turns[A].state == "preparing"
