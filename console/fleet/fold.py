@@ -476,7 +476,7 @@ class Fold:
                 return
             if not reported.sequence and _is_same(before.facts, reported.facts):
                 return  # the record says more than the state document
-        self._keep_prepared(reported)
+        self._keep_prepared(reported, put_back=put_back)
 
     def _is_older(
         self, reported: ReportedPreparation, before: ReportedPreparation, *, put_back: bool
@@ -508,13 +508,17 @@ class Fold:
             return _is_past(latest)
         return _is_same(document.facts, reported.facts)
 
-    def _keep_prepared(self, reported: ReportedPreparation) -> None:
+    def _keep_prepared(self, reported: ReportedPreparation, *, put_back: bool = False) -> None:
         """Keep what a VM reports about its preparation. What it prepared for an ended event, or for
-        one that no longer names it, does not count if the event comes back unchanged.
+        one that no longer names it, does not count if the event comes back unchanged; also if the
+        record of that comes in only then, unless the VM's store was put back.
         """
         key = (reported.facts.event_id, reported.vm_id)
         latest = self._loaded.reports.get(key)
-        if latest is not None and _is_past(latest):
+        is_past = latest is not None and (
+            _is_past(latest) or (not put_back and _is_of_earlier_stay(reported, latest))
+        )
+        if is_past:
             reported = replace(reported, facts=replace(reported.facts, fingerprint=""))
         if key not in self._loaded.preparations:
             self._forget_recovered(reported.vm_id)
@@ -589,6 +593,14 @@ def _is_lost(before: PreparationFacts, reported: PreparationFacts) -> bool:
 def _is_past(latest: LatestReport) -> bool:
     """Check whether a VM reports that an event is over, or does not name it any more."""
     return latest.report.state == "ended" or not latest.report.affects_this_vm
+
+
+def _is_of_earlier_stay(reported: ReportedPreparation, latest: LatestReport) -> bool:
+    """Check whether a VM reported a preparation before it announced the event as it is now: by the
+    order of its records.
+    """
+    is_announced = latest.report.transition == "scheduled" and latest.stream == reported.stream
+    return is_announced and 0 < reported.sequence < latest.sequence
 
 
 def _is_same(one: PreparationFacts, other: PreparationFacts) -> bool:

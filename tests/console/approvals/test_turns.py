@@ -2363,3 +2363,37 @@ def test_what_has_failed_is_tried_again_after_what_waits(cluster: Cluster) -> No
             cluster.says(2, "recovered")
     first = ["prepare db-0", "prepare db-1", "prepare db-2", "approve db-2"]
     assert sent[:6] == [*first, "prepare db-0", "prepare db-1"]
+
+
+def test_what_was_prepared_in_an_earlier_stay_of_an_event_counts_no_more_if_it_comes_late(
+    cluster: Cluster,
+) -> None:
+    """It comes over another sink, which is slower: the VM has recovered since, or not yet."""
+    vm = cluster.vms[0]
+    soon = _moment(cluster.now + timedelta(hours=1))
+    cluster.tell(vm.event("E-0", now=cluster.now, not_before=soon))
+    assert cluster.step() == ["prepare db-0"]
+    told = {"evt": "E-0", "evh": seen(cluster, 0).shown.report.fingerprint, "sink": "drain"}
+    told |= {"cause": "deadline", "reason": None}
+    late = [
+        vm.record(PREPARATION, told | {"state": state}, now=cluster.now)
+        for state in ("preparing", "prepared")
+    ]
+    answer(cluster, "accepted")
+    answer(cluster, "confirmed")
+    cluster.now += timedelta(seconds=5)
+    cluster.tell(vm.event("E-0", transition="ended", now=cluster.now))
+    cluster.step()
+    cluster.now += timedelta(seconds=5)
+    recovered = vm.record(PREPARATION, told | {"state": "recovered"}, now=cluster.now)
+    cluster.wait(60)
+    cluster.tell(vm.event("E-0", now=cluster.now, not_before=soon))
+    assert "prepare db-0" in cluster.step()
+    cluster.tell(*late)
+    cluster.wait(1)
+    assert cluster.step() == []
+    assert cluster.state(0) == "preparing"
+    cluster.tell(recovered)
+    assert cluster.step() == []
+    cluster.says(0, "prepared")
+    assert cluster.step() == ["approve db-0"]

@@ -121,8 +121,9 @@ def test_a_vm_with_a_new_store_has_prepared_nothing(database: Database) -> None:
     store does not.
     """
     vm = FakeVm()
+    announced = read(vm.event(EVENT, now=NOW))
     prepared = read(told(vm, "prepared", seconds=1))
-    stored(database, read(vm.event(EVENT, now=NOW)), prepared)
+    stored(database, announced, prepared)
     again = FakeVm(stream="another")
     started = read(again.started(now=NOW + timedelta(seconds=9)))
     assert stored(database, started) == [("sha256:a", "recovered")]
