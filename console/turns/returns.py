@@ -93,13 +93,17 @@ def _rested(holder: Holder, turn: Turn, reading: Reading) -> Iterator[tuple[Back
     """Yield a VM that has recovered. While its rest goes on, yield nothing."""
     back = Back(event_key=turn.event_key, vm_id=holder.vm_id)
     since = reading.now if holder.ready_at is None else holder.ready_at
-    if reading.now - since >= _rest(holder.groups, reading):
+    if reading.now - since >= _rest(holder, reading):
         yield back, True
     elif holder.ready_at is None:
         yield back, False
 
 
-def _rest(keys: frozenset[str], reading: Reading) -> float:
-    """Return the longest rest of these groups, in seconds."""
+def _rest(holder: Holder, reading: Reading) -> float:
+    """Return the longest rest of a VM's groups, in seconds: of those in which it took its turn, and
+    of those of now, since the settings may name them in another way.
+    """
     groups = reading.situation.groups
+    vm = reading.situation.vms.get(holder.vm_id)
+    keys = holder.groups | (vm.groups if vm else frozenset())
     return max((g.rule.rest for key in keys if (g := groups.get(key))), default=0.0)

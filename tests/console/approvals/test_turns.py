@@ -2397,3 +2397,26 @@ def test_what_was_prepared_in_an_earlier_stay_of_an_event_counts_no_more_if_it_c
     assert cluster.step() == []
     cluster.says(0, "prepared")
     assert cluster.step() == ["approve db-0"]
+
+
+def test_a_vm_rests_also_if_its_group_gets_another_name(database: Database) -> None:
+    """The settings change while it is away; the rest is as long under both names."""
+    cluster = Cluster(database, rest=600)
+    cluster.announce(0)
+    approved(cluster, "accepted", "posted")
+    cluster.tell(cluster.vms[0].event("E-0", transition="started", now=cluster.now))
+    cluster.step()
+    rule = GroupSettings.model_validate({"name": "dbs", "approve": {}, "rest": 600})
+    cluster.settings = replace(cluster.settings, grouping=Grouping([rule]))
+    cluster.announce(1)
+    cluster.wait(60)
+    cluster.end(0)
+    cluster.step()
+    cluster.says(0, "recovered")
+    cluster.wait(20)
+    assert cluster.step() == []
+    cluster.wait(570)
+    assert cluster.step() == []
+    cluster.wait(40)
+    assert cluster.step() == ["prepare db-1"]
+    cluster.decisions.stop()
