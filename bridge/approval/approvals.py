@@ -97,8 +97,11 @@ class OpenApproval:
         may have started nothing, even if the event has come back to that state.
         """
         approval = self.approval
+        # A command whose keys cannot be read may wait until it has expired.
+        is_stuck = self.fact is Fact.WAITING and not approval.by_rule
         return (
             self.fact not in (Fact.WITHDRAWN, Fact.EXPIRED)
+            and not is_stuck
             and self.key == tracked.event.key
             and (approval.revision is None or approval.revision >= tracked.state_since)
             and approval.fingerprint == tracked.fingerprint

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, Literal
 
-from bridge.clock import Clock
+from bridge.clock import Clock, uptime
 
 GapReason = Literal["restart", "reboot", "pause", "imds"]
 
@@ -103,11 +103,21 @@ class GapTracker:
     """Keeps the times of the polls. `stood_still` may be called from any thread."""
 
     def __init__(
-        self, clock: Clock, *, interval: float, polled_at: datetime | None, rebooted: bool | None
+        self,
+        clock: Clock,
+        *,
+        interval: float,
+        polled_at: datetime | None,
+        rebooted: bool | None,
+        polled_uptime: float | None = None,
     ) -> None:
+        """`polled_at`, `polled_uptime`: the last good poll of an earlier run by the wall clock, and
+        by the machine's uptime in seconds.
+        """
         self.rebooted = rebooted
         """Whether the VM was booted since the last run; None if that is not known."""
         self.polled_at = polled_at
+        self._polled_uptime = polled_uptime
         self._clock = clock
         self._interval = interval
         self._asked: _Reading | None = None
@@ -184,9 +194,10 @@ class GapTracker:
             self._paused += seconds
 
     def _seconds(self, now: datetime, answered: _Reading) -> float | None:
-        """Return the seconds for which nobody looked, by the monotonic clock; across runs by the
-        wall clock. From request to request, or from answer to answer if that is longer: what a poll
-        took after its answer, or stood still before it, is no time in which it looked.
+        """Return the seconds without a poll, by the monotonic clock; across runs by the uptime, or
+        across boots by the wall clock. From request to request, or from answer to answer if that is
+        longer: what a poll took after its answer, or stood still before it, is no time in which it
+        looked.
         """
         if self._polled is not None:
             between_answers = answered.since(self._polled.answered)
@@ -194,6 +205,9 @@ class GapTracker:
                 return between_answers
             return max(between_answers, self._asked.since(self._polled.asked))
         if self.polled_at is not None:
+            by_uptime = uptime(self._clock) - (self._polled_uptime or 0.0)
+            if self.rebooted is False and self._polled_uptime is not None and by_uptime >= 0:
+                return by_uptime  # the wall clock may have been set meanwhile
             return max(0.0, (now - self.polled_at).total_seconds())
         return None
 

@@ -89,7 +89,7 @@ class Poller:
             self._commit(drafts, tracked, forgotten, document)
             self._body = answer.body
         self._state.gaps.polled(now)
-        self._store.mark_polled(now)
+        self._store.mark_polled(now, uptime=uptime(self._clock))
         self._store.prune()
 
     def run(self) -> bool:

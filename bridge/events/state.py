@@ -64,7 +64,13 @@ class CurrentState:
         state = cls(
             observer=observer,
             clock=clock,
-            gaps=GapTracker(clock, interval=interval, polled_at=seen.polled_at, rebooted=rebooted),
+            gaps=GapTracker(
+                clock,
+                interval=interval,
+                polled_at=seen.polled_at,
+                polled_uptime=seen.polled_uptime,
+                rebooted=rebooted,
+            ),
             events=events,
             incarnation=seen.incarnation,
             api_version=api_version,

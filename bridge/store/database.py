@@ -22,6 +22,7 @@ from wire.strictjson import canonical_json
 from wire.vm import VmIdentity
 
 POLLED_NAME: Final = "looked"
+_UPTIME_DIGITS: Final = 20
 CONDEMNED_NAME: Final = "condemned"
 """The name of a file that marks a store which was found damaged while in use; the next start sets
 the store aside.
@@ -53,6 +54,8 @@ class LastSeen:
     events: Mapping[str, str]
     """The tracked events, by their keys."""
     polled_at: datetime | None
+    polled_uptime: float | None
+    """The machine's uptime at that poll, in seconds; None before 0.3."""
     boot_id: str | None
 
 
@@ -141,6 +144,7 @@ class Store:
             incarnation=json.loads(self._meta.get("incarnation", "null")),
             events=dict(events),
             polled_at=self.polled_at(),
+            polled_uptime=last_polled_uptime(self.directory),
             boot_id=self._meta.get("boot_id"),
         )
 
@@ -220,17 +224,21 @@ class Store:
         if values != {key: self._meta.get(key) for key in values}:
             self.commit(meta=values)
 
-    def mark_polled(self, moment: datetime) -> None:
-        """Note the time of the last good poll in a file of its own, which needs no sync. After a
-        failed write it writes to the store, so that trouble is found at each poll. Raises
-        `StoreError`.
+    def mark_polled(self, moment: datetime, *, uptime: float | None = None) -> None:
+        """Note the time of the last good poll, and the machine's uptime then, in a file of its own,
+        which needs no sync. After a failed write it writes to the store, so that trouble is found
+        at each poll. Raises `StoreError`.
         """
         if self.trouble is not None:
             with self.transaction() as connection:
                 connection.execute("UPDATE meta SET value = value WHERE key = 'sequence'")
         path = self.directory / POLLED_NAME
         stamp = int(moment.timestamp() * 1_000_000_000)
-        text = moment.astimezone(UTC).isoformat(timespec="microseconds") + "\n"
+        lines = (
+            moment.astimezone(UTC).isoformat(timespec="microseconds"),
+            " " * _UPTIME_DIGITS if uptime is None else f"{uptime:0{_UPTIME_DIGITS}.3f}",
+        )
+        text = "".join(f"{line}\n" for line in lines)
         try:
             # In place, because every text is of one length: a bridge that is killed leaves one of
             # the two, and a full disk has room for it.
@@ -273,6 +281,13 @@ class Store:
             with suppress(OSError):
                 (self.directory / CONDEMNED_NAME).touch()
         return StoreError(f"the store in {self.directory}: {error}")
+
+
+def last_polled_uptime(directory: Path) -> float | None:
+    """Return the machine's uptime at the last good poll, in seconds, or None."""
+    with suppress(OSError, ValueError, IndexError):
+        return float((directory / POLLED_NAME).read_text(encoding="ascii").split("\n")[1])
+    return None
 
 
 def last_polled(directory: Path) -> datetime | None:

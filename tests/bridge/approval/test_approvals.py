@@ -675,6 +675,24 @@ def test_an_event_that_returned_is_not_started_by_an_approval_from_before(
     assert bench.story() == [("accepted", None), ("confirmed", None)]
 
 
+def test_a_command_whose_keys_cannot_be_read_leaves_the_event_to_the_rules(
+    bench: ApprovalBench,
+) -> None:
+    """It may wait for its keys until it has expired; a rule that matches approves meanwhile."""
+    bench.decide_by(Rule(name="after", after=("drain",)))
+    bench.imds.starts = False
+    bench.imds.failures = [fails("http_503")]
+    record = bench.announce()
+    bench.send(bench.approve())
+    assert bench.trust_file is not None
+    bench.trust_file.write_text('{"keys": [')
+    bench.acknowledged.add(record["id"])
+    bench.poll(after=9)
+    bench.poll()
+    assert bench.imds.posts == [EVENT_ID] * 2
+    assert bench.story() == [("accepted", None), ("accepted", None), ("posted", None)]
+
+
 def test_a_retry_needs_the_acknowledgement_of_the_newest_record(bench: ApprovalBench) -> None:
     """A repeated request waits until the sink has acknowledged the newest record, also if the
     fingerprint is the same.

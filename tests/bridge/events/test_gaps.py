@@ -4,6 +4,7 @@ from datetime import timedelta
 import pytest
 from support.documents.documents import NOW, FakeClock
 
+from bridge.clock import uptime
 from bridge.events.gaps import GapTracker, PollGap
 
 FIRST = PollGap(
@@ -87,6 +88,22 @@ def test_between_two_runs_nobody_looked(ago: float) -> None:
     gap = poll(tracker(clock, ago=ago), clock)
     assert (gap.is_continuous, gap.reason) == (False, "restart")
     assert (gap.seconds, gap.is_long) == (max(0.0, ago), ago > 10)
+
+
+@pytest.mark.parametrize(("rebooted", "seconds"), [(False, 40.0), (True, 0.0)])
+def test_a_clock_that_was_set_back_between_two_runs_hides_no_gap(
+    seconds: float, *, rebooted: bool
+) -> None:
+    """Within one boot, the machine's uptime says how long the bridge was away."""
+    clock = FakeClock()
+    before, polled_at = uptime(clock), clock.now()
+    clock.advance(40.0)
+    clock.jump(-60.0)
+    gaps = GapTracker(
+        clock, interval=1.0, polled_at=polled_at, polled_uptime=before, rebooted=rebooted
+    )
+    gap = poll(gaps, clock)
+    assert (gap.seconds, gap.is_long) == (seconds, seconds > 10)
 
 
 def test_a_reboot_is_told_once() -> None:

@@ -100,7 +100,7 @@ def test_what_was_seen_is_remembered(tmp_path: Path) -> None:
     event = event_row("A")
     with opened(tmp_path) as store:
         store.commit(events=[event], meta={"incarnation": "279", "boot_id": "b"})
-        store.mark_polled(NOW)
+        store.mark_polled(NOW, uptime=12.5)
     with opened(tmp_path) as store:
         seen = store.seen()
     assert ({event.key: event.value}, 279, "b", NOW) == (
@@ -109,6 +109,10 @@ def test_what_was_seen_is_remembered(tmp_path: Path) -> None:
         seen.boot_id,
         seen.polled_at,
     )
+    assert seen.polled_uptime == 12.5
+    with opened(tmp_path) as store:
+        store.mark_polled(NOW)
+        assert store.seen().polled_uptime is None
 
 
 def test_a_copy_that_keeps_no_times_tells_of_the_last_poll(tmp_path: Path) -> None:
