@@ -354,11 +354,12 @@ class KubernetesSink(Sink[KubernetesSettings]):
         return self.settings.force and self.context.has_polled()
 
     def _is_late(self, key: str, mark: Mark, *, latest: datetime | None = None) -> bool:
-        """Check whether disruption budgets are no longer respected for the event of that key.
-        `latest`: a time that it is now at the latest.
+        """Check whether disruption budgets are no longer respected for the event of that key: not
+        if its time is not known, because that may be far off. `latest`: a time that it is now at
+        the latest.
         """
         left = self._left(key, mark, latest=latest)
-        return left is None or left <= timedelta(seconds=self.settings.budgets_until)
+        return left is not None and left <= timedelta(seconds=self.settings.budgets_until)
 
     def _is_ahead(self, key: str, mark: Mark) -> bool:
         """Check whether the time of the event of that key is known and has not come yet."""

@@ -395,6 +395,24 @@ def test_an_event_of_an_earlier_run_forces_nothing_before_a_document_confirms_it
     assert not cluster.pods
 
 
+@pytest.mark.parametrize("force", [False, True])
+def test_an_event_whose_time_is_not_known_forces_nothing(
+    cluster: FakeApi, make_bench: MakeBench, one_look: OneLook, *, force: bool
+) -> None:
+    """A NotBefore that cannot be read may be hours ahead: pods that a budget holds stay, and the
+    drain goes on.
+    """
+    cluster.add_pod("free", NODE)
+    cluster.add_pod("held", NODE)
+    cluster.protected.add("shop/held")
+    bench = make_bench(drain=True, lead=60, force=force)
+    found = record("scheduled")
+    event = {**found.data["event"], "notBefore": None}
+    with one_look(), pytest.raises(SinkError, match="held by a disruption budget"):
+        bench.deliver(replace(found, data={**found.data, "event": event}))
+    assert sorted(cluster.pods) == ["shop/held"]
+
+
 def test_an_event_that_is_over_drains_nothing(cluster: FakeApi, make_bench: MakeBench) -> None:
     """The record of an event does not drain the node if the backlog also holds the event's end."""
     cluster.add_pod("web", NODE)
