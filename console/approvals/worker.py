@@ -57,8 +57,8 @@ class DecisionWorker:
         self._outgoing: deque[Outgoing] = deque()
         self._sent: deque[tuple[Command, str | None, float]] = deque()
         self._since: int | None = None
-        """The number of the oldest transaction whose followers have not been looked at; None: all
-        have.
+        """The number of the transaction after which changed events have to be looked at; None if
+        there are none.
         """
         self._due: dict[str, float] = {}
         """When an open decision is to be looked at next, by event id."""

@@ -45,9 +45,9 @@ class CommonClock:
         offset = there - (before + self.own()) / 2
         if abs(offset - self._offset) <= _EXACT:
             return
-        is_news = abs(offset - self._offset) > _SMALL
+        is_new = abs(offset - self._offset) > _SMALL
         self._offset = offset
-        if is_news and abs(offset) > _SMALL:
+        if is_new and abs(offset) > _SMALL:
             _LOG.warning(
                 "this machine's clock differs from the database's by %.0f s, which counts here; "
                 "correct the wrong one",

@@ -296,7 +296,7 @@ def _reports_by(
     wanted: Mapping[EventKey, str],
     fresh: Mapping[tuple[str, str], LatestReport],
 ) -> dict[EventKey, LatestReport]:
-    """Return the reports of the reporters that these events are shown by."""
+    """Return, for each of these events, the report of the VM that it is shown by."""
     found = {}
     missing = set()
     for key, vm_id in wanted.items():

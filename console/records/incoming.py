@@ -72,8 +72,8 @@ class PreparationFacts:
 
     event_id: str
     fingerprint: str
-    """The state of the event. Empty once the event was over for the VM or no longer named it, even
-    if it comes back unchanged.
+    """The fingerprint of the event for which it prepared. Empty once that preparation no longer
+    counts: the event was over for the VM, or no longer named it.
     """
     state: str
     """`preparing`, `prepared`, `failed` or `recovered`; `none` only from a state document."""

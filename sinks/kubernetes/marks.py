@@ -22,7 +22,7 @@ _VERSION: Final = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
-    """One event that is coming to the node."""
+    """The mark of one event that is coming to the node."""
 
     event_type: str
     not_before: str | None

@@ -16,7 +16,7 @@ CONFIGURATION: Final = 78
 
 
 class SebError(Exception):
-    """An error that ends a command: `what` is wrong, and `remedy`, if it is a separate clause."""
+    """An error that ends a command. `what` says what is wrong, `remedy` what to do about it."""
 
     exit_code: ClassVar[int] = BUG
 

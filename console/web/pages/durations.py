@@ -36,7 +36,7 @@ class Pair:
 
     @property
     def sentence(self) -> str:
-        """Both times in words."""
+        """The measured time and the promised one, in words."""
         return f"{self.label} {span(self.seconds)}, {self.against} {span(self.promised)}"
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from sinks.samples import sample_event
 from wire.event import Event
 
 
@@ -9,14 +12,10 @@ def reported(
     event_id: str = "E", *, event_type: str | None = "Freeze", duration: int | None = None
 ) -> Event:
     """Return a scheduled event of the platform that names no VM."""
-    return Event(
-        event_id=event_id,
+    return replace(
+        sample_event(event_id, resources=(), description=None),
         event_type=event_type,
-        resource_type="VirtualMachine",
-        resources=(),
-        event_status="Scheduled",
         not_before=None,
-        description=None,
         event_source="Platform",
         duration_in_seconds=duration,
     )
