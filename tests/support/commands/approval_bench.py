@@ -219,7 +219,7 @@ class ModelBench:
         self._facts: dict[str, str] = {}
         self._ids: set[str] = set()
         self._read_up_to = 0
-        self._copy: tuple[set[str], int] | None = None
+        self._copy: tuple[set[str], int, dict[str, float]] | None = None
         self._held: dict[str, Batch] = {}
         self._waiting: dict[int, float] = {}
         self._worked = 0.0
@@ -293,7 +293,7 @@ class ModelBench:
         shutil.rmtree(self._root / "copy", ignore_errors=True)
         ignored = shutil.ignore_patterns("ballast")
         shutil.copytree(self.directory, self._root / "copy", ignore=ignored)
-        self._copy = (set(self._ids), self._read_up_to)
+        self._copy = (set(self._ids), self._read_up_to, dict(self.appeared))
         self.begin(setup)
 
     def put_back(self, setup: Setup) -> None:
@@ -305,6 +305,8 @@ class ModelBench:
         shutil.rmtree(self.directory)
         shutil.copytree(self._root / "copy", self.directory)
         self._ids, self._read_up_to = set(self._copy[0]), self._copy[1]
+        # That disk does not know that an event has ended and returned since.
+        self.appeared |= self._copy[2]
         self.begin(setup)
 
     def end(self) -> None:
