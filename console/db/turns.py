@@ -41,7 +41,7 @@ REJECTED: Final = "rejected"
 _IS_OPEN: Final = event.c.state.in_(("scheduled", "started"))
 ON_ITS_WAY_SECONDS: Final = 10.0
 """How long the first report of a VM that follows a command may take to arrive."""
-_AFTER_POST_SECONDS: Final = 60.0
+_AFTER_POST_SECONDS: Final = 10.0
 """How long an event that no document lists may still start after Azure was told to start it."""
 _AHEAD_SECONDS: Final = 30.0
 """How far the clocks of two consoles on one database may differ, and more."""

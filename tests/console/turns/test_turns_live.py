@@ -53,6 +53,7 @@ def test_the_second_waits_for_the_first(tmp_path: Path) -> None:
         cluster.simulators[0].end_event(first)
         reaches(console, first, "over")
         eventually(lambda: cluster.approved(1) == [second], what="the second", timeout=60)
+        eventually(lambda: "started done" in cluster.words(1), what="its start", timeout=60)
         cluster.simulators[1].end_event(second)
         reaches(console, second, "over")
         assert cluster.most_away() == 1

@@ -121,7 +121,9 @@ class Receiver:
             if known is None and newest is None:
                 continue
             if _same(known, newest):
-                self.unsure.discard(event)
+                # Of an event of other VMs that was told, that disk may not know that it was.
+                if newest is not None and newest["affectsThisVm"]:
+                    self.unsure.discard(event)
             else:
                 self.unsure.add(event)
 
