@@ -15,7 +15,7 @@ SEED = "SEB_TEST_SEED"
 """The variable with the seed of the long courses; without it they are others each time."""
 
 
-@sizes("courses, seed", (12, "1"), (2_000, None), (10_000, None))
+@sizes("courses, seed", (12, "1"), (1_000, None), (10_000, None))
 def test_any_course(tell: Tell, courses: int, seed: str | None) -> None:
     """Every POST is allowed at its moment, no command starves, each has its end, ids are facts'."""
     tell(try_courses(seed or os.environ.get(SEED) or os.urandom(4).hex(), courses, STEPS))
