@@ -120,10 +120,9 @@ class Receiver:
             known, newest = self.view.get(event), lineage.newest.get(event)
             if known is None and newest is None:
                 continue
-            if _same(known, newest):
-                # Of an event of other VMs that was told, that disk may not know that it was.
-                if newest is not None and newest["affectsThisVm"]:
-                    self.unsure.discard(event)
+            # Of an event of other VMs that was told, that disk may not know that it was.
+            if _same(known, newest) and newest is not None and newest["affectsThisVm"]:
+                self.unsure.discard(event)
             else:
                 self.unsure.add(event)
 
