@@ -72,23 +72,23 @@ bench: $(VENV)/dev.stamp mosquitto ## Measure latency, idle cost and start-up
 	$(BIN)/python -m tests.benchmarks
 
 lock: $(VENV)/dev.stamp ## Pin every dependency again, with hashes
-	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --quiet \
+	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-strip-extras --quiet \
 	  --upgrade pyproject.toml -o requirements.lock
-	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --quiet \
+	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-strip-extras --quiet \
 	  --upgrade --group build -o requirements-build.lock
-	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --quiet \
+	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-strip-extras --quiet \
 	  --upgrade --group deploy -o requirements-deploy.lock
-	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --quiet \
+	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-strip-extras --quiet \
 	  --upgrade --group survive -o requirements-survive.lock
-	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --quiet \
+	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-strip-extras --quiet \
 	  --upgrade pyproject.toml --group dev --extra azure-identity --extra console --extra kubernetes -o requirements-dev.lock
-	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --quiet \
+	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-strip-extras --quiet \
 	  --upgrade -c requirements.lock pyproject.toml --extra azure-identity -o requirements-azure-identity.lock
-	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --quiet \
+	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-strip-extras --quiet \
 	  --upgrade -c requirements.lock pyproject.toml --extra azure-identity --extra kubernetes -o requirements-kubernetes.lock
-	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --quiet \
+	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-strip-extras --quiet \
 	  --upgrade -c requirements.lock pyproject.toml --extra console -o requirements-console.lock
-	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --quiet \
+	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-strip-extras --quiet \
 	  --upgrade -c requirements-dev.lock pyproject.toml --all-extras -o requirements-all.lock
 
 dist: $(VENV)/dev.stamp ## Make everything that users install, in dist/: the same bytes each time

@@ -12,7 +12,8 @@ from typing import Final
 from packaging.markers import Marker, default_environment
 
 _PIN: Final = re.compile(
-    r"^(?P<name>[A-Za-z0-9._-]+)==(?P<version>[^\s;\\]+)(?: *; *(?P<marker>[^\\\n]+?))? *\\\n"
+    r"^(?P<name>[A-Za-z0-9._-]+)(?:\[[^\]]*\])?==(?P<version>[^\s;\\]+)"
+    r"(?: *; *(?P<marker>[^\\\n]+?))? *\\\n"
     r"(?P<hashes>(?: +--hash=\S+(?: *\\)?\n?)+)",
     re.MULTILINE,
 )

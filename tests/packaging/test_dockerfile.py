@@ -139,4 +139,8 @@ def test_no_registry_is_named() -> None:
 
 def pins(name: str) -> dict[str, str]:
     """Name and version of everything that a lock pins."""
-    return dict(re.findall(r"^([a-z0-9._-]+)==(\S+)", (ROOT / name).read_text(), re.MULTILINE))
+    return dict(
+        re.findall(
+            r"^([a-z0-9._-]+)(?:\[[^\]]*\])?==(\S+)", (ROOT / name).read_text(), re.MULTILINE
+        )
+    )

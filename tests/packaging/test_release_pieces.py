@@ -71,7 +71,7 @@ def test_every_pin_of_a_lock_has_its_hashes() -> None:
     """None is read without: pip would refuse it, and say nothing about why."""
     found = locks.pins(LOCK, windows.PLATFORM)
     lines = [line for line in LOCK.read_text().splitlines() if "== 'emscripten'" not in line]
-    names = set(re.findall(r"^([a-z0-9._-]+)==", "\n".join(lines), re.MULTILINE))
+    names = set(re.findall(r"^([a-z0-9._-]+)(?:\[[^\]]*\])?==", "\n".join(lines), re.MULTILINE))
     assert {pin.name for pin in found} == names
     assert [pin.name for pin in found if not pin.hashes] == []
 

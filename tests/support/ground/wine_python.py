@@ -195,7 +195,8 @@ class WindowsPython:
 
 
 def _pins(lock: Path) -> dict[str, str]:
-    return dict(re.findall(r"^([a-z0-9._-]+)==([^ ;\\\n]+)", lock.read_text(), re.MULTILINE))
+    pattern = r"^([a-z0-9._-]+)(?:\[[^\]]*\])?==([^ ;\\\n]+)"
+    return dict(re.findall(pattern, lock.read_text(), re.MULTILINE))
 
 
 def _pip(*arguments: str) -> None:
