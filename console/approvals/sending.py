@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from math import floor
 from typing import Final
 
-from console.approvals.signer import Signer, SigningError
 from console.fleet.candidates import PULL
 from console.fleet.values import Command
 from console.ingest.readers import Publisher
+from console.signing.signer import Signer, SigningError
 from sinks.base import SinkError
 from sinks.mqtt.messages import Message, topics_of
 

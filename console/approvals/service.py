@@ -11,7 +11,6 @@ from console.access.scope import decides_event
 from console.approvals.refused import DecisionRefusedError
 from console.approvals.requests import DecisionRequest, What, is_reason
 from console.approvals.sending import CommandRouter
-from console.approvals.signer import Signer
 from console.approvals.transaction import DecisionTransaction
 from console.approvals.turn_requests import TurnSettings, end_turn
 from console.approvals.turn_worker import TurnWorker
@@ -25,6 +24,7 @@ from console.fleet.commands import own_receipts
 from console.fleet.decisions import DecisionState
 from console.fleet.values import Command
 from console.ingest.readers import Publisher
+from console.signing.signer import Signer
 from console.turns.groups import Grouping
 
 

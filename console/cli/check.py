@@ -86,9 +86,9 @@ def _steps(settings: Settings, sources: dict[str, SourceSettings]) -> Iterator[S
 
 
 def _key(settings: Settings) -> str:
-    from console.approvals.signer import signer_of  # noqa: PLC0415  # `--help` needs no key
+    from console.signing.configured import configured_signer  # noqa: PLC0415  # `--help` needs no key
 
-    signer = signer_of(settings)
+    signer = configured_signer(settings)
     assert signer is not None  # noqa: S101  # asked before
     return f"{signer.public_key()['kid']} signs approvals"
 

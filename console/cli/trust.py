@@ -27,14 +27,15 @@ def command(others: tuple[Path, ...], overrides: tuple[str, ...]) -> int:
     It has no secret. A VM with this file accepts approvals of this console.
     """
     settings = common.read_settings(overrides)
-    from console.approvals.signer import FileSigner, signer_of  # noqa: PLC0415  # not for `--help`
+    from console.signing.configured import configured_signer  # noqa: PLC0415  # not for `--help`
+    from console.signing.key_file import KeyFileSigner  # noqa: PLC0415  # as above
 
-    signer = signer_of(settings)
+    signer = configured_signer(settings)
     if signer is None:
         raise ConfigurationError(
             "SEB_CONSOLE_KEY: this must be given; make a key with: "
             "seb keys generate --issuer https://console.example --out console.jwk"
         )
-    keys = [each.public_key() for each in (signer, *map(FileSigner, others))]
+    keys = [each.public_key() for each in (signer, *map(KeyFileSigner, others))]
     click.echo(json.dumps({"keys": keys}, indent=2))
     return OK

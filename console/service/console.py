@@ -19,7 +19,6 @@ import uvicorn
 from console.access.identity import Access
 from console.access.roles import note_roles
 from console.approvals.service import Decisions
-from console.approvals.signer import signer_of
 from console.config.load import exposed_secrets
 from console.config.settings import Settings
 from console.db.clock import CommonClock
@@ -44,6 +43,7 @@ from console.notify.sinks import SITE, read_sinks
 from console.service.changes import ChangeFeed
 from console.service.connections import limits, protocol
 from console.service.server import ended_by_signals, listener
+from console.signing.configured import configured_signer
 from console.turns.groups import Grouping
 from console.web.app import application
 from console.web.bodies import Bodies
@@ -115,7 +115,7 @@ class Console:
         self.pull_queue = PullQueue()
         self.decisions = Decisions(
             self.snapshots,
-            signer=signer_of(settings),
+            signer=configured_signer(settings),
             publishers=publishers(self.readers),
             offer=self.pull_queue.offer,
             committed=self.feed.wake,

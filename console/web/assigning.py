@@ -20,8 +20,8 @@ from console.fleet.values import Assignment
 from console.web import models
 from console.web.answers import answer, refuse
 from console.web.bodies import body_of
+from console.web.caller import person_of
 from console.web.events import event_detail
-from console.web.security import person_of
 from console.web.vms import vm_detail
 
 _ROLES: Final = frozenset({"approver", "admin"})

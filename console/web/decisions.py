@@ -23,8 +23,8 @@ from console.fleet.view import EventDetail
 from console.web import models
 from console.web.answers import Json, answer, as_json, refuse
 from console.web.bodies import body_of
+from console.web.caller import person_of
 from console.web.events import event_detail
-from console.web.security import person_of
 from console.web.state import AppState
 
 _NO_COMMAND: Final = "there is no such command"

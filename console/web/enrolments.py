@@ -15,8 +15,8 @@ from console.errors import RefusedError
 from console.ingest.enrolment import KEY_IS_MISSING, read_key
 from console.web.answers import answer, refuse
 from console.web.bodies import Bodies, RequestError
+from console.web.caller import person_of
 from console.web.models import MAX_VMS, EnrolledList, EnrolmentBody
-from console.web.security import person_of
 from console.web.state import AppState
 
 

@@ -21,9 +21,9 @@ from console.fleet.timeline import timeline
 from console.fleet.values import KnownEvent
 from console.fleet.view import Event, EventDetail
 from console.web.answers import answer, cursor, place_in, refuse
+from console.web.caller import person_of
 from console.web.csv import csv_lines
 from console.web.models import MAX_ITEMS, EventPage, EventQuery, EventsQuery
-from console.web.security import person_of
 
 
 class EventRoutes:

@@ -16,7 +16,7 @@ from console.turns.groups import Group, Grouping
 from console.turns.situation import Away, Turn, TurnSituation
 from console.web import models
 from console.web.answers import answer
-from console.web.security import person_of
+from console.web.caller import person_of
 from console.web.state import AppState
 
 

@@ -14,7 +14,7 @@ from console.fleet import view
 from console.fleet.decisions import takes_away
 from console.web import models
 from console.web.answers import answer
-from console.web.security import person_of
+from console.web.caller import person_of
 from console.web.state import AppState
 
 

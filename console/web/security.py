@@ -9,7 +9,6 @@ from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
 from starlette.datastructures import Headers
-from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -62,17 +61,6 @@ class _Refusal:
     reason: str | None = None
     actor: str = UNKNOWN
     challenge: str | None = None
-
-
-def person_of(request: Request) -> Person:
-    """Return who makes a request that was admitted."""
-    return identity_of(request).person
-
-
-def identity_of(request: Request) -> Identity:
-    """Return who makes a request that was admitted, with the token or session."""
-    identity: Identity = request.scope["state"]["identity"]
-    return identity
 
 
 class Admission:

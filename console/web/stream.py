@@ -23,7 +23,7 @@ from console.fleet.commands import command_item
 from console.fleet.contact import Listening
 from console.fleet.values import HeardVm
 from console.web.answers import refuse
-from console.web.security import identity_of
+from console.web.caller import identity_of
 from console.web.vms import vm_items
 
 _QUEUE: Final = 1000

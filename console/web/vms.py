@@ -24,8 +24,8 @@ from console.fleet.values import Expectation, HeardVm
 from console.fleet.view import Vm, VmDetail
 from console.web.answers import answer, cursor, place_in, refuse
 from console.web.bodies import body_of
+from console.web.caller import person_of
 from console.web.models import AcceptBody, ReasonBody, VmPage, VmsQuery
-from console.web.security import person_of
 
 _EQUAL: Final = ("site", "location", "zone", "scale_set")
 _RECORDS: Final = 200

@@ -6,7 +6,8 @@ They sign nothing themselves, and never decide an event that is not as the perso
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -18,14 +19,17 @@ from starlette.responses import RedirectResponse, Response
 from console.access.people import Person
 from console.approvals.refused import REASONS, DecisionRefusedError
 from console.db.errors import StoreError
-from console.web.pages import bulk, forms
+from console.web.caller import person_of
+from console.web.pages import decide_page, forms
 from console.web.pages.decision_block import RejectedForm
-from console.web.security import person_of
+from console.web.pages.text import plural
+from console.web.pages.words import heading_of
 from console.web.state import AppState
 
 _GONE_ON: Final = ("sent", "second", "left", "already")
 """Outcomes after which the event's page shows the result."""
 _CHANGED: Final = "The event has changed since you saw it. Nothing is signed and nothing is sent."
+_NOT_TICKED: Final = "Tick at least one event: none is ticked beforehand."
 _ALREADY: Final = "It is being approved already. Nothing more is sent."
 
 
@@ -56,7 +60,7 @@ class DecisionForms:
 
     def __init__(self, state: AppState, *, show_event: ShowEvent, show: ShowPage) -> None:
         self._decisions = state.decisions
-        self._listing = bulk.Listing(state)
+        self._listing = decide_page.Listing(state)
         self._show_event = show_event
         self._show = show
 
@@ -101,13 +105,13 @@ class DecisionForms:
             form = await forms.read(request)
         except forms.FormError as error:
             return await asyncio.to_thread(self._confirm, request, str(error))
-        problem = bulk.problem(form.seen) or self._reason_problem(form, person)
+        problem = problem_of(form.seen) or self._reason_problem(form, person)
         if problem is not None:
             return await asyncio.to_thread(self._confirm, request, problem, form.reason)
         results = [
             (seen, await self._decide(person, form.action, seen, form.reason)) for seen in form.seen
         ]
-        return self._show(request, "decided.html", bulk.results(form.action, results))
+        return self._show(request, "decided.html", _results(form.action, results))
 
     async def _decide(
         self, person: Person, action: str, seen: forms.SeenEvent, reason: str
@@ -152,14 +156,14 @@ class DecisionForms:
         return self._confirm(request, None)
 
     def _confirm(self, request: Request, problem: str | None, reason: str = "") -> Response:
-        ticked = request.query_params.getlist(bulk.TICKED)
-        if len(ticked) > bulk.LIMIT:
-            problem = problem or f"At most {bulk.LIMIT} events can be decided at once."
+        ticked = request.query_params.getlist(decide_page.TICKED)
+        if len(ticked) > decide_page.LIMIT:
+            problem = problem or f"At most {decide_page.LIMIT} events can be decided at once."
         values = self._listing.values(
-            request.query_params, person_of(request), ticked[: bulk.LIMIT]
+            request.query_params, person_of(request), ticked[: decide_page.LIMIT]
         )
         if not ticked:
-            values["problem"] = problem or bulk.NOT_TICKED
+            values["problem"] = problem or _NOT_TICKED
             return self._show(request, "decide.html", values, 422)
         more = {"problem": problem, "typed": reason}
         return self._show(request, "confirm.html", values | more, 422 if problem else 200)
@@ -174,3 +178,34 @@ def _refused(refused: DecisionRefusedError) -> Outcome:
     return Outcome(
         kind="refused", words=f"{words[:1].upper()}{words[1:]}.", status=REASONS[refused.why].status
     )
+
+
+def problem_of(seen: Sequence[forms.SeenEvent]) -> str | None:
+    """Return why these events cannot be decided at once; None if they can."""
+    if not seen:
+        return _NOT_TICKED
+    if len(seen) > decide_page.LIMIT:
+        return f"At most {decide_page.LIMIT} events can be decided at once."
+    if max(Counter((each.event_id, each.scope) for each in seen).values()) > 1:
+        return "An event occurs twice in the form. Open the page again, and use its buttons."
+    return None
+
+
+def _results(action: str, outcomes: Sequence[tuple[forms.SeenEvent, Outcome]]) -> dict[str, Any]:
+    """Return the values of the page with the results: a sentence, and a line for each event."""
+    done = sum(outcome.kind in ("sent", "second", "left") for _, outcome in outcomes)
+    verb = "left until its time" if action == "leave" else "approved"
+    if action == "leave" and done != 1:
+        verb = "left until their times"
+    return {
+        "title": f"{done} of {plural(len(outcomes), 'event')} {verb}",
+        "is_left": action == "leave",
+        "lines": [
+            {
+                "seen": seen,
+                "heading": heading_of(seen.event_type, seen.names),
+                "outcome": outcome,
+            }
+            for seen, outcome in outcomes
+        ],
+    }

@@ -15,12 +15,13 @@ from console.access.people import Person
 from console.db.errors import StoreError
 from console.errors import RefusedError
 from console.web.assigning import assign_event, assign_vm
+from console.web.caller import person_of
 from console.web.events import event_detail
 from console.web.operations import problem_of
 from console.web.pages import (
     audit_page,
-    bulk,
     connections,
+    decide_page,
     decision_block,
     event_page,
     fleet_page,
@@ -33,7 +34,6 @@ from console.web.pages import (
 )
 from console.web.pages.decision_forms import DecisionForms
 from console.web.pages.rendering import FILES, Renderer
-from console.web.security import person_of
 from console.web.state import AppState
 from console.web.vms import acceptance_problem, retirement_problem
 
@@ -54,8 +54,11 @@ class Pages:
             Route("/fleet", self._drawn(self.fleet, fleet_page.PARAMETERS)),
             Route("/events/{event_id:path}", self._drawn(self.event, ("scope",))),
             Route("/events/{event_id:path}", self._forms.event, methods=["POST"]),
-            Route("/decide", self._drawn(self.decide, bulk.PARAMETERS)),
-            Route("/decide/confirm", self._drawn(self.confirm, (*bulk.PARAMETERS, bulk.TICKED))),
+            Route("/decide", self._drawn(self.decide, decide_page.PARAMETERS)),
+            Route(
+                "/decide/confirm",
+                self._drawn(self.confirm, decide_page.CONFIRM_PARAMETERS),
+            ),
             Route("/decide/confirm", self._forms.several, methods=["POST"]),
             Route("/vms/{vm_id}", self._drawn(self.vm)),
             Route("/vms/{vm_id}", self.retire, methods=["POST"]),

@@ -14,8 +14,8 @@ from support.console.records import FakeVm
 from support.console.stage import ConsoleStage
 from support.page.browser import check_views, watched_page
 
-from console.approvals.signer import FileSigner
 from console.config.load import load
+from console.signing.key_file import KeyFileSigner
 from sinks.shared.errors import ConfigurationError
 
 ROLES = '{"viewer": ["user:vic"], "approver": ["user:ann", "user:bob"]}'
@@ -268,7 +268,7 @@ def test_a_key_in_a_vault_is_a_key(tmp_path: Path) -> None:
     key, _ = made_key(tmp_path / "keys")
     with ConsoleStage(tmp_path) as stage:
         announced(stage)
-        stage.state.decisions.signer = FileSigner(key)
+        stage.state.decisions.signer = KeyFileSigner(key)
         for path in ("/events/E", "/decide/confirm?event=E"):
             assert 'value="approve"' in stage.page(path)
 

@@ -15,7 +15,15 @@ from console.fleet import outcomes
 from console.fleet.differences import Difference, differences
 from console.fleet.timeline import TimelineCommand, TimelineEntry, TimelineReceipt
 from console.fleet.view import Decision, Event, EventDetail, Resource, Turn
-from console.web.pages import attempts, bulk, decision_block, event_page, forms, words
+from console.web.pages import (
+    attempts,
+    decide_page,
+    decision_block,
+    decision_forms,
+    event_page,
+    forms,
+    words,
+)
 from console.web.pages.rendering import Renderer
 
 EVENT = Event(
@@ -303,14 +311,14 @@ def test_a_turn_that_does_not_end_has_a_form_to_end_it(role: Role, forms_shown: 
 def test_several_events_have_a_limit() -> None:
     """Between one and twenty events can be decided at once, each once."""
     seen = [forms._seen(f'{{"eventId": "E{number}", "fingerprint": "f"}}') for number in range(21)]
-    assert bulk.problem(seen[:20]) is None
-    assert "At most 20" in (bulk.problem(seen) or "")
-    assert "twice" in (bulk.problem([seen[0], seen[0]]) or "")
-    assert "at least one" in (bulk.problem([]) or "")
+    assert decision_forms.problem_of(seen[:20]) is None
+    assert "At most 20" in (decision_forms.problem_of(seen) or "")
+    assert "twice" in (decision_forms.problem_of([seen[0], seen[0]]) or "")
+    assert "at least one" in (decision_forms.problem_of([]) or "")
 
 
 def test_a_filter_survives_its_own_url() -> None:
     """An empty filter is not in the URL."""
-    chosen = bulk.Filter.of({"site": " a&b ", "q": "web", "other": "x"})
+    chosen = decide_page.Filter.of({"site": " a&b ", "q": "web", "other": "x"})
     assert chosen.query == "?site=a%26b&q=web"
-    assert bulk.Filter().query == ""
+    assert decide_page.Filter().query == ""

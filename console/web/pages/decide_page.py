@@ -1,33 +1,26 @@
-"""The list of events that wait for a decision, the form that decides several at once, and the
-result for each.
-"""
+"""`/decide`: the events that wait for a decision, and the page that confirms the ticked ones."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import urlencode
 
 from console.access.people import Person
-from console.web.pages import decision_block, event_rows, forms, words
+from console.web.pages import decision_block, event_rows, forms
 from console.web.pages.event_rows import EventRow
-from console.web.pages.forms import SeenEvent
 from console.web.pages.siblings import Sibling, siblings
-from console.web.pages.text import plural
 from console.web.state import AppState
-
-if TYPE_CHECKING:
-    from console.web.pages.decision_forms import Outcome
 
 LIMIT: Final = 20
 """The most events that one form decides: as many as a person can read before approving."""
 PARAMETERS: Final = ("site", "type", "q")
 """The parameters of the list's address."""
 TICKED: Final = "event"
-"""A further parameter of the confirmation's address: the id of each ticked event."""
-NOT_TICKED: Final = "Tick at least one event: none is ticked beforehand."
+"""A parameter of the confirmation's address: the id of each ticked event."""
+CONFIRM_PARAMETERS: Final = (*PARAMETERS, TICKED)
+"""The parameters of the confirmation's address."""
 _SHOWN: Final = 200
 """The most rows of the list; the number above it counts all."""
 _MAX_CHARACTERS: Final = 300
@@ -131,34 +124,3 @@ class Listing:
 def _is_note(row: EventRow) -> bool:
     """Check whether the event is an eviction or a deletion, which needs no decision."""
     return row.group == "note"
-
-
-def problem(seen: Sequence[SeenEvent]) -> str | None:
-    """Return why these events cannot be decided at once; None if they can."""
-    if not seen:
-        return NOT_TICKED
-    if len(seen) > LIMIT:
-        return f"At most {LIMIT} events can be decided at once."
-    if max(Counter((each.event_id, each.scope) for each in seen).values()) > 1:
-        return "An event occurs twice in the form. Open the page again, and use its buttons."
-    return None
-
-
-def results(action: str, outcomes: Sequence[tuple[SeenEvent, Outcome]]) -> dict[str, Any]:
-    """Return the values of the page with the results: a sentence, and a line for each event."""
-    done = sum(outcome.kind in ("sent", "second", "left") for _, outcome in outcomes)
-    verb = "left until its time" if action == "leave" else "approved"
-    if action == "leave" and done != 1:
-        verb = "left until their times"
-    return {
-        "title": f"{done} of {plural(len(outcomes), 'event')} {verb}",
-        "is_left": action == "leave",
-        "lines": [
-            {
-                "seen": seen,
-                "heading": words.heading_of(seen.event_type, seen.names),
-                "outcome": outcome,
-            }
-            for seen, outcome in outcomes
-        ],
-    }

@@ -21,10 +21,10 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from support.console.cases import command
 from support.sinks.throwaway_ca import ThrowawayCa
 
-from console.approvals.signer import SigningError
-from console.approvals.vault import VaultSigner, _AzureVault
 from console.config.key_vault import KeyVaultSettings
 from console.config.load import load
+from console.signing.key_vault import KeyVaultSigner, _AzureVault
+from console.signing.signer import SigningError
 from sinks.shared.errors import ConfigurationError
 
 VERSION = "0" * 31 + "1"
@@ -66,7 +66,7 @@ def settings(url: str = "https://seb.vault.azure.net") -> KeyVaultSettings:
     return KeyVaultSettings(key=f"{url}/keys/console/{VERSION}", issuer="https://console.example")
 
 
-def check(signer: VaultSigner) -> None:
+def check(signer: KeyVaultSigner) -> None:
     """What it signs says what the command says, and is signed by what it shows as its key."""
     made = command(expires_at=float(int(time.time()) + 8))
     token = signer.sign(made, time.time())
@@ -82,12 +82,12 @@ def check(signer: VaultSigner) -> None:
 def test_what_a_vault_signs_is_a_command() -> None:
     """The vault gets a digest, and nothing else."""
     key = Key()
-    check(VaultSigner(settings(), lambda _: key))
+    check(KeyVaultSigner(settings(), lambda _: key))
 
 
 def test_a_vault_that_is_away_signs_nothing() -> None:
     """The error says which setting it is about, in one line."""
-    signer = VaultSigner(settings(), lambda _: AwayVault())
+    signer = KeyVaultSigner(settings(), lambda _: AwayVault())
     made = command(expires_at=float(int(time.time()) + 8))
     with pytest.raises(SigningError, match=r"KEY_VAULT__KEY: the vault does not answer$"):
         signer.sign(made, time.time())
@@ -194,7 +194,7 @@ def test_the_sdk_signs_with_the_vault(served: tuple[str, Path]) -> None:
     """Azure's own SDK, over TLS, with its challenge, against a vault on loopback."""
     pytest.importorskip("azure.keyvault.keys")
     url, ca = served
-    signer = VaultSigner(
+    signer = KeyVaultSigner(
         settings(url),
         lambda key: _AzureVault(
             key,

@@ -9,9 +9,9 @@ import hashlib
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
-from console.approvals.signer import SigningError, moment_of, wire_command
 from console.config.key_vault import KeyVaultSettings
 from console.fleet.values import Command
+from console.signing.signer import SigningError, moment_of, wire_command
 from sinks.shared.errors import ConfigurationError
 from wire.command import signing_input
 from wire.keys import SigningKey
@@ -30,7 +30,7 @@ class Vault(Protocol):
         """Return x and y of the public key on P-256."""
 
 
-class VaultSigner:
+class KeyVaultSigner:
     """Signs with a key of Azure Key Vault. The console's identity needs only the right to sign with
     it.
     """

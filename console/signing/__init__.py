@@ -1,0 +1,1 @@
+"""Signs commands, with a key in a file or in Azure Key Vault."""
