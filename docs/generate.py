@@ -31,9 +31,9 @@ from bridge.config.approval import Rule
 from bridge.config.reference import Variable
 from bridge.preparation import transitions as preparation_transitions
 from bridge.simulator.scenarios import SCENARIOS
-from console.approvals import machine as decision_machine
 from console.approvals import requests as decision_requests
-from console.turns import machine as turn_machine
+from console.approvals import transitions as decision_transitions
+from console.turns import transitions as turn_transitions
 from sinks import registry
 from sinks.program.variables import VARIABLES
 from sinks.shared import errors
@@ -137,11 +137,11 @@ def generated() -> Iterator[tuple[str, str]]:
     yield "approval", table(("the first that holds", *stages), transitions.printed())
     head = ("state", "what happens", "next state")
     yield "preparation", table(head, preparation_transitions.printed())
-    yield "console-turns", table(head, quoted(turn_machine.printed()))
+    yield "console-turns", table(head, turn_transitions.printed())
     head = ("request", "the first that holds", "what becomes of it")
     yield "console-requests", table(head, decision_requests.printed())
     head = ("state", "the first that holds", "what the console does")
-    yield "console-decisions", table(head, decision_machine.printed())
+    yield "console-decisions", table(head, decision_transitions.printed())
     commands_of_console = (
         (f"`seb console {before}{usage(each)}`", words)
         for before, each, words in console_parts.command_rows()
@@ -150,11 +150,6 @@ def generated() -> Iterator[tuple[str, str]]:
     head = ("variable", "default", "meaning")
     yield "console-variables", table(head, console_parts.variable_rows())
     yield "console-sources", table(head, console_parts.source_rows())
-
-
-def quoted(rows: Iterable[Iterable[str]]) -> Iterator[Iterable[str]]:
-    """The same rows, each text as code."""
-    return ((f"`{text}`" for text in row) for row in rows)
 
 
 def figures() -> str:

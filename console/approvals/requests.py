@@ -1,6 +1,6 @@
 """The outcome of a person's request, as a table: values in, an action or a refusal out.
 
-The first row whose condition holds is used. `python -m console.approvals.requests` prints it.
+The first row whose condition holds is used. docs/console-reference.md shows the table.
 """
 
 from __future__ import annotations

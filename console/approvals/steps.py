@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 from uuid import uuid4
 
 from console.approvals.claims import claimed, ended, outgoing
-from console.approvals.machine import next_step
 from console.approvals.sending import Outgoing
 from console.approvals.situation import Ask, DecisionSituation, End, Seen, Send, Step, Wait
+from console.approvals.transitions import next_step
 from console.approvals.turn_requests import TurnSettings, situation_of
 from console.audit import log
 from console.db import decisions

@@ -19,12 +19,12 @@ from console.db.turn_situation import read_situation
 from console.fleet.values import KnownEvent
 from console.turns.changes import changed_turns, moved, taken, waiting, with_holders
 from console.turns.groups import Grouping
-from console.turns.machine import Trigger
 from console.turns.plan import Move, Take
 from console.turns.reading import Reading
 from console.turns.reasons import refusal
 from console.turns.schedule import plan
 from console.turns.situation import EventFacts, Turn, TurnSituation
+from console.turns.transitions import Trigger
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,8 +71,7 @@ class PersonsTurn:
 
     def sent(self, turn: Turn) -> None:
         """Note that the approval of the event was written."""
-        trigger: Trigger = "approve_sent" if turn.state == "prepared" else "approved_by_person"
-        move = Move(event_key=turn.event_key, trigger=trigger)
+        move = Move(event_key=turn.event_key, trigger=Trigger.APPROVED)
         self._put(moved(turn, move, None, self._snapshot.now))
 
     def _held(
@@ -207,7 +206,7 @@ def end_turn(
     )
     turns.give_up_prepare_commands(snapshot.connection, key, snapshot.now, number)
     _end_approval(snapshot, known, number)
-    move = Move(event_key=turn.event_key, trigger="ended_by_person")
+    move = Move(event_key=turn.event_key, trigger=Trigger.ENDED_BY_PERSON)
     over = replace(moved(turn, move, event, snapshot.now), ended_by=person.name)
     if event is None and over.over_at is None:
         over = replace(over, over_at=snapshot.now)

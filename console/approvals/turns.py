@@ -31,6 +31,7 @@ from console.turns.plan import Move, Plan, Take
 from console.turns.returns import ANSWER_SECONDS
 from console.turns.schedule import plan
 from console.turns.situation import EventFacts, Turn, TurnSituation
+from console.turns.transitions import Trigger
 
 AGAIN_SECONDS: Final = 10.0
 """A prepare command that was not answered is sent again after this time."""
@@ -124,7 +125,7 @@ def step(
         if made.decisions:
             written.has_changed = True
             event = situation.events[key]
-            sent = Move(event_key=key, trigger="approve_sent")
+            sent = Move(event_key=key, trigger=Trigger.APPROVED)
             changed[key] = moved(turn, sent, event, snapshot.now)
             if made.outgoing is not None:
                 written.outgoing.append(made.outgoing)

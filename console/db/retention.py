@@ -7,7 +7,7 @@ from sqlalchemy import ColumnElement, Connection, Table, case, delete, exists, f
 from console.db import tables
 from console.db.decision_tables import command, decision, notice, turn
 from console.fleet.fold import RECOVERED
-from console.turns.machine import HOLDING
+from console.turns.transitions import HOLDING
 
 
 def delete_before(connection: Connection, moment: float, limit: int) -> bool:

@@ -32,8 +32,8 @@ from console.db.tables import event, preparation, receipt, record, report, vm
 from console.db.upsert import Values, portions, upsert
 from console.fleet.fold import RECOVERED
 from console.fleet.values import Command, EventKey, EventTurn, TurnHolder
-from console.turns.machine import State
 from console.turns.situation import HeldBy, Holder, Turn
+from console.turns.transitions import State
 
 OVER: Final = "over"
 REJECTED: Final = "rejected"

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from console.fleet.values import EventKey
-from console.turns.machine import after
 from console.turns.plan import Back, Move, Plan, Take, Waiting
 from console.turns.situation import EventFacts, Holder, Turn, TurnSituation
+from console.turns.transitions import Trigger, after
 
 
 def changed_turns(situation: TurnSituation, plan: Plan, now: float) -> dict[EventKey, Turn]:
@@ -53,7 +53,7 @@ def taken(before: Turn | None, take: Take, event: EventFacts, now: float) -> Tur
     known = before or waiting(event, now)
     begun = replace(
         known,
-        state=after(known.state, "taken"),
+        state=after(known.state, Trigger.TAKEN),
         fingerprint=event.fingerprint,
         since=now,
         taken_at=now,
@@ -75,15 +75,15 @@ def moved(turn: Turn, move: Move, event: EventFacts | None, now: float) -> Turn:
     """Return the turn after something happened to it."""
     state = after(turn.state, move.trigger)
     fingerprint = turn.fingerprint
-    if move.trigger in ("changed", "returned", "outdated") and event is not None:
+    if move.trigger in (Trigger.CHANGED, Trigger.RETURNED, Trigger.OUTDATED) and event is not None:
         fingerprint = event.fingerprint
         turn = replace(turn, ended_by=None, is_forced=False)
     if move.actor is not None:
         turn = replace(turn, by=move.actor, asked=None)
     over_at = turn.over_at
-    if move.trigger in ("gone", "unrecovered") and over_at is None:
+    if move.trigger in (Trigger.GONE, Trigger.UNRECOVERED) and over_at is None:
         over_at = now
-    elif move.trigger in ("started", "returned", "outdated"):
+    elif move.trigger in (Trigger.STARTED, Trigger.RETURNED, Trigger.OUTDATED):
         over_at = None
     # A VM is asked to prepare for each state of the event, even if that state was there before.
     is_same = state == turn.state and fingerprint == turn.fingerprint
@@ -92,7 +92,7 @@ def moved(turn: Turn, move: Move, event: EventFacts | None, now: float) -> Turn:
         holders = tuple(replace(each, ready_at=None) for each in holders)
     if state != "failed" and not is_same:
         holders = tuple(replace(each, asked_at=None) for each in holders)
-    if move.trigger == "started" and event is not None:
+    if move.trigger is Trigger.STARTED and event is not None:
         # A VM that was not away while the turn had failed is away now.
         gone = event.named
         holders = tuple(replace(h, back_at=None) if h.vm_id in gone else h for h in holders)

@@ -7,7 +7,6 @@ from collections.abc import Set as AbstractSet
 from typing import Final
 
 from console.turns.away import idle_in_turns
-from console.turns.machine import Trigger
 from console.turns.plan import Move
 from console.turns.prepared import (
     UNANSWERED_SECONDS,
@@ -25,6 +24,7 @@ from console.turns.reasons import (
     why_not_by_groups,
 )
 from console.turns.situation import EventFacts, Turn
+from console.turns.transitions import Trigger
 from console.turns.waiting import group_actor, is_full_for
 
 STUCK_SECONDS: Final = 3600.0
@@ -43,11 +43,11 @@ def move_of_held(
             return _while_listed(turn, event, reading)
         return _while_away(turn, reading, back, resting)
     if event is None:
-        return Move(event_key=turn.event_key, trigger="gone")
+        return Move(event_key=turn.event_key, trigger=Trigger.GONE)
     if event.status != "Scheduled":
-        return Move(event_key=turn.event_key, trigger="started")
+        return Move(event_key=turn.event_key, trigger=Trigger.STARTED)
     if event.fingerprint != turn.fingerprint:
-        return _changed(turn, event, reading, "changed")
+        return _changed(turn, event, reading, Trigger.CHANGED)
     return _while_scheduled(turn, event, reading)
 
 
@@ -58,23 +58,25 @@ def move_without_turn(turn: Turn, reading: Reading, *, is_left: bool) -> Move | 
     key = turn.event_key
     event = reading.event_of(turn)
     if event is None:
-        return Move(event_key=key, trigger="unrecovered" if is_left else "gone")
+        return Move(event_key=key, trigger=Trigger.UNRECOVERED if is_left else Trigger.GONE)
     if not reading.situation.groups_touched(event):
-        return Move(event_key=key, trigger="ungrouped")
+        return Move(event_key=key, trigger=Trigger.UNGROUPED)
     if event.fingerprint != turn.fingerprint:
-        return Move(event_key=key, trigger="changed")
+        return Move(event_key=key, trigger=Trigger.CHANGED)
     return _while_waiting(event, reading) if turn.state == "waiting" else None
 
 
 def _while_waiting(event: EventFacts, reading: Reading) -> Move | None:
     key = event.key
     if event.status != "Scheduled":
-        return Move(event_key=key, trigger="started", reason="Azure started it before its turn")
+        return Move(
+            event_key=key, trigger=Trigger.STARTED, reason="Azure started it before its turn"
+        )
     group = reading.group_too_small(event)
     if group is None:
         return None
     reason = f"it names more VMs of {group} than may be away"
-    return Move(event_key=key, trigger="never_fits", reason=reason)
+    return Move(event_key=key, trigger=Trigger.NEVER_FITS, reason=reason)
 
 
 def _while_away(
@@ -82,13 +84,13 @@ def _while_away(
 ) -> Move | None:
     key = turn.event_key
     if turn.over_at is None:
-        return Move(event_key=key, trigger="gone")
+        return Move(event_key=key, trigger=Trigger.GONE)
     if all(each.vm_id in back for each in turn.still_away):
-        return Move(event_key=key, trigger="all_back")
+        return Move(event_key=key, trigger=Trigger.ALL_BACK)
     rests = {each.vm_id for each in turn.still_away if each.ready_at is not None}.union(resting)
     is_missing = any(each.vm_id not in rests.union(back) for each in turn.still_away)
     if is_missing and reading.now - turn.over_at >= STUCK_SECONDS:
-        return Move(event_key=key, trigger="hour_passed")
+        return Move(event_key=key, trigger=Trigger.HOUR_PASSED)
     return None
 
 
@@ -97,10 +99,10 @@ def _while_listed(turn: Turn, event: EventFacts, reading: Reading) -> Move | Non
     if event.status != "Scheduled":
         # Where `over_at` is set, a document left the event out: it is not over yet.
         is_back = turn.over_at is not None
-        return Move(event_key=turn.event_key, trigger="started") if is_back else None
+        return Move(event_key=turn.event_key, trigger=Trigger.STARTED) if is_back else None
     if turn.by is None:
-        return Move(event_key=turn.event_key, trigger="returned_untaken")
-    return _changed(turn, event, reading, "returned")
+        return Move(event_key=turn.event_key, trigger=Trigger.RETURNED_UNTAKEN)
+    return _changed(turn, event, reading, Trigger.RETURNED)
 
 
 def _while_scheduled(turn: Turn, event: EventFacts, reading: Reading) -> Move | None:
@@ -108,23 +110,23 @@ def _while_scheduled(turn: Turn, event: EventFacts, reading: Reading) -> Move | 
     if turn.state in ("preparing", "prepared"):
         reason = why_no_longer_approved(turn, event, reading)
         if reason is not None:
-            return Move(event_key=turn.event_key, trigger="not_prepared", reason=reason)
+            return Move(event_key=turn.event_key, trigger=Trigger.NOT_PREPARED, reason=reason)
     if turn.state == "preparing":
         return _while_preparing(turn, event, reading)
     if turn.state == "prepared":
         return _while_prepared(turn, event, reading)
     if turn.state == "approving" and event.approval in (None, "failed"):
         reason = kept_for_people(event) or "its approval failed"
-        return Move(event_key=turn.event_key, trigger="not_approved", reason=reason)
+        return Move(event_key=turn.event_key, trigger=Trigger.NOT_APPROVED, reason=reason)
     if turn.state == "failed" and _is_to_be_retried(turn, event, reading):
         actor = group_actor(event, reading)
-        return Move(event_key=turn.event_key, trigger="taken", actor=actor)
+        return Move(event_key=turn.event_key, trigger=Trigger.TAKEN, actor=actor)
     return None
 
 
 def _while_preparing(turn: Turn, event: EventFacts, reading: Reading) -> Move | None:
     if all_prepared(turn, event, reading):
-        return Move(event_key=turn.event_key, trigger="all_prepared")
+        return Move(event_key=turn.event_key, trigger=Trigger.ALL_PREPARED)
     failed = sorted(vm.name for vm in preparing(turn, event, reading) if has_failed(vm, event))
     reason = None
     if failed:
@@ -136,15 +138,15 @@ def _while_preparing(turn: Turn, event: EventFacts, reading: Reading) -> Move | 
         reason = f"{', '.join(sorted(late))} did not prepare in time"
     if reason is None:
         return None
-    return Move(event_key=turn.event_key, trigger="not_prepared", reason=reason)
+    return Move(event_key=turn.event_key, trigger=Trigger.NOT_PREPARED, reason=reason)
 
 
 def _while_prepared(turn: Turn, event: EventFacts, reading: Reading) -> Move | None:
     key = turn.event_key
     if not all_prepared(turn, event, reading):
-        return Move(event_key=key, trigger="unprepared")
+        return Move(event_key=key, trigger=Trigger.UNPREPARED)
     if reading.is_too_late(event) and turn.is_by_group:
-        return Move(event_key=key, trigger="not_prepared", reason="no time was left")
+        return Move(event_key=key, trigger=Trigger.NOT_PREPARED, reason="no time was left")
     return None
 
 
@@ -161,7 +163,7 @@ def _changed(turn: Turn, event: EventFacts, reading: Reading, trigger: Trigger) 
         return Move(event_key=key, trigger=trigger, actor=group_actor(event, reading))
     if is_by_person:
         reason = f"it changed since {turn.by} approved it"
-    return Move(event_key=key, trigger="outdated", reason=reason)
+    return Move(event_key=key, trigger=Trigger.OUTDATED, reason=reason)
 
 
 def _is_to_be_retried(turn: Turn, event: EventFacts, reading: Reading) -> bool:

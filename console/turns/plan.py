@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from console.fleet.values import EventKey
-from console.turns.machine import Trigger
 from console.turns.situation import HeldBy
+from console.turns.transitions import Trigger
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,7 @@ from console.turns.groups import Group
 from console.turns.plan import Move, Plan
 from console.turns.schedule import plan
 from console.turns.situation import EventFacts, Turn, TurnSituation, VmFacts
+from console.turns.transitions import Trigger
 
 _LOOK_SECONDS: Final = 30.0
 """The shortest time between two looks at the waiting events: a window may open."""
@@ -152,7 +153,7 @@ class _Run:
         changed = changed_turns(situation, todo, now)
         self._note(todo)
         for key in todo.approvals:
-            sent = Move(event_key=key, trigger="approve_sent")
+            sent = Move(event_key=key, trigger=Trigger.APPROVED)
             changed[key] = moved(changed.get(key, self._turns[key]), sent, None, now)
             self.fates[key].approved_at = now
             self._start(key, now)

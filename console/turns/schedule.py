@@ -18,6 +18,7 @@ from console.turns.reading import Reading
 from console.turns.reasons import refusal, why_no_longer_approved
 from console.turns.returns import returns
 from console.turns.situation import Turn, TurnSituation
+from console.turns.transitions import Trigger
 from console.turns.waiting import (
     has_room,
     queue,
@@ -163,7 +164,7 @@ def _joined(turn: Turn, reading: Reading) -> tuple[Join | None, Reading]:
 def _with_taken(move: Move, turn: Turn, reading: Reading) -> Reading:
     """Return the reading in which the VMs of a turn that is taken again are away."""
     event = reading.event_of(turn)
-    if event is None or move.trigger != "taken":
+    if event is None or move.trigger is not Trigger.TAKEN:
         return reading
     return reading.with_away(event, reading.situation.named(event), reading.now)
 

@@ -11,7 +11,7 @@ from typing import Final, Literal
 
 from console.fleet.values import EventKey
 from console.turns.groups import Group
-from console.turns.machine import HOLDING, State
+from console.turns.transitions import HOLDING, State
 from wire.event import Event
 
 AwayBecause = Literal["turn", "preparing", "started", "silent", "stopped"]

@@ -21,7 +21,7 @@ from console.db.turn_situation import read_situation
 from console.fleet.decisions import open_word
 from console.turns.away import away_by_group
 from console.turns.groups import Grouping
-from console.turns.machine import TABLE
+from console.turns.transitions import TABLE
 from console.web.overview import overview
 from console.web.state import AppState
 

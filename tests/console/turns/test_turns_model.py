@@ -20,6 +20,7 @@ from console.turns.groups import Member, groups_of, keys_of
 from console.turns.plan import Move
 from console.turns.schedule import plan
 from console.turns.situation import EventFacts, Turn, TurnSituation, VmFacts, VmPreparation
+from console.turns.transitions import Trigger
 
 
 def rules(at_most: int) -> tuple[GroupSettings, ...]:
@@ -579,7 +580,7 @@ class TurnsModel(RuleBasedStateMachine):
             self._may_be_approved(situation, key)
             # The decision is committed together with the turn; the command is sent after that.
             self.approvals[key] = (situation.events[key].fingerprint, self.now + LIFE)
-            move = Move(event_key=key, trigger="approve_sent")
+            move = Move(event_key=key, trigger=Trigger.APPROVED)
             turns[key] = moved(turns[key], move, situation.events[key], now)
         for key, after in turns.items():
             before = self.turns.get(key)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from console.turns.machine import HOLDING, TABLE, after, printed
+from console.turns.transitions import HOLDING, TABLE, Trigger, after, printed
 
 
 def test_every_state_leads_to_over() -> None:
@@ -18,26 +18,26 @@ def test_every_state_leads_to_over() -> None:
 
 def test_a_person_can_end_every_turn_that_is_held() -> None:
     """Nobody waits for a turn that no person can end."""
-    assert {after(state, "ended_by_person") for state in HOLDING} == {"over"}
+    assert {after(state, Trigger.ENDED_BY_PERSON) for state in HOLDING} == {"over"}
 
 
 def test_what_does_not_fit_the_state_changes_nothing() -> None:
     """A trigger that is repeated or late is harmless."""
-    assert after("over", "started") == "over"
-    assert after("waiting", "all_back") == "waiting"
+    assert after("over", Trigger.STARTED) == "over"
+    assert after("waiting", Trigger.ALL_BACK) == "waiting"
 
 
-def test_only_prepared_turns_are_approved() -> None:
-    """There is one way to `approving`, and it begins at `prepared`."""
+def test_an_approval_is_sent_for_what_is_prepared_or_has_failed() -> None:
+    """What has failed is approved by a person only."""
     ways = [
         (state, trigger)
         for state, row in TABLE.items()
         for trigger, then in row.items()
         if then == "approving"
     ]
-    assert ways == [("prepared", "approve_sent"), ("failed", "approved_by_person")]
+    assert ways == [("prepared", Trigger.APPROVED), ("failed", Trigger.APPROVED)]
 
 
 def test_the_table_can_be_printed() -> None:
     """People read the same table that the console follows."""
-    assert ("prepared", "approve_sent", "approving") in printed()
+    assert ("prepared", "the approval is sent", "approving") in printed()

@@ -1,15 +1,14 @@
 """The state machine of a decision: what happens next, as a table.
 
-In each state the first row whose condition holds is used. `python -m console.approvals.machine`
-prints it. It never lets two VMs work on one event: the next reporter is asked only once the token
+In each state the first condition that holds decides. docs/console-reference.md shows the table. It
+never lets two VMs work on one event: the next reporter is asked only once the token
 of the last has expired, the event is Scheduled with the same fingerprint, and no VM has reported
 anything.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from console.approvals.printing import words_of
@@ -26,16 +25,6 @@ from console.approvals.situation import (
 )
 from console.fleet.candidates import PULL, first
 
-STATES: Final = (
-    "second",
-    "left",
-    "unsent",
-    "sent",
-    "accepted",
-    "posted",
-    "refused",
-    "confirmed",
-)
 _MOVED: Final = ("already_started", "unknown_event")
 """The reasons that a VM gives if it was asked too late."""
 
@@ -43,24 +32,14 @@ Condition = Callable[[DecisionSituation], bool]
 Action = Callable[[DecisionSituation], Step]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepRow:
-    """A row of the table: a state, a condition, and the action if it holds."""
-
-    state: str
-    when: Condition
-    then: Action
-
-
 def next_step(situation: DecisionSituation) -> Step:
     """Return the next step of a decision that is not over."""
-    state = state_of(situation)
-    rows = (row for row in TABLE if row.state == state)
-    return next(row.then(situation) for row in rows if row.when(situation))
+    row = TABLE[state_of(situation)]
+    return next(then(situation) for when, then in row.items() if when(situation))
 
 
 def state_of(situation: DecisionSituation) -> str:
-    """Return the state of a decision that is not over, one of `STATES`."""
+    """Return the state of a decision that is not over, a key of `TABLE`."""
     decision = situation.decision
     if decision.state == "second":
         return "second"
@@ -328,46 +307,64 @@ def _last_expires_at(situation: DecisionSituation) -> float:
     return 0.0 if situation.last is None else situation.last.expires_at
 
 
-TABLE: Final = tuple(
-    StepRow(state=state, when=when, then=then)
-    for state, when, then in (
-        ("second", is_as_decided, wait),
-        ("second", has_changed, end_changed),
-        ("second", is_known, end_started),
-        ("second", always, end_gone),
-        ("left", is_as_decided, wait),
-        ("left", has_changed, end_changed),
-        ("left", others_approved, end_by_others),
-        ("left", always, end_left),
-        ("unsent", answers_may_come, wait_for_receipts),
-        ("unsent", is_out_of_reach, end_out_of_reach),
-        ("unsent", waits_for_poll, wait_for_poll),
-        ("unsent", had_no_chance, send),
-        ("unsent", was_not_polled, ask),
-        ("unsent", was_never_polled, end_without_answer),
-        ("unsent", is_claimed, wait_for_claim),
-        ("unsent", always, send),
-        ("sent", answers_may_come, wait_for_receipts),
-        ("sent", is_out_of_reach, end_out_of_reach),
-        ("sent", has_its_time, wait_for_answer),
-        ("sent", cannot_be_heard, wait_for_source),
-        ("sent", can_ask, ask),
-        ("sent", receipts_may_come, wait_for_receipts),
-        ("sent", always, end_without_answer),
-        ("accepted", has_time, wait_for_end),
-        ("accepted", always, end_without_end),
-        ("posted", has_begun_lately, wait_for_start),
-        ("posted", has_begun, end_confirmed),
-        ("posted", has_time, wait_for_end),
-        ("posted", always, end_without_end),
-        ("refused", receipts_may_come, wait_for_receipts),
-        ("refused", was_asked_too_late, end_by_others),
-        ("refused", always, end_by_answer),
-        ("confirmed", always, end_confirmed),
-    )
-)
+TABLE: Final[Mapping[str, Mapping[Condition, Action]]] = {
+    "second": {
+        is_as_decided: wait,
+        has_changed: end_changed,
+        is_known: end_started,
+        always: end_gone,
+    },
+    "left": {
+        is_as_decided: wait,
+        has_changed: end_changed,
+        others_approved: end_by_others,
+        always: end_left,
+    },
+    "unsent": {
+        answers_may_come: wait_for_receipts,
+        is_out_of_reach: end_out_of_reach,
+        waits_for_poll: wait_for_poll,
+        had_no_chance: send,
+        was_not_polled: ask,
+        was_never_polled: end_without_answer,
+        is_claimed: wait_for_claim,
+        always: send,
+    },
+    "sent": {
+        answers_may_come: wait_for_receipts,
+        is_out_of_reach: end_out_of_reach,
+        has_its_time: wait_for_answer,
+        cannot_be_heard: wait_for_source,
+        can_ask: ask,
+        receipts_may_come: wait_for_receipts,
+        always: end_without_answer,
+    },
+    "accepted": {
+        has_time: wait_for_end,
+        always: end_without_end,
+    },
+    "posted": {
+        has_begun_lately: wait_for_start,
+        has_begun: end_confirmed,
+        has_time: wait_for_end,
+        always: end_without_end,
+    },
+    "refused": {
+        receipts_may_come: wait_for_receipts,
+        was_asked_too_late: end_by_others,
+        always: end_by_answer,
+    },
+    "confirmed": {
+        always: end_confirmed,
+    },
+}
+"""By state, what is done in each case; the first condition that holds decides."""
 
 
 def printed() -> list[Sequence[str]]:
     """Return the table as rows of text: state, condition and action."""
-    return [(row.state, words_of(row.when), words_of(row.then)) for row in TABLE]
+    return [
+        (state, words_of(when), words_of(then))
+        for state, row in TABLE.items()
+        for when, then in row.items()
+    ]

@@ -1,0 +1,147 @@
+"""The states of a turn, as one table; values in, values out.
+
+A turn begins as `waiting`, and as `preparing` once its event gets it. `moves` finds out what
+happened, and `changes` returns the turn after it. docs/console-reference.md shows the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from typing import Final, Literal
+
+State = Literal[
+    "waiting",
+    "preparing",
+    "prepared",
+    "approving",
+    "away",
+    "over",
+    "forced",
+    "failed",
+    "stuck",
+]
+
+
+class Trigger(Enum):
+    """What happened to a turn."""
+
+    TAKEN = "the event gets its turn"
+    NEVER_FITS = "the event names more VMs of a group than may be away"
+    UNGROUPED = "no group has a VM of the event any more"
+    CHANGED = "the event has changed"
+    OUTDATED = "the event has changed, and what approved it does not approve it any more"
+    ALL_PREPARED = "every VM is prepared, or has nothing to prepare"
+    UNPREPARED = "a VM is not prepared any more"
+    NOT_PREPARED = "a VM did not prepare, or the event may not be approved any more"
+    APPROVED = "the approval is sent"
+    NOT_APPROVED = "the approval has failed"
+    STARTED = "Azure has started the event"
+    GONE = "the event is over"
+    UNRECOVERED = "the event is over, and a VM that prepared without a turn has not recovered"
+    RETURNED = "the event is announced again"
+    RETURNED_UNTAKEN = "the event is announced again, and never had a turn"
+    ALL_BACK = "every VM is back"
+    HOUR_PASSED = "a VM is not back an hour after the event"
+    ENDED_BY_PERSON = "a person ends the turn"
+
+
+HOLDING: Final[frozenset[State]] = frozenset(
+    {"preparing", "prepared", "approving", "failed", "away", "stuck"}
+)
+"""The states in which the VMs of the event hold a turn: they count as away."""
+
+TABLE: Final[Mapping[State, Mapping[Trigger, State]]] = {
+    "waiting": {
+        Trigger.TAKEN: "preparing",
+        Trigger.NEVER_FITS: "forced",
+        Trigger.UNGROUPED: "over",
+        Trigger.STARTED: "forced",
+        Trigger.GONE: "over",
+        Trigger.UNRECOVERED: "away",
+        Trigger.CHANGED: "waiting",
+    },
+    "preparing": {
+        Trigger.ALL_PREPARED: "prepared",
+        Trigger.NOT_PREPARED: "failed",
+        Trigger.CHANGED: "preparing",
+        Trigger.OUTDATED: "failed",
+        Trigger.STARTED: "away",
+        Trigger.GONE: "away",
+        Trigger.ENDED_BY_PERSON: "over",
+    },
+    "prepared": {
+        Trigger.APPROVED: "approving",
+        Trigger.UNPREPARED: "preparing",
+        Trigger.NOT_PREPARED: "failed",
+        Trigger.CHANGED: "preparing",
+        Trigger.OUTDATED: "failed",
+        Trigger.STARTED: "away",
+        Trigger.GONE: "away",
+        Trigger.ENDED_BY_PERSON: "over",
+    },
+    "approving": {
+        Trigger.NOT_APPROVED: "failed",
+        Trigger.CHANGED: "preparing",
+        Trigger.OUTDATED: "failed",
+        Trigger.STARTED: "away",
+        Trigger.GONE: "away",
+        Trigger.ENDED_BY_PERSON: "over",
+    },
+    # Azure starts the event at its time. If the event changes, its VMs prepare again. Its groups
+    # may give it the turn once more; a person may do that too, or approve the event as it is.
+    "failed": {
+        Trigger.TAKEN: "preparing",
+        Trigger.APPROVED: "approving",
+        Trigger.CHANGED: "preparing",
+        Trigger.OUTDATED: "failed",
+        Trigger.STARTED: "away",
+        Trigger.GONE: "away",
+        Trigger.ENDED_BY_PERSON: "over",
+    },
+    # If an event that was over is announced again, its VMs prepare again. If it never had a turn,
+    # because its VMs had prepared without one, it waits for its turn. If it had started, and a
+    # document left it out, it is not over.
+    "away": {
+        Trigger.STARTED: "away",
+        Trigger.RETURNED: "preparing",
+        Trigger.RETURNED_UNTAKEN: "waiting",
+        Trigger.OUTDATED: "failed",
+        Trigger.GONE: "away",
+        Trigger.ALL_BACK: "over",
+        Trigger.HOUR_PASSED: "stuck",
+        Trigger.ENDED_BY_PERSON: "over",
+    },
+    "stuck": {
+        Trigger.STARTED: "away",
+        Trigger.RETURNED: "preparing",
+        Trigger.RETURNED_UNTAKEN: "waiting",
+        Trigger.OUTDATED: "failed",
+        Trigger.ALL_BACK: "over",
+        Trigger.ENDED_BY_PERSON: "over",
+    },
+    # A VM that has prepared without a turn, and has not recovered, counts as away.
+    "forced": {
+        Trigger.TAKEN: "preparing",
+        Trigger.UNGROUPED: "over",
+        Trigger.GONE: "over",
+        Trigger.UNRECOVERED: "away",
+        Trigger.CHANGED: "waiting",
+    },
+    "over": {},
+}
+"""The next state by state and trigger. A trigger that a state does not list leaves it as it is."""
+
+
+def after(state: State, trigger: Trigger) -> State:
+    """Return the state after a trigger; the same state if the table has no entry for it."""
+    return TABLE[state].get(trigger, state)
+
+
+def printed() -> list[Sequence[str]]:
+    """Return the table as rows of text: state, what happens, next state."""
+    return [
+        (state, trigger.value, then)
+        for state, row in TABLE.items()
+        for trigger, then in row.items()
+    ]
