@@ -14,7 +14,7 @@ from math import isfinite
 from typing import Any, Final, TextIO
 from urllib.parse import quote, urlsplit
 
-from sinks.shared.log_lines import LineHandler, say
+from sinks.shared.log_lines import LineHandler, write_line
 from sinks.shared.text import escaped
 
 _STANDARD: Final = frozenset(logging.LogRecord("", 0, "", 0, "", None, None).__dict__) | {
@@ -167,7 +167,7 @@ def complain(text: str) -> None:
     """Print on standard error why the program ends; if that cannot be written, it ends without."""
     flush()
     if sys.stderr is not None:
-        say(sys.stderr, text)
+        write_line(sys.stderr, text)
 
 
 def _quoted(value: object) -> str:

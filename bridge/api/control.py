@@ -145,7 +145,7 @@ class ControlServer:
             return {"error": {"message": f"the bridge failed: {type(error).__name__}: {error}"}}
 
 
-def ask(
+def send(
     directory: Path, request: Mapping[str, Any], *, patience: float = ANSWER_SECONDS
 ) -> dict[str, Any] | None:
     """Send a request to the bridge that uses this state directory; return None if no bridge runs.

@@ -136,7 +136,7 @@ class Approvals:
         """Keys of the events about which the rules have not been asked since the last poll."""
         trust.refresh()
         for approval in ledger.unfinished():
-            self._keep(approval, least=current.gaps.polled_at)
+            self._update_open(approval, least=current.gaps.polled_at)
 
     @property
     def verifies(self) -> bool:
@@ -164,7 +164,7 @@ class Approvals:
             accepted = approval_of_command(command, tracked)
             self._write(replace(accepted, uptime=uptime(self._clock)))
         except StoreError:
-            self._rate.take_back()
+            self._rate.uncount()
             raise
         message.settled()
 
@@ -252,11 +252,11 @@ class Approvals:
         return verify(message.token, retained=retained, trust=trust, local=local, rate=self._rate)
 
     def _refuse(self, refused: CommandRefusedError, message: CommandMessage) -> None:
-        if self._refusals.note(refused, message) and refused.command is not None:
+        if self._refusals.count(refused, message) and refused.command is not None:
             tracked = self._current.events.get((refused.command.event_id or "").casefold())
             approval = approval_of_command(refused.command, tracked)
             rejected = replace(approval, state="rejected", reason=refused.reason)
-            self._ledger.answer(rejected, self._current.observer, self._clock.now())
+            self._ledger.add_receipt(rejected, self._current.observer, self._clock.now())
 
     # Rules
 
@@ -314,11 +314,11 @@ class Approvals:
 
     def _post(self, opened: OpenApproval) -> bool:
         """Ask IMDS to start the event; return whether a request was sent. Raises `StoreError`."""
-        self._put_effect(opened, "maybe")
+        self._save_effect(opened, "maybe")
         self.prepare()  # the event may have left this VM, and be back
         seen = self._observe(opened)  # writing may have taken long
         if not TABLE[seen.fact][opened.stage].post or not self._still_holds(opened, seen):
-            self._put_effect(opened, opened.stage.effect)
+            self._save_effect(opened, opened.stage.effect)
             return False
         opened.due = self._clock.monotonic() + MAX_RETRY_SECONDS  # whatever happens to this one
         error = None
@@ -326,7 +326,7 @@ class Approvals:
             event_id = opened.approval.event_id or ""
             self._imds.start(event_id, may_send=lambda: self._is_allowed_now(opened, seen))
         except WithheldError:
-            self._put_effect(opened, opened.stage.effect)
+            self._save_effect(opened, opened.stage.effect)
             return False
         except ImdsError as raised:
             error = raised
@@ -353,7 +353,7 @@ class Approvals:
         if opened.stage is Stage.POSTED:
             self._write(replace(opened.approval, state="posted"))
         elif step.end is None:
-            self._put_effect(opened, opened.stage.effect)
+            self._save_effect(opened, opened.stage.effect)
         self._end(opened, step, None)
 
     def _observe(self, opened: OpenApproval) -> ApprovalSituation:
@@ -422,15 +422,15 @@ class Approvals:
             reason = step.reason or (found if step.end == "failed" else None)
             self._write(replace(opened.approval, state=step.end, reason=reason))
 
-    def _put_effect(self, opened: OpenApproval, effect: Effect) -> None:
+    def _save_effect(self, opened: OpenApproval, effect: Effect) -> None:
         if opened.approval.effect != effect:
             approval = replace(opened.approval, effect=effect)
-            self._ledger.put(approval, self._clock.now())
+            self._ledger.save(approval, self._clock.now())
             opened.approval = approval
 
     def _write(self, approval: Approval) -> Approval:
         """Commit an approval in its new state with its receipt. Raises `StoreError`."""
-        self._ledger.write(approval, self._current.observer, self._clock.now())
+        self._ledger.save_with_receipt(approval, self._current.observer, self._clock.now())
         _LOG.info(
             "an approval has a new state",
             extra={
@@ -442,10 +442,10 @@ class Approvals:
                 "why": approval.why,
             },
         )
-        self._keep(approval)
+        self._update_open(approval)
         return approval
 
-    def _keep(self, approval: Approval, *, least: datetime | None = None) -> None:
+    def _update_open(self, approval: Approval, *, least: datetime | None = None) -> None:
         """Follow an approval until its end; a ping has nothing to follow. `least`: the last good
         poll of the run before.
         """

@@ -25,10 +25,10 @@ class Ledger(ApprovalRows):
     def __init__(self, store: Store, now: datetime) -> None:
         """Raises `StoreError` if the store was lost and that fact cannot be written to it."""
         super().__init__(store)
-        if store.remembered(RESET_KEY) not in (None, "null"):
+        if store.meta(RESET_KEY) not in (None, "null"):
             moments = (now, store.polled_at() or now)
             store.commit(meta={LOST_KEY: " ".join(str(int(at.timestamp())) for at in moments)})
-        self._lost = [int(at) for at in (store.remembered(LOST_KEY) or "").split()]
+        self._lost = [int(at) for at in (store.meta(LOST_KEY) or "").split()]
 
     def may_have_lost(self, issued: int, now: datetime) -> bool:
         """Check whether a token of that issue time (seconds since 1970) may have been used before a
@@ -41,11 +41,11 @@ class Ledger(ApprovalRows):
             for lost in self._lost
         )
 
-    def write(self, approval: Approval, observer: Observer, now: datetime) -> None:
+    def save_with_receipt(self, approval: Approval, observer: Observer, now: datetime) -> None:
         """Commit an approval in its new state, with its receipt, synced. Raises `StoreError`."""
-        self.put(approval, now, receipt(approval, observer, now))
+        self.save(approval, now, receipt(approval, observer, now))
 
-    def answer(self, approval: Approval, observer: Observer, now: datetime) -> None:
+    def add_receipt(self, approval: Approval, observer: Observer, now: datetime) -> None:
         """Commit only a receipt: the cause is not used up by it. Raises `StoreError`."""
         self._store.commit([receipt(approval, observer, now)])
 

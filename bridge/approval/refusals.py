@@ -26,7 +26,7 @@ class Refusals:
         # answer.
         self._rates = {signed: Rate(REFUSALS_A_MINUTE, clock.monotonic) for signed in (True, False)}
 
-    def note(self, refused: CommandRefusedError, message: CommandMessage) -> bool:
+    def count(self, refused: CommandRefusedError, message: CommandMessage) -> bool:
         """Count a refusal; return whether to answer it: within the limit, if its signature
         identifies the sender, and if the channel has not delivered the same message twice.
         """

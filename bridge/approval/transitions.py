@@ -54,7 +54,7 @@ class Fact(Enum):
     PAUSED = "the pause after the last request is not over"
     READY = "none of these"
 
-    TAKEN = "IMDS answers 200"
+    OK = "IMDS answers 200"
     REFUSED = "IMDS answers 400 or 405"
     REFUSED_AGAIN = "IMDS answers 400 or 405 for the second time"
     SERVER_ERROR = "IMDS answers 5xx"
@@ -131,7 +131,7 @@ TABLE: Final[Mapping[Fact, Mapping[Stage, ApprovalStep]]] = {
     Fact.PAUSED:        _row(_STAY,      _STAY,      _STAY,      _STAY,      _STAY,      _STAY),
     Fact.READY:         _row(_POST,      _POST,      _POST,      _POST,      _STAY,      _CONFIRM),
 
-    Fact.TAKEN:         _row(_POSTED,    _POSTED,    _POSTED,    _POSTED,    _STAY,      _STAY),
+    Fact.OK:            _row(_POSTED,    _POSTED,    _POSTED,    _POSTED,    _STAY,      _STAY),
     Fact.REFUSED:       _row(_NO,        _NO,        _STAY,      _STAY,      _STAY,      _STAY),
     Fact.REFUSED_AGAIN: _row(_NO,        _NO,        _NO,        _NO,        _STAY,      _STAY),
     Fact.SERVER_ERROR:  _row(_ERROR,     _ERROR,     _STAY,      _STAY,      _STAY,      _STAY),
@@ -222,7 +222,7 @@ def stage_of(approval: Approval) -> Stage:
 def answer_of(error: ImdsError | None, *, refused_before: bool) -> Fact:
     """Return the fact that follows from IMDS's answer to a request; an error of None is a 200."""
     if error is None:
-        return Fact.TAKEN
+        return Fact.OK
     if error.reason in _REFUSALS:
         return Fact.REFUSED_AGAIN if refused_before else Fact.REFUSED
     if error.reason.startswith("http_5"):

@@ -95,7 +95,7 @@ class Rate:
         self._times.append(now)
         return True
 
-    def take_back(self) -> None:
+    def uncount(self) -> None:
         """Uncount the last command: it had no effect, and will be tried again."""
         if self._times:
             self._times.pop()

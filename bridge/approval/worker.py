@@ -173,14 +173,14 @@ class ApprovalWorker:
         """Do one round: everything that waits now, and then one step with at most one request to
         IMDS. The thread of approvals calls it; tests call it instead of a thread.
         """
-        for job in self._take_jobs():
+        for job in self._next_jobs():
             if not self._stopping:
                 self._do(job)
 
     @property
     def has_work(self) -> bool:
         """Check whether anything waits for the next round."""
-        approves = self._people or self._polled or self._more or self._may_take_commands()
+        approves = self._people or self._polled or self._more or self._has_commands_due()
         return bool(self._confirmed and approves) or self._has_to_prepare()
 
     def _run(self) -> None:
@@ -206,7 +206,7 @@ class ApprovalWorker:
             waits.append(min(deadline, CLOCK_SECONDS))
         return max(0.0, min(waits)) if waits else None
 
-    def _take_jobs(self) -> list[Job]:
+    def _next_jobs(self) -> list[Job]:
         with self._changed:
             jobs: list[Job] = []
             if self._confirmed:
@@ -219,8 +219,8 @@ class ApprovalWorker:
                 if self._polled:
                     self._polled = False
                     jobs.append(self._approvals.polled)
-                if self._may_take_commands():
-                    jobs.append(partial(self._take_commands, len(self._commands)))
+                if self._has_commands_due():
+                    jobs.append(partial(self._verify_commands, len(self._commands)))
                 jobs.append(self._step)
             return jobs
 
@@ -235,7 +235,7 @@ class ApprovalWorker:
             return None
         return max(deadline, self._prepares_from - self._monotonic())
 
-    def _may_take_commands(self) -> bool:
+    def _has_commands_due(self) -> bool:
         return bool(self._commands) and self._monotonic() >= self._held_until
 
     def _do(self, job: Job) -> None:
@@ -258,11 +258,11 @@ class ApprovalWorker:
         self._more = False  # after an error it goes on with the next poll, command or person
         self._more = self._approvals.step()
 
-    def _take_commands(self, count: int) -> None:
+    def _verify_commands(self, count: int) -> None:
         for _ in range(count):
-            self._take_command()
+            self._verify_command()
 
-    def _take_command(self) -> None:
+    def _verify_command(self) -> None:
         message = self._commands[0]
         try:
             self._approvals.command(message)

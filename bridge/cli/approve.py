@@ -196,7 +196,7 @@ def _ask_again(directory: Path, approval: dict[str, Any]) -> None:
 
 def _ask(directory: Path, request: Mapping[str, Any]) -> dict[str, Any]:
     try:
-        answer = control.ask(directory, request)
+        answer = control.send(directory, request)
     except control.ControlError as error:
         _refuse(str(error))
     if answer is None:

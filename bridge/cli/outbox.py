@@ -113,7 +113,7 @@ def _report(count: int, sink: str, sequences: tuple[int, ...], what: str) -> Non
 def _ask(request: Mapping[str, Any], overrides: tuple[str, ...]) -> dict[str, Any]:
     config = common.read_configuration(overrides)
     try:
-        answer = control.ask(config.settings.state_dir, request)
+        answer = control.send(config.settings.state_dir, request)
         return _open_and_ask(request, config) if answer is None else answer
     except control.ControlError as error:
         click.echo(f"seb: {error}", err=True)

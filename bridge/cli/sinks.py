@@ -61,7 +61,7 @@ def test(*, name: str, overrides: tuple[str, ...]) -> None:
         names = ", ".join(spec.name for spec in config.sinks)
         raise ConfigurationError(f"no sink is called {name}; configured are: {names}")
     redact = common.start_log(config)
-    running = control.ask(config.settings.state_dir, {"ask": "outbox.list"})
+    running = control.send(config.settings.state_dir, {"ask": "outbox.list"})
     if running is not None:
         _report(name, running)
         return

@@ -56,20 +56,20 @@ class Health:
         self.reason = reason
         return changed
 
-    def took(self, count: int, *, lag: float, now: datetime) -> None:
+    def count_acknowledged(self, count: int, *, lag: float, now: datetime) -> None:
         """Count records that the sink has acknowledged; `lag` is the last one's, in seconds."""
         self.acknowledged = True
         self.delivered += count
         self.delivered_at = now
         self.lag = lag
 
-    def refuse(self, record: str) -> int:
+    def count_refusal(self, record: str) -> int:
         """Count a refusal of the record with this id; return how many there were in a row."""
         self.refusals = self.refusals + 1 if self.refused == record else 1
         self.refused = record
         return self.refusals
 
-    def marked_dead(self) -> None:
+    def count_dead(self) -> None:
         """Count a refused record that was marked as dead."""
         self.acknowledged = False
         self.refusals = 0

@@ -208,16 +208,16 @@ class Worker:
         self._outbox.delivered(self.name, batch, count)
         now = self._clock.now()
         lags = [lag(each, now) for each in batch.records[:count]]
-        self.health.took(count, lag=lags[-1], now=now)
+        self.health.count_acknowledged(count, lag=lags[-1], now=now)
         self._delivered(self.name, lags)
 
     def _refuse(self, batch: Batch, error: SinkRejected) -> None:
         """Mark the record as dead, or try it again if the sink says that it may still accept it."""
-        tries = self.health.refuse(batch.records[error.delivered].id)
+        tries = self.health.count_refusal(batch.records[error.delivered].id)
         if tries < error.tries:
             raise SinkError(str(error), stays_open=error.stays_open) from error
         self._mark_dead(batch, error.delivered, reason_of(error, self._redact), tries=tries)
-        self.health.marked_dead()
+        self.health.count_dead()
 
     def _mark_dead(self, batch: Batch, place: int, reason: str, *, tries: int) -> None:
         record = batch.records[place]

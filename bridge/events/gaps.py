@@ -128,7 +128,7 @@ class GapTracker:
         self._lock = threading.Lock()
         self._paused = 0.0
 
-    def ask(self) -> None:
+    def begin_poll(self) -> None:
         """Note that a poll sends its request now."""
         self._asked = self._reading()
 
@@ -176,7 +176,7 @@ class GapTracker:
         pause = self._reading().paused - poll.asked.paused
         return is_young and pause <= OVERDUE_SECONDS and not self._may_have_stood_still()
 
-    def polled(self, now: datetime) -> None:
+    def end_poll(self, now: datetime) -> None:
         """Note that a good poll has ended the gap, and its changes are committed."""
         self.polled_at = now
         done = self._reading()

@@ -73,7 +73,7 @@ class Poller:
 
     def poll(self) -> None:
         """Poll once: changes are committed before sinks wake. On any error nothing has changed."""
-        self._state.gaps.ask()
+        self._state.gaps.begin_poll()
         answer = self._imds.events()
         now = self._clock.now()  # the first answer may take two minutes
         gap = self._state.gaps.gap(now)
@@ -88,7 +88,7 @@ class Poller:
             drafts = [*bridge_records.gap(self._state.observer, now, gap), *drafts]
             self._commit(drafts, tracked, forgotten, document)
             self._body = answer.body
-        self._state.gaps.polled(now)
+        self._state.gaps.end_poll(now)
         self._store.mark_polled(now, uptime=uptime(self._clock))
         self._store.prune()
 
@@ -99,7 +99,7 @@ class Poller:
         with self._polling:
             return self._run()
 
-    def settle(self, seconds: float) -> None:
+    def wait_until_idle(self, seconds: float) -> None:
         """Wait until a poll that is under way has ended, for at most so many seconds."""
         if self._polling.acquire(timeout=seconds):
             self._polling.release()
@@ -113,9 +113,9 @@ class Poller:
         if trouble is not None:
             with suppress(StoreError):  # receipts fill the disk also while IMDS does not answer
                 self._store.prune()
-        self._note_trouble(trouble)
+        self._report_trouble(trouble)
         if trouble is None:
-            self._note_version()
+            self._report_version()
         reason = None if trouble is None else trouble.reason
         self._polled(PollResult(seconds=self._clock.monotonic() - begun, trouble=reason))
         return trouble is None
@@ -200,17 +200,17 @@ class Poller:
         if self._boot_id is not None:
             meta["boot_id"] = self._boot_id
 
-        def know() -> None:
+        def update_state() -> None:
             # When a sink gets a record, its event is already among the pending ones.
-            self._state.know(tracked, document.incarnation)
+            self._state.set_events(tracked, document.incarnation)
 
         records = self._store.commit(
-            drafts, events=changed, forgotten=forgotten, meta=meta, then=know
+            drafts, events=changed, forgotten=forgotten, meta=meta, then=update_state
         )
         for record in records:
             _report(record)
 
-    def _note_version(self) -> None:
+    def _report_version(self) -> None:
         if self._imds.api_version != self._state.api_version:
             self._state.api_version = self._imds.api_version
             _LOG.warning(
@@ -218,7 +218,7 @@ class Poller:
                 extra={"action": "api_version", "version": self._state.api_version},
             )
 
-    def _note_trouble(self, trouble: PollTrouble | None) -> None:
+    def _report_trouble(self, trouble: PollTrouble | None) -> None:
         before = self._state.trouble
         self._state.trouble = trouble
         if (trouble and trouble.reason) == (before and before.reason):

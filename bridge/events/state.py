@@ -86,7 +86,7 @@ class CurrentState:
             for key, each in events.items()
             if each.pending
         }
-        state.know(events, seen.incarnation)
+        state.set_events(events, seen.incarnation)
         return state
 
     @property
@@ -94,11 +94,11 @@ class CurrentState:
         """The identity of this VM, as IMDS gave it last."""
         return self.observer.vm
 
-    def identify(self, vm: VmIdentity) -> None:
+    def set_identity(self, vm: VmIdentity) -> None:
         """Note that IMDS has given the identity again."""
         self.observer = replace(self.observer, vm=vm)
 
-    def know(self, events: Mapping[str, TrackedEvent], incarnation: int | None) -> None:
+    def set_events(self, events: Mapping[str, TrackedEvent], incarnation: int | None) -> None:
         """Set the committed events and the incarnation of their document."""
         self._times = {
             (key, each.first_seen): self._times.get((key, each.first_seen))

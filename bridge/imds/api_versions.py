@@ -32,7 +32,7 @@ class ApiVersions:
     def __init__(self, wanted: str, known: Sequence[str]) -> None:
         self.current = wanted
         self._wanted = wanted
-        self._looks = 0
+        self._requests = 0
         self._fallbacks = [version for version in known if version < wanted]
         self._works = False
         self._refusals = 0
@@ -41,8 +41,8 @@ class ApiVersions:
         """Return the versions to try now, in order. One that has worked stays first for some
         refusals.
         """
-        self._looks += 1
-        if self.current != self._wanted and not self._looks % PROBE_EVERY:
+        self._requests += 1
+        if self.current != self._wanted and not self._requests % PROBE_EVERY:
             return [self._wanted, self.current]
         if self._works and self._refusals + 1 < PATIENCE:
             return [self.current]
@@ -52,7 +52,7 @@ class ApiVersions:
         """Return how many of the versions in a refusal may be tried after these."""
         return max(0, MAX_TRIED - len(tried)) if len(tried) > len(self._fallbacks) else 0
 
-    def settle(self, version: str) -> None:
+    def accepted(self, version: str) -> None:
         """Note that the version works."""
         self.current = version
         self._works = True

@@ -128,7 +128,7 @@ class Imds:
             reply = self._get(path, version, timeout)
             if reply.status != _BAD_REQUEST:
                 self._require_ok(reply)
-                versions.settle(version)
+                versions.accepted(version)
                 return ImdsAnswer(body=reply.body, latency_ms=reply.latency_ms)
             refused.append(version)
             if not waiting:
@@ -149,17 +149,17 @@ class Imds:
         try:
             return self._exchange.get(self.url, target, timeout=timeout)
         except ImdsError as error:
-            self._look_elsewhere(unreachable=error.unreachable)
+            self._try_next_url(unreachable=error.unreachable)
             raise
 
     def _require_ok(self, reply: Reply) -> None:
         if reply.status == _OK:
             return
         url = self.url
-        self._look_elsewhere(unreachable=False)
+        self._try_next_url(unreachable=False)
         raise _refusal(reply, url)
 
-    def _look_elsewhere(self, *, unreachable: bool) -> None:
+    def _try_next_url(self, *, unreachable: bool) -> None:
         """Change to the next URL until the first document: the given one and those from DHCP take
         turns.
         """

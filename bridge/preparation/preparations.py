@@ -72,7 +72,7 @@ class Preparations(PreparationRows):
             self.hand_over(spec.sink, spec.role)
         # What was asked for and not done before this run is asked for again, see `_unfinished`: the
         # sink may have another name now, or may have been out of the settings meanwhile.
-        self._kept: Mapping[str, Preparation] = {
+        self._by_event: Mapping[str, Preparation] = {
             each.event: replace(each, is_over=each.is_over or each.state == "preparing")
             for each in self.all()
             if each.role == spec.role
@@ -84,7 +84,7 @@ class Preparations(PreparationRows):
         """
         if not tracked.affects_this_vm:
             return None
-        found = self._kept.get(tracked.event.key)
+        found = self._by_event.get(tracked.event.key)
         is_it = (
             found is not None
             and not found.is_over
@@ -114,7 +114,7 @@ class Preparations(PreparationRows):
             first_seen=rfc3339(tracked.first_seen),
         )
         asked = self.ask_sink(asked, self._record(asked))
-        self._keep(asked)
+        self._replace_row(asked)
         self._log(asked, None)
 
     def follow(self) -> None:
@@ -123,7 +123,7 @@ class Preparations(PreparationRows):
         """
         with self._lock:
             self._assume_lost()
-            for each in list(self._kept.values()):
+            for each in list(self._by_event.values()):
                 self._follow(each)
         for tracked in list(self._current.events.values()):
             if self._is_due(tracked):
@@ -145,13 +145,13 @@ class Preparations(PreparationRows):
         once the outbox knows the sink, and before that is served. Raises `StoreError`.
         """
         sink = self.spec.sink
-        for each in list(self._kept.values()):
+        for each in list(self._by_event.values()):
             if self._has_passed(each) and outbox.acknowledged_before(sink, each.event):
                 self._recover(each)
         for event in outbox.events_known_before(sink):
             newest = self.newest(event)
             tracked = self._current.events.get(event)
-            if event not in self._kept and newest is not None:
+            if event not in self._by_event and newest is not None:
                 self._assume(
                     newest.data["event"]["eventId"],
                     newest.data["fingerprint"],
@@ -170,7 +170,7 @@ class Preparations(PreparationRows):
             return
         for tracked in list(self._current.events.values()):
             may_be = tracked.pending and tracked.affects_this_vm and not tracked.event.is_news
-            if may_be and tracked.event.key not in self._kept:
+            if may_be and tracked.event.key not in self._by_event:
                 self._assume(
                     tracked.event.event_id,
                     tracked.fingerprint,
@@ -179,7 +179,7 @@ class Preparations(PreparationRows):
         self._store.commit(meta={PREPARATIONS_LOST_KEY: "false"})
 
     def _may_have_lost(self) -> bool:
-        return self._store.remembered(PREPARATIONS_LOST_KEY) == "true"
+        return self._store.meta(PREPARATIONS_LOST_KEY) == "true"
 
     def _assume(self, event_id: str, fingerprint: str, *, first_seen: str) -> None:
         """Assume that the sink needs the start and the end of an event; its present state is not
@@ -197,8 +197,8 @@ class Preparations(PreparationRows):
             first_seen=first_seen,
             is_over=True,
         )
-        self.put(assumed)
-        self._keep(assumed)
+        self.save(assumed)
+        self._replace_row(assumed)
 
     def _has_passed(self, preparation: Preparation) -> bool:
         """Check whether the event of a preparation has ended since, even if it has returned."""
@@ -228,7 +228,7 @@ class Preparations(PreparationRows):
         an earlier record, which a person may have had tried again, is not for it any more.
         """
         with self._lock:
-            each = self._kept.get((record.event_id or "").casefold())
+            each = self._by_event.get((record.event_id or "").casefold())
             if each is not None and each.state == "prepared" and each.asked > record.sequence:
                 return False
             # The first records after a loss may come before `follow` has seen their events.
@@ -256,7 +256,7 @@ class Preparations(PreparationRows):
         Raises `StoreError`.
         """
         with self._lock:
-            each = self._kept.get((record.event_id or "").casefold())
+            each = self._by_event.get((record.event_id or "").casefold())
             # A preparation that was asked for after that record is for the next announcement.
             if each is None or not ends(record) or each.asked > record.sequence:
                 return
@@ -264,18 +264,18 @@ class Preparations(PreparationRows):
                 self._recover(each)
             else:  # kept, because a person may have it tried again
                 ended = replace(each, state="failed", is_over=True)
-                self.put(ended, self._record(ended, reason))
-                self._keep(ended)
+                self.save(ended, self._record(ended, reason))
+                self._replace_row(ended)
                 self._log(ended, reason)
 
     def _recover(self, preparation: Preparation) -> None:
         ended = replace(preparation, state="recovered", is_over=True)
         self.finish(ended, self._record(ended))
-        self._kept = {key: each for key, each in self._kept.items() if key != ended.event}
+        self._by_event = {key: each for key, each in self._by_event.items() if key != ended.event}
         self._log(ended, None)
 
     def _asked_by(self, record: Record) -> Preparation | None:
-        for each in self._kept.values():
+        for each in self._by_event.values():
             # A person may have a record tried again that the sink gave up on.
             is_open = each.state in ("preparing", "failed") and not each.is_over
             if each.asked == record.sequence and is_open:
@@ -316,7 +316,7 @@ class Preparations(PreparationRows):
         """Return the cause for which an earlier run asked for this state of the event, if that was
         not done when the run ended, or None.
         """
-        found = self._kept.get(tracked.event.key)
+        found = self._by_event.get(tracked.event.key)
         is_it = (
             found is not None
             and found.is_over
@@ -346,8 +346,8 @@ class Preparations(PreparationRows):
         else:
             return  # prepared for another state: this counts again if the event changes back
         preparation = replace(preparation, is_over=True)
-        self.put(preparation)
-        self._keep(preparation)
+        self.save(preparation)
+        self._replace_row(preparation)
 
     def _step(
         self, preparation: Preparation, trigger: Trigger, reason: str | None = None
@@ -356,13 +356,13 @@ class Preparations(PreparationRows):
         if step is None:
             return preparation
         moved = replace(preparation, state=step.state)
-        self.put(moved, self._record(moved, step.reason or reason))
-        self._keep(moved)
+        self.save(moved, self._record(moved, step.reason or reason))
+        self._replace_row(moved)
         self._log(moved, step.reason or reason)
         return moved
 
-    def _keep(self, preparation: Preparation) -> None:
-        self._kept = {**self._kept, preparation.event: preparation}
+    def _replace_row(self, preparation: Preparation) -> None:
+        self._by_event = {**self._by_event, preparation.event: preparation}
 
     def _record(self, preparation: Preparation, reason: str | None = None) -> RecordDraft:
         observer = self._current.observer

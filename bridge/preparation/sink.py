@@ -59,7 +59,7 @@ class PreparingSink(Sink[Any]):
                 if event is not None:
                     self._prepare(record, event)
             elif self._preparations.wants(record):
-                self._tell(record)
+                self._deliver_start_or_end(record)
             else:
                 self._inner.announce(record)
 
@@ -71,7 +71,7 @@ class PreparingSink(Sink[Any]):
             raise
         self._preparations.prepared(record)
 
-    def _tell(self, record: Record) -> None:
+    def _deliver_start_or_end(self, record: Record) -> None:
         try:
             self._inner.deliver([record])
         except SinkRejected as refused:

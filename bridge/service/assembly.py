@@ -175,7 +175,7 @@ def _state(
         bridge=BridgeRun(version=__version__, instance_id=str(uuid.uuid4()), site=settings.site),
     )
     return CurrentState.after(
-        store.seen(),
+        store.last_seen(),
         observer,
         clock,
         interval=settings.poll_interval,

@@ -84,7 +84,7 @@ class Bridge:
             tried = self._monitoring.tried
             vm = self._owner.identify(store, stop=self._stop, patient=True, tried=tried)
             if vm is not None:
-                store, reset = self._owner.take(store, reset, vm)
+                store, reset = self._owner.claim_store(store, reset, vm)
                 self._assemble(store, vm)
                 self._lifecycle.report_reset(reset)
                 self._lifecycle.report_start()
@@ -106,7 +106,7 @@ class Bridge:
             vm = self._owner.identify(store, stop=self._stop, patient=False, tried=tried)
             if vm is None:
                 raise UnreachableError(f"{where} does not say who this VM is; see `seb check`")
-            store, reset = self._owner.take(store, reset, vm)
+            store, reset = self._owner.claim_store(store, reset, vm)
             self._assemble(store, vm)
             self._lifecycle.report_reset(reset)
             polled = self._parts.poller.run()
@@ -189,7 +189,7 @@ class Bridge:
             self._monitoring.stopping()
         scheduler.stop()
         self._control.close()
-        self._parts.poller.settle(SETTLE_SECONDS)
+        self._parts.poller.wait_until_idle(SETTLE_SECONDS)
         self._parts.approval_worker.stop(SETTLE_SECONDS)
         self._finish()
 
@@ -248,8 +248,8 @@ class Bridge:
 
     def _ask_identity(self) -> None:
         before = self._parts.state.vm
-        vm = self._owner.ask(self._parts.store, before)
+        vm = self._owner.refresh(self._parts.store, before)
         if vm is None:
             self._outcome = RunEnd.ANOTHER_VM
         elif vm is not before:
-            self._parts.state.identify(vm)
+            self._parts.state.set_identity(vm)

@@ -33,7 +33,7 @@ def open_readable(directory: Path, now: datetime) -> tuple[Store, StoreReset | N
     """Return the store; a new one if its events are damaged. Raises what `open_store` raises."""
     store, reset = open_store(directory, now)
     try:
-        load_events(store.seen().events)
+        load_events(store.last_seen().events)
     except (ValueError, LookupError, TypeError) as error:
         return put_aside(store, now, reason=f"{type(error).__name__}: {error}")
     return store, reset
@@ -61,7 +61,7 @@ class OpenFile:
 class Ownership:
     """Which VM this run belongs to, and whether its store is that VM's.
 
-    `ask` may be called from any thread, one at a time.
+    `refresh` may be called from any thread, one at a time.
     """
 
     def __init__(self, settings: Settings, clock: Clock, *, boot_id: str | None) -> None:
@@ -84,7 +84,7 @@ class Ownership:
         kept = store.identity()
         if kept is not None:
             kept = with_tags(kept, self._settings.identity.tags)
-        booted = store.remembered(CONFIRMED_BOOT_KEY)
+        booted = store.meta(CONFIRMED_BOOT_KEY)
         # If the system does not tell boots apart, there may have been one.
         self._same_boot = bool(self._boot_id) and booted == self._boot_id
         fetched = threading.Event()
@@ -112,7 +112,7 @@ class Ownership:
             )
         return vm
 
-    def take(
+    def claim_store(
         self, store: Store, reset: StoreReset | None, vm: VmIdentity
     ) -> tuple[Store, StoreReset | None]:
         """Return the store of this VM. A store that came with a disk image is renamed, and
@@ -126,10 +126,10 @@ class Ownership:
             store, reset = put_aside(store, self._clock.now(), reason=reason)
             with suppress(OSError):  # when IMDS was polled last, that was for the other VM
                 (store.directory / POLLED_NAME).unlink(missing_ok=True)
-        store.keep_identity(vm, self._boot_id)
+        store.save_identity(vm, self._boot_id)
         return store, reset
 
-    def ask(self, store: Store, at_hand: VmIdentity) -> VmIdentity | None:
+    def refresh(self, store: Store, at_hand: VmIdentity) -> VmIdentity | None:
         """Return the identity from IMDS, or the one at hand; None if IMDS names another VM."""
         try:
             vm = _as_kept(self._fetch(self._settings.imds.timeout), at_hand)
@@ -138,7 +138,7 @@ class Ownership:
         if vm.vm_id != at_hand.vm_id:
             return None
         try:
-            store.keep_identity(vm, self._boot_id)
+            store.save_identity(vm, self._boot_id)
         except StoreError as error:
             _LOG.warning(str(error), extra={"action": "store_trouble"})
         before = self.confirmed

@@ -221,7 +221,7 @@ class FaultQueue:
         with self._lock:
             self._queues.setdefault(at, deque()).append((fault, times))
 
-    def take(self, at: Target | None) -> Fault | None:
+    def pop(self, at: Target | None) -> Fault | None:
         """Return the fault for the next request, if there is one."""
         with self._lock:
             queue = self._queues.get(at) if at is not None else None

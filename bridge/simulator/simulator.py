@@ -177,7 +177,7 @@ class Simulator(Timeline):
         )
         if request.endpoint == "events":
             self.asked()
-        fault = self._faults.take(request.endpoint)
+        fault = self._faults.pop(request.endpoint)
         if fault is None:
             exchange.send(exchange.answer())
         else:

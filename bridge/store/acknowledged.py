@@ -21,7 +21,7 @@ class Acknowledged:
         self._unwritten: set[tuple[str, str, str, int]] = set()
         """Event, sink, role, and sequence of each."""
 
-    def note(self, sink: str, role: str, records: Sequence[Record]) -> None:
+    def add(self, sink: str, role: str, records: Sequence[Record]) -> None:
         """Note that the sink has acknowledged these records; the next `write` puts that on disk."""
         facts = {
             (event.casefold(), sink, role, record.sequence)
@@ -39,7 +39,7 @@ class Acknowledged:
             facts = sorted(self._unwritten, key=lambda fact: fact[-1])
         try:
             with self._store.transaction(durable=False) as connection:
-                _keep(connection, facts)
+                _upsert(connection, facts)
                 if change is not None:
                     change(connection)
         except StoreError:
@@ -61,7 +61,7 @@ class Acknowledged:
         )
         return bool(rows)
 
-    def knows_event(self, sink: str, role: str, sequence: int) -> bool:
+    def may_have_received(self, sink: str, role: str, sequence: int) -> bool:
         """Check whether the sink, in that role, may have received the event that the record of this
         sequence is about.
         """
@@ -75,7 +75,7 @@ class Acknowledged:
         return any(written or (event, sink, role) in noted for event, written in rows)
 
 
-def _keep(connection: sqlite3.Connection, facts: Sequence[tuple[str, str, str, int]]) -> None:
+def _upsert(connection: sqlite3.Connection, facts: Sequence[tuple[str, str, str, int]]) -> None:
     """Keep the newest of each event, sink and role."""
     connection.executemany(
         "INSERT INTO acknowledged (event, sink, role, sequence) VALUES (?1, ?2, ?3, ?4) "

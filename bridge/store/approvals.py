@@ -112,14 +112,14 @@ class ApprovalRows:
         rows = self._store.read("SELECT time FROM approvals WHERE cause = ?", (cause,))
         return datetime.fromisoformat(rows[0][0]) if rows else None
 
-    def put(self, approval: Approval, now: datetime, receipt: RecordDraft | None = None) -> None:
+    def save(self, approval: Approval, now: datetime, receipt: RecordDraft | None = None) -> None:
         """Write an approval, with a receipt, synced. Raises `StoreError`; then nothing is
         written.
         """
         pruning = receipt is not None and self._until_prune <= 0
 
         def write(connection: sqlite3.Connection) -> None:
-            _put(connection, approval, now)
+            _upsert(connection, approval, now)
             if pruning:
                 _prune(connection, now)
 
@@ -156,7 +156,7 @@ def approved_revisions(store: Store) -> dict[str, int]:
     return {event_id.casefold(): revision for event_id, revision in rows}
 
 
-def _put(connection: sqlite3.Connection, approval: Approval, now: datetime) -> None:
+def _upsert(connection: sqlite3.Connection, approval: Approval, now: datetime) -> None:
     plain = (json.dumps(each) if isinstance(each, tuple) else each for each in astuple(approval))
     values = (rfc3339(now), *plain)
     connection.execute(

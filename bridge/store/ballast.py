@@ -23,7 +23,7 @@ class Ballast:
         self._path = directory / FILE_NAME
         self._there = self._path.exists()
 
-    def keep(self) -> None:
+    def reserve(self) -> None:
         """Make the file if it is missing and the disk has room; costs nothing if it exists."""
         if self._there:
             return
@@ -35,7 +35,7 @@ class Ballast:
             self._path.write_bytes(os.urandom(SIZE_BYTES))
             self._there = True
 
-    def drop(self) -> None:
+    def release(self) -> None:
         """Delete the file, to free its space."""
         self._there = False
         with suppress(OSError):

@@ -72,7 +72,7 @@ class Store:
         self._head = int(self._meta["sequence"])
         self._until_prune = 0
         self._ballast = Ballast(directory)
-        self._ballast.keep()
+        self._ballast.reserve()
         self.trouble: str | None = None
         """Why the last transaction could not be written; None if it was."""
         self.damaged: str | None = None
@@ -112,7 +112,7 @@ class Store:
                     raise self._trouble(error, writing=True) from error
                 raise
             self.trouble = None
-            self._ballast.keep()
+            self._ballast.reserve()
             with suppress(sqlite3.Error):  # or the next one does it; a change has no time to lose
                 self._sync("FULL")
 
@@ -131,11 +131,11 @@ class Store:
         finally:
             self._lock.release()
 
-    def remembered(self, key: str) -> str | None:
+    def meta(self, key: str) -> str | None:
         """Return the value in `meta` under a key, or None."""
         return self._meta.get(key)
 
-    def seen(self) -> LastSeen:
+    def last_seen(self) -> LastSeen:
         """Return the state of IMDS as the store has it. Raises `StoreError`, or `ValueError` if it
         is damaged.
         """
@@ -217,7 +217,7 @@ class Store:
         kept = self._meta.get("identity")
         return None if kept is None else VmIdentity.from_wire(json.loads(kept))
 
-    def keep_identity(self, identity: VmIdentity, boot_id: str | None) -> None:
+    def save_identity(self, identity: VmIdentity, boot_id: str | None) -> None:
         """Store the identity that IMDS gave in this boot. Raises `StoreError`."""
         text = canonical_json(identity.to_wire()).decode()
         values = {"identity": text, CONFIRMED_BOOT_KEY: boot_id or ""}
@@ -275,7 +275,7 @@ class Store:
         if writing:
             self.trouble = str(error)
         if writing and code in _FULL:
-            self._ballast.drop()
+            self._ballast.release()
         if code in _DAMAGED:
             self.damaged = str(error)
             with suppress(OSError):

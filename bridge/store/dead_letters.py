@@ -64,7 +64,7 @@ class DeadRecords:
         self._lock = threading.Lock()
         self._again: set[str] = set()
         """Sinks that may have records to try again."""
-        self._settled: set[tuple[str, int]] = set()
+        self._delivered: set[tuple[str, int]] = set()
         """Records that were delivered after all, when that could not be written."""
 
     def reload(self) -> None:
@@ -103,7 +103,7 @@ class DeadRecords:
             connection.execute(_UNDONE, (sink,))
         with self._lock:
             self._again.add(sink)
-            self._settled = {each for each in self._settled if each[0] != sink}
+            self._delivered = {each for each in self._delivered if each[0] != sink}
         return count
 
     def drop(self, sink: str, sequences: Sequence[int] | None) -> int:
@@ -118,25 +118,25 @@ class DeadRecords:
                 return None
             # Before the read, or a request of a person at this moment would be missed.
             self._again.discard(sink)
-            settled = {sequence for name, sequence in self._settled if name == sink}
+            delivered = {sequence for name, sequence in self._delivered if name == sink}
         try:
             rows = self._store.read(
                 f"SELECT {COLUMNS} FROM dead "  # noqa: S608  # the columns are ours
                 "JOIN records USING (sequence) "
                 "WHERE dead.sink = ? AND again ORDER BY sequence LIMIT ?",
-                (sink, limit + len(settled)),
+                (sink, limit + len(delivered)),
             )
         except StoreError:
             with self._lock:
                 self._again.add(sink)
             raise
-        batch = read_batch([row for row in rows if row[0] not in settled][:limit], again=True)
+        batch = read_batch([row for row in rows if row[0] not in delivered][:limit], again=True)
         if batch is not None:
             with self._lock:
                 self._again.add(sink)
         return batch
 
-    def settle(self, sink: str, sequences: Sequence[int], write: Write) -> None:
+    def delivered(self, sink: str, sequences: Sequence[int], write: Write) -> None:
         """Note that these records were delivered after all. Not synced: a power cut can only make
         them be delivered twice.
         """
@@ -144,7 +144,7 @@ class DeadRecords:
         delete = "DELETE FROM dead WHERE sink = ? AND sequence = ?"
         if not write(lambda connection: connection.executemany(delete, done)):
             with self._lock:
-                self._settled.update(done)
+                self._delivered.update(done)
 
     def add(
         self,

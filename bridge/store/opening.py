@@ -103,7 +103,7 @@ def _unreported(store: Store, reset: StoreReset | None) -> StoreReset | None:
     """Return the reset that is not reported yet. It is kept in the store, because the bridge may be
     killed before it has recorded it.
     """
-    earlier = store.remembered(RESET_KEY)
+    earlier = store.meta(RESET_KEY)
     if reset is None and earlier is None and not store.head:
         reset = find_unreported(store.directory / FILE_NAME)
     if reset is not None:
@@ -142,7 +142,7 @@ def _open(path: Path, wait: float) -> Store:
     try:
         store = Store(path.parent, connection)
         # Read what a start reads, so that starts do not fail on it each time.
-        store.seen()
+        store.last_seen()
         store.identity()
         _verify_head(store)
     except (StoreError, sqlite3.Error, LookupError, ValueError, TypeError, AttributeError) as error:
@@ -226,7 +226,7 @@ def _explain(path: Path, error: sqlite3.Error) -> NoReturn:
             remedy="stop that one, or give this one a directory of its own",
         ) from error
     if code == sqlite3.SQLITE_FULL:
-        Ballast(directory).drop()
+        Ballast(directory).release()
         raise TryLaterError(
             f"SEB_STATE_DIR: the disk under {directory} is full",
             remedy="free some space and start again",

@@ -43,7 +43,7 @@ _AHEAD: Final = (
     "WHERE sequence > ? ORDER BY sequence LIMIT ?"
 )
 """The next queries: only the columns that decide whether a sink wants a record."""
-_LOOK_AHEAD: Final = 1_000
+_READ_AHEAD: Final = 1_000
 """How many records one read checks after a sink did not want the ones before."""
 _WRITE_EVERY: Final = 256
 """After how many skipped records the cursor is written."""
@@ -202,7 +202,7 @@ class Outbox:
                     return batch
             cursor = end
             query = _AHEAD
-            ahead = _LOOK_AHEAD
+            ahead = _READ_AHEAD
             self._skip_unwanted(sink, cursor)
         return None
 
@@ -211,10 +211,10 @@ class Outbox:
         done = batch.records if count is None else batch.records[:count]
         if not done:
             return
-        self._acknowledged.note(sink, self.recipients[sink].role, done)
+        self._acknowledged.add(sink, self.recipients[sink].role, done)
         if batch.again:
             sequences = [record.sequence for record in done]
-            self.dead.settle(sink, sequences, self._acknowledged.write)
+            self.dead.delivered(sink, sequences, self._acknowledged.write)
         else:
             whole = len(done) == len(batch.records)
             self._advance(sink, batch.cursor if whole else done[-1].sequence)
@@ -316,7 +316,7 @@ class Outbox:
             return True
         if kind != EVENT_ENDED or affects != 0 or not accepts(kind, True):  # noqa: FBT003
             return False
-        return self._acknowledged.knows_event(sink, self.recipients[sink].role, sequence)
+        return self._acknowledged.may_have_received(sink, self.recipients[sink].role, sequence)
 
     def _accepts(self, sink: str) -> Accepts:
         return self.recipients.get(sink, _UNKNOWN).accepts

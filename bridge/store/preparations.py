@@ -89,16 +89,16 @@ class PreparationRows:
         def write(connection: sqlite3.Connection) -> None:
             # The record is the newest one of this transaction.
             ((head,),) = connection.execute("SELECT max(sequence) FROM records")
-            _put(connection, preparation, asked=head)
+            _upsert(connection, preparation, asked=head)
 
         (written,) = self._store.commit([record], also=write)
         return replace(preparation, asked=written.sequence)
 
-    def put(self, preparation: Preparation, record: RecordDraft | None = None) -> None:
+    def save(self, preparation: Preparation, record: RecordDraft | None = None) -> None:
         """Write a row, with a record about it, synced. Raises `StoreError`."""
 
         def write(connection: sqlite3.Connection) -> None:
-            _put(connection, preparation, asked=preparation.asked)
+            _upsert(connection, preparation, asked=preparation.asked)
 
         self._store.commit([] if record is None else [record], also=write)
 
@@ -157,7 +157,7 @@ def _readable(body: bytes) -> Record | None:
         return None
 
 
-def _put(connection: sqlite3.Connection, preparation: Preparation, *, asked: int) -> None:
+def _upsert(connection: sqlite3.Connection, preparation: Preparation, *, asked: int) -> None:
     values = [*astuple(preparation)]
     values[_COLUMNS.split(", ").index("asked")] = asked
     connection.execute(

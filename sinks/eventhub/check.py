@@ -14,7 +14,7 @@ CHECK_SECONDS: Final = 15.0
 """The limit of each of the two steps, in seconds."""
 
 
-def look_at(link: HubProducer) -> Iterator[Check]:
+def check_hub(link: HubProducer) -> Iterator[Check]:
     """Yield the lines that say whether a link may send and how many partitions the hub has; then
     close the link.
     """

@@ -124,10 +124,10 @@ class EventHubSink(Sink[EventHubSettings]):
         """Attach a link, which proves the right to send, and count the partitions; takes at most 30
         s.
         """
-        from sinks.eventhub.check import look_at  # noqa: PLC0415 - see _new_link
+        from sinks.eventhub.check import check_hub  # noqa: PLC0415 - see _new_link
 
         try:
-            return tuple(look_at(self._new_link()))
+            return tuple(check_hub(self._new_link()))
         except SinkError as error:
             remedy = "correct the setting, or the file that it names"
             return (Check.problem(error.problem, remedy),)

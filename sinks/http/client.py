@@ -81,7 +81,7 @@ class HttpClient:
         if self._deadline.cut_off:  # http.client takes headers that were cut off for whole ones
             response.close()
             raise self._error(self._deadline.cut_off)
-        self._let_go(response)
+        self._release(response)
         return _answer(response, b"")
 
     def get(self, params: Mapping[str, str], headers: Mapping[str, str], *, largest: int) -> Answer:
@@ -127,7 +127,7 @@ class HttpClient:
             proxies=self._proxies,
         )
 
-    def _let_go(self, response: requests.Response) -> None:
+    def _release(self, response: requests.Response) -> None:
         """Keep the connection if the rest of the body is small and has arrived; otherwise close
         it.
         """

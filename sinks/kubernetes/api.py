@@ -75,12 +75,12 @@ class Api:
 
     def node(self) -> Mapping[str, Any]:
         """Return the node as it is now."""
-        return _plain(self._asked(lambda: self._client.get(Node, self._node)))
+        return _plain(self._request(lambda: self._client.get(Node, self._node)))
 
     def patch(self, patch: Mapping[str, Any], *, dry_run: bool = False) -> Mapping[str, Any]:
         """Change the node. Raises `ConflictError` if somebody else changed it first."""
         return _plain(
-            self._asked(
+            self._request(
                 lambda: self._client.patch(
                     Node,
                     self._node,
@@ -93,7 +93,7 @@ class Api:
 
     def patch_status(self, patch: Mapping[str, Any]) -> None:
         """Change the node's conditions."""
-        self._asked(lambda: self._client.patch(NodeStatus, self._node, dict(patch)))
+        self._request(lambda: self._client.patch(NodeStatus, self._node, dict(patch)))
 
     def add_event(
         self, name: str, *, uid: str, reason: str, message: str, at: str, warning: bool, record: str
@@ -118,14 +118,14 @@ class Api:
             reportingInstance=self._node,
         )
         try:
-            self._asked(lambda: self._client.create(event, namespace=_NAMESPACE))
+            self._request(lambda: self._client.create(event, namespace=_NAMESPACE))
         except ConflictError:
             return  # the record was delivered before
 
     def pods(self) -> list[Mapping[str, Any]]:
         """Return the pods on the node."""
         fields: FieldSelector = {"spec.nodeName": self._node}
-        return self._asked(
+        return self._request(
             lambda: [_plain(pod) for pod in self._client.list(Pod, namespace="*", fields=fields)]
         )
 
@@ -188,10 +188,10 @@ class Api:
         review = SelfSubjectAccessReview(
             spec=SelfSubjectAccessReviewSpec(resourceAttributes=wanted)
         )
-        found = self._asked(lambda: self._client.create(review))
+        found = self._request(lambda: self._client.create(review))
         return found.status is not None and bool(found.status.allowed)
 
-    def _asked(self, request: Callable[[], T]) -> T:
+    def _request(self, request: Callable[[], T]) -> T:
         try:
             return request()
         except ApiError as error:

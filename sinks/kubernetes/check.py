@@ -16,14 +16,16 @@ if TYPE_CHECKING:
 _ROLE: Final = "install the chart with kubernetes.enabled=true, or give the role of docs/aks.md"
 
 
-def look_at(api: Api, node: str, settings: KubernetesSettings, vm: VmIdentity) -> Iterator[Check]:
+def check_node(
+    api: Api, node: str, settings: KubernetesSettings, vm: VmIdentity
+) -> Iterator[Check]:
     """Yield the lines for the node, whether it is this VM, and each permission; stop at the first
     step that fails.
     """
     try:
         found = api.node()
         yield Check.ok(f"the API server answers, and there is a node {node}")
-        see_that_it_is_ours(found, vm)
+        require_own_node(found, vm)
         for verb, resource, subresource in _needed(settings):
             name = node if resource == "nodes" else ""
             if not api.may(verb, resource, subresource=subresource, name=name):
@@ -55,7 +57,7 @@ def _needed(settings: KubernetesSettings) -> Iterator[tuple[str, str, str]]:
         yield "delete", "pods", ""
 
 
-def see_that_it_is_ours(node: Mapping[str, Any], vm: VmIdentity) -> None:
+def require_own_node(node: Mapping[str, Any], vm: VmIdentity) -> None:
     """Raise `SinkError` if the node is another VM: the sink would drain that VM for events of this
     one.
     """

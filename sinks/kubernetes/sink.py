@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from sinks.base import Check, Problem, Sink, SinkContext, SinkError, SinkRejected, SinkSettings
-from sinks.kubernetes.check import look_at, see_that_it_is_ours
+from sinks.kubernetes.check import check_node, require_own_node
 from sinks.kubernetes.conflict import ConflictError
 from sinks.kubernetes.marks import Mark, Marks, condition_patch, marks_on, patch_of
 from sinks.kubernetes.pods import HELD, is_leaving, name_of, to_evict
@@ -31,7 +31,7 @@ _PASS_SECONDS: Final = 20.0
 _ROUND_SECONDS: Final = 20.0
 """How long a delivery writes Events at most, and how long it asks one pod after the other to leave:
 an API server may take a second for each."""
-_LOOK_SECONDS: Final = 1.0
+_POD_POLL_SECONDS: Final = 1.0
 _RECONCILE_SECONDS: Final = 300.0
 """How often a node without marks is checked."""
 _RENEW_SECONDS: Final = 600.0
@@ -94,13 +94,13 @@ class KubernetesSink(Sink[KubernetesSettings]):
 
     def open(self) -> None:
         """Check that the node exists and is this VM. Raises `SinkError`."""
-        see_that_it_is_ours(self._connect().node(), self.context.vm)
+        require_own_node(self._connect().node(), self.context.vm)
 
     def deliver(self, records: Sequence[Record]) -> None:
         """Make the node match the pending events. Raises `SinkError` or `SinkRejected`."""
         # All is shown before the first drain, which may wait for long, and an Event that cannot be
         # written holds up no drain.
-        self._bring(records, is_asked=True)
+        self._reconcile(records, is_asked=True)
         problem = self._write_or_put_off(records)
         done = self._written | self._missing.keys()
         written = next(
@@ -122,7 +122,7 @@ class KubernetesSink(Sink[KubernetesSettings]):
 
     def announce(self, record: Record) -> None:
         """Show an event for which the sink has not been asked to prepare. Raises `SinkError`."""
-        self._bring([record], is_asked=False)
+        self._reconcile([record], is_asked=False)
         self._write_or_put_off([record])
         self._written.discard(record.id)
 
@@ -142,7 +142,7 @@ class KubernetesSink(Sink[KubernetesSettings]):
         if is_quiet and now - self._reconciled_at < _RECONCILE_SECONDS:
             return
         self._reconciled_at = now
-        self._bring([], is_asked=False)
+        self._reconcile([], is_asked=False)
         problem = self._write_events(list(self._missing.values()))
         written = self._missing.keys() & self._written
         self._missing = {key: each for key, each in self._missing.items() if key not in written}
@@ -157,7 +157,7 @@ class KubernetesSink(Sink[KubernetesSettings]):
         except SinkError as error:
             return [Check.problem(error.problem, "see NODE and KUBECONFIG")]
         try:
-            return list(look_at(api, self.node, self.settings, self.context.vm))
+            return list(check_node(api, self.node, self.settings, self.context.vm))
         finally:
             api.close()
 
@@ -217,7 +217,7 @@ class KubernetesSink(Sink[KubernetesSettings]):
         is_due = pending.event.event_status in ("Scheduled", "Started")
         return is_due and pending.impact in self.settings.impacts
 
-    def _bring(self, records: Sequence[Record], *, is_asked: bool) -> None:
+    def _reconcile(self, records: Sequence[Record], *, is_asked: bool) -> None:
         """Make the node match the pending events, except for its pods: first spec and annotation in
         one request, then the status.
         """
@@ -327,7 +327,7 @@ class KubernetesSink(Sink[KubernetesSettings]):
                 raise SinkRejected(
                     f"{len(held)} pods are still on the node, and FORCE is not set: {_few(held)}"
                 )
-            if time.monotonic() >= until or self._aborted.wait(_LOOK_SECONDS):
+            if time.monotonic() >= until or self._aborted.wait(_POD_POLL_SECONDS):
                 raise _still_there(pods, held)
 
     def _remove(self, pods: Sequence[Mapping[str, Any]], *, by_force: bool) -> dict[str, Problem]:

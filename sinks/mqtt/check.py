@@ -19,7 +19,7 @@ from sinks.mqtt.subscription import Subscriptions
 _REMEDY: Final = "look at the broker's log"
 
 
-def look_at(
+def check_broker(
     settings: MqttSettings, context: SinkContext, *, connect: float, answer: float, close: float
 ) -> Sequence[Check]:
     """Connect as another client would, without a will; the limits are in seconds."""
@@ -30,7 +30,7 @@ def look_at(
         # A client id of its own: the bridge's would take the running bridge's session over.
         session = Session(plan_for(settings, client_id=f"seb-check-{uuid4().hex[:12]}"))
         limits = session.connect(timeout=connect)
-        require(limits)
+        require_guarantees(limits)
     except SinkError as error:
         found.append(Check.problem(error.problem, _REMEDY))
     else:
@@ -43,7 +43,7 @@ def look_at(
     return found
 
 
-def require(limits: BrokerLimits) -> None:
+def require_guarantees(limits: BrokerLimits) -> None:
     """Raise `SinkError` if the broker lacks what the bridge's guarantees depend on."""
     if limits.maximum_qos < 1:
         raise SinkError(

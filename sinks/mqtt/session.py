@@ -111,7 +111,7 @@ class Session:
 
     def abort(self) -> None:
         """Cut the connection at once, from any thread; the broker then publishes the will."""
-        self._lose(Problem("the connection was cut because a call took too long"))
+        self._set_lost(Problem("the connection was cut because a call took too long"))
         connection = plain(self.client.socket())
         if isinstance(connection, socket.socket):
             cut(connection)
@@ -129,7 +129,7 @@ class Session:
         )
         return SinkError(lost or silent, delivered=delivered)
 
-    def _lose(self, why: Problem) -> None:
+    def _set_lost(self, why: Problem) -> None:
         """Note why the connection was lost; the first reason counts."""
         with self.changed:
             if self._lost is None:
@@ -142,10 +142,10 @@ class Session:
         try:
             self._serve()
         except Exception as error:  # noqa: BLE001  # the end of a thread: `ensure` raises it
-            self._lose(network(error))
+            self._set_lost(network(error))
         finally:
-            self._lose(Problem("the connection has ended"))
-            self._let_go()
+            self._set_lost(Problem("the connection has ended"))
+            self._release()
 
     def _serve(self) -> None:
         plan = self.plan
@@ -162,7 +162,7 @@ class Session:
         while self._lost is None and self.client.loop(_LOOP_SECONDS) == _GOES_ON:
             pass
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         connection = self.client.socket()
         if connection is not None:
             connection.close()
@@ -183,7 +183,7 @@ class Session:
         properties: Properties | None,
     ) -> None:
         if code.is_failure:
-            self._lose(reason(code.value).at("the broker refused the connection"))
+            self._set_lost(reason(code.value).at("the broker refused the connection"))
             return
         limits = read_limits(properties, connection=client.socket())
         with self.changed:
@@ -205,4 +205,6 @@ class Session:
             # Paho could not read what came instead of an acknowledgement. Acknowledgements come in
             # order (MQTT 5, 4.6), so it was the one of the first message that has none.
             self.blamed = UNREADABLE
-        self._lose(ending(code.value, from_broker=from_broker, accepted=self.limits is not None))
+        self._set_lost(
+            ending(code.value, from_broker=from_broker, accepted=self.limits is not None)
+        )

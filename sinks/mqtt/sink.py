@@ -23,7 +23,7 @@ from sinks.base import (
     SinkRejected,
     SinkSettings,
 )
-from sinks.mqtt.check import look_at, require
+from sinks.mqtt.check import check_broker, require_guarantees
 from sinks.mqtt.client import KEEPALIVE, plan_for
 from sinks.mqtt.commands import CommandChannel
 from sinks.mqtt.messages import (
@@ -210,7 +210,7 @@ class MqttSink(Sink[MqttSettings]):
         """Connect as another client would: without a will, without publishing, and without
         disturbing a bridge that runs.
         """
-        return look_at(
+        return check_broker(
             self.settings,
             self.context,
             connect=self.CONNECT_TIMEOUT,
@@ -264,7 +264,7 @@ class MqttSink(Sink[MqttSettings]):
                 session, topic=where.command, name=self.name, source=self.context.command
             )
         limits = session.connect(timeout=self.CONNECT_TIMEOUT)
-        require(limits)
+        require_guarantees(limits)
         self._topics = where
         if self._channel is not None:
             self._subscription_problem = self._channel.subscribe(timeout=self.STATUS_TIMEOUT)

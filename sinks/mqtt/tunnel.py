@@ -68,14 +68,16 @@ def connect_through(proxy: Proxy, host: str, port: int, *, timeout: float) -> so
     except OSError as error:
         raise ProxyError(f"{proxy}: {error.strerror or type(error).__name__}") from None
     try:
-        _ask(connection, proxy, f"[{host}]:{port}" if ":" in host else f"{host}:{port}", timeout)
+        _open_tunnel(
+            connection, proxy, f"[{host}]:{port}" if ":" in host else f"{host}:{port}", timeout
+        )
     except BaseException:
         connection.close()
         raise
     return connection
 
 
-def _ask(connection: socket.socket, proxy: Proxy, target: str, timeout: float) -> None:
+def _open_tunnel(connection: socket.socket, proxy: Proxy, target: str, timeout: float) -> None:
     lines = [f"CONNECT {target} HTTP/1.1", f"Host: {target}"]
     if proxy.username is not None:
         user = f"{proxy.username}:{proxy.password or ''}".encode()

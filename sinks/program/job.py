@@ -49,7 +49,7 @@ if sys.platform == "win32":
             """End all processes in the job at once."""
             self._kernel.TerminateJobObject(self._handle, 1)
 
-        def let_go(self) -> None:
+        def release(self) -> None:
             """Let the processes that are still in the job run on after it."""
             self._limit(0)
 

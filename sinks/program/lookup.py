@@ -62,7 +62,7 @@ def reason_of(error: OSError | ValueError, program: str) -> Problem:
     return problem or Problem(f"it cannot be run: {error.strerror}", "try it by hand")
 
 
-def look_at(settings: ProgramSettings) -> Iterator[Check]:
+def check_program(settings: ProgramSettings) -> Iterator[Check]:
     """Yield the lines of `seb check` about the program."""
     program = settings.command[0]
     try:

@@ -68,7 +68,7 @@ class Run:
         except subprocess.TimeoutExpired:
             return None
         if code == 0:
-            self._group.let_go()
+            self._group.release()
         return code
 
     def end(self) -> bool:
@@ -128,7 +128,7 @@ if sys.platform == "win32":
 
             job = Job(pid)
             self.end = job.end
-            self.let_go = job.let_go
+            self.release = job.release
 
         def ask_to_end(self) -> None:
             """Do nothing: a process without a console and a window would not receive a request."""
@@ -150,7 +150,7 @@ else:
         def end(self) -> None:
             self._signal(signal.SIGKILL)
 
-        def let_go(self) -> None:
+        def release(self) -> None:
             """Do nothing: the processes of a group run on when the bridge ends."""
 
         def _signal(self, number: int) -> None:

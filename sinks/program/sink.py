@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import ClassVar, Final
 
 from sinks.base import Check, Sink, SinkContext, SinkError, SinkRejected, SinkSettings
-from sinks.program.lookup import look_at, reason_of, require
+from sinks.program.lookup import check_program, reason_of, require
 from sinks.program.output import Output
 from sinks.program.process import Run, signal_name
 from sinks.program.settings import ProgramSettings
@@ -105,7 +105,7 @@ class ProgramSink(Sink[ProgramSettings]):
 
     def check(self) -> Sequence[Check]:
         """Check whether the program could be run, and for what; it is not run."""
-        return tuple(look_at(self.settings))
+        return tuple(check_program(self.settings))
 
     def abort(self) -> None:
         """End the program by force, so that no thread waits for it."""

@@ -70,7 +70,7 @@ class HandedIn:
         known = self._copies.get(_digest(token))
         return known is None or known.due <= self._monotonic()
 
-    def note(self, token: bytes) -> None:
+    def add(self, token: bytes) -> None:
         """Note that the token was handed in."""
         digest = _digest(token)
         known = self._copies.pop(digest, None)
@@ -107,7 +107,7 @@ class Poll:
         """Return the tokens that the server has, or gets within `wait` seconds. Raises
         `SinkError`.
         """
-        return self._tokens(self._ask(wait))
+        return self._tokens(self._request(wait))
 
     def start(self, tokens: Sequence[bytes]) -> None:
         """Hand these tokens in, then ask for more until `stop`."""
@@ -142,7 +142,7 @@ class Poll:
                 due += _PACE_GIVEN if self._hand_in(tokens) else _PACE_EMPTY
                 self._stopping.wait(due - time.monotonic())
                 due = time.monotonic()
-                tokens = self._tokens(self._ask_twice())
+                tokens = self._tokens(self._request_twice())
         except Exception as error:  # noqa: BLE001  # the end of a thread: raised by `ensure`
             self._trouble = error
 
@@ -160,21 +160,21 @@ class Poll:
             while not self._context.command(message):
                 if self._stopping.wait(_FULL_SECONDS):
                     return count
-            self._handed_in.note(token)
+            self._handed_in.add(token)
             count += 1
         return count
 
-    def _ask_twice(self) -> Answer:
+    def _request_twice(self) -> Answer:
         """Request the tokens. If the connection is cut, request them once more: proxies sometimes
         cut a connection that waits.
         """
         try:
-            return self._ask(WAIT_SECONDS)
+            return self._request(WAIT_SECONDS)
         except SinkError:
             self._stopping.wait(random.random())  # noqa: S311  # jitter
-            return self._ask(WAIT_SECONDS)
+            return self._request(WAIT_SECONDS)
 
-    def _ask(self, wait: int) -> Answer:
+    def _request(self, wait: int) -> Answer:
         return self._client.get(
             {"vm": self._context.vm.vm_id, "wait": str(wait)},
             {

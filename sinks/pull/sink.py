@@ -95,7 +95,7 @@ class PullSink(Sink[PullSettings]):
                 error.delivered = done
                 # A server that wants receipts later may have commands now.
                 error.stays_open = not isinstance(error, SinkPaused)
-                self._let_go_of_client()
+                self._close_client()
                 raise
 
     def maintain(self) -> None:
@@ -137,13 +137,13 @@ class PullSink(Sink[PullSettings]):
         self._trouble = None
         if poll is not None:
             poll.stop(seconds=self.STOP_SECONDS)
-        self._let_go_of_client()
+        self._close_client()
 
     @property
     def _where(self) -> str:
         return f"{self.settings.shown} (receipts)"
 
-    def _let_go_of_client(self) -> None:
+    def _close_client(self) -> None:
         client = self._client
         self._client = None
         if client is not None:

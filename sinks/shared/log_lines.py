@@ -115,7 +115,7 @@ class LineWriter:
                 self._changed.notify_all()
 
 
-def say(stream: TextIO, line: str) -> None:
+def write_line(stream: TextIO, line: str) -> None:
     """Write a line for a person, and wait for it `FLUSH_SECONDS` at most."""
     writer = LineWriter(stream, lambda _: "")
     writer.put(line + "\n")

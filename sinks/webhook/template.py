@@ -128,13 +128,13 @@ def _collect(template: Template, variables: Mapping[str, Any]) -> str:
     size = 0
     until = time.monotonic() + _MAX_SECONDS
 
-    def look(_frame: FrameType, _event: str, _argument: object) -> Any:
+    def end_if_late(_frame: FrameType, _event: str, _argument: object) -> Any:
         if time.monotonic() > until:
             raise _TooSlow
-        return look
+        return end_if_late
 
     before = sys.gettrace()
-    sys.settrace(look)
+    sys.settrace(end_if_late)
     try:
         for part in template.generate(variables):
             size += len(part)

@@ -71,7 +71,7 @@ def test_everything_is_still_known(tmp_path: Path) -> None:
     store, reset = open_store(tmp_path / "state", NOW)
     with closing(store):
         outbox = Outbox(store)
-        identity, seen = store.identity(), store.seen()
+        identity, seen = store.identity(), store.last_seen()
         assert reset is None
         assert (store.stream, store.head, store.last_record_sequence) == (STREAM, 3, 3)
         assert identity is not None
@@ -213,7 +213,7 @@ def test_a_store_of_0_2_0_opens_with_everything_in_it(tmp_path: Path) -> None:
     store, reset = open_store(path.parent, NOW)
     with closing(store):
         assert (reset, store.head, store.identity()) == (None, 4, VM)
-        known = load_events(store.seen().events)
+        known = load_events(store.last_seen().events)
         assert {key: (each.pending, each.revision) for key, each in known.items()} == {
             OTHER_ID.casefold(): (False, 2),
             EVENT_ID.casefold(): (True, 1),

@@ -118,7 +118,7 @@ def test_commands_find_the_bridge_by_a_pipe(tmp_path: Path) -> None:
     assert system.control_address(tmp_path) is None
     server = ControlServer(tmp_path, lambda request: {"heard": request["ask"]})
     try:
-        assert control.ask(tmp_path, {"ask": "outbox.list"}) == {"heard": "outbox.list"}
+        assert control.send(tmp_path, {"ask": "outbox.list"}) == {"heard": "outbox.list"}
     finally:
         server.close()
 

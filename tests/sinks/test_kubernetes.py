@@ -48,7 +48,7 @@ def cluster() -> Iterator[FakeApi]:
 @pytest.fixture(autouse=True)
 def _looks_at_pods_often(monkeypatch: pytest.MonkeyPatch) -> None:
     """A stand-in's pods leave at once."""
-    monkeypatch.setattr("sinks.kubernetes.sink._LOOK_SECONDS", 0.01)
+    monkeypatch.setattr("sinks.kubernetes.sink._POD_POLL_SECONDS", 0.01)
 
 
 @pytest.fixture

@@ -256,7 +256,7 @@ def test_each_copy_counts_after_a_longer_while() -> None:
     for second in range(300):
         now[0] = float(second)
         if handed_in.is_due(b"a.b.c"):
-            handed_in.note(b"a.b.c")
+            handed_in.add(b"a.b.c")
             taken.append(second)
     assert taken == [0, 10, 30, 70, 130, 190, 250]
 
@@ -265,7 +265,7 @@ def test_not_every_token_is_remembered_for_ever() -> None:
     """The sink remembers a limited number of tokens."""
     handed_in = HandedIn(lambda: 0.0)
     for number in range(REMEMBERED + 1):
-        handed_in.note(b"%d" % number)
+        handed_in.add(b"%d" % number)
     assert [handed_in.is_due(b"0"), handed_in.is_due(b"1")] == [True, False]
 
 

@@ -261,13 +261,13 @@ def test_a_template_file_that_does_not_open_holds_up_only_its_own_worker(
     """A sink is made on the main thread, also in place of a stuck one; it opens on its own."""
     text = "{{ vm.name | tojson }}"
     with held(text) as hold:
-        hold.let_go(text)
+        hold.release(text)
         first = hasty(server, template=f"file:{hold.path}")
         hold.hold()
         sink = within(20.0, lambda: WebhookSink("ops", first.settings, first.context))
         with pytest.raises(StuckError):
             within(1.0, sink.open)
-        hold.let_go(text)
+        hold.release(text)
         sink.deliver([sample_record()])
         sink.close()
     assert server.requests()[-1].body == b'"db-0"'

@@ -9,7 +9,7 @@ from typing import Final
 import click
 
 from bridge.cli import common
-from bridge.cli.check.steps import CheckLine, checkup
+from bridge.cli.check.steps import CheckLine, check_lines
 from sinks.base import Check
 from sinks.shared.errors import CONFIGURATION, OK, UNREACHABLE, ConfigurationError
 from sinks.shared.text import escaped
@@ -40,7 +40,7 @@ def command(*, offline: bool, as_json: bool, overrides: tuple[str, ...]) -> None
             steps.append(CheckLine(about="settings", check=check))
             _show(steps[-1], as_json=as_json)
     else:
-        for step in checkup(config, offline=offline, asking=_wait):
+        for step in check_lines(config, offline=offline, asking=_wait):
             steps.append(step)
             _show(step, as_json=as_json)
     sys.stdout.flush()

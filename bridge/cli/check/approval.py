@@ -24,7 +24,7 @@ EVENT_TYPES: Final = ("Freeze", "Reboot", "Redeploy", "Preempt", "Terminate")
 EVENT_SOURCES: Final = ("Platform", "User")
 
 
-def look_at_approval(config: Configuration) -> Iterator[Check]:
+def check_approval(config: Configuration) -> Iterator[Check]:
     """Yield the lines about rules, in their order, then about keys and channels."""
     rules = config.settings.approval.rules
     trust = config.settings.approval.trust

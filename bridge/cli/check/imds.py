@@ -32,7 +32,7 @@ _REMEDIES: Final = {
 }
 
 
-def look_at_imds(settings: Settings) -> Iterator[Check]:
+def check_imds(settings: Settings) -> Iterator[Check]:
     """Yield the lines that say whether IMDS gives a document, how soon, and which newer
     api-versions it offers.
     """
@@ -97,7 +97,7 @@ def _failed(settings: Settings, error: ImdsError | DocumentError) -> Check:
     return Check.fail(str(error), remedy)
 
 
-def look_at_identity(settings: Settings) -> tuple[VmIdentity | None, Check]:
+def check_identity(settings: Settings) -> tuple[VmIdentity | None, Check]:
     """Return the VM identity from IMDS, or None, with the line about it."""
     try:
         vm = fetch_identity(client(settings), settings.identity.tags)

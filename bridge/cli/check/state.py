@@ -24,12 +24,12 @@ _REMEDY: Final = (
 )
 
 
-def look_at_state(directory: Path) -> Iterator[Check]:
+def check_state(directory: Path) -> Iterator[Check]:
     """Yield the state of the directory and its store; if a bridge runs there, it is asked
     instead.
     """
     try:
-        running = control.ask(directory, {"ask": "outbox.list"})
+        running = control.send(directory, {"ask": "outbox.list"})
     except SebError as error:
         remedy = error.remedy or "run it as the bridge's user"
         yield Check.fail(error.what, remedy)
@@ -117,7 +117,7 @@ def _outbox(answer: dict[str, object]) -> Iterator[Check]:
 def ask_sinks(config: Configuration) -> dict[str, Check]:
     """Return the sinks as the running bridge reports them, by name; empty if no bridge runs."""
     try:
-        running = control.ask(config.settings.state_dir, {"ask": "outbox.list"})
+        running = control.send(config.settings.state_dir, {"ask": "outbox.list"})
     except (control.ControlError, SebError, OSError):
         return {}
     sinks = running["sinks"] if running is not None else ()
@@ -145,12 +145,12 @@ def _last_answer(sink: dict[str, Any]) -> Check:
 def ask_running(config: Configuration) -> dict[str, Any] | None:
     """Return the settings that the running bridge reports; None without one."""
     try:
-        return control.ask(config.settings.state_dir, {"ask": "settings"})
+        return control.send(config.settings.state_dir, {"ask": "settings"})
     except (control.ControlError, SebError, OSError):
         return None
 
 
-def look_at_running(config: Configuration, running: dict[str, Any]) -> Iterator[Check]:
+def check_running(config: Configuration, running: dict[str, Any]) -> Iterator[Check]:
     """Yield the differences of settings that matter for the next checks."""
     imds = running["imds"]
     own = config.settings.imds

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from bridge.api.http_client import Viewer
-from bridge.cli.check.approval import look_at_approval
-from bridge.cli.check.imds import look_at_identity, look_at_imds
-from bridge.cli.check.state import ask_running, ask_sinks, imds_of, look_at_running, look_at_state
+from bridge.cli.check.approval import check_approval
+from bridge.cli.check.imds import check_identity, check_imds
+from bridge.cli.check.state import ask_running, ask_sinks, check_running, check_state, imds_of
 from bridge.cli.common import NOBODY, context_for
 from bridge.config.address import parsed
 from bridge.config.load import Configuration, SinkSpec
@@ -36,27 +36,27 @@ class CheckLine:
     check: Check
 
 
-def checkup(
+def check_lines(
     config: Configuration, *, offline: bool, asking: Callable[[str], None] = lambda _: None
 ) -> Iterator[CheckLine]:
     """Yield the lines of all steps; offline without those that use the network. `asking` is called
     before each slow part.
     """
     yield from _steps("settings", [_settings(config), *_stray(config)])
-    yield from _steps("state", look_at_state(config.settings.state_dir))
+    yield from _steps("state", check_state(config.settings.state_dir))
     running = ask_running(config)
-    yield from _steps("state", look_at_running(config, running) if running else ())
-    yield from _steps("approval", look_at_approval(config))
-    yield from _steps("http", look_at_server(config.settings.http.listen))
+    yield from _steps("state", check_running(config, running) if running else ())
+    yield from _steps("approval", check_approval(config))
+    yield from _steps("http", check_server(config.settings.http.listen))
     if offline:
         return
     settings = imds_of(config.settings, running)
     asking(f"asking {settings.imds.url}; the first answer ever can take two minutes")
-    yield from _steps("imds", look_at_imds(settings))
-    vm, check = look_at_identity(settings)
+    yield from _steps("imds", check_imds(settings))
+    vm, check = check_identity(settings)
     yield CheckLine(about="identity", check=check)
     asking("asking the sinks")
-    for spec, checks in zip(config.sinks, look_at_sinks(config, vm or NOBODY), strict=True):
+    for spec, checks in zip(config.sinks, check_sinks(config, vm or NOBODY), strict=True):
         yield from _steps(f"sink {spec.name}", checks)
     # The running sink has its own environment, so what it was answered counts too.
     for name, check in ask_sinks(config).items():
@@ -89,7 +89,7 @@ def _settings(config: Configuration) -> Check:
     return Check.ok(f"every setting is valid; sinks: {sinks}")
 
 
-def look_at_server(listen: str) -> Iterator[Check]:
+def check_server(listen: str) -> Iterator[Check]:
     """Yield the line that says whether a server can listen at this `SEB_HTTP__LISTEN`; no line if
     it is turned off.
     """
@@ -118,11 +118,11 @@ def _is_bridge(listen: str) -> bool:
         return False
 
 
-def look_at_sinks(config: Configuration, vm: VmIdentity) -> list[Sequence[Check]]:
+def check_sinks(config: Configuration, vm: VmIdentity) -> list[Sequence[Check]]:
     """Return the lines of each sink, in the order of the configuration."""
     context = context_for(config, vm)
 
-    def look(spec: SinkSpec) -> Sequence[Check]:
+    def check(spec: SinkSpec) -> Sequence[Check]:
         try:
             sink = spec.sink_class(spec.name, spec.settings, context)
             return within(SINK_SECONDS, sink.check) or [Check.ok("nothing to check")]
@@ -134,4 +134,4 @@ def look_at_sinks(config: Configuration, vm: VmIdentity) -> list[Sequence[Check]
             return [Check.fail(text, "this is a bug in the sink; report it to its author")]
 
     with ThreadPoolExecutor(max_workers=max(1, len(config.sinks))) as pool:
-        return list(pool.map(look, config.sinks))
+        return list(pool.map(check, config.sinks))

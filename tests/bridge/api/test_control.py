@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from support.eventually import eventually
 
-from bridge.api.control import FILE_NAME, MAX_CALLERS, ControlError, ControlServer, ask
+from bridge.api.control import FILE_NAME, MAX_CALLERS, ControlError, ControlServer, send
 from sinks.shared.errors import NotPermittedError, TryLaterError
 
 
@@ -46,10 +46,10 @@ def address_of(directory: Path) -> str:
 def test_a_refusal_comes_in_the_bridges_words(tmp_path: Path) -> None:
     """A refusal has the bridge's own message, and the next request is answered."""
     with pytest.raises(ControlError, match="not this"):
-        ask(tmp_path, {"ask": "refuse"})
+        send(tmp_path, {"ask": "refuse"})
     with pytest.raises(ControlError, match="ZeroDivisionError"):
-        ask(tmp_path, {"ask": "bug"})
-    assert ask(tmp_path, {"ask": "on"}) == {"asked": "on"}
+        send(tmp_path, {"ask": "bug"})
+    assert send(tmp_path, {"ask": "on"}) == {"asked": "on"}
 
 
 @pytest.mark.parametrize("left", [None, "", "{", "[]", "{}", '{"address": 7, "key": "00"}'])
@@ -57,7 +57,7 @@ def test_without_a_valid_file_no_bridge_runs(tmp_path: Path, left: str | None) -
     """A missing file, or one that a kill or a person left, means that no bridge runs."""
     if left is not None:
         (tmp_path / FILE_NAME).write_text(left, encoding="utf-8")
-    assert ask(tmp_path, {"ask": "a"}) is None
+    assert send(tmp_path, {"ask": "a"}) is None
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a pipe leaves no file behind")
@@ -68,9 +68,9 @@ def test_the_socket_of_a_killed_bridge_is_replaced(tmp_path: Path) -> None:
     left.close()
     known = {"address": str(tmp_path / "control.sock"), "key": "00"}
     (tmp_path / FILE_NAME).write_text(json.dumps(known), encoding="utf-8")
-    assert ask(tmp_path, {"ask": "a"}) is None
+    assert send(tmp_path, {"ask": "a"}) is None
     server = ControlServer(tmp_path, handler)
-    assert ask(tmp_path, {"ask": "b"}) == {"asked": "b"}
+    assert send(tmp_path, {"ask": "b"}) == {"asked": "b"}
     server.close()
 
 
@@ -78,10 +78,10 @@ def test_a_closed_server_leaves_nothing_behind(tmp_path: Path) -> None:
     """A closed server leaves neither file nor thread, and may be closed twice."""
     before = set(threading.enumerate())
     server = ControlServer(tmp_path, handler)
-    assert ask(tmp_path, {"ask": "a"})
+    assert send(tmp_path, {"ask": "a"})
     server.close()
     server.close()
-    assert ask(tmp_path, {"ask": "a"}) is None
+    assert send(tmp_path, {"ask": "a"}) is None
     # The thread of a client, and the timers that were to cut it, end by themselves: soon, not yet.
     left = set(threading.enumerate()) - before
     for each in left:
@@ -98,8 +98,8 @@ def test_a_wrong_key_is_refused(tmp_path: Path) -> None:
     other.mkdir()
     (other / FILE_NAME).write_text(json.dumps(known), encoding="utf-8")
     with pytest.raises(ControlError, match="try again"):
-        ask(other, {"ask": "a"})
-    assert ask(tmp_path, {"ask": "a"}) == {"asked": "a"}
+        send(other, {"ask": "a"})
+    assert send(tmp_path, {"ask": "a"}) == {"asked": "a"}
 
 
 def test_silent_callers_block_no_other(tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_silent_callers_block_no_other(tmp_path: Path) -> None:
         with socket.socket(fileno=silent[0].fileno()) as half:
             half.send(b"\0")
             half.detach()
-    assert ask(tmp_path, {"ask": "a"}) == {"asked": "a"}
+    assert send(tmp_path, {"ask": "a"}) == {"asked": "a"}
     for each in silent:
         assert each.recv_bytes()  # the challenge
         with pytest.raises((EOFError, OSError)):
@@ -132,10 +132,10 @@ def test_a_request_that_takes_long_blocks_no_other(tmp_path: Path) -> None:
         return handler(request)
 
     server = ControlServer(tmp_path, slow)
-    approving = threading.Thread(target=ask, args=(tmp_path, {"ask": "approve"}))
+    approving = threading.Thread(target=send, args=(tmp_path, {"ask": "approve"}))
     approving.start()
     assert begun.wait(10)
-    assert ask(tmp_path, {"ask": "a"}, patience=5) == {"asked": "a"}
+    assert send(tmp_path, {"ask": "a"}, patience=5) == {"asked": "a"}
     ended.set()
     approving.join(10)
     server.close()
@@ -151,7 +151,7 @@ def test_garbage_is_turned_away(tmp_path: Path, said: bytes) -> None:
         with pytest.raises((EOFError, OSError)):  # noqa: PT012  # what comes before it is read
             while True:
                 caller.recv_bytes()
-    assert ask(tmp_path, {"ask": "a"}) == {"asked": "a"}
+    assert send(tmp_path, {"ask": "a"}) == {"asked": "a"}
 
 
 def test_a_bridge_that_does_not_answer_is_not_waited_for_forever(tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ def test_a_bridge_that_does_not_answer_is_not_waited_for_forever(tmp_path: Path)
 
     server = ControlServer(tmp_path, slow)
     with pytest.raises(TryLaterError, match="try again"):
-        ask(tmp_path, {"ask": "a"}, patience=0.2)
+        send(tmp_path, {"ask": "a"}, patience=0.2)
     release.set()
     server.close()
 
@@ -179,7 +179,7 @@ def test_another_user_gets_a_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(Path, "read_text", refuse)
     with pytest.raises(NotPermittedError, match="run this as the user"):
-        ask(tmp_path, {"ask": "a"})
+        send(tmp_path, {"ask": "a"})
 
 
 def test_a_full_disk_only_puts_it_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,8 +189,8 @@ def test_a_full_disk_only_puts_it_off(tmp_path: Path, monkeypatch: pytest.Monkey
     with monkeypatch.context() as patch:
         patch.setattr(Path, "write_text", full)
         server = ControlServer(tmp_path, handler, again=0.01)
-        assert ask(tmp_path, {"ask": "a"}) is None
-    eventually(lambda: ask(tmp_path, {"ask": "a"}) == {"asked": "a"}, what="an answer")
+        assert send(tmp_path, {"ask": "a"}) is None
+    eventually(lambda: send(tmp_path, {"ask": "a"}) == {"asked": "a"}, what="an answer")
     server.close()
     assert not (tmp_path / FILE_NAME).exists()
 

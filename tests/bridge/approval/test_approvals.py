@@ -178,7 +178,7 @@ def test_a_token_from_before_a_lost_store_is_replayed(bench: ApprovalBench) -> N
     for file in bench.directory.glob(f"{FILE_NAME}*"):
         file.unlink()
     bench.begin()
-    assert bench.store.remembered(RESET_KEY) is not None
+    assert bench.store.meta(RESET_KEY) is not None
     bench.poll()
     bench.send(token)
     assert bench.imds.posts == [EVENT_ID]
@@ -490,8 +490,8 @@ class SlowLedger(Ledger):
     bench: ApprovalBench
     meanwhile: dict[str, Any]
 
-    def write(self, approval: Approval, *args: Any, **how: Any) -> None:
-        super().write(approval, *args, **how)
+    def save_with_receipt(self, approval: Approval, *args: Any, **how: Any) -> None:
+        super().save_with_receipt(approval, *args, **how)
         if approval.state == "accepted" and self.meanwhile:
             self.bench.change(**self.meanwhile)
             self.meanwhile = {}

@@ -39,11 +39,11 @@ def fill(store: Store, number: int, *, state: str = "confirmed", days: float = -
 def test_a_cause_and_its_receipt_come_together(store: Store, ledger: Ledger) -> None:
     """A state and its receipt are committed in one transaction."""
     assert not ledger.has(AN_APPROVAL.cause)
-    ledger.write(AN_APPROVAL, observer(), NOW)
+    ledger.save_with_receipt(AN_APPROVAL, observer(), NOW)
     assert ledger.has(AN_APPROVAL.cause)
     assert ledger.unfinished() == [AN_APPROVAL]
     failed = replace(AN_APPROVAL, state="failed", reason="event_changed")
-    ledger.write(failed, observer(), NOW)
+    ledger.save_with_receipt(failed, observer(), NOW)
     assert ledger.unfinished() == []
     told = [(each.data["state"], each.data["reason"]) for each in records_of(store)]
     assert told == [("accepted", None), ("failed", "event_changed")]
@@ -55,19 +55,19 @@ def test_what_requests_may_have_caused_is_remembered(tmp_path: Path) -> None:
     """
     with opened(tmp_path) as store:
         ledger = Ledger(store, NOW)
-        ledger.write(AN_APPROVAL, observer(), NOW)
-        ledger.put(replace(AN_APPROVAL, effect="in vain"), NOW)
+        ledger.save_with_receipt(AN_APPROVAL, observer(), NOW)
+        ledger.save(replace(AN_APPROVAL, effect="in vain"), NOW)
         assert len(records_of(store)) == 1
     with opened(tmp_path) as store:
         ledger = Ledger(store, NOW)
         assert ledger.unfinished() == [replace(AN_APPROVAL, effect="in vain")]
-        ledger.put(replace(AN_APPROVAL, effect="maybe"), NOW)
+        ledger.save(replace(AN_APPROVAL, effect="maybe"), NOW)
         assert ledger.unfinished() == [replace(AN_APPROVAL, effect="maybe")]
 
 
 def test_a_ping_has_nothing_to_finish(ledger: Ledger) -> None:
     """A ping is used up at once, and its approval is not open."""
-    ledger.write(replace(AN_APPROVAL, event_id=None), observer(), NOW)
+    ledger.save_with_receipt(replace(AN_APPROVAL, event_id=None), observer(), NOW)
     assert ledger.has(AN_APPROVAL.cause)
     assert ledger.unfinished() == []
 
@@ -76,7 +76,7 @@ def test_old_causes_are_forgotten_beyond_a_number(store: Store, ledger: Ledger) 
     """Beyond a number, the oldest causes are deleted."""
     fill(store, KEEP)
     fill(store, 50, days=-60)
-    ledger.write(AN_APPROVAL, observer(), NOW)
+    ledger.save_with_receipt(AN_APPROVAL, observer(), NOW)
     assert count(store) == KEEP
     assert not ledger.has("confirmed -60 49")
     assert ledger.has("confirmed -30 49")
@@ -86,9 +86,11 @@ def test_old_causes_are_forgotten_beyond_a_number(store: Store, ledger: Ledger) 
 @pytest.mark.parametrize("years", [-30, 30])
 def test_a_clock_that_jumps_forgets_no_cause(store: Store, ledger: Ledger, years: int) -> None:
     """A clock that is set forward and back does not make a used token valid."""
-    ledger.write(replace(AN_APPROVAL, state="confirmed"), observer(), NOW)
+    ledger.save_with_receipt(replace(AN_APPROVAL, state="confirmed"), observer(), NOW)
     far = NOW + timedelta(days=365 * years)
-    Ledger(store, far).write(replace(AN_APPROVAL, cause="far", state="confirmed"), observer(), far)
+    Ledger(store, far).save_with_receipt(
+        replace(AN_APPROVAL, cause="far", state="confirmed"), observer(), far
+    )
     assert Ledger(store, NOW).has(AN_APPROVAL.cause)
 
 
@@ -97,7 +99,7 @@ def test_what_is_under_way_or_new_is_never_forgotten(store: Store, ledger: Ledge
     fill(store, KEEP)
     fill(store, 20, state="posted", days=-90)
     fill(store, 30, days=-0.9)
-    ledger.write(AN_APPROVAL, observer(), NOW)
+    ledger.save_with_receipt(AN_APPROVAL, observer(), NOW)
     assert count(store) == KEEP
     assert [
         len(ledger.unfinished()),
@@ -162,5 +164,5 @@ def test_which_events_may_have_been_started_from_here(store: Store, ledger: Ledg
     for event_id, state, effect, reason in tried:
         changes: dict[str, Any] = {"cause": event_id, "event_id": event_id, "reason": reason}
         approval = replace(AN_APPROVAL, **changes, state=state, effect=effect)
-        ledger.write(approval, observer(), NOW)
+        ledger.save_with_receipt(approval, observer(), NOW)
     assert approved_revisions(store).keys() == {"e-a", "e-e", "e-p", "e-c", "e-w"}

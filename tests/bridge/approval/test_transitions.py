@@ -22,7 +22,7 @@ from bridge.imds.exchange import ImdsError
 from bridge.store.approvals import Act
 from wire.receipt import FAILURES, REFUSALS
 
-ANSWERS = list(Fact)[list(Fact).index(Fact.TAKEN) :]
+ANSWERS = list(Fact)[list(Fact).index(Fact.OK) :]
 FACTS = [each for each in Fact if each not in ANSWERS]
 
 
@@ -170,7 +170,7 @@ def test_what_imds_answered(reason: str, expected: Fact) -> None:
     assert answer_of(ImdsError("no", reason=reason), refused_before=False) is expected
     again = Fact.REFUSED_AGAIN if expected is Fact.REFUSED else expected
     assert answer_of(ImdsError("no", reason=reason), refused_before=True) is again
-    assert answer_of(None, refused_before=False) is Fact.TAKEN
+    assert answer_of(None, refused_before=False) is Fact.OK
 
 
 def test_a_stage_is_stored_and_read_back() -> None:

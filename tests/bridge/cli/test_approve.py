@@ -146,12 +146,12 @@ def test_here_an_event_that_is_not_what_was_shown(
     event_id = fleet.news(bridge)
     request = {"ask": "approve", "event": event_id, "user": "anna"}
     with pytest.raises(control.ControlError, match="event_changed"):
-        control.ask(fleet.home / "state", {**request, "fingerprint": "sha256:of-before"})
+        control.send(fleet.home / "state", {**request, "fingerprint": "sha256:of-before"})
     with pytest.raises(control.ControlError, match="why is a text of at most 512 characters"):
-        control.ask(fleet.home / "state", {**request, "why": "x" * 513})
+        control.send(fleet.home / "state", {**request, "why": "x" * 513})
     for why in ("", "a\nb", "\x1b[2J"):
         with pytest.raises(control.ControlError, match="why is one line of printable characters"):
-            control.ask(fleet.home / "state", {**request, "why": why})
+            control.send(fleet.home / "state", {**request, "why": why})
     assert posts(fleet, event_id) == 0
 
 

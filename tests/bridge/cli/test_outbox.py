@@ -62,7 +62,7 @@ def refused_for_good(launch: Launch, server: HttpServer, imds: Simulator) -> Bri
     imds.announce(SimulatedEvent())
     # `retry` wakes the sink, or the tries would be seconds apart.
     while not bridge.logs("record_dead"):
-        control.ask(launch.state, {"ask": "outbox.retry", "sink": "hook", "sequences": [1]})
+        control.send(launch.state, {"ask": "outbox.retry", "sink": "hook", "sequences": [1]})
     return bridge
 
 

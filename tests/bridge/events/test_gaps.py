@@ -34,11 +34,11 @@ def poll(
     gaps: GapTracker, clock: FakeClock, *, answer: float = 0.0, commit: float = 0.0
 ) -> PollGap:
     """One good look, whose answer and whose commit take so many seconds."""
-    gaps.ask()
+    gaps.begin_poll()
     clock.advance(answer)
     gap = gaps.gap(clock.now())
     clock.advance(commit)
-    gaps.polled(clock.now())
+    gaps.end_poll(clock.now())
     return gap
 
 
@@ -182,7 +182,7 @@ def test_a_pause_belongs_to_the_next_poll() -> None:
     clock.advance(4.0)
     gap = gaps.gap(clock.now())
     gaps.stood_still(0.25)
-    gaps.polled(clock.now())
+    gaps.end_poll(clock.now())
     after = [poll(gaps, clock), poll(gaps, clock)]
     assert (gap.pause_seconds, gap.reason) == (3.5, "pause")
     assert [each.pause_seconds for each in after] == [0.25, 0.0]
@@ -222,10 +222,10 @@ def test_a_pause_while_a_poll_waits_for_its_answer_makes_its_document_old() -> N
     gaps = tracker(clock)
     poll(gaps, clock)
     clock.advance(1.0)
-    gaps.ask()
+    gaps.begin_poll()
     gaps.stood_still(20.0)
     gap = gaps.gap(clock.now())
-    gaps.polled(clock.now())
+    gaps.end_poll(clock.now())
     assert (gap.seconds, gap.is_continuous, gap.pause_seconds) == (21.0, False, 20.0)
     assert not gaps.is_current()
     clock.advance(1.0)

@@ -10,7 +10,7 @@ def test_a_new_identity_reaches_every_reader(stage: Stage) -> None:
     """A VM that was resized: records, status and the sinks say so at once."""
     stage.begin()
     resized = replace(VM, vm_size="Standard_D64s_v5")
-    stage.parts.state.identify(resized)
+    stage.parts.state.set_identity(resized)
     stage.poll(body(entry()))
     assert stage.parts.dispatcher.sink("file").context.vm == resized
     assert stage.status.snapshot()["vm"]["vmSize"] == "Standard_D64s_v5"

@@ -82,7 +82,7 @@ def test_document_and_records_are_one_transaction(store: Store) -> None:
 
     with pytest.raises(StoreError):
         store.commit([draft(1)], events=[event_row("A")], meta={"incarnation": "7"}, also=fail)
-    seen = store.seen()
+    seen = store.last_seen()
     assert (store.head, seen.events, seen.incarnation, bodies(store)) == (0, {}, None, [])
     assert sequences(store.commit([draft(1)])) == [1]
 
@@ -102,7 +102,7 @@ def test_what_was_seen_is_remembered(tmp_path: Path) -> None:
         store.commit(events=[event], meta={"incarnation": "279", "boot_id": "b"})
         store.mark_polled(NOW, uptime=12.5)
     with opened(tmp_path) as store:
-        seen = store.seen()
+        seen = store.last_seen()
     assert ({event.key: event.value}, 279, "b", NOW) == (
         seen.events,
         seen.incarnation,
@@ -112,7 +112,7 @@ def test_what_was_seen_is_remembered(tmp_path: Path) -> None:
     assert seen.polled_uptime == 12.5
     with opened(tmp_path) as store:
         store.mark_polled(NOW)
-        assert store.seen().polled_uptime is None
+        assert store.last_seen().polled_uptime is None
 
 
 def test_a_copy_that_keeps_no_times_tells_of_the_last_poll(tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_the_identity_is_kept(tmp_path: Path) -> None:
     """A start without IMDS reads the stored VM identity."""
     with opened(tmp_path) as store:
         assert store.identity() is None
-        store.keep_identity(SAMPLE_VM, "boot-1")
+        store.save_identity(SAMPLE_VM, "boot-1")
     with opened(tmp_path) as store:
         assert store.identity() == SAMPLE_VM
 
@@ -243,7 +243,7 @@ def test_the_revision_of_a_forgotten_event_is_kept(
             store.commit(forgotten={f"e-{number}": number + 7})
         store.prune()
     with opened(tmp_path) as store:
-        assert store.seen().events == {}
+        assert store.last_seen().events == {}
         assert store.last_revisions([f"e-{number}" for number in range(6)]) == {
             "e-3": 10,
             "e-4": 11,
@@ -295,7 +295,7 @@ def test_a_full_disk_loses_nothing(store: Store, tmp_path: Path) -> None:
     big = [draft(number) for number in range(2, 40)]
     with pytest.raises(StoreError, match="full"):
         store.commit(big, events=[event_row("A")])
-    assert (store.head, store.seen().events) == (1, {})
+    assert (store.head, store.last_seen().events) == (1, {})
     assert not (tmp_path / BALLAST_NAME).exists()
     store.read("PRAGMA max_page_count=1000000")
     assert list(range(2, 40)) == sequences(store.commit(big, events=[event_row("A")]))

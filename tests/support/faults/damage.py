@@ -135,7 +135,7 @@ def drain(directory: Path) -> Found:
 
 
 def _deliver(store: Store, found: Found) -> None:
-    store.seen()
+    store.last_seen()
     outbox = Outbox(store)
     outbox.register(recipients(*BEHIND))
     for sink in BEHIND:

@@ -128,7 +128,7 @@ class Scene:
 
     def ask(self, what: str) -> Mapping[str, Any]:
         """What the running bridge answers a command on the same machine, without its process."""
-        answer = control.ask(self.home / "state", {"ask": what})
+        answer = control.send(self.home / "state", {"ask": what})
         assert answer is not None
         return answer
 

@@ -153,7 +153,7 @@ class Soak:
     def _hurry(self) -> None:
         """Every sink is tried now: else most of the time would go by in waiting."""
         for name in self.proxies:
-            control.ask(self.state, {"ask": "outbox.retry", "sink": name})
+            control.send(self.state, {"ask": "outbox.retry", "sink": name})
 
     def _sample(self) -> Sample:
         files = [path for path in self.state.iterdir() if path.name.startswith("seb.db")]
@@ -169,6 +169,6 @@ class Soak:
 
     def _delivered(self) -> bool:
         self._hurry()
-        answer: Mapping[str, Any] | None = control.ask(self.state, {"ask": "outbox.list"})
+        answer: Mapping[str, Any] | None = control.send(self.state, {"ask": "outbox.list"})
         assert answer is not None
         return all(sink["backlog"] == 0 for sink in answer["sinks"])

@@ -31,7 +31,7 @@ def state_and_poller(
 ) -> tuple[CurrentState, Poller]:
     """The state and the poller of a run on this store; `committing` stands in for it there."""
     state = CurrentState.after(
-        store.seen(),
+        store.last_seen(),
         Observer(
             vm=VM, node=None, bridge=BridgeRun(version="1.2.3", instance_id="run-1", site="default")
         ),

@@ -192,7 +192,7 @@ class RecordBench:
             owner = Owner(self.clock, self.vm_id)
             vm = owner.identify(store, stop=threading.Event(), patient=False, tried=lambda _: None)
             assert vm is not None
-            store, reset = owner.take(store, reset, vm)
+            store, reset = owner.claim_store(store, reset, vm)
         self.store = store
         self._committed: list[Record] = []
         store.subscribe(
@@ -201,7 +201,7 @@ class RecordBench:
         assert reset is None or not self.lineage.newest, "a store is set aside without a reason"
         observer = observer_of(vm, f"run-{self._runs}")
         self.state = CurrentState.after(
-            self.store.seen(),
+            self.store.last_seen(),
             observer,
             self.clock,
             interval=1.0,

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from support.commands.control_plane import Signer, jwks
 
-from bridge.cli.check.approval import look_at_approval
+from bridge.cli.check.approval import check_approval
 from bridge.config.load import load
 from sinks.base import Check
 
@@ -19,7 +19,7 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def lines(*rules: Mapping[str, Any], **variables: str) -> list[Check]:
     """Return the lines about approval for these rules and variables."""
     given = {"SEB_APPROVAL__RULES": json.dumps(rules)} if rules else {}
-    return list(look_at_approval(load(environ={**given, **variables})))
+    return list(check_approval(load(environ={**given, **variables})))
 
 
 def texts(*rules: Mapping[str, Any], **variables: str) -> list[tuple[str, str]]:

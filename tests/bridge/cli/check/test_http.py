@@ -4,19 +4,19 @@ from support.process.launch import Launch
 from support.process.seb_here import Here
 from support.sinks.http_server import HttpServer
 
-from bridge.cli.check.steps import look_at_server
+from bridge.cli.check.steps import check_server
 
 
 def test_a_server_that_is_turned_off_needs_no_look() -> None:
     """Without an HTTP server, `check` has no line about it."""
-    assert list(look_at_server("")) == []
+    assert list(check_server("")) == []
 
 
 def test_a_free_address_is_well() -> None:
     """A free address is ok, and remains free."""
     port = free_port()
     for _ in range(2):
-        (check,) = look_at_server(f"127.0.0.1:{port}")
+        (check,) = check_server(f"127.0.0.1:{port}")
         assert (check.level, "is free" in check.text) == ("ok", True)
 
 
@@ -24,7 +24,7 @@ def test_an_address_that_cannot_be_had_is_a_warning() -> None:
     """An address that is in use or not of this machine is a warning."""
     with HttpServer() as other:
         for listen in (f"127.0.0.1:{other.port}", "192.0.2.1:9469"):
-            (check,) = look_at_server(listen)
+            (check,) = check_server(listen)
             assert (check.level, listen in check.text) == ("warn", True)
             assert "SEB_HTTP__LISTEN" in (check.remedy or "")
 
