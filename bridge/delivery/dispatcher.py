@@ -141,7 +141,7 @@ class Dispatcher:
             for name, worker in self._workers.items():
                 if worker.abandon_if_stuck():
                     self._stuck.append(worker)
-                    self._replace(name, f"no answer within {worker.timeout.limit:g} s")
+                    self._replace(name, f"no answer within {worker.driver.limit:g} s")
                 elif worker.has_died():
                     self._replace(name, "its thread ended")
             if self._stuck:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Literal
 
+from sinks.driver import SinkTries
 from wire.record import Record
 
 MAX_REASON_LENGTH: Final = 500
@@ -17,19 +18,13 @@ State = Literal["starting", "idle", "ok", "failing", "paused"]
 
 
 @dataclass(slots=True, kw_only=True)
-class Health:
+class Health(SinkTries):
     """The health of a sink. It remains when a stuck worker is replaced."""
 
     state: State = "starting"
     reason: str | None = None
     since: float = 0.0
     """Monotonic time of the last change of state."""
-    failures: int = 0
-    """How many tries have failed in a row."""
-    refusals: int = 0
-    """How often the same record was refused in a row."""
-    refused: str | None = None
-    """The id of that record."""
     acknowledged: bool = False
     """Whether the last record that the sink decided on was acknowledged, and not refused."""
     delivered: int = 0
@@ -42,8 +37,6 @@ class Health:
     """How many tries have failed in this run."""
     dead: int = 0
     """How many records were marked as dead in this run."""
-    stuck_threads: int = 0
-    """How many abandoned threads have a call that has not returned."""
     next_try_at: float | None = None
     """The monotonic time of the next try; infinite if a person has to act first."""
 
@@ -62,12 +55,6 @@ class Health:
         self.delivered += count
         self.delivered_at = now
         self.lag = lag
-
-    def count_refusal(self, record: str) -> int:
-        """Count a refusal of the record with this id; return how many there were in a row."""
-        self.refusals = self.refusals + 1 if self.refused == record else 1
-        self.refused = record
-        return self.refusals
 
     def count_dead(self) -> None:
         """Count a refused record that was marked as dead."""

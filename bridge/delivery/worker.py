@@ -15,9 +15,9 @@ from bridge.logs import Redactor
 from bridge.store.batch import Batch
 from bridge.store.database import StoreError
 from bridge.store.outbox import Outbox
-from sinks.backoff import URGENT_RETRY_SECONDS, may_hurry, seconds_to_next_try
+from sinks.backoff import URGENT_RETRY_SECONDS, may_hurry
 from sinks.base import Sink, SinkError, SinkPaused, SinkRejected
-from sinks.call_timeout import AbandonedError, CallTimeout, SinkBugError
+from sinks.driver import AbandonedError, SinkBugError, SinkDriver
 from wire.record import Record
 
 _LOG: Final = logging.getLogger(__name__)
@@ -66,7 +66,7 @@ class Worker:
         self.sink = sink
         self.name = sink.name
         self.health = health
-        self.timeout = CallTimeout(clock.monotonic)
+        self.driver = SinkDriver(sink, monotonic=clock.monotonic, log=_LOG)
         self._outbox = outbox
         self._clock = clock
         self._urgent = urgent
@@ -74,7 +74,6 @@ class Worker:
         self._redact = redact
         self._delivered = delivered
         self._draw = draw
-        self._opened = False
         self._ended = False
         self._wake = threading.Event()
         self._resumed = threading.Event()
@@ -103,10 +102,10 @@ class Worker:
 
     def abandon_if_stuck(self) -> bool:
         """Abandon a call that has exceeded the sink's deadline; return whether there was one."""
-        if not self.timeout.abandon_if_overdue():
-            return False
-        self.abandon()
-        return True
+        is_stuck = self.driver.abandon_if_overdue()
+        if is_stuck:
+            self._wake.set()
+        return is_stuck
 
     def is_alive(self) -> bool:
         """Check whether the thread runs."""
@@ -118,10 +117,8 @@ class Worker:
 
     def abandon(self) -> None:
         """Ignore this worker's results from now on; its thread ends when its call returns."""
-        self.timeout.abandon()
+        self.driver.abandon()
         self._wake.set()
-        # In another thread, because a cut that hangs would block the caller.
-        threading.Thread(target=self._abort, name=f"abort-{self.name}", daemon=True).start()
 
     def join(self, seconds: float) -> bool:
         """Wait until the thread has ended; return False if it has not within so many seconds."""
@@ -130,8 +127,8 @@ class Worker:
 
     def _run(self) -> None:
         if self.health.failures:
-            self._wait(self._seconds_to_next_try(None))
-        while not self.timeout.is_abandoned:
+            self._wait(self._seconds_to_next_try())
+        while not self.driver.is_abandoned:
             last = self._finishing.is_set()
             try:
                 self._serve()
@@ -139,34 +136,23 @@ class Worker:
             except AbandonedError:
                 break
             except Exception as error:  # noqa: BLE001  # one of the three places that catch broadly
-                self._close_after(error)
-                if last or self.timeout.is_abandoned:
+                self.driver.close_after(error)
+                if last or self.driver.is_abandoned:
                     break
                 self._wait(self._note_failure(error))
                 if self.health.state == "paused" and self._finishing.is_set():
                     break
-        self._close()
+        self.driver.close()
         self._ended = True
-
-    def _abort(self) -> None:
-        try:
-            self.sink.abort()
-        except Exception as error:  # noqa: BLE001  # it is logged
-            _LOG.exception(
-                "the sink's abort failed",
-                extra={"action": "sink_bug", "sink": self.name, "error": type(error).__name__},
-            )
 
     def _serve(self) -> None:
         """Open the sink, and deliver until nothing is left and the worker is to finish."""
-        if not self._opened:
-            self._opened = True  # whether it goes well or not: close is for both
-            self._call(self.sink.open)
+        self.driver.open()
         while True:
             batch = self._outbox.next(self.name, self.sink.BATCH)
             if batch is not None:
                 self._deliver(batch)
-            self._call(self.sink.maintain)
+            self.driver.maintain()
             self._note_success()
             if batch is None:
                 if self._finishing.is_set():
@@ -181,7 +167,7 @@ class Worker:
             self._mark_dead(batch, 0, batch.damaged, tries=0)
             return
         try:
-            self._call(lambda: self.sink.deliver(batch.records))
+            self.driver.deliver(batch.records)
         except SinkRejected as error:
             self._mark_part(batch, error.delivered)
             if not 0 <= error.delivered < len(batch.records):
@@ -276,67 +262,28 @@ class Worker:
             )
         if state == "paused":
             return None
-        return self._seconds_to_next_try(
-            error.retry_after if isinstance(error, SinkError) else None
-        )
+        return self._seconds_to_next_try(error)
 
-    def _seconds_to_next_try(self, retry_after: float | None) -> float:
-        return seconds_to_next_try(
-            self.health.failures,
-            retry_after,
-            stuck_threads=self.health.stuck_threads,
-            urgent=self._urgent(),
-            draw=self._draw,
-        )
-
-    def _call(self, work: Callable[[], None]) -> None:
-        self.timeout.call(work, limit=self.sink.deadline)
-
-    def _close(self) -> None:
-        if self._opened:
-            self._opened = False
-            try:
-                self._call(self.sink.close)
-            except AbandonedError:
-                pass
-            except Exception as error:  # noqa: BLE001  # it is logged
-                _LOG.exception(
-                    "the sink's close failed",
-                    extra={"action": "sink_bug", "sink": self.name, "error": type(error).__name__},
-                )
-
-    def _close_after(self, error: Exception) -> None:
-        if not (isinstance(error, SinkError) and error.stays_open):
-            self._close()
-
-    def _maintain(self) -> None:
-        """Call `maintain` of a sink that is open while it waits for its next try."""
-        if not self._opened:
-            return
-        try:
-            self._call(self.sink.maintain)
-        except AbandonedError:
-            pass  # the thread that waits looks for this itself
-        except Exception as error:  # noqa: BLE001  # the failure that it waits for stands already
-            self._close_after(error)
+    def _seconds_to_next_try(self, error: Exception | None = None) -> float:
+        return self.health.seconds_to_next_try(error, urgent=self._urgent(), draw=self._draw)
 
     def _wait(self, seconds: float | None) -> None:
         """Wait so many seconds, or until a person resumes the sink, or the worker is to finish."""
         at = self._clock.monotonic() + (inf if seconds is None else seconds)
         stuck = self.health.stuck_threads
-        while not (self._finishing.is_set() or self.timeout.is_abandoned or self._resumed.is_set()):
+        while not (self._finishing.is_set() or self.driver.is_abandoned or self._resumed.is_set()):
             self.health.next_try_at = at
             left = at - self._clock.monotonic()
             if left <= 0:
                 break
-            self._maintain()
+            self.driver.maintain_failing()
             self._wake.wait(min(left, IDLE_SECONDS))
             self._wake.clear()
             now = self._clock.monotonic()
             if self.health.stuck_threads < stuck and at < inf:
                 # A call that was stuck has returned: the destination may be back.
                 stuck = self.health.stuck_threads
-                at = min(at, now + self._seconds_to_next_try(None))
+                at = min(at, now + self._seconds_to_next_try())
             long = URGENT_RETRY_SECONDS < at - now < inf
             if long and may_hurry(self.health.stuck_threads, urgent=self._urgent()):
                 at = now + self._draw() * URGENT_RETRY_SECONDS

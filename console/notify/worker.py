@@ -16,9 +16,9 @@ from console.db import notices as store
 from console.db.errors import words_of
 from console.db.opening import Database
 from console.notify.sinks import accepts
-from sinks.backoff import retry_delay, seconds_to_next_try
+from sinks.backoff import retry_delay
 from sinks.base import Sink, SinkError, SinkPaused, SinkRejected
-from sinks.call_timeout import AbandonedError, CallTimeout
+from sinks.driver import AbandonedError, SinkDriver, SinkTries
 from sinks.shared.errors import SebError
 from wire.record import Record
 
@@ -29,19 +29,11 @@ _IDLE_SECONDS: Final = 5.0
 
 
 @dataclass(slots=True, kw_only=True)
-class SinkHealth:
+class SinkHealth(SinkTries):
     """The health of a sink. It remains when a stuck worker is replaced."""
 
     trouble: str | None = None
     """Why the sink does not take notices now; None if it does."""
-    failures: int = 0
-    """How many tries have failed in a row."""
-    refused: str = ""
-    """The id of the notice that was refused last."""
-    refusals: int = 0
-    """How often it was refused in a row."""
-    stuck_threads: int = 0
-    """How many abandoned threads have a call that has not returned."""
     delivered: int = 0
     rejected: int = 0
 
@@ -69,10 +61,9 @@ class SinkWorker:
         self._console = console
         self._now = now
         self._monotonic = monotonic
-        self._timeout = CallTimeout(monotonic)
+        self._driver = SinkDriver(sink, monotonic=monotonic, log=_LOG)
         self._wake = threading.Event()
         self._stop = threading.Event()
-        self._open = False
         self._settled = 0
         """The sequence up to which the sink has acknowledged, while the database may not have it; 0
         otherwise.
@@ -102,11 +93,10 @@ class SinkWorker:
         """Abandon a call that has exceeded the sink's deadline; return whether this worker has to
         be replaced.
         """
-        if not self._timeout.abandon_if_overdue():
-            return self._timeout.is_abandoned
+        if not self._driver.abandon_if_overdue():
+            return self._driver.is_abandoned
         self.health.failures += 1
-        self._note(f"no answer within {self._timeout.limit:g} s", action="sink_stuck")
-        self._abort()
+        self._note(f"no answer within {self._driver.limit:g} s", action="sink_stuck")
         return True
 
     def successor(self) -> SinkWorker:
@@ -127,17 +117,16 @@ class SinkWorker:
         if self._thread.is_alive():
             self._thread.join(2)
             if self._thread.is_alive():
-                self._timeout.abandon()
-                self._abort()
+                self._driver.abandon()
                 self._thread.join(3)
 
     def _run(self) -> None:
         if self.health.failures:
-            self._wait(self._seconds_to_next_try(None))
-        while not (self._stop.is_set() or self._timeout.is_abandoned):
+            self._wait(self.health.seconds_to_next_try())
+        while not (self._stop.is_set() or self._driver.is_abandoned):
             self._wake.clear()
             try:
-                more = self._turn()
+                more = self._deliver_round()
             except AbandonedError:
                 break
             except Exception as error:  # noqa: BLE001  # a sink may raise anything
@@ -146,16 +135,15 @@ class SinkWorker:
             self.health.failures = 0
             if not more:
                 self._wake.wait(_IDLE_SECONDS)
-        self._close()
+        self._driver.close()
 
-    def _turn(self) -> bool:
+    def _deliver_round(self) -> bool:
         """Deliver the notices that wait; return whether there may be more now."""
         if self._settled:  # acknowledged, but the write failed: it is not delivered again
             self._advance(self._settled)
         batch = self._claimed()
         if not batch:
-            if self._open:
-                self._call(self._sink.maintain)
+            self._driver.maintain()
             return False
         wanted = [record for record in batch if accepts(self._sink, record)]
         done = self._delivered(wanted) or batch[-1].sequence
@@ -181,11 +169,9 @@ class SinkWorker:
         """
         if not wanted:
             return 0
-        if not self._open:
-            self._open = True  # whether it goes well or not: close is for both
-            self._call(self._sink.open)
+        self._driver.open()
         try:
-            self._call(lambda: self._sink.deliver(wanted))
+            self._driver.deliver(wanted)
         except SinkRejected as error:
             self._settle(wanted[: error.delivered])
             return self._rejected(wanted[error.delivered], error)
@@ -206,12 +192,9 @@ class SinkWorker:
         """Skip a notice that the sink can never take; return its sequence. Raises `SinkError` as
         long as another try may help.
         """
-        health = self.health
-        health.refusals = health.refusals + 1 if health.refused == record.id else 1
-        health.refused = record.id
-        if health.refusals < error.tries:
+        if self.health.count_refusal(record.id) < error.tries:
             raise SinkError(str(error), stays_open=error.stays_open) from None
-        health.rejected += 1
+        self.health.rejected += 1
         _LOG.error(
             "%s; this notice is not delivered there",
             error,
@@ -243,68 +226,23 @@ class SinkWorker:
             words = f"{type(error).__name__} in the sink"
             _LOG.exception("%s", words, extra={"action": "sink_bug", "sink": self.name})
             self._note(words, action="sink_down")
-        self._close_after(error)
+        self._driver.close_after(error)
         if isinstance(error, SinkPaused):
             return inf
-        return self._seconds_to_next_try(
-            error.retry_after if isinstance(error, SinkError) else None
-        )
+        return self.health.seconds_to_next_try(error)
 
     def _note(self, words: str, *, action: str) -> None:
         if self.health.trouble != words and not self._stop.is_set():
             _LOG.warning("%s", words, extra={"action": action, "sink": self.name})
         self.health.trouble = words
 
-    def _seconds_to_next_try(self, retry_after: float | None) -> float:
-        return seconds_to_next_try(
-            self.health.failures, retry_after, stuck_threads=self.health.stuck_threads
-        )
-
     def _wait(self, seconds: float) -> None:
         """Wait so many seconds, or until the worker is stopped; maintain a sink that is open."""
         at = self._monotonic() + seconds
-        while not (self._stop.is_set() or self._timeout.is_abandoned):
+        while not (self._stop.is_set() or self._driver.is_abandoned):
             left = at - self._monotonic()
             if left <= 0:
                 break
-            self._maintain()
+            self._driver.maintain_failing()
             self._wake.wait(min(left, _IDLE_SECONDS))
             self._wake.clear()
-
-    def _maintain(self) -> None:
-        if not self._open:
-            return
-        try:
-            self._call(self._sink.maintain)
-        except AbandonedError:
-            pass  # the loop that waits looks for this itself
-        except Exception as error:  # noqa: BLE001  # the failure that it waits for is noted already
-            self._close_after(error)
-
-    def _call(self, work: Callable[[], None]) -> None:
-        self._timeout.call(work, limit=self._sink.deadline)
-
-    def _abort(self) -> None:
-        # In another thread, because a cut that hangs would block the caller.
-        name = f"abort {self.name}"
-        threading.Thread(target=self._cut, name=name, daemon=True).start()
-
-    def _cut(self) -> None:
-        try:
-            self._sink.abort()
-        except Exception:  # noqa: BLE001  # as above
-            _LOG.exception("abort", extra={"action": "sink_bug", "sink": self.name})
-
-    def _close_after(self, error: Exception) -> None:
-        if not (isinstance(error, SinkError) and error.stays_open):
-            self._close()
-
-    def _close(self) -> None:
-        if self._open:
-            self._open = False
-            try:
-                self._call(self._sink.close)
-            except AbandonedError:
-                pass
-            except Exception:  # noqa: BLE001  # as above
-                _LOG.exception("close", extra={"action": "sink_bug", "sink": self.name})
