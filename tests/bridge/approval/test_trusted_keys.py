@@ -186,7 +186,7 @@ def test_a_file_that_does_not_open_trusts_no_key() -> None:
         assert "was not read within" in (trust.trouble or "")
         assert trust.find(KEY.kid) is None
         assert [each.name for each in threading.enumerate()].count("within") == 1
-        hold.let_go(jwks(new))
+        hold.release(jwks(new))
         assert trust.find(KEY.kid) is None
         assert trust.find(new.kid)
         assert trust.trouble is None

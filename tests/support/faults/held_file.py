@@ -24,7 +24,7 @@ class HeldFile:
         self._lease = os.open(self.path, os.O_RDWR)
         fcntl.fcntl(self._lease, fcntl.F_SETLEASE, fcntl.F_WRLCK)
 
-    def let_go(self, text: str) -> None:
+    def release(self, text: str) -> None:
         """The file has this text, and each `open` that waits goes on."""
         assert self._lease is not None
         os.pwrite(self._lease, text.encode(), 0)
