@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from pydantic import BaseModel, SecretStr, ValidationError
+from pydantic import BaseModel, ValidationError
 from pydantic_settings import (
     BaseSettings,
     EnvSettingsSource,
@@ -19,12 +20,12 @@ from pydantic_settings import (
 
 from bridge.config import variables
 from bridge.config.approval import CommandsSettings
-from bridge.config.messages import model_in, not_json, problems
 from bridge.config.settings import PREFIX, Settings
 from sinks import registry
 from sinks.base import Sink, SinkSettings
 from sinks.settings import PreparingSettings
-from sinks.shared.config_sources import ConfigSourceError, ConfigSources, read_config_sources
+from sinks.shared.checked_settings import check_name, checked, model_in, problems
+from sinks.shared.config_sources import ConfigSources, lower_names, read_config_sources
 from sinks.shared.errors import ConfigurationError
 
 _PULL: Final = f"{PREFIX}COMMANDS__PULL_"
@@ -101,30 +102,35 @@ def load_settings(overrides: Mapping[str, str], environ: Mapping[str, str]) -> S
     try:
         settings = _Sourced()
     except ValidationError as error:
-        raise ConfigurationError(problems(error, PREFIX, Settings)) from None
+        message = problems(error, PREFIX, Settings, shows_values=True)
+        raise ConfigurationError(message) from None
     except SettingsError as error:
-        raise ConfigurationError(not_json(error, sources.variables)) from None
+        raise ConfigurationError(_not_json(error, sources.variables)) from None
     _refuse_unreadable(Settings, settings.model_dump(exclude={"sink"}), PREFIX)
     return settings
 
 
 def _read(overrides: Mapping[str, str], environ: Mapping[str, str]) -> ConfigSources:
-    try:
-        sources = read_config_sources(overrides, environ, prefix=PREFIX)
-    except ConfigSourceError as error:
-        raise ConfigurationError(str(error)) from None
+    sources = read_config_sources(overrides, environ, prefix=PREFIX)
     sources.toml.pop("console", None)  # the console's own table
-    if isinstance(sinks := sources.toml.get("sink"), dict):
-        # The environment knows no case, and both places may name the same sink.
-        sources.toml["sink"] = {name.lower(): fields for name, fields in sinks.items()}
+    lower_names(sources.toml, "sink")
     return sources
+
+
+def _not_json(error: SettingsError, sources: Iterable[Mapping[str, str]]) -> str:
+    """Return the variable that should be JSON; pydantic-settings names only the field."""
+    field = re.search(r'field "(\w+)"', str(error))
+    prefix = f"{PREFIX}{field[1]}".upper() if field else PREFIX
+    given = [name.upper() for each in sources for name in each if name.upper().startswith(prefix)]
+    whole = [name for name in given if name == prefix]
+    names_given = " or ".join(sorted(set(whole or given)))
+    return f'{names_given}: this is not JSON; a list is ["a", "b"], an object {{"a": "b"}}'
 
 
 def sink_spec(name: str, fields: Mapping[str, Any]) -> SinkSpec:
     """Return a sink from its name and its fields. Raises `ConfigurationError`."""
     variable = f"{PREFIX}SINK__{name.upper()}"
-    if not name.replace("_", "").replace("-", "").isalnum():
-        raise ConfigurationError(f"{variable}: a sink's name is letters, digits, - and _")
+    check_name(name, variable, of="sink")
     fields = {"kind": name, **fields}
     if fields["kind"] in registry.INTERNAL:
         raise ConfigurationError(
@@ -164,13 +170,7 @@ def _checked_spec(
     """Return a sink from its checked fields; `prefix` and a field's name are its variable."""
     model = sink_class.Settings
     _refuse_unreadable(model, fields, prefix)
-    try:
-        settings = model.model_validate(fields)
-    except ValidationError as error:
-        message = problems(error, prefix, model)
-        for secret in _secret_texts(model, fields):
-            message = message.replace(secret, "[secret]")  # a sink's own check may have quoted it
-        raise ConfigurationError(message) from None
+    settings = checked(model, fields, prefix=prefix, shows_values=True)
     return SinkSpec(name=name, sink_class=sink_class, settings=settings)
 
 
@@ -193,13 +193,6 @@ def _refuse_unreadable(model: type[BaseModel], fields: Mapping[str, Any], prefix
                 # file.
                 f"{prefix}{name.upper()}: the file that it names cannot be read ({error.strerror})"
             ) from None
-
-
-def _secret_texts(model: type[BaseModel], fields: Mapping[str, Any]) -> Iterator[str]:
-    for name, field in model.model_fields.items():
-        value = fields.get(name)
-        if isinstance(value, str) and SecretStr.__name__ in repr(field.annotation):
-            yield from [value] if len(value) > 3 else []  # noqa: PLR2004  # would cut words
 
 
 def preparing_sink(sinks: Iterable[SinkSpec]) -> tuple[str, PreparingSettings] | None:

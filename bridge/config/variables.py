@@ -9,6 +9,7 @@ from typing import Final
 from pydantic import BaseModel
 
 from bridge.config.settings import PREFIX, Settings
+from sinks.shared.checked_settings import suggestion
 from sinks.shared.errors import ConfigurationError
 
 OTHER_NAMES: Final = ("SEB_CONFIG", "SEB_SECRETS_DIR")
@@ -45,7 +46,7 @@ def refuse_unknown(variables: Mapping[str, str]) -> None:
             or (upper.endswith("_PORT") and variables[name].startswith("tcp://"))
         ):
             continue
-        raise ConfigurationError(f"{name}: there is no such setting{suggestion(upper, known)}")
+        raise ConfigurationError(f"{name}: there is no such setting{_suggestion(upper, known)}")
 
 
 def setting_names() -> Iterator[str]:
@@ -59,14 +60,10 @@ def setting_names() -> Iterator[str]:
             yield f"{PREFIX}{name.upper()}"
 
 
-def suggestion(name: str, known: Iterable[str], prefix: str = "") -> str:
-    """Return '; did you mean …?' for the end of a sentence, or an empty text."""
-    if found := _SINK_LIKE.match(name.upper()):
-        return f"; did you mean {PREFIX}SINK__{name[found.end() :].upper()}?"
-    from difflib import get_close_matches  # noqa: PLC0415  # only on the way out
-
-    near = get_close_matches(name.upper(), [each.upper() for each in known], n=1)
-    return f"; did you mean {prefix}{near[0]}?" if near else ""
+def _suggestion(name: str, known: Iterable[str]) -> str:
+    if found := _SINK_LIKE.match(name):
+        return f"; did you mean {PREFIX}SINK__{name[found.end() :]}?"
+    return suggestion(name, known)
 
 
 def _is_field(name: str) -> bool:

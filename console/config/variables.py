@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from sinks.shared.config_sources import CONFIG_VARIABLE, ConfigSourceError, read_config_sources
+from sinks.shared.config_sources import CONFIG_VARIABLE, lower_names, read_config_sources
 from sinks.shared.errors import ConfigurationError
 
 PREFIX: Final = "SEB_CONSOLE_"
@@ -23,18 +23,12 @@ def read_tree(overrides: Mapping[str, str], environ: Mapping[str, str]) -> Tree:
     the others. Raises `ConfigurationError` if a source cannot be read, or a name contradicts
     another.
     """
-    try:
-        config_sources = read_config_sources(overrides, environ, prefix=PREFIX)
-    except ConfigSourceError as error:
-        raise ConfigurationError(str(error)) from None
+    config_sources = read_config_sources(overrides, environ, prefix=PREFIX)
     table = config_sources.toml.get("console", {})
     if not isinstance(table, dict):
         path = {**config_sources.dotenv, **environ, **overrides}.get(CONFIG_VARIABLE)
         raise ConfigurationError(f"{CONFIG_VARIABLE}: console in {path} is not a table")
-    for section in ("source", "sink"):
-        if isinstance(named := table.get(section), dict):
-            # The environment knows no case, and both places may name the same source.
-            table[section] = {name.lower(): fields for name, fields in named.items()}
+    lower_names(table, "source", "sink")
     tree: Tree = {}
     merge(tree, tree_of(config_sources.secrets))
     merge(tree, table)

@@ -7,12 +7,12 @@ from typing import Any, Final, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from console.config.load import checked, suggestion
 from console.config.variables import PREFIX
 from console.fleet.candidates import PULL
 from sinks.base import SinkSettings
 from sinks.eventhub.settings import EventHubSettings
 from sinks.mqtt.settings import MqttSettings
+from sinks.shared.checked_settings import check_name, checked, suggestion
 from sinks.shared.errors import ConfigurationError
 
 S = TypeVar("S", bound=SinkSettings)
@@ -81,8 +81,7 @@ def read_sources(declared: Mapping[str, Mapping[str, Any]]) -> dict[str, SourceS
     found: dict[str, SourceSettings] = {}
     for name, fields in declared.items():
         variable = f"{PREFIX}SOURCE__{name.upper()}"
-        if not name.replace("_", "").replace("-", "").isalnum():
-            raise ConfigurationError(f"{variable}: a source's name is letters, digits, - and _")
+        check_name(name, variable, of="source")
         if name == PULL:
             raise ConfigurationError(
                 f"{variable}: this name is the HTTPS command channel's; choose another"

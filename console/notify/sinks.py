@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from console.config.load import checked, suggestion
 from console.config.variables import PREFIX
 from console.ingest.messages import OWN_VM
 from console.notify.notice import TYPE
 from sinks import registry
 from sinks.base import Sink, SinkContext
+from sinks.shared.checked_settings import check_name, checked, suggestion
 from sinks.shared.errors import ConfigurationError
 from wire.record import Record
 from wire.vm import VmIdentity
@@ -43,8 +43,7 @@ def read_sinks(
     found: dict[str, Sink[Any]] = {}
     for name, fields in declared.items():
         variable = f"{PREFIX}{_PART}{name.upper()}"
-        if not name.replace("_", "").replace("-", "").isalnum():
-            raise ConfigurationError(f"{variable}: a sink's name is letters, digits, - and _")
+        check_name(name, variable, of="sink")
         kind = str(fields.get("kind", name))
         try:
             loaded = registry.load(kind) if kind in registry.kinds() else None

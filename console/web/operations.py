@@ -14,9 +14,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from console.config.load import suggestion
 from console.web.answers import refuse
 from console.web.models import NoQuery
+from sinks.shared.checked_settings import suggestion
 
 Endpoint = Callable[..., Response] | Callable[..., Awaitable[Response]]
 M = TypeVar("M", bound=BaseModel)

@@ -14,16 +14,14 @@ from typing import Any, Final
 
 from dotenv import dotenv_values
 
+from sinks.shared.errors import ConfigurationError
+
 CONFIG_VARIABLE: Final = "SEB_CONFIG"
 SECRETS_VARIABLE: Final = "SEB_SECRETS_DIR"
 SYSTEMD_VARIABLE: Final = "CREDENTIALS_DIRECTORY"
 """The directory in which systemd puts the files of LoadCredential=."""
 ENV_FILE: Final = Path(".env")
 _ENCODING: Final = "utf-8-sig"  # editors on Windows put a byte order mark in front
-
-
-class ConfigSourceError(ValueError):
-    """A source cannot be read, or is not text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +43,7 @@ class ConfigSources:
 def read_config_sources(
     overrides: Mapping[str, str], environ: Mapping[str, str], *, prefix: str
 ) -> ConfigSources:
-    """Read every source for names with a prefix. Raises `ConfigSourceError`."""
+    """Read every source for names with a prefix. Raises `ConfigurationError`."""
     dotenv = _dotenv()
     named = {**dotenv, **environ, **overrides}
     directory = named.get(SECRETS_VARIABLE) or environ.get(SYSTEMD_VARIABLE)
@@ -60,8 +58,17 @@ def read_config_sources(
         for name, value in source.items():
             # Python keeps bytes that are not UTF-8 as lone surrogates, which fail much later.
             if name.upper().startswith(prefix) and re.search("[\0\ud800-\udfff]", value):
-                raise ConfigSourceError(f"{name.upper()}: this is not UTF-8 text")
+                raise ConfigurationError(f"{name.upper()}: this is not UTF-8 text")
     return sources
+
+
+def lower_names(table: dict[str, Any], *sections: str) -> None:
+    """Write the names of the sinks or sources of a TOML table in lower case: the environment knows
+    no case, and both may name the same one.
+    """
+    for section in sections:
+        if isinstance(named := table.get(section), dict):
+            table[section] = {name.lower(): fields for name, fields in named.items()}
 
 
 def _dotenv() -> dict[str, str]:
@@ -71,7 +78,7 @@ def _dotenv() -> dict[str, str]:
         # Not expanded: a secret may contain ${, and no other source expands it.
         read = dotenv_values(ENV_FILE, encoding=_ENCODING, interpolate=False)
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigSourceError(f"{ENV_FILE} cannot be read ({_why(error)})") from None
+        raise ConfigurationError(f"{ENV_FILE} cannot be read ({_why(error)})") from None
     return {name: value or "" for name, value in read.items()}
 
 
@@ -88,7 +95,7 @@ def _secrets(directory: str | None, prefix: str) -> dict[str, str]:
             if path.name.upper().startswith(prefix) and path.is_file():
                 secrets[path.name] = path.read_text(encoding=_ENCODING).rstrip("\r\n")
     except (OSError, ValueError) as error:
-        raise ConfigSourceError(
+        raise ConfigurationError(
             f"{SECRETS_VARIABLE}: {path} cannot be read ({_why(error)}); this user must be able "
             f"to read the directory and every {prefix} file in it"
         ) from None
@@ -101,11 +108,11 @@ def _toml(path: str | None) -> dict[str, Any]:
     try:
         return tomllib.loads(Path(path).read_text(encoding=_ENCODING))
     except OSError as error:
-        raise ConfigSourceError(
+        raise ConfigurationError(
             f"{CONFIG_VARIABLE}: {path} cannot be read ({_why(error)})"
         ) from None
     except ValueError as error:  # TOMLDecodeError and UnicodeDecodeError; neither shows a value
-        raise ConfigSourceError(f"{CONFIG_VARIABLE}: {path} is not TOML: {error}") from None
+        raise ConfigurationError(f"{CONFIG_VARIABLE}: {path} is not TOML: {error}") from None
 
 
 def _why(error: OSError | ValueError) -> str:

@@ -15,9 +15,9 @@ from bridge.cli.check.state import ask_running, ask_sinks, check_running, check_
 from bridge.cli.common import NOBODY, context_for
 from bridge.config.address import parsed
 from bridge.config.load import Configuration, SinkSpec
-from bridge.config.messages import stray
 from bridge.config.reference import effective
 from sinks.base import Check
+from sinks.shared.checked_settings import stray
 from sinks.shared.errors import SebError
 from sinks.shared.within import StuckError, within
 from wire.vm import VmIdentity

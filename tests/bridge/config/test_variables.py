@@ -2,7 +2,7 @@
 
 import pytest
 
-from bridge.config.variables import refuse_unknown, setting_names, suggestion
+from bridge.config.variables import refuse_unknown, setting_names
 from sinks.shared.errors import ConfigurationError
 
 
@@ -59,7 +59,8 @@ def test_every_setting_has_a_name() -> None:
 
 def test_nothing_near_suggests_nothing() -> None:
     """For a name without a similar one nothing is suggested."""
-    assert suggestion("XYZZY", ["SEB_SITE"]) == ""
+    with pytest.raises(ConfigurationError, match=r"SEB_XYZZY: there is no such setting$"):
+        refuse_unknown({"SEB_XYZZY": "a"})
 
 
 def test_a_name_below_a_text_is_refused() -> None:
