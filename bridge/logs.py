@@ -164,7 +164,9 @@ def dropped() -> int:
 
 
 def complain(text: str) -> None:
-    """Print on standard error why the program ends; if that cannot be written, it ends without."""
+    """Print on standard error why the program ends. If that cannot be written, the program ends
+    without it.
+    """
     flush()
     if sys.stderr is not None:
         write_line(sys.stderr, text)

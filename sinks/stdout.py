@@ -39,7 +39,7 @@ class _Raw(Protocol):
 class StdoutSink(Sink[StdoutSettings]):
     """Standard output: a JSON line per record, or a readable line on a terminal.
 
-    Each record is flushed; what reads the other end acknowledges nothing more.
+    Each record is flushed. Nothing says whether the reader at the other end has processed it.
     """
 
     KIND: ClassVar[str] = "stdout"

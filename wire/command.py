@@ -18,8 +18,8 @@ from wire.keys import SigningKey
 from wire.strictjson import parse_json
 
 MAX_TOKEN_BYTES: Final = 8192
-"""The largest signed command. Of a longer one, a channel passes on one byte more than this, so that
-it is recognized as too long.
+"""The largest signed command. A channel cuts a longer one to one byte more than this, which still
+shows that it is too long.
 """
 MAX_LIFETIME_SECONDS: Final = 900
 TYPE: Final = "seb-command+jwt"
@@ -35,8 +35,8 @@ _MAX_TIME: Final = 1 << 40
 _PARTS: Final = 3  # header, claims, signature
 _BASE64URL: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_")
 _MAX_BRACKETS: Final = 64
-"""The most opening brackets in a command, which is not nested: how deep Python can read differs
-from version to version.
+"""The most opening brackets in a command. A command is not nested, and how deep Python can read
+differs from version to version.
 """
 
 
@@ -104,8 +104,8 @@ def _claims(command: Command, key: SigningKey, vm_id: str, now: datetime, lifeti
 
 
 def header_of(token: bytes) -> bytes:
-    """Return the header's bytes. Raises `ValueError`: lenient base64 would accept one token in many
-    spellings.
+    """Return the header's bytes. Raises `ValueError` if they are not in strict base64: a lenient
+    reader would accept one token in many spellings.
     """
     parts = token.split(b".")
     if len(parts) != _PARTS or not all(_is_base64url(part) for part in parts):

@@ -104,8 +104,8 @@ class RecordDraft:
     partition_key: str
     data: JsonObject
     id: str | None = None
-    """Given for facts about events. None: it is made from the place in the stream and the
-    content.
+    """The id of a fact about an event. None for any other record: `seal` makes its id from its
+    place in the stream and its content.
     """
 
 

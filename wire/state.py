@@ -69,8 +69,9 @@ class PendingEvent:
         ),
     ] = None
     is_what_it_shows: bool = True
-    """Whether the fingerprint is that of the fields shown here. It is not in a document of version
-    0.1.0, which has fewer fields: what an approver must have seen is then not known.
+    """Whether the fingerprint is that of the fields shown here. In a document of version 0.1.0 it
+    is not, because that has fewer fields: it does not show everything that an approver must have
+    seen.
     """
 
     def to_wire(self) -> dict[str, Any]:
@@ -80,8 +81,8 @@ class PendingEvent:
 
     @classmethod
     def from_wire(cls, found: Any) -> PendingEvent:
-        """Read strictly what `to_wire` wrote; unknown fields are ignored. Raises `FieldError`, also
-        for a fingerprint that does not match, if all the fields that it covers are there.
+        """Read strictly what `to_wire` wrote; unknown fields are ignored. Raises `FieldError`. A
+        fingerprint must match the fields that it covers, if all of these are there.
         """
         event = read_object(Event, found)
         values = read_fields(cls, found)

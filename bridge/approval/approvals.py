@@ -79,8 +79,9 @@ class OpenApproval:
         return (self.approval.event_id or "").casefold()
 
     def only_waits(self, tracked: TrackedEvent | None) -> bool:
-        """Check whether IMDS has taken its request, and the event has neither begun nor ended: no
-        other fact changes it. An event that changes all the time may have thousands of these.
+        """Check whether IMDS has taken its request, and the event has neither begun nor ended. Only
+        a beginning or an end changes such an approval. An event that changes all the time may have
+        thousands of them.
         """
         return (
             self.stage is Stage.POSTED
@@ -92,8 +93,8 @@ class OpenApproval:
         )
 
     def is_under_way(self, tracked: TrackedEvent) -> bool:
-        """Check whether it is about the event as it is now, and may still send a request or has had
-        one taken: the rules leave the event to it. A request that IMDS took for an earlier state
+        """Check whether the rules leave the event to it: it is about the event as it is now, and
+        may still send a request or has had one taken. A request that IMDS took for an earlier state
         may have started nothing, even if the event has come back to that state.
         """
         approval = self.approval

@@ -85,9 +85,9 @@ class RuleDecisions:
         return approval
 
     def _unused(self, cause: str) -> str | None:
-        """Return the rule's cause if no approval has used it; a new one if the earlier approval
-        ended because the rule was removed, and the rule is back, or because a document was unclear;
-        otherwise None.
+        """Return the cause of a new decision by the rule; None if its earlier decision stands.
+        Without an earlier decision it is the rule's own cause. After an approval that ended because
+        the rule was removed, or because a document was unclear, it is a new cause.
         """
         while (known := self._ledger.of_cause(cause)) is not None:
             if known.state != "failed" or known.reason not in ("not_allowed", "not_approvable"):
@@ -112,9 +112,9 @@ class RuleDecisions:
         )
 
     def _waited(self, tracked: TrackedEvent) -> float:
-        """Return how long the event has been seen, in seconds, as this run or this boot measured
-        it: a wall clock that was wrong, or is, must not give the next VM its turn early. Of an
-        event from before the boot, the uptime says less than the truth, never more.
+        """Return for how many seconds the event has been seen, as this run or this boot measured
+        it. The wall clock does not count: if it was wrong, it would give the next VM its turn
+        early. For an event from before the boot the uptime is less than the truth, never more.
         """
         in_this_run = self._clock.monotonic() - self._kept(tracked).since
         if tracked.uptime is None:

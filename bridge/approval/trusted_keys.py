@@ -123,8 +123,8 @@ class Trust:
 
 
 def trust_of(approval: ApprovalSettings) -> Trust:
-    """Return the trusted keys. Raises `ConfigurationError` at the start if the file is
-    not valid; whether it is cannot be told while its mount does not answer.
+    """Return the trusted keys. Raises `ConfigurationError` if the file is not valid. A file whose
+    mount does not answer raises nothing, because it may be valid.
     """
     path = approval.trust
     try:

@@ -61,8 +61,8 @@ def generate(*, issuer: str, kid: str | None, alg: str, out: Path) -> None:
 @click.argument("file", required=False, type=click.Path(path_type=Path))
 @common.set_option
 def show(*, file: Path | None, overrides: tuple[str, ...]) -> None:
-    """Print id, algorithm, issuer and thumbprint of each key in FILE, public or private; of the
-    file that SEB_APPROVAL__TRUST names where none is given.
+    """Print id, algorithm, issuer and thumbprint of each key in FILE, public or private. Without
+    FILE it reads the file that SEB_APPROVAL__TRUST names.
     """
     path = file or common.read_configuration(overrides).settings.approval.trust
     if path is None:

@@ -22,8 +22,8 @@ from wire.strictjson import canonical_json
 _LOG: Final = logging.getLogger(__name__)
 
 DeadLetter = Callable[[str, Record, str, int], RecordDraft]
-"""Makes the record that a sink refused another one, from the sink's name, that record, the reason
-and the number of tries.
+"""Makes the dead letter, which says that a sink refused a record: from the sink's name, the record,
+the reason and the number of tries.
 """
 
 

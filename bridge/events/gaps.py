@@ -22,16 +22,18 @@ JUMP_SECONDS: Final = 1.0
 """A wall clock that is further ahead than the others show may have been set, or this VM may have
 stood still while the others did not count."""
 _SLEWED: Final = 0.1
-"""The same as a share of the time that has passed, up to a minute: a wall clock that is set right
-little by little (chrony: by at most a twelfth) may run faster than the others, as on Windows."""
+"""The same limit, as a share of the time that has passed, for times of up to a minute. A wall clock
+that is set right little by little may run faster than the others, as on Windows; with chrony it
+runs faster by at most a twelfth.
+"""
 _MOST_SLEWED_SECONDS: Final = 60.0
 OVERDUE_SECONDS: Final = 1.0
 """How late a poll may end before the last document is too old to approve by."""
 
 
 def slow_answers(interval: float, timeout: float) -> str | None:
-    """Return, as a sentence, that this timeout lets IMDS take so long to answer that each document
-    is too old to approve by once it is there; None if it does not.
+    """Return a sentence if IMDS may answer so late within this timeout that each document is too
+    old to approve by; None if it may not.
     """
     longest = interval + OVERDUE_SECONDS + CONTINUOUS_SECONDS
     if timeout <= longest:
@@ -61,7 +63,7 @@ class _Reading:
         return seconds + pause if pause > seconds else seconds
 
     def suspended_since(self, before: _Reading) -> float:
-        """Return for how many of them this machine was suspended."""
+        """Return for how many seconds since another reading this machine was suspended."""
         seconds = self.suspended - before.suspended
         return seconds if seconds >= SUSPENDED_SECONDS else 0.0
 
@@ -165,8 +167,8 @@ class GapTracker:
     def is_current(self) -> bool:
         """Check whether the document of this run's last good poll is so recent that the next one is
         not overdue. It is as old as its request: this VM may have stood still since IMDS answered,
-        or the disk while its changes were written. Answers that always take their time make no
-        document old, up to `CONTINUOUS_SECONDS`.
+        or the disk while its changes were written. If answers always take long, that does not make
+        a document old, up to `CONTINUOUS_SECONDS`.
         """
         poll = self._polled
         if poll is None:
@@ -194,10 +196,10 @@ class GapTracker:
             self._paused += seconds
 
     def _seconds(self, now: datetime, answered: _Reading) -> float | None:
-        """Return the seconds without a poll, by the monotonic clock; across runs by the uptime, or
-        across boots by the wall clock. From request to request, or from answer to answer if that is
-        longer: what a poll took after its answer, or stood still before it, is no time in which it
-        looked.
+        """Return the seconds without a poll: by the monotonic clock within a run, by the uptime
+        across runs, and by the wall clock across boots. They are counted from request to request,
+        or from answer to answer if that is longer: while a poll stands still before its answer, or
+        works after it, it does not see what changes at IMDS.
         """
         if self._polled is not None:
             between_answers = answered.since(self._polled.answered)

@@ -62,8 +62,8 @@ class Document:
     elsewhere: frozenset[str] = frozenset()
     """Keys of events that continue, but are left out because they do not name this VM."""
     whole: bool = True
-    """Whether the absence of an event proves anything: not while an unreadable entry might be any
-    event.
+    """Whether an event that the document does not list is really gone. That is not known if an
+    entry is unreadable, because it might be any event.
     """
 
 

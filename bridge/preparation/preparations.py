@@ -28,7 +28,7 @@ from wire.record import EVENT_STARTED, PREPARATION, Record, RecordDraft, draft
 _LOG: Final = logging.getLogger(__name__)
 
 DEADLINE: Final = "deadline"
-"""The cause of a preparation that was not asked for in time."""
+"""The cause of a preparation that begins at its deadline, because nobody asked for it before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

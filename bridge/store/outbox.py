@@ -308,8 +308,8 @@ class Outbox:
         return {name: bool(active) for name, active in rows}
 
     def _wants(self, sink: str, sequence: int, kind: str, affects: int | None) -> bool:
-        """Check whether a record is for the sink. The end of an event of other VMs is, if the sink
-        got the event before it was to leave such events out.
+        """Check whether a record is for the sink. A sink that leaves out events of other VMs gets
+        the end of such an event, if it got the event before it began to leave them out.
         """
         accepts = self._accepts(sink)
         if accepts(kind, None if affects is None else bool(affects)):
@@ -322,7 +322,9 @@ class Outbox:
         return self.recipients.get(sink, _UNKNOWN).accepts
 
     def _read(self, rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-        """Return the complete rows; some may be gone: heartbeats that were replaced."""
+        """Return these rows with all their columns. Heartbeats that were replaced meanwhile are
+        missing.
+        """
         marks = ",".join("?" * len(rows))
         return self._store.read(
             f"SELECT {COLUMNS} FROM records "  # noqa: S608  # our columns, and question marks

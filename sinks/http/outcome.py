@@ -28,7 +28,7 @@ _TRIES: Final = 5
 def judge(
     answer: Answer, *, shown: str, now: datetime, hints: Mapping[int, str], resume: str
 ) -> None:
-    """Return if the record was accepted; raise what the answer means otherwise.
+    """Raise what the answer means, unless it says that the record was accepted.
 
     `shown`: the address for errors; `hints`: remedies by status; `resume`: what ends a pause.
     Raises `SinkError`, `SinkPaused` on 410, or `SinkRejected` on other 4xx.

@@ -348,15 +348,15 @@ class KubernetesSink(Sink[KubernetesSettings]):
         return held
 
     def _may_force(self) -> bool:
-        """Check whether pods may be deleted: for an event of an earlier run only once a document of
-        this run has confirmed it, because it may be over, and a deletion cannot be taken back.
+        """Check whether pods may be deleted. An event of an earlier run must first be in a document
+        of this run: it may be over, and a deletion cannot be taken back.
         """
         return self.settings.force and self.context.has_polled()
 
     def _is_late(self, key: str, mark: Mark, *, latest: datetime | None = None) -> bool:
-        """Check whether disruption budgets are no longer respected for the event of that key: not
-        if its time is not known, because that may be far off. `latest`: a time that it is now at
-        the latest.
+        """Check whether it is too late to respect disruption budgets for the event of that key. It
+        is not while the event's time is not known, because that may be far off. `latest`: the
+        latest time that it may be now.
         """
         left = self._left(key, mark, latest=latest)
         return left is not None and left <= timedelta(seconds=self.settings.budgets_until)
@@ -368,7 +368,7 @@ class KubernetesSink(Sink[KubernetesSettings]):
 
     def _left(self, key: str, mark: Mark, *, latest: datetime | None = None) -> timedelta | None:
         """Return the time until the event of that key may begin; None if that is not known.
-        `latest`: a time that it is now at the latest.
+        `latest`: the latest time that it may be now.
         """
         if mark.not_before is None:
             return None

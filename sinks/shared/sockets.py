@@ -35,7 +35,7 @@ def connect(
 def connect_to_any(
     found: Iterable[tuple[Any, ...]], *, timeout: float, options: Iterable[_Option] = ()
 ) -> socket.socket:
-    """Return a connection to the first that answers of the addresses that `getaddrinfo` found.
+    """Return a connection to one of the addresses that `getaddrinfo` found: the first that answers.
 
     The next address is tried while earlier ones are still pending, so that a dead address costs a
     quarter of a second. Raises `OSError`; `TimeoutError` if no address answered in time.
