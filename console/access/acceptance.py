@@ -23,11 +23,12 @@ def accept(
     silent_time: SilentTime = BY_HEARTBEATS,
     conflicts: Mapping[str, str] | None = None,
 ) -> dict[str, Vm]:
-    """Accept the name, scope and site that these VMs report; return each as it is then, by vmId.
+    """Accept the name, scope and site that these VMs report; return each VM as it is then, by vmId.
 
-    VMs that are unknown or not in conflict are left out; with `conflicts`, what a person saw, by
-    vmId, also those that report something else by now. Each acceptance is a row of the audit. `now`
-    in seconds since 1970. Raises `RefusedError` if something is not a vmId, `StoreError`.
+    A VM that is unknown or not in conflict is left out. `conflicts` has the conflict that a person
+    saw, by vmId: a VM that reports something else by now is left out too. Each acceptance is a row
+    of the audit. `now` in seconds since 1970. Raises `RefusedError` if something is not a vmId,
+    `StoreError`.
     """
     found: dict[str, Vm] = {}
     for some in portions(checked(vm_ids)):

@@ -54,7 +54,7 @@ _REFUSALS: Final = frozenset(
     }
 )
 """The errors that OAuth 2.0 and OpenID Connect define. Anyone can put other words into the redirect
-address, and they would stand in the audit.
+address, and the audit would then have them.
 """
 T = TypeVar("T")
 Json = dict[str, Any]

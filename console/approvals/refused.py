@@ -40,8 +40,8 @@ class Reason:
     """The HTTP status of the API's answer."""
     sentence: str
     is_audited: bool = False
-    """Whether the transaction writes it to the audit, because it cannot be done now. What the
-    person's role never allows is audited before.
+    """Whether the transaction writes the refusal to the audit. It does if the request cannot be
+    carried out now; what the person's role never allows was audited before.
     """
 
 

@@ -64,8 +64,8 @@ class Look:
     number: int
     """The newest transaction that it has read."""
     heard: Mapping[str, float]
-    """When each VM that holds the turn of an event that is over was last heard, by vmId: its next
-    message may end the turn.
+    """When each VM was last heard whose next message may end a turn, by vmId: it holds the turn of
+    an event that is over.
     """
     has_work: bool
     """Whether `step` would write anything now."""
@@ -94,9 +94,9 @@ def look(snapshot: Snapshot, settings: TurnSettings, connected: Collection[str])
 
 
 def is_current(connection: Connection, before: Look) -> bool:
-    """Check whether nothing was written since a look that concerns turns. Most transactions have
-    only heartbeats, of which only those that may end a turn do. What follows from time alone needs
-    another look.
+    """Check whether a look is still valid, because nothing that concerns turns was written since.
+    Most transactions have only heartbeats; of these only those count that may end a turn. What
+    follows from time alone needs another look.
     """
     return not turns.has_changed(connection, before.number, before.heard)
 

@@ -80,8 +80,8 @@ class DecisionWorker:
             self._thread.join(timeout)
 
     def changed(self, since: int | None) -> None:
-        """Look at the decisions on events with rows that were written after the transaction
-        `since`; None: at all decisions.
+        """Note that the decisions on some events may have a next step: the events with rows that
+        were written after the transaction `since`. With None it is all events.
         """
         with self._changed:
             if since is None:

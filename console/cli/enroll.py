@@ -79,8 +79,8 @@ def command(
     after --revoke VMID, enrolling the VM again prints new ones. It works on the database of the
     settings, with or without a running console, which heeds it within a second.
 
-    Name, scope, site and tags that are given here count, whatever the VM says; without them, name,
-    scope and site of its first contact do, and the tags that it says.
+    Name, scope, site and tags that are given here count, whatever the VM says. What is not given
+    comes from the VM: name, scope and site from its first contact, the tags from what it says now.
     """
     given = {**dict.fromkeys(vm_ids, ""), **dict(common.listed_vms(listed))}
     names, resource_ids = _names_and_ids(given)

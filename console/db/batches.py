@@ -363,8 +363,8 @@ def _load_events(connection: Connection, loaded: Loaded, batch: Sequence[Incomin
 
 
 def _load_open_events(connection: Connection, loaded: Loaded, batch: Iterable[Incoming]) -> None:
-    """Load how many open events each VM of the batch reports, if it reports a further one; and how
-    many names the open events have that it shows.
+    """Load two counts of each VM of the batch that reports a further open event: how many it
+    reports already, and how many names the open events have that it shows.
     """
     c = tables.report.c
     new = {

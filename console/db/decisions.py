@@ -91,8 +91,8 @@ def commands_changed(connection: Connection, number: int) -> list[tuple[Command,
 def waiting_commands(
     connection: Connection, channel: str, now: float, *, vm_id: str | None = None
 ) -> list[Command]:
-    """Return the commands over a channel that can still be sent, the oldest first; of one VM, or of
-    all.
+    """Return the commands over a channel that can still be sent, the oldest first. With `vm_id`
+    they are only those to this VM.
     """
     c = command.c
     wanted = (

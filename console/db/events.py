@@ -66,8 +66,8 @@ from console.turns.groups import Grouping
 NO_GROUPS: Final = Grouping(())
 ENDED: Final = "ended"
 LOST_SECONDS: Final = 900.0
-"""How long an approval counts that a VM had begun before its store was lost, after the first word
-of the new one: Azure may have been told, and starts the event meanwhile.
+"""How long an approval still counts if the VM that began it has lost its store, from the first
+message of the new store on: Azure may have been told to start the event, and starts it meanwhile.
 """
 NEVER: Final = 1e18
 """Sorts after the notBefore of every event."""
@@ -457,7 +457,7 @@ class Events:
         return found
 
     def _named(self, several: Iterable[ColumnElement[bool]]) -> dict[EventKey, dict[str, Named]]:
-        """Return the VMs that each event names, by event and by folded name, of the events for
+        """Return the VMs that events name, by event and by folded name. Only events are read for
         which one of these conditions holds.
         """
         contact = contact_of(BEARER, self._now, self._listening)
@@ -512,8 +512,9 @@ class Events:
         self, event_ids: Sequence[str]
     ) -> tuple[dict[EventKey, list[Receipt]], set[tuple[str, str]]]:
         """Return the receipts of the VMs that each event names by their own reports, the oldest
-        first; and the approvals, by vmId and jti, that no longer count: the event was announced as
-        Scheduled again after the VM had seen it begin or go. What no VM can continue is left out.
+        first, and the approvals that no longer count, by vmId and jti. An approval no longer counts
+        if the event was announced as Scheduled again after the VM had seen it begin or go. Receipts
+        for what no VM can continue are left out.
         """
         own = and_(
             report.c.event_id == receipt.c.event_id,
@@ -559,8 +560,9 @@ class Events:
 
 
 def _lost_at() -> ColumnElement[Any]:
-    """Return the SQL for when it was known that no VM continues what a receipt says was begun, or
-    NULL: the VM has another store, by which the event is still Scheduled, or it is retired.
+    """Return the SQL for the time at which it was known that no VM continues what a receipt says
+    was begun; NULL if a VM may. None does if the VM is retired, or has another store by which the
+    event is still Scheduled.
     """
     is_begun = and_(receipt.c.state.in_(WORKING), event.c.state == "scheduled")
     has_new_store = and_(

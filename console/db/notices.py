@@ -40,7 +40,9 @@ _FAILED: Final = "approval-failed"
 _AWAY: Final = ("vm-silent", "vm-not-back")
 _DUE: Final = ("decision-due", "undecided")
 _LATELY_SECONDS: Final = 8 * 86_400.0
-"""More than the longest notice that Azure gives."""
+"""How long an event may be due for a decision after the notice about it: more than the longest
+notice that Azure gives.
+"""
 MAX_OF_ONE: Final = 100
 """The limit of notices about the events that one VM shows, within some minutes."""
 MAX_AWAY: Final = 3
@@ -186,8 +188,8 @@ def recent_event_notices(connection: Connection, since: float) -> Counter[str]:
 
 
 def at_away_limit(connection: Connection, since: float) -> set[str]:
-    """Return the VMs about which as many notices as allowed have said, since then, that they are
-    away.
+    """Return the VMs about which no further notice may say that they are away: since then
+    `MAX_AWAY` notices have said so.
     """
     n = notice.c
     query = select(n.subject).where(n.at > since, n.kind.in_(_AWAY)).group_by(n.subject)

@@ -95,9 +95,9 @@ def _shown_reports(
     reporters: Mapping[EventKey, str | None],
     fresh: Mapping[tuple[str, str], LatestReport],
 ) -> dict[EventKey, LatestReport]:
-    """Return the report of each event's reporter, which the event is shown by. An event without a
-    reporter, or whose reporter is in another scope now, is shown by its newest report. Events that
-    no VM reports any more are left out.
+    """Return for each event the report by which it is shown: that of its reporter. An event without
+    a reporter, or whose reporter is in another scope now, is shown by its newest report. Events
+    that no VM reports any more are left out.
     """
     wanted = {key: vm_id for key, vm_id in reporters.items() if vm_id is not None}
     shown = _reports_by(connection, wanted, fresh)
@@ -149,9 +149,9 @@ def show_again(connection: Connection, *, now: float, listening: Listening, numb
 
 
 def end_forgotten(connection: Connection, *, now: float, listening: Listening, number: int) -> int:
-    """End, as Unknown, the events that no VM which is heard still reports an hour after their
-    notBefore; return how many. A VM that may have sent something while no console was connected
-    counts as heard.
+    """End events as Unknown if an hour after their notBefore no heard VM reports them any more;
+    return how many. A VM that may have sent something while no console was connected counts as
+    heard.
     """
     heard = contact_of(tables.vm, now, listening).in_(("heard", "late", "learning"))
     is_pending = and_(
@@ -243,7 +243,7 @@ def _named_reports(
 def _support(
     connection: Connection, keys: Iterable[EventKey], now: float, listening: Listening
 ) -> dict[EventKey, list[Support]]:
-    """Return, by place, how many reporters that are heard report the same of an event."""
+    """Return how many heard reporters report the same of an event, by place."""
     heard = contact_of(tables.vm, now, listening) == "heard"
     columns = (
         _REPORT.event_id,

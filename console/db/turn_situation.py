@@ -152,8 +152,8 @@ def _vms(
 
 
 def _missed_ends(connection: Connection, late: Iterable[str]) -> dict[str, EventKey]:
-    """Return, for each of these VMs that reports a pending event as the last thing it said of it,
-    and whose end others have reported, the key of one such event.
+    """Return the key of an event whose end a VM has missed, by vmId: the VM still reports it as
+    pending, and others have reported its end. VMs without such an event are left out.
     """
     r, e = report.c, event.c
     same = and_(e.event_id == r.event_id, e.scope == r.scope)

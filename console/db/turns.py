@@ -40,7 +40,7 @@ REJECTED: Final = "rejected"
 """The state of the receipt for a command that a VM refused; it does not use the command up."""
 _IS_OPEN: Final = event.c.state.in_(("scheduled", "started"))
 ON_ITS_WAY_SECONDS: Final = 10.0
-"""How long the first report of a VM that follows a command may take to arrive."""
+"""How long it may take until the first report arrives from a VM that follows a command."""
 _AFTER_POST_SECONDS: Final = 10.0
 """How long an event that no document lists may still start after Azure was told to start it."""
 _AHEAD_SECONDS: Final = 30.0
@@ -48,7 +48,8 @@ _AHEAD_SECONDS: Final = 30.0
 COMMAND_SECONDS: Final = 60
 """The lifetime of a token of a command to prepare."""
 FIRST_REPORT_SECONDS: Final = 3600.0
-"""How long a VM that has accepted a command to prepare, and reports nothing, counts as away."""
+"""How long a VM counts as away after it has accepted a command to prepare, if it reports nothing.
+"""
 _HAS_CHANGED: Final = select(literal(1)).where(
     or_(
         *(
@@ -63,7 +64,9 @@ Asked = tuple[EventKey, str, str]
 
 
 def read_turns(connection: Connection, *, of_open_events: bool = False) -> list[Turn]:
-    """Return the turns that are not over; with `of_open_events` also the others of open events."""
+    """Return the turns that are not over. With `of_open_events` every turn of an open event is
+    among them.
+    """
     wanted = turn.c.state != OVER
     if of_open_events:
         wanted = or_(wanted, turn.c.event_id.in_(select(event.c.event_id).where(_IS_OPEN)))
@@ -198,10 +201,10 @@ def give_up_prepare_commands(
 
 
 def asked_to_prepare(connection: Connection, now: float) -> dict[str, HeldBy]:
-    """Return the VMs that may still follow a command to prepare which was given up: by vmId, the
-    vmId and the key of the event. They count as long as `followed_until` says. A person who ends a
-    turn after its event is over says that its VMs are back: then a command that was accepted counts
-    only while it is valid.
+    """Return the VMs that may still follow a command to prepare although it was given up. By vmId,
+    each has its vmId and the key of the event. They count as long as `followed_until` says. A
+    person who ends a turn after its event is over says that its VMs are back: then a command that
+    was accepted counts only while it is valid.
     """
     c = command.c
     t = turn.c
@@ -218,9 +221,9 @@ def asked_to_prepare(connection: Connection, now: float) -> dict[str, HeldBy]:
 
 
 def followed_until(connection: Connection, now: float) -> dict[EventKey, float]:
-    """Return, by event key, until when an event may still start by our doing, although it is over:
-    a VM may act on a command that it has not answered, plus the time for its first report to
-    arrive; or one has just told Azure, and a document left the event out.
+    """Return until when events that are over may still start because of a command, by event key. A
+    VM may act on a command that it has not answered, and its first report takes some time to
+    arrive. Or a VM has just told Azure to start the event, and a document left the event out.
     """
     c = command.c
     wanted = _followed(now, func.max(_followed_to())).group_by(c.event_id, c.scope)
@@ -232,8 +235,9 @@ def followed_until(connection: Connection, now: float) -> dict[EventKey, float]:
 
 
 def _posted_before_the_end(connection: Connection, now: float) -> Iterator[tuple[EventKey, float]]:
-    """Yield the open turns of events whose start a VM of the turn has asked Azure for a moment ago,
-    also by a rule, and that have ended since without having been seen to start; and when it asked.
+    """Yield the keys of events that may start although they have ended, each with the time at which
+    Azure was asked to start it. A VM that holds the event's turn asked a moment ago, also by a
+    rule, and the event has ended since and was not seen to start.
     """
     t, e, r = turn.c, event.c, receipt.c
     wanted = (
@@ -325,7 +329,8 @@ def prepare_commands(
 
 def has_changed(connection: Connection, since: int, heard: Mapping[str, float]) -> bool:
     """Check whether a transaction after `since` has written anything from which turns are decided,
-    or one of the VMs in `heard` was heard: by vmId, when that was before.
+    or a VM in `heard` was heard again. `heard` has the time at which each VM was heard before, by
+    vmId.
     """
     if connection.execute(_HAS_CHANGED, {"since": since}).first() is not None:
         return True

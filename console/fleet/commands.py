@@ -57,8 +57,9 @@ def foreign(receipt: Receipt, commands: Iterable[values.Command]) -> bool:
 def counting(
     receipts: Iterable[Receipt], named: Mapping[str, Named], commands: Iterable[values.Command]
 ) -> list[Receipt]:
-    """Return the receipts that count for an event: those of VMs that were asked, and those of
-    another VM that it names, unless a heard VM that it names still reports it as pending.
+    """Return the receipts that count for an event. Those of VMs that were asked count. Those of
+    another VM that the event names count unless a heard VM that it names still reports it as
+    pending.
     """
     bearers = {each.vm_id for each in named.values()}
     asked = {(each.jti, each.vm_id) for each in commands}

@@ -8,8 +8,8 @@ from console.fleet.values import KnownEvent
 
 
 def main_of(several: Iterable[KnownEvent], scope: str | None = None) -> KnownEvent | None:
-    """Return, of the events that share an id, the one in `scope`; without a scope, the one that
-    people mean who know only the id.
+    """Return one of the events that share an id: the one in `scope`. Without a scope it is the one
+    that people mean who know only the id.
     """
     found = (each for each in several if scope in (None, each.event.scope))
     return min(found, key=_by_age, default=None)

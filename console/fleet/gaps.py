@@ -95,8 +95,8 @@ def _heartbeats_due(stream: Stream, record: IncomingRecord, interval: float) -> 
     this one.
 
     A record has the time of the observation, but the sequence of the commit: a heartbeat may be
-    before or after a record of nearly the same time. And intervals are never too short, but a
-    little too long.
+    before or after a record of nearly the same time. The intervals between heartbeats are never too
+    short, but may be a little too long.
     """
     until = record.time - (interval / 2 if record.kind == "heartbeat" else 0.0)
     if stream.beat_time is None:

@@ -250,7 +250,7 @@ class Decision(Model):
 
 
 class Try(Model):
-    """One command of the console about an event; no answer counts that comes after `until`."""
+    """One command of the console about an event. An answer that comes after `until` does not count."""
 
     jti: str
     vm_id: str

@@ -47,7 +47,9 @@ _MAX_BYTES: Final = 4 * 1024 * 1024
 """The same limit in bytes."""
 _GATHER_SECONDS: Final = 0.05
 _GATHER_ITEMS: Final = 16
-"""A broker may send at most 20 unacknowledged messages: never wait for more than that."""
+"""For how many items a transaction waits. A broker may send at most 20 unacknowledged messages, so
+this must not be more.
+"""
 _MAX_WAIT: Final = 1.0
 _RETENTION_ROWS: Final = 500
 """How many rows of a table retention deletes in one transaction."""

@@ -103,9 +103,9 @@ def _with_other_scopes(
 
 
 def _within_bounds(snapshot: Snapshot, about: Sequence[AboutEvent]) -> list[Notice]:
-    """Return the notices about events that may be sent now: a limited number for the events that
-    one VM shows, and the VMs take turns, so that no notice waits behind a thousand of another VM.
-    The others follow later, if they are still true.
+    """Return the notices about events that may be sent now. Their number is limited for the events
+    that one VM shows. Each VM's first notice comes before any VM's second one, so that none waits
+    behind a thousand of another VM. The others follow later, if they are still true.
     """
     if not about:
         return []
@@ -120,8 +120,8 @@ def _within_bounds(snapshot: Snapshot, about: Sequence[AboutEvent]) -> list[Noti
 
 
 def _due(snapshot: Snapshot) -> list[AboutEvent]:
-    """Return the notices of decisions that are due; for an event that was announced again after its
-    end, once more.
+    """Return the notices of decisions that are due. An event that was announced again after its end
+    has its notice once more.
     """
     opened = [
         (known, decision_on(known, snapshot.now, snapshot.listening).state)

@@ -58,7 +58,7 @@ class Notice:
     scope: str | None = None
     """The scope of the event, if it is about one."""
     is_other: bool = False
-    """Whether this id alone means an event of another scope to people."""
+    """Whether people who know only this id mean an event of another scope."""
     key: tuple[object, ...]
     at: float
     title: str

@@ -61,8 +61,8 @@ def read_sinks(
 
 
 def accepts(sink: Sink[Any], record: Record) -> bool:
-    """Check whether a notice is for this sink: by its TYPES. Without these, the head of the audit
-    is not for a chat or a pager.
+    """Check whether a notice is for this sink, by the sink's TYPES. Without TYPES, a chat or a
+    pager does not get the head of the audit.
     """
     if sink.settings.types is None and not sink.wants_heartbeats and record.type == AUDIT_HEAD:
         return False

@@ -29,7 +29,9 @@ class EventReport:
     pause_seconds: float | None = None
     downtime_seconds: float | None = None
     goes_on: bool = False
-    """It ended only for this reporter, which the event no longer names; others may still see it."""
+    """Whether it ended only for this reporter, because the event no longer names its VM. Others may
+    still see it.
+    """
 
     @property
     def is_proven(self) -> bool:

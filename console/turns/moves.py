@@ -180,8 +180,8 @@ def _is_to_be_retried(turn: Turn, event: EventFacts, reading: Reading) -> bool:
 
 def _is_behind(turn: Turn, event: EventFacts, reading: Reading, idle: AbstractSet[str]) -> bool:
     """Check whether others go before a turn that has failed, in its groups: the events that have
-    not had their turn, and then the turns that failed before it. An event for which there would be
-    no room even if the VMs that have begun nothing (`idle`) were back goes before no other.
+    not had their turn, and then the turns that failed before it. An event goes before no other if
+    there would be no room for it even with the VMs back that have begun nothing (`idle`).
     """
     situation = reading.situation
     keys = set(situation.groups_touched(event))
@@ -213,9 +213,10 @@ def _waits(turn: Turn | None, event: EventFacts, reading: Reading) -> bool:
 def _may_retry(turn: Turn, event: EventFacts, reading: Reading) -> bool:
     """Check whether the turn of a group, which has failed, may be taken again once there is room.
 
-    Its cause must have passed: its window is open again; or no VM has followed the approval, and
-    none can any more; or a VM that did not answer may answer now. A VM that could not prepare is
-    left to people, and so is whatever would not be given a turn by itself now.
+    The cause of its failure must have passed. It has if its window is open again, if no VM has
+    followed the approval and none can any more, or if a VM that did not answer may answer now. A VM
+    that could not prepare is left to people, and so is whatever would not be given a turn by itself
+    now.
     """
     if not turn.is_by_group:
         return False

@@ -79,8 +79,8 @@ class Plan:
     prepares: tuple[tuple[EventKey, str], ...] = ()
     """Event key and vmId of each VM that is to prepare and has not reported that it has."""
     silences: frozenset[tuple[EventKey, str]] = frozenset()
-    """Event key and vmId of each VM that is asked, or was asked and is not heard now, and has
-    reported nothing about a preparation.
+    """Event key and vmId of each VM that was asked to prepare and has reported nothing about that,
+    also if it is not heard now.
     """
     approvals: tuple[EventKey, ...] = ()
     """Keys of the events whose VMs are prepared and within the budget now."""

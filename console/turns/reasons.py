@@ -46,8 +46,8 @@ def why_for_people(event: EventFacts, reading: Reading) -> str | None:
 
 
 def why_not_by_groups(event: EventFacts, reading: Reading) -> str | None:
-    """Return why groups do not approve the event by themselves, or None: also for a cause that may
-    pass in a moment.
+    """Return why groups do not approve the event by themselves, or None. The cause may pass in a
+    moment.
     """
     if not reading.situation.groups_touched(event):
         return "no group of the settings has its VMs any more"

@@ -100,8 +100,8 @@ def _rested(holder: Holder, turn: Turn, reading: Reading) -> Iterator[tuple[Back
 
 
 def _rest(holder: Holder, reading: Reading) -> float:
-    """Return the longest rest of a VM's groups, in seconds: of those in which it took its turn, and
-    of those of now, since the settings may name them in another way.
+    """Return the longest rest of a VM's groups, in seconds. Both the groups in which it took its
+    turn and its groups of now count, because the settings may have renamed a group since.
     """
     groups = reading.situation.groups
     vm = reading.situation.vms.get(holder.vm_id)

@@ -79,7 +79,8 @@ class _Step:
 
     key: EventKey
     reading: Reading
-    """The reading for the turns that come later: with the VMs that this one sends away."""
+    """The reading for the turns that come later: the VMs that this one sends away are away in it.
+    """
     join: Join | None = None
     move: Move | None = None
     backs: tuple[Back, ...] = ()
@@ -170,8 +171,8 @@ def _with_taken(move: Move, turn: Turn, reading: Reading) -> Reading:
 
 
 def _to_prepare(turn: Turn, reading: Reading) -> Iterator[str]:
-    """Yield the vmIds of the VMs that are to prepare: none while VMs that went away after the turn
-    was taken fill the budget.
+    """Yield the vmIds of the VMs that are to prepare. None is, while VMs that went away after the
+    turn was taken fill the budget.
     """
     event = reading.event_of(turn)
     if turn.state != "preparing" or event is None or event.fingerprint != turn.fingerprint:

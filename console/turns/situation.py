@@ -41,8 +41,9 @@ class VmFacts:
     groups: frozenset[str]
     """Keys of the groups that it belongs to now."""
     contact: Literal["heard", "late", "silent", "stopped", "learning"]
-    """Never `late` before one and a half of its heartbeat intervals have passed, however short the
-    silent time is: a VM that is there is not late between two heartbeats.
+    """How its bridge is heard. It is never `late` before one and a half of its heartbeat intervals
+    have passed, however short the silent time is: otherwise it would be late between two
+    heartbeats.
     """
     heard_at: float
     contact_since: float = 0.0
@@ -55,8 +56,9 @@ class VmFacts:
     asked_for: EventKey | None = None
     """The key of an event for which it may still follow a command to prepare, or None."""
     missed_end: EventKey | None = None
-    """The key of an event that it reports as pending, and whose end others have reported since half
-    of its silent time has passed: it may be away for it still.
+    """The key of an event that it reports as pending although others have reported the end. It is
+    set once half of the VM's silent time has passed without a message: the VM may still be away for
+    that event.
     """
     preparations: Sequence[VmPreparation] = ()
 

@@ -14,8 +14,8 @@ from console.turns.situation import GROUP_ACTOR, Away, EventFacts, Turn, VmFacts
 
 
 def queue(reading: Reading) -> tuple[list[Take], list[Waiting]]:
-    """Give turns in the order of the events. An event that waits, also for room for more of its
-    VMs, blocks those after it in its groups.
+    """Give turns in the order of the events. An event that waits blocks the events after it in its
+    groups. So does an event that holds its turn and waits for room for more of its VMs.
     """
     takes: list[Take] = []
     waiting: list[Waiting] = []
@@ -169,8 +169,8 @@ def _waits_behind(other: Away, event: EventFacts, reading: Reading) -> bool:
 
 
 def _waits_after(turn: Turn, vm: VmFacts, event: EventFacts, reading: Reading) -> bool:
-    """Check whether a turn waits behind the event, and sends its VM away no more: that has begun to
-    prepare already.
+    """Check whether a turn waits behind the event and cannot send its VM away, because the VM has
+    begun to prepare already.
     """
     own = reading.event_of(turn)
     if own is None or turn.is_forced or own.order <= event.order:

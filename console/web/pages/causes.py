@@ -36,8 +36,8 @@ class Cause:
 
 def causes(snapshot: Snapshot, silent: int, total: int) -> list[Cause]:
     """Return the causes that explain most of the silence. `silent`: how many VMs are silent;
-    `total`: how many there are. Something is no cause if half of the VMs that share it are heard,
-    or if all VMs share it.
+    `total`: how many there are. A cause is something that more silent VMs share than others, and
+    that not all VMs share.
     """
     if silent < _MIN_VMS:
         return []
