@@ -250,7 +250,7 @@ class Decision(Model):
 
 
 class Try(Model):
-    """One command of the console about an event. An answer that comes after `until` does not count."""
+    """One command of the console about an event. No answer counts that comes after `until`."""
 
     jti: str
     vm_id: str
