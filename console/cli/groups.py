@@ -22,7 +22,7 @@ from console.fleet.moments import moment
 from console.turns.explain import members, sentence
 from console.turns.groups import Grouping, Member, groups_of, key_of
 from console.turns.replay import Fate, replay
-from console.web.pages.text import span
+from console.web.pages.formatting import span
 from sinks.shared.errors import OK
 from sinks.shared.text import plain
 

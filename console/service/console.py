@@ -45,12 +45,13 @@ from console.service.connections import limits, protocol
 from console.service.server import ended_by_signals, listener
 from console.signing.configured import configured_signer
 from console.turns.groups import Grouping
+from console.web.api.stream import ChangeMessages, StreamHub
 from console.web.app import application
-from console.web.bodies import Bodies
-from console.web.polls import Polls
-from console.web.pull_queue import PullQueue
-from console.web.state import AppState
-from console.web.stream import ChangeMessages, StreamHub
+from console.web.app_state import AppState
+from console.web.bridges.held_polls import HeldPolls
+from console.web.bridges.parts import BridgeParts
+from console.web.bridges.poll_times import PollTimes
+from console.web.bridges.record_body import RecordBodies
 
 T = TypeVar("T")
 _LOG: Final = logging.getLogger("console")
@@ -112,12 +113,12 @@ class Console:
         )
         key = None if settings.enroll_key_file is None else read_key(settings.enroll_key_file)
         self.enrolments = Enrolments(key)
-        self.pull_queue = PullQueue()
+        self.held_polls = HeldPolls()
         self.decisions = Decisions(
             self.snapshots,
             signer=configured_signer(settings),
             publishers=publishers(self.readers),
-            offer=self.pull_queue.offer,
+            offer=self.held_polls.offer,
             committed=self.feed.wake,
             connected=lambda: {name: state.since for name, state in self.sources.items()},
             four_eyes=settings.approval.four_eyes,
@@ -144,15 +145,21 @@ class Console:
             decisions=self.decisions,
             grouping=self.grouping,
             turns=KeptSituation(self.grouping),
-            enrolments=self.enrolments,
-            bounds=bounds,
-            bodies=Bodies(),
-            pull_queue=self.pull_queue,
-            polls=Polls(self.database),
+            bridges=BridgeParts(
+                writer=self.writer,
+                enrolments=self.enrolments,
+                bounds=bounds,
+                bodies=RecordBodies(),
+                held_polls=self.held_polls,
+                poll_times=PollTimes(self.database),
+                decisions=self.decisions,
+                is_ready=self._is_ready,
+                clock=self.clock,
+                own_clock=clock,
+            ),
             sink_workers=self.notices.workers,
-            is_ready=lambda: self.feed.ready and self.writer.opened.is_set(),
+            is_ready=self._is_ready,
             clock=self.clock,
-            own_clock=clock,
         )
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -164,7 +171,7 @@ class Console:
         for line in exposed_secrets(self.settings):
             _LOG.warning("%s", line, extra={"action": "secret_exposed"})
         bounds = limits()
-        self.pull_queue.most = bounds.polls
+        self.held_polls.most = bounds.polls
         with suppress(StoreError):
             self.database.open()
         bound = listener(self.settings)
@@ -194,7 +201,7 @@ class Console:
 
     async def _serve(self, server: uvicorn.Server, listener: socket.socket) -> None:
         self._loop = asyncio.get_running_loop()
-        self.pull_queue.start()
+        self.held_polls.start()
         self.feed.start()
         self.writer.start()
         for state in self.sources.values():
@@ -205,7 +212,9 @@ class Console:
         self.notices.start()
         tasks = [asyncio.create_task(self._tick(server))]
         if self.settings.pull:
-            tasks.append(asyncio.create_task(self.state.polls.keep_writing(self.clock)))
+            tasks.append(
+                asyncio.create_task(self.state.bridges.poll_times.keep_writing(self.clock))
+            )
         _LOG.info("listening on %s", self.settings.listen, extra={"action": "listening"})
         await server.serve([listener])
         for task in tasks:
@@ -225,12 +234,15 @@ class Console:
                 self.writer.retire_before(self.clock() - self.settings.retention_days * 86_400)
                 retire_at = time.monotonic() + _RETENTION_SECONDS
         self.stream.close()
-        self.pull_queue.close()
+        self.held_polls.close()
 
     async def _close_ended_streams(self) -> None:
         """Close the streams whose token or session has ended since they were opened."""
         with suppress(StoreError):  # while the database does not answer, no token can be revoked
             self.stream.end(await self.state.access.ended(self.stream.listeners()))
+
+    def _is_ready(self) -> bool:
+        return self.feed.ready and self.writer.opened.is_set()
 
     def _opened(self) -> None:
         """Continue the start, on the writer's thread, now that the database is open."""
@@ -255,9 +267,9 @@ class Console:
     def _wake_polls(self, revoked: set[str]) -> None:
         """Wake waiting polls, so that each checks whether its token is still valid."""
         if EVERY_VM in revoked:
-            self.pull_queue.wake_all()
+            self.held_polls.wake_all()
         for vm_id in revoked:
-            self.pull_queue.wake(vm_id)
+            self.held_polls.wake(vm_id)
 
     def _offer_commands(self, since: int | None, number: int) -> None:
         """Offer the commands that VMs are to fetch, from any console."""
@@ -265,7 +277,7 @@ class Console:
             return
         with read_from(self.database.reading) as connection:
             for command in commands_to_fetch(connection, PULL, since or 0):
-                self.pull_queue.offer(command.vm_id, command.jti)
+                self.held_polls.offer(command.vm_id, command.jti)
 
     def _advance_decisions(self, since: int | None, number: int) -> None:
         """Look at open decisions: they may have a next step."""

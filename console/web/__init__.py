@@ -1,1 +1,1 @@
-"""Pages, API and ingest over HTTP."""
+"""The web application: the API, the pages, and what bridges call."""

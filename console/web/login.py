@@ -15,8 +15,8 @@ from console.access.refusals import attempt_at
 from console.access.sessions import UsedLoginError
 from console.audit.flood import Flood
 from console.db.errors import StoreError
+from console.web.app_state import AppState
 from console.web.pages.login_pages import LoginPages
-from console.web.state import AppState
 
 LOGIN: Final = "/login"
 LOGGED_OUT: Final = "/logged-out"

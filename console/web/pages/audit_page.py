@@ -21,8 +21,8 @@ from console.db.transactions import read_from
 from console.fleet.moments import seconds_of
 from console.fleet.outcomes import outcome_words
 from console.fleet.values import Decision
-from console.web.pages import words
-from console.web.pages.text import page_number
+from console.web.pages import labels
+from console.web.pages.formatting import page_number
 
 PAGE: Final = 50
 """Rows on one page."""
@@ -223,7 +223,7 @@ def _heading(row: Mapping[str, Any]) -> str | None:
     names = row.get("resources")
     if not isinstance(names, list) or not names:
         return None
-    return words.heading_of(row.get("eventType"), [str(name) for name in names])
+    return labels.heading_of(row.get("eventType"), [str(name) for name in names])
 
 
 def _outcome(decision: Decision) -> str:

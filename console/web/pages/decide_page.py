@@ -8,10 +8,10 @@ from typing import Any, Final
 from urllib.parse import urlencode
 
 from console.access.people import Person
-from console.web.pages import decision_block, event_rows, forms
+from console.web.app_state import AppState
+from console.web.pages import decision_block, event_rows, form_fields
 from console.web.pages.event_rows import EventRow
-from console.web.pages.siblings import Sibling, siblings
-from console.web.state import AppState
+from console.web.pages.sibling_vms import Sibling, siblings
 
 LIMIT: Final = 20
 """The most events that one form decides: as many as a person can read before approving."""
@@ -115,7 +115,7 @@ class Listing:
     def _chosen(self, row: EventRow, beside: Sequence[Sibling]) -> Chosen:
         return Chosen(
             row=row,
-            seen=forms.written(row.event),
+            seen=form_fields.written(row.event),
             four_eyes=decision_block.needs_second(row.event, self._state.settings),
             siblings=beside,
         )

@@ -15,7 +15,7 @@ from console.fleet.differences import differences
 from console.fleet.moments import seconds_of
 from console.fleet.timeline import TimelineDecision
 from console.fleet.view import Event, EventDetail
-from console.web.pages import attempts, forms, text, words
+from console.web.pages import approval_attempts, form_fields, formatting, labels
 
 _OPEN: Final = ("due", "second", "left")
 """States of a decision in which a person may decide."""
@@ -40,7 +40,7 @@ class RejectedForm:
 
     problem: str
     reason: str = ""
-    seen: forms.SeenEvent | None = None
+    seen: form_fields.SeenEvent | None = None
     """Given if the event is not what the person saw."""
 
 
@@ -67,7 +67,7 @@ def values(
     sign.
     """
     decision = event.decision
-    tried = attempts.attempts(event.timeline, name_of)
+    tried = approval_attempts.attempts(event.timeline, name_of)
     decisions = [each for each in event.timeline if each.kind == "decision"]
     by = decision.by
     is_here = by in {each.by for each in decisions}
@@ -79,7 +79,7 @@ def values(
         "state": decision.state,
         "is_asked": event.state == "scheduled" and is_open,
         "takes_away": takes_away(event.event_type),
-        "by": None if by is None else words.actor_words(by, here=is_here),
+        "by": None if by is None else labels.actor_words(by, here=is_here),
         "at": decision.at,
         "reason": decision.reason,
         "is_first": first is not None and is_same_person(first, person.name),
@@ -91,7 +91,7 @@ def values(
         "is_stuck": event.turn.state == "stuck" and "approver" in person.roles,
         "why_not": why_not,
         "has_key": has_key,
-        "seen": forms.written(event),
+        "seen": form_fields.written(event),
         "fingerprint": event.fingerprint,
         "problem": sent.problem if sent else None,
         "typed": sent.reason if sent else "",
@@ -107,7 +107,7 @@ def needs_second(event: Event, settings: Settings) -> bool:
     return 0 < least <= len(event.names)
 
 
-def changes(seen: forms.SeenEvent, event: Event) -> list[Change]:
+def changes(seen: form_fields.SeenEvent, event: Event) -> list[Change]:
     """Return the comparison of what a person saw with the present state, in words."""
     return [
         Change(
@@ -116,7 +116,7 @@ def changes(seen: forms.SeenEvent, event: Event) -> list[Change]:
             now=field_value(each.field, each.now),
             is_time=each.field == "notBefore",
         )
-        for each in differences(seen.fields, forms.seen_now(event))
+        for each in differences(seen.fields, form_fields.seen_now(event))
     ]
 
 
@@ -162,10 +162,10 @@ def field_value(field: str, value: Any) -> Any:
         return seconds_of(value)
     if field == "durationInSeconds":
         is_known = isinstance(value, (int, float)) and value >= 0
-        return text.span(value) if is_known else "not given"
+        return formatting.span(value) if is_known else "not given"
     if field == "resources":
         names: Sequence[object] = value if isinstance(value, list) else []
         return [str(name) for name in names]
     if field == "eventSource":
-        return words.ASKED_BY.get(str(value), value or "not given")
+        return labels.ASKED_BY.get(str(value), value or "not given")
     return value or "not given"

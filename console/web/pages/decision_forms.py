@@ -19,12 +19,12 @@ from starlette.responses import RedirectResponse, Response
 from console.access.people import Person
 from console.approvals.refused import REASONS, DecisionRefusedError
 from console.db.errors import StoreError
+from console.web.app_state import AppState
 from console.web.caller import person_of
-from console.web.pages import decide_page, forms
+from console.web.pages import decide_page, form_fields
 from console.web.pages.decision_block import RejectedForm
-from console.web.pages.text import plural
-from console.web.pages.words import heading_of
-from console.web.state import AppState
+from console.web.pages.formatting import plural
+from console.web.pages.labels import heading_of
 
 _GONE_ON: Final = ("sent", "second", "left", "already")
 """Outcomes after which the event's page shows the result."""
@@ -70,8 +70,8 @@ class DecisionForms:
         """
         event_id = request.path_params["event_id"]
         try:
-            form = await forms.read(request)
-        except forms.FormError as error:
+            form = await form_fields.read(request)
+        except form_fields.FormError as error:
             return await asyncio.to_thread(
                 self._show_event, request, RejectedForm(problem=str(error)), 422
             )
@@ -102,8 +102,8 @@ class DecisionForms:
         """
         person = person_of(request)
         try:
-            form = await forms.read(request)
-        except forms.FormError as error:
+            form = await form_fields.read(request)
+        except form_fields.FormError as error:
             return await asyncio.to_thread(self._confirm, request, str(error))
         problem = problem_of(form.seen) or self._reason_problem(form, person)
         if problem is not None:
@@ -114,12 +114,12 @@ class DecisionForms:
         return self._show(request, "decided.html", _results(form.action, results))
 
     async def _decide(
-        self, person: Person, action: str, seen: forms.SeenEvent, reason: str
+        self, person: Person, action: str, seen: form_fields.SeenEvent, reason: str
     ) -> Outcome:
         """Carry out one decision on an event as the person saw it."""
         decisions = self._decisions
         carry_out: Any = decisions.approve
-        if action == forms.FORCE:
+        if action == form_fields.FORCE:
             carry_out = partial(decisions.approve, force=True)
         elif action == "leave":
             carry_out = decisions.leave
@@ -137,12 +137,12 @@ class DecisionForms:
             return Outcome(kind="refused", words=words, status=503)
         return _DONE[made.state]
 
-    def _reason_problem(self, form: forms.Form, person: Person) -> str | None:
-        problem = forms.reason_problem(form.reason)
+    def _reason_problem(self, form: form_fields.Form, person: Person) -> str | None:
+        problem = form_fields.reason_problem(form.reason)
         # Somebody who may not decide is refused as one who may not, and the audit has a row of it.
         if problem is None and "approver" in person.roles:
             pattern = self._listing.change_pattern
-            problem = forms.change_problem(form.action, form.reason, pattern)
+            problem = form_fields.change_problem(form.action, form.reason, pattern)
         return problem
 
     def list(self, request: Request) -> Mapping[str, Any]:
@@ -180,7 +180,7 @@ def _refused(refused: DecisionRefusedError) -> Outcome:
     )
 
 
-def problem_of(seen: Sequence[forms.SeenEvent]) -> str | None:
+def problem_of(seen: Sequence[form_fields.SeenEvent]) -> str | None:
     """Return why these events cannot be decided at once; None if they can."""
     if not seen:
         return _NOT_TICKED
@@ -191,7 +191,9 @@ def problem_of(seen: Sequence[forms.SeenEvent]) -> str | None:
     return None
 
 
-def _results(action: str, outcomes: Sequence[tuple[forms.SeenEvent, Outcome]]) -> dict[str, Any]:
+def _results(
+    action: str, outcomes: Sequence[tuple[form_fields.SeenEvent, Outcome]]
+) -> dict[str, Any]:
     """Return the values of the page with the results: a sentence, and a line for each event."""
     done = sum(outcome.kind in ("sent", "second", "left") for _, outcome in outcomes)
     verb = "left until its time" if action == "leave" else "approved"

@@ -10,7 +10,14 @@ from typing import Any, Final
 
 from console.db.snapshot import Snapshot
 from console.fleet.view import EventDetail, Reporter, Resource
-from console.web.pages import decision_block, durations, event_rows, past, report, words
+from console.web.pages import (
+    decision_block,
+    event_rows,
+    incident_text,
+    labels,
+    time_comparisons,
+    timeline_lines,
+)
 
 _RESOURCES: Final = 200
 """The most named VMs on the page; the API has all."""
@@ -23,7 +30,7 @@ class NamedVm:
 
     resource: Resource
     says: Reporter | None
-    measures: Sequence[durations.Pair]
+    measures: Sequence[time_comparisons.Pair]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,15 +52,15 @@ def values(event: EventDetail, names: Mapping[str, str], now: float) -> dict[str
     reports = {each.vm_id: each for each in event.witnesses}
     named_ids = {resource.vm_id for resource in event.resources}
     others = [each for vm_id, each in reports.items() if vm_id not in named_ids]
-    entries = past.entries(event.timeline, lambda vm_id: names.get(vm_id, vm_id))
+    entries = timeline_lines.entries(event.timeline, lambda vm_id: names.get(vm_id, vm_id))
     return {
         "event": event,
-        "heading": words.heading(event),
-        "report": report.report(event, entries[::-1], now),
-        "type": words.event_type(event.event_type),
+        "heading": labels.heading(event),
+        "report": incident_text.report(event, entries[::-1], now),
+        "type": labels.event_type(event.event_type),
         "trying": event_rows.trying(event, now),
         "may_start": event_rows.may_start(event, now),
-        "asked_by": words.ASKED_BY.get(event.event_source or ""),
+        "asked_by": labels.ASKED_BY.get(event.event_source or ""),
         "named": [
             _named(each, reports.get(each.vm_id or ""), event)
             for each in event.resources[:_RESOURCES]
@@ -69,7 +76,9 @@ def values(event: EventDetail, names: Mapping[str, str], now: float) -> dict[str
 
 def _named(resource: Resource, said: Reporter | None, event: EventDetail) -> NamedVm:
     announced = event.duration_in_seconds
-    measures = durations.durations(said, event.event_type, announced) if said is not None else []
+    measures = (
+        time_comparisons.durations(said, event.event_type, announced) if said is not None else []
+    )
     return NamedVm(resource=resource, says=said, measures=measures)
 
 

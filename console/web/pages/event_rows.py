@@ -13,8 +13,8 @@ from console.fleet.decisions import takes_away
 from console.fleet.outcomes import reason_words
 from console.fleet.values import DEFAULT_SITE, FleetEvent, KnownEvent
 from console.fleet.view import Event
-from console.web.events import event_item
-from console.web.pages import words
+from console.web.api.events import event_item
+from console.web.pages import labels
 
 _OF_ONE: Final = 5
 """How many events of one kind that one VM shows come before those of other VMs."""
@@ -56,7 +56,7 @@ class EventRow:
 
     event: Event
     heading: str
-    type: words.EventType
+    type: labels.EventType
     group: str
     """What is to be done about it: one of `_RANKS`."""
     may_start: bool
@@ -98,8 +98,8 @@ def row_of(event: Event, row: FleetEvent, now: float) -> EventRow:
     """Return an event as a list shows it; `row` is its row in the database."""
     return EventRow(
         event=event,
-        heading=words.heading(event),
-        type=words.event_type(event.event_type),
+        heading=labels.heading(event),
+        type=labels.event_type(event.event_type),
         group=group_of(event),
         may_start=may_start(event, now),
         shown_at=row.shown_at,
@@ -141,7 +141,7 @@ def trying(event: Event, now: float) -> Trying | None:
     is_said = begun is not None and decision.by == last.by
     return Trying(
         late=late,
-        words=words.COMMAND_STATES[last.state],
+        words=labels.COMMAND_STATES[last.state],
         ordinal=_ordinal(len(tries)),
         by=None if is_said else last.by,
         at=last.at,

@@ -13,7 +13,7 @@ from console.fleet.contact import CONTACTS
 from console.fleet.values import CLEAR, Expectation, HeardVm, Vm
 from console.fleet.view import CONDITIONS
 from console.web.pages import fleet_map
-from console.web.pages.text import page_number
+from console.web.pages.formatting import page_number
 
 PAGE: Final = 100
 """VMs on one page of the table."""

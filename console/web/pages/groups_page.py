@@ -10,9 +10,9 @@ from console.access.people import Person
 from console.db.snapshot import Snapshot
 from console.turns.groups import Grouping
 from console.turns.situation import EventFacts, TurnSituation
-from console.web import models
-from console.web.groups import group_items
-from console.web.pages import words
+from console.web.api import models
+from console.web.api.groups import group_items
+from console.web.pages import labels
 
 _MAX_GROUPS: Final = 200
 """The most groups on the page; the API has all."""
@@ -54,7 +54,7 @@ def values(
         return WaitingRow(
             event_id=waiting.event_id,
             heading=waiting.event_id if event is None else _heading(event, situation),
-            state=words.TURNS[states.get(waiting.event_id, "waiting")],
+            state=labels.TURNS[states.get(waiting.event_id, "waiting")],
             reason=waiting.reason,
             start=None if event is None else event.not_before,
         )
@@ -68,7 +68,7 @@ def values(
         "more": max(0, len(groups) - _MAX_GROUPS),
         "waiting": len({one.event_id for each in groups for one in each.waiting}),
         "is_set": bool(grouping.rules),
-        "why_words": words.AWAY,
+        "why_words": labels.AWAY,
     }
 
 

@@ -14,11 +14,11 @@ from console.db.events import Total
 from console.db.snapshot import Snapshot
 from console.fleet.values import KnownEvent
 from console.fleet.view import Event
-from console.web.events import event_item, wanted_of
-from console.web.models import EventsQuery
-from console.web.pages import words
+from console.web.api.events import event_item, wanted_of
+from console.web.api.models import EventsQuery
+from console.web.pages import labels
 from console.web.pages.event_rows import group_of
-from console.web.pages.text import DAY, HOUR, page_number
+from console.web.pages.formatting import DAY, HOUR, page_number
 
 PAGE: Final = 100
 """Events on one page."""
@@ -150,7 +150,7 @@ def _pages(count: int) -> int:
 
 
 def _row(event: Event, sites: Sequence[str]) -> HistoryRow:
-    notice, announced = words.event_type(event.event_type).notice, event.duration_in_seconds
+    notice, announced = labels.event_type(event.event_type).notice, event.duration_in_seconds
     return HistoryRow(
         event=event,
         group=group_of(event),

@@ -14,7 +14,7 @@ from typing import Any, Final
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.responses import HTMLResponse, Response
 
-from console.web.pages import text, words
+from console.web.pages import formatting, labels
 
 _FRESH: Final[Mapping[str, str]] = MappingProxyType({"Cache-Control": "no-store"})
 _KEPT: Final[Mapping[str, str]] = MappingProxyType(
@@ -64,24 +64,24 @@ def environment() -> Environment:
         loader=PackageLoader("console.web.pages"),
         autoescape=True,
         undefined=StrictUndefined,
-        finalize=text.shown,
+        finalize=formatting.shown,
         trim_blocks=True,
         lstrip_blocks=True,
         auto_reload=False,
     )
     made.filters |= {
-        "coded": text.coded,
-        "decider": words.decider,
-        "hour_and_minute": text.hour_and_minute,
-        "outside": text.outside,
-        "span": text.span,
-        "plural": text.plural,
+        "coded": formatting.coded,
+        "decider": labels.decider,
+        "hour_and_minute": formatting.hour_and_minute,
+        "outside": formatting.outside,
+        "span": formatting.span,
+        "plural": formatting.plural,
     }
     made.globals |= {
-        "contact_meanings": words.CONTACT_MEANINGS,
-        "condition_meanings": words.CONDITION_MEANINGS,
-        "decision_words": words.DECISIONS,
-        "turn_words": words.TURNS,
+        "contact_meanings": labels.CONTACT_MEANINGS,
+        "condition_meanings": labels.CONDITION_MEANINGS,
+        "decision_words": labels.DECISIONS,
+        "turn_words": labels.TURNS,
         "address_of": FILES.address,
     }
     return made
@@ -105,8 +105,8 @@ class Renderer:
             now=now,
             now_ms=int(now * 1000),
             now_clock=f"{moment:%H:%M:%S} UTC",
-            at=lambda at: text.clock(at, now),
-            ago=lambda at: text.ago(at, now),
-            left=lambda at: text.left(at, now),
+            at=lambda at: formatting.clock(at, now),
+            ago=lambda at: formatting.ago(at, now),
+            left=lambda at: formatting.left(at, now),
         )
         return HTMLResponse(body, status, _FRESH)

@@ -14,28 +14,28 @@ from starlette.routing import Route
 from console.access.people import Person
 from console.db.errors import StoreError
 from console.errors import RefusedError
-from console.web.assigning import assign_event, assign_vm
+from console.web.api.assignments import assign_event, assign_vm
+from console.web.api.events import event_detail
+from console.web.api.operations import problem_of
+from console.web.api.vms import acceptance_problem, retirement_problem
+from console.web.app_state import AppState
 from console.web.caller import person_of
-from console.web.events import event_detail
-from console.web.operations import problem_of
 from console.web.pages import (
     audit_page,
-    connections,
+    connection_banner,
     decide_page,
     decision_block,
     event_page,
     fleet_page,
-    forms,
+    form_fields,
     groups_page,
     history_page,
-    overview,
-    siblings,
+    overview_page,
+    sibling_vms,
     vm_page,
 )
 from console.web.pages.decision_forms import DecisionForms
 from console.web.pages.rendering import FILES, Renderer
-from console.web.state import AppState
-from console.web.vms import acceptance_problem, retirement_problem
 
 
 class Pages:
@@ -50,7 +50,7 @@ class Pages:
     def routes(self) -> list[Route]:
         """Return the routes of the pages."""
         return [
-            Route("/", self._drawn(self.overview, overview.PARAMETERS)),
+            Route("/", self._drawn(self.overview, overview_page.PARAMETERS)),
             Route("/fleet", self._drawn(self.fleet, fleet_page.PARAMETERS)),
             Route("/events/{event_id:path}", self._drawn(self.event, ("scope",))),
             Route("/events/{event_id:path}", self._forms.event, methods=["POST"]),
@@ -89,8 +89,8 @@ class Pages:
     def overview(self, request: Request) -> Response:
         """Answer with the first page: pending events, their VMs, and silent VMs."""
         with self._state.snapshots.open() as snapshot:
-            q = request.query_params.get("q", "").strip()[: overview.MAX_CHARACTERS]
-            values = overview.values(self._state, snapshot, q)
+            q = request.query_params.get("q", "").strip()[: overview_page.MAX_CHARACTERS]
+            values = overview_page.values(self._state, snapshot, q)
         return self._answer(request, "overview.html", values)
 
     def fleet(self, request: Request) -> Response:
@@ -130,7 +130,7 @@ class Pages:
                 words = "Nothing is known of an event of this id, or it is older than what is kept."
                 return self._missing(request, "There is no such event", words)
             names = event_page.names_of(snapshot, event)
-            (beside,) = siblings.siblings(snapshot, [event], state.grouping, person)
+            (beside,) = sibling_vms.siblings(snapshot, [event], state.grouping, person)
         values = event_page.values(event, names, state.now()) | {"siblings": beside}
         values["decision"] = decision_block.values(
             event,
@@ -160,10 +160,10 @@ class Pages:
         """Retire a VM and redirect to its page, or show the form again with the reason."""
         person, vm_id = person_of(request), request.path_params["vm_id"]
         try:
-            form = await forms.read(request)
-        except forms.FormError as error:
+            form = await form_fields.read(request)
+        except form_fields.FormError as error:
             return await asyncio.to_thread(self._vm, request, str(error), 422)
-        problem = forms.reason_problem(form.reason)
+        problem = form_fields.reason_problem(form.reason)
         if problem is not None:
             return await asyncio.to_thread(self._vm, request, problem, 422)
         refused = await asyncio.to_thread(self._retire, person, vm_id, form.reason)
@@ -178,8 +178,8 @@ class Pages:
         """
         person, vm_id = person_of(request), request.path_params["vm_id"]
         try:
-            seen = await forms.read_conflict(request)
-        except forms.FormError as error:
+            seen = await form_fields.read_conflict(request)
+        except form_fields.FormError as error:
             return await asyncio.to_thread(self._vm, request, str(error), 422)
         refused = await asyncio.to_thread(self._accept, person, vm_id, seen)
         if refused is not None:
@@ -191,8 +191,8 @@ class Pages:
         """Assign an event or a VM to the person, or release it; redirect to its page."""
         person, subject = person_of(request), request.path_params["subject"]
         try:
-            minutes = await forms.read_minutes(request)
-        except forms.FormError as error:
+            minutes = await form_fields.read_minutes(request)
+        except form_fields.FormError as error:
             return self._missing(request, "Nothing was taken", str(error))
         snapshots, address = self._state.snapshots, quote(subject, safe="")
         if request.path_params["kind"] == "event":
@@ -294,7 +294,7 @@ class Pages:
             now=state.now(),
             status=status,
             path=request.url.path,
-            troubles=connections.troubles(state),
+            troubles=connection_banner.troubles(state),
             person=person_of(request),
             can_log_out=state.settings.login.mode == "oidc",
             **{"is_live": True, **values},

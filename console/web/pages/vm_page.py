@@ -11,10 +11,10 @@ from console.db.snapshot import Snapshot
 from console.fleet.timeline import PastEvent
 from console.fleet.values import FleetEvent, HeardVm, KnownEvent, Vm
 from console.fleet.view import VmDetail
-from console.web.pages import durations, event_rows, past, words
-from console.web.pages.causes import Cause, causes
-from console.web.pages.text import DAY
-from console.web.vms import vm_detail
+from console.web.api.vms import vm_detail
+from console.web.pages import event_rows, labels, time_comparisons, timeline_lines
+from console.web.pages.formatting import DAY
+from console.web.pages.silence_causes import Cause, causes
 
 _ENTRIES: Final = 60
 _HISTORY: Final = 30
@@ -28,8 +28,8 @@ class PastRow:
     """An event of the VM's history."""
 
     event: PastEvent
-    type: words.EventType
-    measures: Sequence[durations.Pair]
+    type: labels.EventType
+    measures: Sequence[time_comparisons.Pair]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +55,7 @@ class VmSilence:
     """
     since: float | None
     back: float | None
-    last: past.Entry | None
+    last: timeline_lines.Entry | None
     """The VM's last report."""
     causes: Sequence[Cause]
 
@@ -85,7 +85,9 @@ def values(snapshot: Snapshot, heard: HeardVm) -> dict[str, Any]:
         "strip_days": _STRIP_DAYS,
         "more_history": max(0, len(history) - _HISTORY),
         # The timeline of a VM is newest first already.
-        "timeline": past.entries(vm.timeline, lambda _: vm.name, newest_first=False)[:_ENTRIES],
+        "timeline": timeline_lines.entries(vm.timeline, lambda _: vm.name, newest_first=False)[
+            :_ENTRIES
+        ],
     }
 
 
@@ -162,11 +164,11 @@ def _silence(snapshot: Snapshot, heard: HeardVm, vm: VmDetail) -> VmSilence | No
         event=event,
         since=since,
         back=back,
-        last=next(iter(past.entries(vm.timeline[:1], lambda _: vm.name)), None),
+        last=next(iter(timeline_lines.entries(vm.timeline[:1], lambda _: vm.name)), None),
         causes=[each for each in shared if each.is_of(heard.vm)],
     )
 
 
 def _past_row(event: PastEvent) -> PastRow:
-    measures = durations.durations(event, event.event_type, event.duration_in_seconds)
-    return PastRow(event=event, type=words.event_type(event.event_type), measures=measures)
+    measures = time_comparisons.durations(event, event.event_type, event.duration_in_seconds)
+    return PastRow(event=event, type=labels.event_type(event.event_type), measures=measures)

@@ -17,7 +17,7 @@ from support.postgresql import PostgreSql
 
 from console.db.snapshot import Snapshots
 from console.db.transactions import write_to
-from console.web.stream import ChangeMessages
+from console.web.api.stream import ChangeMessages
 
 _NUMBERS = count(1)
 

@@ -17,7 +17,7 @@ from console.db.opening import Database
 from console.db.transactions import read_from
 from console.fleet.values import EventKey, Expectation
 from console.web.answers import place_in
-from console.web.events import events_page
+from console.web.api.events import events_page
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import requests
 from support.console.records import FakeVm
 from support.console.stage import ConsoleStage
 
-from console.web import metrics
+from console.web.api import metrics
 from console.web.pages import fleet_page
 
 

@@ -9,7 +9,7 @@
   let offset = Number(root.dataset.now) - Date.now();
   const now = () => Date.now() + offset;
 
-  /* Times. The words are those of the server (text.py). */
+  /* Times. The words are those of the server (formatting.py). */
   const two = (number) => String(number).padStart(2, "0");
   const parts = (seconds) => [Math.floor(seconds / 86400), Math.floor(seconds / 3600) % 24, Math.floor(seconds / 60) % 60, Math.floor(seconds) % 60];
   function left(ms) {

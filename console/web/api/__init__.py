@@ -1,0 +1,1 @@
+"""The API of programs and pages, described by `/openapi.json`."""

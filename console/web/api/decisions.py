@@ -1,0 +1,137 @@
+"""`POST /api/v1/events/{eventId}/approve` and `…/leave`, and the status of a command."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+from http import HTTPStatus
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from console.access.people import Person
+from console.access.refusals import attempt_at
+from console.access.scope import sees_event, sees_vm
+from console.approvals.refused import REASONS, DecisionRefusedError
+from console.approvals.service import DecisionAnswer
+from console.db import decisions
+from console.fleet.commands import command_item
+from console.fleet.event_ids import main_of
+from console.fleet.view import EventDetail
+from console.web.answers import Json, answer, as_json, refuse
+from console.web.api import models
+from console.web.api.events import event_detail
+from console.web.api.operations import body_of
+from console.web.app_state import AppState
+from console.web.caller import person_of
+
+_NO_COMMAND: Final = "there is no such command"
+DecisionCall = Callable[..., Awaitable[DecisionAnswer]]
+
+
+class DecisionRoutes:
+    """Answers requests for decisions by programs."""
+
+    def __init__(self, state: AppState) -> None:
+        self._state = state
+
+    async def approve(self, request: Request, query: models.EventQuery) -> Response:
+        """Approve an event: answer 202 `{jti, state}`; 409 with the event as it is now, 403, 404,
+        422, 503.
+        """
+        body = await body_of(request, models.ApprovalBody)
+        approve = partial(self._state.decisions.approve, force=body.force)
+        return await self._decide(request, approve, body, query.scope, 202)
+
+    async def leave(self, request: Request, query: models.EventQuery) -> Response:
+        """Leave an event: answer 200 `{jti, state}`, or what `approve` answers."""
+        body = await body_of(request, models.DecisionBody)
+        return await self._decide(request, self._state.decisions.leave, body, query.scope, 200)
+
+    async def end_turn(self, request: Request, query: models.EventQuery) -> Response:
+        """End a turn: answer 200 with the event; 409 if its VMs hold no turn, or one that is not
+        stuck.
+        """
+        person = person_of(request)
+        event_id = request.path_params["eventId"]
+        body = await body_of(request, models.TurnEndBody)
+        try:
+            await self._state.decisions.end_turn(
+                person, event_id, body.reason, force=body.force, scope=query.scope
+            )
+        except DecisionRefusedError as refused:
+            return await self._not_decided(request, refused, query.scope)
+        seen = await asyncio.to_thread(self._detail, event_id, person, query.scope)
+        return answer(seen)
+
+    def command(self, request: Request) -> Response:
+        """Answer with a command and its history."""
+        jti = request.path_params["jti"]
+        person = person_of(request)
+        if len(jti) > models.MAX_CHARACTERS or "\0" in jti:
+            raise refuse(404, _NO_COMMAND)
+        with self._state.snapshots.open() as snapshot:
+            found = decisions.read_command(snapshot.connection, jti)
+            if found is None:
+                raise refuse(404, _NO_COMMAND)
+            command, receipts = found
+            heard = snapshot.vms.one(command.vm_id)
+            if person.site is not None and (heard is None or not sees_vm(person, heard.vm)):
+                raise refuse(404, _NO_COMMAND)
+            decision = decisions.read_decision(snapshot.connection, command.decision_id)
+        return answer(command_item(command, receipts, decision))
+
+    async def _decide(
+        self,
+        request: Request,
+        decide: DecisionCall,
+        body: models.DecisionBody,
+        scope: str | None,
+        status: int,
+    ) -> Response:
+        person = person_of(request)
+        event_id = request.path_params["eventId"]
+        if scope is None and person.site is not None:
+            scope = await asyncio.to_thread(self._own_scope, event_id, person)
+        try:
+            made = await decide(person, event_id, body.fingerprint, body.reason, scope=scope)
+        except DecisionRefusedError as refused:
+            return await self._not_decided(request, refused, scope)
+        return answer(models.DecisionTaken(jti=made.jti, state=made.state), status)
+
+    async def _not_decided(
+        self, request: Request, refused: DecisionRefusedError, scope: str | None
+    ) -> Response:
+        person = person_of(request)
+        event_id = request.path_params["eventId"]
+        seen = await asyncio.to_thread(self._detail, event_id, person, scope)
+        if refused.why == "site" and seen is None:
+            # The person may not even learn that there is such an event; the audit has the attempt.
+            attempt = attempt_at(request.scope, reason="other_site", actor=person.name)
+            await self._state.access.refusals.note(attempt)
+            refused = DecisionRefusedError("unknown")
+        return self._refused(seen, refused)
+
+    def _own_scope(self, event_id: str, person: Person) -> str | None:
+        """Return the scope of the event that the person means, if the person sees only those of one
+        site.
+        """
+        with self._state.snapshots.open() as snapshot:
+            several = snapshot.events.of_id(event_id)
+            found = main_of(each for each in several if sees_event(person, each.event))
+        return None if found is None else found.event.scope
+
+    def _detail(self, event_id: str, person: Person, scope: str | None) -> EventDetail | None:
+        """Return the event as it is now; None if the person does not see it."""
+        with self._state.snapshots.open() as snapshot:
+            return event_detail(snapshot, event_id, person, scope)
+
+    def _refused(self, detail: EventDetail | None, refused: DecisionRefusedError) -> Response:
+        status = REASONS[refused.why].status
+        body: Json = {"error": str(refused)}
+        if status == HTTPStatus.CONFLICT:
+            body |= {} if detail is None else as_json(detail)
+            body |= {"jti": refused.jti}
+        return answer(body, status)

@@ -1,0 +1,189 @@
+"""`/api/v1/events`: open events by the time that is left, then ended ones, the newest first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from console.access.people import Person
+from console.access.scope import sees_event, sees_vm
+from console.db import decisions, turns
+from console.db.event_filters import WantedEvents
+from console.db.events import NEVER, time_left
+from console.db.history import records_of_event
+from console.db.snapshot import Snapshot, Snapshots
+from console.fleet import view
+from console.fleet.event_ids import main_of
+from console.fleet.timeline import timeline
+from console.fleet.values import KnownEvent
+from console.fleet.view import Event, EventDetail
+from console.web.answers import answer, refuse
+from console.web.api.cursors import cursor, place_in
+from console.web.api.events_csv import csv_lines
+from console.web.api.models import MAX_ITEMS, EventPage, EventQuery, EventsQuery
+from console.web.caller import person_of
+
+
+class EventRoutes:
+    """Answers requests for events."""
+
+    def __init__(self, snapshots: Snapshots) -> None:
+        self._snapshots = snapshots
+
+    def listed(self, request: Request, query: EventsQuery) -> Response:
+        """Answer with a page of events."""
+        own = person_of(request).site
+        if own is not None and query.site not in (None, own):
+            return answer(EventPage(items=[], next=None))
+        wanted = wanted_of(query, own)
+        if query.format == "csv":
+            return csv_answer(self._rows(wanted, query, own))
+        after = place_in(query.cursor, str, (int, float), str, str)  # type: ignore[arg-type]
+        with self._snapshots.open() as snapshot:
+            items, following = events_page(
+                snapshot,
+                wanted,
+                state=query.state,
+                limit=query.items,
+                after=after,
+                shows_other_scopes=own is None,
+            )
+        return answer(EventPage(items=items, next=following))
+
+    def _rows(self, wanted: WantedEvents, query: EventsQuery, own: str | None) -> Iterator[Event]:
+        """Yield all wanted events, or as many as were requested; they are read page by page."""
+        left = query.limit
+        following = query.cursor
+        while left is None or left > 0:
+            after = place_in(following, str, (int, float), str, str)  # type: ignore[arg-type]
+            limit = MAX_ITEMS if left is None else min(MAX_ITEMS, left)
+            with self._snapshots.open() as snapshot:
+                items, following = events_page(
+                    snapshot,
+                    wanted,
+                    state=query.state,
+                    limit=limit,
+                    after=after,
+                    shows_other_scopes=own is None,
+                )
+            yield from items
+            left = None if left is None else left - len(items)
+            if following is None:
+                return
+
+    def one(self, request: Request, query: EventQuery) -> Response:
+        """Answer with an event and its timeline."""
+        event_id = request.path_params["eventId"]
+        person = person_of(request)
+        with self._snapshots.open() as snapshot:
+            found = event_detail(snapshot, event_id, person, query.scope)
+        if found is None:
+            raise refuse(404, "there is no such event")
+        return answer(found)
+
+
+def wanted_of(query: EventsQuery, site: str | None) -> WantedEvents:
+    """Return the filter that a query asks for; `site` is the only one that the person sees."""
+    return WantedEvents(
+        q=query.q,
+        site=site or query.site,
+        type=query.type,
+        status=query.status,
+        by=query.by,
+        vm=query.vm,
+        tag=query.tag,
+        group=query.group,
+        since=query.since,
+        until=query.until,
+    )
+
+
+def csv_answer(events: Iterator[Event]) -> Response:
+    """Return events as a table; each row is sent when it is made."""
+    return StreamingResponse(
+        csv_lines(events),
+        headers={
+            "Cache-Control": "no-store",
+            "Content-Disposition": 'attachment; filename="events.csv"',
+        },
+        media_type="text/csv",
+    )
+
+
+def events_page(
+    snapshot: Snapshot,
+    wanted: WantedEvents,
+    *,
+    state: str | None,
+    limit: int,
+    after: list[Any] | None = None,
+    shows_other_scopes: bool = True,
+) -> tuple[list[Event], str | None]:
+    """Return items and the cursor of the next page; `state` is open, over or None for both.
+    `shows_other_scopes` as in `view.event_item`.
+    """
+
+    def items(several: list[KnownEvent]) -> list[Event]:
+        return [
+            event_item(snapshot, each, shows_other_scopes=shows_other_scopes) for each in several
+        ]
+
+    place = None if after is None else (float(after[1]), str(after[2]), str(after[3]))
+    found: list[KnownEvent] = []
+    if state != "over" and (after is None or after[0] == "open"):
+        found = snapshot.events.open(wanted, limit=limit + 1, after=place)
+        if len(found) > limit:
+            last = found[limit - 1]
+            place_of_last = cursor("open", time_left(last), *last.event.key)
+            return items(found[:limit]), place_of_last
+        if state == "open":
+            return items(found), None
+        place = None
+    rest = limit - len(found)
+    if not rest:
+        return items(found), cursor("over", NEVER, "", "")
+    over, has_more = snapshot.events.page_over(wanted, limit=rest, after=place)
+    following = None
+    if has_more:
+        last = over[-1]
+        following = cursor("over", last.event.shown_at, *last.event.key)
+    return items([*found, *over]), following
+
+
+def event_detail(
+    snapshot: Snapshot, event_id: str, person: Person, scope: str | None = None
+) -> EventDetail | None:
+    """Return an event with its timeline; None if the person sees no event with that id, in that
+    scope if one is given.
+    """
+    several = [each for each in snapshot.events.of_id(event_id) if sees_event(person, each.event)]
+    known = main_of(several, scope)
+    if known is None:
+        return None
+    key = known.event.key
+    reports = snapshot.events.reports(key)
+    heard = {each.vm.vm_id: each for each in snapshot.vms.some([one.vm_id for one in reports])}
+    reporters = []
+    for each in reports:
+        vm = heard.get(each.vm_id)
+        if person.site is None or (vm is not None and sees_vm(person, vm.vm)):
+            reporters.append(view.reporter_item(each, vm, known.shown))
+    records = records_of_event(snapshot.connection, key, person.site)
+    prepares = turns.prepare_commands(snapshot.connection, [key[0]])[0].values()
+    asked = [each for each in prepares if each.scope == known.event.scope]
+    every = decisions.decisions_on(snapshot.connection, key)
+    return EventDetail(
+        **dict(event_item(snapshot, known, shows_other_scopes=person.site is None)),
+        witnesses=reporters,
+        timeline=timeline(records, every, [*known.decided.commands, *asked]),
+    )
+
+
+def event_item(snapshot: Snapshot, known: KnownEvent, *, shows_other_scopes: bool = True) -> Event:
+    """Return an event as the API lists it; see `view.event_item`."""
+    return view.event_item(
+        known, snapshot.now, snapshot.listening, shows_other_scopes=shows_other_scopes
+    )

@@ -1,0 +1,96 @@
+"""`/api/v1/groups`: who is away in each group and why, and which events wait."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from console.access.people import Person
+from console.db.grouping import groups_now
+from console.db.snapshot import Snapshot
+from console.db.tables import vm
+from console.turns.away import away_by_group
+from console.turns.groups import Group, Grouping
+from console.turns.situation import Away, Turn, TurnSituation
+from console.web.answers import answer
+from console.web.api import models
+from console.web.app_state import AppState
+from console.web.caller import person_of
+
+
+class GroupRoutes:
+    """Answers requests for groups."""
+
+    def __init__(self, state: AppState) -> None:
+        self._state = state
+
+    def listed(self, request: Request) -> Response:
+        """Answer with every group that has a member."""
+        grouping = self._state.grouping
+        person = person_of(request)
+        with self._state.snapshots.open() as snapshot:
+            situation = self._state.turns.seen_in(snapshot)
+            items = group_items(situation, snapshot, grouping, person)
+        return answer(models.GroupList(items=items))
+
+
+def group_items(
+    situation: TurnSituation, snapshot: Snapshot, grouping: Grouping, person: Person
+) -> list[models.Group]:
+    """Return every group as the API shows it; for a person of one site those with a VM of that
+    site.
+    """
+    own = None
+    if person.site is not None:
+        own = groups_now(snapshot.connection, grouping, vm.c.site == person.site).keys()
+    away = away_by_group(situation)
+    waiting: dict[str, list[Turn]] = {}
+    for turn in situation.turns.values():
+        if turn.state in ("waiting", "forced"):
+            for key in turn.groups:
+                waiting.setdefault(key, []).append(turn)
+    return [
+        _item(group, away.get(group.key, {}), waiting.get(group.key, ()), situation)
+        for group in situation.groups.values()
+        if own is None or group.key in own
+    ]
+
+
+def _item(
+    group: Group, away: Mapping[str, Away], waiting: Sequence[Turn], situation: TurnSituation
+) -> models.Group:
+    order = sorted(waiting, key=lambda turn: _order(turn, situation))
+    return models.Group(
+        name=group.rule.name,
+        key=group.key,
+        members=group.size,
+        at_most=group.at_most,
+        away=[_away(each, situation) for each in away.values()],
+        waiting=[
+            models.WaitingEvent(
+                event_id=turn.event_id,
+                behind=[key.event_id for key in turn.behind],
+                reason=turn.reason,
+                since=turn.since,
+            )
+            for turn in order
+        ],
+    )
+
+
+def _order(turn: Turn, situation: TurnSituation) -> tuple[float, str]:
+    event = situation.events.get(turn.event_key)
+    return (float("inf"), turn.event_id) if event is None else event.order
+
+
+def _away(away: Away, situation: TurnSituation) -> models.AwayVm:
+    vm = situation.vms.get(away.vm_id)
+    return models.AwayVm(
+        vm_id=away.vm_id,
+        name=away.vm_id if vm is None else vm.name,
+        why=away.why,
+        event_id=None if away.event_key is None else away.event_key.event_id,
+        since=away.since,
+    )

@@ -1,0 +1,57 @@
+"""`/api/v1/overview`: the fleet in numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from console.db.snapshot import Snapshot
+from console.db.vms import WantedVms
+from console.fleet import view
+from console.fleet.decisions import takes_away
+from console.web.answers import answer
+from console.web.app_state import AppState
+from console.web.caller import person_of
+
+
+class OverviewRoutes:
+    """Answers requests about the whole fleet."""
+
+    def __init__(self, state: AppState) -> None:
+        self._state = state
+
+    def shown(self, request: Request) -> Response:
+        """Answer with how many VMs are heard, how many decisions are due, and whether the sources
+        are connected.
+        """
+        sources = self._state.source_items()
+        with self._state.snapshots.open() as snapshot:
+            return answer(overview(snapshot, sources, site=person_of(request).site))
+
+
+def overview(
+    snapshot: Snapshot, sources: Sequence[view.Source], *, site: str | None = None
+) -> view.Overview:
+    """Return the answer of `/api/v1/overview`; with a site, only its VMs and events count."""
+    wanted = WantedVms(equal={} if site is None else {"site": site})
+    return view.overview(
+        snapshot.vms.counted(wanted),
+        snapshot.vms.conditions(wanted),
+        due=count_due(snapshot, site=site),
+        now=snapshot.now,
+        sources=sources,
+    )
+
+
+def count_due(snapshot: Snapshot, *, site: str | None = None) -> int:
+    """Return how many events wait for a decision; evictions and deletions need none."""
+    now = snapshot.now
+    listening = snapshot.listening
+    return sum(
+        not takes_away(each.event.event_type)
+        and view.decision_on(each, now, listening).state == "due"
+        for each in snapshot.events.askable()
+        if site is None or site in each.event.sites
+    )

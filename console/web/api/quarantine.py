@@ -1,0 +1,35 @@
+"""`/api/v1/quarantine`: messages that are not records of ours."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from console.db.history import read_quarantine
+from console.db.snapshot import Snapshots
+from console.web.answers import answer
+from console.web.api import models
+
+
+class QuarantineRoutes:
+    """Answers requests for the quarantine."""
+
+    def __init__(self, snapshots: Snapshots) -> None:
+        self._snapshots = snapshots
+
+    def listed(self, _request: Request) -> Response:
+        """Answer with the last message of each source and reason, the newest first."""
+        with self._snapshots.open() as snapshot:
+            found = read_quarantine(snapshot.connection)
+        items = [
+            models.Quarantined(
+                source=each.source,
+                reason=each.reason,
+                count=each.count,
+                first_at=each.first_at,
+                last_at=each.last_at,
+                message=each.message,
+            )
+            for each in found
+        ]
+        return answer(models.QuarantinedList(items=items))

@@ -1,0 +1,192 @@
+"""Every path of the API, and those for monitoring systems."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from console.fleet import view
+from console.fleet.commands import Command
+from console.web.answers import answer
+from console.web.api import models
+from console.web.api.assignments import AssignmentRoutes
+from console.web.api.audit import AuditRoutes
+from console.web.api.decisions import DecisionRoutes
+from console.web.api.enrolments import EnrolmentRoutes
+from console.web.api.events import EventRoutes
+from console.web.api.groups import GroupRoutes
+from console.web.api.health import HealthRoutes
+from console.web.api.metrics import Metrics
+from console.web.api.openapi import document
+from console.web.api.operations import Endpoint, Operation, checked
+from console.web.api.overview import OverviewRoutes
+from console.web.api.quarantine import QuarantineRoutes
+from console.web.api.stream import StreamHub
+from console.web.api.vms import VmRoutes
+from console.web.app_state import AppState
+
+
+def api_routes(state: AppState, stream: StreamHub) -> list[Route]:
+    """Return a route for each operation, and the one that describes them."""
+    described = operations(state, stream)
+    shown = document(described)
+
+    async def api_document(_request: Request) -> Response:
+        return answer(shown)
+
+    return [
+        *(each.route() for each in described),
+        Route("/openapi.json", checked(api_document, models.NoQuery)),
+    ]
+
+
+def operations(state: AppState, stream: StreamHub) -> list[Operation]:
+    """Return the operations of the API, and the paths for monitoring systems."""
+    events = EventRoutes(state.snapshots)
+    vms = VmRoutes(state.snapshots)
+    assignments = AssignmentRoutes(state.snapshots)
+    decisions = DecisionRoutes(state)
+    groups = GroupRoutes(state)
+    health = HealthRoutes(state)
+    return [
+        Operation(
+            path="/api/v1/overview",
+            endpoint=OverviewRoutes(state).shown,
+            summary="The fleet in numbers",
+            answers={"200": view.Overview},
+        ),
+        Operation(
+            path="/api/v1/events",
+            endpoint=events.listed,
+            summary="Events: the open ones by time left, then the others, the newest first",
+            query=models.EventsQuery,
+            answers={"200": models.EventPage},
+        ),
+        Operation(
+            path="/api/v1/events/{eventId}",
+            endpoint=events.one,
+            summary="An event with its timeline",
+            query=models.EventQuery,
+            answers={"200": view.EventDetail},
+        ),
+        Operation(
+            path="/api/v1/events/{eventId}/approve",
+            endpoint=decisions.approve,
+            query=models.EventQuery,
+            summary="Approve an event as it was seen",
+            body=models.ApprovalBody,
+            answers={"202": models.DecisionTaken, "409": models.Conflict},
+        ),
+        Operation(
+            path="/api/v1/events/{eventId}/leave",
+            endpoint=decisions.leave,
+            query=models.EventQuery,
+            summary="Leave an event until its notBefore",
+            body=models.DecisionBody,
+            answers={"200": models.DecisionTaken, "409": models.Conflict},
+        ),
+        Operation(
+            path="/api/v1/events/{eventId}/turn/end",
+            endpoint=decisions.end_turn,
+            query=models.EventQuery,
+            summary="End the turn of an event that is stuck",
+            body=models.TurnEndBody,
+            answers={"200": view.EventDetail, "409": models.Conflict},
+        ),
+        Operation(
+            path="/api/v1/groups",
+            endpoint=groups.listed,
+            summary="Groups: who is away and why, and who waits for whom",
+            answers={"200": models.GroupList},
+        ),
+        Operation(
+            path="/api/v1/commands/{jti}",
+            endpoint=decisions.command,
+            summary="What became of a command",
+            answers={"200": Command},
+        ),
+        Operation(
+            path="/api/v1/vms",
+            endpoint=vms.listed,
+            summary="VMs by name",
+            query=models.VmsQuery,
+            answers={"200": models.VmPage},
+        ),
+        Operation(
+            path="/api/v1/vms/{vmId}",
+            endpoint=vms.one,
+            summary="A VM with its history",
+            answers={"200": view.VmDetail},
+        ),
+        Operation(
+            path="/api/v1/vms/{vmId}/retire",
+            endpoint=vms.retire,
+            summary="Say that a VM is gone: nothing waits for it until it is heard again",
+            body=models.ReasonBody,
+            answers={"200": view.VmDetail},
+        ),
+        Operation(
+            path="/api/v1/vms/{vmId}/accept",
+            endpoint=vms.accept,
+            summary="Accept what a VM reports of itself, as an admin: its name, scope and site",
+            body=models.AcceptBody,
+            answers={"200": view.VmDetail},
+        ),
+        Operation(
+            path="/api/v1/events/{eventId}/take",
+            endpoint=assignments.event,
+            summary="Say that you are on an event, for so many minutes; 0 gives it back",
+            query=models.EventQuery,
+            body=models.TakeBody,
+            answers={"200": view.EventDetail},
+        ),
+        Operation(
+            path="/api/v1/vms/{vmId}/take",
+            endpoint=assignments.vm,
+            summary="Say that you are on a VM, for so many minutes; 0 gives it back",
+            body=models.TakeBody,
+            answers={"200": view.VmDetail},
+        ),
+        Operation(
+            path="/api/v1/audit",
+            endpoint=AuditRoutes(state.snapshots).listed,
+            summary="The audit, a JSON object a line, the oldest first",
+            query=models.AuditQuery,
+            answers={"200": None},
+            media_type="application/x-ndjson",
+        ),
+        Operation(
+            path="/api/v1/quarantine",
+            endpoint=QuarantineRoutes(state.snapshots).listed,
+            summary="Messages that are not records of ours, with the last of each kind",
+            answers={"200": models.QuarantinedList},
+        ),
+        Operation(
+            path="/api/v1/enrolments",
+            endpoint=EnrolmentRoutes(state).post,
+            summary="Enroll VMs, as an admin: the settings of their bridges",
+            body=models.EnrolmentBody,
+            answers={"200": models.EnrolledList},
+        ),
+        Operation(
+            path="/api/v1/stream",
+            endpoint=stream.listen,
+            summary="Server-sent events: event, vm, command, source",
+            answers={"200": None},
+            media_type="text/event-stream",
+        ),
+        _plain("/healthz", health.alive, "200 while the process answers"),
+        _plain("/readyz", health.ready, "503 without the database"),
+        _plain("/metrics", Metrics(state).scraped, "Numbers for Prometheus"),
+    ]
+
+
+def _plain(path: str, endpoint: Endpoint, summary: str) -> Operation:
+    return Operation(
+        path=path,
+        endpoint=endpoint,
+        summary=summary,
+        answers={"200": None},
+        media_type="text/plain",
+    )

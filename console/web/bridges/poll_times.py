@@ -1,0 +1,65 @@
+"""The times at which VMs polled the HTTPS command channel, until they are written to the
+VMs' rows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from console.db.batches import write_polls
+from console.db.errors import StoreError
+from console.db.opening import Database
+from console.db.transactions import write_to
+
+_LOG: Final = logging.getLogger("console")
+_LOOK_SECONDS: Final = 1.0
+_AGAIN_SECONDS: Final = 20.0
+"""The time between two writes of a VM's polls; a poll counts for a minute."""
+_UNKNOWN_SECONDS: Final = 60.0
+"""How long a poll waits for the first record of its VM."""
+
+
+class PollTimes:
+    """Polls that are not written yet; used on the event loop's thread. Only the rows count."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._waiting: dict[str, float] = {}
+        self._written: dict[str, float] = {}
+
+    def note(self, vm_id: str, now: float) -> None:
+        """Note that a VM polls at this moment, in seconds since 1970."""
+        if now - self._written.get(vm_id, 0.0) >= _AGAIN_SECONDS:
+            self._waiting[vm_id] = now
+
+    async def write(self, now: float) -> None:
+        """Write the polls that wait, in one transaction; after a failure they are tried again."""
+        polls = {vm_id: at for vm_id, at in self._waiting.items() if now - at < _UNKNOWN_SECONDS}
+        self._waiting = {}
+        self._written = {
+            vm_id: at for vm_id, at in self._written.items() if now - at < _AGAIN_SECONDS
+        }
+        if not polls:
+            return
+        try:
+            known = await asyncio.to_thread(self._write, polls)
+        except StoreError as error:
+            _LOG.debug("%s", error, extra={"action": "polls_not_written"})
+            known = set()
+        self._written |= {vm_id: polls[vm_id] for vm_id in known}
+        self._waiting = {
+            vm_id: at for vm_id, at in polls.items() if vm_id not in known
+        } | self._waiting
+
+    async def keep_writing(self, now: Callable[[], float]) -> None:
+        """Write once a second, until cancelled; `now` returns the time."""
+        while True:
+            await asyncio.sleep(_LOOK_SECONDS)
+            await self.write(now())
+
+    def _write(self, polls: dict[str, float]) -> set[str]:
+        with write_to(self._database) as (connection, number):
+            return write_polls(connection, polls, number)

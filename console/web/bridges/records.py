@@ -1,0 +1,126 @@
+"""`POST /ingest/v1/records` and `POST /pull/v1/commands/receipts`: a record, or the receipt of a
+command, per request; answered once it is committed.
+
+There are thousands a second: each endpoint is an ASGI application by itself.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from math import ceil
+from typing import Final
+
+from starlette.datastructures import Headers
+from starlette.responses import PlainTextResponse, Response
+from starlette.types import Receive, Scope, Send
+
+from console.fleet.candidates import PULL
+from console.ingest.enrolment import KEY_IS_MISSING
+from console.ingest.signature import UnsignedError, verify
+from console.records.incoming import IncomingRecord
+from console.records.parse import ForeignError, parse_record, vm_of
+from console.web.bridges.commits import Commits
+from console.web.bridges.parts import BridgeParts
+from console.web.bridges.pull import bearer, not_its_token
+from console.web.bridges.record_body import RequestError
+from wire.record import APPROVAL
+
+_RETRY_SECONDS: Final = 5
+
+
+class _RecordEndpoint(ABC):
+    """Receives a record of a VM that proves who it is."""
+
+    def __init__(self, parts: BridgeParts, *, source: str) -> None:
+        self._parts = parts
+        self._source = source
+        self._commits = Commits(parts.writer)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer 204 after the commit; 400 not such a record, 401 not from that VM, 413 too large,
+        429 too much from this VM, 503 not possible now.
+        """
+        try:
+            response = await self._answer(scope, receive)
+        except RequestError as error:
+            response = _refused(error)
+        await response(scope, receive, send)
+
+    @abstractmethod
+    async def _answer(self, scope: Scope, receive: Receive) -> Response:
+        """Receive a record and return the answer. Raises `RequestError`."""
+
+    async def _body(self, scope: Scope, receive: Receive) -> tuple[str, bytes]:
+        """Return the vmId that a body names, and the body. Raises `RequestError`."""
+        if not self._parts.is_ready():  # it is not known yet which secrets were revoked
+            raise RequestError(503, "the console is reading its database")
+        body = await self._parts.bodies.read(Headers(scope=scope), receive)
+        vm_id = vm_of(body)
+        if vm_id is None:
+            raise RequestError(400, "not a record: partitionkey is missing")
+        return vm_id, body
+
+    def _parsed(self, vm_id: str, body: bytes) -> IncomingRecord:
+        """Return the record in a body that this VM has sent. Raises `RequestError`; what is not a
+        record of ours goes to quarantine.
+        """
+        bounds = self._parts.bounds
+        wait = bounds.wait(vm_id, len(body), now=time.monotonic())
+        if wait:
+            words = "this VM sends too much; it may continue later"
+            raise RequestError(429, words, retry_after=wait)
+        now = self._parts.clock()
+        try:
+            record = parse_record(body, source=self._source, received_at=now, vm_id=vm_id)
+        except ForeignError as error:
+            self._commits.quarantine(self._source, error, body, vm_id=vm_id, at=now)
+            raise RequestError(400, f"not a record: {error}") from None
+        bounds.charge(vm_id, record, now=time.monotonic())
+        return record
+
+
+class WebhookRecords(_RecordEndpoint):
+    """Receives the records of the webhook source, which VMs sign."""
+
+    async def _answer(self, scope: Scope, receive: Receive) -> Response:
+        vm_id, body = await self._body(scope, receive)
+        enrolments = self._parts.enrolments
+        if not enrolments.has_key:
+            raise RequestError(503, KEY_IS_MISSING)
+        secret = enrolments.webhook_secret(vm_id)
+        try:
+            verify(Headers(scope=scope), body, secret=secret, now=self._parts.own_clock())
+        except UnsignedError as error:
+            raise RequestError(401, str(error)) from None
+        await self._commits.commit(self._parsed(vm_id, body))
+        return Response(status_code=204)
+
+
+class PulledReceipts(_RecordEndpoint):
+    """Receives the receipts of VMs that poll for their commands; a VM shows its token."""
+
+    def __init__(self, parts: BridgeParts) -> None:
+        super().__init__(parts, source=PULL)
+
+    async def _answer(self, scope: Scope, receive: Receive) -> Response:
+        token = bearer(scope)
+        if not token:
+            return not_its_token()
+        vm_id, body = await self._body(scope, receive)
+        if not self._parts.enrolments.opens(vm_id, token):
+            return not_its_token()
+        record = self._parsed(vm_id, body)
+        if record.type != APPROVAL:
+            raise RequestError(400, f"not a receipt: its type is not {APPROVAL}")
+        await self._commits.commit(record)
+        return Response(status_code=204)
+
+
+def _refused(error: RequestError) -> Response:
+    """Return the answer of a `RequestError`, with a sentence for the log of a bridge."""
+    wait = _RETRY_SECONDS if error.status == 503 else error.retry_after  # noqa: PLR2004
+    headers = {} if wait is None else {"Retry-After": str(ceil(wait))}
+    if error.status == 408:  # noqa: PLR2004
+        headers["Connection"] = "close"
+    return PlainTextResponse(f"{error}\n", error.status, headers)

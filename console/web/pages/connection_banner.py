@@ -1,0 +1,69 @@
+"""The red bar of every page: the reasons why the page may be wrong, such as a source that is not
+connected.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from console.db.errors import StoreError
+from console.web.app_state import AppState
+from console.web.pages.formatting import plural
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trouble:
+    """A reason why the page may be wrong; the texts may come from outside."""
+
+    title: str
+    detail: str | None = None
+    remedy: str | None = None
+
+
+def troubles(state: AppState) -> list[Trouble]:
+    """Return everything that the console is not connected to, and why; empty if all works."""
+    found = []
+    if state.writer.progress.trouble is not None:
+        found.append(
+            Trouble(
+                title="The database does not work",
+                detail=state.writer.progress.trouble,
+                remedy="No record is lost: the sources wait until the database works again.",
+            )
+        )
+    elif not state.is_ready():
+        found.append(Trouble(title="Starting", detail="The fleet is read from the database."))
+    sources = list(state.sources.values())
+    if not sources:
+        found.append(
+            Trouble(
+                title="The console has no source",
+                remedy="Set SEB_CONSOLE_SOURCE__WEBHOOK__KIND=webhook, or a source of the kind "
+                "mqtt or eventhub, and start the console again.",
+            )
+        )
+    away = [source for source in sources if not source.connected]
+    for source in away:
+        who = (
+            f"Source {source.name}"
+            if source.name == source.kind
+            else (f"Source {source.name} ({source.kind})")
+        )
+        found.append(
+            Trouble(
+                title=f"{who} is not connected: {_depending(state, source.name)}",
+                detail=source.trouble or "It is connecting.",
+                remedy="What this page shows of its VMs may be old.",
+            )
+        )
+    return found
+
+
+def _depending(state: AppState, source: str) -> str:
+    """Return how many VMs were last heard over a source, as a clause."""
+    try:
+        with state.snapshots.open() as snapshot:
+            count = snapshot.vms.count(heard_by=source)
+    except StoreError:
+        return "how many VMs depend on it is not known"
+    return f"{plural(count, 'VM')} {'depends' if count == 1 else 'depend'} on it"

@@ -1,0 +1,79 @@
+"""One event as plain text that can be pasted into an incident."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Final
+
+from console.fleet.view import Event
+from console.web.pages import labels
+from console.web.pages.formatting import span
+from console.web.pages.timeline_lines import Entry
+from sinks.shared.text import visible
+
+_NAMES: Final = 20
+
+
+def report(event: Event, entries: Sequence[Entry], now: float) -> list[str]:
+    """Return the lines about an event: its type and time, the VMs that it named, the decision, and
+    its timeline.
+    """
+    return [visible(line) for line in _lines(event, entries, now)]
+
+
+def _lines(event: Event, entries: Sequence[Entry], now: float) -> Iterator[str]:
+    names = [each.name for each in event.resources]
+    more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
+    yield f"{labels.heading(event)} (event {event.event_id})"
+    yield f"Status: {event.event_status}, as of {_time(now)}"
+    yield f"VMs: {', '.join(names[:_NAMES]) or 'none is named'}{more}"
+    if event.description:
+        yield f"Azure says: {event.description}"
+    yield f"First seen: {_time(event.first_seen_at)}{_notice(event)}"
+    for at, label in (
+        (event.start, "Not before"),
+        (event.started_at, "Started"),
+        (event.ended_at, "Ended"),
+    ):
+        if at is not None:
+            yield f"{label}: {_time(at)}"
+    if event.downtime_seconds:
+        announced = event.duration_in_seconds
+        against = f", announced {span(announced)}" if announced and announced > 0 else ""
+        yield f"Away: {span(event.downtime_seconds)}{against}"
+    yield f"Decision: {_decision(event)}"
+    yield "What happened:"
+    for entry in entries:
+        vms = ", ".join(name for _, name in entry.vms[:3])
+        rest = f" and {len(entry.vms) - 3} more" if len(entry.vms) > 3 else ""  # noqa: PLR2004
+        lines = [entry.title, f"by {entry.by}" if entry.by else "", entry.reason or ""]
+        lines += [f"reason: {entry.why}" if entry.why else ""]
+        lines += [f"{entry.vm_word} {vms}{rest}" if vms else ""]
+        yield f"  {_time(entry.at)}  {', '.join(filter(None, lines))}"
+
+
+def _notice(event: Event) -> str:
+    if event.notice_seconds is None:
+        return ""
+    promised = labels.event_type(event.event_type).notice
+    against = "" if promised is None else f", {span(promised[0])} promised"
+    return f" (notice {span(event.notice_seconds)}{against})"
+
+
+def _decision(event: Event) -> str:
+    decision = event.decision
+    lines = [labels.DECISIONS[decision.state]]
+    if decision.by:
+        lines.append(f"by {decision.by}")
+    if decision.at:
+        lines.append(f"at {_time(decision.at)}")
+    if decision.reason:
+        lines.append(f"reason: {decision.reason}")
+    return ", ".join(lines)
+
+
+def _time(at: float | None) -> str:
+    if at is None:
+        return "unknown"
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -1,0 +1,82 @@
+"""Compares measured times with announced ones: the notice, and how long a VM stood still."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from console.fleet.timeline import PastEvent
+from console.fleet.view import Reporter
+from console.web.pages import labels
+from console.web.pages.formatting import span
+
+_TOLERANCE: Final = 15.0
+"""In seconds: Azure publishes an event some seconds before a bridge can see it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """Two lengths of time as a pair of bars; widths are in per cent of the longer one."""
+
+    label: str
+    seconds: float
+    against: str
+    promised: float
+    is_worse: bool
+
+    @property
+    def width(self) -> int:
+        """The width of the measured time."""
+        return _percent(self.seconds, self.promised)
+
+    @property
+    def promised_width(self) -> int:
+        """The width of the promised time."""
+        return _percent(self.promised, self.seconds)
+
+    @property
+    def sentence(self) -> str:
+        """The measured time and the promised one, in words."""
+        return f"{self.label} {span(self.seconds)}, {self.against} {span(self.promised)}"
+
+
+def durations(
+    measured: PastEvent | Reporter, event_type: str | None, announced: int | None
+) -> list[Pair]:
+    """Return the pairs of one event on one VM; `announced`: the announced seconds of interruption,
+    or None.
+    """
+    pairs = (_notice(measured, event_type), _pause(measured, announced))
+    return [each for each in pairs if each is not None]
+
+
+def _notice(measured: PastEvent | Reporter, event_type: str | None) -> Pair | None:
+    notice, given = labels.event_type(event_type).notice, measured.notice_seconds
+    if notice is None or given is None or not measured.affects_this_vm:
+        return None
+    return Pair(
+        label="notice",
+        seconds=max(0.0, given),
+        against="promised",
+        promised=notice[0],
+        is_worse=given < notice[0] - min(_TOLERANCE, notice[0] / 10),
+    )
+
+
+def _pause(measured: PastEvent | Reporter, announced: int | None) -> Pair | None:
+    down, paused = measured.downtime_seconds, measured.pause_seconds
+    label, seconds = ("was down", down) if down else ("paused", paused)
+    if not seconds or announced is None or announced < 0:
+        return None
+    return Pair(
+        label=label,
+        seconds=seconds,
+        against="announced",
+        promised=announced,
+        is_worse=seconds > announced,
+    )
+
+
+def _percent(one: float, other: float) -> int:
+    most = max(one, other)
+    return max(1, round(100 * one / most)) if most > 0 else 1
