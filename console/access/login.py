@@ -145,7 +145,7 @@ class Login:
         code = params.get("code", "")
         if not 0 < len(code) <= _MAX_CHARACTERS:
             raise _not_believed("no_code")
-        return await self._ask(lambda: self._found(code, secret, state))
+        return await self._ask(lambda: self._person_of(code, secret, state))
 
     def _state(self, text: str, secret: str | None) -> Json | None:
         """Return the content of a state; None if it was not signed with this secret, or
@@ -160,7 +160,7 @@ class Login:
             return None
         return claims
 
-    def _found(self, code: str, secret: str, state: Json) -> ProviderAnswer:
+    def _person_of(self, code: str, secret: str, state: Json) -> ProviderAnswer:
         """Exchange the code for tokens, and return who they are about. Runs on a thread."""
         provider = self._provider
         settings = self._settings

@@ -80,7 +80,7 @@ class Provider:
             self._read_at = now
             return self._metadata
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Check whether a login could work now. Raises `ProviderError`."""
         self.metadata()
         self._secret()

@@ -76,7 +76,7 @@ class Refusals:
         others.
         """
 
-    async def note(self, attempt: RefusedAttempt) -> None:
+    async def audit(self, attempt: RefusedAttempt) -> None:
         """Write an attempt, or count it. Never raises: the attempt is refused in any case."""
         flood = self._flood_of(attempt.actor)
         unwritten = flood.passes(attempt.reason, attempt.peer)

@@ -18,7 +18,7 @@ _ACTION: Final = "roles_changed"
 _ACTOR: Final = "settings"
 
 
-def note_roles(database: Database, settings: Settings, *, now: float) -> None:
+def audit_roles(database: Database, settings: Settings, *, now: float) -> None:
     """Append a row if the roles, or the way in which names are checked, differ from those of the
     last row. `now` in seconds since 1970. Raises `StoreError`.
     """

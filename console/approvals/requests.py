@@ -1,19 +1,20 @@
-"""The outcome of a person's request, as a table: values in, an action or a refusal out.
+"""The outcome of a person's request, as one table; values in, values out.
 
-The first row whose condition holds is used. docs/console-reference.md shows the table.
+The first condition that holds names the action or the refusal. docs/console-reference.md shows the
+table; `request_transaction` carries it out.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, cast
 
 from console.access.people import Person, is_same_person
 from console.access.scope import decides_event
 from console.approvals.printing import words_of
-from console.approvals.refused import REASONS, RefusalReason
+from console.approvals.refusal_reasons import REASONS, RefusalReason
 from console.fleet.candidates import Candidate
 from console.fleet.commands import working
 from console.fleet.values import Decision, KnownEvent
@@ -21,12 +22,12 @@ from console.fleet.values import Decision, KnownEvent
 MAX_REASON: Final = 300
 """In characters; a token's text may have 512."""
 What = Literal["approve", "leave"]
-Action = Literal["note_first", "note_leave", "keep_first", "keep_left", "send"]
+Action = Literal["write_first", "write_left", "answer_second", "answer_left", "send"]
 ACTIONS: Final[dict[Action, str]] = {
-    "note_first": "Note the first of two persons.",
-    "note_leave": "Note that it is left until its notBefore.",
-    "keep_first": "Answer that a second person is needed; nothing is written.",
-    "keep_left": "Answer that it is left; nothing is written.",
+    "write_first": "Note the first of two persons.",
+    "write_left": "Note that it is left until its notBefore.",
+    "answer_second": "Answer that a second person is needed; nothing is written.",
+    "answer_left": "Answer that it is left; nothing is written.",
     "send": "Write decision and command; what is to be sent is sent after the commit.",
 }
 
@@ -79,19 +80,10 @@ class RequestSituation:
 Condition = Callable[[RequestSituation], bool]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequestRow:
-    """A row of the table: a condition on a request, and the refusal or the action if it holds."""
-
-    what: tuple[What, ...]
-    when: Condition
-    then: RefusalReason | Action
-
-
-def outcome_of(case: RequestSituation) -> RefusalReason | Action:
+def outcome_of(situation: RequestSituation) -> RefusalReason | Action:
     """Return why a request is refused, or which action follows."""
-    rows = (row for row in TABLE if case.request.what in row.what)
-    return next(row.then for row in rows if row.when(case))
+    row = TABLE[situation.request.what]
+    return next(outcome for condition, outcome in row.items() if condition(situation))
 
 
 def is_reason(text: str) -> bool:
@@ -112,39 +104,39 @@ def always(_case: RequestSituation) -> bool:
     return True
 
 
-def has_no_role(case: RequestSituation) -> bool:
+def has_no_role(situation: RequestSituation) -> bool:
     """The person does not have the role approver."""
-    return "approver" not in case.request.person.roles
+    return "approver" not in situation.request.person.roles
 
 
-def is_of_other_sites(case: RequestSituation) -> bool:
+def is_of_other_sites(situation: RequestSituation) -> bool:
     """The event concerns another site than the person's own."""
-    known = case.known
+    known = situation.known
     if known is None:
         return False
     sites = (each.site for each in known.named.values())
-    return not decides_event(case.request.person, known.event, sites)
+    return not decides_event(situation.request.person, known.event, sites)
 
 
-def has_no_reason(case: RequestSituation) -> bool:
+def has_no_reason(situation: RequestSituation) -> bool:
     """The reason is missing, too long, or not one plain line."""
-    return not is_reason(case.request.reason)
+    return not is_reason(situation.request.reason)
 
 
-def names_no_change(case: RequestSituation) -> bool:
+def names_no_change(situation: RequestSituation) -> bool:
     """The reason must name a change, and does not."""
-    return not names_change(case.request.reason, case.request.change_pattern)
+    return not names_change(situation.request.reason, situation.request.change_pattern)
 
 
-def is_unknown(case: RequestSituation) -> bool:
+def is_unknown(situation: RequestSituation) -> bool:
     """There is no such event."""
-    return case.known is None
+    return situation.known is None
 
 
-def is_under_way(case: RequestSituation) -> bool:
+def is_under_way(situation: RequestSituation) -> bool:
     """A VM has, or will have, something to do for this event."""
-    open_decision = case.open_decision
-    known = case.known
+    open_decision = situation.open_decision
+    known = situation.known
     if (
         open_decision is not None
         and open_decision.kind == "approve"
@@ -154,99 +146,110 @@ def is_under_way(case: RequestSituation) -> bool:
     return known is not None and known.event.state == "scheduled" and bool(working(known.receipts))
 
 
-def is_not_what_was_seen(case: RequestSituation) -> bool:
+def is_not_what_was_seen(situation: RequestSituation) -> bool:
     """The event is not Scheduled, or not as the person saw it."""
-    known = case.known
+    known = situation.known
     if known is None or known.event.state != "scheduled":
         return True
-    return known.shown.report.fingerprint != case.request.fingerprint
+    return known.shown.report.fingerprint != situation.request.fingerprint
 
 
-def is_news(case: RequestSituation) -> bool:
+def is_news(situation: RequestSituation) -> bool:
     """The event is only information."""
-    return case.known is not None and case.known.event.is_news
+    return situation.known is not None and situation.known.event.is_news
 
 
-def cannot_sign(case: RequestSituation) -> bool:
+def cannot_sign(situation: RequestSituation) -> bool:
     """The console has no key."""
-    return not case.request.can_sign
+    return not situation.request.can_sign
 
 
-def is_unproven(case: RequestSituation) -> bool:
+def is_unproven(situation: RequestSituation) -> bool:
     """What is shown cannot be checked against the fingerprint."""
-    return case.known is not None and not case.known.shown.report.is_proven
+    return situation.known is not None and not situation.known.shown.report.is_proven
 
 
-def is_first_of_two(case: RequestSituation) -> bool:
+def is_first_of_two(situation: RequestSituation) -> bool:
     """Two persons are needed, and this is the first."""
-    return _needs_two(case) and case.first_of_two is None
+    return _needs_two(situation) and situation.first_of_two is None
 
 
-def is_the_same_person(case: RequestSituation) -> bool:
+def is_the_same_person(situation: RequestSituation) -> bool:
     """Two persons are needed, and this one was the first."""
-    waiting = case.first_of_two
+    waiting = situation.first_of_two
     return (
-        _needs_two(case)
+        _needs_two(situation)
         and waiting is not None
-        and is_same_person(waiting.actor, case.request.person.name)
+        and is_same_person(waiting.actor, situation.request.person.name)
     )
 
 
-def is_second_token(case: RequestSituation) -> bool:
+def is_second_token(situation: RequestSituation) -> bool:
     """Two persons are needed, and the second is a program."""
-    return _needs_two(case) and case.request.person.is_token
+    return _needs_two(situation) and situation.request.person.is_token
 
 
-def nobody_can_be_asked(case: RequestSituation) -> bool:
+def nobody_can_be_asked(situation: RequestSituation) -> bool:
     """No VM that the event names is heard and takes commands."""
-    return not case.candidates
+    return not situation.candidates
 
 
-def is_left_already(case: RequestSituation) -> bool:
+def is_left_already(situation: RequestSituation) -> bool:
     """This state of the event has been left already."""
-    open_decision = case.open_decision
+    open_decision = situation.open_decision
     if open_decision is None or open_decision.kind != "leave":
         return False
-    return open_decision.fingerprint == case.request.fingerprint
+    return open_decision.fingerprint == situation.request.fingerprint
 
 
-def _needs_two(case: RequestSituation) -> bool:
-    least = case.request.four_eyes
-    known = case.known
+def _needs_two(situation: RequestSituation) -> bool:
+    least = situation.request.four_eyes
+    known = situation.known
     return known is not None and 0 < least <= len(known.shown.report.event.resources)
 
 
-_BOTH: Final[tuple[What, ...]] = ("approve", "leave")
-_APPROVE: Final[tuple[What, ...]] = ("approve",)
-_LEAVE: Final[tuple[What, ...]] = ("leave",)
-TABLE: Final = (
-    RequestRow(what=_BOTH, when=has_no_role, then="role"),
-    RequestRow(what=_BOTH, when=is_of_other_sites, then="site"),
-    RequestRow(what=_BOTH, when=has_no_reason, then="reason"),
-    RequestRow(what=_APPROVE, when=names_no_change, then="change"),
-    RequestRow(what=_BOTH, when=is_unknown, then="unknown"),
-    RequestRow(what=_BOTH, when=is_under_way, then="under_way"),
-    RequestRow(what=_BOTH, when=is_not_what_was_seen, then="changed"),
-    RequestRow(what=_BOTH, when=is_news, then="not_approvable"),
-    RequestRow(what=_APPROVE, when=cannot_sign, then="no_key"),
-    RequestRow(what=_APPROVE, when=is_unproven, then="unproven"),
-    RequestRow(what=_APPROVE, when=is_first_of_two, then="note_first"),
-    RequestRow(what=_APPROVE, when=is_the_same_person, then="keep_first"),
-    RequestRow(what=_APPROVE, when=is_second_token, then="second"),
-    RequestRow(what=_APPROVE, when=nobody_can_be_asked, then="no_witness"),
-    RequestRow(what=_APPROVE, when=always, then="send"),
-    RequestRow(what=_LEAVE, when=is_left_already, then="keep_left"),
-    RequestRow(what=_LEAVE, when=always, then="note_leave"),
-)
+TABLE: Final[Mapping[What, Mapping[Condition, RefusalReason | Action]]] = {
+    "approve": {
+        has_no_role: "role",
+        is_of_other_sites: "site",
+        has_no_reason: "reason",
+        names_no_change: "change",
+        is_unknown: "unknown",
+        is_under_way: "under_way",
+        is_not_what_was_seen: "changed",
+        is_news: "not_approvable",
+        cannot_sign: "no_key",
+        is_unproven: "unproven",
+        is_first_of_two: "write_first",
+        is_the_same_person: "answer_second",
+        is_second_token: "second",
+        nobody_can_be_asked: "no_witness",
+        always: "send",
+    },
+    "leave": {
+        has_no_role: "role",
+        is_of_other_sites: "site",
+        has_no_reason: "reason",
+        is_unknown: "unknown",
+        is_under_way: "under_way",
+        is_not_what_was_seen: "changed",
+        is_news: "not_approvable",
+        is_left_already: "answer_left",
+        always: "write_left",
+    },
+}
 
 
 def printed() -> list[Sequence[str]]:
     """Return the table as rows of text: request, condition and outcome."""
-    return [(" or ".join(row.what), words_of(row.when), _outcome_words(row.then)) for row in TABLE]
+    return [
+        (what, words_of(condition), _outcome_words(outcome))
+        for what, row in TABLE.items()
+        for condition, outcome in row.items()
+    ]
 
 
 def _outcome_words(outcome: RefusalReason | Action) -> str:
-    for action, words in ACTIONS.items():
-        if action == outcome:
-            return words
-    return f"Refuse ({outcome}): {REASONS[outcome].sentence}"  # type: ignore[index]  # no action
+    if outcome in ACTIONS:
+        return ACTIONS[outcome]
+    return f"Refuse ({outcome}): {REASONS[cast('RefusalReason', outcome)].sentence}"

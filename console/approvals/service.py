@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 from console.access.people import Person
 from console.access.scope import decides_event
-from console.approvals.refused import DecisionRefusedError
+from console.approvals.command_sender import CommandSender
+from console.approvals.decision_worker import DecisionWorker
+from console.approvals.refusal_reasons import DecisionRefusedError
+from console.approvals.request_transaction import RequestTransaction
 from console.approvals.requests import DecisionRequest, What, is_reason
-from console.approvals.sending import CommandRouter
-from console.approvals.transaction import DecisionTransaction
 from console.approvals.turn_requests import TurnSettings, end_turn
 from console.approvals.turn_worker import TurnWorker
-from console.approvals.worker import DecisionWorker
 from console.audit.flood import Flood
 from console.db import decisions
 from console.db.snapshot import Snapshots
@@ -64,7 +64,7 @@ class Decisions:
         self._change_pattern = change_pattern
         self._flood = Flood()
         self._clock = snapshots.clock
-        self._sender = CommandRouter(signer, publishers, offer=offer, clock=self._clock)
+        self._sender = CommandSender(signer, publishers, offer=offer, clock=self._clock)
         self._turns = TurnSettings(
             grouping=grouping or Grouping(()), can_sign=signer is not None, four_eyes=four_eyes
         )
@@ -216,7 +216,7 @@ class Decisions:
     def _decide(self, request: DecisionRequest) -> DecisionAnswer:
         """Decide in one transaction; announce and send what it has written once it is committed."""
         with write_to(self._database) as (connection, number):
-            made = DecisionTransaction(
+            made = RequestTransaction(
                 self._snapshots.within(connection),
                 number,
                 console=self._worker.console,

@@ -1,18 +1,18 @@
-"""The state machine of a decision: what happens next, as a table.
+"""The state machine of a decision, as one table; values in, values out.
 
-In each state the first condition that holds decides. docs/console-reference.md shows the table. It
-never lets two VMs work on one event: the next reporter is asked only once the token
-of the last has expired, the event is Scheduled with the same fingerprint, and no VM has reported
-anything.
+In each state the first condition that holds names the next step. docs/console-reference.md shows
+the table; `step_transaction` carries it out. It never lets two VMs work on one event: the next
+reporter is asked only once the token of the last has expired, the event is Scheduled with the same
+fingerprint, and no VM has reported anything.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
 from typing import Final
 
-from console.approvals.printing import words_of
-from console.approvals.situation import (
+from console.approvals.decision_situation import (
     GRACE_SECONDS,
     SHORT_SECONDS,
     Ask,
@@ -23,36 +23,65 @@ from console.approvals.situation import (
     Wait,
     expiry,
 )
+from console.approvals.printing import words_of
 from console.fleet.candidates import PULL, first
 
+
+class State(Enum):
+    """The state of a decision that is not over."""
+
+    SECOND = "a second person has to approve too"
+    LEFT = "left until its notBefore"
+    UNSENT = "the newest command is not sent"
+    SENT = "the newest command is sent, and no VM has answered"
+    ACCEPTED = "a VM has accepted its command"
+    POSTED = "a VM has asked Azure to start the event"
+    REFUSED = "VMs have answered, and none of them approves the event"
+    CONFIRMED = "a VM has confirmed"
+
+
+_REPORTED: Final = {
+    "confirmed": State.CONFIRMED,
+    "posted": State.POSTED,
+    "accepted": State.ACCEPTED,
+}
+"""The states that VMs report of a command, the one that counts most first."""
 _MOVED: Final = ("already_started", "unknown_event")
 """The reasons that a VM gives if it was asked too late."""
+WAIT: Final = Wait()
+CONFIRMED: Final = End(outcome="confirmed")
+LEFT: Final = End(outcome="left")
+CHANGED: Final = End(outcome="overtaken", reason="changed")
+NO_END: Final = End(outcome="unanswered", reason="no_end")
+NO_ANSWER: Final = End(outcome="unanswered", reason="no_answer")
 
 Condition = Callable[[DecisionSituation], bool]
-Action = Callable[[DecisionSituation], Step]
+Then = Step | Callable[[DecisionSituation], Step]
+"""The next step, or what finds it."""
 
 
 def next_step(situation: DecisionSituation) -> Step:
     """Return the next step of a decision that is not over."""
     row = TABLE[state_of(situation)]
-    return next(then(situation) for when, then in row.items() if when(situation))
+    then = next(then for condition, then in row.items() if condition(situation))
+    return then(situation) if callable(then) else then
 
 
-def state_of(situation: DecisionSituation) -> str:
-    """Return the state of a decision that is not over, a key of `TABLE`."""
+def state_of(situation: DecisionSituation) -> State:
+    """Return the state of a decision that is not over."""
     decision = situation.decision
     if decision.state == "second":
-        return "second"
+        return State.SECOND
     if decision.kind == "leave":
-        return "left"
-    for reported in ("confirmed", "posted", "accepted"):
+        return State.LEFT
+    for reported, state in _REPORTED.items():
         if situation.reached(reported) is not None:
-            return reported
+            return state
     if situation.answered:
-        return "refused"
+        return State.REFUSED
     last = situation.last
     is_unsent = last is not None and last.sent_at is None
-    return "unsent" if is_unsent and situation.now < situation.deadline else "sent"
+    return State.UNSENT if is_unsent and situation.now < situation.deadline else State.SENT
 
 
 # Conditions. The first line of each docstring stands in the printed table.
@@ -76,11 +105,6 @@ def has_changed(situation: DecisionSituation) -> bool:
     """The event is Scheduled, but not as it was decided."""
     seen = situation.seen
     return seen is not None and seen.state == "scheduled" and not is_as_decided(situation)
-
-
-def is_known(situation: DecisionSituation) -> bool:
-    """The event has started or ended."""
-    return situation.seen is not None and situation.seen.state != "scheduled"
 
 
 def others_approved(situation: DecisionSituation) -> bool:
@@ -169,11 +193,6 @@ def was_asked_too_late(situation: DecisionSituation) -> bool:
 # Actions.
 
 
-def wait(_situation: DecisionSituation) -> Wait:
-    """Wait."""
-    return Wait()
-
-
 def wait_for_receipts(situation: DecisionSituation) -> Wait:
     """Wait until no receipt can come any more."""
     return Wait(until=situation.answers_until)
@@ -232,61 +251,28 @@ def ask(situation: DecisionSituation) -> Ask:
     return Ask(candidate=candidate, expires_at=until)
 
 
-def end_confirmed(_situation: DecisionSituation) -> End:
-    """It is over: confirmed."""
-    return End(outcome="confirmed")
-
-
-def end_left(_situation: DecisionSituation) -> End:
-    """It is over: left."""
-    return End(outcome="left")
-
-
-def end_changed(_situation: DecisionSituation) -> End:
-    """It is over: overtaken by a change of the event."""
-    return End(outcome="overtaken", reason="changed")
-
-
-def end_started(_situation: DecisionSituation) -> End:
-    """It is over: overtaken by the event's start."""
-    return End(outcome="overtaken", reason="started")
-
-
-def end_gone(_situation: DecisionSituation) -> End:
-    """It is over: overtaken by the event's end."""
-    return End(outcome="overtaken", reason="ended")
-
-
 def end_by_others(situation: DecisionSituation) -> End:
     """It is over: overtaken by an approval of others."""
     return End(outcome="overtaken", reason=situation.approved_by(or_confirmed=True))
 
 
-def end_out_of_reach(situation: DecisionSituation) -> End:
-    """It is over: overtaken by an approval of others, or by what happened to the event."""
-    seen = situation.seen
-    by = situation.approved_by()
-    if by is not None:
-        return End(outcome="overtaken", reason=by)
+def end_by_event(situation: DecisionSituation) -> End:
+    """It is over: overtaken by what happened to the event."""
     if has_changed(situation):
-        return end_changed(situation)
+        return CHANGED
+    seen = situation.seen
     return End(outcome="overtaken", reason="ended" if seen is None else seen.state)
 
 
-def end_without_end(_situation: DecisionSituation) -> End:
-    """It is over: the VM has not reported the end."""
-    return End(outcome="unanswered", reason="no_end")
-
-
-def end_without_answer(_situation: DecisionSituation) -> End:
-    """It is over: no VM has answered."""
-    return End(outcome="unanswered", reason="no_answer")
+def end_out_of_reach(situation: DecisionSituation) -> End:
+    """It is over: overtaken by an approval of others, or by what happened to the event."""
+    by = situation.approved_by()
+    return end_by_event(situation) if by is None else End(outcome="overtaken", reason=by)
 
 
 def end_by_answer(situation: DecisionSituation) -> End:
     """It is over: failed or rejected, as the VM says; a failure counts more."""
-    worst = _worst(situation)
-    return End(outcome=worst.outcome, reason=worst.reason)
+    return _worst(situation)
 
 
 def _worst(situation: DecisionSituation) -> End:
@@ -307,64 +293,61 @@ def _last_expires_at(situation: DecisionSituation) -> float:
     return 0.0 if situation.last is None else situation.last.expires_at
 
 
-TABLE: Final[Mapping[str, Mapping[Condition, Action]]] = {
-    "second": {
-        is_as_decided: wait,
-        has_changed: end_changed,
-        is_known: end_started,
-        always: end_gone,
+TABLE: Final[Mapping[State, Mapping[Condition, Then]]] = {
+    State.SECOND: {
+        is_as_decided: WAIT,
+        always: end_by_event,
     },
-    "left": {
-        is_as_decided: wait,
-        has_changed: end_changed,
+    State.LEFT: {
+        is_as_decided: WAIT,
+        has_changed: CHANGED,
         others_approved: end_by_others,
-        always: end_left,
+        always: LEFT,
     },
-    "unsent": {
+    State.UNSENT: {
         answers_may_come: wait_for_receipts,
         is_out_of_reach: end_out_of_reach,
         waits_for_poll: wait_for_poll,
         had_no_chance: send,
         was_not_polled: ask,
-        was_never_polled: end_without_answer,
+        was_never_polled: NO_ANSWER,
         is_claimed: wait_for_claim,
         always: send,
     },
-    "sent": {
+    State.SENT: {
         answers_may_come: wait_for_receipts,
         is_out_of_reach: end_out_of_reach,
         has_its_time: wait_for_answer,
         cannot_be_heard: wait_for_source,
         can_ask: ask,
         receipts_may_come: wait_for_receipts,
-        always: end_without_answer,
+        always: NO_ANSWER,
     },
-    "accepted": {
+    State.ACCEPTED: {
         has_time: wait_for_end,
-        always: end_without_end,
+        always: NO_END,
     },
-    "posted": {
+    State.POSTED: {
         has_begun_lately: wait_for_start,
-        has_begun: end_confirmed,
+        has_begun: CONFIRMED,
         has_time: wait_for_end,
-        always: end_without_end,
+        always: NO_END,
     },
-    "refused": {
+    State.REFUSED: {
         receipts_may_come: wait_for_receipts,
         was_asked_too_late: end_by_others,
         always: end_by_answer,
     },
-    "confirmed": {
-        always: end_confirmed,
+    State.CONFIRMED: {
+        always: CONFIRMED,
     },
 }
-"""By state, what is done in each case; the first condition that holds decides."""
 
 
 def printed() -> list[Sequence[str]]:
-    """Return the table as rows of text: state, condition and action."""
+    """Return the table as rows of text: state, condition and step."""
     return [
-        (state, words_of(when), words_of(then))
+        (state.value, words_of(condition), words_of(then) if callable(then) else str(then))
         for state, row in TABLE.items()
-        for when, then in row.items()
+        for condition, then in row.items()
     ]

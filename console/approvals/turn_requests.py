@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from console.access.people import Person
-from console.approvals.claims import ended
-from console.approvals.refused import DecisionRefusedError
+from console.approvals.decision_changes import ended
+from console.approvals.decision_situation import GRACE_SECONDS
+from console.approvals.refusal_reasons import DecisionRefusedError
 from console.approvals.requests import DecisionRequest
-from console.approvals.situation import GRACE_SECONDS
 from console.audit import log
 from console.db import decisions, turns
 from console.db.snapshot import Snapshot

@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from console.approvals import turns
-from console.approvals.sending import Outgoing
-from console.approvals.transaction import DecisionTransaction
+from console.approvals.command_sender import Outgoing
+from console.approvals.request_transaction import RequestTransaction
 from console.approvals.turn_requests import TurnSettings
 from console.audit.flood import Flood
 from console.db.snapshot import Snapshots
@@ -103,7 +103,7 @@ class TurnWorker:
             return False
         with write_to(self._snapshots.database) as (connection, number):
             snapshot = self._snapshots.within(connection, is_exact=True)
-            decide = DecisionTransaction(snapshot, number, console=self._console, flood=Flood())
+            decide = RequestTransaction(snapshot, number, console=self._console, flood=Flood())
             written = turns.step(snapshot, number, self._settings, decide, connected)
         for each in written.outgoing:
             self._send(each)

@@ -14,10 +14,9 @@ from uuid import uuid4
 from sqlalchemy import Connection
 
 from console.access.people import Person
-from console.approvals.claims import outgoing
+from console.approvals.command_sender import Outgoing, outgoing
+from console.approvals.request_transaction import DecisionResult, RequestTransaction
 from console.approvals.requests import MAX_REASON, DecisionRequest
-from console.approvals.sending import Outgoing
-from console.approvals.transaction import DecisionResult, DecisionTransaction
 from console.approvals.turn_requests import TurnSettings, situation_of
 from console.audit import log
 from console.db import decisions, turns
@@ -105,7 +104,7 @@ def step(
     snapshot: Snapshot,
     number: int,
     settings: TurnSettings,
-    decide: DecisionTransaction,
+    decide: RequestTransaction,
     connected: Collection[str],
 ) -> TurnsResult:
     """Write what follows from the newest rows. `connected` names the connected sources of this
@@ -170,7 +169,7 @@ def _changes(situation: TurnSituation, now: float) -> _Changes:
     return found
 
 
-def _approve(decide: DecisionTransaction, turn: Turn) -> DecisionResult:
+def _approve(decide: RequestTransaction, turn: Turn) -> DecisionResult:
     """Approve an event whose VMs are prepared, in the name of the actor that took its turn."""
     actor = turn.by or ""
     request = DecisionRequest(

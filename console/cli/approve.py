@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from console.cli import agreement, following
+from console.cli import approval_progress, confirmation
 from console.cli.client import ConsoleClient, event_path
 from console.errors import RefusedError
 from console.fleet.differences import names_of
@@ -54,13 +54,13 @@ def command(
     codes: 0 confirmed, or sent with --no-wait; 1 refused, rejected or failed; 75 not confirmed in
     time, or a second person is needed; 77 not permitted.
     """
-    reason = agreement.require(reason, yes=yes)
+    reason = confirmation.checked_reason(reason, yes=yes)
     client = ConsoleClient()
     event = client.get(event_path(event_id))
-    agreement.show(event, releases=True)
+    confirmation.show(event, releases=True)
     if fingerprint is not None:
-        agreement.refuse_changed(event, fingerprint)
-    agreement.agree(_question(event), yes=yes)
+        confirmation.refuse_changed(event, fingerprint)
+    confirmation.ask(_question(event), yes=yes)
     try:
         answer = client.post(
             f"{event_path(event_id)}/approve",
@@ -69,8 +69,8 @@ def command(
             **({"force": True} if force else {}),
         )
     except RefusedError as error:
-        agreement.explain(error, event)
-    steps = following.Steps(client, event["eventId"], as_json=as_json)
+        confirmation.explain(error, event)
+    steps = approval_progress.ApprovalProgress(client, event["eventId"], as_json=as_json)
     return steps.follow(answer, seconds=timeout if wait else 0)
 
 

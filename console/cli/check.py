@@ -138,7 +138,7 @@ def _listen(settings: Settings) -> str:
 def _login(settings: Settings) -> str:
     provider = Provider(settings.login)
     try:
-        provider.look()
+        provider.check()
     except ProviderError as error:
         raise UnreachableError(str(error)) from None
     return f"{provider.issuer} answers; the redirect URI is {callback_of(settings)}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from console.cli import agreement
+from console.cli import confirmation
 from console.cli.client import ConsoleClient, event_path
 from console.errors import RefusedError
 from sinks.shared.text import plain
@@ -21,18 +21,18 @@ def command(*, event_id: str, reason: str, fingerprint: str | None, yes: bool) -
     An event cannot be refused: Azure starts it at its notBefore, whatever is decided. Exit codes: 0
     left; 1 refused, such as because the event has changed; 77 not permitted.
     """
-    reason = agreement.require(reason, yes=yes)
+    reason = confirmation.checked_reason(reason, yes=yes)
     client = ConsoleClient()
     event = client.get(event_path(event_id))
-    agreement.show(event, releases=False)
+    confirmation.show(event, releases=False)
     if fingerprint is not None:
-        agreement.refuse_changed(event, fingerprint)
-    agreement.agree("Leave it until its time?", yes=yes)
+        confirmation.refuse_changed(event, fingerprint)
+    confirmation.ask("Leave it until its time?", yes=yes)
     try:
         client.post(
             f"{event_path(event_id)}/leave", fingerprint=event["fingerprint"], reason=reason
         )
     except RefusedError as error:
-        agreement.explain(error, event)
+        confirmation.explain(error, event)
     click.echo(f"left  {plain(event['eventId'])}  until {plain(event['notBefore'] or 'its time')}")
     return 0

@@ -47,7 +47,7 @@ class AwaitedReturn:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SeenVm:
+class JudgedVm:
     """A VM at the time of one look; `since`: when it fell silent, if it is."""
 
     vm: Vm
@@ -66,17 +66,19 @@ class VmNotices:
     """The vmIds of incidents that are over."""
 
 
-def vm_notices(seen: Sequence[SeenVm], incidents: Mapping[str, Incident], now: float) -> VmNotices:
+def vm_notices(
+    seen: Sequence[JudgedVm], incidents: Mapping[str, Incident], now: float
+) -> VmNotices:
     """Return the notices about VMs, given the open incidents, by vmId."""
     result = VmNotices()
-    _tell_not_back(result, seen, incidents, now)
-    _tell_silent(result, [each for each in seen if each.vm.vm_id not in incidents], now)
-    _tell_ends(result, seen, incidents, now)
+    _add_not_back(result, seen, incidents, now)
+    _add_silent(result, [each for each in seen if each.vm.vm_id not in incidents], now)
+    _add_ends(result, seen, incidents, now)
     return result
 
 
-def _tell_not_back(
-    result: VmNotices, seen: Sequence[SeenVm], incidents: Mapping[str, Incident], now: float
+def _add_not_back(
+    result: VmNotices, seen: Sequence[JudgedVm], incidents: Mapping[str, Incident], now: float
 ) -> None:
     """Add notices about VMs that went away for their event and were not heard since.
 
@@ -86,15 +88,15 @@ def _tell_not_back(
     for each in seen:
         case = each.case
         incident = incidents.get(each.vm.vm_id)
-        is_told = incident is not None and incident.kind == "vm-not-back"
-        if case is not None and each.contact in ("silent", "stopped") and not is_told:
+        has_notice = incident is not None and incident.kind == "vm-not-back"
+        if case is not None and each.contact in ("silent", "stopped") and not has_notice:
             awaited.append((each.vm, case))
     first = min((case.due for _, case in awaited), default=now)
     if now < first + GATHER and sum(case.due < first + GATHER for _, case in awaited) > 1:
         return
     missed = [(vm, case) for vm, case in awaited if now >= case.due]
     if len(missed) > MANY:
-        _tell_group_not_back(result, [vm for vm, _ in missed], now)
+        _add_group_not_back(result, [vm for vm, _ in missed], now)
         return
     for vm, case in missed:
         name = short(vm.name)
@@ -113,7 +115,7 @@ def _tell_not_back(
         result.opened.append(Incident(vm_id=vm.vm_id, key=vm.vm_id, kind="vm-not-back"))
 
 
-def _tell_silent(result: VmNotices, seen: Iterable[SeenVm], now: float) -> None:
+def _add_silent(result: VmNotices, seen: Iterable[JudgedVm], now: float) -> None:
     """Add notices about VMs without an incident that have been silent for long enough.
 
     A VM that falls silent alone has a notice after `PATIENCE`. Several are gathered, so that a
@@ -127,7 +129,7 @@ def _tell_silent(result: VmNotices, seen: Iterable[SeenVm], now: float) -> None:
         return
     vms = [each.vm for each in silent if now - each.since >= PATIENCE]
     if len(vms) > MANY:
-        _tell_group_silent(result, vms, now)
+        _add_group_silent(result, vms, now)
         return
     for vm in vms:
         result.notices.append(
@@ -144,8 +146,8 @@ def _tell_silent(result: VmNotices, seen: Iterable[SeenVm], now: float) -> None:
         result.opened.append(Incident(vm_id=vm.vm_id, key=vm.vm_id, kind="vm-silent"))
 
 
-def _tell_group_silent(result: VmNotices, vms: list[Vm], now: float) -> None:
-    _tell_group(
+def _add_group_silent(result: VmNotices, vms: list[Vm], now: float) -> None:
+    _add_group(
         result,
         "vm-silent",
         vms,
@@ -155,8 +157,8 @@ def _tell_group_silent(result: VmNotices, vms: list[Vm], now: float) -> None:
     )
 
 
-def _tell_group_not_back(result: VmNotices, vms: list[Vm], now: float) -> None:
-    _tell_group(
+def _add_group_not_back(result: VmNotices, vms: list[Vm], now: float) -> None:
+    _add_group(
         result,
         "vm-not-back",
         vms,
@@ -166,7 +168,7 @@ def _tell_group_not_back(result: VmNotices, vms: list[Vm], now: float) -> None:
     )
 
 
-def _tell_group(
+def _add_group(
     result: VmNotices, kind: NoticeKind, vms: list[Vm], now: float, *, title: str, advice: str
 ) -> None:
     """Add one notice about many VMs, and their incidents with its key."""
@@ -189,8 +191,8 @@ def _tell_group(
     result.opened += [Incident(vm_id=vm.vm_id, key=key, kind=kind, size=len(vms)) for vm in ordered]
 
 
-def _tell_ends(
-    result: VmNotices, seen: Sequence[SeenVm], incidents: Mapping[str, Incident], now: float
+def _add_ends(
+    result: VmNotices, seen: Sequence[JudgedVm], incidents: Mapping[str, Incident], now: float
 ) -> None:
     """Add the notices that end incidents: their VMs are heard again, or are not awaited any
     more.
@@ -214,7 +216,7 @@ def _tell_ends(
             result.notices.append(_end(several[0], one, now))
 
 
-def _is_over(incident: Incident, seen: SeenVm | None) -> bool:
+def _is_over(incident: Incident, seen: JudgedVm | None) -> bool:
     """Check whether an incident has ended: its VM was heard since, was retired, or is not known any
     more.
     """
@@ -223,7 +225,7 @@ def _is_over(incident: Incident, seen: SeenVm | None) -> bool:
     return seen.contact == "stopped" and incident.kind != "vm-not-back"
 
 
-def _end(incident: Incident, seen: SeenVm | None, now: float) -> Notice:
+def _end(incident: Incident, seen: JudgedVm | None, now: float) -> Notice:
     """Return the notice that ends an incident; `seen` is its VM, if it is one VM's."""
     if incident.size > 1:
         is_back = incident.kind == "vm-not-back"
@@ -258,7 +260,7 @@ def _end(incident: Incident, seen: SeenVm | None, now: float) -> Notice:
     )
 
 
-def case_of(known: KnownEvent, vm_id: str, silent_since: float) -> AwaitedReturn | None:
+def awaited_return(known: KnownEvent, vm_id: str, silent_since: float) -> AwaitedReturn | None:
     """Return when a VM that an event has taken away should be back. None if it is not awaited: the
     event deletes it, costs it nothing, or did not take place. If only other VMs have reported the
     event, the wait is short.

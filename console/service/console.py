@@ -17,7 +17,7 @@ from uuid import uuid4
 import uvicorn
 
 from console.access.identity import Access
-from console.access.roles import note_roles
+from console.access.roles import audit_roles
 from console.approvals.service import Decisions
 from console.config.load import exposed_secrets
 from console.config.settings import Settings
@@ -38,7 +38,7 @@ from console.ingest.readers import make_readers, publishers
 from console.ingest.settings import read_sources
 from console.ingest.state import SourceState
 from console.ingest.writer import Writer
-from console.notify.notices import Notices
+from console.notify.notice_worker import NoticeWorker
 from console.notify.sinks import SITE, read_sinks
 from console.service.changes import ChangeFeed
 from console.service.connections import limits, protocol
@@ -127,7 +127,7 @@ class Console:
         )
         own = version("scheduled-events-bridge")
         sinks = read_sinks(settings.sink, version=own, port=settings.address[1])
-        self.notices = Notices(
+        self.notices = NoticeWorker(
             list(sinks.values()),
             snapshots=self.snapshots,
             base=settings.public_url or f"http://{settings.listen}",
@@ -213,7 +213,7 @@ class Console:
         tasks = [asyncio.create_task(self._tick(server))]
         if self.settings.pull:
             tasks.append(
-                asyncio.create_task(self.state.bridges.poll_times.keep_writing(self.clock))
+                asyncio.create_task(self.state.bridges.poll_times.write_regularly(self.clock))
             )
         _LOG.info("listening on %s", self.settings.listen, extra={"action": "listening"})
         await server.serve([listener])
@@ -228,7 +228,7 @@ class Console:
         while not server.should_exit:
             await asyncio.sleep(_TICK_SECONDS)
             if self.feed.ready:
-                self.stream.tell_sources(self.state.source_items())
+                self.stream.send_sources(self.state.source_items())
                 await self._close_ended_streams()
             if time.monotonic() >= retire_at:
                 self.writer.retire_before(self.clock() - self.settings.retention_days * 86_400)
@@ -246,7 +246,7 @@ class Console:
 
     def _opened(self) -> None:
         """Continue the start, on the writer's thread, now that the database is open."""
-        note_roles(self.database, self.settings, now=self.clock())
+        audit_roles(self.database, self.settings, now=self.clock())
         self.feed.wake()
         self.decisions.start()
 
@@ -288,10 +288,10 @@ class Console:
         """Send the open pages what has changed, including changes that only the passing of time has
         caused.
         """
-        if not self.stream.is_heard:
+        if not self.stream.has_listeners:
             self._changes.skip()
             return
-        self._on_loop(self.stream.tell, self._changes.look())
+        self._on_loop(self.stream.send, self._changes.messages())
 
     def _on_loop(self, work: Callable[[T], None], value: T) -> None:
         """Call a function on the event loop's thread, in the order of these calls,

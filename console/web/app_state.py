@@ -14,7 +14,7 @@ from console.db.snapshot import Snapshots
 from console.fleet.view import Source
 from console.ingest.state import SourceState
 from console.ingest.writer import Writer
-from console.notify.worker import SinkWorker
+from console.notify.sink_worker import SinkWorker
 from console.turns.groups import Grouping
 from console.web.bridges.parts import BridgeParts
 

@@ -107,7 +107,7 @@ class LoginRoutes:
             _LOG.warning("%s", error, extra={**fields, "unwritten": unwritten or None})
         if error.status < 500:  # noqa: PLR2004  # what the provider or the console cannot do now
             attempt = attempt_at(request.scope, reason=f"login_{error.reason}")
-            await self._access.refusals.note(attempt)
+            await self._access.refusals.audit(attempt)
         return self._pages.answer(error.status, str(error), login=True)
 
 

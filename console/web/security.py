@@ -82,28 +82,28 @@ class Admission:
         headers = Headers(scope=scope)
         sending = _with_headers(send)
         try:
-            found = await self._look(scope, headers)
+            found = await self._admitted(scope, headers)
         except StoreError:  # the log says why; strangers need not learn the database's address
             found = _Refusal(status=503, words=DATABASE_FAILED)
         if isinstance(found, _Refusal):
             if found.reason is not None:
                 attempt = attempt_at(scope, reason=found.reason, actor=found.actor)
-                await self._access.refusals.note(attempt)
+                await self._access.refusals.audit(attempt)
             await self._answer(found, scope, headers)(scope, receive, sending)
             return
         if found is not None:
             scope.setdefault("state", {})["identity"] = found
             if scope["method"] not in _SAFE:
-                sending = self._noting(scope, found.person.name, sending)
+                sending = self._auditing(scope, found.person.name, sending)
         await self._app(scope, receive, sending)
 
-    async def _look(self, scope: Scope, headers: Headers) -> Identity | _Refusal | None:
+    async def _admitted(self, scope: Scope, headers: Headers) -> Identity | _Refusal | None:
         """Return who makes a request, None for a path that is open to everybody, or a refusal.
         Raises `StoreError`.
         """
         path = scope["path"]
-        if (misled := self._misled(scope, headers)) is not None:
-            return misled
+        if (misdirected := self._misdirected(scope, headers)) is not None:
+            return misdirected
         if path in _OPEN or path.startswith((*_OF_MACHINES, _STATIC)):
             return None
         try:
@@ -124,7 +124,7 @@ class Admission:
             )
         return None if path in self._open else _without_right(identity, scope) or identity
 
-    def _misled(self, scope: Scope, headers: Headers) -> _Refusal | None:
+    def _misdirected(self, scope: Scope, headers: Headers) -> _Refusal | None:
         """Return a refusal for a request that may not come in this way, whoever makes it; None for
         any other.
         """
@@ -164,7 +164,7 @@ class Admission:
             refused.headers["WWW-Authenticate"] = found.challenge
         return refused
 
-    def _noting(self, scope: Scope, actor: str, send: Send) -> Send:
+    def _auditing(self, scope: Scope, actor: str, send: Send) -> Send:
         """Return a `send` that writes a route's refusal for lack of a role to the audit before it
         is answered.
         """
@@ -172,7 +172,7 @@ class Admission:
         async def sending(message: Message) -> None:
             if message["type"] == "http.response.start" and message["status"] == _FORBIDDEN:
                 attempt = attempt_at(scope, reason="not_allowed", actor=actor)
-                await self._access.refusals.note(attempt)
+                await self._access.refusals.audit(attempt)
             await send(message)
 
         return sending

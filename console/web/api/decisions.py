@@ -14,7 +14,7 @@ from starlette.responses import Response
 from console.access.people import Person
 from console.access.refusals import attempt_at
 from console.access.scope import sees_event, sees_vm
-from console.approvals.refused import REASONS, DecisionRefusedError
+from console.approvals.refusal_reasons import REASONS, DecisionRefusedError
 from console.approvals.service import DecisionAnswer
 from console.db import decisions
 from console.fleet.commands import command_item
@@ -110,7 +110,7 @@ class DecisionRoutes:
         if refused.why == "site" and seen is None:
             # The person may not even learn that there is such an event; the audit has the attempt.
             attempt = attempt_at(request.scope, reason="other_site", actor=person.name)
-            await self._state.access.refusals.note(attempt)
+            await self._state.access.refusals.audit(attempt)
             refused = DecisionRefusedError("unknown")
         return self._refused(seen, refused)
 

@@ -79,8 +79,8 @@ class Metrics(Collector):
             self._state.bridges.held_polls.refused,
         )
         yield from self._sources()
-        yield from self._taking_in()
-        yield from self._telling()
+        yield from self._intake()
+        yield from self._notices()
 
     def _sources(self) -> Iterator[Metric]:
         sources = self._state.sources.values()
@@ -94,7 +94,7 @@ class Metrics(Collector):
             lag,
         )
 
-    def _taking_in(self) -> Iterator[Metric]:
+    def _intake(self) -> Iterator[Metric]:
         progress = self._state.writer.progress
         records = CounterMetricFamily(
             "seb_console_records", "Records that were taken in, duplicates too.", labels=["source"]
@@ -121,7 +121,7 @@ class Metrics(Collector):
             progress.committed_at or 0,
         )
 
-    def _telling(self) -> Iterator[Metric]:
+    def _notices(self) -> Iterator[Metric]:
         workers = self._state.sink_workers
         up = {each.name: float(each.health.trouble is None) for each in workers}
         yield _gauge("sink_up", "1 if the sink takes notices.", "sink", up)

@@ -100,16 +100,16 @@ class EnrolledList(Model):
 # Queries and bodies.
 
 
-def _given(value: Any) -> Any:
+def _stripped(value: Any) -> Any:
     """Return a parameter without outer spaces; an empty one counts as missing."""
     return (value.strip() or None) if isinstance(value, str) else value
 
 
 Words = Annotated[
     Annotated[str, StringConstraints(max_length=MAX_CHARACTERS, pattern=r"^[^\x00]*$")] | None,
-    BeforeValidator(_given),
+    BeforeValidator(_stripped),
 ]
-Number = BeforeValidator(_given)
+Number = BeforeValidator(_stripped)
 
 
 def _printable(text: str) -> str:

@@ -78,7 +78,7 @@ class ChangeMessages:
             self._then = snapshot.now
             self._listening = snapshot.listening
 
-    def look(self) -> list[StreamMessage] | None:
+    def messages(self) -> list[StreamMessage] | None:
         """Return what has changed since the last call; None: pages have to read everything again.
         Raises `StoreError`; then the next call returns it.
         """
@@ -93,14 +93,14 @@ class ChangeMessages:
             if since is not None and number < since:  # restored: it is not known what has changed
                 found = None
             elif since is not None and (number != since or vms):
-                found = self._found(snapshot, since, {each.vm.vm_id: each for each in vms})
+                found = self._since(snapshot, since, {each.vm.vm_id: each for each in vms})
         self._number = number
         if has_passed:
             self._then = snapshot.now
             self._listening = snapshot.listening
         return found
 
-    def _found(
+    def _since(
         self, snapshot: Snapshot, since: int, vms: dict[str, HeardVm]
     ) -> list[StreamMessage] | None:
         event_ids = set(snapshot.events.changed_since(since))
@@ -168,10 +168,10 @@ class StreamHub:
         """End every stream, so that the server can stop."""
         self._closed = True
         for page in self._pages:
-            _put(page, _END)
+            _queue(page, _END)
 
     @property
-    def is_heard(self) -> bool:
+    def has_listeners(self) -> bool:
         """Whether any page has a stream open."""
         return bool(self._pages)
 
@@ -183,9 +183,9 @@ class StreamHub:
         """End the streams of these identities."""
         for page, identity in self._pages.items():
             if identity in identities:
-                _put(page, _END)
+                _queue(page, _END)
 
-    def tell(self, messages: Iterable[StreamMessage] | None) -> None:
+    def send(self, messages: Iterable[StreamMessage] | None) -> None:
         """Send each page the messages that it may see; None: it has to read everything again."""
         if messages is None:
             for page in self._pages:
@@ -196,15 +196,15 @@ class StreamHub:
             for page, identity in self._pages.items():
                 site = identity.person.site
                 if site is None or message.sites is None or site in message.sites:
-                    _put(page, encoded)
+                    _queue(page, encoded)
 
-    def tell_sources(self, items: Iterable[view.Source]) -> None:
+    def send_sources(self, items: Iterable[view.Source]) -> None:
         """Send the state of the sources that have changed."""
         for item in items:
             shape = (item.connected, item.trouble)
             if self._sources.get(item.name) != shape:
                 self._sources[item.name] = shape
-                self.tell([StreamMessage(kind="source", item=item)])
+                self.send([StreamMessage(kind="source", item=item)])
 
     async def _messages(self, identity: Identity) -> AsyncIterator[bytes]:
         if self._has_many(identity):  # several requests may have come at once
@@ -228,7 +228,7 @@ class StreamHub:
             self._pages.pop(page, None)
 
 
-def _put(page: asyncio.Queue[bytes], message: bytes) -> None:
+def _queue(page: asyncio.Queue[bytes], message: bytes) -> None:
     """Queue a message; a page that is too far behind has to read everything again instead."""
     try:
         page.put_nowait(message)

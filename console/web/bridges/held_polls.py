@@ -107,7 +107,7 @@ class HeldPolls:
         offer = self._offers.get(vm_id)
         return None if offer is None else offer.due
 
-    def given(self, vm_id: str, *, now: float) -> None:
+    def sent(self, vm_id: str, *, now: float) -> None:
         """Note that the VM was sent its commands; without a receipt it gets them again."""
         if vm_id in self._offers:
             self._offers[vm_id].due = now + AGAIN_SECONDS

@@ -30,7 +30,7 @@ class PollTimes:
         self._waiting: dict[str, float] = {}
         self._written: dict[str, float] = {}
 
-    def note(self, vm_id: str, now: float) -> None:
+    def polled(self, vm_id: str, now: float) -> None:
         """Note that a VM polls at this moment, in seconds since 1970."""
         if now - self._written.get(vm_id, 0.0) >= _AGAIN_SECONDS:
             self._waiting[vm_id] = now
@@ -54,7 +54,7 @@ class PollTimes:
             vm_id: at for vm_id, at in polls.items() if vm_id not in known
         } | self._waiting
 
-    async def keep_writing(self, now: Callable[[], float]) -> None:
+    async def write_regularly(self, now: Callable[[], float]) -> None:
         """Write once a second, until cancelled; `now` returns the time."""
         while True:
             await asyncio.sleep(_LOOK_SECONDS)

@@ -65,11 +65,11 @@ class CommandPolls:
         held = self._held
         loop = asyncio.get_running_loop()
         while self._parts.enrolments.opens(vm_id, token):
-            self._parts.poll_times.note(vm_id, self._parts.clock())
+            self._parts.poll_times.polled(vm_id, self._parts.clock())
             now = loop.time()
             due = held.due(vm_id)
             if due is not None and due <= now:
-                held.given(vm_id, now=now)
+                held.sent(vm_id, now=now)
                 response = await self._tokens(vm_id)
                 if response is None:
                     held.nothing_for(vm_id, now=now)

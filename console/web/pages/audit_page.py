@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlencode
 
-from console.approvals.refused import REASONS
+from console.approvals.refusal_reasons import REASONS
 from console.audit import log
 from console.audit.chain import Head, as_json
 from console.db import audit

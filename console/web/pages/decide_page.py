@@ -45,7 +45,7 @@ class Filter:
         given = {name: value for name in PARAMETERS if (value := getattr(self, name))}
         return f"?{urlencode(given)}" if given else ""
 
-    def takes(self, row: EventRow) -> bool:
+    def matches(self, row: EventRow) -> bool:
         """Check whether the site and type of an event pass the filter; the search text is not
         checked here.
         """
@@ -92,7 +92,7 @@ class Listing:
             chosen = [row for row in waiting if row.event.event_id.lower() in wanted_ids]
             events = [row.event for row in chosen]
             beside = siblings(snapshot, events, self._state.grouping, person)
-        found = [row for row in searched if wanted.takes(row)]
+        found = [row for row in searched if wanted.matches(row)]
         return {
             "filter": wanted,
             "sites": sorted({site for row in waiting for site in row.sites}),

@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from console.access.people import Person
-from console.approvals.refused import REASONS, DecisionRefusedError
+from console.approvals.refusal_reasons import REASONS, DecisionRefusedError
 from console.db.errors import StoreError
 from console.web.app_state import AppState
 from console.web.caller import person_of

@@ -168,8 +168,8 @@ def test_strangers_silence_no_row_of_a_person(database: Database) -> None:
 
     async def flood() -> None:
         for n in range(75):
-            await refusals.note(attempt("unknown", f"login_{n}"))
-        await refusals.note(attempt("val", "not_allowed"))
+            await refusals.audit(attempt("unknown", f"login_{n}"))
+        await refusals.audit(attempt("val", "not_allowed"))
 
     asyncio.run(flood())
     rows = [as_json(row) for row in everything(database.reading)]
@@ -191,10 +191,10 @@ def test_a_flood_of_attempts_leaves_few_rows(database: Database) -> None:
 
     async def flood() -> None:
         for _ in range(100):
-            await refusals.note(attempt(0))
+            await refusals.audit(attempt(0))
         now[0] = 61
         for n in range(5000):
-            await refusals.note(attempt(n))
+            await refusals.audit(attempt(n))
 
     asyncio.run(flood())
     rows = [as_json(row) for row in everything(database.reading)]

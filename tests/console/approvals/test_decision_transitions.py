@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from support.console.cases import AT, candidate, command, decision, receipt, situation
 
-from console.approvals.situation import (
+from console.approvals.decision_situation import (
     END_SECONDS,
     GRACE_SECONDS,
     Ask,
@@ -15,7 +15,7 @@ from console.approvals.situation import (
     Wait,
     expiry,
 )
-from console.approvals.transitions import TABLE, always, next_step, printed
+from console.approvals.transitions import TABLE, State, always, next_step, printed
 
 STARTED = Seen(state="started", fingerprint="sha256:2")
 CHANGED = Seen(state="scheduled", fingerprint="sha256:2")
@@ -216,8 +216,9 @@ def test_left_and_second_end_with_the_event() -> None:
         assert changed == End(outcome="overtaken", reason="changed")
     left = situation(after=5, decision=decision(kind="leave"), seen=STARTED)
     assert next_step(left) == End(outcome="left")
-    alone = situation(after=5, decision=decision(state="second"), seen=STARTED)
-    assert next_step(alone) == End(outcome="overtaken", reason="started")
+    for seen in (STARTED, ENDED):
+        alone = situation(after=5, decision=decision(state="second"), seen=seen)
+        assert next_step(alone) == End(outcome="overtaken", reason=seen.state)
 
 
 def test_a_rule_overtakes_what_was_left() -> None:
@@ -237,12 +238,14 @@ def test_a_rule_was_quicker() -> None:
 
 def test_the_table_has_an_answer_for_every_state() -> None:
     """The last condition of each state holds in any case, and none stands behind it."""
+    assert set(TABLE) == set(State)
     for row in TABLE.values():
-        assert [when is always for when in row] == [False] * (len(row) - 1) + [True]
+        assert [each is always for each in row] == [False] * (len(row) - 1) + [True]
 
 
 def test_the_table_can_be_read() -> None:
-    """Each row in words: a state, a condition and an action."""
+    """Each row in words: a state, a condition and a step."""
     rows = printed()
-    assert [state for state, _, _ in rows] == [state for state, row in TABLE.items() for _ in row]
+    assert len(rows) == sum(len(row) for row in TABLE.values())
+    assert {state for state, _, _ in rows} == {each.value for each in State}
     assert all(words.endswith(".") for _, *columns in rows for words in columns)

@@ -15,11 +15,11 @@ from support.eventually import eventually
 
 from console.access.people import Person
 from console.approvals import turn_worker, turns
-from console.approvals.refused import DecisionRefusedError
-from console.approvals.sending import Outgoing
+from console.approvals.command_sender import Outgoing
+from console.approvals.refusal_reasons import DecisionRefusedError
+from console.approvals.request_transaction import RequestTransaction
 from console.approvals.service import Decisions
-from console.approvals.steps import Surroundings, note_sent, take_step
-from console.approvals.transaction import DecisionTransaction
+from console.approvals.step_transaction import StepContext, mark_sent, write_step
 from console.approvals.turn_requests import TurnSettings
 from console.audit.flood import Flood
 from console.audit.log import everything
@@ -209,7 +209,7 @@ class Cluster:
         for _ in range(steps):
             with write_to(self.database) as (connection, number):
                 snapshot = self.snapshots.within(connection)
-                decide = DecisionTransaction(snapshot, number, console="one", flood=Flood())
+                decide = RequestTransaction(snapshot, number, console="one", flood=Flood())
                 written = turns.step(snapshot, number, self.settings, decide, {"broker"})
             names = {vm.vm_id: vm.name for vm in self.vms}
             sent += [f"{one.command.act} {names[one.command.vm_id]}" for one in written.outgoing]
@@ -227,7 +227,7 @@ class Cluster:
 
     def decide(self) -> list[str]:
         """What a console sends to carry decisions on: act and VM."""
-        around = Surroundings(
+        around = StepContext(
             up_since=0.0, console="one", connected={"broker": 1.0}, turns=self.settings
         )
         names = {vm.vm_id: vm.name for vm in self.vms}
@@ -236,7 +236,7 @@ class Cluster:
             found = rows.read_all_open(snapshot.connection)
         for each in found:
             with write_to(self.database) as (connection, number):
-                taken = take_step(self.snapshots.within(connection), each.id, around, number)
+                taken = write_step(self.snapshots.within(connection), each.id, around, number)
             if taken.outgoing is not None:
                 sent.append(f"{taken.outgoing.command.act} {names[taken.outgoing.command.vm_id]}")
         self.deliver()
@@ -250,7 +250,7 @@ class Cluster:
                 for decision in rows.read_all_open(connection)
                 for command in rows.read_commands(connection, decision.id)
             ]
-            note_sent(self.snapshots.within(connection), found, number)
+            mark_sent(self.snapshots.within(connection), found, number)
 
     def state(self, number: int) -> str:
         """Of the turn of a VM's event."""

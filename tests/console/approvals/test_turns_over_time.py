@@ -13,7 +13,7 @@ from random import Random
 import pytest
 from support.console.records import FakeVm
 
-from console.approvals.refused import DecisionRefusedError
+from console.approvals.refusal_reasons import DecisionRefusedError
 from console.audit.log import everything
 from console.db.opening import Database
 from tests.console.approvals.test_turns import ALICE, Cluster, _moment, approve, seen

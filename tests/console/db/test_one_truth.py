@@ -133,12 +133,12 @@ def test_a_number_that_goes_back_hides_nothing(tmp_path: Path) -> None:
         vm = FakeVm(name="web-1")
         stage.put(vm.heartbeat(now=stage.now))
         changes = ChangeMessages(Snapshots(stage.console.database, clock=stage.now.timestamp))
-        assert changes.look() == []
+        assert changes.messages() == []
         with write_to(stage.console.database) as (connection, _):
             connection.execute(text("UPDATE change SET number = 0"))
-        assert changes.look() is None
+        assert changes.messages() is None
         stage.put(vm.event("E", now=stage.now))
-        messages = changes.look()
+        messages = changes.messages()
         assert messages is not None
         assert "event" in {message.kind for message in messages}
         assert [each["eventId"] for each in shown(stage, "events")["items"]] == ["E"]

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from console.db.notices import Incident
 from console.fleet.values import Vm
-from console.notify.conflicts import conflict_notices
+from console.notify.conflict_notices import conflict_notices
 from console.notify.vm_notices import GATHER
 
 _AT = 1_000_000.0

@@ -39,11 +39,11 @@ from console.fleet.contact import Contact
 from console.fleet.fold import fold
 from console.fleet.reporter_choice import as_shown
 from console.fleet.values import UNDECIDED, Decision, KnownEvent, LatestReport, Vm
-from console.notify.conflicts import conflict_notices
+from console.notify.conflict_notices import conflict_notices
+from console.notify.due_notices import due_notices
 from console.notify.event_notices import approval_failed, of_open, over
-from console.notify.new_notices import look
 from console.notify.notice import Notice
-from console.notify.notices import Notices
+from console.notify.notice_worker import NoticeWorker
 from console.notify.sinks import read_sinks
 from console.notify.vm_notices import (
     AWAY_SECONDS,
@@ -52,7 +52,7 @@ from console.notify.vm_notices import (
     PATIENCE,
     RETURN_SECONDS,
     AwaitedReturn,
-    SeenVm,
+    JudgedVm,
     vm_notices,
 )
 from console.records.incoming import EventReport, Incoming
@@ -166,8 +166,8 @@ class Fleet:
         """Look at a moment, store the notices, and return them."""
         self.now = at
         with self.snapshots.open() as snapshot:
-            found = look(snapshot, begun=NOW - 86_400)
-        told = vm_notices(found.seen, found.incidents, at)
+            found = due_notices(snapshot, begun=NOW - 86_400)
+        told = vm_notices(found.vms, found.incidents, at)
         every = [*found.notices, *told.notices]
         with write_to(self.database) as (connection, _):
             store.end_incidents(connection, told.ended)
@@ -257,7 +257,7 @@ class Teller:
     def __init__(self, incidents: dict[str, Incident] | None = None) -> None:
         self.incidents = incidents if incidents is not None else {}
 
-    def look(
+    def due_notices(
         self,
         vms: Sequence[Vm],
         now: float,
@@ -265,7 +265,7 @@ class Teller:
     ) -> list[Notice]:
         """Look once at a fleet of some VMs."""
         seen = [
-            SeenVm(
+            JudgedVm(
                 vm=each,
                 contact=contact(each),
                 since=each.lost_at or now,
@@ -296,16 +296,16 @@ def test_a_silent_vm_is_one_notice_and_one_end() -> None:
     half a minute has none.
     """
     teller, lost = Teller(), [vm(lost_at=NOW)]
-    assert teller.look(lost, NOW) == []
-    assert teller.look([vm(heard_at=NOW + 5)], NOW + 5) == []
-    assert teller.look(lost, NOW + 10) == []
-    opened = teller.look(lost, NOW + 10 + PATIENCE)
+    assert teller.due_notices(lost, NOW) == []
+    assert teller.due_notices([vm(heard_at=NOW + 5)], NOW + 5) == []
+    assert teller.due_notices(lost, NOW + 10) == []
+    opened = teller.due_notices(lost, NOW + 10 + PATIENCE)
     assert kinds(opened) == [("vm-silent", "vm-1")]
-    assert teller.look(lost, NOW + 20 + PATIENCE) == []
+    assert teller.due_notices(lost, NOW + 20 + PATIENCE) == []
     back = [vm(heard_at=NOW + 99)]
-    ended = teller.look(back, NOW + 99)
+    ended = teller.due_notices(back, NOW + 99)
     assert kinds(ended) == [("vm-heard", "vm-1")]
-    assert teller.look(back, NOW + 100) == []
+    assert teller.due_notices(back, NOW + 100) == []
 
 
 def test_a_restart_repeats_no_notice() -> None:
@@ -313,11 +313,11 @@ def test_a_restart_repeats_no_notice() -> None:
     lost = [vm(lost_at=NOW)]
     teller = Teller()
     for now in (NOW, NOW + PATIENCE):
-        teller.look(lost, now)
+        teller.due_notices(lost, now)
     other = teller.restarted()
     for seconds in (1, PATIENCE + 1, 2 * PATIENCE + 2):
-        assert other.look(lost, NOW + PATIENCE + seconds) == []
-    found = other.look([vm(heard_at=NOW + 500)], NOW + 500)
+        assert other.due_notices(lost, NOW + PATIENCE + seconds) == []
+    found = other.due_notices([vm(heard_at=NOW + 500)], NOW + 500)
     assert kinds(found) == [("vm-heard", "vm-1")]
 
 
@@ -334,7 +334,7 @@ def test_four_hundred_vms_that_fall_silent_and_come_back_are_a_handful_of_notice
                 for number, at in away.items()
             )
         ]
-        notices += teller.look(fleet, now)
+        notices += teller.due_notices(fleet, now)
     assert len(notices) <= 8
     opened = [each.subject for each in notices if each.kind == "vm-silent"]
     ended = [each.subject for each in notices if each.kind == "vm-heard"]
@@ -348,9 +348,9 @@ def test_many_silent_vms_are_one_notice_with_the_first_names() -> None:
     """Many VMs that fall silent at once are one notice with the first names."""
     lost = [vm(number, lost_at=NOW) for number in range(5000)]
     teller = Teller()
-    teller.look(lost, NOW)
-    assert teller.look(lost, NOW + PATIENCE) == []
-    (told,) = teller.look(lost, NOW + PATIENCE + GATHER)
+    teller.due_notices(lost, NOW)
+    assert teller.due_notices(lost, NOW + PATIENCE) == []
+    (told,) = teller.due_notices(lost, NOW + PATIENCE + GATHER)
     assert told.title == "5000 VMs are silent"
     assert "web-0, web-1, web-10" in told.text
     assert "and 4980 more" in told.text
@@ -358,7 +358,7 @@ def test_many_silent_vms_are_one_notice_with_the_first_names() -> None:
     record = told.sealed(number=1, stream="s", base="http://c", site="console")
     assert len(record.body) < 10_000
     back = [vm(number, heard_at=NOW + 200) for number in range(5000)]
-    (ended,) = teller.look(back, NOW + 200)
+    (ended,) = teller.due_notices(back, NOW + 200)
     assert (ended.kind, ended.subject) == ("vm-heard", told.subject)
 
 
@@ -367,12 +367,12 @@ def test_a_group_ends_when_the_last_of_it_is_back_or_retired() -> None:
     vms = [vm(number, lost_at=NOW) for number in range(MANY + 1)]
     teller = Teller()
     for now in (NOW, NOW + PATIENCE + GATHER):
-        (*_, told) = teller.look([*vms], now) or [None]
+        (*_, told) = teller.due_notices([*vms], now) or [None]
     assert told is not None
     back = [vm(number, heard_at=NOW + 200) for number in range(MANY)]
-    assert teller.look([*back, vms[-1]], NOW + 200) == []
+    assert teller.due_notices([*back, vms[-1]], NOW + 200) == []
     retired = replace(vms[-1], retired_at=NOW + 300)
-    (ended,) = teller.look([*back, retired], NOW + 300)
+    (ended,) = teller.due_notices([*back, retired], NOW + 300)
     assert (ended.kind, ended.subject) == ("vm-heard", told.subject)
 
 
@@ -383,9 +383,9 @@ def test_a_vm_that_is_retired_ends_its_incident(is_gone: bool) -> None:
     """
     teller, lost = Teller(), vm(lost_at=NOW)
     for now in (NOW, NOW + PATIENCE):
-        teller.look([lost], now)
+        teller.due_notices([lost], now)
     left = [] if is_gone else [replace(lost, retired_at=NOW + 50)]
-    assert kinds(teller.look([*left], NOW + 50)) == [("vm-retired", "vm-1")]
+    assert kinds(teller.due_notices([*left], NOW + 50)) == [("vm-retired", "vm-1")]
     assert teller.incidents == {}
 
 
@@ -434,7 +434,7 @@ def test_many_vms_that_do_not_come_back_are_one_notice() -> None:
     lost = [vm(number, lost_at=NOW) for number in range(50)]
     notices = []
     for second in range(0, 300, 2):
-        notices += teller.look(lost, NOW + second, cases)
+        notices += teller.due_notices(lost, NOW + second, cases)
     (told,) = notices
     assert (told.kind, told.title) == (
         "vm-not-back",
@@ -442,8 +442,10 @@ def test_many_vms_that_do_not_come_back_are_one_notice() -> None:
     )
     assert told.more["count"] == 50
     back = [vm(number, heard_at=NOW + 400) for number in range(49)]
-    assert teller.look([*back, lost[49]], NOW + 400, {"vm-49": cases["vm-49"]}) == []
-    (ended,) = teller.look([vm(number, heard_at=NOW + 500) for number in range(50)], NOW + 500)
+    assert teller.due_notices([*back, lost[49]], NOW + 400, {"vm-49": cases["vm-49"]}) == []
+    (ended,) = teller.due_notices(
+        [vm(number, heard_at=NOW + 500) for number in range(50)], NOW + 500
+    )
     assert (ended.kind, ended.subject) == ("vm-heard", told.subject)
     assert teller.incidents == {}
 
@@ -486,12 +488,12 @@ def test_a_group_is_ended_though_one_of_it_got_an_incident_of_its_own() -> None:
     vms = [vm(number, lost_at=NOW) for number in range(1, MANY + 2)]
     teller = Teller()
     for now in (NOW, NOW + PATIENCE + GATHER):
-        found = teller.look(vms, now)
+        found = teller.due_notices(vms, now)
     (group,) = found
     back = [vm(number, heard_at=NOW + 200) for number in range(2, MANY + 2)]
-    assert teller.look([vms[0], *back], NOW + 200) == []
+    assert teller.due_notices([vms[0], *back], NOW + 200) == []
     case = {"vm-1": AwaitedReturn(event_id="E", kind="Reboot", due=NOW + 900)}
-    found = teller.look([vms[0], *back], NOW + 1000, case)
+    found = teller.due_notices([vms[0], *back], NOW + 1000, case)
     assert kinds(found) == [("vm-not-back", "vm-1"), ("vm-heard", group.subject)]
 
 
@@ -639,7 +641,7 @@ def test_an_end_has_a_notice_though_the_first_look_was_in_the_future(fleet: Flee
     for transition in ("scheduled", "ended"):
         fleet.say(vm.event("E", transition=transition, now=fleet.moment()))
     with fleet.snapshots.open() as snapshot:
-        found = look(snapshot, begun=NOW + 86_400)
+        found = due_notices(snapshot, begun=NOW + 86_400)
     assert ("event-over", "E") in kinds(found.notices)
 
 
@@ -799,7 +801,7 @@ class Memory(Sink[SinkSettings]):
         pass
 
 
-def console_of(fleet: Fleet) -> Notices:
+def console_of(fleet: Fleet) -> NoticeWorker:
     """Return the notices of a console that shows a fleet."""
     context = SinkContext(
         identity=lambda: VmIdentity(vm_id="c", name="c"),
@@ -809,7 +811,7 @@ def console_of(fleet: Fleet) -> Notices:
         instance_id="i",
     )
     sink = Memory("memory", SinkSettings(kind="memory"), context)
-    return Notices([sink], snapshots=fleet.snapshots, base="http://c", site="console")
+    return NoticeWorker([sink], snapshots=fleet.snapshots, base="http://c", site="console")
 
 
 def test_a_failed_write_loses_no_notice(database: Database) -> None:
@@ -825,11 +827,11 @@ def test_a_failed_write_loses_no_notice(database: Database) -> None:
         connection.execute(text("ALTER TABLE incident RENAME TO away"))
     for _ in range(2):
         with pytest.raises(StoreError):
-            one._look(NOW)
+            one._find_and_store(NOW)
     with database.writing.begin() as connection:
         connection.execute(text("ALTER TABLE away RENAME TO incident"))
     for each in (one, other, one):
-        each._look(NOW)
+        each._find_and_store(NOW)
     with database.reading.begin() as connection:
         assert connection.execute(select(notice_table.c.kind)).scalars().all() == ["vm-silent"]
     for each in (one, other):
@@ -843,8 +845,8 @@ def test_the_documented_templates_take_notices(service: str) -> None:
     """
     teller = Teller()
     lost = [vm(lost_at=NOW, name='web"1')]
-    teller.look(lost, NOW)
-    told = [notice(), *teller.look(lost, NOW + PATIENCE)]
+    teller.due_notices(lost, NOW)
+    told = [notice(), *teller.due_notices(lost, NOW + PATIENCE)]
     assert len(told) == 2
     for each in told:
         record = each.sealed(number=1, stream="s", base="http://console", site="console")
@@ -859,8 +861,8 @@ def test_a_name_is_no_markup_in_a_chat() -> None:
     name = "[log in](https://evil.example) <https://evil.example|log in> <!channel>"
     teller = Teller()
     lost = [vm(lost_at=NOW, name=name)]
-    teller.look(lost, NOW)
-    (told,) = teller.look(lost, NOW + PATIENCE)
+    teller.due_notices(lost, NOW)
+    (told,) = teller.due_notices(lost, NOW + PATIENCE)
     record = told.sealed(number=1, stream="s", base="http://console", site="console")
     slack = render(compile_template(TEMPLATES["Slack"]), record).body.decode()
     assert "<" not in slack

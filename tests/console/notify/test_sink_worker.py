@@ -14,8 +14,8 @@ from console.db.batches import next_number
 from console.db.opening import Database
 from console.db.snapshot import Snapshots
 from console.notify.notice import Notice, NoticeKind
-from console.notify.notices import Notices
-from console.notify.worker import SinkWorker
+from console.notify.notice_worker import NoticeWorker
+from console.notify.sink_worker import SinkWorker
 from sinks.base import SinkError, SinkPaused, SinkSettings
 from sinks.samples import sample_context
 
@@ -30,7 +30,7 @@ class Bench:
         self.clock = FakeClock()
         self.script = Script()
         ScriptedSink.scripts = {"chat": self.script}
-        self.notices: Notices
+        self.notices: NoticeWorker
 
     @property
     def worker(self) -> SinkWorker:
@@ -40,7 +40,7 @@ class Bench:
     def start(self) -> None:
         """Begin to deliver, as a run of a console does."""
         sink = ScriptedSink("chat", SinkSettings(kind="scripted"), sample_context())
-        self.notices = Notices(
+        self.notices = NoticeWorker(
             [sink],
             snapshots=Snapshots(self.database, clock=lambda: NOW),
             base="http://c",

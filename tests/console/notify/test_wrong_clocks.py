@@ -17,7 +17,7 @@ from console.db import notices as store
 from console.db.decision_tables import notice
 from console.db.opening import Database
 from console.db.transactions import write_to
-from console.notify.notices import Notices
+from console.notify.notice_worker import NoticeWorker
 from console.records.parse import parse_state, parse_status
 from wire.moment import rfc3339
 from wire.record import read_record
@@ -36,7 +36,7 @@ class Site:
         self.intake = Intake(database)
         self.intake.listen_since(self.intake.now - LISTENED)
         self._behind = behind
-        self._notices = Notices([], snapshots=self.intake.snapshots, base="http://c", site="x")
+        self._notices = NoticeWorker([], snapshots=self.intake.snapshots, base="http://c", site="x")
         with write_to(database) as (connection, _):
             self._begun = store.begun(connection, self.intake.snapshots.clock())
         self.vms = {name: FakeVm(name=name) for name in ("a", "p")}
@@ -55,7 +55,7 @@ class Site:
             self.intake.let_pass(step)
             for name in names:
                 self.beat(name)
-            self._notices._look(self._begun)
+            self._notices._find_and_store(self._begun)
 
     def beat(self, name: str, session: str = "session-1") -> None:
         """A VM sends a heartbeat and a status."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from console.approvals.situation import DecisionSituation, Seen
+from console.approvals.decision_situation import DecisionSituation, Seen
 from console.fleet.candidates import Candidate
 from console.fleet.values import Command, Decision, Receipt
 from console.records.incoming import ReceiptFacts

@@ -307,7 +307,7 @@ def test_until_it_has_read_its_database_nobody_is_let_in(
     stage: ConsoleStage, client: PullClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A console that has just started refuses polls until it knows which secrets were revoked."""
-    monkeypatch.setattr(stage.state, "is_ready", lambda: False)
+    monkeypatch.setattr(stage.state.bridges, "is_ready", lambda: False)
     record = FakeVm(name="early").receipt("E", "accepted")
     answers = [
         client.ask(record.partition_key, wait=0),

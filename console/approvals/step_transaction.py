@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from uuid import uuid4
 
-from console.approvals.claims import claimed, ended, outgoing
-from console.approvals.sending import Outgoing
-from console.approvals.situation import Ask, DecisionSituation, End, Seen, Send, Step, Wait
+from console.approvals.command_sender import Outgoing, outgoing
+from console.approvals.decision_changes import claimed, ended
+from console.approvals.decision_situation import Ask, DecisionSituation, End, Seen, Send, Step, Wait
 from console.approvals.transitions import next_step
 from console.approvals.turn_requests import TurnSettings, situation_of
 from console.audit import log
@@ -26,7 +26,7 @@ from console.turns.schedule import may_ask_next_vm
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class StepContext:
     """What a step depends on besides the rows of the database."""
 
     up_since: float
@@ -49,51 +49,51 @@ class StepResult:
 
 
 def next_steps(
-    snapshot: Snapshot, several: Sequence[Decision], around: Surroundings
+    snapshot: Snapshot, several: Sequence[Decision], context: StepContext
 ) -> list[tuple[Decision, Step]]:
     """Return the next step of each of these decisions, which are not over. Writes nothing."""
     events = snapshot.events.of({each.key for each in several})
     return [
-        (each, next_step(_situation(snapshot, each, events.get(each.key), around)))
+        (each, next_step(_situation(snapshot, each, events.get(each.key), context)))
         for each in several
     ]
 
 
-def take_step(
-    snapshot: Snapshot, decision_id: str, around: Surroundings, number: int
+def write_step(
+    snapshot: Snapshot, decision_id: str, context: StepContext, number: int
 ) -> StepResult:
     """Write the next step of a decision, unless the decision is over by now."""
     decision = decisions.read_decision(snapshot.connection, decision_id)
     if decision is None or decision.state == "over":
         return StepResult()
     known = snapshot.events.one(*decision.key)
-    situation = _situation(snapshot, decision, known, around)
-    step = _in_turn(snapshot, situation, next_step(situation), around)
+    situation = _situation(snapshot, decision, known, context)
+    step = _in_turn(snapshot, situation, next_step(situation), context)
     if isinstance(step, End):
         return _end(snapshot, situation, step, number)
     if isinstance(step, Ask):
-        return _ask(snapshot, situation, step, around, number)
+        return _ask(snapshot, situation, step, context, number)
     if isinstance(step, Send):
-        return _send(snapshot, situation, step, around, number)
+        return _send(snapshot, situation, step, context, number)
     return StepResult(wait_until=step.until)
 
 
 def _in_turn(
-    snapshot: Snapshot, situation: DecisionSituation, step: Step, around: Surroundings
+    snapshot: Snapshot, situation: DecisionSituation, step: Step, context: StepContext
 ) -> Step:
     """Return the step, or another one if no further VM may be asked now: since the last command a
     VM may have gone away, or the event's VMs may have to prepare again.
     """
-    if around.turns is None or not isinstance(step, Ask | Send):
+    if context.turns is None or not isinstance(step, Ask | Send):
         return step
-    reading = situation_of(snapshot, around.turns)
+    reading = situation_of(snapshot, context.turns)
     may = may_ask_next_vm(situation.decision.key, reading, snapshot.now)
     if may == "no":
         return End(outcome="overtaken", reason="changed")
     return step if may == "yes" else Wait(until=situation.now + 1)
 
 
-def note_sent(
+def mark_sent(
     snapshot: Snapshot, answers: Sequence[tuple[Command, str | None, float]], number: int
 ) -> StepResult:
     """Write when the broker accepted each command, or the reason for which it refused it
@@ -114,12 +114,12 @@ def note_sent(
             over = ended(decision, "failed", "not_sent", at)
             decisions.change_decision(snapshot.connection, over, number)
             written.decisions.append(over)
-            written.commands += _given_up(snapshot, [known[0]], at, number)
+            written.commands += _mark_unanswered(snapshot, [known[0]], at, number)
     return written
 
 
 def _situation(
-    snapshot: Snapshot, decision: Decision, known: KnownEvent | None, around: Surroundings
+    snapshot: Snapshot, decision: Decision, known: KnownEvent | None, context: StepContext
 ) -> DecisionSituation:
     seen = None
     found = []
@@ -132,9 +132,9 @@ def _situation(
         receipts=() if known is None else known.receipts,
         seen=seen,
         candidates=found,
-        connected=around.connected,
+        connected=context.connected,
         now=snapshot.now,
-        up_since=around.up_since,
+        up_since=context.up_since,
     )
 
 
@@ -146,12 +146,12 @@ def _end(snapshot: Snapshot, situation: DecisionSituation, step: End, number: in
         for each in situation.commands
         if command_status(each, situation.receipts).state == "sent"
     ]
-    given_up = _given_up(snapshot, silent, situation.now, number)
-    return StepResult(decisions=[over], commands=given_up)
+    unanswered = _mark_unanswered(snapshot, silent, situation.now, number)
+    return StepResult(decisions=[over], commands=unanswered)
 
 
 def _ask(
-    snapshot: Snapshot, situation: DecisionSituation, step: Ask, around: Surroundings, number: int
+    snapshot: Snapshot, situation: DecisionSituation, step: Ask, context: StepContext, number: int
 ) -> StepResult:
     decision = situation.decision
     first = situation.commands[0]
@@ -180,8 +180,8 @@ def _ask(
         unanswered=situation.commands[-1].jti,
     )
     decisions.put_command(snapshot.connection, command, number)
-    silent = _given_up(snapshot, situation.commands, situation.now, number)
-    decided = _claim(snapshot, decision, around, number)
+    silent = _mark_unanswered(snapshot, situation.commands, situation.now, number)
+    decided = _claim(snapshot, decision, context, number)
     return StepResult(
         decisions=[decided],
         commands=[*silent, command],
@@ -190,27 +190,27 @@ def _ask(
 
 
 def _send(
-    snapshot: Snapshot, situation: DecisionSituation, step: Send, around: Surroundings, number: int
+    snapshot: Snapshot, situation: DecisionSituation, step: Send, context: StepContext, number: int
 ) -> StepResult:
     command = step.command
-    if command.channel != PULL and around.connected.get(command.channel) is None:
+    if command.channel != PULL and context.connected.get(command.channel) is None:
         return StepResult(wait_until=situation.now + 1)  # another console may be connected
     if command.expires_at != step.expires_at:
         command = replace(command, expires_at=step.expires_at)
         decisions.change_command(snapshot.connection, command, number)
-    decided = _claim(snapshot, situation.decision, around, number)
+    decided = _claim(snapshot, situation.decision, context, number)
     return StepResult(
         decisions=[decided], commands=[command], outgoing=outgoing(snapshot.connection, command)
     )
 
 
-def _claim(snapshot: Snapshot, decision: Decision, around: Surroundings, number: int) -> Decision:
-    after = claimed(decision, around.console, snapshot.now)
+def _claim(snapshot: Snapshot, decision: Decision, context: StepContext, number: int) -> Decision:
+    after = claimed(decision, context.console, snapshot.now)
     decisions.change_decision(snapshot.connection, after, number)
     return after
 
 
-def _given_up(
+def _mark_unanswered(
     snapshot: Snapshot, commands: Sequence[Command], at: float, number: int
 ) -> list[Command]:
     """Note that the console no longer waits for the answers to these commands."""

@@ -15,9 +15,15 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 from uuid import uuid4
 
-from console.approvals.sending import CommandRouter, Outgoing
-from console.approvals.situation import Wait
-from console.approvals.steps import StepResult, Surroundings, next_steps, note_sent, take_step
+from console.approvals.command_sender import CommandSender, Outgoing
+from console.approvals.decision_situation import Wait
+from console.approvals.step_transaction import (
+    StepContext,
+    StepResult,
+    mark_sent,
+    next_steps,
+    write_step,
+)
 from console.approvals.turn_requests import TurnSettings
 from console.db import decisions
 from console.db.snapshot import Snapshots
@@ -26,7 +32,7 @@ from console.fleet.values import Command, Decision
 from sinks.shared.errors import SebError
 
 _LOG: Final = logging.getLogger("console")
-_ALL_SECONDS: Final = 5.0
+_EVERY_SECONDS: Final = 5.0
 """The time between two looks at every open decision, even without a change."""
 _TROUBLE_SECONDS: Final = 0.5
 
@@ -37,7 +43,7 @@ class DecisionWorker:
     def __init__(
         self,
         snapshots: Snapshots,
-        sender: CommandRouter,
+        sender: CommandSender,
         *,
         connected: Callable[[], Mapping[str, float | None]],
         committed: Callable[[], None],
@@ -62,7 +68,7 @@ class DecisionWorker:
         """
         self._due: dict[str, float] = {}
         """When an open decision is to be looked at next, by event id."""
-        self._all_at = 0.0
+        self._every_at = 0.0
         self._stopping = False
         self._sender = sender
         self._thread = threading.Thread(target=self._run, name="decisions", daemon=True)
@@ -85,7 +91,7 @@ class DecisionWorker:
         """
         with self._changed:
             if since is None:
-                self._all_at = 0.0
+                self._every_at = 0.0
             elif self._since is None or since < self._since:
                 self._since = since
             self._changed.notify()
@@ -117,7 +123,7 @@ class DecisionWorker:
             except SebError as error:
                 _LOG.warning("%s", error, extra={"action": "decisions_wait"})
                 with self._changed:
-                    self._all_at = time.monotonic() + _TROUBLE_SECONDS
+                    self._every_at = time.monotonic() + _TROUBLE_SECONDS
                     self._changed.wait(_TROUBLE_SECONDS)
             except Exception:  # noqa: BLE001  # logged with its trace
                 _LOG.exception("this is a bug in the console", extra={"action": "decisions_bug"})
@@ -130,7 +136,7 @@ class DecisionWorker:
             while not self._stopping:
                 if self._outgoing or self._sent or self._since is not None:
                     return True
-                rest = min(self._all_at - time.monotonic(), self._next_due() - self._clock())
+                rest = min(self._every_at - time.monotonic(), self._next_due() - self._clock())
                 if rest <= 0:
                     return True
                 self._changed.wait(rest)
@@ -142,58 +148,58 @@ class DecisionWorker:
     def _work(self) -> None:
         while self._outgoing:
             self._send_now(self._outgoing.popleft())
-        self._note_sent()
+        self._write_sent()
         with self._changed:
             since = self._since
             self._since = None
-        whole = time.monotonic() >= self._all_at
-        if whole:
-            self._all_at = time.monotonic() + _ALL_SECONDS
+        every = time.monotonic() >= self._every_at
+        if every:
+            self._every_at = time.monotonic() + _EVERY_SECONDS
         try:
-            self._look(since, whole=whole)
+            self._advance(since, every=every)
         except SebError:
             self.changed(since)
             raise
 
-    def _look(self, since: int | None, *, whole: bool) -> None:
-        """Take every step that is due. With `whole`, look at every open decision; otherwise at
+    def _advance(self, since: int | None, *, every: bool) -> None:
+        """Take every step that is due. With `every`, look at every open decision; otherwise at
         those that are due by now, and at those on events that have changed after the transaction
         `since`.
         """
-        around = self._around()
+        context = self._context()
         with self._snapshots.open() as snapshot:
             found = decisions.read_all_open(snapshot.connection)
-            if not whole:
+            if not every:
                 touched = [event_id for event_id, at in self._due.items() if at <= snapshot.now]
                 if since is not None and found:
                     touched += snapshot.events.changed_since(since)
                 found = [each for each in found if each.event_id in touched]
-            steps = next_steps(snapshot, found, around)
-        if whole:
+            steps = next_steps(snapshot, found, context)
+        if every:
             self._due.clear()
         for each, step in steps:
             self._due.pop(each.event_id, None)
             if isinstance(step, Wait):
-                self._remember(each.event_id, step.until)
+                self._schedule(each.event_id, step.until)
                 continue
             try:
-                self._take(each, around)
+                self._advance_one(each, context)
             except SebError:
                 raise
             except Exception:  # noqa: BLE001  # one bad decision must not hold up the others
                 fields = {"action": "decisions_bug", "decision": each.id}
                 _LOG.exception("this is a bug in the console", extra=fields)
 
-    def _take(self, decision: Decision, around: Surroundings) -> None:
+    def _advance_one(self, decision: Decision, context: StepContext) -> None:
         with write_to(self._database) as (connection, number):
             snapshot = self._snapshots.within(connection)
-            written = take_step(snapshot, decision.id, around, number)
+            written = write_step(snapshot, decision.id, context, number)
         self._announce(written)
         over = any(each.state == "over" for each in written.decisions)
         if not over:
-            self._remember(decision.event_id, written.wait_until)
+            self._schedule(decision.event_id, written.wait_until)
             if written.wait_until is None:  # what comes next is found once this is written
-                self._remember(decision.event_id, self._clock())
+                self._schedule(decision.event_id, self._clock())
         if written.outgoing is not None:
             self._send_now(written.outgoing)
 
@@ -201,14 +207,14 @@ class DecisionWorker:
         """Send a command. If it cannot be sent now, it is found again once its claim has ended."""
         self._sender.send(outgoing, self.answered)
 
-    def _note_sent(self) -> None:
+    def _write_sent(self) -> None:
         """Write, in one transaction, which commands are on their way."""
         with self._changed:
             sent = list(self._sent)
         if not sent:
             return
         with write_to(self._database) as (connection, number):
-            written = note_sent(self._snapshots.within(connection), sent, number)
+            written = mark_sent(self._snapshots.within(connection), sent, number)
         with self._changed:
             for _ in sent:
                 self._sent.popleft()
@@ -218,14 +224,14 @@ class DecisionWorker:
         if written.decisions or written.commands:
             self._committed()
 
-    def _around(self) -> Surroundings:
-        return Surroundings(
+    def _context(self) -> StepContext:
+        return StepContext(
             up_since=self._up_since,
             console=self.console,
             connected=self._connected(),
             turns=self._turns,
         )
 
-    def _remember(self, event_id: str, until: float | None) -> None:
+    def _schedule(self, event_id: str, until: float | None) -> None:
         if until is not None:
             self._due[event_id] = until

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field, replace
 from typing import Final, cast
 from uuid import uuid4
 
-from console.approvals.claims import claimed, ended, outgoing
-from console.approvals.refused import REASONS, DecisionRefusedError, RefusalReason
+from console.approvals.command_sender import Outgoing, outgoing
+from console.approvals.decision_changes import claimed, ended
+from console.approvals.decision_situation import expiry
+from console.approvals.refusal_reasons import REASONS, DecisionRefusedError, RefusalReason
 from console.approvals.requests import ACTIONS, DecisionRequest, RequestSituation, outcome_of
-from console.approvals.sending import Outgoing
-from console.approvals.situation import expiry
 from console.approvals.turn_requests import PersonsTurn, TurnSettings
 from console.audit import log
 from console.audit.flood import Flood
@@ -45,7 +45,7 @@ class DecisionResult:
     """Whether its VMs prepare first; the approval follows."""
 
 
-class DecisionTransaction:
+class RequestTransaction:
     """One transaction in which a request is checked and carried out."""
 
     def __init__(
@@ -73,24 +73,26 @@ class DecisionTransaction:
         known = self._snapshot.events.one(request.event_id, request.scope)
         if known is not None:  # the id may be given in another case
             request = replace(request, event_id=known.event.event_id)
-        case = RequestSituation(
+        situation = RequestSituation(
             request=request,
             known=known,
             open_decision=self._open_decision(known),
             candidates=() if known is None else self._candidates(known),
         )
-        outcome = outcome_of(case)
+        outcome = outcome_of(situation)
         if known is None or outcome not in ACTIONS:
-            return self._refuse(cast("RefusalReason", outcome), case)
-        if outcome == "keep_first":
+            return self._refuse(cast("RefusalReason", outcome), situation)
+        if outcome == "answer_second":
             return DecisionResult(state="second")
-        if outcome == "keep_left":
+        if outcome == "answer_left":
             return DecisionResult(state="left")
         if outcome == "send":
-            return self._send_in_turn(case, known)
-        is_leave = outcome == "note_leave"
+            return self._send_in_turn(situation, known)
+        is_leave = outcome == "write_left"
         kind, state = ("leave", "open") if is_leave else ("approve", "second")
-        return self._note(case, known, self._decision(request, known, kind=kind, state=state))
+        return self._write_unsent(
+            situation, known, self._decision(request, known, kind=kind, state=state)
+        )
 
     def approve_in_turn(self, request: DecisionRequest, scope: str) -> DecisionResult:
         """Approve an event that has its turn. If that is not possible now, do nothing and audit
@@ -99,45 +101,45 @@ class DecisionTransaction:
         known = self._snapshot.events.one(request.event_id, request.scope)
         if known is None or known.event.scope != scope:
             return DecisionResult()
-        case = RequestSituation(
+        situation = RequestSituation(
             request=request,
             known=known,
             open_decision=self._open_decision(known),
             candidates=self._candidates(known),
         )
-        outcome = outcome_of(case)
+        outcome = outcome_of(situation)
         if outcome in ACTIONS:
-            return self._send(case, known) if outcome == "send" else DecisionResult()
+            return self._send(situation, known) if outcome == "send" else DecisionResult()
         return DecisionResult(refused=DecisionRefusedError(cast("RefusalReason", outcome)))
 
-    def _send_in_turn(self, case: RequestSituation, known: KnownEvent) -> DecisionResult:
+    def _send_in_turn(self, situation: RequestSituation, known: KnownEvent) -> DecisionResult:
         """Send the approval at once, or first give the event its turn so that its VMs prepare."""
         if self._turns is None:
-            return self._send(case, known)
+            return self._send(situation, known)
         try:
-            turn = self._turns.take(case.request, known)
+            turn = self._turns.take(situation.request, known)
         except DecisionRefusedError as refused:
-            return self._refuse(refused.why, case)
+            return self._refuse(refused.why, situation)
         if turn is None:
-            return self._send(case, known)
+            return self._send(situation, known)
         if turn.state not in ("prepared", "failed"):
-            made = DecisionResult(state="approving", has_turn=True)
-            if case.open_decision is not None and case.open_decision.kind == "leave":
-                self._replace(case.open_decision, made)
-            return made
-        made = self._send(case, known)
+            result = DecisionResult(state="approving", has_turn=True)
+            if situation.open_decision is not None and situation.open_decision.kind == "leave":
+                self._replace(situation.open_decision, result)
+            return result
+        result = self._send(situation, known)
         self._turns.sent(turn)
-        return made
+        return result
 
     def _candidates(self, known: KnownEvent) -> Sequence[Candidate]:
         return candidates(known, self._now, self._snapshot.listening)
 
-    def _refuse(self, why: RefusalReason, case: RequestSituation) -> DecisionResult:
+    def _refuse(self, why: RefusalReason, situation: RequestSituation) -> DecisionResult:
         """Refuse a request, and audit it if it cannot be done now. What a role never allows was
         audited before.
         """
-        request = case.request
-        jti = self._jti_under_way(case) if why == "under_way" else None
+        request = situation.request
+        jti = self._jti_under_way(situation) if why == "under_way" else None
         kind = (request.person.name, request.what, why, request.event_id, request.fingerprint)
         is_audited = REASONS[why].is_audited
         if is_audited and (unwritten := self._flood.passes(*kind)) is not None:
@@ -155,35 +157,37 @@ class DecisionTransaction:
             )
         return DecisionResult(refused=DecisionRefusedError(why, jti=jti), jti=jti)
 
-    def _jti_under_way(self, case: RequestSituation) -> str | None:
-        if case.open_decision is not None:
-            commands = decisions.read_commands(self._connection, case.open_decision.id)
+    def _jti_under_way(self, situation: RequestSituation) -> str | None:
+        if situation.open_decision is not None:
+            commands = decisions.read_commands(self._connection, situation.open_decision.id)
             if commands:
                 return commands[-1].jti
-        begun = [] if case.known is None else working(case.known.receipts)
+        begun = [] if situation.known is None else working(situation.known.receipts)
         return begun[0].facts.jti if begun else None
 
-    def _note(self, case: RequestSituation, known: KnownEvent, new: Decision) -> DecisionResult:
+    def _write_unsent(
+        self, situation: RequestSituation, known: KnownEvent, new: Decision
+    ) -> DecisionResult:
         """Write a decision that sends nothing; it replaces the open one."""
-        made = DecisionResult(state=open_word(new) or "none")
-        self._replace(case.open_decision, made)
+        result = DecisionResult(state=open_word(new) or "none")
+        self._replace(situation.open_decision, result)
         action = "leave" if new.kind == "leave" else "approve_first"
-        self._audit(action, case.request, known, new)
-        self._write(made, new)
-        return made
+        self._audit(action, situation.request, known, new)
+        self._write(result, new)
+        return result
 
-    def _send(self, case: RequestSituation, known: KnownEvent) -> DecisionResult:
-        request = case.request
-        waiting = case.first_of_two
-        candidate = case.candidates[0]
-        made = DecisionResult(state="approving")
+    def _send(self, situation: RequestSituation, known: KnownEvent) -> DecisionResult:
+        request = situation.request
+        waiting = situation.first_of_two
+        candidate = situation.candidates[0]
+        result = DecisionResult(state="approving")
         if waiting is None:
-            self._replace(case.open_decision, made)
+            self._replace(situation.open_decision, result)
             decision = self._decision(request, known, kind="approve", state="open")
         else:
             decision = replace(waiting, state="open", second_actor=request.person.name)
         decision = claimed(decision, self._console, self._now)
-        others = first(case.candidates, {candidate.vm_id}) is not None
+        others = first(situation.candidates, {candidate.vm_id}) is not None
         command = Command(
             jti=str(uuid4()),
             decision_id=decision.id,
@@ -197,13 +201,13 @@ class DecisionTransaction:
             made_at=self._now,
             expires_at=expiry(self._now, decision.not_before, others=others),
         )
-        made.jti = command.jti
+        result.jti = command.jti
         self._audit("approve", request, known, decision, command)
-        self._write(made, decision, is_new=waiting is None)
+        self._write(result, decision, is_new=waiting is None)
         decisions.put_command(self._connection, command, self._number)
-        made.commands.append(command)
-        made.outgoing = outgoing(self._connection, command)
-        return made
+        result.commands.append(command)
+        result.outgoing = outgoing(self._connection, command)
+        return result
 
     def _open_decision(self, known: KnownEvent | None) -> Decision | None:
         """Return the decision on the event that is not over, or None."""
@@ -227,17 +231,17 @@ class DecisionTransaction:
             not_before=known.event.not_before,
         )
 
-    def _replace(self, open_decision: Decision | None, made: DecisionResult) -> None:
+    def _replace(self, open_decision: Decision | None, result: DecisionResult) -> None:
         """End the open decision, which a new one replaces."""
         if open_decision is not None:
             after = ended(open_decision, "overtaken", "decided", self._now)
             decisions.change_decision(self._connection, after, self._number)
-            made.decisions.append(after)
+            result.decisions.append(after)
 
-    def _write(self, made: DecisionResult, decision: Decision, *, is_new: bool = True) -> None:
+    def _write(self, result: DecisionResult, decision: Decision, *, is_new: bool = True) -> None:
         write = decisions.put_decision if is_new else decisions.change_decision
         write(self._connection, decision, self._number)
-        made.decisions.append(decision)
+        result.decisions.append(decision)
 
     def _audit(
         self,

@@ -35,7 +35,7 @@ def conflict_notices(
     ready = [vm for vm in found if vm.vm_id not in incidents and _is_ready(vm, now)]
     begun = min((vm.conflict_at or now for vm in ready), default=now)
     if len(ready) == 1 or now - begun >= GATHER:
-        _tell(result, ready, now)
+        _add(result, ready, now)
     there = {vm.vm_id for vm in found}
     over: dict[str, Incident] = {}
     open_keys = set()
@@ -53,7 +53,7 @@ def _is_ready(vm: Vm, now: float) -> bool:
     return vm.reported_as is not None or now - (vm.conflict_at or now) >= _TAKEN_SECONDS
 
 
-def _tell(result: VmNotices, vms: Sequence[Vm], now: float) -> None:
+def _add(result: VmNotices, vms: Sequence[Vm], now: float) -> None:
     ordered = sorted(vms, key=lambda vm: (vm.name.lower(), vm.vm_id))
     if len(ordered) <= MANY:
         for vm in ordered:

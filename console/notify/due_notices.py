@@ -19,7 +19,7 @@ from console.fleet.values import HeardVm, KnownEvent, LatestReport, Vm
 from console.fleet.view import decision_on
 from console.notify import event_notices, vm_notices
 from console.notify.notice import Notice
-from console.notify.vm_notices import SeenVm
+from console.notify.vm_notices import JudgedVm
 
 _WINDOW_SECONDS: Final = 3600.0
 """An end that is older gets no notice."""
@@ -39,7 +39,7 @@ class NoticeCandidates:
 
     notices: list[Notice]
     """New notices about events and the audit."""
-    seen: list[SeenVm]
+    vms: list[JudgedVm]
     """The VMs that may need a notice."""
     incidents: Mapping[str, Incident]
     """The open incidents of VMs, by vmId."""
@@ -52,11 +52,11 @@ class NoticeCandidates:
         """Return those of these incidents that this look can judge. Another console may have opened
         one since, for a VM that this look did not read.
         """
-        looked_at = {*self.incidents, *(each.vm.vm_id for each in self.seen)}
+        looked_at = {*self.incidents, *(each.vm.vm_id for each in self.vms)}
         return {vm_id: each for vm_id, each in incidents.items() if vm_id in looked_at}
 
 
-def look(snapshot: Snapshot, *, begun: float) -> NoticeCandidates:
+def due_notices(snapshot: Snapshot, *, begun: float) -> NoticeCandidates:
     """Return the notices that are due. `begun` is when consoles of this database began to send any,
     in seconds since 1970.
     """
@@ -75,7 +75,7 @@ def look(snapshot: Snapshot, *, begun: float) -> NoticeCandidates:
     told = _within_bounds(snapshot, [each for each in about if each[1].id in new])
     return NoticeCandidates(
         notices=[*(each for each in others if each.id in new), *told],
-        seen=_seen(snapshot, since, incidents),
+        vms=_vms_to_judge(snapshot, since, incidents),
         incidents=incidents,
         conflicts=snapshot.vms.in_conflict(),
         conflict_incidents=store.incidents(snapshot.connection, conflict_notice),
@@ -179,7 +179,9 @@ def _failed(snapshot: Snapshot, since: float) -> list[Notice]:
     return [event_notices.approval_failed(each, known.get(each.key)) for each in failed]
 
 
-def _seen(snapshot: Snapshot, since: float, incidents: Mapping[str, Incident]) -> list[SeenVm]:
+def _vms_to_judge(
+    snapshot: Snapshot, since: float, incidents: Mapping[str, Incident]
+) -> list[JudgedVm]:
     """Return the VMs that are silent, that have not come back after an event, or that have an open
     incident.
     """
@@ -197,8 +199,10 @@ def _seen(snapshot: Snapshot, since: float, incidents: Mapping[str, Incident]) -
         silent_since = _silent_since(each, snapshot)
         key = cases.get(each.vm.vm_id)
         event = None if key is None else known.get(key)
-        case = None if event is None else vm_notices.case_of(event, each.vm.vm_id, silent_since)
-        found.append(SeenVm(vm=each.vm, contact=each.contact, since=silent_since, case=case))
+        case = (
+            None if event is None else vm_notices.awaited_return(event, each.vm.vm_id, silent_since)
+        )
+        found.append(JudgedVm(vm=each.vm, contact=each.contact, since=silent_since, case=case))
     return found
 
 

@@ -18,10 +18,10 @@ from console.db.decision_tables import conflict_notice
 from console.db.errors import words_of
 from console.db.snapshot import Snapshots
 from console.db.transactions import write_to
-from console.notify.conflicts import conflict_notices
-from console.notify.new_notices import look
+from console.notify.conflict_notices import conflict_notices
+from console.notify.due_notices import due_notices
+from console.notify.sink_worker import SinkWorker
 from console.notify.vm_notices import VmNotices, vm_notices
-from console.notify.worker import SinkWorker
 from sinks.base import Sink
 from sinks.shared.errors import SebError
 
@@ -29,7 +29,7 @@ _LOG: Final = logging.getLogger("console")
 _LOOK_SECONDS: Final = 1.0
 
 
-class Notices:
+class NoticeWorker:
     """One thread that looks, and one for each sink. Without a sink it does nothing."""
 
     def __init__(
@@ -106,7 +106,7 @@ class Notices:
                 self.supervise()
                 if self._begun is None:
                     self._begun = self._begin()
-                self._look(self._begun)
+                self._find_and_store(self._begun)
             except SQLAlchemyError as error:
                 _LOG.warning("%s", words_of(error), extra={"action": "notices_not_stored"})
             except SebError as error:
@@ -123,7 +123,7 @@ class Notices:
             each.start()
         return begun
 
-    def _look(self, begun: float) -> None:
+    def _find_and_store(self, begun: float) -> None:
         """Find the notices that are due, and store them with the incidents that they open and end.
 
         The incidents are read again in the writing transaction: what another console stored
@@ -131,14 +131,14 @@ class Notices:
         """
         with self._snapshots.open() as snapshot:
             now = snapshot.now
-            found = look(snapshot, begun=begun)
-        quiet = not _differs(vm_notices(found.seen, found.incidents, now)) and not _differs(
+            found = due_notices(snapshot, begun=begun)
+        quiet = not _differs(vm_notices(found.vms, found.incidents, now)) and not _differs(
             conflict_notices(found.conflicts, found.conflict_incidents, now)
         )
         if quiet and not found.notices:
             return
         with write_to(self._database) as (connection, _):
-            about_vms = vm_notices(found.seen, found.known(store.incidents(connection)), now)
+            about_vms = vm_notices(found.vms, found.known(store.incidents(connection)), now)
             store.end_incidents(connection, about_vms.ended)
             store.open_incidents(connection, about_vms.opened, now)
             told = store.incidents(connection, conflict_notice)

@@ -158,12 +158,18 @@ class End:
     outcome: str
     reason: str | None = None
 
+    def __str__(self) -> str:
+        return f"It is over: {self.outcome}{f' ({self.reason})' if self.reason else ''}."
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wait:
     """Wait for a change, or until a time; None: only for a change."""
 
     until: float | None = None
+
+    def __str__(self) -> str:
+        return "Wait."
 
 
 Step = Send | Ask | End | Wait

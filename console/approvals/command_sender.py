@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from math import floor
 from typing import Final
 
+from sqlalchemy import Connection
+
+from console.db import decisions
 from console.fleet.candidates import PULL
 from console.fleet.values import Command
 from console.ingest.readers import Publisher
@@ -26,13 +29,19 @@ class Outgoing:
     site: str
 
 
+def outgoing(connection: Connection, command: Command) -> Outgoing | None:
+    """Return the command with the site of its VM, or None if the VM is not known any more."""
+    site = decisions.site_of(connection, command.vm_id)
+    return None if site is None else Outgoing(command=command, site=site)
+
+
 Answered = Callable[[Command, str | None], None]
 """Called with a command and None once the broker has it, or with the reason for which it refuses
 it.
 """
 
 
-class CommandRouter:
+class CommandSender:
     """Sends commands. All methods may be called from any thread."""
 
     def __init__(
@@ -51,8 +60,6 @@ class CommandRouter:
     def send(self, outgoing: Outgoing, answered: Answered) -> bool:
         """Sign and send a command; return whether it was sent. `answered` is called once the broker
         has it. A VM that polls over HTTPS is only woken: the token is signed when it polls.
-
-        A VM that asks over HTTPS is only woken: the token is signed when it asks.
         """
         command = outgoing.command
         if command.channel == PULL:

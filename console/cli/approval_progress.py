@@ -24,7 +24,7 @@ SECOND: Final = (
 )
 
 
-class Steps:
+class ApprovalProgress:
     """The steps of one decision; each is printed once, on standard output."""
 
     def __init__(self, client: ConsoleClient, event_id: str, *, as_json: bool) -> None:
@@ -57,7 +57,7 @@ class Steps:
             self._show({"jti": jti, "state": answer["state"], "reason": None})
             return OK
         while True:
-            code, jti = self._look(str(jti))
+            code, jti = self._poll(str(jti))
             if code is not None:
                 return code
             if time.monotonic() >= end:
@@ -82,7 +82,7 @@ class Steps:
         click.echo(f"seb console: {plain(event['turn']['reason'] or NOT_PREPARED)}", err=True)
         return NO, None
 
-    def _look(self, jti: str) -> tuple[int | None, str]:
+    def _poll(self, jti: str) -> tuple[int | None, str]:
         """Print the new steps; return the exit code if the last one is the end, and the jti to look
         at next.
         """

@@ -1,15 +1,11 @@
-"""Changes of the rows of decisions: a claim and an end; and where a command is sent."""
+"""Changes of a decision: a console claims it, to send its command; and its end."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Final
 
-from sqlalchemy import Connection
-
-from console.approvals.sending import Outgoing
-from console.db import decisions
-from console.fleet.values import Command, Decision
+from console.fleet.values import Decision
 
 LEASE_SECONDS: Final = 5.0
 """For how long other consoles leave the sending of a command to the one that has claimed it."""
@@ -31,9 +27,3 @@ def ended(decision: Decision, outcome: str, reason: str | None, at: float) -> De
         claimed_by=None,
         claimed_until=None,
     )
-
-
-def outgoing(connection: Connection, command: Command) -> Outgoing | None:
-    """Return the command with the site of its VM, or None if the VM is not known any more."""
-    site = decisions.site_of(connection, command.vm_id)
-    return None if site is None else Outgoing(command=command, site=site)

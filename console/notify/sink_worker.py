@@ -64,7 +64,7 @@ class SinkWorker:
         self._driver = SinkDriver(sink, monotonic=monotonic, log=_LOG)
         self._wake = threading.Event()
         self._stop = threading.Event()
-        self._settled = 0
+        self._acknowledged = 0
         """The sequence up to which the sink has acknowledged, while the database may not have it; 0
         otherwise.
         """
@@ -96,7 +96,7 @@ class SinkWorker:
         if not self._driver.abandon_if_overdue():
             return self._driver.is_abandoned
         self.health.failures += 1
-        self._note(f"no answer within {self._driver.limit:g} s", action="sink_stuck")
+        self._report_trouble(f"no answer within {self._driver.limit:g} s", action="sink_stuck")
         return True
 
     def successor(self) -> SinkWorker:
@@ -139,8 +139,8 @@ class SinkWorker:
 
     def _deliver_round(self) -> bool:
         """Deliver the notices that wait; return whether there may be more now."""
-        if self._settled:  # acknowledged, but the write failed: it is not delivered again
-            self._advance(self._settled)
+        if self._acknowledged:  # acknowledged, but the write failed: it is not delivered again
+            self._advance(self._acknowledged)
         batch = self._claimed()
         if not batch:
             self._driver.maintain()
@@ -173,15 +173,15 @@ class SinkWorker:
         try:
             self._driver.deliver(wanted)
         except SinkRejected as error:
-            self._settle(wanted[: error.delivered])
+            self._acknowledge(wanted[: error.delivered])
             return self._rejected(wanted[error.delivered], error)
         except SinkError as error:
-            self._settle(wanted[: error.delivered])
+            self._acknowledge(wanted[: error.delivered])
             raise
         self.health.delivered += len(wanted)
         return 0
 
-    def _settle(self, taken: list[Record]) -> None:
+    def _acknowledge(self, taken: list[Record]) -> None:
         """Note that the sink has acknowledged these notices, and not those after them."""
         self.health.delivered += len(taken)
         if taken:
@@ -203,10 +203,10 @@ class SinkWorker:
         return record.sequence
 
     def _advance(self, number: int) -> None:
-        self._settled = number
+        self._acknowledged = number
         with self._database.writing.begin() as connection:
             store.advance(connection, self.name, self._console, number)
-        self._settled = 0
+        self._acknowledged = 0
 
     def _failed(self, error: Exception) -> float:
         """Note why the sink does not take notices; return the seconds until the next try, or
@@ -214,24 +214,24 @@ class SinkWorker:
         """
         self.health.failures += 1
         if isinstance(error, SQLAlchemyError):
-            self._note(words_of(error), action="sink_down")
+            self._report_trouble(words_of(error), action="sink_down")
             return retry_delay(self.health.failures, cap=_DATABASE_WAIT)
         if isinstance(error, SinkPaused):
             # Its remedy is for a bridge, whose sinks a person can resume.
             words = f"{error.problem.what}; it is tried again when the console starts"
-            self._note(words, action="sink_paused")
+            self._report_trouble(words, action="sink_paused")
         elif isinstance(error, (SinkError, SebError)):
-            self._note(str(error), action="sink_down")
+            self._report_trouble(str(error), action="sink_down")
         else:
             words = f"{type(error).__name__} in the sink"
             _LOG.exception("%s", words, extra={"action": "sink_bug", "sink": self.name})
-            self._note(words, action="sink_down")
+            self._report_trouble(words, action="sink_down")
         self._driver.close_after(error)
         if isinstance(error, SinkPaused):
             return inf
         return self.health.seconds_to_next_try(error)
 
-    def _note(self, words: str, *, action: str) -> None:
+    def _report_trouble(self, words: str, *, action: str) -> None:
         if self.health.trouble != words and not self._stop.is_set():
             _LOG.warning("%s", words, extra={"action": action, "sink": self.name})
         self.health.trouble = words

@@ -17,7 +17,7 @@ MAX_REASON: Final = 300
 """The limit of a reason, in characters."""
 
 
-def require(reason: str, *, yes: bool) -> str:
+def checked_reason(reason: str, *, yes: bool) -> str:
     """Return the reason, trimmed. Raises `click.UsageError` if it is not valid, or if the question
     could not be answered.
     """
@@ -46,7 +46,7 @@ def show(event: Mapping[str, Any], *, releases: bool) -> None:
         click.echo(f"  {plain(name)}", err=True)
 
 
-def agree(question: str, *, yes: bool) -> None:
+def ask(question: str, *, yes: bool) -> None:
     """Ask for confirmation; end the command with exit code 1 if the answer is no."""
     if not (yes or click.confirm(question, err=True)):
         click.echo("seb console: nothing is decided: the answer was no", err=True)
