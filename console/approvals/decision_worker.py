@@ -19,7 +19,6 @@ from console.approvals.command_sender import CommandSender, Outgoing
 from console.approvals.decision_situation import Wait
 from console.approvals.step_transaction import (
     StepContext,
-    StepResult,
     mark_sent,
     next_steps,
     write_step,
@@ -194,12 +193,12 @@ class DecisionWorker:
         with write_to(self._database) as (connection, number):
             snapshot = self._snapshots.within(connection)
             written = write_step(snapshot, decision.id, context, number)
-        self._announce(written)
-        over = any(each.state == "over" for each in written.decisions)
-        if not over:
+        if written.wait_until is not None:
             self._schedule(decision.event_id, written.wait_until)
-            if written.wait_until is None:  # what comes next is found once this is written
-                self._schedule(decision.event_id, self._clock())
+            return
+        self._committed()
+        if not written.is_over:  # what comes next is found once this is written
+            self._schedule(decision.event_id, self._clock())
         if written.outgoing is not None:
             self._send_now(written.outgoing)
 
@@ -214,15 +213,11 @@ class DecisionWorker:
         if not sent:
             return
         with write_to(self._database) as (connection, number):
-            written = mark_sent(self._snapshots.within(connection), sent, number)
+            mark_sent(self._snapshots.within(connection), sent, number)
         with self._changed:
             for _ in sent:
                 self._sent.popleft()
-            self._announce(written)
-
-    def _announce(self, written: StepResult) -> None:
-        if written.decisions or written.commands:
-            self._committed()
+        self._committed()
 
     def _context(self) -> StepContext:
         return StepContext(

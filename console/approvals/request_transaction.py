@@ -5,8 +5,7 @@ Nothing here signs or sends. What is to be sent has its audit row in the same tr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Final, cast
 from uuid import uuid4
 
@@ -14,13 +13,19 @@ from console.approvals.command_sender import Outgoing, outgoing
 from console.approvals.decision_changes import claimed, ended
 from console.approvals.decision_situation import expiry
 from console.approvals.refusal_reasons import REASONS, DecisionRefusedError, RefusalReason
-from console.approvals.requests import ACTIONS, DecisionRequest, RequestSituation, outcome_of
+from console.approvals.requests import (
+    ACTIONS,
+    DecisionRequest,
+    DecisionRules,
+    RequestSituation,
+    outcome_of,
+)
 from console.approvals.turn_requests import PersonsTurn, TurnSettings
 from console.audit import log
 from console.audit.flood import Flood
 from console.db import decisions
 from console.db.snapshot import Snapshot
-from console.fleet.candidates import Candidate, candidates, first
+from console.fleet.candidates import candidates, first
 from console.fleet.commands import working
 from console.fleet.decisions import DecisionState, open_word
 from console.fleet.values import Command, Decision, KnownEvent
@@ -37,12 +42,8 @@ class DecisionResult:
     state: DecisionState = "none"
     jti: str | None = None
     refused: DecisionRefusedError | None = None
-    decisions: list[Decision] = field(default_factory=list)
-    commands: list[Command] = field(default_factory=list)
     outgoing: Outgoing | None = None
-    """The commands to send after the commit."""
-    has_turn: bool = False
-    """Whether its VMs prepare first; the approval follows."""
+    """The command to send after the commit."""
 
 
 class RequestTransaction:
@@ -54,32 +55,27 @@ class RequestTransaction:
         number: int,
         *,
         console: str,
+        rules: DecisionRules,
         flood: Flood,
         turns: TurnSettings | None = None,
     ) -> None:
         """`snapshot` is what the transaction sees; `number` is the transaction's own. `turns`: the
-        settings of turns; None if there are no groups.
+        settings of turns; None for an event that has its turn.
         """
         self._snapshot = snapshot
         self._connection = snapshot.connection
         self._number = number
         self._now = snapshot.now
         self._console = console  # this run of this console
+        self._rules = rules
         self._flood = flood
         self._turns = None if turns is None else PersonsTurn(snapshot, number, turns)
 
     def decide(self, request: DecisionRequest) -> DecisionResult:
         """Carry out what a person asks for, or refuse it."""
-        known = self._snapshot.events.one(request.event_id, request.scope)
-        if known is not None:  # the id may be given in another case
-            request = replace(request, event_id=known.event.event_id)
-        situation = RequestSituation(
-            request=request,
-            known=known,
-            open_decision=self._open_decision(known),
-            candidates=() if known is None else self._candidates(known),
-        )
+        situation = self._situation(request)
         outcome = outcome_of(situation)
+        known = situation.known
         if known is None or outcome not in ACTIONS:
             return self._refuse(cast("RefusalReason", outcome), situation)
         if outcome == "answer_second":
@@ -90,27 +86,34 @@ class RequestTransaction:
             return self._send_in_turn(situation, known)
         is_leave = outcome == "write_left"
         kind, state = ("leave", "open") if is_leave else ("approve", "second")
-        return self._write_unsent(
-            situation, known, self._decision(request, known, kind=kind, state=state)
-        )
+        decision = self._decision(situation.request, known, kind=kind, state=state)
+        return self._write_unsent(situation, known, decision)
 
-    def approve_in_turn(self, request: DecisionRequest, scope: str) -> DecisionResult:
+    def approve_in_turn(self, request: DecisionRequest) -> DecisionResult:
         """Approve an event that has its turn. If that is not possible now, do nothing and audit
         nothing: `refused` of the result has the reason.
         """
-        known = self._snapshot.events.one(request.event_id, request.scope)
-        if known is None or known.event.scope != scope:
+        situation = self._situation(request)
+        known = situation.known
+        if known is None or known.event.scope != request.scope:
             return DecisionResult()
-        situation = RequestSituation(
-            request=request,
-            known=known,
-            open_decision=self._open_decision(known),
-            candidates=self._candidates(known),
-        )
         outcome = outcome_of(situation)
         if outcome in ACTIONS:
             return self._send(situation, known) if outcome == "send" else DecisionResult()
         return DecisionResult(refused=DecisionRefusedError(cast("RefusalReason", outcome)))
+
+    def _situation(self, request: DecisionRequest) -> RequestSituation:
+        """Return the request with everything on which its outcome depends."""
+        known = self._snapshot.events.one(request.event_id, request.scope)
+        if known is None:
+            return RequestSituation(request=request, rules=self._rules, known=None)
+        return RequestSituation(
+            request=replace(request, event_id=known.event.event_id),  # given in any case
+            rules=self._rules,
+            known=known,
+            open_decision=decisions.read_open(self._connection, known.event.key),
+            candidates=candidates(known, self._now, self._snapshot.listening),
+        )
 
     def _send_in_turn(self, situation: RequestSituation, known: KnownEvent) -> DecisionResult:
         """Send the approval at once, or first give the event its turn so that its VMs prepare."""
@@ -123,16 +126,12 @@ class RequestTransaction:
         if turn is None:
             return self._send(situation, known)
         if turn.state not in ("prepared", "failed"):
-            result = DecisionResult(state="approving", has_turn=True)
             if situation.open_decision is not None and situation.open_decision.kind == "leave":
-                self._replace(situation.open_decision, result)
-            return result
+                self._replace(situation.open_decision)
+            return DecisionResult(state="approving")
         result = self._send(situation, known)
         self._turns.sent(turn)
         return result
-
-    def _candidates(self, known: KnownEvent) -> Sequence[Candidate]:
-        return candidates(known, self._now, self._snapshot.listening)
 
     def _refuse(self, why: RefusalReason, situation: RequestSituation) -> DecisionResult:
         """Refuse a request, and audit it if it cannot be done now. What a role never allows was
@@ -169,20 +168,19 @@ class RequestTransaction:
         self, situation: RequestSituation, known: KnownEvent, new: Decision
     ) -> DecisionResult:
         """Write a decision that sends nothing; it replaces the open one."""
-        result = DecisionResult(state=open_word(new) or "none")
-        self._replace(situation.open_decision, result)
+        self._replace(situation.open_decision)
         action = "leave" if new.kind == "leave" else "approve_first"
         self._audit(action, situation.request, known, new)
-        self._write(result, new)
-        return result
+        decisions.put_decision(self._connection, new, self._number)
+        return DecisionResult(state=open_word(new) or "none")
 
     def _send(self, situation: RequestSituation, known: KnownEvent) -> DecisionResult:
+        """Write an approval and its command, which is sent after the commit."""
         request = situation.request
         waiting = situation.first_of_two
         candidate = situation.candidates[0]
-        result = DecisionResult(state="approving")
         if waiting is None:
-            self._replace(situation.open_decision, result)
+            self._replace(situation.open_decision)
             decision = self._decision(request, known, kind="approve", state="open")
         else:
             decision = replace(waiting, state="open", second_actor=request.person.name)
@@ -201,19 +199,13 @@ class RequestTransaction:
             made_at=self._now,
             expires_at=expiry(self._now, decision.not_before, others=others),
         )
-        result.jti = command.jti
         self._audit("approve", request, known, decision, command)
-        self._write(result, decision, is_new=waiting is None)
+        write = decisions.put_decision if waiting is None else decisions.change_decision
+        write(self._connection, decision, self._number)
         decisions.put_command(self._connection, command, self._number)
-        result.commands.append(command)
-        result.outgoing = outgoing(self._connection, command)
-        return result
-
-    def _open_decision(self, known: KnownEvent | None) -> Decision | None:
-        """Return the decision on the event that is not over, or None."""
-        if known is None:
-            return None
-        return decisions.read_open(self._connection, known.event.key)
+        return DecisionResult(
+            state="approving", jti=command.jti, outgoing=outgoing(self._connection, command)
+        )
 
     def _decision(
         self, request: DecisionRequest, known: KnownEvent, *, kind: str, state: str
@@ -231,17 +223,11 @@ class RequestTransaction:
             not_before=known.event.not_before,
         )
 
-    def _replace(self, open_decision: Decision | None, result: DecisionResult) -> None:
+    def _replace(self, open_decision: Decision | None) -> None:
         """End the open decision, which a new one replaces."""
         if open_decision is not None:
             after = ended(open_decision, "overtaken", "decided", self._now)
             decisions.change_decision(self._connection, after, self._number)
-            result.decisions.append(after)
-
-    def _write(self, result: DecisionResult, decision: Decision, *, is_new: bool = True) -> None:
-        write = decisions.put_decision if is_new else decisions.change_decision
-        write(self._connection, decision, self._number)
-        result.decisions.append(decision)
 
     def _audit(
         self,

@@ -41,29 +41,36 @@ class DecisionRequest:
     event_id: str
     fingerprint: str
     reason: str
-    scope: str | None
+    scope: str | None = None
     """The scope of the event. None: of the events with this id, the one whose named VM has been
     known longest.
     """
+    force: bool = False
+    """Whether the event is approved even if it is not due its turn."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecisionRules:
+    """What the settings of the console demand of decisions."""
+
     can_sign: bool
     """Whether the console has a signing key."""
     four_eyes: int = 0
     """The least number of named VMs for which a second person is needed; 0: never."""
     change_pattern: str | None = None
     """The regular expression of a change number, if an approval must name one."""
-    force: bool = False
-    """Whether the event is approved even if it is not due its turn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestSituation:
-    """A request, and what the transaction that decides it has read."""
+    """A request, the rules, and what the transaction that decides it has read."""
 
     request: DecisionRequest
+    rules: DecisionRules
     known: KnownEvent | None
-    open_decision: Decision | None
+    open_decision: Decision | None = None
     """The decision on the event that is not over."""
-    candidates: Sequence[Candidate]
+    candidates: Sequence[Candidate] = ()
     """The VMs that can be asked now, the best first."""
 
     @property
@@ -125,7 +132,7 @@ def has_no_reason(situation: RequestSituation) -> bool:
 
 def names_no_change(situation: RequestSituation) -> bool:
     """The reason must name a change, and does not."""
-    return not names_change(situation.request.reason, situation.request.change_pattern)
+    return not names_change(situation.request.reason, situation.rules.change_pattern)
 
 
 def is_unknown(situation: RequestSituation) -> bool:
@@ -161,7 +168,7 @@ def is_news(situation: RequestSituation) -> bool:
 
 def cannot_sign(situation: RequestSituation) -> bool:
     """The console has no key."""
-    return not situation.request.can_sign
+    return not situation.rules.can_sign
 
 
 def is_unproven(situation: RequestSituation) -> bool:
@@ -203,7 +210,7 @@ def is_left_already(situation: RequestSituation) -> bool:
 
 
 def _needs_two(situation: RequestSituation) -> bool:
-    least = situation.request.four_eyes
+    least = situation.rules.four_eyes
     known = situation.known
     return known is not None and 0 < least <= len(known.shown.report.event.resources)
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 
 from console.access.people import Person
 from console.access.scope import decides_event
 from console.approvals.command_sender import CommandSender
 from console.approvals.decision_worker import DecisionWorker
 from console.approvals.refusal_reasons import DecisionRefusedError
-from console.approvals.request_transaction import RequestTransaction
-from console.approvals.requests import DecisionRequest, What, is_reason
+from console.approvals.request_transaction import DecisionResult, RequestTransaction
+from console.approvals.requests import DecisionRequest, DecisionRules, is_reason
 from console.approvals.turn_requests import TurnSettings, end_turn
 from console.approvals.turn_worker import TurnWorker
 from console.audit.flood import Flood
@@ -21,19 +21,10 @@ from console.db.snapshot import Snapshots
 from console.db.transactions import read_from, write_to
 from console.fleet.candidates import PULL
 from console.fleet.commands import own_receipts
-from console.fleet.decisions import DecisionState
 from console.fleet.values import Command
 from console.ingest.readers import Publisher
 from console.signing.signer import Signer
 from console.turns.groups import Grouping
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DecisionAnswer:
-    """The answer to a request that was not refused."""
-
-    state: DecisionState
-    jti: str | None = None
 
 
 class Decisions:
@@ -94,38 +85,12 @@ class Decisions:
         self._turn_worker.stop()
         self._worker.stop()
 
-    async def approve(
-        self,
-        person: Person,
-        event_id: str,
-        fingerprint: str,
-        reason: str,
-        *,
-        force: bool = False,
-        scope: str | None = None,
-    ) -> DecisionAnswer:
-        """Approve an event in the state that the person saw, in a scope if one is given; with
-        `force` even if it is not due its turn.
+    async def decide(self, request: DecisionRequest) -> DecisionResult:
+        """Decide as a person asks for, in one transaction; workers carry it out.
 
         Raises `DecisionRefusedError`, or `StoreError` if it cannot be audited: then nothing is
         sent.
         """
-        request = self._request(
-            "approve", person, event_id, fingerprint, reason, force=force, scope=scope
-        )
-        return await asyncio.to_thread(self._decide, request)
-
-    async def leave(
-        self,
-        person: Person,
-        event_id: str,
-        fingerprint: str,
-        reason: str,
-        *,
-        scope: str | None = None,
-    ) -> DecisionAnswer:
-        """Leave an event until its notBefore. Raises what `approve` raises."""
-        request = self._request("leave", person, event_id, fingerprint, reason, scope=scope)
         return await asyncio.to_thread(self._decide, request)
 
     async def end_turn(
@@ -137,7 +102,7 @@ class Decisions:
         force: bool = False,
         scope: str | None = None,
     ) -> None:
-        """End the turn of an event; with `force` even if it is not stuck. Raises what `approve`
+        """End the turn of an event; with `force` even if it is not stuck. Raises what `decide`
         raises.
         """
         await asyncio.to_thread(
@@ -162,30 +127,6 @@ class Decisions:
         """
         self._worker.changed(since)
         self._turn_worker.changed()
-
-    def _request(
-        self,
-        what: What,
-        person: Person,
-        event_id: str,
-        fingerprint: str,
-        reason: str,
-        *,
-        force: bool = False,
-        scope: str | None,
-    ) -> DecisionRequest:
-        return DecisionRequest(
-            what=what,
-            person=person,
-            event_id=event_id,
-            fingerprint=fingerprint,
-            reason=reason.strip(),
-            scope=scope,
-            can_sign=self.signer is not None,
-            four_eyes=self._four_eyes,
-            change_pattern=self._change_pattern,
-            force=force,
-        )
 
     def _end_turn(
         self, person: Person, event_id: str, reason: str, *, force: bool, scope: str | None
@@ -213,23 +154,27 @@ class Decisions:
             )
         self._committed()
 
-    def _decide(self, request: DecisionRequest) -> DecisionAnswer:
-        """Decide in one transaction; announce and send what it has written once it is committed."""
+    def _decide(self, request: DecisionRequest) -> DecisionResult:
+        rules = DecisionRules(
+            can_sign=self.signer is not None,
+            four_eyes=self._four_eyes,
+            change_pattern=self._change_pattern,
+        )
         with write_to(self._database) as (connection, number):
-            made = RequestTransaction(
+            result = RequestTransaction(
                 self._snapshots.within(connection),
                 number,
                 console=self._worker.console,
+                rules=rules,
                 flood=self._flood,
                 turns=self._turns,
-            ).decide(request)
-        if made.outgoing is not None:
-            self._worker.send(made.outgoing)
-        if made.decisions or made.commands or made.has_turn:
-            self._committed()
-        if made.refused is not None:
-            raise made.refused
-        return DecisionAnswer(state=made.state, jti=made.jti)
+            ).decide(replace(request, reason=request.reason.strip()))
+        if result.outgoing is not None:
+            self._worker.send(result.outgoing)
+        self._committed()
+        if result.refused is not None:
+            raise result.refused
+        return result
 
     def _waiting(self, vm_id: str) -> list[Command]:
         """Return the VM's commands that have no receipt and have not expired."""

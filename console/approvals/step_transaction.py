@@ -8,7 +8,7 @@ What is to be sent is sent after the commit.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from uuid import uuid4
 
 from console.approvals.command_sender import Outgoing, outgoing
@@ -38,13 +38,13 @@ class StepContext:
     """The settings of turns; None if there are no groups."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StepResult:
-    """What a step has written, and what is to be sent after the commit."""
+    """What a step has come to, and what is to be sent after the commit."""
 
+    is_over: bool = False
     wait_until: float | None = None
-    decisions: list[Decision] = field(default_factory=list)
-    commands: list[Command] = field(default_factory=list)
+    """When there may be a further step, if nothing was written."""
     outgoing: Outgoing | None = None
 
 
@@ -65,7 +65,7 @@ def write_step(
     """Write the next step of a decision, unless the decision is over by now."""
     decision = decisions.read_decision(snapshot.connection, decision_id)
     if decision is None or decision.state == "over":
-        return StepResult()
+        return StepResult(is_over=True)
     known = snapshot.events.one(*decision.key)
     situation = _situation(snapshot, decision, known, context)
     step = _in_turn(snapshot, situation, next_step(situation), context)
@@ -95,27 +95,20 @@ def _in_turn(
 
 def mark_sent(
     snapshot: Snapshot, answers: Sequence[tuple[Command, str | None, float]], number: int
-) -> StepResult:
-    """Write when the broker accepted each command, or the reason for which it refused it
-    for good.
-    """
-    written = StepResult()
+) -> None:
+    """Write when the broker accepted each command, or that it refused it for good."""
     for command, refusal, at in answers:
         known = decisions.read_command(snapshot.connection, command.jti)
         if known is None or known[0].sent_at is not None:
             continue
         if refusal is None:
-            sent = replace(known[0], sent_at=at)
-            decisions.change_command(snapshot.connection, sent, number)
-            written.commands.append(sent)
+            decisions.change_command(snapshot.connection, replace(known[0], sent_at=at), number)
             continue
         decision = decisions.read_decision(snapshot.connection, command.decision_id)
         if decision is not None and decision.state == "open":
             over = ended(decision, "failed", "not_sent", at)
             decisions.change_decision(snapshot.connection, over, number)
-            written.decisions.append(over)
-            written.commands += _mark_unanswered(snapshot, [known[0]], at, number)
-    return written
+            _mark_unanswered(snapshot, [known[0]], at, number)
 
 
 def _situation(
@@ -146,8 +139,8 @@ def _end(snapshot: Snapshot, situation: DecisionSituation, step: End, number: in
         for each in situation.commands
         if command_status(each, situation.receipts).state == "sent"
     ]
-    unanswered = _mark_unanswered(snapshot, silent, situation.now, number)
-    return StepResult(decisions=[over], commands=unanswered)
+    _mark_unanswered(snapshot, silent, situation.now, number)
+    return StepResult(is_over=True)
 
 
 def _ask(
@@ -180,13 +173,9 @@ def _ask(
         unanswered=situation.commands[-1].jti,
     )
     decisions.put_command(snapshot.connection, command, number)
-    silent = _mark_unanswered(snapshot, situation.commands, situation.now, number)
-    decided = _claim(snapshot, decision, context, number)
-    return StepResult(
-        decisions=[decided],
-        commands=[*silent, command],
-        outgoing=outgoing(snapshot.connection, command),
-    )
+    _mark_unanswered(snapshot, situation.commands, situation.now, number)
+    _claim(snapshot, decision, context, number)
+    return StepResult(outgoing=outgoing(snapshot.connection, command))
 
 
 def _send(
@@ -198,23 +187,20 @@ def _send(
     if command.expires_at != step.expires_at:
         command = replace(command, expires_at=step.expires_at)
         decisions.change_command(snapshot.connection, command, number)
-    decided = _claim(snapshot, situation.decision, context, number)
-    return StepResult(
-        decisions=[decided], commands=[command], outgoing=outgoing(snapshot.connection, command)
-    )
+    _claim(snapshot, situation.decision, context, number)
+    return StepResult(outgoing=outgoing(snapshot.connection, command))
 
 
-def _claim(snapshot: Snapshot, decision: Decision, context: StepContext, number: int) -> Decision:
+def _claim(snapshot: Snapshot, decision: Decision, context: StepContext, number: int) -> None:
     after = claimed(decision, context.console, snapshot.now)
     decisions.change_decision(snapshot.connection, after, number)
-    return after
 
 
 def _mark_unanswered(
     snapshot: Snapshot, commands: Sequence[Command], at: float, number: int
-) -> list[Command]:
-    """Note that the console no longer waits for the answers to these commands."""
-    changed = [replace(each, unanswered_at=at) for each in commands if each.unanswered_at is None]
-    for each in changed:
-        decisions.change_command(snapshot.connection, each, number)
-    return changed
+) -> None:
+    """Write that the console no longer waits for the answers to these commands."""
+    for each in commands:
+        if each.unanswered_at is None:
+            marked = replace(each, unanswered_at=at)
+            decisions.change_command(snapshot.connection, marked, number)

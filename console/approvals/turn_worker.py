@@ -15,6 +15,7 @@ from typing import Final
 from console.approvals import turns
 from console.approvals.command_sender import Outgoing
 from console.approvals.request_transaction import RequestTransaction
+from console.approvals.requests import DecisionRules
 from console.approvals.turn_requests import TurnSettings
 from console.audit.flood import Flood
 from console.db.snapshot import Snapshots
@@ -103,7 +104,13 @@ class TurnWorker:
             return False
         with write_to(self._snapshots.database) as (connection, number):
             snapshot = self._snapshots.within(connection, is_exact=True)
-            decide = RequestTransaction(snapshot, number, console=self._console, flood=Flood())
+            decide = RequestTransaction(
+                snapshot,
+                number,
+                console=self._console,
+                rules=DecisionRules(can_sign=True),
+                flood=Flood(),
+            )
             written = turns.step(snapshot, number, self._settings, decide, connected)
         for each in written.outgoing:
             self._send(each)

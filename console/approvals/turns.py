@@ -121,7 +121,7 @@ def step(
         if made.refused is not None and turn.reason != str(made.refused):
             written.has_changed = True
             changed[key] = replace(turn, reason=str(made.refused))
-        if made.decisions:
+        if made.jti is not None:
             written.has_changed = True
             event = situation.events[key]
             sent = Move(event_key=key, trigger=Trigger.APPROVED)
@@ -179,9 +179,8 @@ def _approve(decide: RequestTransaction, turn: Turn) -> DecisionResult:
         fingerprint=turn.fingerprint,
         reason=_reason(turn),
         scope=turn.event_key.scope,
-        can_sign=True,
     )
-    return decide.approve_in_turn(request, turn.event_key.scope)
+    return decide.approve_in_turn(request)
 
 
 def _reason(turn: Turn) -> str:

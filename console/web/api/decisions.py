@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from functools import partial
+from dataclasses import replace
 from http import HTTPStatus
 from typing import Final
 
@@ -15,7 +14,7 @@ from console.access.people import Person
 from console.access.refusals import attempt_at
 from console.access.scope import sees_event, sees_vm
 from console.approvals.refusal_reasons import REASONS, DecisionRefusedError
-from console.approvals.service import DecisionAnswer
+from console.approvals.requests import DecisionRequest, What
 from console.db import decisions
 from console.fleet.commands import command_item
 from console.fleet.event_ids import main_of
@@ -28,7 +27,6 @@ from console.web.app_state import AppState
 from console.web.caller import person_of
 
 _NO_COMMAND: Final = "there is no such command"
-DecisionCall = Callable[..., Awaitable[DecisionAnswer]]
 
 
 class DecisionRoutes:
@@ -42,13 +40,14 @@ class DecisionRoutes:
         422, 503.
         """
         body = await body_of(request, models.ApprovalBody)
-        approve = partial(self._state.decisions.approve, force=body.force)
-        return await self._decide(request, approve, body, query.scope, 202)
+        wanted = await self._wanted("approve", request, body, query.scope)
+        return await self._decide(request, replace(wanted, force=body.force), status=202)
 
     async def leave(self, request: Request, query: models.EventQuery) -> Response:
         """Leave an event: answer 200 `{jti, state}`, or what `approve` answers."""
         body = await body_of(request, models.DecisionBody)
-        return await self._decide(request, self._state.decisions.leave, body, query.scope, 200)
+        wanted = await self._wanted("leave", request, body, query.scope)
+        return await self._decide(request, wanted, status=200)
 
     async def end_turn(self, request: Request, query: models.EventQuery) -> Response:
         """End a turn: answer 200 with the event; 409 if its VMs hold no turn, or one that is not
@@ -83,23 +82,29 @@ class DecisionRoutes:
             decision = decisions.read_decision(snapshot.connection, command.decision_id)
         return answer(command_item(command, receipts, decision))
 
-    async def _decide(
-        self,
-        request: Request,
-        decide: DecisionCall,
-        body: models.DecisionBody,
-        scope: str | None,
-        status: int,
-    ) -> Response:
+    async def _wanted(
+        self, what: What, request: Request, body: models.DecisionBody, scope: str | None
+    ) -> DecisionRequest:
+        """Return what the person asks for."""
         person = person_of(request)
         event_id = request.path_params["eventId"]
         if scope is None and person.site is not None:
             scope = await asyncio.to_thread(self._own_scope, event_id, person)
+        return DecisionRequest(
+            what=what,
+            person=person,
+            event_id=event_id,
+            fingerprint=body.fingerprint,
+            reason=body.reason,
+            scope=scope,
+        )
+
+    async def _decide(self, request: Request, wanted: DecisionRequest, *, status: int) -> Response:
         try:
-            made = await decide(person, event_id, body.fingerprint, body.reason, scope=scope)
+            decided = await self._state.decisions.decide(wanted)
         except DecisionRefusedError as refused:
-            return await self._not_decided(request, refused, scope)
-        return answer(models.DecisionTaken(jti=made.jti, state=made.state), status)
+            return await self._not_decided(request, refused, wanted.scope)
+        return answer(models.DecisionTaken(jti=decided.jti, state=decided.state), status)
 
     async def _not_decided(
         self, request: Request, refused: DecisionRefusedError, scope: str | None

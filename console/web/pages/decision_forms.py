@@ -9,7 +9,6 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -18,6 +17,7 @@ from starlette.responses import RedirectResponse, Response
 
 from console.access.people import Person
 from console.approvals.refusal_reasons import REASONS, DecisionRefusedError
+from console.approvals.requests import DecisionRequest
 from console.db.errors import StoreError
 from console.web.app_state import AppState
 from console.web.caller import person_of
@@ -117,25 +117,26 @@ class DecisionForms:
         self, person: Person, action: str, seen: form_fields.SeenEvent, reason: str
     ) -> Outcome:
         """Carry out one decision on an event as the person saw it."""
-        decisions = self._decisions
-        carry_out: Any = decisions.approve
-        if action == form_fields.FORCE:
-            carry_out = partial(decisions.approve, force=True)
-        elif action == "leave":
-            carry_out = decisions.leave
         try:
             if action == "end_turn":
-                await decisions.end_turn(person, seen.event_id, reason, scope=seen.scope)
+                await self._decisions.end_turn(person, seen.event_id, reason, scope=seen.scope)
                 return Outcome(kind="sent", words="Its turn has ended.")
-            made = await carry_out(
-                person, seen.event_id, seen.fingerprint, reason, scope=seen.scope
+            wanted = DecisionRequest(
+                what="leave" if action == "leave" else "approve",
+                person=person,
+                event_id=seen.event_id,
+                fingerprint=seen.fingerprint,
+                reason=reason,
+                scope=seen.scope,
+                force=action == form_fields.FORCE,
             )
+            decided = await self._decisions.decide(wanted)
         except DecisionRefusedError as refused:
             return _refused(refused)
         except StoreError as error:
             words = f"Nothing is signed, because the audit cannot be written: {error}"
             return Outcome(kind="refused", words=words, status=503)
-        return _DONE[made.state]
+        return _DONE[decided.state]
 
     def _reason_problem(self, form: form_fields.Form, person: Person) -> str | None:
         problem = form_fields.reason_problem(form.reason)

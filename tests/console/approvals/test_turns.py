@@ -18,6 +18,7 @@ from console.approvals import turn_worker, turns
 from console.approvals.command_sender import Outgoing
 from console.approvals.refusal_reasons import DecisionRefusedError
 from console.approvals.request_transaction import RequestTransaction
+from console.approvals.requests import DecisionRequest, DecisionRules
 from console.approvals.service import Decisions
 from console.approvals.step_transaction import StepContext, mark_sent, write_step
 from console.approvals.turn_requests import TurnSettings
@@ -209,7 +210,13 @@ class Cluster:
         for _ in range(steps):
             with write_to(self.database) as (connection, number):
                 snapshot = self.snapshots.within(connection)
-                decide = RequestTransaction(snapshot, number, console="one", flood=Flood())
+                decide = RequestTransaction(
+                    snapshot,
+                    number,
+                    console="one",
+                    rules=DecisionRules(can_sign=True),
+                    flood=Flood(),
+                )
                 written = turns.step(snapshot, number, self.settings, decide, {"broker"})
             names = {vm.vm_id: vm.name for vm in self.vms}
             sent += [f"{one.command.act} {names[one.command.vm_id]}" for one in written.outgoing]
@@ -491,11 +498,7 @@ def test_a_person_leaves_an_event_whose_turn_has_begun(cluster: Cluster) -> None
     """Its group approves it no more."""
     cluster.announce(0)
     cluster.step()
-    with cluster.snapshots.open() as snapshot:
-        known = snapshot.events.one("E-0")
-    assert known is not None
-    seen = known.shown.report.fingerprint
-    asyncio.run(cluster.decisions.leave(ALICE, "E-0", seen, "not today"))
+    leave(cluster, 0)
     cluster.says(0, "prepared")
     assert cluster.step() == []
     assert cluster.state(0) == "failed"
@@ -521,9 +524,21 @@ def seen(cluster: Cluster, number: int) -> KnownEvent:
 
 def approve(cluster: Cluster, number: int, *, person: Person = ALICE, **more: Any) -> None:
     """A person approves the event of a VM."""
+    decide(cluster, number, what="approve", person=person, **more)
+
+
+def leave(cluster: Cluster, number: int) -> None:
+    """A person leaves the event of a VM until its time."""
+    decide(cluster, number, what="leave", person=ALICE)
+
+
+def decide(cluster: Cluster, number: int, **more: Any) -> None:
+    """A person decides about the event of a VM as it is now."""
     fingerprint = seen(cluster, number).shown.report.fingerprint
-    event_id, reason = f"E-{number}", "maintenance"
-    asyncio.run(cluster.decisions.approve(person, event_id, fingerprint, reason, **more))
+    request = DecisionRequest(
+        event_id=f"E-{number}", fingerprint=fingerprint, reason="maintenance", **more
+    )
+    asyncio.run(cluster.decisions.decide(request))
 
 
 def is_due(cluster: Cluster, number: int) -> bool:
@@ -692,11 +707,7 @@ def test_a_person_takes_an_approval_back(by_people: Cluster) -> None:
     by_people.step()
     approve(by_people, 0)
     by_people.step()
-    asyncio.run(
-        by_people.decisions.leave(
-            ALICE, "E-0", seen(by_people, 0).shown.report.fingerprint, "not today"
-        )
-    )
+    leave(by_people, 0)
     by_people.says(0, "prepared")
     assert by_people.step() == []
     assert by_people.state(0) == "failed"
