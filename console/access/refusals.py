@@ -15,7 +15,7 @@ from typing import Final
 from starlette.types import Scope
 
 from console.audit import log
-from console.audit.flood import Flood
+from console.audit.limiter import AuditLimiter
 from console.db.opening import Database
 from console.db.transactions import write_to
 from sinks.shared.errors import SebError
@@ -71,30 +71,30 @@ class Refusals:
         self._database = database
         self._clock = clock
         self._monotonic = monotonic
-        self._floods: dict[str, Flood] = {}
+        self._limiters: dict[str, AuditLimiter] = {}
         """A budget for each actor. Strangers share one, so that they cannot suppress the rows of
         others.
         """
 
     async def audit(self, attempt: RefusedAttempt) -> None:
         """Write an attempt, or count it. Never raises: the attempt is refused in any case."""
-        flood = self._flood_of(attempt.actor)
-        unwritten = flood.passes(attempt.reason, attempt.peer)
+        limiter = self._limiter_of(attempt.actor)
+        unwritten = limiter.passes(attempt.reason, attempt.peer)
         if unwritten is None:
             return
         try:
             await asyncio.to_thread(self._write, attempt, unwritten)
         except SebError as error:
-            flood.count(unwritten + 1)
+            limiter.count(unwritten + 1)
             _LOG.warning("%s", error, extra={"action": "refusal_not_audited"})
 
-    def _flood_of(self, actor: str) -> Flood:
+    def _limiter_of(self, actor: str) -> AuditLimiter:
         """Return the budget of an actor; those of the last thousand actors are kept."""
-        flood = self._floods.pop(actor, None) or Flood(self._monotonic)
-        self._floods[actor] = flood
-        if len(self._floods) > _ACTORS:
-            del self._floods[next(iter(self._floods))]
-        return flood
+        limiter = self._limiters.pop(actor, None) or AuditLimiter(self._monotonic)
+        self._limiters[actor] = limiter
+        if len(self._limiters) > _ACTORS:
+            del self._limiters[next(iter(self._limiters))]
+        return limiter
 
     def _write(self, attempt: RefusedAttempt, unwritten: int) -> None:
         with write_to(self._database) as (connection, _):

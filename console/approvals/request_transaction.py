@@ -22,7 +22,7 @@ from console.approvals.requests import (
 )
 from console.approvals.turn_requests import PersonsTurn, TurnSettings
 from console.audit import log
-from console.audit.flood import Flood
+from console.audit.limiter import AuditLimiter
 from console.db import decisions
 from console.db.snapshot import Snapshot
 from console.fleet.candidates import candidates, first
@@ -56,7 +56,7 @@ class RequestTransaction:
         *,
         console: str,
         rules: DecisionRules,
-        flood: Flood,
+        audit_limiter: AuditLimiter,
         turns: TurnSettings | None = None,
     ) -> None:
         """`snapshot` is what the transaction sees; `number` is the transaction's own. `turns`: the
@@ -68,7 +68,7 @@ class RequestTransaction:
         self._now = snapshot.now
         self._console = console  # this run of this console
         self._rules = rules
-        self._flood = flood
+        self._audit_limiter = audit_limiter
         self._turns = None if turns is None else PersonsTurn(snapshot, number, turns)
 
     def decide(self, request: DecisionRequest) -> DecisionResult:
@@ -141,7 +141,7 @@ class RequestTransaction:
         jti = self._jti_under_way(situation) if why == "under_way" else None
         kind = (request.person.name, request.what, why, request.event_id, request.fingerprint)
         is_audited = REASONS[why].is_audited
-        if is_audited and (unwritten := self._flood.passes(*kind)) is not None:
+        if is_audited and (unwritten := self._audit_limiter.passes(*kind)) is not None:
             log.append(
                 self._connection,
                 at=self._now,

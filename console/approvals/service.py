@@ -15,7 +15,7 @@ from console.approvals.request_transaction import DecisionResult, RequestTransac
 from console.approvals.requests import DecisionRequest, DecisionRules, is_reason
 from console.approvals.turn_requests import TurnSettings, end_turn
 from console.approvals.turn_worker import TurnWorker
-from console.audit.flood import Flood
+from console.audit.limiter import AuditLimiter
 from console.db import decisions
 from console.db.snapshot import Snapshots
 from console.db.transactions import read_from, write_to
@@ -53,7 +53,7 @@ class Decisions:
         self._committed = committed
         self._four_eyes = four_eyes
         self._change_pattern = change_pattern
-        self._flood = Flood()
+        self._audit_limiter = AuditLimiter()
         self._clock = snapshots.clock
         self._sender = CommandSender(signer, publishers, offer=offer, clock=self._clock)
         self._turns = TurnSettings(
@@ -166,7 +166,7 @@ class Decisions:
                 number,
                 console=self._worker.console,
                 rules=rules,
-                flood=self._flood,
+                audit_limiter=self._audit_limiter,
                 turns=self._turns,
             ).decide(replace(request, reason=request.reason.strip()))
         if result.outgoing is not None:

@@ -17,7 +17,7 @@ from console.approvals.command_sender import Outgoing
 from console.approvals.request_transaction import RequestTransaction
 from console.approvals.requests import DecisionRules
 from console.approvals.turn_requests import TurnSettings
-from console.audit.flood import Flood
+from console.audit.limiter import AuditLimiter
 from console.db.snapshot import Snapshots
 from console.db.transactions import read_from, write_to
 from sinks.shared.errors import SebError
@@ -109,7 +109,7 @@ class TurnWorker:
                 number,
                 console=self._console,
                 rules=DecisionRules(can_sign=True),
-                flood=Flood(),
+                audit_limiter=AuditLimiter(),
             )
             written = turns.step(snapshot, number, self._settings, decide, connected)
         for each in written.outgoing:

@@ -25,9 +25,14 @@ from sqlalchemy import (
 from console.db import rows, tables
 from console.db.decisions import bring_back_decisions
 from console.db.enrolment import read_enrolled
-from console.db.events import written_ids
+from console.db.events import stored_spellings
 from console.db.listening import read_listening
-from console.db.shown_events import end_forgotten, pending_of, show, show_again
+from console.db.shown_events import (
+    end_forgotten,
+    pending_of,
+    replace_silent_reporters,
+    write_events,
+)
 from console.db.turns import bring_back_turns
 from console.db.upsert import insert_new, insert_of, portions, upsert
 from console.db.vms import bring_back, retire_deleted
@@ -63,12 +68,12 @@ def newest_number(connection: Connection) -> int:
     return number
 
 
-def as_known(connection: Connection, batch: Iterable[Incoming]) -> list[Incoming]:
+def with_stored_spellings(connection: Connection, batch: Iterable[Incoming]) -> list[Incoming]:
     """Return the batch with each event id in the spelling that was stored first, since a peer may
     write it in another case. From here on ids are compared exactly.
     """
     several = list(batch)
-    written = written_ids(connection, (one for each in several for one in event_ids(each)))
+    written = stored_spellings(connection, (one for each in several for one in event_ids(each)))
     return [with_event_ids(each, written) for each in several]
 
 
@@ -105,7 +110,7 @@ def load_conflicts(
             loaded.vms[row.vm_id] = rows.vm_of(row)
     found = loaded.vms.values()
     names = {vms.bearing(vm) for vm in found}
-    names |= {vms.bearing(vms.as_it_says(vm)) for vm in found}
+    names |= {vms.bearing(vms.as_reported(vm)) for vm in found}
     _load_bearers(connection, loaded, names, {*loaded.vms})
     return loaded
 
@@ -129,9 +134,9 @@ def write(connection: Connection, changes: Changes, number: int, *, now: float) 
         tables.report,
         [rows.report_row(each, number) for each in changes.reports.values()],
     )
-    show(
+    write_events(
         connection,
-        changes.touched | pending_of(connection, changes.turned),
+        changes.touched | pending_of(connection, changes.contact_changed),
         changes.reports,
         now=now,
         listening=listening,
@@ -142,7 +147,7 @@ def write(connection: Connection, changes: Changes, number: int, *, now: float) 
     if gone:
         retire_deleted(connection, now=now, listening=listening, number=number, keys=gone)
     insert_new(connection, tables.receipt, [rows.receipt_row(r, number) for r in changes.receipts])
-    for vm_id, scope in changes.moved.items():
+    for vm_id, scope in changes.scope_changed.items():
         _move_preparations(connection, vm_id, scope, changes.vms[vm_id].scope, number)
     for event_id, vm_id in changes.past_preparations:
         prepared = tables.preparation.c
@@ -204,10 +209,13 @@ def bind(
         row.vm_id: rows.vm_of(row) for row in _select_in(connection, tables.vm, "vm_id", enrolled)
     }
     loaded = Loaded(
-        vms={vm_id: vms.bound(vm, **_bound(enrolled[vm_id])) for vm_id, vm in there.items()},
+        vms={
+            vm_id: vms.with_enrolled_identity(vm, **_bound(enrolled[vm_id]))
+            for vm_id, vm in there.items()
+        },
         silent_time=silent_time,
     )
-    names = {vms.bearing(vms.as_it_says(vm)) for vm in loaded.vms.values()}
+    names = {vms.bearing(vms.as_reported(vm)) for vm in loaded.vms.values()}
     _load_bearers(connection, loaded, names, there)
     # One after the other: a VM may take the name that another one gives up.
     _accept(connection, loaded, list(there), number, now=now)
@@ -247,7 +255,7 @@ def _move_preparations(
     connection.execute(moved.values(scope=after, changed=number))
 
 
-def settle(
+def write_passed_time(
     connection: Connection, number: int, *, now: float, silent_time: SilentTime = BY_HEARTBEATS
 ) -> bool:
     """Write what changes because time has passed; return whether anything has."""
@@ -255,7 +263,7 @@ def settle(
     corrected = bring_back(connection, now=now, number=number)
     corrected += bring_back_decisions(connection, now=now, number=number)
     corrected += bring_back_turns(connection, now=now, number=number)
-    moved = show_again(connection, now=now, listening=listening, number=number)
+    moved = replace_silent_reporters(connection, now=now, listening=listening, number=number)
     retired = retire_deleted(connection, now=now, listening=listening, number=number)
     ended = end_forgotten(connection, now=now, listening=listening, number=number)
     return bool(corrected or moved or retired or ended)
@@ -451,7 +459,7 @@ def _load_names(connection: Connection, loaded: Loaded, batch: Sequence[Incoming
         vm_id = _vm_id(each)
         if vm_id in taking:
             before = found.get(vm_id) or loaded.vms.get(vm_id) or loaded.enrolled.get(vm_id)
-            found[vm_id] = vms.after_newest(before, each)
+            found[vm_id] = vms.as_if_newest(before, each)
             names |= {vms.bearing(one) for one in (before, found[vm_id]) if one is not None}
     _load_bearers(connection, loaded, names, taking - new)
 

@@ -46,7 +46,7 @@ from console.db.tables import (
 )
 from console.db.turns import shown_turns
 from console.db.upsert import portions
-from console.db.vms import BEARER, OPEN, named
+from console.db.vms import BEARER, OPEN, bearers_query
 from console.fleet.candidates import PULL_SECONDS
 from console.fleet.commands import WORKING, counting
 from console.fleet.contact import Listening
@@ -86,7 +86,7 @@ _AHEAD: Final = 6
 """How many events it then looks at for each event that is wanted."""
 COUNTED: Final = 1000
 """The limit up to which events are counted in that case."""
-Place = tuple[float, str, str]
+ListPosition = tuple[float, str, str]
 """Where a listing continues: the sort value, the id and the scope of the event before."""
 
 
@@ -98,7 +98,7 @@ class Total:
     has_more: bool = False
 
 
-def written_ids(connection: Connection, event_ids: Iterable[str]) -> dict[str, str]:
+def stored_spellings(connection: Connection, event_ids: Iterable[str]) -> dict[str, str]:
     """Return, for event ids in any case, the spelling that was stored first, or else the first of
     those given. An id that is stored exactly as given stays: a console up to version 0.2.0 stored
     each spelling as an event of its own.
@@ -144,7 +144,7 @@ class Events:
 
     def of_id(self, event_id: str) -> list[KnownEvent]:
         """Return the events with this id, in any case, in every scope."""
-        return self.some(written_ids(self._connection, [event_id]).values())
+        return self.some(stored_spellings(self._connection, [event_id]).values())
 
     def some(self, event_ids: Iterable[str]) -> list[KnownEvent]:
         """Return the events with these ids in every scope, open or over."""
@@ -164,7 +164,7 @@ class Events:
         wanted: WantedEvents | None = None,
         *,
         limit: int | None = None,
-        after: Place | None = None,
+        after: ListPosition | None = None,
     ) -> list[KnownEvent]:
         """Return open events: started ones first, then by the time that is left. `after` is the
         last one of the page before: its `time_left`, id and scope.
@@ -202,7 +202,7 @@ class Events:
         wanted: WantedEvents | None = None,
         *,
         limit: int | None = None,
-        after: Place | None = None,
+        after: ListPosition | None = None,
     ) -> list[KnownEvent]:
         """Return ended events, the newest first; `after` is the place of the last one of the page
         before.
@@ -210,7 +210,7 @@ class Events:
         return self._known(self._over(_events(), wanted, after).limit(limit))
 
     def page_over(
-        self, wanted: WantedEvents, *, limit: int, after: Place | None = None
+        self, wanted: WantedEvents, *, limit: int, after: ListPosition | None = None
     ) -> tuple[list[KnownEvent], bool]:
         """Return the first events that `over` finds, and whether there are more: at least one, and
         not more than fit into one answer, as each may name thousands of VMs.
@@ -228,7 +228,7 @@ class Events:
         return self._in_order(shown), len(found) > len(shown)
 
     def _over(
-        self, query: Select[Any], wanted: WantedEvents | None, after: Place | None
+        self, query: Select[Any], wanted: WantedEvents | None, after: ListPosition | None
     ) -> Select[Any]:
         """Return the query of ended events, the newest first, after a place in that order."""
         c = event.c
@@ -319,7 +319,7 @@ class Events:
         """
         contact = contact_of(BEARER, self._now, self._listening)
         names = (
-            named(contact.label("contact"), heard=contact == "heard")
+            bearers_query(contact.label("contact"), heard=contact == "heard")
             .where(event.c.state == "scheduled", event.c.is_news == 0)
             .subquery()
         )
@@ -359,7 +359,7 @@ class Events:
     def named_by(self, event_ids: Iterable[str]) -> set[str]:
         """Return the vmIds of the VMs that these events name, open or over."""
         found: set[str] = set()
-        names = named().subquery()
+        names = bearers_query().subquery()
         for few in portions(event_ids):
             query = select(names.c.vm_id).where(names.c.rank == 1, names.c.event_id.in_(few))
             found |= set(self._connection.execute(query).scalars())
@@ -468,7 +468,7 @@ class Events:
         found: dict[EventKey, dict[str, Named]] = {}
         for those in several:
             names = (
-                named(contact.label("contact"), *seen, heard=contact == "heard")
+                bearers_query(contact.label("contact"), *seen, heard=contact == "heard")
                 .where(those)
                 .subquery()
             )

@@ -32,7 +32,7 @@ class PastVm:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Quarantined:
+class QuarantineRow:
     """The messages of one source that are not records of ours, for one reason."""
 
     source: str
@@ -94,11 +94,11 @@ def past_of_vm(connection: Connection, vm_id: str, limit: int) -> PastVm:
     )
 
 
-def read_quarantine(connection: Connection) -> list[Quarantined]:
+def read_quarantine(connection: Connection) -> list[QuarantineRow]:
     """Return the messages that were not records of ours, the newest first."""
     wanted = [column for column in tables.quarantine.columns if column.name != "sample"]
     query = select(*wanted).order_by(tables.quarantine.c.last_at.desc())
-    return [Quarantined(**row._mapping) for row in connection.execute(query)]  # noqa: SLF001  # SQLAlchemy's public name for it
+    return [QuarantineRow(**row._mapping) for row in connection.execute(query)]  # noqa: SLF001  # SQLAlchemy's public name for it
 
 
 def _records(

@@ -95,7 +95,7 @@ class Incident:
     """When that notice was made, in seconds since 1970."""
 
 
-def tell(
+def store_notices(
     connection: Connection, notices: Iterable[PendingNotice], *, base: str, site: str, now: float
 ) -> int:
     """Store those of these notices that are new, each with the next number; return how many were.
@@ -348,8 +348,10 @@ def advance(connection: Connection, sink: str, console: str, number: int) -> Non
     )
 
 
-def begun(connection: Connection, now: float) -> float:
-    """Return when a console of this database first looked for notices, in seconds since 1970."""
+def first_console_start(connection: Connection, now: float) -> float:
+    """Return when a console of this database first looked for notices, in seconds since 1970.
+    The table of cursors has it, as the number of a cursor that no sink has.
+    """
     c = notice_cursor.c
     found = connection.execute(select(c.number).where(c.sink == _WATCH)).scalar()
     if found is None:

@@ -7,7 +7,7 @@ from typing import Final
 from sqlalchemy import Connection, and_, delete, select, tuple_
 
 from console.db import tables
-from console.db.shown_events import show
+from console.db.shown_events import write_events
 from console.fleet.contact import Listening
 from console.fleet.values import EventKey
 
@@ -33,7 +33,7 @@ def remove_past(
     keys = [EventKey(row.event_id, row.scope) for row in connection.execute(reported)]
     these = tuple_(r.event_id, r.scope).in_(keys)
     connection.execute(delete(tables.report).where(r.vm_id == vm_id, these))
-    show(connection, keys, {}, now=now, listening=listening, number=number)
+    write_events(connection, keys, {}, now=now, listening=listening, number=number)
     return bool(keys)
 
 
@@ -48,7 +48,7 @@ def remove_vm(
     keys = [EventKey(row.event_id, row.scope) for row in connection.execute(reported)]
     for table in (tables.report, tables.preparation, tables.gap, tables.stream, tables.vm):
         connection.execute(delete(table).where(table.c.vm_id == vm_id))
-    show(connection, keys, {}, now=now, listening=listening, number=number)
+    write_events(connection, keys, {}, now=now, listening=listening, number=number)
 
 
 def remove_some(connection: Connection, vm_id: str, before: float) -> int:

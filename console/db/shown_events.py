@@ -32,7 +32,7 @@ _REPORT: Final = tables.report.c
 _VM: Final = tables.vm.c
 
 
-def show(
+def write_events(
     connection: Connection,
     keys: Collection[EventKey],
     fresh: Mapping[tuple[str, str], LatestReport],
@@ -105,7 +105,9 @@ def _shown_reports(
     return shown | _reports_by(connection, _newest(connection, others), fresh)
 
 
-def show_again(connection: Connection, *, now: float, listening: Listening, number: int) -> int:
+def replace_silent_reporters(
+    connection: Connection, *, now: float, listening: Listening, number: int
+) -> int:
     """Choose another reporter for the open events whose own has fallen silent; return how many.
 
     It is one query for all of them: when a whole fleet falls silent they are thousands, and
@@ -144,7 +146,7 @@ def show_again(connection: Connection, *, now: float, listening: Listening, numb
         .where(or_(is_reported, and_(_REPORT.is_own == 1, newest != _EVENT.shown_by)))
     )
     moved = [EventKey(row.event_id, row.scope) for row in connection.execute(query)]
-    show(connection, moved, {}, now=now, listening=listening, number=number)
+    write_events(connection, moved, {}, now=now, listening=listening, number=number)
     return len(moved)
 
 
@@ -175,7 +177,7 @@ def end_forgotten(connection: Connection, *, now: float, listening: Listening, n
     ended = [forgotten(each, now) for each in shown.values()]
     upsert(connection, tables.report, [rows.report_row(each, number) for each in ended])
     fresh = {(each.event_id, each.vm_id): each for each in ended}
-    show(connection, list(shown), fresh, now=now, listening=listening, number=number)
+    write_events(connection, list(shown), fresh, now=now, listening=listening, number=number)
     return len(shown)
 
 

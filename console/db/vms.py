@@ -72,7 +72,7 @@ _MOMENTS: Final = (
 _CELL: Final = ("vm_id", "name", "site", "location", "zone", "scale_set")
 _SHOWN: Final = vm.alias("shown")
 BEARER: Final = vm.alias("bearer")
-"""The VM that bears a name, in `named`."""
+"""The VM that bears a name, in `bearers_query`."""
 _CONTACT_COLUMNS: Final = ("commands", "pulled_at", "heard_at", "first_at", "site", "prepares")
 
 
@@ -137,7 +137,7 @@ class Vms:
         after: tuple[str, str] | None = None,
         skip: int = 0,
     ) -> list[HeardVm]:
-        """Return VMs in their order; `after` is the last one of the page before, as `place_of`
+        """Return VMs in their order; `after` is the last one of the page before, as `position_of`
         gives it.
         """
         query = self._matching(select(vm, self._contact), wanted)
@@ -224,7 +224,7 @@ class Vms:
         """
         found: dict[str, list[tuple[str, str]]] = {}
         state = case((event.c.is_news == 1, CLEAR), else_=event.c.state).label("brings")
-        names = named(state).where(event.c.state.in_(OPEN)).subquery()
+        names = bearers_query(state).where(event.c.state.in_(OPEN)).subquery()
         for few in portions(vm_ids):
             query = select(names.c.vm_id, names.c.event_id, names.c.brings)
             query = query.where(names.c.rank == 1, names.c.vm_id.in_(few)).distinct()
@@ -318,7 +318,9 @@ class Vms:
         begun = or_(e.state == "started", and_(e.state == "scheduled", e.not_before <= self._now))
         ended = and_(e.state == "ended", e.shown_at > since)
         contact = contact_of(BEARER, self._now, self._listening).label("contact")
-        names = named(contact, e.shown_at).where(e.is_news == 0, or_(begun, ended)).subquery()
+        names = (
+            bearers_query(contact, e.shown_at).where(e.is_news == 0, or_(begun, ended)).subquery()
+        )
         query = select(names.c.vm_id, names.c.event_id, names.c.scope).where(
             names.c.rank == 1,
             names.c.contact.in_(("silent", "stopped")),
@@ -395,12 +397,14 @@ def _in_name(q: str) -> ColumnElement[bool]:
     return found
 
 
-def place_of(known: Vm) -> tuple[str, str]:
+def position_of(known: Vm) -> tuple[str, str]:
     """Return the place of a VM in the order of names."""
     return rows.vm_row(known)["sort_name"], known.vm_id
 
 
-def named(*columns: ColumnElement[Any], heard: ColumnElement[bool] | None = None) -> Select[Any]:
+def bearers_query(
+    *columns: ColumnElement[Any], heard: ColumnElement[bool] | None = None
+) -> Select[Any]:
     """Return which VM each name of each event is, as far as it is known: one that bears the name in
     the place of the reporter that shows the event, or else in the place of another reporter.
 
@@ -458,7 +462,7 @@ def named(*columns: ColumnElement[Any], heard: ColumnElement[bool] | None = None
 
 def _conditions() -> Select[Any]:
     """Return a query of the VMs that open events name, each with its condition."""
-    names = named().where(event.c.state.in_(OPEN), event.c.is_news == 0).subquery()
+    names = bearers_query().where(event.c.state.in_(OPEN), event.c.is_news == 0).subquery()
     started = func.max(case((names.c.state == "started", 1), else_=0))
     condition = case((started == 1, "started"), else_="scheduled").label("condition")
     return select(names.c.vm_id, condition).where(names.c.rank == 1).group_by(names.c.vm_id)
@@ -497,7 +501,7 @@ def retire_deleted(
         shown_report.c.vm_id == e.shown_by,
     )
     shown = (e.shown_at, e.shown_by, facts.correlate(event).scalar_subquery().label("facts"))
-    ended = named(contact, *shown, report.c.facts.label("own")).where(
+    ended = bearers_query(contact, *shown, report.c.facts.label("own")).where(
         e.state == "ended", e.shown_at > now - _DAY, is_deleted
     )
     if keys is not None:

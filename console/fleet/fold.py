@@ -54,7 +54,7 @@ MAX_GAPS: Final = 1000
 """How many gaps of one stream may still be filled; older ones stay counted."""
 MAX_STREAMS: Final = 20
 """How many streams of one VM are stored; a bridge begins a new one only with a new store."""
-EXCESSES: Final[Mapping[str, str]] = {
+LIMITS: Final[Mapping[str, str]] = {
     "too_many_events": f"it reports {MAX_OPEN_EVENTS:,} open events already",
     "too_many_names": f"its open events name more than {MAX_OPEN_NAMES:,} VMs",
     "too_many_preparations": f"it has prepared for {MAX_UNRECOVERED} events already",
@@ -108,7 +108,7 @@ class Changes:
     """
     touched: set[EventKey] = field(default_factory=set)
     """Events with a report that has changed."""
-    turned: set[str] = field(default_factory=set)
+    contact_changed: set[str] = field(default_factory=set)
     """VMs that were not heard and are now, or the other way round: their reports now count
     differently.
     """
@@ -116,15 +116,15 @@ class Changes:
     preparations: dict[ReporterKey, ReportedPreparation] = field(default_factory=dict)
     past_preparations: set[ReporterKey] = field(default_factory=set)
     """Preparations that are forgotten: their VMs have recovered from them, and have others."""
-    moved: dict[str, str] = field(default_factory=dict)
+    scope_changed: dict[str, str] = field(default_factory=dict)
     """VMs whose scope has changed, by vmId, each with the scope that it had: what they prepared is
     for events of the new one.
     """
     altered: set[str] = field(default_factory=set)
     """VMs that have changed, except those of which only the time of contact changed."""
     duplicates: int = 0
-    refused: list[tuple[str, IncomingRecord]] = field(default_factory=list)
-    """Records that are not stored, each with its key in `EXCESSES`: no VM needs so many."""
+    quarantined: list[tuple[str, IncomingRecord]] = field(default_factory=list)
+    """Records that are not stored, each with its key in `LIMITS`: no VM needs so many."""
     silent_time: SilentTime = BY_HEARTBEATS
 
 
@@ -161,7 +161,7 @@ class Fold:
         is there and bears its name loses it.
         """
         known = self._loaded.vms[vm_id]
-        accepted = self._keep_vm(replace(vms.as_it_says(known), accepted_at=at), at)
+        accepted = self._keep_vm(replace(vms.as_reported(known), accepted_at=at), at)
         reports = self._loaded.reports.values()
         self.changes.touched |= {each.key for each in reports if each.vm_id == vm_id}
         return accepted
@@ -194,12 +194,12 @@ class Fold:
         heard = self._keep_vm(heard, record.received_at)
         reported_at = heard.reported_at(record.time, record.received_at)
         self._begin_unprepared(before=vm, vm=heard, at=reported_at)
-        excess = self._excess(record)
-        if excess is not None:
-            self.changes.refused.append((excess, record))
+        limit = self._exceeded_limit(record)
+        if limit is not None:
+            self.changes.quarantined.append((limit, record))
             return
         if record.event is not None:
-            self._observe(of_record(record, record.event, heard), put_back=put_back)
+            self._apply_report(of_record(record, record.event, heard), put_back=put_back)
         # What a VM prepared before it got a new store no longer counts, even if the record is late.
         if record.preparation is not None and record.stream == heard.stream:
             reported = ReportedPreparation(
@@ -210,7 +210,7 @@ class Fold:
                 sequence=record.sequence,
                 time=reported_at,
             )
-            self._prepare(reported, put_back=put_back)
+            self._apply_preparation(reported, put_back=put_back)
         if not seen:
             self._loaded.records[record.id] = vm_id
             self.changes.records[record.id] = record
@@ -248,11 +248,11 @@ class Fold:
             self.changes.gaps.pop(each, None)
             self.changes.past_streams.add(each)
 
-    def _excess(self, record: IncomingRecord) -> str | None:
-        """Return the key in `EXCESSES` for a record that exceeds what its VM may store, or None."""
+    def _exceeded_limit(self, record: IncomingRecord) -> str | None:
+        """Return the key in `LIMITS` for a record that exceeds what its VM may store, or None."""
         vm_id = record.vm.vm_id
         if record.event is not None:
-            return self._excess_of_event(vm_id, record.event)
+            return self._exceeded_by_event(vm_id, record.event)
         if record.preparation is not None and self._is_one_too_many(vm_id, record.preparation):
             return "too_many_preparations"
         if record.receipt is not None and record.receipt.event_id is not None:
@@ -262,8 +262,8 @@ class Fold:
             self._loaded.receipts[key] += 1
         return None
 
-    def _excess_of_event(self, vm_id: str, event: EventReport) -> str | None:
-        """Return the key in `EXCESSES` for an event that exceeds what its VM may report, or
+    def _exceeded_by_event(self, vm_id: str, event: EventReport) -> str | None:
+        """Return the key in `LIMITS` for an event that exceeds what its VM may report, or
         None.
         """
         if event.state == "ended":
@@ -327,12 +327,12 @@ class Fold:
         if before is not None and (before.scope, before.place) != (vm.scope, vm.place):
             self._judge_again(vm)
             if before.scope != vm.scope:
-                self.changes.moved.setdefault(vm.vm_id, before.scope)
+                self.changes.scope_changed.setdefault(vm.vm_id, before.scope)
         vm = _with_conflict(vm, at)
         if before is not None and vms.is_heard(before, at, silent_seconds) != vms.is_heard(
             vm, at, silent_seconds
         ):
-            self.changes.turned.add(vm.vm_id)
+            self.changes.contact_changed.add(vm.vm_id)
         if vms.is_change(before, vm, silent_seconds):
             self.changes.altered.add(vm.vm_id)
         self._loaded.vms[vm.vm_id] = vm
@@ -379,7 +379,7 @@ class Fold:
                 if key in self.changes.preparations:
                     self.changes.preparations[key] = self._loaded.preparations[key]
 
-    def _observe(self, latest: LatestReport, *, put_back: bool = False) -> None:
+    def _apply_report(self, latest: LatestReport, *, put_back: bool = False) -> None:
         key = (latest.event_id, latest.vm_id)
         before = self._loaded.reports.get(key)
         if before is not None:
@@ -438,8 +438,8 @@ class Fold:
             before = self._loaded.reports.get((event_id, state.vm_id))
             if before is not None and not _is_newer(before, written_at, event, vm):
                 continue
-            if self._excess_of_event(state.vm_id, event) is None:
-                self._observe(of_pending(state, vm, record_id, event))
+            if self._exceeded_by_event(state.vm_id, event) is None:
+                self._apply_report(of_pending(state, vm, record_id, event))
         for prepared in state.preparations:
             reported = ReportedPreparation(
                 vm_id=state.vm_id,
@@ -449,14 +449,14 @@ class Fold:
                 sequence=0,
                 time=at,
             )
-            self._prepare(reported)
+            self._apply_preparation(reported)
         for (event_id, vm_id), latest in list(self._loaded.reports.items()):
             if vm_id == state.vm_id and event_id not in pending and latest.time < written_at:
                 over = ended_unseen(latest, at)
                 if over is not None:
-                    self._observe(over)
+                    self._apply_report(over)
 
-    def _prepare(self, reported: ReportedPreparation, *, put_back: bool = False) -> None:
+    def _apply_preparation(self, reported: ReportedPreparation, *, put_back: bool = False) -> None:
         """Apply what a VM reports about its preparation, unless it has reported something newer."""
         before = self._loaded.preparations.get((reported.facts.event_id, reported.vm_id))
         if reported.facts.state == NONE:

@@ -176,7 +176,7 @@ def _identified(vm: Vm, record: IncomingRecord) -> tuple[FleetName, FleetName | 
     return (reported, None) if reported.compared == known.compared else (known, reported)
 
 
-def after_newest(vm: Vm | None, heard: Incoming) -> Vm:
+def as_if_newest(vm: Vm | None, heard: Incoming) -> Vm:
     """Return the row of a VM after a message from it, as if that message were the newest."""
     if isinstance(heard, IncomingRecord):
         return with_record(vm, heard, has_new_store=True)
@@ -264,7 +264,7 @@ def enrolled(vm_id: str, resource_id: str | None, site: str | None, *, at: float
     return replace(vm, accepted_at=at if name else 0.0)
 
 
-def bound(vm: Vm, *, resource_id: str | None, site: str | None) -> Vm:
+def with_enrolled_identity(vm: Vm, *, resource_id: str | None, site: str | None) -> Vm:
     """Return a VM as if it reported what an admin gave, so that this can be accepted."""
     reported = enrolled(vm.vm_id, resource_id, site, at=0.0)
     known = vm.reported_as or vm.known_as
@@ -360,7 +360,7 @@ def bears_the_same_name(one: Vm, other: Vm) -> bool:
     return bearing(one) == bearing(other) and one.withheld == other.withheld
 
 
-def as_it_says(vm: Vm) -> Vm:
+def as_reported(vm: Vm) -> Vm:
     """Return the VM as it will be once a person accepts what it reports of itself."""
     reported = vm.reported_as
     if reported is None:

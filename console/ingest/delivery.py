@@ -9,7 +9,7 @@ from console.records.incoming import Incoming
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RejectedMessage:
+class QuarantinedMessage:
     """A message that is not stored but quarantined, with the reason."""
 
     reason: str
@@ -39,7 +39,7 @@ class Delivery:
     """
 
     source: str
-    items: Sequence[Incoming | RejectedMessage]
+    items: Sequence[Incoming | QuarantinedMessage]
     done: Callable[[bool], None]
     size: int = 0
     """In bytes, as received."""

@@ -20,7 +20,7 @@ from azure.eventhub.aio import EventHubConsumerClient, PartitionContext
 
 from console.db.opening import Database
 from console.ingest.checkpoints import Checkpoints
-from console.ingest.delivery import Checkpoint, Delivery, RejectedMessage
+from console.ingest.delivery import Checkpoint, Delivery, QuarantinedMessage
 from console.ingest.settings import EventHubSource
 from console.ingest.state import SourceState
 from console.ingest.writer import Writer
@@ -195,7 +195,7 @@ class EventHubReader:
         if not await answer:
             raise asyncio.CancelledError  # the console stops: the batch is read again later
 
-    def _item(self, event: EventData) -> Incoming | RejectedMessage:
+    def _item(self, event: EventData) -> Incoming | QuarantinedMessage:
         now = self._now()
         enqueued = event.enqueued_time
         sent_at = now if enqueued is None else min(now, enqueued.timestamp())
@@ -205,7 +205,7 @@ class EventHubReader:
             body = _body(event)
             return parse_record(body, source=self._state.name, received_at=now, sent_at=sent_at)
         except ForeignError as error:
-            return RejectedMessage(
+            return QuarantinedMessage(
                 reason=error.reason, message=str(error), sample=body[:2000], at=now
             )
 

@@ -25,11 +25,6 @@ class Inbox:
         """Return how many deliveries wait."""
         return len(self._waiting)
 
-    @property
-    def size(self) -> int:
-        """How many bytes wait."""
-        return self._bytes
-
     def put(self, delivery: Delivery, timeout: float | None = None) -> None:
         """Add a delivery. One that alone is larger than the limit is accepted when nothing else
         waits. Raises `queue.Full` after `timeout` seconds without room.

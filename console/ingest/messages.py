@@ -6,7 +6,7 @@ from dataclasses import replace
 from math import ceil
 from typing import Final
 
-from console.ingest.delivery import RejectedMessage
+from console.ingest.delivery import QuarantinedMessage
 from console.records.incoming import Incoming, IncomingRecord
 from console.records.parse import ForeignError, parse_record, parse_state, parse_status
 from sinks.mqtt.messages import EVENT_EXPIRY, RECEIPT_EXPIRY
@@ -33,7 +33,7 @@ def filters(share: str | None) -> list[str]:
 
 def read_message(
     topic: str, payload: bytes, *, expiry: int | None, source: str, received_at: float
-) -> Incoming | RejectedMessage | None:
+) -> Incoming | QuarantinedMessage | None:
     """Return the content of a message; None for an empty one, which only deletes a retained
     message, and for a message of a console. `expiry`: the rest of its lifetime in seconds, as the
     broker counts it.
@@ -43,7 +43,7 @@ def read_message(
     try:
         return _read(topic, payload, expiry, source, received_at)
     except ForeignError as error:
-        return RejectedMessage(
+        return QuarantinedMessage(
             reason=error.reason,
             message=f"{topic[:200]}: {error}",
             sample=payload[:2000],

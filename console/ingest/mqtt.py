@@ -19,11 +19,11 @@ from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
-from console.ingest.bounds import TOO_MUCH, Bounds
-from console.ingest.delivery import Delivery, RejectedMessage
+from console.ingest.delivery import Delivery, QuarantinedMessage
 from console.ingest.messages import filters, read_message, vm_of_topic
 from console.ingest.settings import MqttSource
 from console.ingest.state import SourceState
+from console.ingest.vm_limits import TOO_MUCH, VmLimits
 from console.ingest.writer import Writer
 from console.records.incoming import Incoming, IncomingRecord
 from sinks.base import SinkError
@@ -59,14 +59,14 @@ class MqttReader:
         *,
         state: SourceState,
         writer: Writer,
-        bounds: Bounds,
+        vm_limits: VmLimits,
         client_id: str,
         now: Callable[[], float] = time.time,
     ) -> None:
         self._settings = settings
         self._state = state
         self._writer = writer
-        self._bounds = bounds
+        self._vm_limits = vm_limits
         self._client_id = client_id
         self._now = now
         self._stop = threading.Event()
@@ -267,7 +267,7 @@ class MqttReader:
         done(why)
 
     def _on_message(self, client: Client, _data: Any, message: MQTTMessage) -> None:
-        item = self._bounded(message)
+        item = self._within_limits(message)
         if isinstance(item, IncomingRecord):
             self._state.lag = item.received_at - item.sent_at
         with self._lock:
@@ -297,20 +297,20 @@ class MqttReader:
             else:
                 return
 
-    def _bounded(self, message: MQTTMessage) -> Incoming | RejectedMessage | None:
+    def _within_limits(self, message: MQTTMessage) -> Incoming | QuarantinedMessage | None:
         """Return the content of a message; None if its VM sends too much. Such a message is
         acknowledged and counted: left at the broker, it would delay all VMs, which share one queue
         there. An honest VM does not reach this limit.
         """
         vm_id = vm_of_topic(message.topic)
         now = time.monotonic()
-        if not vm_id or not self._bounds.wait(vm_id, len(message.payload), now=now):
+        if not vm_id or not self._vm_limits.wait(vm_id, len(message.payload), now=now):
             item = self._read(message)
             if vm_id:
-                self._bounds.charge(vm_id, item, now=now)
+                self._vm_limits.charge(vm_id, item, now=now)
             return item
-        if self._bounds.may_report(vm_id, now=now):
-            return RejectedMessage(
+        if self._vm_limits.may_report(vm_id, now=now):
+            return QuarantinedMessage(
                 reason=TOO_MUCH,
                 message=f"{message.topic[:200]}: the VM sends more than it may",
                 sample=bytes(message.payload)[:2000],
@@ -319,7 +319,7 @@ class MqttReader:
         self._writer.progress.quarantined[(self.name, TOO_MUCH)] += 1
         return None
 
-    def _read(self, message: MQTTMessage) -> Incoming | RejectedMessage | None:
+    def _read(self, message: MQTTMessage) -> Incoming | QuarantinedMessage | None:
         """Return the content of a message. An unexpected error must not end the connection: the
         broker would send the message again over the next one, and intake would stop.
         """
@@ -334,7 +334,7 @@ class MqttReader:
             )
         except Exception as error:  # noqa: BLE001  # see above
             _LOG.exception("%s", error, extra={"action": "message_bug", "source": self.name})
-            return RejectedMessage(
+            return QuarantinedMessage(
                 reason="unreadable",
                 message=f"{type(error).__name__}: {error}"[:300],
                 sample=bytes(message.payload)[:2000],

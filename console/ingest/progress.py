@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from console.ingest.delivery import Delivery, RejectedMessage
+from console.ingest.delivery import Delivery, QuarantinedMessage
 from console.records.incoming import IncomingRecord
 
 _ANSWER_SECONDS: Final = 5.0
@@ -59,7 +59,7 @@ class Progress:
         self._logged = self._begun_at = None
         return is_new
 
-    def refused(self, source: str) -> dict[str, int]:
+    def quarantined_of(self, source: str) -> dict[str, int]:
         """Return how many messages of a source were quarantined since the start, by reason, the
         most frequent first.
         """
@@ -78,5 +78,5 @@ class Progress:
                 self.records[delivery.source] += len(records)
                 self.last_record_at[delivery.source] = records[-1].received_at
             for item in delivery.items:
-                if isinstance(item, RejectedMessage):
+                if isinstance(item, QuarantinedMessage):
                     self.quarantined[(delivery.source, item.reason)] += 1

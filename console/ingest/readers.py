@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from console.db.opening import Database
-from console.ingest.bounds import Bounds
 from console.ingest.settings import EventHubSource, MqttSource, SourceSettings
 from console.ingest.state import SourceState
+from console.ingest.vm_limits import VmLimits
 from console.ingest.writer import Writer
 from sinks.mqtt.messages import Message
 
@@ -44,7 +44,7 @@ def make_readers(
     states: Mapping[str, SourceState],
     *,
     writer: Writer,
-    bounds: Bounds,
+    vm_limits: VmLimits,
     database: Database,
     directory: Path,
     now: Callable[[], float] = time.time,
@@ -61,7 +61,7 @@ def make_readers(
                     settings,
                     state=states[name],
                     writer=writer,
-                    bounds=bounds,
+                    vm_limits=vm_limits,
                     client_id=settings.client_id or kept_client_id(directory, name),
                     now=now,
                 )

@@ -26,8 +26,8 @@ from console.db.errors import words_of
 from console.db.opening import Database
 from console.db.retention import delete_before
 from console.fleet.contact import BY_HEARTBEATS, SilentTime
-from console.fleet.fold import EXCESSES, fold
-from console.ingest.delivery import Delivery, RejectedMessage
+from console.fleet.fold import LIMITS, fold
+from console.ingest.delivery import Delivery, QuarantinedMessage
 from console.ingest.inbox import Inbox
 from console.ingest.listening import ListeningLog
 from console.ingest.progress import Progress
@@ -89,7 +89,7 @@ class Writer:
         """How many deliveries one transaction has; fewer after one that the database did not
         accept.
         """
-        self._retire_before: float | None = None
+        self._delete_moment: float | None = None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
         self.opened = threading.Event()
@@ -111,29 +111,24 @@ class Writer:
         """How many deliveries wait."""
         return len(self._inbox)
 
-    @property
-    def waiting_bytes(self) -> int:
-        """How many bytes the waiting deliveries have."""
-        return self._inbox.size
-
     def put(self, delivery: Delivery, *, timeout: float | None = None) -> None:
         """Add a delivery; wait while the queue is full. Raises `queue.Full` after `timeout`
         seconds.
         """
         self._inbox.put(delivery, timeout)
 
-    def retire_before(self, moment: float) -> None:
+    def delete_before(self, moment: float) -> None:
         """Delete records and past events from before a moment: a few at a time, and only while no
         delivery waits.
         """
-        self._retire_before = moment
+        self._delete_moment = moment
 
     def _run(self) -> None:
         if not self._retry_until_done(self._open):
             return
         while True:
-            if self._retire_before is not None:
-                self._retire()
+            if self._delete_moment is not None:
+                self._delete_old()
             if self._listening.is_due(self._now()):
                 self._retry_until_done(self._note_listening)
             batch = self._take()
@@ -144,14 +139,14 @@ class Writer:
                 continue
             self._commit_all(batch)
 
-    def _retire(self) -> None:
+    def _delete_old(self) -> None:
         """Delete some rows; incoming messages do not wait for the rest."""
-        moment = self._retire_before
+        moment = self._delete_moment
 
         def work() -> None:
             with self._database.writing.begin() as connection:
                 if moment is None or not delete_before(connection, moment, _RETENTION_ROWS):
-                    self._retire_before = None
+                    self._delete_moment = None
 
         self._retry_until_done(work)
 
@@ -163,7 +158,7 @@ class Writer:
             self._now.compare(connection)
             self._listening.write(connection, self._now())
         try:
-            self._settle()
+            self._write_passed_time()
         except Exception as error:
             is_of_data = _sqlstate(error).startswith(_ABOUT_DATA)
             if isinstance(error, _ABOUT_THE_DATABASE) and not is_of_data:
@@ -171,11 +166,11 @@ class Writer:
             # Incoming messages must not wait until this bug is fixed.
             _LOG.exception("this is a bug in the console", extra={"action": "settle_bug"})
 
-    def _settle(self) -> None:
+    def _write_passed_time(self) -> None:
         """Write what changes because time has passed."""
         with self._database.writing.begin() as connection:
             number = batches.next_number(connection)
-            has_changed = batches.settle(
+            has_changed = batches.write_passed_time(
                 connection, number, now=self._now(), silent_time=self._silent_time
             )
             if not has_changed:
@@ -277,7 +272,7 @@ class Writer:
             if delivery.checkpoint is not None:
                 self._commit_together([replace(delivery, items=())])
 
-    def _isolate_items(self, source: str, items: Sequence[Incoming | RejectedMessage]) -> None:
+    def _isolate_items(self, source: str, items: Sequence[Incoming | QuarantinedMessage]) -> None:
         """Commit items, and divide them in halves until the one is found that cannot be stored; it
         is quarantined.
         """
@@ -298,12 +293,12 @@ class Writer:
             fields = {"action": "record_not_stored", "source": source}
             _LOG.exception("%s", words, extra=fields)
             sample = items[0].body if isinstance(items[0], IncomingRecord) else b""
-            refused = RejectedMessage(
+            refused = QuarantinedMessage(
                 reason="unstorable", message=words, sample=sample, at=self._now()
             )
             self._commit_together([Delivery(source=source, items=[refused], done=_nothing)])
 
-    def _set_aside(
+    def _quarantine_excess(
         self, connection: Connection, refused: Iterable[tuple[str, IncomingRecord]]
     ) -> None:
         """Quarantine the records that exceed what a VM may store."""
@@ -313,7 +308,7 @@ class Writer:
                 connection,
                 source=source,
                 reason=reason,
-                message=f"{last.vm.vm_id}: {EXCESSES[reason]}",
+                message=f"{last.vm.vm_id}: {LIMITS[reason]}",
                 sample=last.body,
                 at=last.received_at,
                 count=len(several),
@@ -325,13 +320,13 @@ class Writer:
         items = [item for each in batch for item in each.items if _says_something(item)]
         with self._database.writing.begin() as connection:
             number = batches.next_number(connection)
-            items = batches.as_known(connection, items)
+            items = batches.with_stored_spellings(connection, items)
             changes = fold(batches.load(connection, items, silent_time=self._silent_time), items)
             batches.write(connection, changes, number, now=self._now())
-            self._set_aside(connection, changes.refused)
+            self._quarantine_excess(connection, changes.quarantined)
             for delivery in batch:
                 for item in delivery.items:
-                    if isinstance(item, RejectedMessage):
+                    if isinstance(item, QuarantinedMessage):
                         batches.quarantine(
                             connection,
                             source=delivery.source,
@@ -356,11 +351,11 @@ def _by_source(
     return found
 
 
-def _says_something(item: Incoming | RejectedMessage) -> TypeGuard[Incoming]:
+def _says_something(item: Incoming | QuarantinedMessage) -> TypeGuard[Incoming]:
     """Check whether an item is about a VM: it is not refused, and it is no test of the
     connection.
     """
-    return not isinstance(item, RejectedMessage) and not (
+    return not isinstance(item, QuarantinedMessage) and not (
         isinstance(item, IncomingRecord) and item.is_test
     )
 

@@ -117,7 +117,7 @@ class NoticeWorker:
     def _begin(self) -> float:
         """Start the workers; return when consoles of this database began to send notices."""
         with write_to(self._database) as (connection, _):
-            begun = store.begun(connection, self._snapshots.clock())
+            begun = store.first_console_start(connection, self._snapshots.clock())
             store.add_sinks(connection, [each.name for each in self.workers])
         for each in self.workers:
             each.start()
@@ -146,7 +146,7 @@ class NoticeWorker:
             store.end_incidents(connection, conflicts.ended, conflict_notice)
             store.open_incidents(connection, conflicts.opened, now, conflict_notice)
             every = [*found.notices, *about_vms.notices, *conflicts.notices]
-            store.tell(connection, every, base=self._base, site=self._site, now=now)
+            store.store_notices(connection, every, base=self._base, site=self._site, now=now)
         for worker in self.workers:
             worker.wake()
 

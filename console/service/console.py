@@ -31,12 +31,12 @@ from console.db.snapshot import Snapshots
 from console.db.transactions import read_from
 from console.fleet.candidates import PULL
 from console.fleet.contact import SilentTime
-from console.ingest.bounds import Bounds
 from console.ingest.enrolment import EVERY_VM, Enrolments, read_key
 from console.ingest.listening import ListeningLog
 from console.ingest.readers import make_readers, publishers
 from console.ingest.settings import read_sources
 from console.ingest.state import SourceState
+from console.ingest.vm_limits import VmLimits
 from console.ingest.writer import Writer
 from console.notify.notice_worker import NoticeWorker
 from console.notify.sinks import SITE, read_sinks
@@ -101,12 +101,12 @@ class Console:
             silent_time=silent_time,
             clock=self.clock,
         )
-        bounds = Bounds(records=settings.intake.records, size=settings.intake.kib * 1024)
+        vm_limits = VmLimits(records=settings.intake.records, size=settings.intake.kib * 1024)
         self.readers = make_readers(
             sources,
             self.sources,
             writer=self.writer,
-            bounds=bounds,
+            vm_limits=vm_limits,
             database=self.database,
             directory=settings.state_dir,
             now=self.clock,
@@ -148,7 +148,7 @@ class Console:
             bridges=BridgeParts(
                 writer=self.writer,
                 enrolments=self.enrolments,
-                bounds=bounds,
+                vm_limits=vm_limits,
                 bodies=RecordBodies(),
                 held_polls=self.held_polls,
                 poll_times=PollTimes(self.database),
@@ -170,14 +170,14 @@ class Console:
         _set_up_interpreter()
         for line in exposed_secrets(self.settings):
             _LOG.warning("%s", line, extra={"action": "secret_exposed"})
-        bounds = limits()
-        self.held_polls.most = bounds.polls
+        connection_limits = limits()
+        self.held_polls.most = connection_limits.polls
         with suppress(StoreError):
             self.database.open()
         bound = listener(self.settings)
         config = uvicorn.Config(
             application(self.state, self.stream),
-            http=protocol(bounds),
+            http=protocol(connection_limits),
             ws="none",
             log_config=None,
             access_log=False,
@@ -231,7 +231,7 @@ class Console:
                 self.stream.send_sources(self.state.source_items())
                 await self._close_ended_streams()
             if time.monotonic() >= retire_at:
-                self.writer.retire_before(self.clock() - self.settings.retention_days * 86_400)
+                self.writer.delete_before(self.clock() - self.settings.retention_days * 86_400)
                 retire_at = time.monotonic() + _RETENTION_SECONDS
         self.stream.close()
         self.held_polls.close()

@@ -59,7 +59,7 @@ class AppState:
                 connected=state.connected,
                 last_record_at=last.get(state.name),
                 trouble=state.trouble,
-                quarantined=sum(progress.refused(state.name).values()),
+                quarantined=sum(progress.quarantined_of(state.name).values()),
             )
             for state in self.sources.values()
         ]

@@ -13,7 +13,7 @@ from console.access.identity import CALLBACK, Access
 from console.access.login import Login, LoginError
 from console.access.refusals import attempt_at
 from console.access.sessions import UsedLoginError
-from console.audit.flood import Flood
+from console.audit.limiter import AuditLimiter
 from console.db.errors import StoreError
 from console.web.app_state import AppState
 from console.web.pages.login_pages import LoginPages
@@ -35,7 +35,7 @@ class LoginRoutes:
         self._access: Access = state.access
         self._login = login
         self._pages = pages
-        self._logged = Flood()
+        self._logged = AuditLimiter()
         """A limit for the log: strangers may begin logins that fail."""
 
     def routes(self) -> list[Route]:

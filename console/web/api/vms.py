@@ -16,7 +16,7 @@ from console.approvals.requests import is_reason
 from console.db import assignments
 from console.db.history import past_of_vm
 from console.db.snapshot import Snapshot, Snapshots
-from console.db.vms import WantedVms, place_of
+from console.db.vms import WantedVms, position_of
 from console.fleet import view
 from console.fleet.candidates import channel_of
 from console.fleet.timeline import gap_item, history_item, timeline_item
@@ -150,7 +150,7 @@ def vms_page(
     """Return items and the cursor of the next page."""
     place = None if after is None else (str(after[0]), str(after[1]))
     found = snapshot.vms.page(wanted, limit=limit + 1, after=place)
-    following = cursor(*place_of(found[limit - 1].vm)) if len(found) > limit else None
+    following = cursor(*position_of(found[limit - 1].vm)) if len(found) > limit else None
     return vm_items(snapshot, found[:limit]), following
 
 

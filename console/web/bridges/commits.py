@@ -8,7 +8,7 @@ import threading
 from contextlib import suppress
 from typing import Final
 
-from console.ingest.delivery import Delivery, RejectedMessage
+from console.ingest.delivery import Delivery, QuarantinedMessage
 from console.ingest.writer import Writer
 from console.records.incoming import IncomingRecord
 from console.records.parse import ForeignError
@@ -62,7 +62,7 @@ class Commits:
         """Quarantine a body that a VM has signed and that is not a record of ours; under load, only
         count it.
         """
-        refused = RejectedMessage(
+        refused = QuarantinedMessage(
             reason=error.reason, message=f"{vm_id}: {error}", sample=body[:_SAMPLE], at=at
         )
         delivery = Delivery(source=source, items=[refused], done=_nothing)

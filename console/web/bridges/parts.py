@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from console.approvals.service import Decisions
-from console.ingest.bounds import Bounds
 from console.ingest.enrolment import Enrolments
+from console.ingest.vm_limits import VmLimits
 from console.ingest.writer import Writer
 from console.web.bridges.held_polls import HeldPolls
 from console.web.bridges.poll_times import PollTimes
@@ -21,7 +21,7 @@ class BridgeParts:
     writer: Writer
     enrolments: Enrolments
     """By which secrets and tokens VMs are recognised."""
-    bounds: Bounds
+    vm_limits: VmLimits
     """The limit of what each VM may send."""
     bodies: RecordBodies
     held_polls: HeldPolls

@@ -65,8 +65,8 @@ class _RecordEndpoint(ABC):
         """Return the record in a body that this VM has sent. Raises `RequestError`; what is not a
         record of ours goes to quarantine.
         """
-        bounds = self._parts.bounds
-        wait = bounds.wait(vm_id, len(body), now=time.monotonic())
+        limits = self._parts.vm_limits
+        wait = limits.wait(vm_id, len(body), now=time.monotonic())
         if wait:
             words = "this VM sends too much; it may continue later"
             raise RequestError(429, words, retry_after=wait)
@@ -76,7 +76,7 @@ class _RecordEndpoint(ABC):
         except ForeignError as error:
             self._commits.quarantine(self._source, error, body, vm_id=vm_id, at=now)
             raise RequestError(400, f"not a record: {error}") from None
-        bounds.charge(vm_id, record, now=time.monotonic())
+        limits.charge(vm_id, record, now=time.monotonic())
         return record
 
 

@@ -87,7 +87,7 @@ def values(state: AppState, snapshot: Snapshot, q: str) -> dict[str, Any]:
         "more_silent": max(0, silent_found - len(silent)),
         "sources": list(state.sources.values()),
         "last_record_at": state.writer.progress.last_record_at,
-        "refused": {name: state.writer.progress.refused(name) for name in state.sources},
+        "refused": {name: state.writer.progress.quarantined_of(name) for name in state.sources},
     }
 
 

@@ -22,7 +22,7 @@ from console.approvals.requests import DecisionRequest, DecisionRules
 from console.approvals.service import Decisions
 from console.approvals.step_transaction import StepContext, mark_sent, write_step
 from console.approvals.turn_requests import TurnSettings
-from console.audit.flood import Flood
+from console.audit.limiter import AuditLimiter
 from console.audit.log import everything
 from console.config.groups import GroupSettings
 from console.db import batches
@@ -138,7 +138,7 @@ class Cluster:
         """The writer looks what has changed because time has passed."""
         with write_to(self.database) as (connection, number):
             now = self.now.timestamp()
-            batches.settle(connection, number, now=now, silent_time=self.silent_time)
+            batches.write_passed_time(connection, number, now=now, silent_time=self.silent_time)
 
     def announce(self, number: int) -> str:
         """An event of one VM."""
@@ -215,7 +215,7 @@ class Cluster:
                     number,
                     console="one",
                     rules=DecisionRules(can_sign=True),
-                    flood=Flood(),
+                    audit_limiter=AuditLimiter(),
                 )
                 written = turns.step(snapshot, number, self.settings, decide, {"broker"})
             names = {vm.vm_id: vm.name for vm in self.vms}

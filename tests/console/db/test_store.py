@@ -27,7 +27,7 @@ from console.db.transactions import write_to
 from console.db.vms import WantedVms
 from console.fleet.fold import MAX_STREAMS
 from console.fleet.values import Command, Decision, EventKey
-from console.ingest.delivery import Checkpoint, Delivery, RejectedMessage
+from console.ingest.delivery import Checkpoint, Delivery, QuarantinedMessage
 from console.ingest.writer import Writer
 from console.records.incoming import Incoming
 from console.records.parse import ForeignError, parse_record, parse_state, parse_status
@@ -45,7 +45,7 @@ class Taking:
         self.writer.start()
 
     def take(
-        self, *items: Incoming | RejectedMessage, checkpoint: Checkpoint | None = None
+        self, *items: Incoming | QuarantinedMessage, checkpoint: Checkpoint | None = None
     ) -> None:
         """Hand over, and wait for the commit."""
         stored = threading.Event()
@@ -323,9 +323,9 @@ def test_what_is_too_long_for_an_index_does_not_stop_the_others(
 
 def test_quarantine_has_one_row_per_reason(database: Database, taking: Taking) -> None:
     """A million bad messages are a number, not a million rows."""
-    bad = [RejectedMessage(reason="not_json", message="m", sample=b"\xff" * 9000, at=AT)] * 50
+    bad = [QuarantinedMessage(reason="not_json", message="m", sample=b"\xff" * 9000, at=AT)] * 50
     taking.take(*bad)
-    taking.take(*bad, RejectedMessage(reason="too_large", message="m", sample=b"", at=AT))
+    taking.take(*bad, QuarantinedMessage(reason="too_large", message="m", sample=b"", at=AT))
     with database.reading.begin() as connection:
         found = connection.execute(
             select(tables.quarantine.c.reason, tables.quarantine.c.count)
@@ -402,7 +402,7 @@ def test_old_records_go(database: Database, taking: Taking) -> None:
         *(taken(each) for each in [*over, quiet.event("OPEN"), vm.receipt("OVER", "confirmed")])
     )
     taking.take(taken(vm.event("NEW"), at=AT + 100))
-    taking.writer.retire_before(AT + 1)
+    taking.writer.delete_before(AT + 1)
     eventually(lambda: counted(database, "record") == 1, what="the deletion")
     with database.reading.begin() as connection:
         ids = set(connection.execute(select(tables.event.c.event_id)).scalars())

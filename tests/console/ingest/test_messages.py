@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from support.console.records import FakeVm
 
-from console.ingest.delivery import RejectedMessage
+from console.ingest.delivery import QuarantinedMessage
 from console.ingest.messages import filters, read_message
 from console.records.incoming import IncomingRecord, IncomingStatus
 from sinks.mqtt.messages import EVENT_EXPIRY
@@ -87,7 +87,7 @@ def test_a_topic_that_is_not_its_vms_is_refused(topic: str, reason: str) -> None
     vm = FakeVm()
     body = vm.status() if topic.endswith("status") else vm.event("E").body
     found = read_message(topic, body, expiry=None, source="mqtt", received_at=AT)
-    assert isinstance(found, RejectedMessage)
+    assert isinstance(found, QuarantinedMessage)
     assert found.reason == reason
 
 

@@ -19,13 +19,13 @@ from support.eventually import eventually
 from support.mqtt.mosquitto import Mosquitto
 
 from console.db.opening import DATABASE_FILE
-from console.ingest.bounds import Bounds
 from console.ingest.client_id import kept_client_id
-from console.ingest.delivery import Delivery, RejectedMessage
+from console.ingest.delivery import Delivery, QuarantinedMessage
 from console.ingest.messages import read_message
 from console.ingest.mqtt import MqttReader
 from console.ingest.settings import MqttSource
 from console.ingest.state import SourceState
+from console.ingest.vm_limits import VmLimits
 from console.ingest.writer import Writer
 from console.records.incoming import IncomingRecord
 
@@ -257,7 +257,7 @@ def test_a_message_that_brings_out_a_bug_stops_no_other(
         settings,
         state=state,
         writer=cast("Writer", inbox),
-        bounds=Bounds(records=0, size=0),
+        vm_limits=VmLimits(records=0, size=0),
         client_id="console",
     )
     reader.start()
@@ -268,7 +268,7 @@ def test_a_message_that_brings_out_a_bug_stops_no_other(
         fleet.say(vm, vm.event("E1"))
         deliveries = [inbox.taken.get(timeout=20) for _ in range(2)]
         refused, record = (delivery.items[0] for delivery in deliveries)
-        assert isinstance(refused, RejectedMessage)
+        assert isinstance(refused, QuarantinedMessage)
         assert (refused.reason, refused.sample) == ("unreadable", b"bug")
         assert isinstance(record, IncomingRecord)
         assert state.since == since

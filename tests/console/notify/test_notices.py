@@ -172,7 +172,7 @@ class Fleet:
         with write_to(self.database) as (connection, _):
             store.end_incidents(connection, told.ended)
             store.open_incidents(connection, told.opened, at)
-            store.tell(connection, every, base="http://c", site="console", now=at)
+            store.store_notices(connection, every, base="http://c", site="console", now=at)
         return every
 
 
@@ -697,7 +697,7 @@ def tell(database: Database, *found: Notice) -> int:
     """Store notices; return how many were new."""
     with database.writing.begin() as connection:
         next_number(connection)
-        return store.tell(connection, found, base="http://c", site="console", now=NOW)
+        return store.store_notices(connection, found, base="http://c", site="console", now=NOW)
 
 
 def claimed(database: Database, sink: str, console: str, now: float) -> list[int]:
@@ -739,7 +739,9 @@ def test_a_sink_waits_for_no_console_of_another_time(database: Database) -> None
     """
     with write_to(database) as (connection, _):
         store.add_sinks(connection, ["s"])
-        store.tell(connection, [over(known(), [])], base="http://c", site="console", now=NOW)
+        store.store_notices(
+            connection, [over(known(), [])], base="http://c", site="console", now=NOW
+        )
         connection.execute(notice_cursor.update().values(number=0))
         assert store.claim(connection, "s", "one", now=NOW + 86_400, limit=9)
         assert store.claim(connection, "s", "two", now=NOW + 86_400, limit=9) == []

@@ -59,7 +59,7 @@ class Intake:
     def hear(self, *items: Incoming) -> None:
         """Commit what came in of VMs, each received now."""
         with write_to(self.database) as (connection, number):
-            known = batches.as_known(connection, items)
+            known = batches.with_stored_spellings(connection, items)
             changes = fold(batches.load(connection, known), known)
             batches.write(connection, changes, number, now=self.now.timestamp())
 
@@ -91,4 +91,4 @@ class Intake:
         if self._since != _ALWAYS:
             self._listen()
         with write_to(self.database) as (connection, number):
-            batches.settle(connection, number, now=self.now.timestamp())
+            batches.write_passed_time(connection, number, now=self.now.timestamp())

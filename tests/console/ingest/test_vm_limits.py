@@ -15,7 +15,7 @@ from support.console.records import FakeVm
 from support.eventually import eventually
 from support.mqtt.mosquitto import Mosquitto
 
-from console.ingest.bounds import BURST_MINUTES, Bounds
+from console.ingest.vm_limits import BURST_MINUTES, VmLimits
 from console.records.parse import MAX_TAGS, ForeignError, parse_record
 
 
@@ -23,14 +23,14 @@ def test_a_minute_gives_back_what_a_minute_allows() -> None:
     """A VM may send ten minutes' worth at once, and then as much as each minute allows; each VM has
     its own allowance.
     """
-    bounds = Bounds(records=60, size=6000)
+    bounds = VmLimits(records=60, size=6000)
     for _ in range(60 * BURST_MINUTES):
         assert bounds.wait("a", 10, now=0.0) == 0.0
     assert bounds.wait("a", 10, now=0.0) == 1.0
     assert bounds.wait("b", 10, now=0.0) == 0.0
     assert bounds.wait("a", 10, now=1.0) == 0.0
     assert bounds.wait("a", 10, now=1.0) == 1.0
-    large = Bounds(records=0, size=6000)
+    large = VmLimits(records=0, size=6000)
     assert large.wait("a", 60_000, now=0.0) == 0.0
     assert large.wait("a", 6000, now=0.0) == 60.0
     assert large.wait("a", 6000, now=60.0) == 0.0
@@ -38,7 +38,7 @@ def test_a_minute_gives_back_what_a_minute_allows() -> None:
 
 def test_an_excess_is_reported_once_a_minute() -> None:
     """A VM that sends too much is reported once a minute, so that its messages cost no writing."""
-    bounds = Bounds(records=1, size=0)
+    bounds = VmLimits(records=1, size=0)
     assert [bounds.may_report("a", now=at) for at in (0.0, 1.0, 59.0, 61.0)] == [
         True,
         False,

@@ -17,7 +17,7 @@ _PER_SECOND: Final = 1 / 30
 _KINDS: Final = 1000
 
 
-class Flood:
+class AuditLimiter:
     """Decides which attempts are written, and counts the others; may be used from any thread."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:

@@ -9,7 +9,7 @@ import threading
 from dataclasses import dataclass
 from typing import Final
 
-from console.ingest.delivery import RejectedMessage
+from console.ingest.delivery import QuarantinedMessage
 from console.records.incoming import Incoming, IncomingRecord, IncomingState
 
 BURST_MINUTES: Final = 10
@@ -31,7 +31,7 @@ class _Left:
     reported_at: float = -math.inf
 
 
-class Bounds:
+class VmLimits:
     """What is left of each VM's allowance. May be used from any thread."""
 
     def __init__(self, *, records: int, size: int) -> None:
@@ -58,7 +58,7 @@ class Bounds:
                 minutes = max(minutes, (size - left.size) / self._size)
             return max(1.0, 60 * minutes)
 
-    def charge(self, vm_id: str, item: Incoming | RejectedMessage | None, *, now: float) -> None:
+    def charge(self, vm_id: str, item: Incoming | QuarantinedMessage | None, *, now: float) -> None:
         """Count the names in the events of an accepted record, besides its bytes. The next record
         may have to wait for that.
         """
@@ -96,7 +96,7 @@ class Bounds:
         return left
 
 
-def _names_in(item: Incoming | RejectedMessage | None) -> int:
+def _names_in(item: Incoming | QuarantinedMessage | None) -> int:
     """Return how many names the events of a message have."""
     if isinstance(item, IncomingRecord):
         return 0 if item.event is None else len(item.event.event.resources)
