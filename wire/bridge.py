@@ -109,7 +109,7 @@ class DeadLetter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gap:
-    """A time in which IMDS was not polled."""
+    """A time in which IMDS was not polled, or changes were not committed."""
 
     since: Annotated[datetime, Field(TIME, "The last good poll before", name="from")]
     until: Annotated[datetime, Field(TIME, "The first good poll after")]
@@ -117,8 +117,8 @@ class Gap:
     reason: Annotated[
         str,
         Field(
-            word_of("restart", "reboot", "pause", "imds"),
-            "restart, reboot, pause, or imds (not answering)",
+            word_of("restart", "reboot", "pause", "imds", "store"),
+            "restart, reboot, pause, imds (not answering), or store (changes were not committed)",
         ),
     ]
 
@@ -177,6 +177,7 @@ class GapData(Observer):
         Gap,
         Field(
             object_of(Gap),
-            "For a while IMDS was not polled; events that came and went meanwhile were not seen",
+            "For a while IMDS was not polled, or changes were not committed; events that came and "
+            "went meanwhile have no record",
         ),
     ]

@@ -89,7 +89,9 @@ class Gauges(Collector):
             moments = [
                 each.event.not_before
                 for each in pending
-                if each.affects_this_vm is affects and each.event.not_before is not None
+                if each.affects_this_vm is affects
+                and each.event.not_before is not None
+                and not each.event.is_news
             ]
             if moments:
                 nearest.add_metric([_BOOL[affects]], min(moments).timestamp())

@@ -41,15 +41,19 @@ class ControlRequests:
         approval_worker: ApprovalWorker | None = None,
         *,
         starting: Callable[[], str | None] = lambda: None,
+        store_trouble: Callable[[], str | None] = lambda: None,
         settings: Mapping[str, Any] = MappingProxyType({}),
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`starting`: what the bridge waits for; `settings`: as `shown_settings` returns them."""
+        """`starting`: what the bridge waits for; `store_trouble`: why it cannot commit; `settings`:
+        as `shown_settings` returns them.
+        """
         self._outbox = outbox
         self._dispatcher = dispatcher
         self._state = state
         self._approval_worker = approval_worker
         self._starting = starting
+        self._store_trouble = store_trouble
         self._settings = settings
         self._monotonic = monotonic
         self._handlers: Mapping[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
@@ -108,9 +112,8 @@ class ControlRequests:
 
     def _list(self, _request: Mapping[str, Any]) -> dict[str, Any]:
         sinks = [self._line(name, active=active) for name, active in self._known_sinks().items()]
-        trouble = self._state.store_trouble if self._state else None
         return {
-            "trouble": trouble,
+            "trouble": self._store_trouble(),
             "sinks": sinks,
             "dead": [each._asdict() for each in self._outbox.dead.shown()],
         }

@@ -44,6 +44,8 @@ class Running:
     dispatcher: Dispatcher
     refused: Callable[[], Mapping[str, int]]
     """How many commands were refused, by reason."""
+    trust_trouble: Callable[[], str | None]
+    """Returns why no key is trusted now, although a file of keys is configured; None if one is."""
 
 
 class Status:
@@ -97,13 +99,16 @@ class Status:
         return self.store_trouble()
 
     def approval_trouble(self) -> str | None:
-        """Return why no event is approved now; None if nothing prevents it, or if neither a rule
-        nor a key is configured.
+        """Return why rules or commands have no effect now; None if nothing prevents it, or if
+        neither a rule nor a key is configured.
         """
         approval = self._settings.approval
-        if self.running is None or self.approves() or not (approval.rules or approval.trust):
+        if self.running is None or not (approval.rules or approval.trust):
             return None
-        return "IMDS has not confirmed the VM identity: nothing is approved until it does"
+        if not self.approves():
+            return "IMDS has not confirmed the VM identity: nothing is approved until it does"
+        trouble = self.running.trust_trouble()
+        return trouble and f"no command is accepted: {trouble}"
 
     def store_trouble(self) -> str | None:
         """Return why the store cannot be written now; None if it can be, or is not in use yet."""

@@ -145,6 +145,11 @@ class Approvals:
         return self._trust.has_keys
 
     @property
+    def trust_trouble(self) -> str | None:
+        """Why no key is trusted, although a file of keys is configured; None if it is used."""
+        return self._trust.trouble
+
+    @property
     def refused(self) -> Counter[str]:
         """How many commands were refused, by reason."""
         return self._refusals.counts

@@ -9,7 +9,7 @@ from sinks.readable import span
 
 
 def sink_table(sinks: list[dict[str, Any]], now: datetime) -> list[str]:
-    """Return the table: a head, a line for each sink, and below a sink that fails the reason."""
+    """Return the table: a head, a line for each sink, and below it the reason of its trouble."""
     width = max([4, *(len(sink["name"]) for sink in sinks)])
     lines = [f"{'SINK':<{width}}  {'STATE':<14}  TO DELIVER  DEAD  {'OLDEST':<13}  LAST DELIVERED"]
     for sink in sinks:
@@ -24,6 +24,11 @@ def sink_table(sinks: list[dict[str, Any]], now: datetime) -> list[str]:
         if sink["reason"]:
             lines.append(f"    {sink['reason']}")
     return lines
+
+
+def refuses(sink: dict[str, Any]) -> bool:
+    """Check whether a sink has refused the last record, and that record is still dead."""
+    return sink["state"] == "idle" and sink["reason"] is not None and bool(sink["dead"])
 
 
 def ago(moment: str | None, now: datetime) -> str:

@@ -11,7 +11,7 @@ import click
 
 from bridge.api.http_client import Viewer
 from bridge.cli import common
-from bridge.cli.sink_table import ago, sink_table
+from bridge.cli.sink_table import ago, refuses, sink_table
 from sinks.readable import span
 from sinks.shared.errors import NO
 from sinks.shared.text import escaped
@@ -25,9 +25,9 @@ from wire.event import is_news
 def command(*, as_json: bool, alive: bool, overrides: tuple[str, ...]) -> None:
     """Show the state of the running bridge.
 
-    Exit codes: 0 it polls IMDS with success and no sink is in trouble, 1 it does not, or a
-    sink fails, is paused or does not deliver, or nothing is approved because the VM identity is
-    not confirmed, 69 no bridge answers.
+    Exit codes: 0 it polls IMDS and commits changes with success, and no sink is in trouble; 1 it
+    does not, or a sink fails, is paused, does not deliver or has refused the last record, or rules
+    or commands have no effect; 69 no bridge answers.
     With --alive: 0 its poll loop lives, 1 it hangs; that is for a container's health check.
     """
     viewer = Viewer(common.read_configuration(overrides).settings.http.listen)
@@ -44,16 +44,19 @@ def command(*, as_json: bool, alive: bool, overrides: tuple[str, ...]) -> None:
 
 
 def _works(answer: dict[str, Any]) -> bool:
-    """Check whether the bridge polls IMDS with success, delivers to every sink, and may approve."""
-    is_held = answer["approvalTrouble"] is not None or any(map(_is_held, answer["sinks"]))
-    return answer["looking"] and not is_held
+    """Check whether the bridge polls IMDS and commits changes with success, delivers to every sink,
+    and may approve.
+    """
+    has_trouble = answer["approvalTrouble"] is not None or any(map(_has_trouble, answer["sinks"]))
+    return answer["ready"] and not has_trouble
 
 
-def _is_held(sink: dict[str, Any]) -> bool:
-    """Check whether a sink's records wait longer than usual."""
+def _has_trouble(sink: dict[str, Any]) -> bool:
+    """Check whether a sink's records wait longer than usual, or whether it refused the last one."""
     fails = sink["state"] in ("failing", "paused")
     # A sink that is starting or idle has acknowledged nothing yet, so its records may wait.
-    return fails or (sink["state"] != "ok" and bool(sink["backlog"]))
+    waits = sink["state"] != "ok" and bool(sink["backlog"])
+    return fails or waits or refuses(sink)
 
 
 def _lines(answer: dict[str, Any]) -> list[str]:

@@ -27,6 +27,8 @@ class Health(SinkTries):
     """Monotonic time of the last change of state."""
     acknowledged: bool = False
     """Whether the last record that the sink decided on was acknowledged, and not refused."""
+    refusal: str | None = None
+    """Why it was refused; None if it was acknowledged."""
     delivered: int = 0
     """How many records were acknowledged in this run."""
     delivered_at: datetime | None = None
@@ -52,13 +54,15 @@ class Health(SinkTries):
     def count_acknowledged(self, count: int, *, lag: float, now: datetime) -> None:
         """Count records that the sink has acknowledged; `lag` is the last one's, in seconds."""
         self.acknowledged = True
+        self.refusal = None
         self.delivered += count
         self.delivered_at = now
         self.lag = lag
 
-    def count_dead(self) -> None:
+    def count_dead(self, reason: str) -> None:
         """Count a refused record that was marked as dead."""
         self.acknowledged = False
+        self.refusal = reason
         self.refusals = 0
         self.refused = None
 

@@ -202,8 +202,9 @@ class Worker:
         tries = self.health.count_refusal(batch.records[error.delivered].id)
         if tries < error.tries:
             raise SinkError(str(error), stays_open=error.stays_open) from error
-        self._mark_dead(batch, error.delivered, reason_of(error, self._redact), tries=tries)
-        self.health.count_dead()
+        reason = reason_of(error, self._redact)
+        self._mark_dead(batch, error.delivered, reason, tries=tries)
+        self.health.count_dead(f"the last record was refused: {reason}")
 
     def _mark_dead(self, batch: Batch, place: int, reason: str, *, tries: int) -> None:
         record = batch.records[place]
@@ -224,7 +225,7 @@ class Worker:
         """Note that the sink works. Only an acknowledged record proves that."""
         health = self.health
         state: State = "ok" if health.acknowledged else "idle"
-        if health.state == state:
+        if (health.state, health.reason) == (state, health.refusal):
             return
         failures = health.failures
         if state == "ok" or failures:
@@ -238,7 +239,7 @@ class Worker:
                 },
             )
         health.failures = 0
-        health.set_state(state, None, self._clock.monotonic())
+        health.set_state(state, health.refusal, self._clock.monotonic())
 
     def _note_failure(self, error: Exception) -> float | None:
         """Log a failure that is new; return the seconds to wait, or None to wait for a person."""

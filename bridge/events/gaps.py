@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, Literal
 
 from bridge.clock import Clock, uptime
 
-GapReason = Literal["restart", "reboot", "pause", "imds"]
+GapReason = Literal["restart", "reboot", "pause", "imds", "store"]
 
 LONG_SECONDS: Final = 10.0
 """A gap longer than this, and than three intervals, gets a record."""
@@ -125,6 +126,8 @@ class GapTracker:
         self._asked: _Reading | None = None
         self._answered: _Reading | None = None
         self._polled: _Poll | None = None
+        self._failed: Counter[GapReason] = Counter()
+        """The polls since the last good one, by what failed: IMDS or the store."""
         self._patience = 0.0
         """Seconds that answers take, as the last two good polls show."""
         self._lock = threading.Lock()
@@ -187,6 +190,11 @@ class GapTracker:
         before = 0.0 if self._polled is None else self._polled.lasted
         self._patience = min(poll.lasted, before, CONTINUOUS_SECONDS)
         self._polled = poll
+        self._failed.clear()
+
+    def fail_poll(self, failed: Literal["imds", "store"]) -> None:
+        """Note that a poll has failed: IMDS gave no document, or its changes were not committed."""
+        self._failed[failed] += 1
 
     def stood_still(self, seconds: float) -> None:
         """Note that the host paused the VM for so many seconds. A suspension that the VM itself
@@ -247,4 +255,6 @@ class GapTracker:
     def _reason(self, *, first: bool, pause: float, seconds: float | None) -> GapReason:
         if first:
             return "reboot" if self.rebooted else "restart"
-        return "pause" if pause > (seconds or 0.0) / 2 else "imds"
+        if pause > (seconds or 0.0) / 2:
+            return "pause"
+        return "store" if self._failed["store"] > self._failed["imds"] else "imds"

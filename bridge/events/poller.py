@@ -111,6 +111,7 @@ class Poller:
             return False
         trouble = self._try_poll()
         if trouble is not None:
+            self._state.gaps.fail_poll("store" if trouble.reason == "store" else "imds")
             with suppress(StoreError):  # receipts fill the disk also while IMDS does not answer
                 self._store.prune()
         self._report_trouble(trouble)
@@ -224,8 +225,14 @@ class Poller:
         if (trouble and trouble.reason) == (before and before.reason):
             return
         if trouble is None:
-            extra = {"action": "imds_ok", "after": before and before.reason}
-            _LOG.info("IMDS answers", extra=extra)
+            was_store = before is not None and before.reason == "store"
+            _LOG.info(
+                "changes are committed again" if was_store else "IMDS answers",
+                extra={
+                    "action": "store_ok" if was_store else "imds_ok",
+                    "after": before and before.reason,
+                },
+            )
         else:
             action = "store_trouble" if trouble.reason == "store" else "imds_trouble"
             _LOG.warning(trouble.message, extra={"action": action, "reason": trouble.reason})

@@ -22,7 +22,7 @@ from bridge.store.database import PREPARATIONS_LOST_KEY, Store
 from bridge.store.outbox import Outbox
 from bridge.store.preparations import Preparation, PreparationRows, ends
 from wire.moment import rfc3339
-from wire.preparation import NONE, PreparationData
+from wire.preparation import NONE, PREPARED, PreparationData
 from wire.record import EVENT_STARTED, PREPARATION, Record, RecordDraft, draft
 
 _LOG: Final = logging.getLogger(__name__)
@@ -79,19 +79,18 @@ class Preparations(PreparationRows):
         }
 
     def state_of(self, tracked: TrackedEvent) -> str | None:
-        """Return the state of the preparation for this state of the event; None if the event does
-        not name this VM, which then has nothing to prepare.
+        """Return the state of the preparation for this state of the event; None if there is nothing
+        to prepare: the event does not name this VM, or is news.
         """
-        if not tracked.affects_this_vm:
+        if not tracked.affects_this_vm or tracked.event.is_news:
             return None
         found = self._by_event.get(tracked.event.key)
-        is_it = (
-            found is not None
-            and not found.is_over
-            and found.fingerprint == tracked.fingerprint
-            and found.first_seen == rfc3339(tracked.first_seen)
-        )
-        return found.state if found is not None and is_it else NONE
+        if found is None or found.is_over or found.first_seen != rfc3339(tracked.first_seen):
+            return NONE
+        if found.fingerprint == tracked.fingerprint:
+            return found.state
+        # The program has been run for a later state since, and ended with 0 each time.
+        return PREPARED if found.state == PREPARED and tracked.fingerprint in found.before else NONE
 
     def ask(self, tracked: TrackedEvent, cause: str) -> None:
         """Ask the sink to prepare for this state of the event, unless it was asked already. Raises
@@ -112,10 +111,21 @@ class Preparations(PreparationRows):
             state="preparing",
             asked=0,
             first_seen=rfc3339(tracked.first_seen),
+            before=self._prepared_before(tracked),
         )
         asked = self.ask_sink(asked, self._record(asked))
         self._replace_row(asked)
         self._log(asked, None)
+
+    def _prepared_before(self, tracked: TrackedEvent) -> tuple[str, ...]:
+        """Return the earlier states of the event for which this VM is prepared."""
+        former = self._by_event.get(tracked.event.key)
+        if former is None or former.first_seen != rfc3339(tracked.first_seen):
+            return ()
+        if former.fingerprint == tracked.fingerprint:
+            return former.before  # asked for again, after a restart
+        is_prepared = former.state == PREPARED and not former.is_over
+        return (*former.before, former.fingerprint) if is_prepared else ()
 
     def follow(self) -> None:
         """Follow the preparations that are under way, and ask for those that are due; called after

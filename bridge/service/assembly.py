@@ -56,6 +56,7 @@ class Parts:
             outbox=self.outbox,
             dispatcher=self.dispatcher,
             refused=lambda: self.approvals.refused,
+            trust_trouble=lambda: self.approvals.trust_trouble,
         )
 
 

@@ -174,6 +174,7 @@ class Bridge:
             self._parts.dispatcher,
             self._parts.state,
             self._parts.approval_worker,
+            store_trouble=self._monitoring.status.store_trouble,
             settings=shown_settings(settings, self._sinks),
         )
         self._monitoring.status.held = lambda: not self._owner.may_deliver

@@ -265,12 +265,28 @@ class Outbox:
             for kind, affects, count, oldest in rows
             if accepts(kind, None if affects is None else bool(affects))
         ]
+        waiting += self._ends_of_others(sink, cursor)
         return Backlog(
             sink=sink,
             records=sum(count for count, _ in waiting),
             oldest=min((oldest for _, oldest in waiting), default=None),
             dead=self.dead.count(sink),
         )
+
+    def _ends_of_others(self, sink: str, cursor: int) -> list[tuple[int, str]]:
+        """Return how many ends of events of other VMs wait for a sink that leaves such events out
+        now, with the oldest one's time; see `_wants`.
+        """
+        accepts = self._accepts(sink)
+        if accepts(EVENT_ENDED, False) or not accepts(EVENT_ENDED, True):  # noqa: FBT003
+            return []
+        rows = self._store.read(
+            "SELECT sequence, time FROM records "  # noqa: S608  # our own words
+            f"WHERE sequence > ?1 AND type = ?3 AND affects = 0 AND {NOT_MISSED_CONDITION}",
+            (cursor, sink, EVENT_ENDED),
+        )
+        times = [time for sequence, time in rows if self._wants(sink, sequence, EVENT_ENDED, 0)]
+        return [(len(times), min(times))] if times else []
 
     def acknowledged(self, sink: str, event: str) -> bool:
         """Check whether the sink has acknowledged (not skipped) an event's newest record."""

@@ -35,10 +35,12 @@ class Preparation:
     """Whether the event has ended since, or changed before this was prepared: then the VM has to
     prepare again.
     """
+    before: tuple[str, ...] = ()
+    """The earlier states of the event, by fingerprint, for which the VM is prepared too."""
 
 
 _COLUMNS: Final = (
-    "event, event_id, fingerprint, sink, role, cause, state, asked, first_seen, is_over"
+    "event, event_id, fingerprint, sink, role, cause, state, asked, first_seen, is_over, before"
 )
 
 
@@ -51,7 +53,10 @@ class PreparationRows:
     def all(self) -> list[Preparation]:
         """Return every row. Raises `StoreError`."""
         rows = self._store.read(f"SELECT {_COLUMNS} FROM preparations")  # noqa: S608  # ours
-        return [replace(Preparation(*row), is_over=bool(row[-1])) for row in rows]
+        return [
+            Preparation(*row[:-2], is_over=bool(row[-2]), before=tuple(row[-1].split()))
+            for row in rows
+        ]
 
     def hand_over(self, sink: str, role: str) -> None:
         """Give the preparations of other sinks of this role to this one: once it is configured, it
@@ -70,7 +75,7 @@ class PreparationRows:
             connection.execute(
                 f"INSERT OR IGNORE INTO preparations ({_COLUMNS}) "  # noqa: S608  # our own words
                 "SELECT event, event_id, fingerprint, ?1, ?2, cause, state, asked, first_seen, "
-                "is_over FROM preparations WHERE role != ?2 AND state = 'preparing'",
+                "is_over, '' FROM preparations WHERE role != ?2 AND state = 'preparing'",
                 (sink, role),
             )
             connection.execute(
@@ -158,8 +163,8 @@ def _readable(body: bytes) -> Record | None:
 
 
 def _upsert(connection: sqlite3.Connection, preparation: Preparation, *, asked: int) -> None:
-    values = [*astuple(preparation)]
-    values[_COLUMNS.split(", ").index("asked")] = asked
+    values = [*astuple(replace(preparation, asked=asked))]
+    values[-1] = " ".join(preparation.before)
     connection.execute(
         f"INSERT OR REPLACE INTO preparations ({_COLUMNS}) "  # noqa: S608  # our own words
         f"VALUES ({', '.join('?' * len(values))})",

@@ -45,6 +45,7 @@ CREATE TABLE preparations (event TEXT NOT NULL, event_id TEXT NOT NULL,
                            fingerprint TEXT NOT NULL, sink TEXT NOT NULL, role TEXT NOT NULL,
                            cause TEXT NOT NULL, state TEXT NOT NULL, asked INTEGER NOT NULL,
                            first_seen TEXT NOT NULL, is_over INTEGER NOT NULL,
+                           before TEXT NOT NULL,
                            PRIMARY KEY (event, role)) WITHOUT ROWID""",
     "forgotten": """
 CREATE TABLE forgotten (key TEXT PRIMARY KEY, revision INTEGER NOT NULL,

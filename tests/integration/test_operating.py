@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 from support.mqtt.mosquitto import Mosquitto
 from support.page.onlooker import Onlooker
@@ -71,6 +72,13 @@ def test_the_commands_show_what_the_server_tells(
     assert [record["type"] for record in listed["records"]] == ["seb.event.scheduled.v1"]
 
 
+def sink(seen: Onlooker, name: str) -> dict[str, Any]:
+    """Return the line of a sink in the status."""
+    (found,) = [each for each in seen.status()["sinks"] if each["name"] == name]
+    line: dict[str, Any] = found
+    return line
+
+
 def test_status_is_green_while_everything_works(launch: Launch, here: Here) -> None:
     """`seb status` ends with 0 while each sink delivers, and with 1 while one holds its backlog;
     the bridge stays ready.
@@ -93,6 +101,28 @@ def test_status_is_green_while_everything_works(launch: Launch, here: Here) -> N
         server.answer(status=200)
         bridge.wait_for_log("sink_up")
         assert here("status", **env).code == 0
+
+
+def test_status_is_not_green_while_a_sink_refuses(launch: Launch, here: Here) -> None:
+    """A sink that refused the last record is not green until that record is dropped: `seb status`
+    ends with 1, and `seb check` with 69, with the reason and a remedy.
+    """
+    seen = Onlooker()
+    refusing = {
+        "SEB_SINK__DRAIN__KIND": "program",
+        "SEB_SINK__DRAIN__COMMAND": json.dumps(["/bin/sh", "-c", "exit 65"]),
+    }
+    bridge = launch(**seen.env, **refusing)
+    bridge.wait_for_log("record_dead", count=2)  # the start, and the dead letter about it
+    seen.wait_for(lambda: probes(seen) == (200, 200), "a bridge that looks")
+    env = {**launch.env, **seen.env, **refusing}
+    seen.wait_for(lambda: sink(seen, "drain")["reason"] is not None, "the last answer")
+    assert sink(seen, "drain")["state"] == "idle"
+    assert here("status", **env).code == 1
+    checked = here("check", **env)
+    assert (checked.code, "seb outbox drop" in checked.out) == (69, True)
+    assert here("outbox", "drop", "drain", "--yes", **env).code == 0
+    seen.wait_for(lambda: here("status", **env).code == 0, "a green status")
 
 
 def test_tail_follows_through_a_restart(launch: Launch, simulator: Simulator) -> None:

@@ -132,7 +132,7 @@ def test_a_store_without_reasons_gets_them(tmp_path: Path) -> None:
     (tmp_path / "state").mkdir(mode=0o700)
     path = tmp_path / "state" / FILE_NAME
     with opened(tmp_path / "state") as store:
-        Ledger(store, NOW).write(replace(AN_APPROVAL, why="a", state="posted"), observer(), NOW)
+        Ledger(store, NOW).save_with_receipt(replace(AN_APPROVAL, why="a", state="posted"), observer(), NOW)
     with closing(sqlite3.connect(path)) as connection, connection:
         for column in ("why", "key", "expires", "act", "revision", "uptime"):
             connection.execute(f"ALTER TABLE approvals DROP COLUMN {column}")
@@ -155,7 +155,7 @@ def test_a_store_without_keys_gets_them(tmp_path: Path) -> None:
     path = tmp_path / "state" / FILE_NAME
     with opened(tmp_path / "state") as store:
         approval = replace(AN_APPROVAL, why="a", key="k", expires=7)
-        Ledger(store, NOW).write(approval, observer(), NOW)
+        Ledger(store, NOW).save_with_receipt(approval, observer(), NOW)
     with closing(sqlite3.connect(path)) as connection, connection:
         for column in ("key", "expires", "act", "revision", "uptime"):
             connection.execute(f"ALTER TABLE approvals DROP COLUMN {column}")

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from bridge import system
 from bridge.api import control
+from bridge.cli.sink_table import refuses
 from bridge.config.load import Configuration
 from bridge.config.settings import Settings
 from bridge.store.opening import FILE_NAME, DamagedError, open_existing, open_store
@@ -132,6 +133,11 @@ def _last_answer(sink: dict[str, Any]) -> Check:
             f"{sink['state']} in the running bridge, records to deliver: {backlog}; "
             f"{sink['reason']}",
             f"correct that; `seb outbox retry {name}` makes it try at once",
+        )
+    if refuses(sink):
+        return Check.fail(
+            f"idle in the running bridge: {sink['reason']}",
+            "correct that; then `seb outbox retry` or `seb outbox drop` its dead records",
         )
     if sink["state"] == "ok":
         return Check.ok(f"ok in the running bridge, last delivered {sink['lastDeliveredAt']}")

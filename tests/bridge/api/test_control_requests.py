@@ -25,6 +25,14 @@ def test_the_list_of_a_running_bridge(bench: Bench) -> None:
     assert (ops["configured"], ops["state"], ops["reason"]) == (True, "paused", "gone")
 
 
+def test_the_list_says_why_the_bridge_cannot_commit(bench: Bench) -> None:
+    """The list has the trouble of the store as it is now, such as a full disk, not only that of the
+    last poll.
+    """
+    requests = ControlRequests(bench.outbox, store_trouble=lambda: "it is full")
+    assert requests.answer({"ask": "outbox.list"})["trouble"] == "it is full"
+
+
 @pytest.mark.parametrize(
     ("request_", "said"),
     [

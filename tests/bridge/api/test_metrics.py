@@ -83,6 +83,12 @@ def test_pending_events_are_counted_by_type_and_status(stage: Stage) -> None:
     assert nearest not in stage.samples()
 
 
+def test_news_is_never_due(stage: Stage) -> None:
+    """News of an event of another status, such as Advisory, has no time at which it may start."""
+    stage.poll(body(entry(status="Advisory")))
+    assert not [name for name in stage.samples() if name.startswith("seb_next_not_before")]
+
+
 def test_words_of_imds_make_no_series_without_end(stage: Stage) -> None:
     """An unknown type or status counts as `other`, so that the number of series is limited."""
     for number in range(20):

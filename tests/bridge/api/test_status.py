@@ -5,6 +5,7 @@ import pytest
 from support.documents.documents import EVENT_ID, LATER, OTHER_ID, VM, body, entry, started
 from support.page.front_stage import Stage
 
+from bridge.config.approval import ApprovalSettings
 from bridge.config.load import sink_spec
 from bridge.imds.client import ImdsError
 from bridge.store.database import StoreError
@@ -125,6 +126,20 @@ def test_counting_a_backlog_serves_everybody_for_a_second(stage: Stage) -> None:
     assert stage.status.backlogs()["file"].records == 0
     stage.clock.advance(1.0)
     assert stage.status.backlogs()["file"].records == 1
+
+
+def test_a_file_of_keys_that_cannot_be_used_is_shown(tmp_path: Path) -> None:
+    """While the file of trusted keys cannot be used, the status says why no command is accepted."""
+    file = tmp_path / "trust.jwks"
+    file.write_text('{"keys": []}')
+    stage = Stage(tmp_path / "state", approval=ApprovalSettings(trust=file))
+    stage.begin()
+    stage.poll(body())
+    assert stage.status.approval_trouble() is None
+    file.write_text("{}")
+    stage.parts.approvals.polled()
+    assert "no command is accepted: " in (stage.status.approval_trouble() or "")
+    stage.close()
 
 
 def test_no_secret_is_shown(tmp_path: Path) -> None:

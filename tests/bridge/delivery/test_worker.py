@@ -163,6 +163,21 @@ def test_a_refused_record_is_dead_and_the_others_go_on(bench: Bench, ops: Script
     assert (dead.sequence, dead.reason, dead.attempts) == (2, "too large, [secret]", 1)
 
 
+def test_the_last_refusal_is_shown_until_a_record_is_acknowledged(
+    bench: Bench, ops: Script
+) -> None:
+    """A sink that refused the last record is idle and says why, until it acknowledges one."""
+    ops.on_deliver = [SinkRejected("no"), SinkRejected("no")]
+    bench.commit(draft(1))
+    bench.start()
+    health = bench.dispatcher.health["ops"]
+    ops.wait_for(lambda: health.reason is not None)
+    assert (health.state, health.reason) == ("idle", "the last record was refused: no")
+    bench.commit(draft(9))
+    ops.wait_for(lambda: health.state == "ok")
+    assert health.reason is None
+
+
 def test_a_record_that_may_yet_be_taken_is_tried_so_often(bench: Bench, ops: Script) -> None:
     """A record is marked as dead after as many tries as the error says."""
     ops.on_deliver = [SinkRejected("no", tries=3) for _ in range(3)]

@@ -181,6 +181,25 @@ def test_a_long_outage_is_told_before_what_it_hid(bench: Bench) -> None:
     assert ended.data["observation"]["gapSeconds"] == 61.0
 
 
+def test_a_gap_because_of_the_store_says_so(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    """If changes could not be committed for a while, the gap's reason is the store, and so is what
+    the log says at its end: IMDS answered all the time.
+    """
+    caplog.set_level(logging.INFO)
+    bench.serve(body())
+    bench.fails(DOWN)
+    bench.store.read("PRAGMA query_only=ON")
+    for _ in range(3):
+        bench.fails(body(entry()), after=10.0)
+    bench.store.read("PRAGMA query_only=OFF")
+    (gap,) = bench.serve(body())
+    assert (gap.data["gap"]["seconds"], gap.data["gap"]["reason"]) == (32.0, "store")
+    actions = [getattr(each, "action", "") for each in caplog.records]
+    assert actions == ["imds_trouble", "store_trouble", "bridge.gap", "store_ok"]
+    bench.fails(DOWN)
+    assert [each.data["gap"]["reason"] for each in bench.serve(body(), after=20.0)] == ["imds"]
+
+
 def test_an_outage_is_told_once(bench: Bench) -> None:
     """Also where the document is the same after it."""
     bench.serve(body(entry()))

@@ -212,6 +212,13 @@ def test_what_was_not_done_is_taken_up_again_in_the_next_run(preparing: Preparin
     assert [each.cause for each in preparing.preparations.all()] == ["command:1"]
 
 
+def test_there_is_nothing_to_prepare_for_news(preparing: Preparing) -> None:
+    """News, such as an Advisory, is never due, so its preparation has no state."""
+    preparing.poll(body(entry(status="Advisory"), incarnation=2))
+    (known,) = preparing.current.events.values()
+    assert preparing.preparations.state_of(known) is None
+
+
 def test_what_was_not_done_for_another_state_is_not_taken_up_again(preparing: Preparing) -> None:
     """A preparation for an earlier state of the event is not asked for again."""
     (known,) = preparing.current.events.values()
@@ -235,6 +242,42 @@ def test_a_state_that_comes_back_is_still_prepared(preparing: Preparing, restart
     assert preparing.poll(body(entry(), incarnation=3)) == ["prepared"]
     told = [each.data["state"] for each in preparing.records() if each.type == PREPARATION]
     assert told == ["preparing", "prepared"]
+
+
+@pytest.mark.parametrize(
+    ("in_between", "expected"),
+    [("prepared", "prepared"), ("gave up", "none"), ("not ended", "none"), ("restart", "prepared")],
+)
+def test_a_state_that_comes_back_after_another_one_was_prepared_for(
+    preparing: Preparing, in_between: str, expected: str
+) -> None:
+    """A state that comes back is still prepared, also over a restart, if the program ended with 0
+    for each state in between.
+    """
+
+    def ask() -> Record:
+        (known,) = preparing.current.events.values()
+        preparing.preparations.ask(known, "command:1")
+        return [each for each in preparing.records() if each.type == PREPARATION][-1]
+
+    preparing.preparations.prepared(ask())
+    preparing.poll(body(entry(not_before=LATER), incarnation=2))
+    asked = ask()
+    if in_between == "restart":
+        preparing.store.close()
+        preparing.begin()
+        asked = ask()
+    if in_between in ("prepared", "restart"):
+        preparing.preparations.prepared(asked)
+    if in_between == "gave up":
+        preparing.preparations.gave_up(asked, "no")
+    if in_between == "restart":
+        preparing.store.close()
+        preparing.begin()
+    assert preparing.poll(body(entry(), incarnation=3)) == [expected]
+    assert preparing.poll(
+        body(entry(not_before="Mon, 02 Mar 2026 10:45:00 GMT"), incarnation=4)
+    ) == ["none"]
 
 
 def test_a_state_that_comes_back_after_the_event_left_this_vm_alone_is_not_prepared(

@@ -607,6 +607,23 @@ def test_the_backlog_is_counted_by_what_is_wanted(store: Store, outbox: Outbox) 
     assert Outbox(store, {"ops": only}).backlog("ops").records == 1
 
 
+def test_the_backlog_counts_the_ends_that_a_sink_still_gets(store: Store, outbox: Outbox) -> None:
+    """The end of an event of another VM, which the sink got before it was to leave such events out,
+    is in the backlog until it is delivered.
+    """
+    others = {"resources": ("web_4",)}
+    store.commit([draft(1, event_id="known", **others)], events=[event_row("known")])
+    drain(outbox)
+    accept(outbox, lambda kind, affects: affects is not False)
+    store.commit([draft(2, event_id="unknown", **others)], events=[event_row("unknown")])
+    for number, event in enumerate(("known", "unknown"), 3):
+        store.commit([draft(number, event_id=event, record_type=EVENT_ENDED, **others)])
+    backlog = outbox.backlog("ops")
+    assert (backlog.records, backlog.oldest) == (1, "2026-03-01T12:00:00.000Z")
+    drain(outbox)
+    assert (outbox.backlog("ops").records, outbox.backlog("ops").oldest) == (0, None)
+
+
 @pytest.mark.parametrize("away", [False, True])
 def test_a_sink_of_another_kind_gets_what_is_pending(
     store: Store, outbox: Outbox, *, away: bool
