@@ -54,7 +54,7 @@ class PreparationRows:
         """Return every row. Raises `StoreError`."""
         rows = self._store.read(f"SELECT {_COLUMNS} FROM preparations")  # noqa: S608  # ours
         return [
-            Preparation(*row[:-2], is_over=bool(row[-2]), before=tuple(row[-1].split()))
+            replace(Preparation(*row), is_over=bool(row[-2]), before=tuple(row[-1].split()))
             for row in rows
         ]
 

@@ -132,7 +132,8 @@ def test_a_store_without_reasons_gets_them(tmp_path: Path) -> None:
     (tmp_path / "state").mkdir(mode=0o700)
     path = tmp_path / "state" / FILE_NAME
     with opened(tmp_path / "state") as store:
-        Ledger(store, NOW).save_with_receipt(replace(AN_APPROVAL, why="a", state="posted"), observer(), NOW)
+        approval = replace(AN_APPROVAL, why="a", state="posted")
+        Ledger(store, NOW).save_with_receipt(approval, observer(), NOW)
     with closing(sqlite3.connect(path)) as connection, connection:
         for column in ("why", "key", "expires", "act", "revision", "uptime"):
             connection.execute(f"ALTER TABLE approvals DROP COLUMN {column}")
