@@ -7,7 +7,6 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
-from urllib.parse import urlencode
 
 from console.approvals.refusal_reasons import REASONS
 from console.audit import log
@@ -22,7 +21,7 @@ from console.fleet.moments import seconds_of
 from console.fleet.outcomes import outcome_words
 from console.fleet.values import Decision
 from console.web.pages import labels
-from console.web.pages.formatting import page_number
+from console.web.pages.list_address import ListAddress
 
 PAGE: Final = 50
 """Rows on one page."""
@@ -65,7 +64,6 @@ _REFUSALS: Final[Mapping[str, str]] = {
     "cross_site": "the request came from another site",
     "bad_token": "the token is not known, has ended, or was revoked",
 }
-_MAX_CHARACTERS: Final = 300
 _PATIENCE: Final = 2.0
 _AGAIN: Final = 60.0
 _REST: Final = 20
@@ -118,61 +116,34 @@ def _check(database: Database, now: float) -> Checked:
     return Checked(at=now, head=head, wrong=None if fault is None else fault.words)
 
 
-class Choice:
-    """The parameters of the page's address."""
-
-    def __init__(self, query: Mapping[str, str]) -> None:
-        given = {name: query.get(name, "").replace("\0", "").strip() for name in PARAMETERS}
-        self.given: Final = {
-            name: value[:_MAX_CHARACTERS] for name, value in given.items() if value
-        }
-        asked = self.given.get("sort", "")
-        self.sort: Final = asked if asked.removeprefix("-") in SORTS else "-at"
-        self.page: Final = page_number(self.given.get("page", ""))
-
-    def __getitem__(self, name: str) -> str:
-        return self.given.get(name, "")
-
-    @property
-    def wanted(self) -> WantedRows:
-        """The choice as a query of the database."""
-        equal = {column: self[name] for name, column in _FILTERS.items() if self[name]}
-        return WantedRows(q=self["q"], equal=equal, sort=self.sort)
-
-    def url(self, **changed: object) -> str:
-        """Return the address of this choice with some changes; a changed choice begins at
-        page 1.
-        """
-        chosen = {**self.given, "page": "", **changed}
-        query = {name: value for name, value in chosen.items() if value}
-        return f"/audit?{urlencode(query)}" if query else "/audit"
-
-    def sorted_by(self, column: str) -> str:
-        """Return the address that sorts by a column, or in the other direction if the page is
-        sorted by it already.
-        """
-        return self.url(sort=f"-{column}" if self.sort == column else column)
-
-    def order(self, column: str) -> str | None:
-        """Return the direction in which a column is sorted, in ARIA's words."""
-        if self.sort.removeprefix("-") != column:
-            return None
-        return "descending" if self.sort.startswith("-") else "ascending"
+def address_of(query: Mapping[str, str]) -> ListAddress:
+    """Return the address of the page with this query."""
+    return ListAddress(
+        "/audit", query, names=("q", *_FILTERS), usual={"sort": "-at", "page": "1"}, sorts=SORTS
+    )
 
 
-async def values(database: Database, chain: Chain, choice: Choice, now: float) -> dict[str, Any]:
+def _wanted(address: ListAddress) -> WantedRows:
+    """Return the address as a query of the database."""
+    equal = {column: address[name] for name, column in _FILTERS.items() if address[name]}
+    return WantedRows(q=address["q"], equal=equal, sort=address["sort"])
+
+
+async def values(
+    database: Database, chain: Chain, address: ListAddress, now: float
+) -> dict[str, Any]:
     """Return the values of the template. Raises `StoreError`."""
-    actions, rows, count = await asyncio.to_thread(_read, database, choice)
+    actions, rows, count = await asyncio.to_thread(_read, database, address)
     try:
         state, trouble = await chain.checked(now), None
     except StoreError as error:
         state, trouble = None, str(error)
     return {
-        "choice": choice,
+        "address": address,
         "actions": actions,
         "rows": rows,
         "count": count,
-        "first": (choice.page - 1) * PAGE,
+        "first": (address.page - 1) * PAGE,
         "last": max(1, -(-count // PAGE)),
         "chain": state,
         "chain_trouble": trouble,
@@ -180,12 +151,12 @@ async def values(database: Database, chain: Chain, choice: Choice, now: float) -
     }
 
 
-def _read(database: Database, choice: Choice) -> tuple[list[str], list[dict[str, Any]], int]:
+def _read(database: Database, address: ListAddress) -> tuple[list[str], list[dict[str, Any]], int]:
     """Return all actions in the audit, the rows of a page as they are shown, and how many rows
     match.
     """
     with read_from(database.reading) as connection:
-        found, count = log.found(connection, choice.wanted, limit=PAGE, page=choice.page)
+        found, count = log.found(connection, _wanted(address), limit=PAGE, page=address.page)
         actions = audit.actions(connection)
         items = [as_json(row) for row in found]
         ids = {row["decision"] for row in items if row.get("decision")}

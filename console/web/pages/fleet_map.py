@@ -57,7 +57,7 @@ class Group:
 
     name: str
     filters: Mapping[str, str]
-    """The filters of the table that show the same VMs."""
+    """The parameters of the table's address that show the same VMs."""
     count: int
     marks: Sequence[tuple[str, int]]
     """How many VMs have each mark, the rare marks first."""
@@ -144,4 +144,5 @@ def _named(key: tuple[str, ...], by: str) -> tuple[str, dict[str, str]]:
         name = f"{location or 'no location'}, {f'zone {zone}' if zone else 'no zone'}"
         return name, {k: v for k, v in (("location", location), ("zone", zone)) if v}
     (value,) = key
-    return value or f"no {GROUPS[by].lower()}", {by: value} if value else {}
+    parameter = "scaleSet" if by == "scale_set" else by
+    return value or f"no {GROUPS[by].lower()}", {parameter: value} if value else {}

@@ -14,8 +14,6 @@ HOUR: Final = 60 * MINUTE
 DAY: Final = 24 * HOUR
 _EXACT_BELOW: Final = 10.0
 """Seconds; a longer time is shown without decimals."""
-_MAX_DIGITS: Final = 6
-"""The most digits of a page number."""
 
 
 def outside(value: object) -> Markup:
@@ -141,9 +139,3 @@ def left(at: float | None, now: float) -> Markup:
 
 def _iso(moment: datetime) -> str:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def page_number(text: str) -> int:
-    """Return the page number in an address; 1 if it is not a number."""
-    is_number = text.isascii() and text.isdecimal() and len(text) <= _MAX_DIGITS
-    return max(1, int(text)) if is_number else 1

@@ -18,7 +18,8 @@ from console.web.api.events import event_item, wanted_of
 from console.web.api.models import EventsQuery
 from console.web.pages import labels
 from console.web.pages.event_rows import group_of
-from console.web.pages.formatting import DAY, HOUR, page_number
+from console.web.pages.formatting import DAY, HOUR
+from console.web.pages.list_address import ListAddress
 
 PAGE: Final = 100
 """Events on one page."""
@@ -44,46 +45,16 @@ runs, otherwise in UTC.
 """
 
 
-class Choice:
-    """The parameters of the page's address."""
-
-    def __init__(self, query: Mapping[str, str]) -> None:
-        self.given: Final = {
-            name: value for name in PARAMETERS if (value := query.get(name, "").strip()[:300])
-        }
-        asked = self.given.get("sort", "-at")
-        self.sort: Final = asked.lstrip("-") if asked.lstrip("-") in SORTS else "at"
-        self.descending: Final = asked.startswith("-") or asked.lstrip("-") not in SORTS
-        self.page: Final = page_number(self.given.get("page", ""))
-
-    def __getitem__(self, name: str) -> str:
-        return self.given.get(name, "")
-
-    @property
-    def filters(self) -> dict[str, str]:
-        """The filters that are set in the address: names and values as in the API."""
-        return {name: value for name in _FILTERS if (value := self.given.get(name))}
-
-    def url(self, **changed: object) -> str:
-        """Return the address of this choice with some changes; a changed choice begins at
-        page 1.
-        """
-        chosen = {**self.given, "page": "", **changed}
-        query = {name: value for name, value in chosen.items() if value}
-        return f"/history?{urlencode(query)}" if query else "/history"
-
-    def sorted_by(self, column: str) -> str:
-        """Return the address that sorts by a column, or in the other direction if the page is
-        sorted by it already.
-        """
-        is_same = column == self.sort
-        return self.url(sort=column if is_same and self.descending else f"-{column}")
-
-    def order(self, column: str) -> str | None:
-        """Return the direction in which a column is sorted, in ARIA's words."""
-        if column != self.sort:
-            return None
-        return "descending" if self.descending else "ascending"
+def address_of(query: Mapping[str, str]) -> ListAddress:
+    """Return the address of the page with this query."""
+    return ListAddress(
+        "/history",
+        query,
+        names=_FILTERS,
+        usual={"sort": "-at", "page": "1"},
+        sorts=SORTS,
+        descends_first=True,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,21 +71,21 @@ class HistoryRow:
 
 
 def values(
-    snapshot: Snapshot, choice: Choice, person: Person, *, has_groups: bool
+    snapshot: Snapshot, address: ListAddress, person: Person, *, has_groups: bool
 ) -> dict[str, Any]:
     """Return the values of the template. Raises pydantic's `ValidationError` for a time that is not
     valid.
     """
-    wanted = wanted_of(EventsQuery.model_validate(choice.filters), person.site)
-    page, (found, total) = choice.page, _past(snapshot, wanted, choice, choice.page)
+    wanted = wanted_of(EventsQuery.model_validate(address.filters), person.site)
+    page, (found, total) = address.page, _past(snapshot, wanted, address, address.page)
     if not found and page > 1:  # behind the last page
         page = _pages(snapshot.events.count(wanted))
-        found, total = _past(snapshot, wanted, choice, page)
+        found, total = _past(snapshot, wanted, address, page)
     last = _pages(total.number + total.has_more)
     first = (page - 1) * PAGE
-    exported = urlencode(choice.filters)
+    exported = urlencode(address.filters)
     return {
-        "choice": choice,
+        "address": address,
         "has_groups": has_groups,
         "columns": COLUMNS,
         "rows": [_row(event_item(snapshot, each), each.event.sites) for each in found],
@@ -127,19 +98,19 @@ def values(
         "sites": [person.site] if person.site else snapshot.vms.options()["site"],
         "periods": [(words_, _moment(snapshot.now - length)) for words_, length in _PERIODS],
         "night": _last_night(snapshot.now),
-        "json_url": f"/api/v1/events?{urlencode({**choice.filters, 'limit': 1000})}",
+        "json_url": f"/api/v1/events?{urlencode({**address.filters, 'limit': 1000})}",
         "csv_url": f"/api/v1/events?{f'{exported}&' if exported else ''}format=csv",
     }
 
 
 def _past(
-    snapshot: Snapshot, wanted: WantedEvents, choice: Choice, page: int
+    snapshot: Snapshot, wanted: WantedEvents, address: ListAddress, page: int
 ) -> tuple[list[KnownEvent], Total]:
     """Return the events of a page, and how many there are in all."""
     return snapshot.events.past(
         wanted,
-        sort=choice.sort,
-        descending=choice.descending,
+        sort=address.column,
+        descending=address.descends,
         limit=PAGE,
         skip=(page - 1) * PAGE,
     )

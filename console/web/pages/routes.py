@@ -95,21 +95,21 @@ class Pages:
 
     def fleet(self, request: Request) -> Response:
         """Answer with every VM, as a table or as a map."""
-        choice = fleet_page.Choice.of(request.query_params)
+        address = fleet_page.address_of(request.query_params)
         with self._state.snapshots.open() as snapshot:
-            values = fleet_page.values(snapshot, choice)
+            values = fleet_page.values(snapshot, address)
         return self._answer(request, "fleet.html", values)
 
     def history(self, request: Request) -> Response:
         """Answer with past events, as far as they are kept."""
-        choice, problem = history_page.Choice(request.query_params), None
+        address, problem = history_page.address_of(request.query_params), None
         person, has_groups = person_of(request), bool(self._state.grouping.rules)
         with self._state.snapshots.open() as snapshot:
             try:
-                values = history_page.values(snapshot, choice, person, has_groups=has_groups)
+                values = history_page.values(snapshot, address, person, has_groups=has_groups)
             except ValidationError as error:
                 problem = problem_of(error)
-                usual = history_page.Choice({})
+                usual = history_page.address_of({})
                 values = history_page.values(snapshot, usual, person, has_groups=has_groups)
         status = 200 if problem is None else 422
         return self._answer(request, "history.html", values | {"problem": problem}, status)
@@ -247,8 +247,8 @@ class Pages:
         if (refused := self._unknown(request, audit_page.PARAMETERS)) is not None:
             return refused
         try:
-            choice = audit_page.Choice(request.query_params)
-            values = await audit_page.values(state.database, self._chain, choice, state.now())
+            address = audit_page.address_of(request.query_params)
+            values = await audit_page.values(state.database, self._chain, address, state.now())
         except StoreError as error:
             return self._unreadable(request, error)
         return self._answer(request, "audit.html", values)

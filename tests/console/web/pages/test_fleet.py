@@ -12,7 +12,7 @@ from support.console.stage import ConsoleStage, fleet_of_all_states
 
 from console.db.vms import VmCell
 from console.web.pages import fleet_map
-from console.web.pages.fleet_page import Choice
+from console.web.pages.fleet_page import address_of
 
 
 def test_the_filters_stand_in_the_url(stage: ConsoleStage, page: Page) -> None:
@@ -139,10 +139,16 @@ def test_every_state_has_a_shape_of_its_own() -> None:
     assert len(set(fleet_map.SHAPES.values())) == len(fleet_map.SHAPES) == 8
 
 
-def test_a_choice_survives_its_own_url() -> None:
+def test_an_address_survives_its_own_url() -> None:
     """A filter is kept in the URL as it is, and an invalid parameter has its default."""
     query = {"view": "x", "by": "x", "sort": "x", "page": "-1", "q": " a&b ", "scaleSet": "web"}
-    choice = Choice.of(query)
-    assert choice == Choice(q="a&b", scale_set="web")
-    assert choice.url(page=2) == "/fleet?q=a%26b&scaleSet=web&page=2"
-    assert Choice().url() == "/fleet"
+    address = address_of(query)
+    assert address.filters == {"q": "a&b", "scaleSet": "web"}
+    assert (address["view"], address["by"], address["sort"], address.page) == (
+        "table",
+        "site",
+        "name",
+        1,
+    )
+    assert address.url(page=2) == "/fleet?q=a%26b&scaleSet=web&page=2"
+    assert address_of({}).url(page=1, view="table") == "/fleet"
