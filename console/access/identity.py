@@ -13,7 +13,7 @@ from starlette.datastructures import Headers
 from console.access.cookies import Cookies
 from console.access.login import Login
 from console.access.people import Person, local_person, proxied_person, roles_of
-from console.access.refusals import Refusals
+from console.access.refused_attempts import RefusedAttempts
 from console.access.sessions import Sessions
 from console.access.tokens import Tokens, token_hash
 from console.config.settings import Settings
@@ -45,7 +45,7 @@ class Access:
         self._settings = settings
         self._local = local_person()
         self.tokens = Tokens(database, clock)
-        self.refusals = Refusals(database, clock)
+        self.refused_attempts = RefusedAttempts(database, clock)
         self.sessions = Sessions(database, settings.login, clock)
         self.cookies = Cookies(settings)
         self.login: Login | None = None

@@ -12,15 +12,14 @@ from dataclasses import dataclass
 from typing import Final, Literal, cast
 
 from console.access.people import Person, is_same_person
-from console.access.scope import decides_event
+from console.access.site_access import decides_event
 from console.approvals.printing import words_of
 from console.approvals.refusal_reasons import REASONS, RefusalReason
 from console.fleet.candidates import Candidate
 from console.fleet.commands import working
+from console.fleet.decisions import MAX_REASON
 from console.fleet.values import Decision, KnownEvent
 
-MAX_REASON: Final = 300
-"""In characters; a token's text may have 512."""
 What = Literal["approve", "leave"]
 Action = Literal["write_first", "write_left", "answer_second", "answer_left", "send"]
 ACTIONS: Final[dict[Action, str]] = {
@@ -84,13 +83,13 @@ class RequestSituation:
         return open_decision if open_decision.fingerprint == self.request.fingerprint else None
 
 
-Condition = Callable[[RequestSituation], bool]
+Predicate = Callable[[RequestSituation], bool]
 
 
 def outcome_of(situation: RequestSituation) -> RefusalReason | Action:
     """Return why a request is refused, or which action follows."""
     row = TABLE[situation.request.what]
-    return next(outcome for condition, outcome in row.items() if condition(situation))
+    return next(outcome for predicate, outcome in row.items() if predicate(situation))
 
 
 def is_reason(text: str) -> bool:
@@ -215,7 +214,7 @@ def _needs_two(situation: RequestSituation) -> bool:
     return known is not None and 0 < least <= len(known.shown.report.event.resources)
 
 
-TABLE: Final[Mapping[What, Mapping[Condition, RefusalReason | Action]]] = {
+TABLE: Final[Mapping[What, Mapping[Predicate, RefusalReason | Action]]] = {
     "approve": {
         has_no_role: "role",
         is_of_other_sites: "site",
@@ -250,9 +249,9 @@ TABLE: Final[Mapping[What, Mapping[Condition, RefusalReason | Action]]] = {
 def printed() -> list[Sequence[str]]:
     """Return the table as rows of text: request, condition and outcome."""
     return [
-        (what, words_of(condition), _outcome_words(outcome))
+        (what, words_of(predicate), _outcome_words(outcome))
         for what, row in TABLE.items()
-        for condition, outcome in row.items()
+        for predicate, outcome in row.items()
     ]
 
 

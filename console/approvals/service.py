@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from console.access.people import Person
-from console.access.scope import decides_event
+from console.access.site_access import decides_event
 from console.approvals.command_sender import CommandSender
 from console.approvals.decision_worker import DecisionWorker
 from console.approvals.refusal_reasons import DecisionRefusedError

@@ -55,7 +55,7 @@ CHANGED: Final = End(outcome="overtaken", reason="changed")
 NO_END: Final = End(outcome="unanswered", reason="no_end")
 NO_ANSWER: Final = End(outcome="unanswered", reason="no_answer")
 
-Condition = Callable[[DecisionSituation], bool]
+Predicate = Callable[[DecisionSituation], bool]
 Then = Step | Callable[[DecisionSituation], Step]
 """The next step, or what finds it."""
 
@@ -63,7 +63,7 @@ Then = Step | Callable[[DecisionSituation], Step]
 def next_step(situation: DecisionSituation) -> Step:
     """Return the next step of a decision that is not over."""
     row = TABLE[state_of(situation)]
-    then = next(then for condition, then in row.items() if condition(situation))
+    then = next(then for predicate, then in row.items() if predicate(situation))
     return then(situation) if callable(then) else then
 
 
@@ -293,7 +293,7 @@ def _last_expires_at(situation: DecisionSituation) -> float:
     return 0.0 if situation.last is None else situation.last.expires_at
 
 
-TABLE: Final[Mapping[State, Mapping[Condition, Then]]] = {
+TABLE: Final[Mapping[State, Mapping[Predicate, Then]]] = {
     State.SECOND: {
         is_as_decided: WAIT,
         always: end_by_event,
@@ -347,7 +347,7 @@ TABLE: Final[Mapping[State, Mapping[Condition, Then]]] = {
 def printed() -> list[Sequence[str]]:
     """Return the table as rows of text: state, condition and step."""
     return [
-        (state.value, words_of(condition), words_of(then) if callable(then) else str(then))
+        (state.value, words_of(predicate), words_of(then) if callable(then) else str(then))
         for state, row in TABLE.items()
-        for condition, then in row.items()
+        for predicate, then in row.items()
     ]

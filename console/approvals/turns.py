@@ -16,7 +16,7 @@ from sqlalchemy import Connection
 from console.access.people import Person
 from console.approvals.command_sender import Outgoing, outgoing
 from console.approvals.request_transaction import DecisionResult, RequestTransaction
-from console.approvals.requests import MAX_REASON, DecisionRequest
+from console.approvals.requests import DecisionRequest
 from console.approvals.turn_requests import TurnSettings, situation_of
 from console.audit import log
 from console.db import decisions, turns
@@ -24,6 +24,7 @@ from console.db.batches import newest_number
 from console.db.snapshot import Snapshot
 from console.fleet.candidates import PULL, channel_of
 from console.fleet.commands import REPLAYED, own_receipts
+from console.fleet.decisions import MAX_REASON
 from console.fleet.values import Command, EventKey, Receipt
 from console.turns.changes import changed_turns, moved
 from console.turns.plan import Move, Plan, Take

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from typing import Any, Final, NoReturn
+from typing import Any, NoReturn
 
 import click
 
 from console.errors import RefusedError
+from console.fleet.decisions import MAX_REASON
 from console.fleet.differences import differences, names_of, seen_of
 from sinks.shared.errors import NO
 from sinks.shared.text import plain
-
-MAX_REASON: Final = 300
-"""The limit of a reason, in characters."""
 
 
 def checked_reason(reason: str, *, yes: bool) -> str:

@@ -10,6 +10,8 @@ from console.fleet.commands import foreign, working
 from console.fleet.values import UNDECIDED, Decision, DecisionHistory, EventTurn, Receipt
 
 DecisionState = Literal["due", "second", "left", "approving", "approved", "none"]
+MAX_REASON: Final = 300
+"""The limit of a reason, in characters; a token's text may have 512."""
 _IN_VAIN: Final = ("failed", "rejected", "unanswered")
 
 

@@ -10,7 +10,7 @@ from console.fleet.decisions import takes_away
 from console.fleet.moments import moment
 from console.fleet.outcomes import outcome_words
 from console.fleet.values import Decision, KnownEvent, LatestReport, Named, folded
-from console.notify.notice import MAX_REASON, Notice, short
+from console.notify.notice import MAX_SHOWN_REASON, Notice, short
 from wire.event import UNKNOWN_STATUS, Event
 from wire.fields import read_object
 from wire.moment import moment_text
@@ -77,7 +77,7 @@ def of_turn(known: KnownEvent, at: float) -> Notice | None:
         words = f"In {groups} others wait for it. A person can end it on the event's page."
     else:
         title = f"no turn in {groups}"
-        reason = short(turn.reason or "", most=MAX_REASON)
+        reason = short(turn.reason or "", most=MAX_SHOWN_REASON)
         words = f"{reason[:1].upper()}{reason[1:]}."
     return _about(
         "turn-stuck" if turn.state == "stuck" else "turn-forced",
@@ -111,7 +111,7 @@ def approval_failed(decision: Decision, known: KnownEvent | None) -> Notice:
     """Return the notice of an approval that failed; `known` is what is known of its event now."""
     event = _unknown(decision.event_id) if known is None else known.shown.report.event
     outcome = decision.outcome or ""
-    words = short(outcome_words(outcome, decision.outcome_reason), most=MAX_REASON)
+    words = short(outcome_words(outcome, decision.outcome_reason), most=MAX_SHOWN_REASON)
     return _about(
         "approval-failed",
         known or event,

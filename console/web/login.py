@@ -11,7 +11,7 @@ from starlette.routing import Route
 
 from console.access.identity import CALLBACK, Access
 from console.access.login import Login, LoginError
-from console.access.refusals import attempt_at
+from console.access.refused_attempts import attempt_at
 from console.access.sessions import UsedLoginError
 from console.audit.limiter import AuditLimiter
 from console.db.errors import StoreError
@@ -107,7 +107,7 @@ class LoginRoutes:
             _LOG.warning("%s", error, extra={**fields, "unwritten": unwritten or None})
         if error.status < 500:  # noqa: PLR2004  # what the provider or the console cannot do now
             attempt = attempt_at(request.scope, reason=f"login_{error.reason}")
-            await self._access.refusals.audit(attempt)
+            await self._access.refused_attempts.audit(attempt)
         return self._pages.answer(error.status, str(error), login=True)
 
 

@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from console.access.identity import Access, BadTokenError, Identity
 from console.access.people import Person
-from console.access.refusals import UNKNOWN, attempt_at, peer_of
+from console.access.refused_attempts import UNKNOWN, attempt_at, peer_of
 from console.config.settings import Settings
 from console.db.errors import StoreError
 from console.web.answers import DATABASE_FAILED, answer
@@ -88,7 +88,7 @@ class Admission:
         if isinstance(found, _Refusal):
             if found.reason is not None:
                 attempt = attempt_at(scope, reason=found.reason, actor=found.actor)
-                await self._access.refusals.audit(attempt)
+                await self._access.refused_attempts.audit(attempt)
             await self._answer(found, scope, headers)(scope, receive, sending)
             return
         if found is not None:
@@ -172,7 +172,7 @@ class Admission:
         async def sending(message: Message) -> None:
             if message["type"] == "http.response.start" and message["status"] == _FORBIDDEN:
                 attempt = attempt_at(scope, reason="not_allowed", actor=actor)
-                await self._access.refusals.audit(attempt)
+                await self._access.refused_attempts.audit(attempt)
             await send(message)
 
         return sending

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from console.access.people import Person
-from console.access.scope import sees_event, sees_vm
+from console.access.site_access import sees_event, sees_vm
 from console.db import assignments
 from console.db.snapshot import Snapshots
 from console.db.transactions import write_to

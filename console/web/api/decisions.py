@@ -11,8 +11,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from console.access.people import Person
-from console.access.refusals import attempt_at
-from console.access.scope import sees_event, sees_vm
+from console.access.refused_attempts import attempt_at
+from console.access.site_access import sees_event, sees_vm
 from console.approvals.refusal_reasons import REASONS, DecisionRefusedError
 from console.approvals.requests import DecisionRequest, What
 from console.db import decisions
@@ -115,7 +115,7 @@ class DecisionRoutes:
         if refused.why == "site" and seen is None:
             # The person may not even learn that there is such an event; the audit has the attempt.
             attempt = attempt_at(request.scope, reason="other_site", actor=person.name)
-            await self._state.access.refusals.audit(attempt)
+            await self._state.access.refused_attempts.audit(attempt)
             refused = DecisionRefusedError("unknown")
         return self._refused(seen, refused)
 

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from console.access.people import Person
-from console.access.scope import sees_event, sees_vm
+from console.access.site_access import sees_event, sees_vm
 from console.db import decisions, turns
 from console.db.event_filters import WantedEvents
 from console.db.events import NEVER, time_left

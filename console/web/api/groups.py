@@ -38,7 +38,7 @@ class GroupRoutes:
 
 def group_items(
     situation: TurnSituation, snapshot: Snapshot, grouping: Grouping, person: Person
-) -> list[models.Group]:
+) -> list[models.GroupItem]:
     """Return every group as the API shows it; for a person of one site those with a VM of that
     site.
     """
@@ -60,9 +60,9 @@ def group_items(
 
 def _item(
     group: Group, away: Mapping[str, Away], waiting: Sequence[Turn], situation: TurnSituation
-) -> models.Group:
+) -> models.GroupItem:
     order = sorted(waiting, key=lambda turn: _order(turn, situation))
-    return models.Group(
+    return models.GroupItem(
         name=group.rule.name,
         key=group.key,
         members=group.size,

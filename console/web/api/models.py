@@ -76,7 +76,7 @@ class DecisionTaken(Model):
     state: DecisionState
 
 
-class Conflict(EventDetail):
+class RefusedDecision(EventDetail):
     """The event as it is now, and the jti if it is being approved already."""
 
     error: str
@@ -271,7 +271,7 @@ class TurnEndBody(Model):
     force: bool = False
 
 
-class Group(Model):
+class GroupItem(Model):
     """VMs of one service, with a limit of how many may be away at once."""
 
     name: str
@@ -304,7 +304,7 @@ class WaitingEvent(Model):
 class GroupList(Model):
     """Every group, in the order of the settings."""
 
-    items: list[Group]
+    items: list[GroupItem]
 
 
 class EnrolmentBody(Model):

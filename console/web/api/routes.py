@@ -76,7 +76,7 @@ def operations(state: AppState, stream: StreamHub) -> list[Operation]:
             query=models.EventQuery,
             summary="Approve an event as it was seen",
             body=models.ApprovalBody,
-            answers={"202": models.DecisionTaken, "409": models.Conflict},
+            answers={"202": models.DecisionTaken, "409": models.RefusedDecision},
         ),
         Operation(
             path="/api/v1/events/{eventId}/leave",
@@ -84,7 +84,7 @@ def operations(state: AppState, stream: StreamHub) -> list[Operation]:
             query=models.EventQuery,
             summary="Leave an event until its notBefore",
             body=models.DecisionBody,
-            answers={"200": models.DecisionTaken, "409": models.Conflict},
+            answers={"200": models.DecisionTaken, "409": models.RefusedDecision},
         ),
         Operation(
             path="/api/v1/events/{eventId}/turn/end",
@@ -92,7 +92,7 @@ def operations(state: AppState, stream: StreamHub) -> list[Operation]:
             query=models.EventQuery,
             summary="End the turn of an event that is stuck",
             body=models.TurnEndBody,
-            answers={"200": view.EventDetail, "409": models.Conflict},
+            answers={"200": view.EventDetail, "409": models.RefusedDecision},
         ),
         Operation(
             path="/api/v1/groups",

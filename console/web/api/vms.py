@@ -11,7 +11,7 @@ from starlette.responses import Response
 from console.access.acceptance import accept
 from console.access.people import Person
 from console.access.retirement import retire
-from console.access.scope import sees_vm
+from console.access.site_access import sees_vm
 from console.approvals.requests import is_reason
 from console.db import assignments
 from console.db.history import past_of_vm

@@ -11,6 +11,7 @@ from console.access.people import Person
 from console.web.app_state import AppState
 from console.web.pages import decision_block, event_rows, form_fields
 from console.web.pages.event_rows import EventRow
+from console.web.pages.list_address import MAX_CHARACTERS
 from console.web.pages.sibling_vms import Sibling, siblings
 
 LIMIT: Final = 20
@@ -23,7 +24,6 @@ CONFIRM_PARAMETERS: Final = (*PARAMETERS, TICKED)
 """The parameters of the confirmation's address."""
 _SHOWN: Final = 200
 """The most rows of the list; the number above it counts all."""
-_MAX_CHARACTERS: Final = 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +37,7 @@ class Filter:
     @classmethod
     def of(cls, query: Mapping[str, str]) -> Filter:
         """Return the filter of a query string."""
-        return cls(**{name: query.get(name, "").strip()[:_MAX_CHARACTERS] for name in PARAMETERS})
+        return cls(**{name: query.get(name, "").strip()[:MAX_CHARACTERS] for name in PARAMETERS})
 
     @property
     def query(self) -> str:

@@ -42,7 +42,7 @@ _QUIET: Final = ("heard", "retired")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Link:
+class CellLink:
     """A cell that is a link."""
 
     vm: VmCell
@@ -52,7 +52,7 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
+class MapGroup:
     """VMs that are drawn together."""
 
     name: str
@@ -68,7 +68,7 @@ class Group:
     """The path of each mark."""
     frames: str
     """The path around VMs that an event names and that are silent as well."""
-    links: Sequence[Link]
+    links: Sequence[CellLink]
 
 
 def mark(cell: VmCell) -> str:
@@ -78,7 +78,7 @@ def mark(cell: VmCell) -> str:
     return cell.contact if cell.condition == "clear" else cell.condition
 
 
-def draw(cells: Sequence[VmCell], by: str) -> list[Group]:
+def draw(cells: Sequence[VmCell], by: str) -> list[MapGroup]:
     """Return the groups in the order of their names."""
     key_of = _KEYS[by]
     members: dict[tuple[str, ...], list[VmCell]] = defaultdict(list)
@@ -93,11 +93,11 @@ def draw(cells: Sequence[VmCell], by: str) -> list[Group]:
     return groups
 
 
-def _group(key: tuple[str, ...], cells: Sequence[VmCell], by: str, most_links: int) -> Group:
+def _group(key: tuple[str, ...], cells: Sequence[VmCell], by: str, most_links: int) -> MapGroup:
     wide = len(cells) > _NARROW_UP_TO
     columns = _WIDE if wide else _NARROW
     shapes: dict[str, list[str]] = defaultdict(list)
-    links: list[Link] = []
+    links: list[CellLink] = []
     counted: Counter[str] = Counter()
     frames = []
     for number, cell in enumerate(cells):
@@ -111,10 +111,10 @@ def _group(key: tuple[str, ...], cells: Sequence[VmCell], by: str, most_links: i
             frames.append(f"M{x} {y}{SILENT_TOO}")
         if name not in _QUIET and len(links) < most_links:
             words = cell.contact if cell.condition == "clear" else f"{name}, {cell.contact}"
-            links.append(Link(vm=cell, words=words, x=x - 1, y=y - 1))
+            links.append(CellLink(vm=cell, words=words, x=x - 1, y=y - 1))
     rows = -(-len(cells) // columns)
     name, filters = _named(key, by)
-    return Group(
+    return MapGroup(
         name=name,
         filters=filters,
         count=len(cells),

@@ -13,12 +13,11 @@ from urllib.parse import parse_qsl
 from starlette.requests import Request
 
 from console.approvals.requests import names_change
+from console.fleet.decisions import MAX_REASON
 from console.fleet.differences import SEEN, seen_of
 from console.fleet.view import Event
 from console.web.api.operations import is_storable
 
-MAX_REASON: Final = 300
-"""The most characters of a reason."""
 _MAX_BYTES: Final = 4 * 1024 * 1024
 _MAX_FIELDS: Final = 200
 _MAX_NUMBER: Final = 1e12
@@ -87,6 +86,15 @@ async def read(request: Request) -> Form:
     seen = tuple(_seen(value) for name, value in fields if name == "seen")
     is_forced = actions[0] == "approve" and (FORCE, "yes") in fields
     return Form(action=FORCE if is_forced else actions[0], reason=reasons[0], seen=seen)
+
+
+async def read_reason(request: Request) -> str:
+    """Return the reason in a form that has nothing else. Raises `FormError`."""
+    form = await read(request)
+    problem = reason_problem(form.reason)
+    if problem is not None:
+        raise FormError(problem)
+    return form.reason
 
 
 async def read_conflict(request: Request) -> str:

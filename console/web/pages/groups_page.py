@@ -35,7 +35,7 @@ class WaitingRow:
 class GroupRow:
     """A group, and the events that wait in it."""
 
-    group: models.Group
+    group: models.GroupItem
     waiting: Sequence[WaitingRow]
 
 

@@ -17,11 +17,10 @@ from console.web.app_state import AppState
 from console.web.pages import event_rows
 from console.web.pages.event_rows import EventRow
 from console.web.pages.formatting import MINUTE, plural
-from console.web.pages.silence_causes import causes
+from console.web.pages.silence_causes import silence_causes
 
 PARAMETERS: Final = ("q",)
 """The parameters of this page's address."""
-MAX_CHARACTERS: Final = 300
 _EVENTS: Final = 50
 _MANY: Final = 5
 """The number of open events from which a search is offered."""
@@ -81,7 +80,7 @@ def values(state: AppState, snapshot: Snapshot, q: str) -> dict[str, Any]:
         "more_events": max(0, len(found) - _EVENTS),
         "over": over,
         "silent": silent,
-        "causes": causes(snapshot, vms["silent"], vms["total"] - vms["retired"]),
+        "causes": silence_causes(snapshot, vms["silent"], vms["total"] - vms["retired"]),
         "silent_taken": {vm_id: by.actor for (vm_id, _), by in on_it.items()},
         "silent_found": silent_found,
         "more_silent": max(0, silent_found - len(silent)),

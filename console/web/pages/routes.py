@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from urllib.parse import quote
 
 from pydantic import ValidationError
@@ -13,6 +13,7 @@ from starlette.routing import Route
 
 from console.access.people import Person
 from console.db.errors import StoreError
+from console.db.snapshot import Snapshots
 from console.errors import RefusedError
 from console.web.api.assignments import assign_event, assign_vm
 from console.web.api.events import event_detail
@@ -35,6 +36,7 @@ from console.web.pages import (
     vm_page,
 )
 from console.web.pages.decision_forms import DecisionForms
+from console.web.pages.list_address import MAX_CHARACTERS
 from console.web.pages.rendering import FILES, Renderer
 
 
@@ -89,7 +91,7 @@ class Pages:
     def overview(self, request: Request) -> Response:
         """Answer with the first page: pending events, their VMs, and silent VMs."""
         with self._state.snapshots.open() as snapshot:
-            q = request.query_params.get("q", "").strip()[: overview_page.MAX_CHARACTERS]
+            q = request.query_params.get("q", "").strip()[:MAX_CHARACTERS]
             values = overview_page.values(self._state, snapshot, q)
         return self._answer(request, "overview.html", values)
 
@@ -157,31 +159,31 @@ class Pages:
         return self._vm(request)
 
     async def retire(self, request: Request) -> Response:
-        """Retire a VM and redirect to its page, or show the form again with the reason."""
-        person, vm_id = person_of(request), request.path_params["vm_id"]
-        try:
-            form = await form_fields.read(request)
-        except form_fields.FormError as error:
-            return await asyncio.to_thread(self._vm, request, str(error), 422)
-        problem = form_fields.reason_problem(form.reason)
-        if problem is not None:
-            return await asyncio.to_thread(self._vm, request, problem, 422)
-        refused = await asyncio.to_thread(self._retire, person, vm_id, form.reason)
-        if refused is not None:
-            status, words = refused
-            return await asyncio.to_thread(self._vm, request, f"Not done: {words}.", status)
-        return RedirectResponse(f"/vms/{quote(vm_id, safe='')}", 303)
+        """Retire a VM after the button on its page."""
+        return await self._change_vm(request, form_fields.read_reason, retirement_problem)
 
     async def accept(self, request: Request) -> Response:
-        """Accept what a VM in conflict reports, after the button on its page; redirect to that
-        page.
+        """Accept what a VM in conflict reports, after the button on its page."""
+        return await self._change_vm(request, form_fields.read_conflict, acceptance_problem)
+
+    async def _change_vm(
+        self,
+        request: Request,
+        read: Callable[[Request], Awaitable[str]],
+        change: Callable[[Snapshots, Person, str, str], tuple[int, str] | None],
+    ) -> Response:
+        """Carry out a form of a VM's page and redirect to that page, or show it with the reason why
+        it was not carried out. `change` returns the status and the sentence of a refusal.
         """
         person, vm_id = person_of(request), request.path_params["vm_id"]
         try:
-            seen = await form_fields.read_conflict(request)
+            given = await read(request)
         except form_fields.FormError as error:
             return await asyncio.to_thread(self._vm, request, str(error), 422)
-        refused = await asyncio.to_thread(self._accept, person, vm_id, seen)
+        try:
+            refused = await asyncio.to_thread(change, self._state.snapshots, person, vm_id, given)
+        except (StoreError, RefusedError) as error:
+            refused = (503 if isinstance(error, StoreError) else 404), str(error)
         if refused is not None:
             status, words = refused
             return await asyncio.to_thread(self._vm, request, f"Not done: {words}.", status)
@@ -205,18 +207,6 @@ class Pages:
         if not done:
             return self._missing(request, "Nothing was taken", "There is no such event or VM.")
         return RedirectResponse(address, 303)
-
-    def _retire(self, person: Person, vm_id: str, reason: str) -> tuple[int, str] | None:
-        try:
-            return retirement_problem(self._state.snapshots, person, vm_id, reason)
-        except (StoreError, RefusedError) as error:
-            return (503 if isinstance(error, StoreError) else 404), str(error)
-
-    def _accept(self, person: Person, vm_id: str, seen: str) -> tuple[int, str] | None:
-        try:
-            return acceptance_problem(self._state.snapshots, person, vm_id, seen)
-        except (StoreError, RefusedError) as error:
-            return (503 if isinstance(error, StoreError) else 404), str(error)
 
     def _vm(self, request: Request, problem: str | None = None, status: int = 200) -> Response:
         """Answer with a VM's page; `problem`: why its form was not carried out."""

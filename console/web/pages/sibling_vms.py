@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from console.access.people import Person
-from console.access.scope import sees_vm
+from console.access.site_access import sees_vm
 from console.db.grouping import keys_among
 from console.db.snapshot import Snapshot
 from console.fleet.decisions import takes_away

@@ -18,7 +18,7 @@ _SHARED: Final = (("location", "zone"), ("site",), ("heard_by",), ("scale_set",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cause:
+class SilenceCause:
     """Something that silent VMs have in common, and that few of the heard VMs have."""
 
     words: str
@@ -34,7 +34,7 @@ class Cause:
         return all(getattr(vm, name) == value for name, value in self.values.items())
 
 
-def causes(snapshot: Snapshot, silent: int, total: int) -> list[Cause]:
+def silence_causes(snapshot: Snapshot, silent: int, total: int) -> list[SilenceCause]:
     """Return the causes that explain most of the silence. `silent`: how many VMs are silent;
     `total`: how many there are. A cause is something that more silent VMs share than others, and
     that not all VMs share.
@@ -51,7 +51,7 @@ def causes(snapshot: Snapshot, silent: int, total: int) -> list[Cause]:
 
 def _cause(
     names: tuple[str, ...], values: tuple[str | None, ...], silent: int, total: int
-) -> Cause:
+) -> SilenceCause:
     labels = {"heard_by": "Source", "scale_set": "Scale set", "site": "Site"}
     asked = {"heard_by": "source", "scale_set": "scaleSet"}
     first, last = values[0] or "", values[-1] or ""
@@ -59,4 +59,4 @@ def _cause(
     several = {asked.get(name, name): value for name, value in zip(names, values, strict=True)}
     query = urlencode({"contact": "silent", **{k: v for k, v in several.items() if v}})
     shared = dict(zip(names, values, strict=True))
-    return Cause(words=words, query=query, silent=silent, total=total, values=shared)
+    return SilenceCause(words=words, query=query, silent=silent, total=total, values=shared)

@@ -14,7 +14,7 @@ from console.fleet.view import VmDetail
 from console.web.api.vms import vm_detail
 from console.web.pages import event_rows, labels, time_comparisons, timeline_lines
 from console.web.pages.formatting import DAY
-from console.web.pages.silence_causes import Cause, causes
+from console.web.pages.silence_causes import SilenceCause, silence_causes
 
 _ENTRIES: Final = 60
 _HISTORY: Final = 30
@@ -57,7 +57,7 @@ class VmSilence:
     back: float | None
     last: timeline_lines.Entry | None
     """The VM's last report."""
-    causes: Sequence[Cause]
+    causes: Sequence[SilenceCause]
 
 
 def values(snapshot: Snapshot, heard: HeardVm) -> dict[str, Any]:
@@ -152,7 +152,7 @@ def _silence(snapshot: Snapshot, heard: HeardVm, vm: VmDetail) -> VmSilence | No
         return None
     contacts = snapshot.vms.counted()
     there = sum(count for contact, count in contacts.items() if contact != "retired")
-    shared = causes(snapshot, contacts.get("silent", 0), there)
+    shared = silence_causes(snapshot, contacts.get("silent", 0), there)
     event, since, back = None, None, None
     for known in _naming(snapshot.events.some(vm.events), vm.vm_id):
         if known.event.state == "started":

@@ -16,8 +16,8 @@ from support.console.records import FakeVm
 from support.eventually import eventually
 
 from console.access.people import Person
-from console.access.refusals import Refusals, RefusedAttempt
-from console.access.scope import decides_event, sees_event, sees_vm
+from console.access.refused_attempts import RefusedAttempt, RefusedAttempts
+from console.access.site_access import decides_event, sees_event, sees_vm
 from console.access.tokens import Tokens, add_token, end_token, list_tokens
 from console.audit.chain import as_json
 from console.audit.log import everything
@@ -161,15 +161,15 @@ def test_a_bad_token_is_in_the_audit(console: ConsoleProcess) -> None:
 
 def test_strangers_silence_no_row_of_a_person(database: Database) -> None:
     """Strangers share one budget of rows, so a person's refusal is in the audit."""
-    refusals = Refusals(database, monotonic=lambda: 0.0)
+    refused_attempts = RefusedAttempts(database, monotonic=lambda: 0.0)
 
     def attempt(actor: str, reason: str) -> RefusedAttempt:
         return RefusedAttempt(actor=actor, reason=reason, peer="p", method="GET", path="/")
 
     async def flood() -> None:
         for n in range(75):
-            await refusals.audit(attempt("unknown", f"login_{n}"))
-        await refusals.audit(attempt("val", "not_allowed"))
+            await refused_attempts.audit(attempt("unknown", f"login_{n}"))
+        await refused_attempts.audit(attempt("val", "not_allowed"))
 
     asyncio.run(flood())
     rows = [as_json(row) for row in everything(database.reading)]
@@ -182,7 +182,7 @@ def test_a_flood_of_attempts_leaves_few_rows(database: Database) -> None:
     are not written.
     """
     now = [0.0]
-    refusals = Refusals(database, monotonic=lambda: now[0])
+    refused_attempts = RefusedAttempts(database, monotonic=lambda: now[0])
 
     def attempt(peer: int) -> RefusedAttempt:
         return RefusedAttempt(
@@ -191,10 +191,10 @@ def test_a_flood_of_attempts_leaves_few_rows(database: Database) -> None:
 
     async def flood() -> None:
         for _ in range(100):
-            await refusals.audit(attempt(0))
+            await refused_attempts.audit(attempt(0))
         now[0] = 61
         for n in range(5000):
-            await refusals.audit(attempt(n))
+            await refused_attempts.audit(attempt(n))
 
     asyncio.run(flood())
     rows = [as_json(row) for row in everything(database.reading)]

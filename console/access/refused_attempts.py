@@ -59,7 +59,7 @@ def peer_of(scope: Scope) -> str:
     return str((scope.get("client") or ("", 0))[0])
 
 
-class Refusals:
+class RefusedAttempts:
     """Writes refused attempts to the audit; used on the event loop."""
 
     def __init__(
