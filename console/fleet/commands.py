@@ -107,7 +107,7 @@ class CommandStep(Model):
     reason: str | None
 
 
-class Command(Model):
+class CommandItem(Model):
     """A command, with the states that it has had."""
 
     jti: str
@@ -120,7 +120,7 @@ class Command(Model):
 
 def command_item(
     command: values.Command, receipts: Sequence[Receipt], decision: Decision | None = None
-) -> Command:
+) -> CommandItem:
     """Return the command as `/api/v1/commands/{jti}` shows it. `decision` is the command's: it may
     be confirmed although the receipt was lost.
     """
@@ -139,7 +139,7 @@ def command_item(
         )
     if unreported is not None:
         history.append(CommandStep(state=now.state, at=now.at, reason=None))
-    return Command(
+    return CommandItem(
         jti=command.jti,
         event_id=command.event_id,
         vm_id=command.vm_id,

@@ -131,7 +131,7 @@ class VmConflict(Model):
     said: VmSaid
 
 
-class Vm(Model):
+class VmItem(Model):
     """A VM as a list shows it."""
 
     vm_id: str
@@ -153,7 +153,7 @@ class Vm(Model):
     taken_until: Moment | None
 
 
-class VmDetail(Vm):
+class VmDetail(VmItem):
     """A VM with its history."""
 
     subscription_id: str | None
@@ -170,10 +170,10 @@ def vm_item(
     heard: values.HeardVm,
     expectation: values.Expectation,
     assigned: values.Assignment | None = None,
-) -> Vm:
+) -> VmItem:
     """Return a VM as `/api/v1/vms` lists it."""
     vm = heard.vm
-    return Vm(
+    return VmItem(
         vm_id=vm.vm_id,
         name=vm.name,
         site=vm.site,
@@ -240,7 +240,7 @@ class Resource(Model):
     contact: Contact | None
 
 
-class Decision(Model):
+class DecisionItem(Model):
     """The status of the decision on an event."""
 
     state: DecisionState
@@ -262,7 +262,7 @@ class Try(Model):
     at: Moment | None
 
 
-class TurnHolder(Model):
+class TurnHolderItem(Model):
     """A VM that is away in a group, and the event for which it is."""
 
     vm_id: str
@@ -270,12 +270,12 @@ class TurnHolder(Model):
     event_id: str | None
 
 
-class Turn(Model):
+class TurnItem(Model):
     """Whose turn it is, in the groups of the event's VMs."""
 
     state: TurnState
     groups: list[str]
-    held_by: list[TurnHolder]
+    held_by: list[TurnHolderItem]
     since: Moment | None
     reason: str | None
 
@@ -291,7 +291,7 @@ class EventConflict(Model):
     name: str | None
 
 
-class Event(Model):
+class EventItem(Model):
     """An event as a list shows it."""
 
     event_id: str
@@ -310,8 +310,8 @@ class Event(Model):
     resources: list[Resource]
     seen_by: Count
     first_seen_at: Moment | None
-    turn: Turn
-    decision: Decision
+    turn: TurnItem
+    decision: DecisionItem
     started_at: Moment | None
     ended_at: Moment | None
     downtime_seconds: float | None
@@ -338,14 +338,14 @@ class Event(Model):
 
 def event_item(
     known: values.KnownEvent, now: float, listening: Listening, *, shows_other_scopes: bool = True
-) -> Event:
+) -> EventItem:
     """Return an event as `/api/v1/events` lists it. With `shows_other_scopes` a conflict names the
     scope or the VM that contradicts; otherwise it says only that there is one.
     """
     event = known.event
     report = known.shown.report
     decision = decision_on(known, now, listening)
-    return Event(
+    return EventItem(
         event_id=event.event_id,
         scope=event.scope,
         conflicts=_event_conflicts(known, shows_other_scopes=shows_other_scopes),
@@ -358,7 +358,7 @@ def event_item(
         seen_by=known.seen_by,
         first_seen_at=event.first_at,
         turn=_turn(known.turn),
-        decision=Decision(
+        decision=DecisionItem(
             state=decision.state,
             by=decision.by,
             reason=decision.reason,
@@ -408,15 +408,15 @@ def _try(command: values.Command, receipts: Sequence[values.Receipt]) -> Try:
     )
 
 
-def _turn(turn: values.EventTurn | None) -> Turn:
+def _turn(turn: values.EventTurn | None) -> TurnItem:
     """Return the turn of an event."""
     if turn is None:
-        return Turn(state="none", groups=[], held_by=[], since=None, reason=None)
-    return Turn(
+        return TurnItem(state="none", groups=[], held_by=[], since=None, reason=None)
+    return TurnItem(
         state=turn.state,
         groups=list(turn.groups),
         held_by=[
-            TurnHolder(vm_id=each.vm_id, name=each.name, event_id=each.event_id)
+            TurnHolderItem(vm_id=each.vm_id, name=each.name, event_id=each.event_id)
             for each in turn.held_by
         ],
         since=turn.since,
@@ -460,7 +460,7 @@ class Reporter(Model):
     differences: list[ReportDifference]
 
 
-class EventDetail(Event):
+class EventDetail(EventItem):
     """An event with its reporters and its timeline."""
 
     witnesses: list[Reporter]

@@ -19,7 +19,7 @@ from console.fleet import view
 from console.fleet.event_ids import main_of
 from console.fleet.timeline import timeline
 from console.fleet.values import KnownEvent
-from console.fleet.view import Event, EventDetail
+from console.fleet.view import EventDetail, EventItem
 from console.web.answers import answer, refuse
 from console.web.api.cursors import cursor, place_in
 from console.web.api.events_csv import csv_lines
@@ -53,7 +53,9 @@ class EventRoutes:
             )
         return answer(EventPage(items=items, next=following))
 
-    def _rows(self, wanted: WantedEvents, query: EventsQuery, own: str | None) -> Iterator[Event]:
+    def _rows(
+        self, wanted: WantedEvents, query: EventsQuery, own: str | None
+    ) -> Iterator[EventItem]:
         """Yield all wanted events, or as many as were requested; they are read page by page."""
         left = query.limit
         following = query.cursor
@@ -101,7 +103,7 @@ def wanted_of(query: EventsQuery, site: str | None) -> WantedEvents:
     )
 
 
-def csv_answer(events: Iterator[Event]) -> Response:
+def csv_answer(events: Iterator[EventItem]) -> Response:
     """Return events as a table; each row is sent when it is made."""
     return StreamingResponse(
         csv_lines(events),
@@ -121,12 +123,12 @@ def events_page(
     limit: int,
     after: list[Any] | None = None,
     shows_other_scopes: bool = True,
-) -> tuple[list[Event], str | None]:
+) -> tuple[list[EventItem], str | None]:
     """Return items and the cursor of the next page; `state` is open, over or None for both.
     `shows_other_scopes` as in `view.event_item`.
     """
 
-    def items(several: list[KnownEvent]) -> list[Event]:
+    def items(several: list[KnownEvent]) -> list[EventItem]:
         return [
             event_item(snapshot, each, shows_other_scopes=shows_other_scopes) for each in several
         ]
@@ -182,7 +184,9 @@ def event_detail(
     )
 
 
-def event_item(snapshot: Snapshot, known: KnownEvent, *, shows_other_scopes: bool = True) -> Event:
+def event_item(
+    snapshot: Snapshot, known: KnownEvent, *, shows_other_scopes: bool = True
+) -> EventItem:
     """Return an event as the API lists it; see `view.event_item`."""
     return view.event_item(
         known, snapshot.now, snapshot.listening, shows_other_scopes=shows_other_scopes

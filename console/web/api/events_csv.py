@@ -7,7 +7,7 @@ import io
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from console.fleet.view import SHOWN_FIELDS, Event
+from console.fleet.view import SHOWN_FIELDS, EventItem
 from console.web.answers import as_json
 
 _FIELDS: Final = (
@@ -34,7 +34,7 @@ _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 """The first characters of a text that a spreadsheet would take for a formula."""
 
 
-def csv_lines(events: Iterable[Event]) -> Iterator[str]:
+def csv_lines(events: Iterable[EventItem]) -> Iterator[str]:
     """Yield the header, and a line for each event."""
     decided = (f"decision.{name}" for name in _DECISION)
     yield _line([*_FIELDS, "resources", *decided, *_NEWER])

@@ -20,7 +20,7 @@ from pydantic import (
 from console.fleet.contact import Contact
 from console.fleet.decisions import DecisionState
 from console.fleet.model import Count, Model, Moment
-from console.fleet.view import Condition, Event, EventDetail, Vm
+from console.fleet.view import Condition, EventDetail, EventItem, VmItem
 
 DEFAULT_LIMIT: Final = 100
 MAX_ITEMS: Final = 1000
@@ -38,7 +38,7 @@ class Error(Model):
     error: str
 
 
-class Quarantined(Model):
+class QuarantinedItem(Model):
     """Messages of one source that are not records of ours, for one reason."""
 
     source: str
@@ -52,20 +52,20 @@ class Quarantined(Model):
 class QuarantinedList(Model):
     """All quarantined messages, the newest first."""
 
-    items: list[Quarantined]
+    items: list[QuarantinedItem]
 
 
 class EventPage(Model):
     """One page of events; `next` is the cursor of the following one."""
 
-    items: list[Event]
+    items: list[EventItem]
     next: str | None
 
 
 class VmPage(Model):
     """One page of VMs; `next` is the cursor of the following one."""
 
-    items: list[Vm]
+    items: list[VmItem]
     next: str | None
 
 

@@ -22,7 +22,7 @@ class QuarantineRoutes:
         with self._snapshots.open() as snapshot:
             found = read_quarantine(snapshot.connection)
         items = [
-            models.Quarantined(
+            models.QuarantinedItem(
                 source=each.source,
                 reason=each.reason,
                 count=each.count,

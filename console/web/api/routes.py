@@ -7,7 +7,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from console.fleet import view
-from console.fleet.commands import Command
+from console.fleet.commands import CommandItem
 from console.web.answers import answer
 from console.web.api import models
 from console.web.api.assignments import AssignmentRoutes
@@ -104,7 +104,7 @@ def operations(state: AppState, stream: StreamHub) -> list[Operation]:
             path="/api/v1/commands/{jti}",
             endpoint=decisions.command,
             summary="What became of a command",
-            answers={"200": Command},
+            answers={"200": CommandItem},
         ),
         Operation(
             path="/api/v1/vms",

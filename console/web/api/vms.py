@@ -21,7 +21,7 @@ from console.fleet import view
 from console.fleet.candidates import channel_of
 from console.fleet.timeline import gap_item, history_item, timeline_item
 from console.fleet.values import Expectation, HeardVm
-from console.fleet.view import Vm, VmDetail
+from console.fleet.view import VmDetail, VmItem
 from console.web.answers import answer, refuse
 from console.web.api.cursors import cursor, place_in
 from console.web.api.models import AcceptBody, ReasonBody, VmPage, VmsQuery
@@ -146,7 +146,7 @@ def acceptance_problem(
 
 def vms_page(
     snapshot: Snapshot, wanted: WantedVms, *, limit: int, after: list[Any] | None = None
-) -> tuple[list[Vm], str | None]:
+) -> tuple[list[VmItem], str | None]:
     """Return items and the cursor of the next page."""
     place = None if after is None else (str(after[0]), str(after[1]))
     found = snapshot.vms.page(wanted, limit=limit + 1, after=place)
@@ -154,7 +154,7 @@ def vms_page(
     return vm_items(snapshot, found[:limit]), following
 
 
-def vm_items(snapshot: Snapshot, several: list[HeardVm]) -> list[Vm]:
+def vm_items(snapshot: Snapshot, several: list[HeardVm]) -> list[VmItem]:
     """Return VMs as the API lists them."""
     vm_ids = [each.vm.vm_id for each in several]
     expected = snapshot.vms.expectations(vm_ids)

@@ -14,7 +14,7 @@ from console.fleet.decisions import takes_away
 from console.fleet.differences import differences
 from console.fleet.moments import seconds_of
 from console.fleet.timeline import TimelineDecision
-from console.fleet.view import Event, EventDetail
+from console.fleet.view import EventDetail, EventItem
 from console.web.pages import approval_attempts, form_fields, formatting, labels
 
 _OPEN: Final = ("due", "second", "left")
@@ -101,13 +101,13 @@ def values(
     }
 
 
-def needs_second(event: Event, settings: Settings) -> bool:
+def needs_second(event: EventItem, settings: Settings) -> bool:
     """Check whether an event needs the approval of a second person."""
     least = settings.approval.four_eyes
     return 0 < least <= len(event.names)
 
 
-def changes(seen: form_fields.SeenEvent, event: Event) -> list[Change]:
+def changes(seen: form_fields.SeenEvent, event: EventItem) -> list[Change]:
     """Return the comparison of what a person saw with the present state, in words."""
     return [
         Change(

@@ -12,7 +12,7 @@ from console.db.snapshot import Snapshot
 from console.fleet.decisions import takes_away
 from console.fleet.outcomes import reason_words
 from console.fleet.values import DEFAULT_SITE, FleetEvent, KnownEvent
-from console.fleet.view import Event
+from console.fleet.view import EventItem
 from console.web.api.events import event_item
 from console.web.pages import labels
 
@@ -54,7 +54,7 @@ class Trying:
 class EventRow:
     """An event as a list shows it."""
 
-    event: Event
+    event: EventItem
     heading: str
     type: labels.EventType
     group: str
@@ -94,7 +94,7 @@ def rows_of(snapshot: Snapshot, several: Iterable[KnownEvent]) -> list[EventRow]
     return [row_of(event_item(snapshot, each), each.event, snapshot.now) for each in several]
 
 
-def row_of(event: Event, row: FleetEvent, now: float) -> EventRow:
+def row_of(event: EventItem, row: FleetEvent, now: float) -> EventRow:
     """Return an event as a list shows it; `row` is its row in the database."""
     return EventRow(
         event=event,
@@ -109,13 +109,13 @@ def row_of(event: Event, row: FleetEvent, now: float) -> EventRow:
     )
 
 
-def may_start(event: Event, now: float) -> bool:
+def may_start(event: EventItem, now: float) -> bool:
     """Check whether Azure may start an event at any moment from now on."""
     is_pending = event.state == "scheduled" and not event.is_news
     return is_pending and event.start is not None and event.start <= now
 
 
-def group_of(event: Event) -> str:
+def group_of(event: EventItem) -> str:
     """Return the group in which an event is listed, by what is to be done about it: one of
     `_RANKS`.
     """
@@ -125,7 +125,7 @@ def group_of(event: Event) -> str:
     return "news" if event.is_news else event.state
 
 
-def trying(event: Event, now: float) -> Trying | None:
+def trying(event: EventItem, now: float) -> Trying | None:
     """Return the state of the newest attempt to approve an event; None without one, or once it is
     approved.
     """

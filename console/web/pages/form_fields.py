@@ -15,7 +15,7 @@ from starlette.requests import Request
 from console.approvals.requests import names_change
 from console.fleet.decisions import MAX_REASON
 from console.fleet.differences import SEEN, seen_of
-from console.fleet.view import Event
+from console.fleet.view import EventItem
 from console.web.api.operations import is_storable
 
 _MAX_BYTES: Final = 4 * 1024 * 1024
@@ -64,14 +64,14 @@ class Form:
     seen: tuple[SeenEvent, ...]
 
 
-def seen_now(event: Event) -> dict[str, Any]:
+def seen_now(event: EventItem) -> dict[str, Any]:
     """Return what the person sees of an event, in the API's JSON, as forms and programs
     compare it.
     """
     return seen_of(event.model_dump(by_alias=True, exclude=_NOT_SEEN))
 
 
-def written(event: Event) -> str:
+def written(event: EventItem) -> str:
     """Return what the person sees of an event, as text for the form."""
     return json.dumps(seen_now(event), separators=(",", ":"))
 

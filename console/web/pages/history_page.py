@@ -13,7 +13,7 @@ from console.db.event_filters import SORTS, WantedEvents
 from console.db.events import Total
 from console.db.snapshot import Snapshot
 from console.fleet.values import KnownEvent
-from console.fleet.view import Event
+from console.fleet.view import EventItem
 from console.web.api.events import event_item, wanted_of
 from console.web.api.models import EventsQuery
 from console.web.pages import labels
@@ -61,7 +61,7 @@ def address_of(query: Mapping[str, str]) -> ListAddress:
 class HistoryRow:
     """An event as the table shows it."""
 
-    event: Event
+    event: EventItem
     group: str
     sites: Sequence[str]
     promised: float | None
@@ -120,7 +120,7 @@ def _pages(count: int) -> int:
     return max(1, -(-count // PAGE))
 
 
-def _row(event: Event, sites: Sequence[str]) -> HistoryRow:
+def _row(event: EventItem, sites: Sequence[str]) -> HistoryRow:
     notice, announced = labels.event_type(event.event_type).notice, event.duration_in_seconds
     return HistoryRow(
         event=event,

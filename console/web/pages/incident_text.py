@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
-from console.fleet.view import Event
+from console.fleet.view import EventItem
 from console.web.pages import labels
 from console.web.pages.formatting import span
 from console.web.pages.timeline_lines import Entry
@@ -15,14 +15,14 @@ from sinks.shared.text import visible
 _NAMES: Final = 20
 
 
-def report(event: Event, entries: Sequence[Entry], now: float) -> list[str]:
+def report(event: EventItem, entries: Sequence[Entry], now: float) -> list[str]:
     """Return the lines about an event: its type and time, the VMs that it named, the decision, and
     its timeline.
     """
     return [visible(line) for line in _lines(event, entries, now)]
 
 
-def _lines(event: Event, entries: Sequence[Entry], now: float) -> Iterator[str]:
+def _lines(event: EventItem, entries: Sequence[Entry], now: float) -> Iterator[str]:
     names = [each.name for each in event.resources]
     more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
     yield f"{labels.heading(event)} (event {event.event_id})"
@@ -53,7 +53,7 @@ def _lines(event: Event, entries: Sequence[Entry], now: float) -> Iterator[str]:
         yield f"  {_time(entry.at)}  {', '.join(filter(None, lines))}"
 
 
-def _notice(event: Event) -> str:
+def _notice(event: EventItem) -> str:
     if event.notice_seconds is None:
         return ""
     promised = labels.event_type(event.event_type).notice
@@ -61,7 +61,7 @@ def _notice(event: Event) -> str:
     return f" (notice {span(event.notice_seconds)}{against})"
 
 
-def _decision(event: Event) -> str:
+def _decision(event: EventItem) -> str:
     decision = event.decision
     lines = [labels.DECISIONS[decision.state]]
     if decision.by:

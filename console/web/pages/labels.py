@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from console.fleet.view import Event
+from console.fleet.view import EventItem
 from console.web.pages.formatting import MINUTE, plural
 
 
@@ -139,7 +139,7 @@ def event_type(name: str | None) -> EventType:
     return TYPES.get((name or "").lower(), UNKNOWN_TYPE)
 
 
-def heading(event: Event) -> str:
+def heading(event: EventItem) -> str:
     """Return a heading such as `Reboot of db-3` or `Freeze of 3 VMs`."""
     return heading_of(event.event_type, [each.name for each in event.resources])
 

@@ -12,7 +12,7 @@ from console.db.grouping import keys_among
 from console.db.snapshot import Snapshot
 from console.fleet.decisions import takes_away
 from console.fleet.values import Alike, Expectation, HeardVm, Vm
-from console.fleet.view import Event, decision_on
+from console.fleet.view import EventItem, decision_on
 from console.turns.groups import Grouping
 
 _MAX_SIBLINGS: Final = 50
@@ -40,7 +40,7 @@ class Sibling:
 
 
 def siblings(
-    snapshot: Snapshot, several: Sequence[Event], grouping: Grouping, person: Person
+    snapshot: Snapshot, several: Sequence[EventItem], grouping: Grouping, person: Person
 ) -> list[list[Sibling]]:
     """Return, for each event, the siblings of the VMs that it names, as far as the person sees
     them; the worst first.

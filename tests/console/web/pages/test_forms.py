@@ -14,7 +14,7 @@ from console.config.settings import Role, Settings
 from console.fleet import outcomes
 from console.fleet.differences import Difference, differences
 from console.fleet.timeline import TimelineCommand, TimelineEntry, TimelineReceipt
-from console.fleet.view import Decision, Event, EventDetail, Resource, Turn
+from console.fleet.view import DecisionItem, EventDetail, EventItem, Resource, TurnItem
 from console.web.pages import (
     approval_attempts,
     decide_page,
@@ -26,7 +26,7 @@ from console.web.pages import (
 )
 from console.web.pages.rendering import Renderer
 
-EVENT = Event(
+EVENT = EventItem(
     event_id="E",
     scope="sub/group",
     conflicts=[],
@@ -43,8 +43,8 @@ EVENT = Event(
     resources=[Resource(name=name, vm_id=None, contact=None) for name in ("a", "b\u202e", "a")],
     seen_by=3,
     first_seen_at=0,
-    turn=Turn(state="none", groups=[], held_by=[], since=None, reason=None),
-    decision=Decision(state="none", by=None, reason=None, at=None),
+    turn=TurnItem(state="none", groups=[], held_by=[], since=None, reason=None),
+    decision=DecisionItem(state="none", by=None, reason=None, at=None),
     started_at=None,
     ended_at=None,
     downtime_seconds=None,
@@ -295,7 +295,7 @@ def test_every_reason_of_the_contract_says_what_to_do() -> None:
 @pytest.mark.parametrize(("role", "forms_shown"), [("approver", 1), ("viewer", 0)])
 def test_a_turn_that_does_not_end_has_a_form_to_end_it(role: Role, forms_shown: int) -> None:
     """A person who may decide has a form to end a stuck turn, which names the event."""
-    turn = Turn(state="stuck", groups=["etcd"], held_by=[], since=1, reason=None)
+    turn = TurnItem(state="stuck", groups=["etcd"], held_by=[], since=1, reason=None)
     event = EventDetail(**{**dict(EVENT), "turn": turn}, witnesses=[], timeline=[])
     person = Person(name="ann", roles=frozenset({role}))
     block = decision_block.values(
