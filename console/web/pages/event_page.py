@@ -30,7 +30,7 @@ class NamedVm:
 
     resource: Resource
     says: Reporter | None
-    measures: Sequence[time_comparisons.Pair]
+    measures: Sequence[time_comparisons.TimeComparison]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,13 +52,13 @@ def values(event: EventDetail, names: Mapping[str, str], now: float) -> dict[str
     reports = {each.vm_id: each for each in event.witnesses}
     named_ids = {resource.vm_id for resource in event.resources}
     others = [each for vm_id, each in reports.items() if vm_id not in named_ids]
-    entries = timeline_lines.entries(event.timeline, lambda vm_id: names.get(vm_id, vm_id))
+    entries = timeline_lines.lines_of(event.timeline, lambda vm_id: names.get(vm_id, vm_id))
     return {
         "event": event,
         "heading": labels.heading(event),
-        "report": incident_text.report(event, entries[::-1], now),
+        "report": incident_text.lines_of(event, entries[::-1], now),
         "type": labels.event_type(event.event_type),
-        "trying": event_rows.trying(event, now),
+        "last_try": event_rows.last_try(event, now),
         "may_start": event_rows.may_start(event, now),
         "asked_by": labels.ASKED_BY.get(event.event_source or ""),
         "named": [
@@ -77,7 +77,7 @@ def values(event: EventDetail, names: Mapping[str, str], now: float) -> dict[str
 def _named(resource: Resource, said: Reporter | None, event: EventDetail) -> NamedVm:
     announced = event.duration_in_seconds
     measures = (
-        time_comparisons.durations(said, event.event_type, announced) if said is not None else []
+        time_comparisons.compared(said, event.event_type, announced) if said is not None else []
     )
     return NamedVm(resource=resource, says=said, measures=measures)
 

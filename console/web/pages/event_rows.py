@@ -24,7 +24,7 @@ _RANKS: Final = ("due", "second", "started", "note", "scheduled", "news", "ended
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trying:
+class LastTry:
     """The state of the newest attempt to approve an event; without `words` this console has made no
     attempt.
     """
@@ -66,7 +66,7 @@ class EventRow:
     shown_at: float
     """The time of that report."""
     sites: Sequence[str]
-    trying: Trying | None
+    last_try: LastTry | None
 
     @property
     def named_sites(self) -> list[str]:
@@ -105,7 +105,7 @@ def row_of(event: EventItem, row: FleetEvent, now: float) -> EventRow:
         shown_at=row.shown_at,
         shown_by=row.shown_by,
         sites=row.sites,
-        trying=trying(event, now),
+        last_try=last_try(event, now),
     )
 
 
@@ -125,7 +125,7 @@ def group_of(event: EventItem) -> str:
     return "news" if event.is_news else event.state
 
 
-def trying(event: EventItem, now: float) -> Trying | None:
+def last_try(event: EventItem, now: float) -> LastTry | None:
     """Return the state of the newest attempt to approve an event; None without one, or once it is
     approved.
     """
@@ -135,11 +135,11 @@ def trying(event: EventItem, now: float) -> Trying | None:
     begun = decision.at if decision.state == "approving" else None
     late = now - begun if begun is not None and now - begun > LATE_SECONDS else None
     if not tries:
-        return None if late is None else Trying(late=late)
+        return None if late is None else LastTry(late=late)
     last = tries[-1]
     # Who approves stands in the row already, as long as it is being approved.
     is_said = begun is not None and decision.by == last.by
-    return Trying(
+    return LastTry(
         late=late,
         words=labels.COMMAND_STATES[last.state],
         ordinal=_ordinal(len(tries)),

@@ -9,20 +9,20 @@ from typing import Final
 from console.fleet.view import EventItem
 from console.web.pages import labels
 from console.web.pages.formatting import span
-from console.web.pages.timeline_lines import Entry
+from console.web.pages.timeline_lines import TimelineLine
 from sinks.shared.text import visible
 
 _NAMES: Final = 20
 
 
-def report(event: EventItem, entries: Sequence[Entry], now: float) -> list[str]:
+def lines_of(event: EventItem, timeline: Sequence[TimelineLine], now: float) -> list[str]:
     """Return the lines about an event: its type and time, the VMs that it named, the decision, and
     its timeline.
     """
-    return [visible(line) for line in _lines(event, entries, now)]
+    return [visible(line) for line in _lines(event, timeline, now)]
 
 
-def _lines(event: EventItem, entries: Sequence[Entry], now: float) -> Iterator[str]:
+def _lines(event: EventItem, timeline: Sequence[TimelineLine], now: float) -> Iterator[str]:
     names = [each.name for each in event.resources]
     more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
     yield f"{labels.heading(event)} (event {event.event_id})"
@@ -44,13 +44,13 @@ def _lines(event: EventItem, entries: Sequence[Entry], now: float) -> Iterator[s
         yield f"Away: {span(event.downtime_seconds)}{against}"
     yield f"Decision: {_decision(event)}"
     yield "What happened:"
-    for entry in entries:
-        vms = ", ".join(name for _, name in entry.vms[:3])
-        rest = f" and {len(entry.vms) - 3} more" if len(entry.vms) > 3 else ""  # noqa: PLR2004
-        lines = [entry.title, f"by {entry.by}" if entry.by else "", entry.reason or ""]
-        lines += [f"reason: {entry.why}" if entry.why else ""]
-        lines += [f"{entry.vm_word} {vms}{rest}" if vms else ""]
-        yield f"  {_time(entry.at)}  {', '.join(filter(None, lines))}"
+    for line in timeline:
+        vms = ", ".join(name for _, name in line.vms[:3])
+        rest = f" and {len(line.vms) - 3} more" if len(line.vms) > 3 else ""  # noqa: PLR2004
+        parts = [line.title, f"by {line.by}" if line.by else "", line.reason or ""]
+        parts += [f"reason: {line.why}" if line.why else ""]
+        parts += [f"{line.vm_word} {vms}{rest}" if vms else ""]
+        yield f"  {_time(line.at)}  {', '.join(filter(None, parts))}"
 
 
 def _notice(event: EventItem) -> str:
@@ -63,14 +63,14 @@ def _notice(event: EventItem) -> str:
 
 def _decision(event: EventItem) -> str:
     decision = event.decision
-    lines = [labels.DECISIONS[decision.state]]
+    parts = [labels.DECISIONS[decision.state]]
     if decision.by:
-        lines.append(f"by {decision.by}")
+        parts.append(f"by {decision.by}")
     if decision.at:
-        lines.append(f"at {_time(decision.at)}")
+        parts.append(f"at {_time(decision.at)}")
     if decision.reason:
-        lines.append(f"reason: {decision.reason}")
-    return ", ".join(lines)
+        parts.append(f"reason: {decision.reason}")
+    return ", ".join(parts)
 
 
 def _time(at: float | None) -> str:

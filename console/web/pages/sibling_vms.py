@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from console.access.people import Person
@@ -17,7 +17,7 @@ from console.turns.groups import Grouping
 
 _MAX_SIBLINGS: Final = 50
 """The most siblings on the page: more would not change a decision."""
-_MAX_MATES: Final = 1000
+_MAX_OF_GROUPS: Final = 1000
 _RANKS: Final = ("away", "silent", "stopped", "due", "leaving", "scheduled")
 
 
@@ -31,7 +31,8 @@ class Sibling:
     """`away` (its event has started), `silent`, `stopped`, `due`, `leaving` (an eviction or a
     deletion is announced, which needs no decision) or `scheduled`.
     """
-    shares: str
+    shares: str = ""
+    """What it shares with the VMs of the event."""
     since: float
     """When it was last heard."""
     event_id: str | None = None
@@ -47,14 +48,32 @@ def siblings(
     """
     named = [{each.vm_id for each in event.resources if each.vm_id} for event in several]
     vm_ids = set[str]().union(*named)
-    mates = _mates(snapshot, grouping, vm_ids)
+    group_keys = _group_keys(snapshot, grouping, vm_ids)
     found = snapshot.vms.siblings(
-        vm_ids, limit=_MAX_SIBLINGS * len(several), also=sorted(mates)[:_MAX_MATES]
+        vm_ids, limit=_MAX_SIBLINGS * len(several), also=sorted(group_keys)[:_MAX_OF_GROUPS]
     )
     found = [each for each in found if sees_vm(person, each.vm)]
     if not found:
         return [[] for _ in several]
-    mine = {each.vm.vm_id: each.vm for each in snapshot.vms.some(vm_ids)}
+    vms = {each.vm.vm_id: each.vm for each in snapshot.vms.some(vm_ids)}
+    rows = _rows(snapshot, found)
+
+    def of_event(own: Collection[str]) -> list[Sibling]:
+        traits = _Traits.of([vms[vm_id] for vm_id in own if vm_id in vms], group_keys)
+        beside = [
+            replace(rows[each.vm.vm_id], shares=shares)
+            for each in found
+            if each.vm.vm_id not in own and (shares := traits.shared_with(each.vm)) is not None
+        ]
+        return sorted(beside, key=lambda each: _RANKS.index(each.state))[:_MAX_SIBLINGS]
+
+    return [of_event(each) for each in named]
+
+
+def _rows(snapshot: Snapshot, found: Sequence[HeardVm]) -> dict[str, Sibling]:
+    """Return these VMs by vmId, each with its state, and with the event that is shown of it: one
+    that is due before others.
+    """
     expected = snapshot.vms.expectations([each.vm.vm_id for each in found])
     event_ids = {event_id for each in expected.values() for event_id in each.events}
     events = {each.event.event_id: each for each in snapshot.events.some(event_ids)}
@@ -65,59 +84,47 @@ def siblings(
         if event_id not in leaving
         and decision_on(known, snapshot.now, snapshot.listening).state in ("due", "second")
     }
-    lists = []
-    for those in named:
-        beside = []
-        kin = _Kin.of([mine[vm_id] for vm_id in those if vm_id in mine], mates)
-        for each in found:
-            shares = None if each.vm.vm_id in those else kin.shared(each.vm)
-            if shares is None:
-                continue
-            own = expected.get(each.vm.vm_id, Expectation())
-            event_id = min(
-                own.events, key=lambda one: (one not in due, one not in leaving), default=None
-            )
-            known = None if event_id is None else events.get(event_id)
-            beside.append(
-                Sibling(
-                    vm_id=each.vm.vm_id,
-                    name=each.vm.name,
-                    state=_state(each, own, event_id, due=due, leaving=leaving),
-                    shares=shares,
-                    since=each.vm.heard_at,
-                    event_id=event_id,
-                    start=None if known is None else known.event.not_before,
-                )
-            )
-        lists.append(sorted(beside, key=lambda each: _RANKS.index(each.state))[:_MAX_SIBLINGS])
-    return lists
+    rows = {}
+    for each in found:
+        own = expected.get(each.vm.vm_id, Expectation())
+        event_id = min(own.events, key=lambda one: (one not in due, one not in leaving), default="")
+        known = events.get(event_id)
+        rows[each.vm.vm_id] = Sibling(
+            vm_id=each.vm.vm_id,
+            name=each.vm.name,
+            state=_state(each, own, event_id, due=due, leaving=leaving),
+            since=each.vm.heard_at,
+            event_id=event_id or None,
+            start=None if known is None else known.event.not_before,
+        )
+    return rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Kin:
+class _Traits:
     """The groups, scale sets, tags and names that the VMs of one event can share with other VMs."""
 
     groups: frozenset[str]
-    mates: Mapping[str, frozenset[str]]
+    group_keys: Mapping[str, frozenset[str]]
     """The keys of the groups of VMs, by vmId."""
     places: Collection[str]
     tags: Sequence[Mapping[str, str]]
     alike: Collection[Alike]
 
     @classmethod
-    def of(cls, vms: Sequence[Vm], mates: Mapping[str, frozenset[str]]) -> _Kin:
-        """Return what those VMs can share with others; `mates` has their own groups too."""
+    def of(cls, vms: Sequence[Vm], group_keys: Mapping[str, frozenset[str]]) -> _Traits:
+        """Return what those VMs can share with others; `group_keys` has their own groups too."""
         return cls(
-            groups=frozenset().union(*(mates.get(each.vm_id, frozenset()) for each in vms)),
-            mates=mates,
+            groups=frozenset().union(*(group_keys.get(each.vm_id, frozenset()) for each in vms)),
+            group_keys=group_keys,
             places={each.place for each in vms if each.scale_set},
             tags=[each.tags for each in vms if each.tags],
             alike={found for each in vms if (found := each.alike) is not None},
         )
 
-    def shared(self, vm: Vm) -> str | None:
+    def shared_with(self, vm: Vm) -> str | None:
         """Return what another VM shares with them; None if it shares nothing."""
-        if keys := self.mates.get(vm.vm_id, frozenset()) & self.groups:
+        if keys := self.group_keys.get(vm.vm_id, frozenset()) & self.groups:
             return f"group {min(keys)}"
         if vm.scale_set and vm.place in self.places:
             return f"scale set {vm.scale_set}"
@@ -128,7 +135,7 @@ class _Kin:
         return None
 
 
-def _mates(
+def _group_keys(
     snapshot: Snapshot, grouping: Grouping, vm_ids: Collection[str]
 ) -> dict[str, frozenset[str]]:
     """Return the keys of the groups of some VMs, and of those VMs that share a group with one of
@@ -138,18 +145,18 @@ def _mates(
         return {}
     connection = snapshot.connection
     own = keys_among(connection, grouping, vm_ids)
-    mine = frozenset().union(*own.values())
-    if not mine:
+    wanted = frozenset().union(*own.values())
+    if not wanted:
         return {}
     others = snapshot.vms.away_or_expecting() - set(vm_ids)
     found = keys_among(connection, grouping, others)
-    return own | {vm_id: keys for vm_id, keys in found.items() if keys & mine}
+    return own | {vm_id: keys for vm_id, keys in found.items() if keys & wanted}
 
 
 def _state(
     heard: HeardVm,
     expectation: Expectation,
-    event_id: str | None,
+    event_id: str,
     *,
     due: Collection[str],
     leaving: Collection[str],

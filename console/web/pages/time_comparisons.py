@@ -15,7 +15,7 @@ _TOLERANCE: Final = 15.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pair:
+class TimeComparison:
     """Two lengths of time as a pair of bars; widths are in per cent of the longer one."""
 
     label: str
@@ -40,21 +40,21 @@ class Pair:
         return f"{self.label} {span(self.seconds)}, {self.against} {span(self.promised)}"
 
 
-def durations(
+def compared(
     measured: PastEvent | Reporter, event_type: str | None, announced: int | None
-) -> list[Pair]:
-    """Return the pairs of one event on one VM; `announced`: the announced seconds of interruption,
+) -> list[TimeComparison]:
+    """Return the found of one event on one VM; `announced`: the announced seconds of interruption,
     or None.
     """
-    pairs = (_notice(measured, event_type), _pause(measured, announced))
-    return [each for each in pairs if each is not None]
+    found = (_notice(measured, event_type), _pause(measured, announced))
+    return [each for each in found if each is not None]
 
 
-def _notice(measured: PastEvent | Reporter, event_type: str | None) -> Pair | None:
+def _notice(measured: PastEvent | Reporter, event_type: str | None) -> TimeComparison | None:
     notice, given = labels.event_type(event_type).notice, measured.notice_seconds
     if notice is None or given is None or not measured.affects_this_vm:
         return None
-    return Pair(
+    return TimeComparison(
         label="notice",
         seconds=max(0.0, given),
         against="promised",
@@ -63,12 +63,12 @@ def _notice(measured: PastEvent | Reporter, event_type: str | None) -> Pair | No
     )
 
 
-def _pause(measured: PastEvent | Reporter, announced: int | None) -> Pair | None:
+def _pause(measured: PastEvent | Reporter, announced: int | None) -> TimeComparison | None:
     down, paused = measured.downtime_seconds, measured.pause_seconds
     label, seconds = ("was down", down) if down else ("paused", paused)
     if not seconds or announced is None or announced < 0:
         return None
-    return Pair(
+    return TimeComparison(
         label=label,
         seconds=seconds,
         against="announced",

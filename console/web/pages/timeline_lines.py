@@ -51,7 +51,7 @@ _TONES: Final[Mapping[str, str]] = {
 
 
 @dataclass(slots=True, kw_only=True)
-class Entry:
+class TimelineLine:
     """One line of a timeline."""
 
     at: float | None
@@ -68,45 +68,45 @@ class Entry:
     event_id: str | None = None
 
 
-def entries(
+def lines_of(
     items: Iterable[TimelineEntry], name_of: Callable[[str], str], *, newest_first: bool = True
-) -> list[Entry]:
+) -> list[TimelineLine]:
     """Return the lines of a timeline; equal neighbours are joined to one line."""
-    found: list[Entry] = []
+    found: list[TimelineLine] = []
     for item in items:
-        entry = _entry(item)
+        line = _line_of(item)
         vm = None if item.kind == "decision" else (item.vm_id, name_of(item.vm_id))
         last = found[-1] if found else None
         if last is not None and (last.title, last.event_id, last.reason, last.by, last.why) == (
-            entry.title,
-            entry.event_id,
-            entry.reason,
-            entry.by,
-            entry.why,
+            line.title,
+            line.event_id,
+            line.reason,
+            line.by,
+            line.why,
         ):
             if vm is not None and vm not in last.vms:
                 last.vms.append(vm)
             continue
         if vm is not None:
-            entry.vms.append(vm)
-        found.append(entry)
+            line.vms.append(vm)
+        found.append(line)
     return found[::-1] if newest_first else found
 
 
-def _entry(item: TimelineEntry) -> Entry:
+def _line_of(item: TimelineEntry) -> TimelineLine:
     """Return one line, without the VM that reported it."""
     title, tone, shape = _words(item)
-    entry = Entry(at=item.at, title=title, tone=tone, shape=shape, event_id=item.event_id)
+    line = TimelineLine(at=item.at, title=title, tone=tone, shape=shape, event_id=item.event_id)
     match item:
         case TimelineReceipt():
-            entry.reason, entry.by, entry.why = reason_words(item.reason), item.by, item.rsn
+            line.reason, line.by, line.why = reason_words(item.reason), item.by, item.rsn
         case TimelinePreparation():
-            entry.reason = reason_words(item.reason)
+            line.reason = reason_words(item.reason)
         case TimelineDecision():
-            entry.reason, entry.by = item.words or item.reason, item.by
+            line.reason, line.by = item.words or item.reason, item.by
         case TimelineCommand():
-            entry.vm_word = "to"
-    return entry
+            line.vm_word = "to"
+    return line
 
 
 def _words(item: TimelineEntry) -> tuple[str, str, str]:

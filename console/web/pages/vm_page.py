@@ -29,7 +29,7 @@ class PastRow:
 
     event: PastEvent
     type: labels.EventType
-    measures: Sequence[time_comparisons.Pair]
+    measures: Sequence[time_comparisons.TimeComparison]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +55,7 @@ class VmSilence:
     """
     since: float | None
     back: float | None
-    last: timeline_lines.Entry | None
+    last: timeline_lines.TimelineLine | None
     """The VM's last report."""
     causes: Sequence[SilenceCause]
 
@@ -85,7 +85,7 @@ def values(snapshot: Snapshot, heard: HeardVm) -> dict[str, Any]:
         "strip_days": _STRIP_DAYS,
         "more_history": max(0, len(history) - _HISTORY),
         # The timeline of a VM is newest first already.
-        "timeline": timeline_lines.entries(vm.timeline, lambda _: vm.name, newest_first=False)[
+        "timeline": timeline_lines.lines_of(vm.timeline, lambda _: vm.name, newest_first=False)[
             :_ENTRIES
         ],
     }
@@ -164,11 +164,11 @@ def _silence(snapshot: Snapshot, heard: HeardVm, vm: VmDetail) -> VmSilence | No
         event=event,
         since=since,
         back=back,
-        last=next(iter(timeline_lines.entries(vm.timeline[:1], lambda _: vm.name)), None),
+        last=next(iter(timeline_lines.lines_of(vm.timeline[:1], lambda _: vm.name)), None),
         causes=[each for each in shared if each.is_of(heard.vm)],
     )
 
 
 def _past_row(event: PastEvent) -> PastRow:
-    measures = time_comparisons.durations(event, event.event_type, event.duration_in_seconds)
+    measures = time_comparisons.compared(event, event.event_type, event.duration_in_seconds)
     return PastRow(event=event, type=labels.event_type(event.event_type), measures=measures)

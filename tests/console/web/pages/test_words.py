@@ -9,7 +9,7 @@ from console.fleet.outcomes import outcome_words
 from console.fleet.timeline import TimelineDecision, TimelineReceipt, TimelineRecord
 from console.fleet.view import Reporter
 from console.web.pages import formatting, timeline_lines
-from console.web.pages.time_comparisons import durations
+from console.web.pages.time_comparisons import compared
 from wire.record import EVENT_SCHEDULED
 
 
@@ -75,7 +75,7 @@ def reported(*, affects: bool = True, notice: float, pause: float | None = None)
 
 def test_less_notice_than_promised_is_shown_as_worse() -> None:
     """Notice is compared with Azure's promise, and the pause with the announced one."""
-    found = durations(reported(notice=600.0, pause=12.0), "Freeze", 9)
+    found = compared(reported(notice=600.0, pause=12.0), "Freeze", 9)
     assert [(each.sentence, each.is_worse, each.width) for each in found] == [
         ("notice 10 min, promised 15 min", True, 67),
         ("paused 12 s, announced 9 s", True, 100),
@@ -84,7 +84,7 @@ def test_less_notice_than_promised_is_shown_as_worse() -> None:
 
 def test_an_event_of_other_vms_has_no_measures() -> None:
     """A VM that the event does not name has no comparison."""
-    assert durations(reported(affects=False, notice=1.0), "Freeze", 9) == []
+    assert compared(reported(affects=False, notice=1.0), "Freeze", 9) == []
 
 
 def test_equal_reports_of_many_vms_are_one_line() -> None:
@@ -114,7 +114,7 @@ def test_equal_reports_of_many_vms_are_one_line() -> None:
         rsn=None,
         act="approve",
     )
-    found = timeline_lines.entries([*items, refused], str.upper)
+    found = timeline_lines.lines_of([*items, refused], str.upper)
     assert [
         (each.title, each.reason, each.by, [name for _, name in each.vms]) for each in found
     ] == [
@@ -141,7 +141,7 @@ def test_a_person_may_give_a_reason_that_is_a_word_of_ours() -> None:
         outcome=None,
         words=None,
     )
-    (entry,) = timeline_lines.entries([decided], str.upper)
+    (entry,) = timeline_lines.lines_of([decided], str.upper)
     assert (entry.title, entry.reason, entry.vms) == ("Decision: approved", "expired", [])
 
 
