@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from sinks.readable import span
+
+HELD_SECONDS: Final = 60.0
+"""How long a record may wait for a sink that does not fail: a delivery may take its time."""
 
 
 def sink_table(sinks: list[dict[str, Any]], now: datetime) -> list[str]:
@@ -24,6 +27,14 @@ def sink_table(sinks: list[dict[str, Any]], now: datetime) -> list[str]:
         if sink["reason"]:
             lines.append(f"    {sink['reason']}")
     return lines
+
+
+def holds_backlog(sink: dict[str, Any], now: datetime) -> bool:
+    """Check whether a sink's oldest record has waited for more than `HELD_SECONDS`."""
+    oldest = sink["oldestPendingAt"]
+    if oldest is None:
+        return False
+    return (now - datetime.fromisoformat(oldest)).total_seconds() > HELD_SECONDS
 
 
 def refuses(sink: dict[str, Any]) -> bool:

@@ -11,7 +11,7 @@ import click
 
 from bridge.api.http_client import Viewer
 from bridge.cli import common
-from bridge.cli.sink_table import ago, refuses, sink_table
+from bridge.cli.sink_table import ago, holds_backlog, refuses, sink_table
 from sinks.readable import span
 from sinks.shared.errors import NO
 from sinks.shared.text import escaped
@@ -47,8 +47,14 @@ def _works(answer: dict[str, Any]) -> bool:
     """Check whether the bridge polls IMDS and commits changes with success, delivers to every sink,
     and may approve.
     """
-    has_trouble = answer["approvalTrouble"] is not None or any(map(_has_trouble, answer["sinks"]))
-    return answer["ready"] and not has_trouble
+    if not answer["ready"] or answer["approvalTrouble"] is not None:
+        return False
+    if any(map(_has_trouble, answer["sinks"])):
+        return False
+    # A sink that prepares may take as long as its timeout.
+    prepares = any(event["preparation"] == "preparing" for event in answer["events"])
+    now = datetime.fromisoformat(answer["now"])
+    return prepares or not any(holds_backlog(sink, now) for sink in answer["sinks"])
 
 
 def _has_trouble(sink: dict[str, Any]) -> bool:

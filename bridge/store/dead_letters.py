@@ -19,8 +19,7 @@ DEAD_SHOWN: Final = 1_000
 
 _NEWER_AGAIN: Final = (
     "INSERT OR IGNORE INTO dead (sink, sequence, time, reason, attempts, again) "
-    "SELECT DISTINCT ?1, newer.sequence, newer.time, "
-    "'sent again behind an older record of its event', 0, 1 "
+    "SELECT DISTINCT ?1, newer.sequence, newer.time, '', 0, 2 "
     "FROM dead JOIN records AS older ON older.sequence = dead.sequence "
     "JOIN sinks ON sinks.name = ?1 "
     "JOIN acknowledged ON acknowledged.event = older.event AND acknowledged.sink = ?1 "
@@ -28,7 +27,9 @@ _NEWER_AGAIN: Final = (
     "JOIN records AS newer ON newer.sequence = acknowledged.sequence "
     "WHERE dead.sink = ?1 AND dead.again AND newer.sequence > older.sequence"
 )
-"""Newer records of an event that a sink (parameter 1) gets again after an older one."""
+"""Newer records of an event that a sink (parameter 1) gets again after an older one. They are not
+dead: the sink has had them.
+"""
 
 _UNDONE: Final = (
     "UPDATE acknowledged SET sequence = 0 WHERE sink = ?1 AND EXISTS ("
@@ -56,7 +57,11 @@ class DeadRecord(NamedTuple):
 
 
 class DeadRecords:
-    """The dead records of every sink. All methods may be called from any thread."""
+    """The dead records of every sink. All methods may be called from any thread.
+
+    The column `again` is 0 for a record that is dead, 1 for one that is tried again, and 2 for a
+    newer record of its event that follows it: that one is not dead.
+    """
 
     def __init__(self, store: Store, acknowledged: Acknowledged) -> None:
         self._store = store
@@ -79,7 +84,7 @@ class DeadRecords:
         """
         rows = self._store.read(
             "SELECT dead.sink, sequence, id, type, dead.time, reason, attempts FROM dead "
-            "JOIN records USING (sequence) WHERE ?1 IS NULL OR dead.sink = ?1 "
+            "JOIN records USING (sequence) WHERE again != 2 AND (?1 IS NULL OR dead.sink = ?1) "
             "ORDER BY dead.sink, sequence LIMIT ?2",
             (sink, DEAD_SHOWN),
         )
@@ -87,8 +92,21 @@ class DeadRecords:
 
     def count(self, sink: str) -> int:
         """Return how many dead records a sink has. Raises `StoreError`."""
-        ((count,),) = self._store.read("SELECT count(*) FROM dead WHERE sink = ?", (sink,))
+        ((count,),) = self._store.read(
+            "SELECT count(*) FROM dead WHERE sink = ? AND again != 2", (sink,)
+        )
         return int(count)
+
+    def following(self, sink: str) -> list[str]:
+        """Return the times of the records that a sink gets again after an older one of their event.
+        Raises `StoreError`.
+        """
+        rows = self._store.read(
+            "SELECT records.time FROM dead JOIN records USING (sequence) "
+            "WHERE dead.sink = ? AND again = 2",
+            (sink,),
+        )
+        return [time for (time,) in rows]
 
     def retry(self, sink: str, sequences: Sequence[int] | None) -> int:
         """Mark dead records of the sink, all or these, to be tried again; return how many.
@@ -180,10 +198,11 @@ def _change(
     connection: sqlite3.Connection, change: str, sink: str, sequences: Sequence[int] | None
 ) -> int:
     """Change a sink's dead records, all or these; return how many changed."""
+    change += " WHERE again != 2 AND sink = ?"
     if sequences is None:
-        return connection.execute(f"{change} WHERE sink = ?", (sink,)).rowcount
+        return connection.execute(change, (sink,)).rowcount
     return sum(
-        connection.execute(f"{change} WHERE sink = ? AND sequence = ?", (sink, each)).rowcount
+        connection.execute(f"{change} AND sequence = ?", (sink, each)).rowcount
         for each in sequences
         if abs(each) < 1 << 63  # SQLite holds no others
     )

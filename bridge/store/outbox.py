@@ -266,6 +266,7 @@ class Outbox:
             if accepts(kind, None if affects is None else bool(affects))
         ]
         waiting += self._ends_of_others(sink, cursor)
+        waiting += [(1, time) for time in self.dead.following(sink)]
         return Backlog(
             sink=sink,
             records=sum(count for count, _ in waiting),

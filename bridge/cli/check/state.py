@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from bridge import system
 from bridge.api import control
-from bridge.cli.sink_table import refuses
+from bridge.cli.sink_table import holds_backlog, refuses
 from bridge.config.load import Configuration
 from bridge.config.settings import Settings
 from bridge.store.opening import FILE_NAME, DamagedError, open_existing, open_store
@@ -138,6 +138,12 @@ def _last_answer(sink: dict[str, Any]) -> Check:
         return Check.fail(
             f"idle in the running bridge: {sink['reason']}",
             "correct that; then `seb outbox retry` or `seb outbox drop` its dead records",
+        )
+    if holds_backlog(sink, datetime.now(UTC)):
+        return Check.warn(
+            f"{sink['state']} in the running bridge, but records to deliver: {backlog}, the oldest "
+            f"since {sink['oldestPendingAt']}",
+            "see `seb outbox list`; a delivery may take as long as the sink's timeout",
         )
     if sink["state"] == "ok":
         return Check.ok(f"ok in the running bridge, last delivered {sink['lastDeliveredAt']}")

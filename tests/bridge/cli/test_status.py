@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from support.page.status_samples import sink, status
+from support.page.status_samples import event, moment, sink, status
 
 from bridge.api.http_client import Viewer
 from bridge.cli.status import command
@@ -19,6 +19,15 @@ from bridge.cli.status import command
         ({"ready": False, "notReady": "the disk is full"}, 1),
         ({"approvalTrouble": "no command is accepted: the file is gone"}, 1),
         ({"sinks": [sink(state="failing", reason="no route")]}, 1),
+        ({"sinks": [sink(backlog=2, oldestPendingAt=moment(-9))]}, 0),
+        ({"sinks": [sink(backlog=2, oldestPendingAt=moment(-61))]}, 1),
+        (
+            {
+                "sinks": [sink(backlog=2, oldestPendingAt=moment(-61))],
+                "events": [event(preparation="preparing")],
+            },
+            0,
+        ),
         ({"sinks": [sink(state="idle", backlog=0, dead=0)]}, 0),
         ({"sinks": [sink(state="idle", backlog=1)]}, 1),
         ({"sinks": [sink(state="idle", backlog=0, dead=1, reason="it was refused")]}, 1),

@@ -482,6 +482,29 @@ def test_what_is_tried_again_is_not_the_last_that_a_sink_hears_of_an_event(
     assert outbox.next("ops", 1) is None
 
 
+def test_a_record_that_follows_a_retried_one_is_not_dead(store: Store, outbox: Outbox) -> None:
+    """A record that the sink gets again after a retried one is in its backlog, and not dead: it is
+    not listed, and not dropped, whether the older one has been delivered or not.
+    """
+    store.commit([draft(1, event_id="E-1")], events=[event_row("E-1")])
+    outbox.mark_dead("ops", 1, reason="no", attempts=1, now=NOW)
+    store.commit([draft(2, event_id="E-1", record_type=EVENT_ENDED)])
+    drain(outbox)
+    assert outbox.dead.retry("ops", None) == 1
+    assert (outbox.backlog("ops").records, outbox.backlog("ops").dead) == (1, 1)
+    batch = outbox.next("ops", 1)
+    assert batch is not None
+    outbox.delivered("ops", batch)
+    backlog = outbox.backlog("ops")
+    assert (backlog.records, backlog.oldest, backlog.dead) == (1, "2026-03-01T12:00:00.000Z", 0)
+    assert outbox.dead.shown() == []
+    assert outbox.dead.drop("ops", None) == outbox.dead.drop("ops", [2]) == 0
+    assert outbox.dead.retry("ops", None) == 0
+    assert sequences(drain(outbox)) == [2]
+    assert outbox.acknowledged("ops", "e-1")
+    assert outbox.backlog("ops").records == 0
+
+
 def test_a_record_that_is_refused_again_is_dead_again(store: Store, outbox: Outbox) -> None:
     """A retried record that is refused is dead again, and is not tried by itself."""
     commit(store, 1)
