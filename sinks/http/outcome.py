@@ -52,8 +52,8 @@ def judge(
 
 
 def seconds_to_wait(retry_after: str | None, *, now: datetime) -> float | None:
-    """Return the seconds of a Retry-After header (RFC 9110, 10.2.3); None if it is missing or not
-    valid.
+    """Return the seconds of a Retry-After header (RFC 9110, 10.2.3), at least one; None if it is
+    missing or not valid.
     """
     if not retry_after:
         return None
@@ -66,7 +66,7 @@ def seconds_to_wait(retry_after: str | None, *, now: datetime) -> float | None:
             return None
         date = date if date.tzinfo else date.replace(tzinfo=UTC)
         seconds = (date - now).total_seconds()
-    return seconds if seconds > 0 and math.isfinite(seconds) else None
+    return max(1.0, seconds) if seconds > 0 and math.isfinite(seconds) else None
 
 
 def status_words(status: int) -> str:

@@ -299,9 +299,11 @@ def test_an_answer_without_end_ends(server: HttpServer, mode: Mode) -> None:
     assert time.monotonic() - began < 15
 
 
-@pytest.mark.parametrize(("header", "seconds"), [("7", 7.0), ("soon", None)])
+@pytest.mark.parametrize(("header", "seconds"), [("7", 7.0), ("0.001", 1.0), ("soon", None)])
 def test_retry_after_is_passed_on(server: HttpServer, header: str, seconds: float | None) -> None:
-    """The error has the server's Retry-After, so that the worker waits that long."""
+    """The error has the server's Retry-After, at least a second, so that the worker waits that
+    long.
+    """
     server.answer(status=503, headers={"Retry-After": header})
     assert opening_fails(make(server)).retry_after == seconds
 
