@@ -228,7 +228,7 @@ class Preparations(PreparationRows):
         with self._lock:
             each = self._asked_by(record)
             if each is not None:
-                self._follow(each)  # or it would be run for a state that no poll was followed for
+                self._follow(each)  # it may have changed since the last `follow`
                 each = self._asked_by(record)
             return None if each is None else self.shown(each.event)
 

@@ -167,7 +167,7 @@ def return_to_left_out(
     whether the record concerns this VM. Raises `sqlite3.Error`.
     """
     cursor = _forget_passed(connection, sink)
-    # It may not have caught up yet with what it wanted of those that it had left out before.
+    # The sink may still have to get records that it had left out, and accepted later.
     ((hidden,),) = connection.execute("SELECT max(last) FROM absences WHERE sink = ?", (sink,))
     rows = connection.execute(
         "SELECT sequence, type, affects FROM records WHERE sequence <= ?3 AND sequence IN ("

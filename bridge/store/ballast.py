@@ -30,7 +30,7 @@ class Ballast:
         with suppress(OSError):
             if shutil.disk_usage(self._path.parent).free < ROOM_BYTES:
                 return
-            # Random, for a disk that compresses would store zeros in no room at all.
+            # Random bytes: a disk that compresses would store zeros in no space at all.
             self._path.touch(mode=0o600)
             self._path.write_bytes(os.urandom(SIZE_BYTES))
             self._there = True

@@ -134,7 +134,7 @@ class DeadRecords:
         with self._lock:
             if sink not in self._again:
                 return None
-            # Before the read, or a request of a person at this moment would be missed.
+            # This comes before the read: otherwise a request that a person makes meanwhile is lost.
             self._again.discard(sink)
             delivered = {sequence for name, sequence in self._delivered if name == sink}
         try:

@@ -155,7 +155,7 @@ event: Final = Table(
     Column("sites", Text, nullable=False),
     Column("words", Text, nullable=False),
     Column("changed", BigInteger, nullable=False),
-    # Azure's status of it, and the measurements of the VM that measured most.
+    # Azure's status of the event, and the longest times that any VM has measured.
     Column("status", Text, nullable=False, server_default=""),
     Column("started_at", Float(53)),
     Column("notice", Float(53)),
@@ -259,7 +259,7 @@ preparation: Final = Table(
     Index("preparation_changed", "changed"),
 )
 
-# A person works on an event, by its id and scope, or on a VM, with an empty scope, until then.
+# Who works on an event or a VM, and until when. A VM has an empty scope.
 assignment: Final = Table(
     "taken",
     metadata,

@@ -37,23 +37,25 @@ ReporterKey = tuple[str, str]
 """An event's id and the vmId of a reporter."""
 RECOVERED: Final = "recovered"
 MAX_OPEN_EVENTS: Final = 1000
-"""How many open events one VM may report: a document of Azure's has few."""
+"""How many open events one VM may report. A document of Azure's has few."""
 MAX_OPEN_NAMES: Final = 20_000
-"""How many names the open events that one VM shows may have."""
+"""How many names there may be in all open events that are shown by one VM."""
 _FEW_NAMES: Final = 20
-"""An event with so few names does not count for that."""
+"""An event with at most so many names does not count towards `MAX_OPEN_NAMES`."""
 MAX_UNRECOVERED: Final = 100
-"""For how many events one VM may have prepared without having recovered."""
+"""How many preparations one VM may have from which it has not recovered."""
 MAX_PREPARATIONS: Final = 1000
-"""For how many events the preparations of one VM are stored; the oldest from which it has recovered
-make room.
+"""How many preparations of one VM are stored. Beyond that, the oldest ones from which it has
+recovered are forgotten.
 """
 MAX_RECEIPTS: Final = 1000
 """How many receipts of one VM about one event are stored."""
 MAX_GAPS: Final = 1000
-"""How many gaps of one stream may still be filled; older ones stay counted."""
+"""How many gaps of one stream can still be filled. The records in older gaps stay counted as
+missing.
+"""
 MAX_STREAMS: Final = 20
-"""How many streams of one VM are stored; a bridge begins a new one only with a new store."""
+"""How many streams of one VM are stored. A bridge begins a new stream only with a new store."""
 LIMITS: Final[Mapping[str, str]] = {
     "too_many_events": f"it reports {MAX_OPEN_EVENTS:,} open events already",
     "too_many_names": f"its open events name more than {MAX_OPEN_NAMES:,} VMs",
@@ -65,23 +67,23 @@ LIMITS: Final[Mapping[str, str]] = {
 
 @dataclass(slots=True, kw_only=True)
 class Loaded:
-    """What the database has of the VMs and events of a batch. The fold changes it as it goes."""
+    """What the database has of the VMs and events of a batch. The fold changes these values."""
 
     records: dict[str, str] = field(default_factory=dict)
     """The VM that has sent each record, by record id."""
     open_events: Counter[str] = field(default_factory=Counter)
-    """How many open events each VM reports, by vmId."""
+    """How many open events each VM reports, by vmId; only for VMs whose limit is checked."""
     open_names: Counter[str] = field(default_factory=Counter)
-    """How many names the events have that each VM shows, by vmId."""
+    """How many names there are in the open events that are shown by each VM, by vmId."""
     receipts: Counter[ReporterKey] = field(default_factory=Counter)
-    """How many receipts are stored, by event id and vmId."""
+    """How many receipts of a VM about an event are stored, by event id and vmId."""
     vms: dict[str, Vm] = field(default_factory=dict)
     streams: dict[StreamKey, Stream] = field(default_factory=dict)
     gaps: dict[StreamKey, list[SequenceGap]] = field(default_factory=dict)
     reports: dict[ReporterKey, LatestReport] = field(default_factory=dict)
     preparations: dict[ReporterKey, ReportedPreparation] = field(default_factory=dict)
     bearers: dict[Bearing, set[str]] = field(default_factory=dict)
-    """The VMs that bear, or would bear, a name that a VM of the batch may take."""
+    """By place and name, the VMs that bear a name which a VM of the batch may take."""
     enrolled: dict[str, Vm] = field(default_factory=dict)
     """The rows of VMs that an admin enrolled and that were not heard yet."""
     bound_tags: dict[str, Mapping[str, str]] = field(default_factory=dict)
@@ -94,20 +96,18 @@ class Changes:
     """What a batch changes, each row once."""
 
     records: dict[str, IncomingRecord] = field(default_factory=dict)
-    """New records, by id; no heartbeats."""
+    """The new records except heartbeats, by id."""
     vms: dict[str, Vm] = field(default_factory=dict)
     streams: dict[StreamKey, Stream] = field(default_factory=dict)
     gaps: dict[StreamKey, list[SequenceGap]] = field(default_factory=dict)
-    """The gaps that remain of each stream whose gaps changed."""
+    """All gaps of each stream whose gaps have changed."""
     past_streams: set[StreamKey] = field(default_factory=set)
-    """Streams that are forgotten, with their gaps: their VMs have begun too many."""
+    """Streams to delete with their gaps, because their VMs have begun too many."""
     reports: dict[ReporterKey, LatestReport] = field(default_factory=dict)
     older_reports: list[LatestReport] = field(default_factory=list)
-    """Reports that came in and are not the newest of their reporters: what they measured counts
-    too.
-    """
+    """Reports that came in and are not the newest of their VMs. What they measured still counts."""
     touched: set[EventKey] = field(default_factory=set)
-    """Events with a report that has changed."""
+    """The events that have a new or changed report."""
     contact_changed: set[str] = field(default_factory=set)
     """VMs that were not heard and are now, or the other way round: their reports now count
     differently.
@@ -115,16 +115,16 @@ class Changes:
     receipts: list[Receipt] = field(default_factory=list)
     preparations: dict[ReporterKey, ReportedPreparation] = field(default_factory=dict)
     past_preparations: set[ReporterKey] = field(default_factory=set)
-    """Preparations that are forgotten: their VMs have recovered from them, and have others."""
+    """Preparations to delete: their VMs have recovered from them, and have too many."""
     scope_changed: dict[str, str] = field(default_factory=dict)
     """VMs whose scope has changed, by vmId, each with the scope that it had: what they prepared is
     for events of the new one.
     """
     altered: set[str] = field(default_factory=set)
-    """VMs that have changed, except those of which only the time of contact changed."""
+    """The VMs whose rows have changed in more than the time of contact."""
     duplicates: int = 0
     quarantined: list[tuple[str, IncomingRecord]] = field(default_factory=list)
-    """Records that are not stored, each with its key in `LIMITS`: no VM needs so many."""
+    """The records that are not stored because a VM has too many, each with its key in `LIMITS`."""
     silent_time: SilentTime = BY_HEARTBEATS
 
 
@@ -157,8 +157,8 @@ class Fold:
             self._take_state(incoming)
 
     def accept(self, vm_id: str, at: float) -> Vm:
-        """Accept what a VM in conflict reports of itself; return it as it is then. Another VM that
-        is there and bears its name loses it.
+        """Accept what a VM in conflict reports of itself; return the VM as it is then. If another
+        VM bears the name that it gets, that one's name is withheld.
         """
         known = self._loaded.vms[vm_id]
         accepted = self._keep_vm(replace(vms.as_reported(known), accepted_at=at), at)
@@ -238,7 +238,7 @@ class Fold:
             self._loaded.gaps[key] = self.changes.gaps[key] = counted.gaps[-MAX_GAPS:]
 
     def _forget_streams(self, new: StreamKey) -> None:
-        """Forget the oldest streams of a VM that has too many; never the new one."""
+        """Forget the oldest streams of a VM that has too many, but never the new one."""
         known = [each for each in self._loaded.streams if each[0] == new[0]]
         known.sort(key=lambda each: self._loaded.streams[each].high_time)
         for each in known[: max(0, len(known) + 1 - MAX_STREAMS)]:
@@ -299,8 +299,8 @@ class Fold:
         return replace(record, id=f"{record.id} of {vm_id}")
 
     def _count_again(self, record: IncomingRecord) -> None:
-        """Count a copy as a duplicate. A new heartbeat at an old place is contact, even if the VM
-        had stopped: its disk was restored from an earlier copy.
+        """Count a copy as a duplicate. A new heartbeat with a sequence that is known already proves
+        contact, even if the VM had stopped: its disk was restored from an earlier copy.
         """
         vm = self._loaded.vms.get(record.vm.vm_id)
         if vm is None or record.kind != "heartbeat" or not vms.is_later(vm, record):
@@ -340,8 +340,8 @@ class Fold:
         return vm
 
     def _with_name(self, vm: Vm, at: float) -> Vm:
-        """Return a VM that bears its name, or one whose name is withheld because another VM that is
-        there comes first. If this VM comes first, the names of the others are withheld.
+        """Return a VM, with its name withheld if another VM keeps that name. If this VM keeps it,
+        the names of the others are withheld.
         """
         bearing = vms.bearing(vm)
         others = self._loaded.bearers.setdefault(bearing, set())
@@ -481,8 +481,8 @@ class Fold:
     def _is_older(
         self, reported: ReportedPreparation, before: ReportedPreparation, *, put_back: bool
     ) -> bool:
-        """Check whether a VM has reported something newer about its preparation: by the order of
-        its records, or by its clock if one of the two is from a state document.
+        """Check whether a VM has reported something newer about its preparation. Two records are
+        compared by their order; if one report is from a state document, by the VM's clock.
         """
         if reported.sequence and reported.stream == before.stream and before.sequence:
             is_later = put_back and reported.time > before.time
@@ -563,8 +563,8 @@ class Fold:
 
 
 def _may_take_a_name(before: Vm | None, vm: Vm, at: float, silent_seconds: float) -> bool:
-    """Check whether a VM may bear a name that it did not bear before: it is new, is back, or its
-    name was withheld.
+    """Check whether a VM may bear a name that it did not bear before: it is new, it has come back,
+    or its name was withheld.
     """
     if before is None or vm.withheld or not vms.bears_the_same_name(before, vm):
         return True

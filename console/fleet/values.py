@@ -77,9 +77,9 @@ class Vm:
     zone: str | None = None
     scale_set: str | None = None
     tags: Mapping[str, str] = field(default_factory=dict)
-    """Its own tags, replaced by those of `bound_tags` with the same name."""
+    """The tags that it reports. A tag of `bound_tags` replaces its own of the same name."""
     bound_tags: Mapping[str, str] = field(default_factory=dict)
-    """The tags that an admin gave it."""
+    """The tags that an admin has given it."""
     version: str | None = None
     session: str | None = None
     stream: str | None = None
@@ -88,7 +88,7 @@ class Vm:
     """The time of the newest record, by the VM's clock."""
     heard_at: float = 0.0
     heard_by: str = ""
-    """The name of the source."""
+    """The name of the source over which it was last heard."""
     interval: float | None = None
     """The seconds between its heartbeats."""
     stopped_at: float | None = None
@@ -101,30 +101,34 @@ class Vm:
     prepares: bool = False
     """Whether it has a program that prepares."""
     missing: int = 0
-    """How many records are missing."""
+    """How many records of its streams are missing."""
     pulled_at: float | None = None
     """When it last polled the HTTPS command channel."""
     first_at: float = 0.0
     """When it began to bear its name in its place; zero if that was before this was stored."""
     reported_as: FleetName | None = None
-    """The identity that it reports and that has no effect yet; None if it reports what it is known
-    as.
+    """The name, place and site that it reports if they differ from those it is known by; None if
+    they do not differ. They have no effect until an admin accepts them.
     """
     withheld: bool = False
-    """Whether another VM that is there bears its name in its place: events name that one."""
+    """Whether another VM, heard lately, bears its name in its place. Events mean that one by the
+    name.
+    """
     conflict_at: float | None = None
-    """When `reported_as` or `withheld` began to hold; None if neither does."""
+    """Since when `reported_as` or `withheld` is set; None if neither is."""
     accepted_at: float = 0.0
     """When a person accepted its name; zero if that was never needed."""
     behind: float = 0.0
     """How many seconds its clock is behind the console's, by its heartbeats."""
     changed: int = 0
-    """The number of the transaction that last changed more of it than the time of its contact."""
+    """The number of the last transaction that changed this row, unless it changed only the time of
+    contact.
+    """
 
     @property
     def place(self) -> str:
-        """A key of subscription, resource group and scale set; within them its name is unique. A VM
-        without these, or whose name another VM bears, has a place of its own.
+        """The key of its subscription, resource group and scale set. Its name is unique within
+        these. If they are unknown, or if its name is withheld, the VM has a place of its own.
         """
         if self.withheld or not self.subscription_id or not self.resource_group:
             parts = ["vm", self.vm_id]
@@ -134,9 +138,9 @@ class Vm:
 
     @property
     def alike(self) -> Alike | None:
-        """A value that is equal for the VMs of a resource group whose names differ only in the
-        number at the end; None if its name has no number, or if it belongs to a scale set, which
-        says more.
+        """A value that is the same for all VMs of a resource group whose names differ only in the
+        number at the end. None if its name has no number, or if it belongs to a scale set, which is
+        the better group.
         """
         text = folded(self.name)
         stem = text.rstrip("0123456789")
@@ -146,7 +150,9 @@ class Vm:
 
     @property
     def scope(self) -> str:
-        """Subscription and resource group, if known: within them an event's id is unique."""
+        """The key of its subscription and resource group, within which an event's id is unique.
+        Empty if they are unknown.
+        """
         if not self.subscription_id or not self.resource_group:
             return ""
         return _as_key(f"{self.subscription_id}/{self.resource_group}".lower())
@@ -171,7 +177,7 @@ class Vm:
         return (self.reported_as or self.known_as).id
 
     def reported_at(self, time: float, received_at: float) -> float:
-        """Convert a time that it reports to the console's clock; it is never later than
+        """Convert a time that the VM reports to the console's clock; it is never later than
         `received_at`.
         """
         return min(time + self.behind, received_at)
@@ -188,12 +194,12 @@ class Vm:
 
 
 def folded(name: str) -> str:
-    """Return a name as it is compared, which is in any case."""
+    """Return a name in the form in which names are compared: without regard to case."""
     return _as_key(name.casefold())
 
 
 def _as_key(text: str) -> str:
-    """Return a text for an index: if it is too long it is cut, and its hash is appended."""
+    """Return a text for an index. A text that is too long is cut, and its hash is appended."""
     if len(text) <= _MAX_KEY // 4:  # a sign has four bytes at most
         return text
     whole = text.encode(errors="replace")
@@ -207,7 +213,7 @@ def _hash(text: str) -> str:
 
 
 def sort_name(name: str) -> str:
-    """Return a name as lists are sorted: web-2 comes before web-10."""
+    """Return a name in the form by which lists are sorted: web-2 comes before web-10."""
     return _DIGITS.sub(lambda found: found[0].zfill(_MAX_DIGITS), name.casefold())[:_MAX_SORTED]
 
 
@@ -222,14 +228,18 @@ class Stream:
     high_time: float
     """The time of the record with the highest sequence, by the VM's clock."""
     beat_time: float | None = None
-    """The time of its newest heartbeat or start: the next ones are due whole intervals later."""
+    """The time of its newest heartbeat or start, by the VM's clock. The next heartbeats are due
+    whole intervals after it.
+    """
     beat_lag: float | None = None
-    """The seconds from `beat_time`, by the VM's clock, to its arrival, by the console's."""
+    """The seconds from `beat_time` to the moment at which that record came in, by the console's
+    clock.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SequenceGap:
-    """Sequences of a stream that have not come; `first` and `last` are missing too."""
+    """Records of a stream that have not come in: those with the sequences `first` to `last`."""
 
     vm_id: str
     stream: str
@@ -237,7 +247,7 @@ class SequenceGap:
     last: int
     found_at: float
     seconds: float = 0.0
-    """The time between the records before and after it, by the VM's clock."""
+    """The time from the record before the gap to the one after it, by the VM's clock."""
 
     @property
     def size(self) -> int:
@@ -254,18 +264,18 @@ class LatestReport:
     record_id: str
     stream: str
     sequence: int
-    """Zero if it is from a state document."""
+    """The sequence of the record; zero if the report is from a state document."""
     time: float
-    """By the console's clock, as `Vm.reported_at` converts it, because times of several VMs are
-    compared.
+    """The time of the report, by the console's clock, as `Vm.reported_at` converts it: times of
+    several VMs are compared.
     """
     first_at: float
     """The time of the reporter's first record about the event."""
     report: EventReport
     scope: str = ""
-    """The scope of the reporter: within it the event's id is unique."""
+    """The scope of the reporter, within which the event's id is unique."""
     is_own: bool = False
-    """Whether the event names its reporter, by the name that it bears."""
+    """Whether the event names the reporter, by the name that the reporter bears."""
 
     @property
     def key(self) -> EventKey:
@@ -280,8 +290,8 @@ class LatestReport:
 
     @property
     def wording_hash(self) -> str | None:
-        """A hash that is equal for two reporters with the same impact and description, which are no
-        part of the fingerprint. None for a state document, which has neither.
+        """A hash that is equal for two reporters that report the same impact and description. The
+        fingerprint covers neither. None for a state document, which has neither.
         """
         if not self.sequence:
             return None
@@ -294,8 +304,8 @@ class LatestReport:
 
     @property
     def is_weak(self) -> bool:
-        """Whether it shows the event only until another reporter does: it cannot be proven, or the
-        event goes on without this reporter.
+        """Whether the event is shown by this report only until another VM reports it. So it is if
+        the report cannot be proven, or if the event goes on without this reporter.
         """
         return self.report.goes_on or not self.report.is_proven
 
@@ -306,28 +316,30 @@ class FleetEvent:
 
     event_id: str
     scope: str = ""
-    """The scope of its reporters."""
+    """The scope of the VMs that report it."""
     state: str
     """`scheduled`, `started` or `ended`, from the report that is shown."""
     shown_by: str
-    """vmId of the reporter whose newest record is the newest by time."""
+    """The vmId of the VM whose report is shown, as `reporter_choice` chooses it."""
     shown_at: float
     first_at: float
     event_type: str | None = None
     not_before: float | None = None
     is_news: bool = False
-    """Whether it only informs: no decision is due, and no VM's condition changes."""
+    """Whether the event is only information: no decision is due, and no VM's condition changes."""
     sites: tuple[str, ...] = ()
     words: str = ""
     """The text that `q` searches: event id and resource names, in lower case."""
     status: str = ""
-    """Azure's status, from the report that is shown; at the end our own."""
+    """Azure's status, from the report that is shown. Once the event is over, how it ended."""
     started_at: float | None = None
-    """When a reporter first saw it started, or None."""
+    """When a VM first saw the event started; None before that."""
     notice: float | None = None
-    """The longest time from the first sight of it to notBefore on any VM, in seconds."""
+    """The seconds from the moment at which a VM first saw the event to its notBefore: the longest
+    of all VMs.
+    """
     downtime: float | None = None
-    """The longest time that any VM was away, in seconds."""
+    """The seconds for which a VM was away: the longest of all VMs."""
 
     @property
     def key(self) -> EventKey:
@@ -342,9 +354,9 @@ class Receipt:
     record_id: str
     vm_id: str
     at: float
-    """When it came in: the console counts its waits from here."""
+    """When the receipt came in. The console measures its own waits from this time."""
     time: float
-    """When it happened, by the console's clock, from `Vm.reported_at`."""
+    """When the VM reached this state, by the console's clock, as `Vm.reported_at` converts it."""
     facts: ReceiptFacts
     scope: str = ""
     """The scope of the VM."""
@@ -360,9 +372,9 @@ class ReportedPreparation:
     facts: PreparationFacts
     stream: str
     sequence: int
-    """Zero if it is from a state document."""
+    """The sequence of the record; zero if the report is from a state document."""
     time: float
-    """By the console's clock, as `Vm.reported_at` converts it."""
+    """The time of the report, by the console's clock, as `Vm.reported_at` converts it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -372,7 +384,7 @@ class Decision:
     id: str
     event_id: str
     fingerprint: str
-    """The state of the event that the person saw."""
+    """The fingerprint of the event as the person saw it."""
     kind: str
     """`approve` or `leave`."""
     state: str
@@ -385,10 +397,10 @@ class Decision:
     outcome: str | None = None
     """`confirmed`, `failed`, `rejected`, `unanswered`, `left` or `overtaken`."""
     outcome_reason: str | None = None
-    """One word: a receipt's reason, or one of the console's own."""
+    """The reason of the outcome in one word, from a receipt or from the console."""
     over_at: float | None = None
     claimed_by: str | None = None
-    """The console that sends its command now."""
+    """The run of a console that sends a command of this decision now."""
     claimed_until: float | None = None
     scope: str = ""
     """The scope of the event."""
@@ -414,20 +426,22 @@ class Command:
     fingerprint: str
     vm_id: str
     channel: str
-    """The name of a source, or of the HTTPS channel."""
+    """The name of the source over which it is sent, or of the HTTPS channel."""
     subject: str
     reason: str
     made_at: float
     expires_at: float
-    """In whole seconds; it changes only until the command is sent."""
+    """When its token expires, in whole seconds. It does not change once the command is sent."""
     sent_at: float | None = None
-    """When the broker took it, or the VM fetched it."""
+    """When the broker accepted it, or the VM fetched it."""
     unanswered_at: float | None = None
     """When the console stopped waiting for its receipt."""
     scope: str = ""
     """The scope of the event."""
     act: str = "approve"
-    """`approve`, or `prepare`: then it belongs to the turn of its event, and to no decision."""
+    """`approve` for a decision, or `prepare` for the turn of an event; a `prepare` belongs to no
+    decision.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -446,7 +460,7 @@ class Named:
     """A VM that an event names."""
 
     folded: str
-    """The name as it is compared."""
+    """The name in the form in which names are compared."""
     vm_id: str
     contact: Contact
     heard_at: float
@@ -461,7 +475,7 @@ class Named:
     site: str
     prepares: bool = False
     is_grouped: bool = False
-    """Whether it belongs to a group of this console."""
+    """Whether the VM belongs to a group of this console."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -481,7 +495,9 @@ class EventTurn:
     since: float
     groups: tuple[str, ...]
     held_by: tuple[TurnHolder, ...]
-    """While it waits, the VMs that are away in its groups, if they are full; later its own VMs."""
+    """If the turn waits for room, the VMs that are away in its groups. Otherwise the VMs that hold
+    it.
+    """
     reason: str | None
     by: str | None
     asked: str | None
@@ -504,22 +520,26 @@ class KnownEvent:
 
     event: FleetEvent
     shown: LatestReport
-    """The report of the reporter that it is shown by."""
+    """The report by which the event is shown."""
     seen_by: int
-    """How many VMs have reported it."""
+    """How many VMs have reported the event."""
     differing: bool
-    """Whether their reports differ."""
+    """Whether the reports of these VMs differ."""
     named: Mapping[str, Named]
-    """The VMs that it names, by the folded name."""
+    """The VMs that the event names, by the folded name."""
     receipts: Sequence[Receipt]
-    """The receipts that count, of VMs that it names by their own reports, the oldest first."""
+    """The receipts that count, the oldest first. They are from VMs that the event names by their
+    own reports.
+    """
     decided: DecisionHistory
     turn: EventTurn | None = None
-    """None: no group has its VMs, or it was not looked at yet."""
+    """The turn of the event. None if no group has its VMs, or if nothing has been decided about
+    turns since it came in.
+    """
     other_scopes: tuple[str, ...] = ()
-    """Scopes that have another event with the same id: a conflict."""
+    """The other scopes that have an event with this id: a conflict."""
     disputed: tuple[tuple[str, str], ...] = ()
-    """vmId and name of the reporters that are in conflict themselves."""
+    """vmId and name of each reporter that is itself in conflict."""
     assigned: Assignment | None = None
 
 

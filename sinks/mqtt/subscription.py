@@ -16,11 +16,12 @@ from sinks.mqtt.session import Session
 
 
 def _options(handling: int) -> SubscribeOptions:
-    # Nothing that this client published itself; the retained flag as the publisher set it.
+    # The broker sends nothing that this client has published itself, and leaves the retained flag
+    # as the publisher set it.
     return SubscribeOptions(qos=1, noLocal=True, retainAsPublished=True, retainHandling=handling)
 
 
-# MQTT 5, 3.8.3.1: whether what the topic holds already is sent too.
+# MQTT 5, 3.8.3.1: whether the broker sends the messages that the topic has already.
 _OPTIONS: Final = {
     True: _options(SubscribeOptions.RETAIN_SEND_ON_SUBSCRIBE),
     False: _options(SubscribeOptions.RETAIN_DO_NOT_SEND),

@@ -54,7 +54,7 @@ class Run:
             **_Group.HOW,
         )
         self._group = _Group(self._process.pid)
-        # In a thread, for a program need not read, and a pipe holds less than a record may have.
+        # On a thread: a program need not read, and a pipe holds less than a record may have.
         threading.Thread(
             target=_write, args=(self._process.stdin, body), name="program-pipe", daemon=True
         ).start()

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from sinks.program.process import WINDOWS
 from sinks.settings import PreparingSettings
 
-# What would be an argument like any other, for want of a shell that knows better.
+# Words that only a shell understands: without one they would be arguments like any other.
 _SHELL_WORDS: Final = frozenset({"|", "||", "&", "&&", ";", "<", ">", ">>", "2>", "2>&1", "&>"})
 
 
