@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 from console.access.enrolment import checked, portions
 from console.audit import log
-from console.db import batches
+from console.db import identities
 from console.db.opening import Database
 from console.db.transactions import write_to
 from console.fleet.contact import BY_HEARTBEATS, SilentTime
@@ -33,7 +33,7 @@ def accept(
     found: dict[str, Vm] = {}
     for some in portions(checked(vm_ids)):
         with write_to(database) as (connection, number):
-            accepted = batches.accept(
+            accepted = identities.accept(
                 connection,
                 some,
                 number,

@@ -10,7 +10,7 @@ from typing import Any, Final
 from sqlalchemy import Connection
 
 from console.audit import log
-from console.db import batches
+from console.db import identities
 from console.db.enrolment import (
     newest_generation,
     read_enrolled,
@@ -84,8 +84,10 @@ def enroll(
                 for vm_id in enrolled.keys() | bound.keys()
             }
             write_generations(connection, generations, number, revoked_at=None, given=columns)
-            batches.bind(connection, enrolled, number, now=now, silent_time=silent_time)
-            batches.bind_tags(connection, bound, number)
+            identities.apply_enrolled(
+                connection, enrolled, number, now=now, silent_time=silent_time
+            )
+            identities.replace_bound_tags(connection, bound, number)
             for vm_id, generation in generations.items():
                 stated: dict[str, Any] = {
                     "resource_id": given.get(vm_id),

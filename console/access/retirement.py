@@ -9,7 +9,7 @@ from console.audit import log
 from console.db.opening import Database
 from console.db.removal import is_known, remove_past, remove_some, remove_vm
 from console.db.transactions import write_to
-from console.db.vms import retire_rows
+from console.db.vm_updates import retire_rows
 from console.fleet.contact import BY_HEARTBEATS, Listening, SilentTime
 
 

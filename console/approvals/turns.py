@@ -20,8 +20,8 @@ from console.approvals.requests import DecisionRequest
 from console.approvals.turn_requests import TurnSettings, situation_of
 from console.audit import log
 from console.db import decisions, turns
-from console.db.batches import newest_number
 from console.db.snapshot import Snapshot
+from console.db.transactions import newest_number
 from console.fleet.candidates import PULL, channel_of
 from console.fleet.commands import REPLAYED, own_receipts
 from console.fleet.decisions import MAX_REASON

@@ -7,8 +7,8 @@ from typing import Final
 
 from sqlalchemy import Connection, select
 
+from console.db.bulk import portions, upsert
 from console.db.tables import assignment
-from console.db.upsert import portions, upsert
 from console.fleet.values import Assignment
 
 Subject = tuple[str, str]

@@ -25,9 +25,9 @@ from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import GenericFunction
 
 from console.db import decision_tables
+from console.db.bulk import upsert
 from console.db.event_filters import ids_found
 from console.db.search import is_pattern, tag_of
-from console.db.upsert import upsert
 
 _TABLE: Final = decision_tables.audit
 _HEAD: Final = decision_tables.audit_head

@@ -1,46 +1,37 @@
-"""The transaction of a batch of messages: loads what it needs, and writes what it changes."""
+"""Writes a batch of messages: loads the rows that it needs, and writes those that it changes."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from sqlalchemy import (
     Connection,
-    Table,
     and_,
-    bindparam,
     delete,
     exists,
     func,
     or_,
     select,
-    text,
     tuple_,
     update,
 )
 
 from console.db import rows, tables
-from console.db.decisions import bring_back_decisions
+from console.db.bulk import insert_new, portions, rows_in, upsert
 from console.db.enrolment import read_enrolled
 from console.db.events import stored_spellings
-from console.db.listening import read_listening
 from console.db.shown_events import (
-    end_forgotten,
     pending_of,
-    replace_silent_reporters,
     write_events,
 )
-from console.db.turns import bring_back_turns
-from console.db.upsert import insert_new, insert_of, portions, upsert
-from console.db.vms import bring_back, retire_deleted
+from console.db.vm_updates import retire_deleted
 from console.fleet import vms
-from console.fleet.candidates import PULL_SECONDS
 from console.fleet.contact import BY_HEARTBEATS, Listening, SilentTime
-from console.fleet.fold import Changes, Fold, Loaded, is_deletion
-from console.fleet.values import Vm
+from console.fleet.fold import Changes, Loaded, fold, is_deletion
+from console.fleet.values import OPEN, Vm
 from console.records.incoming import (
     Incoming,
     IncomingRecord,
@@ -49,26 +40,26 @@ from console.records.incoming import (
     with_event_ids,
 )
 
-_NEXT: Final = text("UPDATE change SET number = number + 1 WHERE id = 1 RETURNING number")
 _PAIRS: Final = 1000
 """How many pairs one statement takes."""
 
 
-def next_number(connection: Connection) -> int:
-    """Return the number of this transaction; on PostgreSQL this waits until other writers
-    are done.
-    """
-    number: int = connection.execute(_NEXT).scalar_one()
-    return number
+def write_batch(
+    connection: Connection,
+    batch: Iterable[Incoming],
+    number: int,
+    *,
+    now: float,
+    silent_time: SilentTime = BY_HEARTBEATS,
+) -> Changes:
+    """Write what a batch changes, and return that; `now` in seconds since 1970."""
+    items = _with_stored_spellings(connection, batch)
+    changes = fold(load(connection, items, silent_time=silent_time), items)
+    write_changes(connection, changes, number, now=now)
+    return changes
 
 
-def newest_number(connection: Connection) -> int:
-    """Return the number of the last transaction."""
-    number: int = connection.execute(select(tables.change.c.number)).scalar_one()
-    return number
-
-
-def with_stored_spellings(connection: Connection, batch: Iterable[Incoming]) -> list[Incoming]:
+def _with_stored_spellings(connection: Connection, batch: Iterable[Incoming]) -> list[Incoming]:
     """Return the batch with each event id in the spelling that was stored first, since a peer may
     write it in another case. From here on ids are compared exactly.
     """
@@ -84,12 +75,13 @@ def load(
     loaded = Loaded(silent_time=silent_time)
     vm_ids = {_vm_id(each) for each in batch}
     records = [each for each in batch if isinstance(each, IncomingRecord)]
-    for row in _select_in(connection, tables.vm, "vm_id", vm_ids):
+    for row in rows_in(connection, select(tables.vm), tables.vm.c.vm_id, vm_ids):
         loaded.vms[row.vm_id] = rows.vm_of(row)
-    for row in _select_in(connection, tables.stream, "vm_id", vm_ids & set(loaded.vms)):
+    known = vm_ids & loaded.vms.keys()
+    for row in rows_in(connection, select(tables.stream), tables.stream.c.vm_id, known):
         loaded.streams[(row.vm_id, row.stream)] = rows.stream_of(row)
     with_gaps = {vm.vm_id for vm in loaded.vms.values() if vm.missing}
-    for row in _select_in(connection, tables.gap, "vm_id", with_gaps):
+    for row in rows_in(connection, select(tables.gap), tables.gap.c.vm_id, with_gaps):
         loaded.gaps.setdefault((row.vm_id, row.stream), []).append(rows.gap_of(row))
     loaded.records |= _stored(connection, records)
     _load_events(connection, loaded, batch)
@@ -100,22 +92,7 @@ def load(
     return loaded
 
 
-def load_conflicts(
-    connection: Connection, vm_ids: Iterable[str], silent_time: SilentTime
-) -> Loaded:
-    """Read what the database has of those of these VMs that are in conflict about their names."""
-    loaded = Loaded(silent_time=silent_time)
-    for row in _select_in(connection, tables.vm, "vm_id", vm_ids):
-        if row.conflict_at is not None:
-            loaded.vms[row.vm_id] = rows.vm_of(row)
-    found = loaded.vms.values()
-    names = {vms.bearing(vm) for vm in found}
-    names |= {vms.bearing(vms.as_reported(vm)) for vm in found}
-    _load_bearers(connection, loaded, names, {*loaded.vms})
-    return loaded
-
-
-def write(connection: Connection, changes: Changes, number: int, *, now: float) -> None:
+def write_changes(connection: Connection, changes: Changes, number: int, *, now: float) -> None:
     """Write the changes of a batch; `now` in seconds since 1970."""
     listening = Listening(silent_time=changes.silent_time)
     insert_new(connection, tables.record, map(rows.record_row, changes.records.values()))
@@ -169,80 +146,6 @@ def write(connection: Connection, changes: Changes, number: int, *, now: float) 
         insert_new(connection, tables.gap, map(rows.gap_row, gaps))
 
 
-def accept(
-    connection: Connection,
-    vm_ids: Sequence[str],
-    number: int,
-    *,
-    now: float,
-    silent_time: SilentTime = BY_HEARTBEATS,
-    conflicts: Mapping[str, str] | None = None,
-) -> dict[str, Vm]:
-    """Accept what VMs in conflict report of themselves; return each of them as it is then, by vmId.
-
-    `conflicts` has the conflict that a person saw, by vmId: if it is another one by now, it stays.
-    """
-    loaded = load_conflicts(connection, vm_ids, silent_time)
-    seen = conflicts or {}
-    wanted = [
-        vm_id
-        for vm_id in vm_ids
-        if vm_id in loaded.vms
-        and loaded.vms[vm_id].conflict_at is not None
-        and seen.get(vm_id) in (None, loaded.vms[vm_id].conflict_id)
-    ]
-    return _accept(connection, loaded, wanted, number, now=now)
-
-
-def bind(
-    connection: Connection,
-    enrolled: Mapping[str, Mapping[str, Any]],
-    number: int,
-    *,
-    now: float,
-    silent_time: SilentTime = BY_HEARTBEATS,
-) -> None:
-    """Apply what an admin gave with an enrolment to VMs that are known already; `enrolled` has
-    columns of `enrolment`, by vmId.
-    """
-    there = {
-        row.vm_id: rows.vm_of(row) for row in _select_in(connection, tables.vm, "vm_id", enrolled)
-    }
-    loaded = Loaded(
-        vms={
-            vm_id: vms.with_enrolled_identity(vm, **_bound(enrolled[vm_id]))
-            for vm_id, vm in there.items()
-        },
-        silent_time=silent_time,
-    )
-    names = {vms.bearing(vms.as_reported(vm)) for vm in loaded.vms.values()}
-    _load_bearers(connection, loaded, names, there)
-    # One after the other: a VM may take the name that another one gives up.
-    _accept(connection, loaded, list(there), number, now=now)
-
-
-def bind_tags(connection: Connection, tags: Mapping[str, Mapping[str, str]], number: int) -> None:
-    """Replace the tags that were given to known VMs; `tags` by vmId."""
-    known = [rows.vm_of(row) for row in _select_in(connection, tables.vm, "vm_id", tags)]
-    given = [replace(vms.with_bound_tags(vm, tags[vm.vm_id]), changed=number) for vm in known]
-    upsert(connection, tables.vm, [rows.vm_row(vm) for vm in given])
-
-
-def _bound(enrolled: Mapping[str, Any]) -> dict[str, str | None]:
-    return {"resource_id": enrolled.get("resource_id"), "site": enrolled.get("site")}
-
-
-def _accept(
-    connection: Connection, loaded: Loaded, vm_ids: Iterable[str], number: int, *, now: float
-) -> dict[str, Vm]:
-    taken = Fold(loaded)
-    accepted: dict[str, Vm] = {}
-    for vm_id in vm_ids:
-        accepted[vm_id] = taken.accept(vm_id, now)
-    write(connection, taken.changes, number, now=now)
-    return accepted
-
-
 def _move_preparations(
     connection: Connection, vm_id: str, before: str, after: str, number: int
 ) -> None:
@@ -253,78 +156,6 @@ def _move_preparations(
     connection.execute(delete(tables.preparation).where(c.vm_id == vm_id, c.scope == after))
     moved = update(tables.preparation).where(c.vm_id == vm_id, c.scope == before)
     connection.execute(moved.values(scope=after, changed=number))
-
-
-def write_passed_time(
-    connection: Connection, number: int, *, now: float, silent_time: SilentTime = BY_HEARTBEATS
-) -> bool:
-    """Write what changes because time has passed; return whether anything has."""
-    listening = read_listening(connection, now, silent_time)
-    corrected = bring_back(connection, now=now, number=number)
-    corrected += bring_back_decisions(connection, now=now, number=number)
-    corrected += bring_back_turns(connection, now=now, number=number)
-    moved = replace_silent_reporters(connection, now=now, listening=listening, number=number)
-    retired = retire_deleted(connection, now=now, listening=listening, number=number)
-    ended = end_forgotten(connection, now=now, listening=listening, number=number)
-    return bool(corrected or moved or retired or ended)
-
-
-def quarantine(
-    connection: Connection,
-    *,
-    source: str,
-    reason: str,
-    message: str,
-    sample: bytes,
-    at: float,
-    count: int = 1,
-) -> None:
-    """Count a message that is not a record of ours. The last one of each source and reason is kept,
-    cut short.
-    """
-    values = {
-        "source": source,
-        "reason": reason,
-        "count": count,
-        "first_at": at,
-        "last_at": at,
-        "message": message[:500],
-        "sample": sample[:2000],
-    }
-    statement = insert_of(connection.dialect.name, tables.quarantine).values(values)
-    connection.execute(
-        statement.on_conflict_do_update(
-            index_elements=["source", "reason"],
-            set_={
-                "count": tables.quarantine.c.count + count,
-                "last_at": statement.excluded.last_at,
-                "message": statement.excluded.message,
-                "sample": statement.excluded.sample,
-            },
-        )
-    )
-
-
-def write_polls(connection: Connection, polls: Mapping[str, float], number: int) -> set[str]:
-    """Write when VMs last polled the HTTPS channel, in seconds since 1970; return those that are
-    known. The first poll after a pause counts as a change of the VM.
-    """
-    table = tables.vm
-    found = {row.vm_id: row for row in _select_in(connection, table, "vm_id", polls)}
-    changed = []
-    for vm_id, row in found.items():
-        is_back = row.pulled_at is None or polls[vm_id] - row.pulled_at >= PULL_SECONDS
-        changed.append(
-            {"key": vm_id, "at": polls[vm_id], "new": number if is_back else row.changed}
-        )
-    if changed:
-        statement = (
-            update(table)
-            .where(table.c.vm_id == bindparam("key"))
-            .values(pulled_at=bindparam("at"), changed=bindparam("new"))
-        )
-        connection.execute(statement, changed)
-    return set(found)
 
 
 def _stored(connection: Connection, records: Iterable[IncomingRecord]) -> dict[str, str]:
@@ -461,10 +292,10 @@ def _load_names(connection: Connection, loaded: Loaded, batch: Sequence[Incoming
             before = found.get(vm_id) or loaded.vms.get(vm_id) or loaded.enrolled.get(vm_id)
             found[vm_id] = vms.as_if_newest(before, each)
             names |= {vms.bearing(one) for one in (before, found[vm_id]) if one is not None}
-    _load_bearers(connection, loaded, names, taking - new)
+    load_bearers(connection, loaded, names, taking - new)
 
 
-def _load_bearers(
+def load_bearers(
     connection: Connection, loaded: Loaded, names: Iterable[vms.Bearing], vm_ids: Iterable[str]
 ) -> None:
     """Read the VMs that bear these names, and what they and `vm_ids` report of open events."""
@@ -480,7 +311,7 @@ def _load_bearers(
     is_open = exists().where(
         event.event_id == reported.event_id,
         event.scope == reported.scope,
-        event.state.in_(("scheduled", "started")),
+        event.state.in_(OPEN),
     )
     for few in portions(judged):
         query = select(tables.report).where(
@@ -498,13 +329,5 @@ def _load_preparations(connection: Connection, loaded: Loaded, batch: Iterable[I
         if isinstance(each, IncomingState)
         or (isinstance(each, IncomingRecord) and each.kind != "heartbeat")
     }
-    for row in _select_in(connection, tables.preparation, "vm_id", vm_ids):
+    for row in rows_in(connection, select(tables.preparation), tables.preparation.c.vm_id, vm_ids):
         loaded.preparations[(row.event_id, row.vm_id)] = rows.preparation_of(row)
-
-
-def _select_in(
-    connection: Connection, table: Table, column: str, values: Iterable[str]
-) -> Iterable[Any]:
-    """Yield the rows of a table whose column has one of these values."""
-    for few in portions(values):
-        yield from connection.execute(select(table).where(table.c[column].in_(few)))

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Engine, func, select, update
 from sqlalchemy.dialects import postgresql
 
 from console.db import tables
-from console.db.upsert import insert_of
+from console.db.bulk import insert_of
 
 
 class Checkpoint(Protocol):

@@ -6,20 +6,16 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from sqlalchemy import Connection, Select, and_, func, insert, or_, select, true, update
+from sqlalchemy import Connection, Select, insert, or_, select, update
 
 from console.db import rows, tables
+from console.db.bulk import portions
 from console.db.decision_tables import command, decision
-from console.db.upsert import portions
 from console.fleet.values import Command, Decision, DecisionHistory, EventKey, Receipt
 
 OVER: Final = "over"
 PREPARE: Final = "prepare"
 """The act of a command that belongs to a turn and not to a decision."""
-_AHEAD_SECONDS: Final = 30.0
-"""How far the clocks of two consoles on one database may differ, and more."""
-_DECISION_TIMES: Final = ("at", "over_at", "claimed_until")
-_COMMAND_TIMES: Final = ("made_at", "sent_at", "expires_at", "unanswered_at")
 
 
 def read_open(connection: Connection, key: EventKey) -> Decision | None:
@@ -206,37 +202,6 @@ def change_command(connection: Connection, after: Command, number: int) -> None:
     """Update a command's row."""
     statement = update(command).where(command.c.jti == after.jti)
     connection.execute(statement.values(**rows.command_row(after, number)))
-
-
-def bring_back_decisions(connection: Connection, *, now: float, number: int) -> int:
-    """Correct times of decisions and their commands that lie in the future; return how many rows.
-
-    They do after the console's clock was set back. The newest of them becomes now, and the others
-    keep their distance from it. Otherwise a decision would wait until the clock reaches that time
-    again.
-    """
-    d = decision.c
-    c = command.c
-    is_own = c.act != PREPARE
-    # A claim lasts for seconds, even on a decision that is hours old.
-    claimed = d.claimed_until > now + _AHEAD_SECONDS
-    free = update(decision).where(claimed).values(claimed_until=None, changed=number)
-    found = connection.execute(free).rowcount
-    newest = [
-        connection.execute(select(func.max(column)).where(condition)).scalar()
-        for column, condition in ((d.at, true()), (d.over_at, true()), (c.sent_at, is_own))
-    ]
-    ahead = max((each for each in newest if each is not None), default=now) - now
-    if ahead <= _AHEAD_SECONDS:
-        return found
-    for table, columns in ((decision, _DECISION_TIMES), (command, _COMMAND_TIMES)):
-        moved = {name: table.c[name] - ahead for name in columns}
-        begun = table.c[columns[0]] > now
-        if table is command:
-            begun = and_(begun, is_own)
-        done = connection.execute(update(table).where(begun).values(**moved, changed=number))
-        found += done.rowcount
-    return found
 
 
 def _commands(connection: Connection, wanted: Select[Any]) -> list[Command]:

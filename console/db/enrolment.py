@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Connection, func, or_, select
 
 from console.db.access_tables import enrolment
-from console.db.upsert import portions, upsert
+from console.db.bulk import portions, upsert
 
 
 def read_generations(connection: Connection, vm_ids: Iterable[str]) -> dict[str, int]:

@@ -23,8 +23,7 @@ from sqlalchemy import (
 from console.db.decision_tables import decision, turn
 from console.db.search import ESCAPE, has_tag, is_pattern, pattern_of, tag_of
 from console.db.tables import event, event_place, receipt, resource, vm
-from console.db.vms import OPEN
-from console.fleet.values import folded
+from console.fleet.values import OPEN, folded
 
 SORTS: Final[Mapping[str, ColumnElement[Any]]] = {
     "at": event.c.first_at,

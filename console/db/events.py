@@ -23,6 +23,8 @@ from sqlalchemy import (
 )
 
 from console.db import assignments, decisions, rows
+from console.db.bearers import BEARER, bearers_query
+from console.db.bulk import portions
 from console.db.contact import contact_of
 from console.db.decision_tables import command, decision, turn
 from console.db.event_filters import (
@@ -45,14 +47,13 @@ from console.db.tables import (
     vm,
 )
 from console.db.turns import shown_turns
-from console.db.upsert import portions
-from console.db.vms import BEARER, OPEN, bearers_query
 from console.fleet.candidates import PULL_SECONDS
 from console.fleet.commands import WORKING, counting
 from console.fleet.contact import Listening
 from console.fleet.event_ids import main_of
 from console.fleet.outcomes import BY_CONSOLE
 from console.fleet.values import (
+    OPEN,
     UNDECIDED,
     DecisionHistory,
     EventKey,

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, func, literal, select
 
+from console.db.bulk import portions
 from console.db.tables import vm
-from console.db.upsert import portions
 from console.turns.groups import TAGS, Group, Grouping, Member
 
 _NAME: Final = "name"

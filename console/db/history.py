@@ -10,7 +10,7 @@ from pydantic_core import from_json
 from sqlalchemy import Connection, func, select
 
 from console.db import rows, tables
-from console.db.upsert import portions
+from console.db.bulk import portions
 from console.fleet.timeline import PastRecord
 from console.fleet.values import EventKey, LatestReport, Receipt, SequenceGap
 from console.records.incoming import PreparationFacts
@@ -29,19 +29,6 @@ class PastVm:
     records: list[PastRecord]
     gaps: list[SequenceGap]
     reports: list[LatestReport]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QuarantineRow:
-    """The messages of one source that are not records of ours, for one reason."""
-
-    source: str
-    reason: str
-    count: int
-    first_at: float
-    last_at: float
-    message: str
-    """The error of the last one."""
 
 
 def records_of_event(
@@ -92,13 +79,6 @@ def past_of_vm(connection: Connection, vm_id: str, limit: int) -> PastVm:
         gaps=[rows.gap_of(row) for row in gaps],
         reports=[rows.report_of(row) for row in connection.execute(seen.limit(limit))],
     )
-
-
-def read_quarantine(connection: Connection) -> list[QuarantineRow]:
-    """Return the messages that were not records of ours, the newest first."""
-    wanted = [column for column in tables.quarantine.columns if column.name != "sample"]
-    query = select(*wanted).order_by(tables.quarantine.c.last_at.desc())
-    return [QuarantineRow(**row._mapping) for row in connection.execute(query)]  # noqa: SLF001  # SQLAlchemy's public name for it
 
 
 def _records(

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from console.db import turns
-from console.db.batches import newest_number
 from console.db.snapshot import Snapshot
+from console.db.transactions import newest_number
 from console.db.turn_situation import read_situation
 from console.turns.groups import Grouping
 from console.turns.situation import TurnSituation

@@ -8,8 +8,8 @@ from typing import Final
 
 from sqlalchemy import Connection, delete, or_, select, update
 
+from console.db.bulk import upsert
 from console.db.tables import listening
-from console.db.upsert import upsert
 from console.fleet.contact import Interval, Listening, SilentTime, merged
 
 GRACE_SECONDS: Final = 12.0

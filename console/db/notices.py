@@ -27,9 +27,9 @@ from sqlalchemy import (
     update,
 )
 
+from console.db.bulk import portions
 from console.db.decision_tables import incident, notice, notice_cursor
 from console.db.tables import event, report
-from console.db.upsert import portions
 from console.fleet.values import EventKey
 from wire.record import Record, read_record
 

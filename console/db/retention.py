@@ -7,6 +7,7 @@ from sqlalchemy import ColumnElement, Connection, Table, case, delete, exists, f
 from console.db import tables
 from console.db.decision_tables import command, decision, notice, turn
 from console.fleet.fold import RECOVERED
+from console.fleet.values import OPEN
 from console.turns.transitions import HOLDING
 
 
@@ -42,7 +43,7 @@ def delete_before(connection: Connection, moment: float, limit: int) -> bool:
     connection.execute(delete(tables.receipt).where(tables.receipt.c.record_id.in_(ids)))
     n = notice.c
     newest = select(func.max(n.number)).scalar_subquery()
-    is_open = exists().where(e.event_id == n.subject, e.state.in_(("scheduled", "started")))
+    is_open = exists().where(e.event_id == n.subject, e.state.in_(OPEN))
     old_notices = select(n.number).where(n.at < moment, n.number < newest, ~is_open).limit(limit)
     connection.execute(
         delete(notice).where(n.number.in_(list(connection.execute(old_notices).scalars())))

@@ -9,7 +9,7 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json, to_json
 from sqlalchemy import Row
 
-from console.db.upsert import Values
+from console.db.bulk import Values
 from console.fleet.values import (
     Command,
     Decision,

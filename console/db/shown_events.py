@@ -7,11 +7,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
-from sqlalchemy import Connection, and_, delete, func, literal, or_, select, tuple_, update
+from sqlalchemy import Connection, and_, delete, func, select, tuple_, update
 
 from console.db import rows, tables
+from console.db.bulk import insert_new, portions, upsert
 from console.db.contact import contact_of
-from console.db.upsert import insert_new, portions, upsert
 from console.fleet.contact import Listening
 from console.fleet.reporter_choice import (
     NamedReport,
@@ -21,10 +21,8 @@ from console.fleet.reporter_choice import (
     is_contested,
     reporter_of,
 )
-from console.fleet.reports import forgotten
 from console.fleet.values import EventKey, FleetEvent, LatestReport, folded
 
-_FORGOTTEN_SECONDS: Final = 3600.0
 _PAIRS: Final = 1000
 """How many pairs one statement takes."""
 _EVENT: Final = tables.event.c
@@ -100,85 +98,9 @@ def _shown_reports(
     that no VM reports any more are left out.
     """
     wanted = {key: vm_id for key, vm_id in reporters.items() if vm_id is not None}
-    shown = _reports_by(connection, wanted, fresh)
+    shown = reports_by(connection, wanted, fresh)
     others = reporters.keys() - shown.keys()
-    return shown | _reports_by(connection, _newest(connection, others), fresh)
-
-
-def replace_silent_reporters(
-    connection: Connection, *, now: float, listening: Listening, number: int
-) -> int:
-    """Choose another reporter for the open events whose own has fallen silent; return how many.
-
-    It is one query for all of them: when a whole fleet falls silent they are thousands, and
-    incoming messages wait for this transaction.
-    """
-    heard = contact_of(tables.vm, now, listening) == "heard"
-    shown = and_(
-        _REPORT.event_id == _EVENT.event_id,
-        _REPORT.vm_id == _EVENT.shown_by,
-        _REPORT.scope == _EVENT.scope,
-    )
-    other = tables.report.alias("other")
-    same = and_(other.c.event_id == _EVENT.event_id, other.c.scope == _EVENT.scope)
-    speaker = tables.vm.alias("speaker")
-    is_reported = (
-        select(literal(1))
-        .select_from(other)
-        .join(speaker, speaker.c.vm_id == other.c.vm_id)
-        .where(same, other.c.is_own == 1, contact_of(speaker, now, listening) == "heard")
-        .correlate(tables.event)
-        .exists()
-    )
-    newest = (
-        select(other.c.vm_id)
-        .where(same)
-        .order_by(other.c.is_weak, other.c.time.desc(), other.c.vm_id)
-        .limit(1)
-        .correlate(tables.event)
-        .scalar_subquery()
-    )
-    query = (
-        select(_EVENT.event_id, _EVENT.scope)
-        .join(tables.report, shown)
-        .join(tables.vm, _VM.vm_id == _EVENT.shown_by)
-        .where(_EVENT.state.in_(("scheduled", "started")), ~and_(heard, _REPORT.is_own == 1))
-        .where(or_(is_reported, and_(_REPORT.is_own == 1, newest != _EVENT.shown_by)))
-    )
-    moved = [EventKey(row.event_id, row.scope) for row in connection.execute(query)]
-    write_events(connection, moved, {}, now=now, listening=listening, number=number)
-    return len(moved)
-
-
-def end_forgotten(connection: Connection, *, now: float, listening: Listening, number: int) -> int:
-    """End events as Unknown if an hour after their notBefore no heard VM reports them any more;
-    return how many. A VM that may have sent something while no console was connected counts as
-    heard.
-    """
-    heard = contact_of(tables.vm, now, listening).in_(("heard", "late", "learning"))
-    is_pending = and_(
-        _REPORT.event_id == _EVENT.event_id, _REPORT.scope == _EVENT.scope, _REPORT.over == 0
-    )
-    reported = (
-        select(literal(1))
-        .select_from(tables.report)
-        .join(tables.vm, _VM.vm_id == _REPORT.vm_id)
-        .where(is_pending, heard)
-        .correlate(tables.event)
-    )
-    begins = func.coalesce(_EVENT.not_before, _EVENT.started_at, _EVENT.shown_at)
-    query = select(_EVENT.event_id, _EVENT.scope, _EVENT.shown_by).where(
-        _EVENT.state.in_(("scheduled", "started")), begins < now - _FORGOTTEN_SECONDS
-    )
-    found = connection.execute(query.where(~reported.exists())).all()
-    shown = _reports_by(
-        connection, {EventKey(row.event_id, row.scope): row.shown_by for row in found}, {}
-    )
-    ended = [forgotten(each, now) for each in shown.values()]
-    upsert(connection, tables.report, [rows.report_row(each, number) for each in ended])
-    fresh = {(each.event_id, each.vm_id): each for each in ended}
-    write_events(connection, list(shown), fresh, now=now, listening=listening, number=number)
-    return len(shown)
+    return shown | reports_by(connection, _newest(connection, others), fresh)
 
 
 def pending_of(connection: Connection, vm_ids: Iterable[str]) -> set[EventKey]:
@@ -293,7 +215,7 @@ def _newest(connection: Connection, keys: Iterable[EventKey]) -> dict[EventKey, 
     return found
 
 
-def _reports_by(
+def reports_by(
     connection: Connection,
     wanted: Mapping[EventKey, str],
     fresh: Mapping[tuple[str, str], LatestReport],

@@ -1,16 +1,33 @@
-"""Transactions that raise `StoreError`, with messages without secrets."""
+"""Transactions, each with its number, that raise `StoreError` with messages without secrets."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Final
 
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Connection, Engine, select, text
 from sqlalchemy.exc import SQLAlchemyError
 
-from console.db.batches import next_number
+from console.db import tables
 from console.db.errors import StoreError, words_of
 from console.db.opening import Database
+
+_NEXT: Final = text("UPDATE change SET number = number + 1 WHERE id = 1 RETURNING number")
+
+
+def next_number(connection: Connection) -> int:
+    """Return the number of this transaction; on PostgreSQL this waits until other writers
+    are done.
+    """
+    number: int = connection.execute(_NEXT).scalar_one()
+    return number
+
+
+def newest_number(connection: Connection) -> int:
+    """Return the number of the last transaction."""
+    number: int = connection.execute(select(tables.change.c.number)).scalar_one()
+    return number
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from typing import Any, Final, Literal, cast
 from sqlalchemy import ColumnElement, Connection, Row, and_, or_, select
 
 from console.db import turns
+from console.db.bulk import AT_ONCE, portions
 from console.db.contact import contact_of
 from console.db.decisions import approval_counts
 from console.db.event_filters import WantedEvents
@@ -16,7 +17,6 @@ from console.db.events import ENDED
 from console.db.grouping import columns_of, groups_now, keys_of
 from console.db.snapshot import Snapshot
 from console.db.tables import event, preparation, report, vm
-from console.db.upsert import AT_ONCE, portions
 from console.fleet.candidates import channel_of
 from console.fleet.commands import working
 from console.fleet.contact import DEFAULT_INTERVAL, INTERVALS, Contact

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from typing import Any, Final, cast
 
 from pydantic_core import from_json
@@ -26,10 +25,10 @@ from sqlalchemy import (
 )
 
 from console.db import rows
+from console.db.bulk import Values, portions, upsert
 from console.db.decision_tables import command, decision, turn
 from console.db.decisions import PREPARE
 from console.db.tables import event, preparation, receipt, record, report, vm
-from console.db.upsert import Values, portions, upsert
 from console.fleet.fold import RECOVERED
 from console.fleet.values import Command, EventKey, EventTurn, TurnHolder
 from console.turns.situation import HeldBy, Holder, Turn
@@ -43,8 +42,6 @@ ON_ITS_WAY_SECONDS: Final = 10.0
 """How long it may take until the first report arrives from a VM that follows a command."""
 _AFTER_POST_SECONDS: Final = 10.0
 """How long an event that no document lists may still start after Azure was told to start it."""
-_AHEAD_SECONDS: Final = 30.0
-"""How far the clocks of two consoles on one database may differ, and more."""
 COMMAND_SECONDS: Final = 60
 """The lifetime of a token of a command to prepare."""
 FIRST_REPORT_SECONDS: Final = 3600.0
@@ -126,59 +123,6 @@ def _names(connection: Connection, vm_ids: Iterable[str]) -> dict[str, str]:
 def put_turns(connection: Connection, several: Iterable[Turn], number: int) -> None:
     """Write the rows of these turns."""
     upsert(connection, turn, [_row(each, number) for each in several])
-
-
-def bring_back_turns(connection: Connection, *, now: float, number: int) -> int:
-    """Correct times of open turns, and of commands to prepare, that lie in the future; return how
-    many rows.
-
-    They do after the console's clock was set back. They become a time a little after now, and keep
-    their order. So they are later than everything that was heard before, and no VM counts as back,
-    or as not answering, because of an earlier message.
-    """
-    latest = now + _AHEAD_SECONDS + 1.0
-    known = [(each, _brought_back(each, latest)) for each in read_turns(connection)]
-    ahead = [after for before, after in known if after != before]
-    put_turns(connection, ahead, number)
-    c = command.c
-    values = {
-        column.name: case((column > until, until), else_=column)
-        for column, until in (
-            (c.made_at, latest),
-            (c.sent_at, latest),
-            (c.unanswered_at, latest),
-            (c.expires_at, latest + COMMAND_SECONDS),
-        )
-    }
-    is_ahead = or_(c.made_at > latest, c.expires_at > latest + COMMAND_SECONDS)
-    done = connection.execute(
-        update(command).where(c.act == PREPARE, is_ahead).values(**values, changed=number)
-    )
-    return len(ahead) + done.rowcount
-
-
-def _brought_back(each: Turn, latest: float) -> Turn:
-    """Return a turn with no time later than `latest`."""
-
-    def until(moment: float | None) -> float | None:
-        return None if moment is None else min(moment, latest)
-
-    return replace(
-        each,
-        # Notices have shown this time, and nothing waits for it.
-        since=each.since if each.state in ("stuck", "forced") else min(each.since, latest),
-        taken_at=until(each.taken_at),
-        over_at=until(each.over_at),
-        holders=tuple(
-            replace(
-                holder,
-                ready_at=until(holder.ready_at),
-                back_at=until(holder.back_at),
-                asked_at=until(holder.asked_at),
-            )
-            for holder in each.holders
-        ),
-    )
 
 
 def forget_preparations(connection: Connection, key: EventKey) -> None:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
 
-from pydantic_core import from_json
 from sqlalchemy import (
     ColumnElement,
     Connection,
@@ -18,23 +17,20 @@ from sqlalchemy import (
     or_,
     select,
     tuple_,
-    update,
 )
 
 from console.db import rows
+from console.db.bearers import BEARER, bearers_query
+from console.db.bulk import portions
 from console.db.contact import contact_of
 from console.db.search import ESCAPE, has_tag, is_pattern, pattern_of, tag_of
-from console.db.tables import assignment, event, event_place, report, resource, vm
-from console.db.upsert import portions
+from console.db.tables import assignment, event, vm
 from console.fleet.candidates import PULL_SECONDS
 from console.fleet.contact import Contact, Listening
-from console.fleet.values import CLEAR, EventKey, Expectation, HeardVm, Vm, folded
-from wire.event import IMPACTS
+from console.fleet.values import CLEAR, OPEN, EventKey, Expectation, HeardVm, Vm, folded
 
 _MAX_STEMS: Final = 100
 """How many kinds of names are looked for as siblings of one event: each is a condition in SQL."""
-OPEN: Final = ("scheduled", "started")
-"""The states of an event that is not over."""
 FILTERS: Final = (
     "site",
     "location",
@@ -54,26 +50,7 @@ _COLUMNS: Final = {
 SORTS: Final = ("name", "contact", "condition", "heard", "missing", *_COLUMNS)
 """The columns by which VMs can be sorted."""
 _WORST_CONTACT: Final = ("silent", "late", "learning", "stopped", "heard", "retired")
-_DELETING: Final = tuple(word for word, impact in IMPACTS.items() if impact == "delete")
-"""Types of events that delete a VM, in lower case."""
-_DAY: Final = 86_400.0
-_AHEAD_SECONDS: Final = 30.0
-"""How far the clocks of two consoles on one database may differ, and more."""
-_MOMENTS: Final = (
-    "heard_at",
-    "pulled_at",
-    "lost_at",
-    "retired_at",
-    "first_at",
-    "accepted_at",
-    "conflict_at",
-)
-"""The times of VMs that are compared with the current time or with each other."""
 _CELL: Final = ("vm_id", "name", "site", "location", "zone", "scale_set")
-_SHOWN: Final = vm.alias("shown")
-BEARER: Final = vm.alias("bearer")
-"""The VM that bears a name, in `bearers_query`."""
-_CONTACT_COLUMNS: Final = ("commands", "pulled_at", "heard_at", "first_at", "site", "prepares")
 
 
 @dataclass(slots=True, kw_only=True)  # not frozen: 10,000 are made at each look
@@ -402,64 +379,6 @@ def position_of(known: Vm) -> tuple[str, str]:
     return rows.vm_row(known)["sort_name"], known.vm_id
 
 
-def bearers_query(
-    *columns: ColumnElement[Any], heard: ColumnElement[bool] | None = None
-) -> Select[Any]:
-    """Return which VM each name of each event is, as far as it is known: one that bears the name in
-    the place of the reporter that shows the event, or else in the place of another reporter.
-
-    If several VMs bear it, `rank` 1 has the one that counts, the first of these:
-
-    1. the reporter that shows the event;
-    2. one that reports the event too, and that it names it;
-    3. with `heard`, of those that are heard the one that has borne the name longest;
-    4. the one that was heard last.
-
-    `columns` are further ones, of `BEARER` or of `event`.
-    """
-    is_elsewhere = case((BEARER.c.place == _SHOWN.c.place, 0), else_=1)
-    best = case((BEARER.c.vm_id == event.c.shown_by, 0), (report.c.vm_id.is_not(None), 1), else_=2)
-    order: list[ColumnElement[Any]] = [BEARER.c.heard_at.desc()]
-    if heard is not None:
-        order = [case((heard, 0), else_=1), BEARER.c.first_at, *order]
-    rank = func.row_number().over(
-        partition_by=(resource.c.event_id, resource.c.scope, resource.c.folded),
-        order_by=(is_elsewhere, best, *order, BEARER.c.vm_id),
-    )
-    both = and_(
-        report.c.event_id == resource.c.event_id,
-        report.c.vm_id == BEARER.c.vm_id,
-        report.c.scope == resource.c.scope,
-        report.c.is_own == 1,
-    )
-    same_event = and_(event.c.event_id == resource.c.event_id, event.c.scope == resource.c.scope)
-    its_place = and_(
-        event_place.c.event_id == event.c.event_id, event_place.c.scope == event.c.scope
-    )
-    bears = and_(BEARER.c.place == event_place.c.place, BEARER.c.folded == resource.c.folded)
-    return (
-        select(
-            resource.c.event_id,
-            resource.c.scope,
-            resource.c.folded,
-            event.c.state,
-            event.c.is_news,
-            BEARER.c.vm_id,
-            report.c.content_hash,
-            report.c.over,
-            rank.label("rank"),
-            *(BEARER.c[name] for name in _CONTACT_COLUMNS),
-            *columns,
-        )
-        .select_from(event)
-        .join(resource, same_event)
-        .join(_SHOWN, _SHOWN.c.vm_id == event.c.shown_by)
-        .join(event_place, its_place)
-        .join(BEARER, bears)
-        .outerjoin(report, both)
-    )
-
-
 def _conditions() -> Select[Any]:
     """Return a query of the VMs that open events name, each with its condition."""
     names = bearers_query().where(event.c.state.in_(OPEN), event.c.is_news == 0).subquery()
@@ -475,83 +394,3 @@ def _expectation(events: Sequence[tuple[str, str]]) -> Expectation:
         condition=worst,
         events=tuple(sorted(event_id for event_id, _ in events)),
     )
-
-
-def retire_deleted(
-    connection: Connection,
-    *,
-    now: float,
-    listening: Listening,
-    number: int,
-    keys: Collection[EventKey] | None = None,
-) -> int:
-    """Retire the VMs that were deleted; return how many.
-
-    A VM counts as deleted if it has reported itself that its deletion is pending, and a peer has
-    reported the same event as Completed. Only events that ended within a day are looked at; with
-    `keys`, only these of them. A VM that was heard since, or may still be heard, is not retired.
-    """
-    e = event.c
-    is_deleted = func.lower(e.event_type).in_(_DELETING)
-    contact = contact_of(BEARER, now, listening).label("contact")
-    shown_report = report.alias("shown_report")
-    facts = select(shown_report.c.facts).where(
-        shown_report.c.event_id == e.event_id,
-        shown_report.c.scope == e.scope,
-        shown_report.c.vm_id == e.shown_by,
-    )
-    shown = (e.shown_at, e.shown_by, facts.correlate(event).scalar_subquery().label("facts"))
-    ended = bearers_query(contact, *shown, report.c.facts.label("own")).where(
-        e.state == "ended", e.shown_at > now - _DAY, is_deleted
-    )
-    if keys is not None:
-        ended = ended.where(tuple_(e.event_id, e.scope).in_(keys))
-    names = ended.subquery()
-    gone = select(names).where(
-        names.c.rank == 1,
-        names.c.contact.not_in(("heard", "late", "retired")),
-        names.c.heard_at <= names.c.shown_at,
-        names.c.vm_id != names.c.shown_by,
-        # Only the VM's own report counts: another VM may not say that it is deleted.
-        names.c.over == 0,
-    )
-    retired = 0
-    for row in connection.execute(gone).all():
-        is_own_word = str(from_json(row.own)["event"]["event_type"]).lower() in _DELETING
-        if is_own_word and from_json(row.facts)["event"]["event_status"] == "Completed":
-            by = f"event {row.event_id}"
-            at = float(row.shown_at)
-            retired += len(retire_rows(connection, [row.vm_id], by=by, at=at, number=number))
-    return retired
-
-
-def bring_back(connection: Connection, *, now: float, number: int) -> int:
-    """Set times of VMs that lie in the future to now; return how many VMs had any.
-
-    They lie in the future after the console's clock was set back. How long ago they were is not
-    known. Without this, a VM that died would count as heard until the clock reaches that time
-    again.
-    """
-    c = vm.c
-    ahead = {name: c[name] > now + _AHEAD_SECONDS for name in _MOMENTS}
-    corrected = {name: case((ahead[name], now), else_=c[name]) for name in _MOMENTS}
-    done = connection.execute(
-        update(vm).where(or_(*ahead.values())).values(**corrected, changed=number)
-    )
-    return done.rowcount
-
-
-def retire_rows(
-    connection: Connection, vm_ids: Sequence[str], *, by: str, at: float, number: int
-) -> list[str]:
-    """Mark VMs as retired; return those that are known and were not retired before, in
-    their order.
-    """
-    known = connection.execute(
-        select(vm.c.vm_id).where(vm.c.vm_id.in_(vm_ids), vm.c.retired_at.is_(None))
-    ).scalars()
-    there = set(known)
-    connection.execute(
-        update(vm).where(vm.c.vm_id.in_(there)).values(retired_at=at, retired_by=by, changed=number)
-    )
-    return [each for each in vm_ids if each in there]

@@ -12,6 +12,8 @@ from console.fleet.contact import Contact
 from console.records.incoming import EventReport, PreparationFacts, ReceiptFacts
 
 CLEAR: Final = "clear"
+OPEN: Final = ("scheduled", "started")
+"""The states of an event that is not over."""
 DEFAULT_SITE: Final = "default"
 _MAX_KEY: Final = 400
 """The limit in bytes of a text that shares an index with others, such as an event's id: PostgreSQL

@@ -19,14 +19,17 @@ from uuid import uuid4
 from sqlalchemy import Connection
 from sqlalchemy.exc import InterfaceError, InternalError, OperationalError, SQLAlchemyError
 
-from console.db import batches
+from console.db.batches import write_batch
 from console.db.checkpoints import write_checkpoint
 from console.db.clock import CommonClock
 from console.db.errors import words_of
 from console.db.opening import Database
+from console.db.passed_time import write_passed_time
+from console.db.quarantine import add_to_quarantine
 from console.db.retention import delete_before
+from console.db.transactions import next_number
 from console.fleet.contact import BY_HEARTBEATS, SilentTime
-from console.fleet.fold import LIMITS, fold
+from console.fleet.fold import LIMITS
 from console.ingest.delivery import Delivery, QuarantinedMessage
 from console.ingest.inbox import Inbox
 from console.ingest.listening import ListeningLog
@@ -169,8 +172,8 @@ class Writer:
     def _write_passed_time(self) -> None:
         """Write what changes because time has passed."""
         with self._database.writing.begin() as connection:
-            number = batches.next_number(connection)
-            has_changed = batches.write_passed_time(
+            number = next_number(connection)
+            has_changed = write_passed_time(
                 connection, number, now=self._now(), silent_time=self._silent_time
             )
             if not has_changed:
@@ -304,7 +307,7 @@ class Writer:
         """Quarantine the records that exceed what a VM may store."""
         for (source, reason), several in _by_source(refused).items():
             last = several[-1]
-            batches.quarantine(
+            add_to_quarantine(
                 connection,
                 source=source,
                 reason=reason,
@@ -319,15 +322,15 @@ class Writer:
         """Write everything that a batch changes, in one transaction."""
         items = [item for each in batch for item in each.items if _says_something(item)]
         with self._database.writing.begin() as connection:
-            number = batches.next_number(connection)
-            items = batches.with_stored_spellings(connection, items)
-            changes = fold(batches.load(connection, items, silent_time=self._silent_time), items)
-            batches.write(connection, changes, number, now=self._now())
+            number = next_number(connection)
+            changes = write_batch(
+                connection, items, number, now=self._now(), silent_time=self._silent_time
+            )
             self._quarantine_excess(connection, changes.quarantined)
             for delivery in batch:
                 for item in delivery.items:
                     if isinstance(item, QuarantinedMessage):
-                        batches.quarantine(
+                        add_to_quarantine(
                             connection,
                             source=delivery.source,
                             reason=item.reason,

@@ -20,9 +20,9 @@ from support.eventually import eventually
 from support.mqtt.mosquitto import Mosquitto
 
 from console.config.settings import Settings
-from console.db import batches
+from console.db.batches import write_batch
 from console.db.opening import Database, database_url
-from console.fleet.fold import fold
+from console.db.transactions import next_number
 from console.records.parse import parse_record
 from tests.benchmarks.console_intake import make_console, program
 from tests.benchmarks.measure import resident_mib
@@ -127,9 +127,8 @@ def store(database: Database, batch: Sequence[Record]) -> None:
     """Records come in from the source called feed, in one transaction."""
     items = [parse_record(record.body, source="feed", received_at=time.time()) for record in batch]
     with database.writing.begin() as connection:
-        number = batches.next_number(connection)
-        changes = fold(batches.load(connection, items), items)
-        batches.write(connection, changes, number, now=time.time())
+        number = next_number(connection)
+        write_batch(connection, items, number, now=time.time())
 
 
 def write_heartbeats(file: Path, vms: Sequence[FakeVm], count: int) -> None:

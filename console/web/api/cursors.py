@@ -13,7 +13,7 @@ from console.web.api.operations import is_storable
 _FARTHEST: Final = 1e18
 
 
-def place_in(text: str | None, *kinds: type) -> list[Any] | None:
+def position_in(text: str | None, *kinds: type) -> list[Any] | None:
     """Return where a listing continues, from a text that `cursor` made; it must have values of
     these types.
     """

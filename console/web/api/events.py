@@ -21,7 +21,7 @@ from console.fleet.timeline import timeline
 from console.fleet.values import KnownEvent
 from console.fleet.view import EventDetail, EventItem
 from console.web.answers import answer, refuse
-from console.web.api.cursors import cursor, place_in
+from console.web.api.cursors import cursor, position_in
 from console.web.api.events_csv import csv_lines
 from console.web.api.models import MAX_ITEMS, EventPage, EventQuery, EventsQuery
 from console.web.caller import person_of
@@ -41,7 +41,7 @@ class EventRoutes:
         wanted = wanted_of(query, own)
         if query.format == "csv":
             return csv_answer(self._rows(wanted, query, own))
-        after = place_in(query.cursor, str, (int, float), str, str)  # type: ignore[arg-type]
+        after = position_in(query.cursor, str, (int, float), str, str)  # type: ignore[arg-type]
         with self._snapshots.open() as snapshot:
             items, following = events_page(
                 snapshot,
@@ -60,7 +60,7 @@ class EventRoutes:
         left = query.limit
         following = query.cursor
         while left is None or left > 0:
-            after = place_in(following, str, (int, float), str, str)  # type: ignore[arg-type]
+            after = position_in(following, str, (int, float), str, str)  # type: ignore[arg-type]
             limit = MAX_ITEMS if left is None else min(MAX_ITEMS, left)
             with self._snapshots.open() as snapshot:
                 items, following = events_page(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from starlette.requests import Request
 from starlette.responses import Response
 
-from console.db.history import read_quarantine
+from console.db.quarantine import read_quarantine
 from console.db.snapshot import Snapshots
 from console.web.answers import answer
 from console.web.api import models

@@ -16,8 +16,8 @@ from starlette.responses import Response, StreamingResponse
 
 from console.access.identity import Identity
 from console.db import decisions
-from console.db.batches import newest_number
 from console.db.snapshot import Snapshot, Snapshots
+from console.db.transactions import newest_number
 from console.fleet import view
 from console.fleet.commands import command_item
 from console.fleet.contact import Listening

@@ -23,7 +23,7 @@ from console.fleet.timeline import gap_item, history_item, timeline_item
 from console.fleet.values import Expectation, HeardVm
 from console.fleet.view import VmDetail, VmItem
 from console.web.answers import answer, refuse
-from console.web.api.cursors import cursor, place_in
+from console.web.api.cursors import cursor, position_in
 from console.web.api.models import AcceptBody, ReasonBody, VmPage, VmsQuery
 from console.web.api.operations import body_of
 from console.web.caller import person_of
@@ -50,7 +50,7 @@ class VmRoutes:
             condition=query.condition or "",
             equal={name: value for name, value in equal.items() if value},
         )
-        after = place_in(query.cursor, str, str)
+        after = position_in(query.cursor, str, str)
         with self._snapshots.open() as snapshot:
             items, following = vms_page(snapshot, wanted, limit=query.items, after=after)
         return answer(VmPage(items=items, next=following))

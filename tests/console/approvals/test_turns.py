@@ -25,14 +25,15 @@ from console.approvals.turn_requests import TurnSettings
 from console.audit.limiter import AuditLimiter
 from console.audit.log import everything
 from console.config.groups import GroupSettings
-from console.db import batches
 from console.db import decisions as rows
+from console.db.batches import write_batch
 from console.db.opening import Database
+from console.db.passed_time import write_passed_time
 from console.db.retention import delete_before
 from console.db.snapshot import Snapshots
-from console.db.transactions import read_from, write_to
+from console.db.transactions import next_number, read_from, write_to
 from console.fleet.contact import BY_HEARTBEATS, SilentTime
-from console.fleet.fold import MAX_PREPARATIONS, fold
+from console.fleet.fold import MAX_PREPARATIONS
 from console.fleet.values import Command, KnownEvent
 from console.fleet.view import decision_on
 from console.records.parse import parse_record, parse_status
@@ -124,10 +125,9 @@ class Cluster:
     def store(self, batch: list[Any]) -> None:
         """What a source hands in is committed."""
         with self.database.writing.begin() as connection:
-            number = batches.next_number(connection)
-            known = batches.load(connection, batch, silent_time=self.silent_time)
-            changes = fold(known, batch)
-            batches.write(connection, changes, number, now=self.now.timestamp())
+            number = next_number(connection)
+            now = self.now.timestamp()
+            write_batch(connection, batch, number, now=now, silent_time=self.silent_time)
 
     def set_back(self) -> None:
         """The console's clock is set back by an hour, and its writer sees that."""
@@ -138,7 +138,7 @@ class Cluster:
         """The writer looks what has changed because time has passed."""
         with write_to(self.database) as (connection, number):
             now = self.now.timestamp()
-            batches.write_passed_time(connection, number, now=now, silent_time=self.silent_time)
+            write_passed_time(connection, number, now=now, silent_time=self.silent_time)
 
     def announce(self, number: int) -> str:
         """An event of one VM."""

@@ -12,9 +12,9 @@ from support.console.records import FakeVm
 from console.cli import command
 from console.cli.groups import member_of
 from console.config.load import load
-from console.db import batches
+from console.db.batches import write_batch
 from console.db.opening import Database, database_url
-from console.fleet.fold import fold
+from console.db.transactions import next_number
 from console.fleet.values import Vm
 from console.records.parse import parse_record
 
@@ -65,9 +65,8 @@ def test_replay_says_what_would_have_been(tmp_path: Path) -> None:
         )
     ]
     with database.writing.begin() as connection:
-        number = batches.next_number(connection)
-        known = batches.load(connection, batch)
-        batches.write(connection, fold(known, batch), number, now=now.timestamp())
+        number = next_number(connection)
+        write_batch(connection, batch, number, now=now.timestamp())
     database.close()
     done = CliRunner().invoke(command, ["groups", "replay"], env=variables)
     assert done.exit_code == 0, done.output

@@ -14,6 +14,7 @@ from support.console.intake import Intake
 from support.console.records import FakeVm
 
 from console.db import rows, tables
+from console.db.bulk import upsert
 from console.db.clock import CommonClock
 from console.db.contact import contact_of
 from console.db.listening import (
@@ -25,7 +26,6 @@ from console.db.listening import (
 )
 from console.db.opening import Database
 from console.db.transactions import write_to
-from console.db.upsert import upsert
 from console.fleet.contact import BY_HEARTBEATS, Contact, Interval, Listening, SilentTime, merged
 from console.fleet.values import HeardVm, Vm
 from console.ingest.listening import ListeningLog

@@ -16,7 +16,7 @@ from console.db.history import past_of_vm, records_of_event
 from console.db.opening import Database
 from console.db.transactions import read_from
 from console.fleet.values import EventKey, Expectation
-from console.web.answers import place_in
+from console.web.api.cursors import position_in
 from console.web.api.events import events_page
 
 
@@ -483,7 +483,7 @@ def test_past_events_that_name_thousands_are_listed_some_at_a_time(intake: Intak
         found += [item.event_id for item in items]
         if following is None:
             break
-        after = place_in(following, str, (int, float), str, str)  # type: ignore[arg-type]
+        after = position_in(following, str, (int, float), str, str)  # type: ignore[arg-type]
     assert sorted(found) == [f"E-{number}" for number in range(10)]
 
 

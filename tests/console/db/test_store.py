@@ -19,11 +19,11 @@ from support.console.records import FakeVm
 from support.eventually import eventually
 
 from console.db import decisions, tables
-from console.db.batches import newest_number, write_polls
 from console.db.checkpoints import PartitionClaim, read_checkpoints, read_claims, write_claims
 from console.db.opening import REVISIONS, Database
 from console.db.snapshot import Snapshot, Snapshots
-from console.db.transactions import write_to
+from console.db.transactions import newest_number, write_to
+from console.db.vm_updates import write_polls
 from console.db.vms import WantedVms
 from console.fleet.fold import MAX_STREAMS
 from console.fleet.values import Command, Decision, EventKey

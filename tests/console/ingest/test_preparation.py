@@ -10,11 +10,12 @@ import pytest
 from sqlalchemy import select
 from support.console.records import FakeVm
 
-from console.db import batches, tables
+from console.db import tables
+from console.db.batches import write_batch
 from console.db.history import records_of_event
 from console.db.opening import Database
 from console.db.snapshot import Snapshots
-from console.fleet.fold import fold
+from console.db.transactions import next_number
 from console.fleet.timeline import timeline_item
 from console.fleet.values import EventKey
 from console.records.incoming import Incoming, IncomingRecord
@@ -40,9 +41,8 @@ def read(record: Record) -> IncomingRecord:
 def stored(database: Database, *batch: Incoming) -> list[tuple[str, str]]:
     """Commit a batch; return fingerprint and state of every preparation after that."""
     with database.writing.begin() as connection:
-        number = batches.next_number(connection)
-        known = batches.load(connection, batch)
-        batches.write(connection, fold(known, batch), number, now=NOW.timestamp())
+        number = next_number(connection)
+        write_batch(connection, batch, number, now=NOW.timestamp())
         p = tables.preparation.c
         found = connection.execute(select(p.fingerprint, p.state).order_by(p.vm_id))
         return [(row.fingerprint, row.state) for row in found]

@@ -23,9 +23,8 @@ from support.mqtt.mosquitto import Mosquitto
 from support.sinks.http_server import HttpServer
 
 from console.config.settings import Settings
-from console.db import batches
 from console.db import notices as store
-from console.db.batches import next_number
+from console.db.batches import write_batch
 from console.db.decision_tables import notice as notice_table
 from console.db.decision_tables import notice_cursor
 from console.db.errors import StoreError
@@ -34,9 +33,8 @@ from console.db.notices import MAX_AWAY, MAX_OF_ONE, Incident
 from console.db.opening import Database, database_url
 from console.db.retention import delete_before
 from console.db.snapshot import Snapshots
-from console.db.transactions import write_to
+from console.db.transactions import next_number, write_to
 from console.fleet.contact import Contact
-from console.fleet.fold import fold
 from console.fleet.reporter_choice import as_shown
 from console.fleet.values import UNDECIDED, Decision, KnownEvent, LatestReport, Vm
 from console.notify.conflict_notices import conflict_notices
@@ -138,8 +136,7 @@ class Fleet:
     def take(self, *items: Incoming) -> None:
         """Commit what came in."""
         with write_to(self.database) as (connection, number):
-            changes = fold(batches.load(connection, items), items)
-            batches.write(connection, changes, number, now=self.now)
+            write_batch(connection, items, number, now=self.now)
 
     def say(self, *records: Record) -> None:
         """Commit records, each received now."""

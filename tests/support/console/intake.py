@@ -10,6 +10,7 @@ from support.console.records import FakeVm
 from console.db import batches
 from console.db.listening import Listened, write_listening
 from console.db.opening import Database
+from console.db.passed_time import write_passed_time
 from console.db.snapshot import Snapshots
 from console.db.tables import listening
 from console.db.transactions import write_to
@@ -59,9 +60,7 @@ class Intake:
     def hear(self, *items: Incoming) -> None:
         """Commit what came in of VMs, each received now."""
         with write_to(self.database) as (connection, number):
-            known = batches.with_stored_spellings(connection, items)
-            changes = fold(batches.load(connection, known), known)
-            batches.write(connection, changes, number, now=self.now.timestamp())
+            batches.write_batch(connection, items, number, now=self.now.timestamp())
 
     def hear_as_written(self, *items: Incoming) -> None:
         """As `hear`, by a console up to version 0.2.0, to which an event's id in another case was
@@ -69,7 +68,7 @@ class Intake:
         """
         with write_to(self.database) as (connection, number):
             changes = fold(batches.load(connection, items), items)
-            batches.write(connection, changes, number, now=self.now.timestamp())
+            batches.write_changes(connection, changes, number, now=self.now.timestamp())
 
     def event(self, event_id: str = "E", scope: str | None = None) -> KnownEvent:
         """An event as it is now."""
@@ -91,4 +90,4 @@ class Intake:
         if self._since != _ALWAYS:
             self._listen()
         with write_to(self.database) as (connection, number):
-            batches.write_passed_time(connection, number, now=self.now.timestamp())
+            write_passed_time(connection, number, now=self.now.timestamp())

@@ -1,4 +1,4 @@
-"""Inserts many rows that may exist already, in the same way on SQLite and PostgreSQL."""
+"""Reads and writes many rows with few statements, in the same way on SQLite and PostgreSQL."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from functools import cache
 from itertools import islice
 from typing import Any, Final, TypeVar
 
-from sqlalchemy import Connection, Table
+from sqlalchemy import ColumnElement, Connection, Row, Select, Table, Tuple
 from sqlalchemy.dialects import postgresql, sqlite
 
 T = TypeVar("T")
 Values = Mapping[str, Any]
 AT_ONCE: Final = 5000
 """How many parameters one statement gets; SQLite takes 32,766, PostgreSQL 65,535."""
+PAIRS_AT_ONCE: Final = 1000
+"""How many pairs one statement gets."""
 
 
 def insert_new(connection: Connection, table: Table, rows: Iterable[Values]) -> None:
@@ -38,6 +40,15 @@ def portions(values: Iterable[T], size: int = AT_ONCE) -> Iterator[Sequence[T]]:
     rest = iter(values)
     while some := list(islice(rest, size)):
         yield some
+
+
+def rows_in(
+    connection: Connection, query: Select[Any], column: ColumnElement[Any], values: Iterable[Any]
+) -> Iterator[Row[Any]]:
+    """Yield the rows of a query whose column, or pair of columns, has one of these values."""
+    size = PAIRS_AT_ONCE if isinstance(column, Tuple) else AT_ONCE
+    for some in portions(values, size):
+        yield from connection.execute(query.where(column.in_(some)))
 
 
 @cache
