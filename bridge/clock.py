@@ -57,8 +57,9 @@ def uptime(clock: Clock) -> float:
 
 
 class SteadyTime:
-    """The wall clock from one moment on, without being set back: time that has passed since then
-    stays passed, even from before this run.
+    """The wall clock from one moment on, although it may be wrong. If it is set back, the time that
+    has passed stays passed, also before this run. If it is set forward, that counts once it has
+    gone on for `trusted_after` seconds without being set. Any thread may call it.
     """
 
     def __init__(
@@ -67,59 +68,30 @@ class SteadyTime:
         *,
         since: datetime | None = None,
         uptime_then: float | None = None,
+        is_same_boot: bool = False,
         least: datetime | None = None,
+        trusted_after: float = 0.0,
     ) -> None:
-        """`since`: that moment by the wall clock; `uptime_then`: the same by the machine's uptime,
-        if it was stored. `least`: a time that an earlier run's wall clock had reached.
-        """
-        self._clock = clock
-        self._begun_at = uptime(clock)
-        begun = clock.now()
-        if since is not None:
-            # After a boot the uptime is lower than before, or too low for the time that has passed.
-            passed = self._begun_at - (self._begun_at if uptime_then is None else uptime_then)
-            begun = max(begun, since + timedelta(seconds=max(0.0, passed)))
-        self._begun = max(begun, least or begun)
-
-    def now(self) -> datetime:
-        """Return the time; later than the wall clock if that was set back."""
-        passed = timedelta(seconds=uptime(self._clock) - self._begun_at)
-        return max(self._clock.now(), self._begun + passed)
-
-
-class DeadlineTime:
-    """The time by which the deadline of an event is measured: by the wall clock as it was when the
-    event was first seen. A clock that is set back delays nothing, and one that is set forward
-    counts once it has gone on for `STOOD_SECONDS` without being set: until then it may be wrong, as
-    after a boot. Any thread may call it.
-    """
-
-    def __init__(
-        self,
-        clock: Clock,
-        *,
-        since: datetime,
-        uptime_then: float | None,
-        is_same_boot: bool,
-        least: datetime | None = None,
-    ) -> None:
-        """`since`: when the event was first seen; `uptime_then`: the same by the machine's uptime,
-        if it was stored. `least`: a time that the wall clock had reached before a boot.
+        """`since`: that moment by the wall clock, now if it is not given; `uptime_then`: the same
+        by the machine's uptime, if it was stored; `is_same_boot`: whether that was the uptime of
+        this boot. `least`: a time that an earlier run's wall clock had reached.
         """
         self._clock = clock
         self._lock = threading.Lock()
+        self._trusted_after = trusted_after
         self._counted_from = uptime(clock)
         self._set_at = (clock.now(), self._counted_from)
         """The clocks when the wall clock was first seen as it goes now."""
         # After a boot the uptime is lower than before, or too low for the time that has passed.
         passed = 0.0 if uptime_then is None else max(0.0, self._counted_from - uptime_then)
-        counted = since + timedelta(seconds=passed)
+        counted = (since or self._set_at[0]) + timedelta(seconds=passed)
         # Within one boot the uptime alone tells how much time has passed.
         self._is_known = is_same_boot and uptime_then is not None
         self._counted = counted if self._is_known else max(counted, least or counted)
+        self.now()  # the wall clock of this moment counts, even if it is set back before the next
 
     def now(self) -> datetime:
-        """Return the time."""
+        """Return the time; later than the wall clock if that was set back."""
         with self._lock:
             wall, up = self._clock.now(), uptime(self._clock)
             wall_then, up_then = self._set_at
@@ -127,7 +99,7 @@ class DeadlineTime:
                 up_then = up
                 self._set_at = (wall, up)
             counted = self._counted + timedelta(seconds=up - self._counted_from)
-            if up - up_then < STOOD_SECONDS:
+            if up - up_then < self._trusted_after:
                 return counted
             time_now = max(wall, counted)
             if not self._is_known:

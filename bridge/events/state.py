@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Self
 
-from bridge.clock import Clock, DeadlineTime
+from bridge.clock import STOOD_SECONDS, Clock, SteadyTime
 from bridge.events.gaps import GapTracker
 from bridge.events.normalize import pending_event
 from bridge.events.tracked import TrackedEvent, load_tracked
@@ -44,7 +44,7 @@ class CurrentState:
     """Returns the state of this VM's preparation for an event; None if it prepares nothing."""
     prepares: bool = False
     """Whether a sink prepares this VM."""
-    _times: Mapping[tuple[str, datetime], DeadlineTime] = field(default_factory=dict)
+    _times: Mapping[tuple[str, datetime], SteadyTime] = field(default_factory=dict)
     """The clock for each pending event, by its key and the time at which it was first seen."""
 
     @classmethod
@@ -76,12 +76,13 @@ class CurrentState:
             api_version=api_version,
         )
         state._times = {
-            (key, each.first_seen): DeadlineTime(
+            (key, each.first_seen): SteadyTime(
                 clock,
                 since=each.first_seen,
                 uptime_then=each.uptime,
                 is_same_boot=rebooted is False and not each.measured.restarted,
                 least=seen.polled_at,
+                trusted_after=STOOD_SECONDS,
             )
             for key, each in events.items()
             if each.pending
@@ -102,8 +103,12 @@ class CurrentState:
         """Set the committed events and the incarnation of their document."""
         self._times = {
             (key, each.first_seen): self._times.get((key, each.first_seen))
-            or DeadlineTime(
-                self.clock, since=each.first_seen, uptime_then=each.uptime, is_same_boot=True
+            or SteadyTime(
+                self.clock,
+                since=each.first_seen,
+                uptime_then=each.uptime,
+                is_same_boot=True,
+                trusted_after=STOOD_SECONDS,
             )
             for key, each in events.items()
             if each.pending

@@ -3,7 +3,7 @@ from datetime import timedelta
 import pytest
 from support.documents.documents import NOW, FakeClock
 
-from bridge.clock import STOOD_SECONDS, DeadlineTime, SteadyTime
+from bridge.clock import STOOD_SECONDS, SteadyTime
 
 HOUR = 3600.0
 
@@ -41,14 +41,15 @@ def test_an_earlier_run_knew_the_time_too() -> None:
     assert time.now() == NOW
 
 
-def deadline_time(clock: FakeClock, *, is_same_boot: bool = True) -> DeadlineTime:
+def deadline_time(clock: FakeClock, *, is_same_boot: bool = True) -> SteadyTime:
     """The time for an event that was first seen 60 s ago, and polled for until 10 s ago."""
-    return DeadlineTime(
+    return SteadyTime(
         clock,
         since=clock.now() - timedelta(seconds=60),
         uptime_then=clock.monotonic() - 60.0,
         is_same_boot=is_same_boot,
         least=clock.now() - timedelta(seconds=10),
+        trusted_after=STOOD_SECONDS,
     )
 
 
@@ -113,6 +114,8 @@ def test_the_last_poll_before_a_boot_is_the_least_that_it_is() -> None:
     since = least - timedelta(seconds=60)
     clock.boot()
     clock.jump(-HOUR)
-    time = DeadlineTime(clock, since=since, uptime_then=900.0, is_same_boot=False, least=least)
+    time = SteadyTime(
+        clock, since=since, uptime_then=900.0, least=least, trusted_after=STOOD_SECONDS
+    )
     clock.advance(2 * STOOD_SECONDS)
     assert time.now() == least + timedelta(seconds=2 * STOOD_SECONDS)
