@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
-from bridge.approval.ledger import Ledger, approval_of, approval_of_command, cause_of
 from bridge.approval.policy import BEGUN, objection
+from bridge.approval.receipts import approval_of, approval_of_command, cause_of, receipt
 from bridge.approval.refusals import Refusals
 from bridge.approval.rule_decisions import RuleDecisions
 from bridge.approval.transitions import (
@@ -28,6 +28,7 @@ from bridge.approval.transitions import (
 from bridge.approval.trusted_keys import Trust
 from bridge.approval.verification import (
     MAX_COMMANDS,
+    SKEW_SECONDS,
     CommandRefusedError,
     LocalState,
     Rate,
@@ -40,7 +41,7 @@ from bridge.events.tracked import TrackedEvent
 from bridge.imds.client import Imds, ImdsError
 from bridge.imds.exchange import WithheldError
 from bridge.preparation.preparations import Preparations
-from bridge.store.approvals import OPEN_STATES, Act, Approval, Effect
+from bridge.store.approvals import OPEN_STATES, Act, Approval, ApprovalStore, Effect
 from bridge.store.database import StoreError
 from sinks.base import CommandMessage
 
@@ -115,7 +116,7 @@ class Approvals:
     def __init__(
         self,
         current: CurrentState,
-        ledger: Ledger,
+        store: ApprovalStore,
         imds: Imds,
         clock: Clock,
         *,
@@ -124,7 +125,7 @@ class Approvals:
         preparations: Preparations | None = None,
     ) -> None:
         self._current = current
-        self._ledger = ledger
+        self._store = store
         self._imds = imds
         self._clock = clock
         self._rules = rules
@@ -136,7 +137,7 @@ class Approvals:
         self._unasked: deque[str] = deque()
         """Keys of the events about which the rules have not been asked since the last poll."""
         trust.refresh()
-        for approval in ledger.unfinished():
+        for approval in store.unfinished():
             self._update_open(approval, least=current.gaps.polled_at)
 
     @property
@@ -203,7 +204,7 @@ class Approvals:
 
     def find(self, jti: str) -> Approval | None:
         """Return the approval of that id as its last receipt shows it. Raises `StoreError`."""
-        return self._ledger.find(jti)
+        return self._store.find(jti)
 
     def polled(self) -> None:
         """Follow open approvals; called after every poll and after `prepare`. Sends no request.
@@ -249,8 +250,8 @@ class Approvals:
             events=events,
             prepares=self._preparations is not None,
             used=lambda command: (
-                self._ledger.may_have_lost(command.issued, now)
-                or self._ledger.has(cause_of(command))
+                self._store.may_have_lost(command.issued, now, skew=SKEW_SECONDS)
+                or self._store.has(cause_of(command))
             ),
         )
         retained = message.retained
@@ -262,7 +263,7 @@ class Approvals:
             tracked = self._current.events.get((refused.command.event_id or "").casefold())
             approval = approval_of_command(refused.command, tracked)
             rejected = replace(approval, state="rejected", reason=refused.reason)
-            self._ledger.add_receipt(rejected, self._current.observer, self._clock.now())
+            self._store.add_receipt(receipt(rejected, self._current.observer, self._clock.now()))
 
     # Rules
 
@@ -400,7 +401,7 @@ class Approvals:
         `StoreError`.
         """
         tracked = seen.tracked
-        if tracked is None or self._ledger.newest_record(tracked.event.key) != tracked.record_id:
+        if tracked is None or self._store.newest_record(tracked.event.key) != tracked.record_id:
             return False  # a poll has committed a change that is not in the state yet
         return self._is_allowed_now(opened, seen)
 
@@ -431,12 +432,13 @@ class Approvals:
     def _save_effect(self, opened: OpenApproval, effect: Effect) -> None:
         if opened.approval.effect != effect:
             approval = replace(opened.approval, effect=effect)
-            self._ledger.save(approval, self._clock.now())
+            self._store.save(approval, self._clock.now())
             opened.approval = approval
 
     def _write(self, approval: Approval) -> Approval:
         """Commit an approval in its new state with its receipt. Raises `StoreError`."""
-        self._ledger.save_with_receipt(approval, self._current.observer, self._clock.now())
+        now = self._clock.now()
+        self._store.save(approval, now, receipt(approval, self._current.observer, now))
         _LOG.info(
             "an approval has a new state",
             extra={
@@ -468,7 +470,7 @@ class Approvals:
                 due=self._clock.monotonic(),
                 time=SteadyTime(
                     self._clock,
-                    since=self._ledger.accepted_at(approval.cause),
+                    since=self._store.accepted_at(approval.cause),
                     uptime_then=approval.uptime,
                     least=least,
                 ),

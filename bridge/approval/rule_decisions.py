@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from bridge.approval.ledger import Ledger, approval_of
 from bridge.approval.policy import Answer, RuleDecision, decide
+from bridge.approval.receipts import approval_of
 from bridge.clock import Clock, uptime
 from bridge.config.approval import Rule
 from bridge.events.tracked import TrackedEvent
-from bridge.store.approvals import Approval
+from bridge.store.approvals import Approval, ApprovalStore
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ class _Pending:
     """Monotonic time at which this run first saw it."""
     logged: str | None = None
     decided: str | None = None
-    """The cause of the newest state that the ledger has already."""
+    """The cause of the newest state that the store has already."""
 
 
 class RuleDecisions:
@@ -40,14 +40,14 @@ class RuleDecisions:
     def __init__(
         self,
         rules: Sequence[Rule],
-        ledger: Ledger,
+        store: ApprovalStore,
         clock: Clock,
         *,
         vm_name: str,
         acknowledged: Acknowledged,
     ) -> None:
         self._rules = rules
-        self._ledger = ledger
+        self._store = store
         self._clock = clock
         self._vm_name = vm_name
         self._acknowledged = acknowledged
@@ -60,7 +60,7 @@ class RuleDecisions:
 
     def approval(self, tracked: TrackedEvent) -> Approval | None:
         """Return the approval, accepted or rejected, that a rule newly decides; None if no rule
-        does, or the ledger has it already. Raises `StoreError`.
+        does, or the store has it already. Raises `StoreError`.
         """
         decision = self._decide(tracked)
         if decision is None:
@@ -89,7 +89,7 @@ class RuleDecisions:
         Without an earlier decision it is the rule's own cause. After an approval that ended because
         the rule was removed, or because a document was unclear, it is a new cause.
         """
-        while (known := self._ledger.of_cause(cause)) is not None:
+        while (known := self._store.of_cause(cause)) is not None:
             if known.state != "failed" or known.reason not in ("not_allowed", "not_approvable"):
                 return None
             cause += "\nagain"

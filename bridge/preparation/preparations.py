@@ -20,7 +20,7 @@ from bridge.preparation.transitions import Trigger, after
 from bridge.store.absences import role_of
 from bridge.store.database import PREPARATIONS_LOST_KEY, Store
 from bridge.store.outbox import Outbox
-from bridge.store.preparations import Preparation, PreparationRows, ends
+from bridge.store.preparations import Preparation, PreparationRows, is_end
 from wire.moment import rfc3339
 from wire.preparation import NONE, PREPARED, PreparationData
 from wire.record import EVENT_STARTED, PREPARATION, Record, RecordDraft, draft
@@ -46,7 +46,7 @@ class PreparingSpec:
         return role_of(self.kind, prepares=True)
 
 
-class Preparations(PreparationRows):
+class Preparations:
     """Asks the sink to prepare this VM, and follows each preparation to its end.
 
     Polls, people and the sink call it, so all methods may be called from any thread.
@@ -60,21 +60,22 @@ class Preparations(PreparationRows):
         clock: Clock,
     ) -> None:
         """Raises `StoreError` if the stored preparations cannot be read."""
-        super().__init__(store)
         self.spec = spec
+        self._store = store
+        self._rows = PreparationRows(store)
         self._current = current
         self._clock = clock
         self._lock = threading.RLock()
         if any(
             each.sink != spec.sink if each.role == spec.role else each.state == "preparing"
-            for each in self.all()
+            for each in self._rows.all()
         ):
-            self.hand_over(spec.sink, spec.role)
+            self._rows.hand_over(spec.sink, spec.role)
         # What was asked for and not done before this run is asked for again, see `_unfinished`: the
         # sink may have another name now, or may have been out of the settings meanwhile.
         self._by_event: Mapping[str, Preparation] = {
             each.event: replace(each, is_over=each.is_over or each.state == "preparing")
-            for each in self.all()
+            for each in self._rows.all()
             if each.role == spec.role
         }
 
@@ -113,7 +114,7 @@ class Preparations(PreparationRows):
             first_seen=rfc3339(tracked.first_seen),
             before=self._prepared_before(tracked),
         )
-        asked = self.ask_sink(asked, self._record(asked))
+        asked = self._rows.ask_sink(asked, self._record(asked))
         self._replace_row(asked)
         self._log(asked, None)
 
@@ -159,7 +160,7 @@ class Preparations(PreparationRows):
             if self._has_passed(each) and outbox.acknowledged_before(sink, each.event):
                 self._recover(each)
         for event in outbox.events_known_before(sink):
-            newest = self.newest(event)
+            newest = self._rows.newest(event)
             tracked = self._current.events.get(event)
             if event not in self._by_event and newest is not None:
                 self._assume(
@@ -207,7 +208,7 @@ class Preparations(PreparationRows):
             first_seen=first_seen,
             is_over=True,
         )
-        self.save(assumed)
+        self._rows.save(assumed)
         self._replace_row(assumed)
 
     def _has_passed(self, preparation: Preparation) -> bool:
@@ -230,7 +231,7 @@ class Preparations(PreparationRows):
             if each is not None:
                 self._follow(each)  # it may have changed since the last `follow`
                 each = self._asked_by(record)
-            return None if each is None else self.shown(each.event)
+            return None if each is None else self._rows.shown(each.event)
 
     def wants(self, record: Record) -> bool:
         """Check whether a record says that an event which this VM was asked to prepare for has
@@ -243,7 +244,7 @@ class Preparations(PreparationRows):
                 return False
             # The first records after a loss may come before `follow` has seen their events.
             is_known = each is not None or self._may_have_lost()
-        return is_known and (record.type == EVENT_STARTED or ends(record))
+        return is_known and (record.type == EVENT_STARTED or is_end(record))
 
     def prepared(self, record: Record) -> None:
         """Note that the sink has done what `record` asked for. Raises `StoreError`; then that is
@@ -268,19 +269,19 @@ class Preparations(PreparationRows):
         with self._lock:
             each = self._by_event.get((record.event_id or "").casefold())
             # A preparation that was asked for after that record is for the next announcement.
-            if each is None or not ends(record) or each.asked > record.sequence:
+            if each is None or not is_end(record) or each.asked > record.sequence:
                 return
             if reason is None:
                 self._recover(each)
             else:  # kept, because a person may have it tried again
                 ended = replace(each, state="failed", is_over=True)
-                self.save(ended, self._record(ended, reason))
+                self._rows.save(ended, self._record(ended, reason))
                 self._replace_row(ended)
                 self._log(ended, reason)
 
     def _recover(self, preparation: Preparation) -> None:
         ended = replace(preparation, state="recovered", is_over=True)
-        self.finish(ended, self._record(ended))
+        self._rows.finish(ended, self._record(ended))
         self._by_event = {key: each for key, each in self._by_event.items() if key != ended.event}
         self._log(ended, None)
 
@@ -348,7 +349,7 @@ class Preparations(PreparationRows):
             or not tracked.affects_this_vm
             or self._has_passed(preparation)
             # It may name this VM again by now.
-            or self.ends_after(preparation.event, preparation.asked)
+            or self._rows.ends_after(preparation.event, preparation.asked)
         ):
             preparation = self._step(preparation, Trigger.OVER)
         elif tracked.fingerprint != preparation.fingerprint and preparation.state != "prepared":
@@ -356,7 +357,7 @@ class Preparations(PreparationRows):
         else:
             return  # prepared for another state: this counts again if the event changes back
         preparation = replace(preparation, is_over=True)
-        self.save(preparation)
+        self._rows.save(preparation)
         self._replace_row(preparation)
 
     def _step(
@@ -366,7 +367,7 @@ class Preparations(PreparationRows):
         if step is None:
             return preparation
         moved = replace(preparation, state=step.state)
-        self.save(moved, self._record(moved, step.reason or reason))
+        self._rows.save(moved, self._record(moved, step.reason or reason))
         self._replace_row(moved)
         self._log(moved, step.reason or reason)
         return moved

@@ -9,7 +9,6 @@ from typing import Any
 
 from bridge.api.status import Running
 from bridge.approval.approvals import Approvals
-from bridge.approval.ledger import Ledger
 from bridge.approval.rule_decisions import Acknowledged, RuleDecisions
 from bridge.approval.trusted_keys import Trust
 from bridge.approval.worker import ApprovalWorker
@@ -24,7 +23,7 @@ from bridge.imds.client import Imds
 from bridge.logs import Redactor
 from bridge.preparation.preparations import Preparations, PreparingSpec
 from bridge.preparation.sink import PreparingSink
-from bridge.store.approvals import approved_revisions
+from bridge.store.approvals import ApprovalStore, approved_revisions
 from bridge.store.database import Store
 from bridge.store.outbox import Outbox
 from bridge.version import __version__
@@ -195,17 +194,17 @@ def _approvals(
     acknowledged: Acknowledged,
     preparations: Preparations | None,
 ) -> Approvals:
-    ledger = Ledger(store, clock.now())
+    approval_store = ApprovalStore(store, clock.now())
     rules = RuleDecisions(
         settings.approval.rules,
-        ledger,
+        approval_store,
         clock,
         vm_name=state.vm.name,
         acknowledged=acknowledged,
     )
     return Approvals(
         state,
-        ledger,
+        approval_store,
         imds,
         clock,
         rules=rules,

@@ -10,7 +10,7 @@ from dataclasses import astuple, dataclass
 from datetime import datetime, timedelta
 from typing import Final, Literal
 
-from bridge.store.database import Store
+from bridge.store.database import RESET_KEY, Store
 from wire.moment import rfc3339
 from wire.record import RecordDraft
 
@@ -23,6 +23,10 @@ KEEP_TIME: Final = timedelta(days=1)
 PRUNE_EVERY: Final = 100
 """How many receipts are written between two prunings."""
 OPEN_STATES: Final = ("accepted", "posted")
+LOST_KEY: Final = "ledger_lost"
+"""In `meta`: when earlier approvals were lost with their store, in seconds since 1970; and the last
+poll before that, because the clock may have been behind when the loss was noticed.
+"""
 _ANY_REVISION: Final = 1 << 62
 """Stands for a revision that was not stored: it may be the newest."""
 
@@ -79,12 +83,24 @@ _COLUMNS: Final = (
 )
 
 
-class ApprovalRows:
+class ApprovalStore:
     """The approvals of one store. All methods may be called from any thread."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, now: datetime) -> None:
+        """Raises `StoreError` if the store was lost and that fact cannot be written to it."""
         self._store = store
         self._until_prune = 0
+        if store.meta(RESET_KEY) not in (None, "null"):
+            moments = (now, store.polled_at() or now)
+            store.commit(meta={LOST_KEY: " ".join(str(int(at.timestamp())) for at in moments)})
+        self._lost = [int(at) for at in (store.meta(LOST_KEY) or "").split()]
+
+    def may_have_lost(self, issued: int, now: datetime, *, skew: float) -> bool:
+        """Check whether a token of that issue time (seconds since 1970) may have been used before a
+        loss. `skew`: how many seconds the issuer's clock may be ahead of ours.
+        """
+        # Not while the clock is before that moment: it was wrong then, or it is now.
+        return any(issued <= lost + skew and lost <= now.timestamp() + skew for lost in self._lost)
 
     def has(self, cause: str) -> bool:
         """Check whether the cause was acted upon. Raises `StoreError`."""
@@ -126,6 +142,10 @@ class ApprovalRows:
         self._store.commit([] if receipt is None else [receipt], also=write)
         if receipt is not None:
             self._until_prune = PRUNE_EVERY if pruning else self._until_prune - 1
+
+    def add_receipt(self, receipt: RecordDraft) -> None:
+        """Commit only a receipt: the cause is not used up by it. Raises `StoreError`."""
+        self._store.commit([receipt])
 
     def newest_record(self, event: str) -> str | None:
         """Return the id of the newest committed record of an event, by its key. Raises

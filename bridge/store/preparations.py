@@ -134,7 +134,7 @@ class PreparationRows:
             (event, sequence),
         )
         found = (_readable(body) for (body,) in rows)
-        return any(record is not None and ends(record) for record in found)
+        return any(record is not None and is_end(record) for record in found)
 
     def newest(self, event: str) -> Record | None:
         """Return the newest record of an event. Raises `StoreError`."""
@@ -149,7 +149,7 @@ class PreparationRows:
         return _readable(rows[0][0]) if rows else None
 
 
-def ends(record: Record) -> bool:
+def is_end(record: Record) -> bool:
     """Check whether a record says that an event is over for this VM."""
     return record.type == EVENT_ENDED or record.affects_this_vm is False
 

@@ -13,10 +13,11 @@ from support.process.launch import Launch
 from support.sinks.http_server import HttpServer
 from support.store_helpers import AN_APPROVAL, NOW, observer, opened, recipients
 
-from bridge.approval.ledger import Ledger
+from bridge.approval.receipts import receipt
 from bridge.events.state import load_events
 from bridge.simulator.simulator import Simulator
 from bridge.simulator.vm import SimulatedVm
+from bridge.store.approvals import ApprovalStore
 from bridge.store.opening import FILE_NAME, open_store
 from bridge.store.outbox import Outbox, Recipient
 from bridge.store.schema import SCHEMA_VERSION, migrate
@@ -133,7 +134,7 @@ def test_a_store_without_reasons_gets_them(tmp_path: Path) -> None:
     path = tmp_path / "state" / FILE_NAME
     with opened(tmp_path / "state") as store:
         approval = replace(AN_APPROVAL, why="a", state="posted")
-        Ledger(store, NOW).save_with_receipt(approval, observer(), NOW)
+        ApprovalStore(store, NOW).save(approval, NOW, receipt(approval, observer(), NOW))
     with closing(sqlite3.connect(path)) as connection, connection:
         for column in ("why", "key", "expires", "act", "revision", "uptime"):
             connection.execute(f"ALTER TABLE approvals DROP COLUMN {column}")
@@ -144,7 +145,7 @@ def test_a_store_without_reasons_gets_them(tmp_path: Path) -> None:
     store, reset = open_store(path.parent, NOW)
     with closing(store):
         assert reset is None
-        assert Ledger(store, NOW).unfinished() == [replace(AN_APPROVAL, state="posted")]
+        assert ApprovalStore(store, NOW).unfinished() == [replace(AN_APPROVAL, state="posted")]
         assert store.read("PRAGMA user_version") == [(SCHEMA_VERSION,)]
 
 
@@ -156,7 +157,7 @@ def test_a_store_without_keys_gets_them(tmp_path: Path) -> None:
     path = tmp_path / "state" / FILE_NAME
     with opened(tmp_path / "state") as store:
         approval = replace(AN_APPROVAL, why="a", key="k", expires=7)
-        Ledger(store, NOW).save_with_receipt(approval, observer(), NOW)
+        ApprovalStore(store, NOW).save(approval, NOW, receipt(approval, observer(), NOW))
     with closing(sqlite3.connect(path)) as connection, connection:
         for column in ("key", "expires", "act", "revision", "uptime"):
             connection.execute(f"ALTER TABLE approvals DROP COLUMN {column}")
@@ -167,7 +168,7 @@ def test_a_store_without_keys_gets_them(tmp_path: Path) -> None:
     store, reset = open_store(path.parent, NOW)
     with closing(store):
         assert reset is None
-        assert Ledger(store, NOW).unfinished() == [replace(AN_APPROVAL, why="a")]
+        assert ApprovalStore(store, NOW).unfinished() == [replace(AN_APPROVAL, why="a")]
         assert store.read("PRAGMA user_version") == [(SCHEMA_VERSION,)]
 
 
@@ -223,5 +224,5 @@ def test_a_store_of_0_2_0_opens_with_everything_in_it(tmp_path: Path) -> None:
         outbox.register({name: Recipient(kind="test") for name in ("drain", "ops")})
         assert outbox.acknowledged("drain", EVENT_ID.casefold())
         assert [(each.sink, each.sequence) for each in outbox.dead.shown()] == [("ops", 1)]
-        assert [each.why for each in Ledger(store, NOW).unfinished()] == ["CHG-1"]
+        assert [each.why for each in ApprovalStore(store, NOW).unfinished()] == ["CHG-1"]
         assert store.last_revisions([EVENT_ID.casefold()]) == {}

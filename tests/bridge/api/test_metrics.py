@@ -8,7 +8,7 @@ from support.documents.documents import NOW, body, entry, started
 from support.page.front_stage import Stage
 
 from bridge.api.metric_definitions import DEFINITIONS
-from bridge.approval.ledger import receipt
+from bridge.approval.receipts import receipt
 from bridge.events import bridge_records
 from bridge.imds.client import ImdsError
 from bridge.store.approvals import Approval

@@ -25,10 +25,9 @@ from support.documents.documents import EVENT_ID, LATER, OTHER_ID, VM, entry
 
 from bridge.approval import approvals, refusals
 from bridge.approval.approvals import ENDS_AT_ONCE, MAX_RETRY_SECONDS
-from bridge.approval.ledger import Ledger
 from bridge.approval.verification import MAX_COMMANDS, SKEW_SECONDS
 from bridge.config.approval import Rule
-from bridge.store.approvals import Approval
+from bridge.store.approvals import Approval, ApprovalStore
 from bridge.store.database import RESET_KEY, StoreError
 from bridge.store.opening import FILE_NAME
 from sinks.base import CommandMessage
@@ -484,14 +483,14 @@ def test_a_rule_decides_on_what_is_recorded_when_it_posts(
     assert refused == [(each["state"], each["resources"]) for each in others]
 
 
-class SlowLedger(Ledger):
-    """A ledger that lets the bridge poll while an acceptance is written."""
+class SlowApprovalStore(ApprovalStore):
+    """A store of approvals that lets the bridge poll while an acceptance is written."""
 
     bench: ApprovalBench
     meanwhile: dict[str, Any]
 
-    def save_with_receipt(self, approval: Approval, *args: Any, **how: Any) -> None:
-        super().save_with_receipt(approval, *args, **how)
+    def save(self, approval: Approval, *args: Any, **how: Any) -> None:
+        super().save(approval, *args, **how)
         if approval.state == "accepted" and self.meanwhile:
             self.bench.change(**self.meanwhile)
             self.meanwhile = {}
@@ -516,8 +515,8 @@ def test_what_changes_while_it_is_written_down_is_not_posted(
     """
     bench.announce()
     bench.rules = [Rule(name="mine")] if how == "rule" else []
-    SlowLedger.bench, SlowLedger.meanwhile = bench, fields
-    bench.make_ledger = lambda store: SlowLedger(store, bench.clock.now())  # type: ignore[method-assign]
+    SlowApprovalStore.bench, SlowApprovalStore.meanwhile = bench, fields
+    bench.make_approval_store = lambda store: SlowApprovalStore(store, bench.clock.now())  # type: ignore[method-assign]
     bench.restart()
     if how == "rule":
         bench.poll()
@@ -550,8 +549,10 @@ def test_a_change_that_is_recorded_counts_before_its_poll_has_ended(bench: Appro
     assert bench.story() == [("rejected", "event_changed")]
 
 
-class WaitingLedger(Ledger):
-    """A ledger whose first read of the newest record takes time, in which something happens."""
+class WaitingApprovalStore(ApprovalStore):
+    """A store of approvals whose first read of the newest record takes time, in which something
+    happens.
+    """
 
     meanwhile: ClassVar[list[Callable[[], object]]] = []
 
@@ -564,9 +565,9 @@ class WaitingLedger(Ledger):
 
 @pytest.fixture
 def waiting(bench: ApprovalBench) -> ApprovalBench:
-    """A bridge with this ledger, and a rule that approves while this VM is the first."""
-    bench.make_ledger = lambda store: WaitingLedger(store, bench.clock.now())  # type: ignore[method-assign]
-    WaitingLedger.meanwhile.clear()
+    """A bridge with this approval_store, and a rule that approves while this VM is the first."""
+    bench.make_approval_store = lambda store: WaitingApprovalStore(store, bench.clock.now())  # type: ignore[method-assign]
+    WaitingApprovalStore.meanwhile.clear()
     bench.decide_by(Rule(name="lead", leader="first", max_resources=2))
     return bench
 
@@ -579,7 +580,7 @@ def test_a_poll_that_fails_before_the_post_holds_it(waiting: ApprovalBench) -> N
         assert not waiting.poller.run()
         waiting.imds.silent = False
 
-    WaitingLedger.meanwhile.append(fail)
+    WaitingApprovalStore.meanwhile.append(fail)
     waiting.announce()
     assert (waiting.imds.posts, waiting.story()) == ([], [("accepted", None)])
     waiting.poll()
@@ -593,7 +594,7 @@ def test_another_order_before_the_post_counts(waiting: ApprovalBench) -> None:
         waiting.change(Resources=["web_4", "web_3"])
         assert waiting.poller.run()
 
-    WaitingLedger.meanwhile.append(reorder)
+    WaitingApprovalStore.meanwhile.append(reorder)
     waiting.announce(resources=("web_3", "web_4"))
     waiting.poll()
     assert waiting.imds.posts == []
@@ -603,7 +604,7 @@ def test_another_order_before_the_post_counts(waiting: ApprovalBench) -> None:
 def test_a_key_that_is_taken_out_before_the_post_counts(waiting: ApprovalBench) -> None:
     """The trust file is read after the store, so that a removed key holds the POST."""
     waiting.announce(resources=("web_4", "web_3"))
-    WaitingLedger.meanwhile.append(lambda: waiting.trust(waiting.other))
+    WaitingApprovalStore.meanwhile.append(lambda: waiting.trust(waiting.other))
     waiting.send(waiting.approve())
     waiting.poll()
     assert waiting.imds.posts == []
@@ -613,7 +614,7 @@ def test_a_key_that_is_taken_out_before_the_post_counts(waiting: ApprovalBench) 
 def test_a_command_that_expires_before_the_post_counts(waiting: ApprovalBench) -> None:
     """The expiry of a command is checked after the store was read."""
     waiting.announce(resources=("web_4", "web_3"))
-    WaitingLedger.meanwhile.append(lambda: waiting.clock.advance(1))
+    WaitingApprovalStore.meanwhile.append(lambda: waiting.clock.advance(1))
     waiting.send(waiting.approve(exp=waiting.seconds + 1))
     assert waiting.imds.posts == []
     waiting.poll()

@@ -385,7 +385,7 @@ class TestOutbox:
 
 
 def test_nothing_is_remembered_of_events_that_are_over(benches: Any) -> None:
-    """Nothing is kept in memory about ended events, because the ledger has their decisions."""
+    """Nothing is kept in memory about ended events, because the store has their decisions."""
     bench = benches(MINE)
     bench.announce(resources=["web_3", "web_4"])
     assert list(bench.approvals._rules._pending) == [EVENT_ID.casefold()]

@@ -16,7 +16,6 @@ from support.imds.polling import state_and_poller
 from support.store_helpers import bridge_draft
 
 from bridge.approval.approvals import Approvals
-from bridge.approval.ledger import Ledger
 from bridge.approval.rule_decisions import RuleDecisions
 from bridge.approval.trusted_keys import Trust
 from bridge.clock import STOOD_SECONDS
@@ -24,8 +23,10 @@ from bridge.config.approval import Rule
 from bridge.imds.client import ImdsError
 from bridge.imds.exchange import WithheldError
 from bridge.preparation.preparations import Preparations, PreparingSpec
+from bridge.store.approvals import ApprovalStore
 from bridge.store.opening import FILE_NAME, open_store
 from bridge.store.outbox import Outbox, Recipient
+from bridge.store.preparations import Preparation, PreparationRows
 from wire.record import BRIDGE_STORE_RESET, PREPARATION, Record, read_record
 
 LEAD = 120.0
@@ -98,6 +99,11 @@ def preparing(tmp_path: Path) -> Iterator[Preparing]:
     assert made.poll(body(entry())) == ["none"]
     yield made
     made.store.close()
+
+
+def stored(preparing: Preparing) -> list[Preparation]:
+    """Return the preparations in the store."""
+    return PreparationRows(preparing.store).all()
 
 
 def test_the_deadline_comes_while_imds_does_not_answer(preparing: Preparing) -> None:
@@ -209,7 +215,7 @@ def test_what_was_not_done_is_taken_up_again_in_the_next_run(preparing: Preparin
     preparing.begin()
     assert preparing.preparations.seconds_to_deadline() == 0
     assert preparing.poll(SILENCE) == ["preparing"]
-    assert [each.cause for each in preparing.preparations.all()] == ["command:1"]
+    assert [each.cause for each in stored(preparing)] == ["command:1"]
 
 
 def test_there_is_nothing_to_prepare_for_news(preparing: Preparing) -> None:
@@ -321,12 +327,14 @@ def test_no_post_goes_out_for_an_event_that_left_this_vm_since_the_last_look(
             posts.append(event_id)
 
     clock = preparing.clock
-    ledger = Ledger(preparing.store, clock.now())
+    approval_store = ApprovalStore(preparing.store, clock.now())
     rules = (Rule(name="any"),)
-    decisions = RuleDecisions(rules, ledger, clock, vm_name=VM.name, acknowledged=lambda *_: True)
+    decisions = RuleDecisions(
+        rules, approval_store, clock, vm_name=VM.name, acknowledged=lambda *_: True
+    )
     approvals = Approvals(
         preparing.current,
-        ledger,
+        approval_store,
         Starting(),  # type: ignore[arg-type]  # it answers as a client does
         clock,
         rules=decisions,
@@ -385,7 +393,7 @@ def test_what_another_kind_has_prepared_does_not_count(preparing: Preparing) -> 
     assert [each.id for each in batch.records if preparing.preparations.wants(each)] == [ended.id]
     preparing.preparations.recovered(ended)
     assert preparing.records()[-1].data["state"] == "recovered"
-    assert preparing.preparations.all() == []
+    assert stored(preparing) == []
 
 
 def test_an_earlier_end_that_a_person_has_tried_again_undoes_no_later_preparation(
@@ -447,7 +455,7 @@ def test_what_a_lost_store_may_have_prepared_gets_its_end(
         preparing.preparations.recovered(record)
     (recovered,) = [each for each in preparing.records() if each.type == PREPARATION]
     assert (recovered.data["evt"], recovered.data["state"]) == (EVENT_ID, "recovered")
-    assert preparing.preparations.all() == []
+    assert stored(preparing) == []
 
 
 def test_a_loss_is_not_forgotten_by_a_run_without_a_sink_that_prepares(
@@ -461,7 +469,7 @@ def test_a_loss_is_not_forgotten_by_a_run_without_a_sink_that_prepares(
     assert poller.run()
     preparing.store.close()
     preparing.begin()
-    assert [each.event_id for each in preparing.preparations.all()] == [EVENT_ID]
+    assert [each.event_id for each in stored(preparing)] == [EVENT_ID]
 
 
 def test_a_loss_ends_with_the_first_document(preparing: Preparing, tmp_path: Path) -> None:
@@ -471,7 +479,7 @@ def test_a_loss_ends_with_the_first_document(preparing: Preparing, tmp_path: Pat
     preparing.lose(tmp_path)
     preparing.poll(b'{"Events": []}')
     preparing.poll(body(entry()))
-    assert preparing.preparations.all() == []
+    assert stored(preparing) == []
 
 
 def test_a_loss_is_not_forgotten_by_a_run_that_ends_at_once(
@@ -483,14 +491,14 @@ def test_a_loss_is_not_forgotten_by_a_run_that_ends_at_once(
     preparing.store.close()
     preparing.begin()
     preparing.poll(body(entry(status="Started")))
-    assert [each.event_id for each in preparing.preparations.all()] == [EVENT_ID]
+    assert [each.event_id for each in stored(preparing)] == [EVENT_ID]
 
 
 def test_what_the_first_document_of_a_new_bridge_shows_was_not_prepared(
     preparing: Preparing,
 ) -> None:
     """Without an earlier store no event counts as prepared."""
-    assert preparing.preparations.all() == []
+    assert stored(preparing) == []
 
 
 @pytest.mark.parametrize(

@@ -29,11 +29,11 @@ from support.commands.control_plane import Signer, jwks
 from support.documents.documents import FakeClock, body
 from support.imds.polling import state_and_poller
 
-from bridge.approval.ledger import Ledger
 from bridge.config.approval import Rule
 from bridge.imds.client import ImdsError
 from bridge.imds.exchange import WithheldError
 from bridge.service.scheduler import Watch
+from bridge.store.approvals import ApprovalStore
 from bridge.store.batch import Batch
 from bridge.store.database import Store, StoreError
 from bridge.store.opening import open_store
@@ -270,7 +270,7 @@ class ModelBench:
         slow: Store = Interrupted(self.store, self.interrupt)  # type: ignore[assignment]
         self.approvals = approvals_of(
             self.current,
-            Ledger(slow, self.clock.now()),
+            ApprovalStore(slow, self.clock.now()),
             self.imds,
             self.clock,
             rules=setup.rules,

@@ -1,5 +1,5 @@
-"""Approval without a network: a real store, poller and ledger, an IMDS that notes each POST, and a
-control plane that knows what the records said.
+"""Approval without a network: a real store and poller, an IMDS that notes each POST, and a control
+plane that knows what the records said.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +13,6 @@ from support.documents.documents import EVENT_ID, VM, FakeClock, StandInImds, bo
 from support.imds.polling import state_and_poller
 
 from bridge.approval.approvals import Approvals
-from bridge.approval.ledger import Ledger
 from bridge.approval.rule_decisions import RuleDecisions
 from bridge.approval.trusted_keys import Trust
 from bridge.approval.worker import ApprovalWorker
@@ -21,7 +20,7 @@ from bridge.config.approval import Rule
 from bridge.events.state import CurrentState
 from bridge.imds.client import ImdsError
 from bridge.imds.exchange import WithheldError
-from bridge.store.approvals import Approval
+from bridge.store.approvals import Approval, ApprovalStore
 from bridge.store.database import Store, StoreError
 from bridge.store.opening import open_store
 from sinks.base import CommandMessage
@@ -90,7 +89,7 @@ def fails(reason: str, *, retry_after: float | None = None) -> Callable[[str], N
 
 def approvals_of(
     current: CurrentState,
-    ledger: Ledger,
+    approval_store: ApprovalStore,
     imds: ObedientImds,
     clock: FakeClock,
     *,
@@ -99,10 +98,12 @@ def approvals_of(
     trust: Path | None,
 ) -> Approvals:
     """The approvals of one run."""
-    decisions = RuleDecisions(rules, ledger, clock, vm_name=VM.name, acknowledged=acknowledged)
+    decisions = RuleDecisions(
+        rules, approval_store, clock, vm_name=VM.name, acknowledged=acknowledged
+    )
     return Approvals(
         current,
-        ledger,
+        approval_store,
         imds,  # type: ignore[arg-type]  # it answers as a client does
         clock,
         rules=decisions,
@@ -164,10 +165,10 @@ class ApprovalBench:
             interval=self.interval,
             scope_self=self.scope_self,
         )
-        self.ledger = self.make_ledger(self.store)
+        self.approval_store = self.make_approval_store(self.store)
         self.approvals = approvals_of(
             self.current,
-            self.ledger,
+            self.approval_store,
             self.imds,
             self.clock,
             rules=self.rules,
@@ -175,9 +176,9 @@ class ApprovalBench:
             trust=self.trust_file,
         )
 
-    def make_ledger(self, store: Store) -> Ledger:
-        """The ledger of a run; a test may give one that fails."""
-        return Ledger(store, self.clock.now())
+    def make_approval_store(self, store: Store) -> ApprovalStore:
+        """The store of approvals of a run; a test may give one that fails."""
+        return ApprovalStore(store, self.clock.now())
 
     def restart(self, directory: Path | None = None) -> None:
         """Another run, on the same store or on that of another directory."""
@@ -292,8 +293,8 @@ class ApprovalBench:
         return dict(self.approvals.refused)
 
     def entries(self) -> Sequence[Approval]:
-        """What the ledger has unfinished."""
-        return self.ledger.unfinished()
+        """What the store of approvals has unfinished."""
+        return self.approval_store.unfinished()
 
     def _settle(self) -> None:
         self.settled += 1

@@ -20,7 +20,6 @@ from support.documents.documents import LATER, VM, FakeClock, entry
 from support.imds.polling import state_and_poller
 
 from bridge.approval.approvals import Approvals
-from bridge.approval.ledger import Ledger
 from bridge.approval.rule_decisions import RuleDecisions
 from bridge.approval.trusted_keys import Trust
 from bridge.config.approval import Rule
@@ -28,6 +27,7 @@ from bridge.imds.client import ImdsError
 from bridge.imds.exchange import WithheldError
 from bridge.preparation.preparations import Preparations, PreparingSpec
 from bridge.preparation.sink import PreparingSink
+from bridge.store.approvals import ApprovalStore
 from bridge.store.opening import open_store
 from bridge.store.outbox import Outbox, Recipient
 from sinks.base import Sink, SinkError, SinkRejected, SinkSettings
@@ -174,13 +174,13 @@ class PreparingBench:
             self._outbox.register({})
         else:
             self._preparations = self._prepare_with(self._kind)
-        ledger = Ledger(self._store, clock.now())
+        approval_store = ApprovalStore(self._store, clock.now())
         rules = RuleDecisions(
-            self.pick(RULES), ledger, clock, vm_name=VM.name, acknowledged=lambda *_: True
+            self.pick(RULES), approval_store, clock, vm_name=VM.name, acknowledged=lambda *_: True
         )
         approvals = Approvals(
             self._state,
-            ledger,
+            approval_store,
             self._imds,  # type: ignore[arg-type]  # it answers as a client does
             clock,
             rules=rules,

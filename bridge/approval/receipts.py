@@ -1,53 +1,15 @@
-"""The ledger of approvals: each step is one transaction with its receipt."""
+"""What an approval is made from, and the receipt of each of its steps; values in, values out."""
 
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Final
 
-from bridge.approval.verification import SKEW_SECONDS, SignedCommand
+from bridge.approval.verification import SignedCommand
 from bridge.events.tracked import TrackedEvent
-from bridge.store.approvals import Approval, ApprovalRows
-from bridge.store.database import RESET_KEY, Store
+from bridge.store.approvals import Approval
 from wire.observer import Observer
 from wire.receipt import ReceiptData
 from wire.record import APPROVAL, RecordDraft, draft
-
-LOST_KEY: Final = "ledger_lost"
-"""In `meta`: when an earlier ledger was lost with its store, in seconds since 1970; and the last
-poll before that, because the clock may have been behind when the loss was noticed.
-"""
-
-
-class Ledger(ApprovalRows):
-    """The approvals in the store. All methods may be called from any thread."""
-
-    def __init__(self, store: Store, now: datetime) -> None:
-        """Raises `StoreError` if the store was lost and that fact cannot be written to it."""
-        super().__init__(store)
-        if store.meta(RESET_KEY) not in (None, "null"):
-            moments = (now, store.polled_at() or now)
-            store.commit(meta={LOST_KEY: " ".join(str(int(at.timestamp())) for at in moments)})
-        self._lost = [int(at) for at in (store.meta(LOST_KEY) or "").split()]
-
-    def may_have_lost(self, issued: int, now: datetime) -> bool:
-        """Check whether a token of that issue time (seconds since 1970) may have been used before a
-        loss.
-        """
-        # Not while the clock is before that moment: it was wrong then, or it is now. The issuer's
-        # clock may be ahead of ours, as `verification` allows.
-        return any(
-            issued <= lost + SKEW_SECONDS and lost <= now.timestamp() + SKEW_SECONDS
-            for lost in self._lost
-        )
-
-    def save_with_receipt(self, approval: Approval, observer: Observer, now: datetime) -> None:
-        """Commit an approval in its new state, with its receipt, synced. Raises `StoreError`."""
-        self.save(approval, now, receipt(approval, observer, now))
-
-    def add_receipt(self, approval: Approval, observer: Observer, now: datetime) -> None:
-        """Commit only a receipt: the cause is not used up by it. Raises `StoreError`."""
-        self._store.commit([receipt(approval, observer, now)])
 
 
 def approval_of(
