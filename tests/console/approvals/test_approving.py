@@ -15,7 +15,9 @@ from support.eventually import eventually
 
 @pytest.mark.parametrize("alg", ["EdDSA", "ES256"])
 def test_an_approval_starts_the_event_once(tmp_path: Path, alg: str) -> None:
-    """Sent, accepted, posted, confirmed; one POST, and the audit names person and reason."""
+    """An approval is sent, accepted, posted and confirmed. IMDS gets one POST, and the audit names
+    the person and the reason.
+    """
     with DecisionBench(tmp_path, alg=alg) as bench, bench.console() as console:
         event = bench.due(console, bench.announce())
         answer = decide(console, event, "maintenance window 7")
@@ -43,7 +45,9 @@ def test_an_approval_starts_the_event_once(tmp_path: Path, alg: str) -> None:
 
 
 def test_the_next_vm_takes_over_from_one_that_is_stuck(tmp_path: Path) -> None:
-    """The first command is dead when the first VM wakes up: the event is approved once."""
+    """If the first VM is stuck, the next one approves. The first one's command is invalid when it
+    wakes up, so the event is approved once.
+    """
     with DecisionBench(tmp_path, vms=2, heartbeat="30") as bench, bench.console() as console:
         event = bench.due(console, bench.announce())
         for bridge in bench.bridges:
@@ -68,7 +72,9 @@ def test_the_next_vm_takes_over_from_one_that_is_stuck(tmp_path: Path) -> None:
 
 
 def test_a_forged_record_makes_no_approval(tmp_path: Path) -> None:
-    """A record of another state under the VM's name: the VM refuses the token, in words."""
+    """A VM refuses a command for a state that only a forged record under its name has shown, and
+    says why.
+    """
     with DecisionBench(tmp_path) as bench, bench.console() as console:
         event_id = bench.announce()
         bench.due(console, event_id)
@@ -94,6 +100,6 @@ def test_a_forged_record_makes_no_approval(tmp_path: Path) -> None:
 
 
 def ends(console: ConsoleProcess, event_id: str) -> list[str]:
-    """How the decisions on an event ended."""
+    """Return how the decisions on an event ended."""
     items = console.get(f"events/{event_id}")["timeline"]
     return [item["outcome"] for item in items if item["kind"] == "decision" and item["outcome"]]

@@ -50,7 +50,7 @@ class DecisionBench:
         self.announce()
 
     def announce(self, **changes: Any) -> None:
-        """Every VM reports the event, as it is now."""
+        """Have every VM report the event as it is now."""
         told = {
             "resources": [vm.name for vm in self.vms],
             "not_before": self.stage.moment(600),
@@ -59,14 +59,14 @@ class DecisionBench:
         self.stage.put(*(vm.event(self.event_id, **{**told, **changes}) for vm in self.vms))
 
     def event(self, who: tuple[str, str] = ADA) -> dict[str, Any]:
-        """The event as the API shows it."""
+        """Return the event as the API shows it."""
         url = f"{self.stage.url}/api/v1/events/{self.event_id}"
         found: dict[str, Any] = self.stage.http.get(url, headers=self.as_(who), timeout=20).json()
         return found
 
     @staticmethod
     def as_(who: tuple[str, str]) -> dict[str, bytes]:
-        """The headers of a proxy."""
+        """Return the headers of a proxy for a person."""
         return {"X-Forwarded-User": who[0].encode(), "X-Forwarded-Groups": who[1].encode()}
 
     def decide(
@@ -87,21 +87,21 @@ class DecisionBench:
         )
 
     def audited(self) -> list[dict[str, Any]]:
-        """The audit's rows about events."""
+        """Return the audit's rows about events."""
         url = f"{self.stage.url}/api/v1/audit?limit=1000"
         answer = self.stage.http.get(url, headers=self.as_(ADA), timeout=20)
         rows = [json.loads(line) for line in answer.text.splitlines()]
         return [row for row in rows if "eventId" in row]
 
     def state(self) -> str:
-        """How the decision stands."""
+        """Return the state of the decision on the event."""
         word: str = self.event()["decision"]["state"]
         return word
 
 
 @pytest.fixture(scope="module")
 def key(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A private key."""
+    """Return a new private key."""
     return made_key(tmp_path_factory.mktemp("keys"))[0]
 
 
@@ -120,7 +120,9 @@ def bench(stage: ConsoleStage) -> DecisionBench:
 
 
 def test_approving_sends_one_token_with_the_name_on_it(bench: DecisionBench) -> None:
-    """202 with the jti; the token says who, why, which event in which state, and for which VM."""
+    """An approval is answered 202 with the jti. The token says who asks, why, for which event in
+    which state, and for which VM.
+    """
     seen = bench.event()
     assert seen["decision"]["state"] == "due"
     answer = bench.decide(reason="window 7")
@@ -148,8 +150,8 @@ def test_approving_sends_one_token_with_the_name_on_it(bench: DecisionBench) -> 
 
 
 def test_an_event_is_decided_by_its_id_in_any_case(bench: DecisionBench) -> None:
-    """As somebody copied it from elsewhere: what is decided, signed, taken and audited is of the
-    event, under its id as a VM wrote it, and its page has the form of it.
+    """A person may write an event's id in any case. The decision, its token, the assignment and the
+    audit have the id as a VM wrote it, and the page of that id has the form.
     """
     stage, bench.event_id = bench.stage, "e"
     assert bench.event()["eventId"] == "E"
@@ -174,7 +176,9 @@ def test_an_event_is_decided_by_its_id_in_any_case(bench: DecisionBench) -> None
 
 
 def test_what_has_changed_is_not_signed(bench: DecisionBench) -> None:
-    """409 with the event as it is now; the attempt is audited and nothing is sent."""
+    """A decision on a former state of the event is answered 409 with the event as it is now; the
+    attempt is audited and nothing is sent.
+    """
     old = bench.event()["fingerprint"]
     bench.announce(transition="updated", not_before=bench.stage.moment(1200))
     answer = bench.decide(fingerprint=old)
@@ -187,7 +191,9 @@ def test_what_has_changed_is_not_signed(bench: DecisionBench) -> None:
 
 
 def test_of_a_flood_of_refused_decisions_few_are_rows(bench: DecisionBench) -> None:
-    """The audit is kept for ever: a program that asks again and again does not fill it."""
+    """A program whose decisions are refused again and again adds few rows to the audit, which is
+    kept for ever.
+    """
     for number in range(80):
         assert bench.decide(fingerprint=f"sha256:{number}").status_code == 409
         assert bench.decide(fingerprint="sha256:old").status_code == 409
@@ -199,7 +205,9 @@ def test_of_a_flood_of_refused_decisions_few_are_rows(bench: DecisionBench) -> N
 
 @pytest.mark.parametrize("to", ["approve", "leave"])
 def test_what_is_being_approved_is_not_approved_again(bench: DecisionBench, to: str) -> None:
-    """409 with the same jti, for one person and another; one token was sent."""
+    """A second approval, also by another person, is answered 409 with the jti of the first; one
+    token is sent.
+    """
     jti = bench.decide().json()["jti"]
     for who in (ADA, BOB):
         answer = bench.decide(who, to=to)
@@ -210,7 +218,9 @@ def test_what_is_being_approved_is_not_approved_again(bench: DecisionBench, to: 
 
 
 def test_what_a_rule_has_begun_is_not_approved_again(bench: DecisionBench) -> None:
-    """A VM that goes on by itself would POST twice; the answer names its approval."""
+    """While a VM approves an event by its rule, a person's approval is refused with the id of that
+    approval; otherwise the VM would POST twice.
+    """
     vm = bench.vms[0]
     bench.stage.put(vm.receipt("E", "accepted", jti="by-rule", actor="rule:quick"))
     answer = bench.decide()
@@ -219,14 +229,18 @@ def test_what_a_rule_has_begun_is_not_approved_again(bench: DecisionBench) -> No
 
 
 def test_a_vm_that_the_event_does_not_name_stops_nothing(bench: DecisionBench) -> None:
-    """A receipt about the event from any other VM neither approves nor blocks it."""
+    """A receipt from a VM that the event does not name neither approves the event nor prevents an
+    approval.
+    """
     stranger = FakeVm(name="stranger", group="other")
     bench.stage.put(stranger.receipt("E", "accepted", jti="x", actor="rule:evil"))
     assert bench.decide().status_code == 202
 
 
 def test_a_vm_that_the_event_does_not_name_confirms_nothing(bench: DecisionBench) -> None:
-    """Neither by the jti of a command that was another VM's, nor in the name of a rule."""
+    """A VM that the event does not name cannot confirm an approval, neither by the jti of another
+    VM's command nor in the name of a rule.
+    """
     jti = bench.decide().json()["jti"]
     stranger = FakeVm(name="stranger", group="other")
     for name in (jti, "other"):
@@ -237,7 +251,9 @@ def test_a_vm_that_the_event_does_not_name_confirms_nothing(bench: DecisionBench
 def test_an_event_that_comes_back_is_not_approved_by_what_was_before(
     bench: DecisionBench,
 ) -> None:
-    """It was confirmed because the event had gone; now that it is Scheduled again it is due."""
+    """An approval that was confirmed because the event had gone does not count once the event is
+    Scheduled again: a decision is due.
+    """
     jti, vm = bench.decide().json()["jti"], bench.vms[0]
     for state in ("accepted", "posted"):
         bench.stage.put(vm.receipt("E", state, jti=jti, actor="ada", now=bench.stage.now))
@@ -251,7 +267,9 @@ def test_an_event_that_comes_back_is_not_approved_by_what_was_before(
 
 
 def test_a_receipt_that_a_broker_lost_leaves_nothing_open(bench: DecisionBench) -> None:
-    """Azure took the request and the event has started: it counts as approved, by its person."""
+    """If the last receipt is lost, but Azure took the request and the event has started, the event
+    counts as approved by its person.
+    """
     jti, vm = bench.decide().json()["jti"], bench.vms[0]
     for state in ("accepted", "posted"):
         bench.stage.put(vm.receipt("E", state, jti=jti, actor="ada", now=bench.stage.now))
@@ -271,7 +289,9 @@ def test_a_receipt_that_a_broker_lost_leaves_nothing_open(bench: DecisionBench) 
 def test_while_the_database_is_locked_nothing_is_signed(
     bench: DecisionBench, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """503 after some seconds, if another program holds the database; then it works again."""
+    """While another program locks the database, a decision is answered 503 after some seconds;
+    afterwards it works.
+    """
     with bench.stage.console.database.writing.begin() as connection:
         connection.execute(text("SELECT 1"))
         answer = bench.decide()
@@ -283,7 +303,9 @@ def test_while_the_database_is_locked_nothing_is_signed(
 
 
 def test_who_may_not_approve_is_refused_and_audited(bench: DecisionBench) -> None:
-    """403 for a viewer, whose name is in the audit; 404 for no event; nothing is sent."""
+    """A viewer is answered 403 and is named in the audit, an unknown event is 404, and nothing is
+    sent.
+    """
     answer = bench.decide(EVE)
     assert answer.status_code == 403
     rows = [(row["actor"], row["action"]) for row in bench.audited()]
@@ -297,7 +319,7 @@ def test_who_may_not_approve_is_refused_and_audited(bench: DecisionBench) -> Non
     "reason", ["", " ", "two\nlines", "x" * 301, "\u202e", "nul\0", "\ud800"], ids=repr
 )
 def test_a_reason_is_one_line(bench: DecisionBench, reason: str) -> None:
-    """422 without one, or with one that could not stand in a token."""
+    """A decision without a reason, or with one that a token cannot have, is answered 422."""
     assert bench.decide(reason=reason).status_code == 422
     assert bench.state() == "due"
 
@@ -317,14 +339,16 @@ def test_a_reason_is_one_line(bench: DecisionBench, reason: str) -> None:
     ids=range(8),
 )
 def test_a_body_of_another_shape_is_refused(bench: DecisionBench, body: bytes) -> None:
-    """422, or 413 for one that is too large."""
+    """A body with other fields is answered 422, and one that is too large 413."""
     url = f"{bench.stage.url}/api/v1/events/E/approve"
     answer = bench.stage.http.post(url, data=body, headers=bench.as_(ADA), timeout=20)
     assert answer.status_code in (413, 422)
 
 
 def test_leaving_is_a_decision_that_can_be_changed(bench: DecisionBench) -> None:
-    """Left with a reason; the same again is no new decision; approving takes its place."""
+    """A person leaves an event with a reason; the same again is no new decision, and an approval
+    replaces it.
+    """
     answer = bench.decide(to="leave", reason="it can wait")
     assert (answer.status_code, answer.json()["state"]) == (200, "left")
     assert bench.decide(to="leave").status_code == 200
@@ -335,14 +359,16 @@ def test_leaving_is_a_decision_that_can_be_changed(bench: DecisionBench) -> None
 
 
 def test_what_was_left_is_due_again_if_it_changes(bench: DecisionBench) -> None:
-    """A person left what there was, and not what has become of it."""
+    """A decision is due again if an event that a person left has changed."""
     bench.decide(to="leave")
     bench.announce(transition="updated", not_before=bench.stage.moment(1200))
     eventually(lambda: bench.state() == "due", what="due again")
 
 
 def test_without_a_vm_to_ask_nothing_is_approved(bench: DecisionBench) -> None:
-    """409 with words, if no VM that it names is heard and takes commands."""
+    """If no VM that the event names is heard and takes commands, an approval is answered 409 with a
+    sentence.
+    """
     vm = bench.vms[0]
     bench.stage.put(vm.stopped(now=bench.stage.now))
     answer = bench.decide()
@@ -351,7 +377,7 @@ def test_without_a_vm_to_ask_nothing_is_approved(bench: DecisionBench) -> None:
 
 
 def test_without_a_key_nothing_is_approved(tmp_path: Path) -> None:
-    """503 says which setting is missing; leaving needs no key."""
+    """Without a key an approval is answered 503 with the missing setting; leaving needs no key."""
     with ConsoleStage(tmp_path, **LOGIN) as running:
         bench = DecisionBench(running)
         answer = bench.decide()
@@ -365,7 +391,9 @@ class TestFourEyes:
     """From two named VMs on, a second person is needed."""
 
     def test_a_second_person_completes_it(self, stage: ConsoleStage) -> None:
-        """The first alone sends nothing, however often; the second's name is in the token."""
+        """The first person's approval alone sends nothing, however often it is given; the second
+        person's name is in the token.
+        """
         bench = DecisionBench(stage, names=2)
         for _ in range(2):
             answer = bench.decide(ADA)
@@ -383,7 +411,7 @@ class TestFourEyes:
 
     @pytest.mark.parametrize("name", SAME)
     def test_nobody_is_their_own_second_person(self, stage: ConsoleStage, name: str) -> None:
-        """Names are compared as people read them."""
+        """Two spellings that people read as one name are one person."""
         bench = DecisionBench(stage, names=2)
         assert bench.decide(("jörg@example.com", "approvers")).json()["state"] == "second"
         answer = bench.decide((name, "approvers"))
@@ -395,7 +423,9 @@ class TestFourEyes:
         assert bench.decide(BOB).json()["state"] == "approving"
 
     def test_a_changed_event_voids_the_first(self, stage: ConsoleStage) -> None:
-        """The second person's approval of what it has become is a first one."""
+        """If the event has changed since the first approval, the second person's approval is the
+        first one of the new state.
+        """
         bench = DecisionBench(stage, names=2)
         bench.decide(ADA)
         bench.announce(transition="updated", not_before=stage.moment(1200))
@@ -403,14 +433,14 @@ class TestFourEyes:
         assert bench.decide(ADA).json()["state"] == "approving"
 
     def test_a_small_event_needs_one(self, stage: ConsoleStage) -> None:
-        """Below the number, one person is enough."""
+        """For an event that names fewer VMs than the setting says, one person is enough."""
         assert DecisionBench(stage).decide().json()["state"] == "approving"
 
 
 def test_without_the_audit_nothing_is_signed(
     bench: DecisionBench, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """If its row cannot be written there is no decision, no command and no token."""
+    """If the row of the audit cannot be written there is no decision, no command and no token."""
     with bench.stage.console.database.writing.begin() as connection:
         connection.execute(
             text(
@@ -433,7 +463,9 @@ def test_without_the_audit_nothing_is_signed(
 
 
 def test_what_the_broker_refuses_ends_with_words(bench: DecisionBench) -> None:
-    """An ACL that lets the console send no commands: the decision has failed, and says so."""
+    """If the broker's ACL refuses the console's commands, the decision fails with a sentence that
+    says so.
+    """
     bench.broker.refuses = "not authorized (0x87)"
     jti = bench.decide().json()["jti"]
     eventually(lambda: bench.state() == "due", what="due again")
@@ -451,7 +483,9 @@ def test_what_the_broker_refuses_ends_with_words(bench: DecisionBench) -> None:
     [("event_changed", "another state"), ("not_allowed", "does not take"), ("expired", "clock")],
 )
 def test_a_rejection_says_what_to_do(bench: DecisionBench, reason: str, words: str) -> None:
-    """The VM refuses, as after a forged record: the decision is over, and the event due again."""
+    """If the VM rejects the command, as after a forged record, the decision is over and the event
+    is due again.
+    """
     jti = bench.decide().json()["jti"]
     vm = bench.vms[0]
     bench.stage.put(vm.receipt("E", "rejected", jti=jti, reason=reason, actor="ada"))
@@ -463,14 +497,16 @@ def test_a_rejection_says_what_to_do(bench: DecisionBench, reason: str, words: s
 
 
 def test_a_command_that_is_not_there(bench: DecisionBench) -> None:
-    """404, whatever was asked for."""
+    """The status of an unknown command is 404, whatever its jti is."""
     for jti in ("x", "..%2f", "x" * 500):
         url = f"{bench.stage.url}/api/v1/commands/{jti}"
         assert bench.stage.http.get(url, headers=bench.as_(ADA), timeout=20).status_code == 404
 
 
 def test_the_head_of_the_audit_is_among_the_metrics(bench: DecisionBench) -> None:
-    """Its number and hash, so that a copy stands elsewhere; and what is not over, by state."""
+    """The metrics have the number and hash of the audit's head, so that there is a copy elsewhere,
+    and the number of open decisions by state.
+    """
     bench.decide()
     (row,) = bench.audited()
     bench.stage.settle()

@@ -24,12 +24,14 @@ OTHERS = "jti of a rule"
 
 
 def rule(state: str, vm_id: str = "vm-9") -> object:
-    """What a VM says of an approval by its own rule."""
+    """Return what a VM reports of an approval by its own rule."""
     return receipt(state, vm_id=vm_id, jti=OTHERS, actor="rule:quick")
 
 
 def test_a_token_is_short_while_another_reporter_could_be_asked() -> None:
-    """It has ended when the next one is asked; and it never lives long after notBefore."""
+    """If another reporter could be asked next, a token ends before that; no token is valid long
+    after notBefore.
+    """
     assert expiry(AT + 0.9, AT + 600, others=True) == AT + 8
     assert expiry(AT, AT + 600, others=False) == AT + 60
     assert expiry(AT, None, others=False) == AT + 60
@@ -38,7 +40,9 @@ def test_a_token_is_short_while_another_reporter_could_be_asked() -> None:
 
 
 def test_the_next_reporter_is_asked_after_ten_seconds() -> None:
-    """Not before, not one that was asked already, and for a short time if more are left."""
+    """The next reporter is asked after ten seconds. It is one that was not asked yet, and its token
+    is short if more are left.
+    """
     assert next_step(situation(command(), after=9)) == Wait(until=AT + 10)
     step = next_step(situation(command(), after=10))
     assert step == Ask(candidate=candidate("vm-2"), expires_at=AT + 70)
@@ -48,7 +52,9 @@ def test_the_next_reporter_is_asked_after_ten_seconds() -> None:
 
 
 def test_no_second_command_while_the_first_is_good() -> None:
-    """A token for the only reporter lives longer, and another that turns up later waits for it."""
+    """The token for the only reporter lives longer. A reporter that is heard later is asked only
+    once that token has expired.
+    """
     alone = command(expires_at=AT + 60)
     assert next_step(situation(alone, after=59)) == Wait(until=AT + 60)
     assert isinstance(next_step(situation(alone, after=60)), Ask)
@@ -68,7 +74,9 @@ def test_no_second_command_while_the_first_is_good() -> None:
     ids=lambda each: f"{each.facts.state} {each.facts.reason or each.facts.actor}",
 )
 def test_no_takeover_once_any_vm_has_answered(said: object) -> None:
-    """Whatever was reported, by the VM that was asked or for a rule of another: no second VM."""
+    """No second VM is asked once any VM has reported anything: the VM that was asked, or another
+    one for its rule.
+    """
     for after in (10, 12, 30, 300):
         step = next_step(situation(command(), after=after, receipts=[said]))
         assert not isinstance(step, (Ask, Send)), step
@@ -76,7 +84,9 @@ def test_no_takeover_once_any_vm_has_answered(said: object) -> None:
 
 @pytest.mark.parametrize("seen", [STARTED, CHANGED, ENDED, None])
 def test_no_takeover_of_an_event_that_has_moved(seen: Seen | None) -> None:
-    """It waits for a late answer, then the decision is overtaken."""
+    """If the event has changed, the decision waits for a late answer and is then overtaken; no
+    second VM is asked.
+    """
     late = AT + 8 + GRACE_SECONDS
     assert next_step(situation(command(), after=12, seen=seen)) == Wait(until=late)
     step = next_step(situation(command(), after=18, seen=seen))
@@ -86,13 +96,17 @@ def test_no_takeover_of_an_event_that_has_moved(seen: Seen | None) -> None:
 
 @pytest.mark.parametrize("since", [None, AT + 9])
 def test_a_deaf_console_asks_no_second_vm(since: float | None) -> None:
-    """The first one's receipt may lie at a broker that is away, or is just back."""
+    """No second VM is asked while the first one's source is not connected, or was connected only a
+    moment ago: a receipt may be waiting there.
+    """
     deaf = situation(command(), after=11, connected={"broker": since})
     assert next_step(deaf) == Wait(until=AT + 12)
 
 
 def test_a_late_receipt_of_the_first_counts() -> None:
-    """The first VM was slow, the second has found the event started: it was approved once."""
+    """If the first VM's receipt comes late, and the second VM has found the event started, the
+    event was approved once.
+    """
     asked = [command(), command("vm-2", made_at=AT + 10, sent_at=AT + 10, expires_at=AT + 70)]
     said = [receipt("accepted", after=9), receipt("rejected", "already_started", vm_id="vm-2")]
     step = next_step(situation(*asked, after=20, receipts=said))
@@ -102,7 +116,9 @@ def test_a_late_receipt_of_the_first_counts() -> None:
 
 
 def test_a_rejection_waits_for_the_other_vm() -> None:
-    """The first refuses what came too late; the second is still to answer."""
+    """If the first VM rejects a command that came too late, the decision waits for the second VM's
+    answer.
+    """
     asked = [command(), command("vm-2", made_at=AT + 10, sent_at=AT + 10, expires_at=AT + 18)]
     said = [receipt("rejected", "expired", after=11)]
     assert next_step(situation(*asked, after=12, receipts=said)) == Wait(until=AT + 28)
@@ -112,14 +128,14 @@ def test_a_rejection_waits_for_the_other_vm() -> None:
 
 @pytest.mark.parametrize("state", ["failed", "rejected"])
 def test_an_answer_is_the_end(state: str) -> None:
-    """With the receipt's reason, at once."""
+    """A final receipt ends the decision at once, with the receipt's reason."""
     said = [receipt(state, "event_changed")]
     step = next_step(situation(command(), after=1, receipts=said))
     assert step == End(outcome=state, reason="event_changed")
 
 
 def test_the_copy_that_was_refused_undoes_nothing() -> None:
-    """`replayed` alone is waited upon; after an acceptance it means nothing."""
+    """After `replayed` alone the decision waits; after an acceptance `replayed` has no meaning."""
     refused = receipt("rejected", "replayed", after=2)
     assert next_step(situation(command(), after=3, receipts=[refused])) == Wait(until=AT + 18)
     step = next_step(situation(command(), after=18, receipts=[refused]))
@@ -132,14 +148,18 @@ def test_the_copy_that_was_refused_undoes_nothing() -> None:
 
 
 def test_another_vms_word_about_a_command_is_nothing() -> None:
-    """A receipt counts from the VM that was asked; a third one cannot confirm or stop anything."""
+    """Only a receipt from the VM that was asked counts: another VM can neither confirm nor stop the
+    command.
+    """
     forged = [receipt("confirmed", vm_id="vm-3", jti=command().jti)]
     assert next_step(situation(command(), after=9, receipts=forged)) == Wait(until=AT + 10)
     assert isinstance(next_step(situation(command(), after=10, receipts=forged)), Ask)
 
 
 def test_nobody_answers() -> None:
-    """Without another reporter the decision is unanswered once a receipt cannot come any more."""
+    """Without another reporter the decision ends as unanswered once no receipt can come
+    any more.
+    """
     alone = situation(command(expires_at=AT + 60), after=69, candidates=[candidate("vm-1")])
     assert next_step(alone) == Wait(until=AT + 70)
     alone = situation(command(expires_at=AT + 60), after=70, candidates=[candidate("vm-1")])
@@ -147,7 +167,7 @@ def test_nobody_answers() -> None:
 
 
 def test_what_was_accepted_is_waited_for_beyond_its_time() -> None:
-    """A VM reports the end after its reboot; a VM that never does is not waited for for ever."""
+    """A decision waits for a VM that has accepted, also over its reboot, but not for ever."""
     said = [receipt("accepted")]
     waiting = situation(command(), after=700, receipts=said, seen=STARTED)
     assert next_step(waiting) == Wait(until=AT + 600 + END_SECONDS)
@@ -157,7 +177,9 @@ def test_what_was_accepted_is_waited_for_beyond_its_time() -> None:
 
 @pytest.mark.parametrize("seen", [STARTED, ENDED, None])
 def test_a_last_receipt_that_was_lost_is_not_missed(seen: Seen | None) -> None:
-    """Azure took the request and the event has begun: all that the VM can still report is that."""
+    """If Azure took the request and the event has begun, the decision is confirmed although the
+    last receipt was lost.
+    """
     said = [receipt("accepted"), receipt("posted", after=3)]
     waiting = situation(command(), after=12, receipts=said, seen=seen)
     assert next_step(waiting) == Wait(until=AT + 3 + GRACE_SECONDS)
@@ -168,7 +190,9 @@ def test_a_last_receipt_that_was_lost_is_not_missed(seen: Seen | None) -> None:
 
 
 def test_an_unsent_command_is_sent_by_whoever_lives() -> None:
-    """Once its claim has ended, with its own jti, and for a new time if the old one is over."""
+    """Another console sends an unsent command once its claim has ended, with its own jti, and with
+    a new expiry if the old one has passed.
+    """
     claimed = decision(claimed_by="other", claimed_until=AT + 5)
     unsent = command(sent_at=None)
     assert next_step(situation(unsent, after=4, decision=claimed)) == Wait(until=AT + 5)
@@ -180,7 +204,9 @@ def test_an_unsent_command_is_sent_by_whoever_lives() -> None:
 
 
 def test_an_unsent_command_is_given_up_in_the_end() -> None:
-    """A broker that is gone for good, and the events with it, leaves no approval open for ever."""
+    """An approval whose command can never be sent, because the broker is gone for good, does not
+    stay open for ever.
+    """
     deaf = {"broker": None}
     unsent = command(sent_at=None)
     long = situation(unsent, after=599 + END_SECONDS, connected=deaf, candidates=[])
@@ -191,14 +217,16 @@ def test_an_unsent_command_is_given_up_in_the_end() -> None:
 
 @pytest.mark.parametrize("seen", [STARTED, CHANGED, ENDED])
 def test_an_unsent_command_is_dropped_if_the_event_has_moved(seen: Seen) -> None:
-    """Nothing is signed for what a person has not seen."""
+    """An unsent command for an event that has changed since is not signed."""
     step = next_step(situation(command(sent_at=None), after=6, seen=seen))
     assert isinstance(step, End)
     assert step.outcome == "overtaken"
 
 
 def test_a_vm_that_does_not_fetch_is_passed_over() -> None:
-    """Over HTTPS the VM must come; the next reporter is asked when the token could not be good."""
+    """If a VM does not fetch its command over HTTPS, the next reporter is asked once the token has
+    expired.
+    """
     waiting = command(channel="pull", sent_at=None)
     assert next_step(situation(waiting, after=5)) == Wait(until=AT + 8)
     assert isinstance(next_step(situation(waiting, after=8)), Ask)
@@ -209,7 +237,9 @@ def test_a_vm_that_does_not_fetch_is_passed_over() -> None:
 
 
 def test_left_and_second_end_with_the_event() -> None:
-    """What waits for nobody but the event ends when it changes, starts or ends."""
+    """A decision that waits only for the event or for a second person ends when the event changes,
+    starts or ends.
+    """
     for waiting in (decision(kind="leave"), decision(state="second")):
         assert next_step(situation(after=5, decision=waiting)) == Wait()
         changed = next_step(situation(after=5, decision=waiting, seen=CHANGED))
@@ -222,7 +252,9 @@ def test_left_and_second_end_with_the_event() -> None:
 
 
 def test_a_rule_overtakes_what_was_left() -> None:
-    """Shown as what it is."""
+    """If a rule approves an event that a person left, the decision is shown as overtaken by the
+    rule.
+    """
     left = situation(
         after=5, decision=decision(kind="leave"), seen=STARTED, receipts=[rule("confirmed")]
     )
@@ -230,21 +262,23 @@ def test_a_rule_overtakes_what_was_left() -> None:
 
 
 def test_a_rule_was_quicker() -> None:
-    """The VM finds the event started because its rule, or a person on it, has approved it."""
+    """If the VM finds the event started because its rule, or a person on it, has approved it, the
+    decision is overtaken.
+    """
     said = [rule("confirmed"), receipt("rejected", "already_started")]
     step = next_step(situation(command(), after=2, receipts=said))
     assert step == End(outcome="overtaken", reason="rule:quick")
 
 
 def test_the_table_has_an_answer_for_every_state() -> None:
-    """The last condition of each state holds in any case, and none stands behind it."""
+    """In each state the last condition holds in any case, and no condition comes after it."""
     assert set(TABLE) == set(State)
     for row in TABLE.values():
         assert [each is always for each in row] == [False] * (len(row) - 1) + [True]
 
 
 def test_the_table_can_be_read() -> None:
-    """Each row in words: a state, a condition and a step."""
+    """Each printed row has a state, a condition and a step in words."""
     rows = printed()
     assert len(rows) == sum(len(row) for row in TABLE.values())
     assert {state for state, _, _ in rows} == {each.value for each in State}

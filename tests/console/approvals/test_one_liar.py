@@ -52,7 +52,7 @@ def web(stage: ConsoleStage, broker: HeldBroker) -> FakeVm:
 
 
 def event(stage: ConsoleStage, **query: str) -> dict[str, Any]:
-    """The event as the API shows it."""
+    """Return the event as the API shows it."""
     answer = stage.http.get(f"{stage.url}/api/v1/events/E", params=query, timeout=20)
     assert answer.status_code == 200, answer.text
     found: dict[str, Any] = answer.json()
@@ -67,7 +67,7 @@ def approve(stage: ConsoleStage, **query: str) -> Any:
 
 
 def lies(stage: ConsoleStage, liar: FakeVm) -> None:
-    """Whatever a VM can say of another's event."""
+    """Return everything that a VM can say of another's event."""
     now = stage.now
     for names in (["web-1"], ["web-1", liar.name], [liar.name]):
         for transition in ("scheduled", "started", "ended"):
@@ -90,7 +90,9 @@ def lies(stage: ConsoleStage, liar: FakeVm) -> None:
 def test_an_event_stays_due_and_is_approved_at_its_own_vm(
     stage: ConsoleStage, broker: HeldBroker, web: FakeVm, liar: FakeVm
 ) -> None:
-    """Whatever the liar says: the decision stays due, and the command goes to the VM it is for."""
+    """Whatever another VM reports of an event, its decision stays due, and the command goes to the
+    VM that the event names.
+    """
     before = FakeVm(name="before", vm_id=liar.vm_id, stream="another")
     stage.put(before.heartbeat(now=stage.now - timedelta(hours=1)))
     stage.now += timedelta(seconds=1)
@@ -111,7 +113,9 @@ def test_an_event_stays_due_and_is_approved_at_its_own_vm(
 def test_the_other_scope_is_named_by_a_parameter(
     stage: ConsoleStage, broker: HeldBroker, web: FakeVm
 ) -> None:
-    """Both are marked, on the page too; a decision on one is none on the other."""
+    """If two scopes have events with one id, both are marked as a conflict, on the page too, and a
+    decision on one does not affect the other.
+    """
     other = FakeVm(name="web-1", group="group-9")
     stage.now += timedelta(seconds=5)
     stage.put(other.heartbeat(now=stage.now))
@@ -137,7 +141,9 @@ def test_the_other_scope_is_named_by_a_parameter(
 def test_a_vm_of_another_site_shows_nothing_to_its_site(
     stage: ConsoleStage, web: FakeVm, group: str
 ) -> None:
-    """Neither the event nor its timeline; and the token of the event's own site still decides."""
+    """A VM that reports an event of another site does not show it to its own site, neither the
+    event nor its timeline; a token of the event's site still decides about it.
+    """
     liar = FakeVm(name="liar", site="zurich", group=group)
     stage.put(liar.heartbeat(now=stage.now))
     lies(stage, liar)
@@ -170,7 +176,7 @@ def test_a_vm_of_another_site_shows_nothing_to_its_site(
 
 
 def read(stage: ConsoleStage, token: str) -> Any:
-    """The event as a token sees it."""
+    """Return the event as a token sees it."""
     headers = {"Authorization": f"Bearer {token}"}
     return stage.http.get(f"{stage.url}/api/v1/events/E", headers=headers, timeout=20)
 
@@ -178,8 +184,8 @@ def read(stage: ConsoleStage, token: str) -> Any:
 def test_invented_events_are_bounded_and_push_nothing_away(
     stage: ConsoleStage, web: FakeVm
 ) -> None:
-    """3,000 events of one VM, each due sooner: the real decision stays on the first page, in the
-    list and due.
+    """If one VM invents 3,000 events that are due sooner, the real decision stays on the first
+    page, in the list and due.
     """
     del web
     liar = FakeVm(name="liar")
@@ -203,7 +209,7 @@ def test_invented_events_are_bounded_and_push_nothing_away(
 
 
 def quarantined(stage: ConsoleStage) -> dict[str, int]:
-    """How much went to quarantine, by the reason."""
+    """Return how many messages were quarantined, by reason."""
     items = stage.http.get(f"{stage.url}/api/v1/quarantine", timeout=20).json()["items"]
     return {each["reason"]: each["count"] for each in items}
 
@@ -211,7 +217,7 @@ def quarantined(stage: ConsoleStage) -> dict[str, int]:
 def test_events_that_were_over_are_bounded_when_they_come_back(
     stage: ConsoleStage, web: FakeVm
 ) -> None:
-    """Whoever reports as many open events as it may, opens none of its past ones."""
+    """A VM that reports as many open events as it may cannot open any of its past ones again."""
     liar = FakeVm(name="liar")
     over = [f"OVER-{number}" for number in range(3)]
     stage.put(*(liar.event(each, transition="ended", now=stage.now) for each in over))
@@ -223,7 +229,9 @@ def test_events_that_were_over_are_bounded_when_they_come_back(
 
 
 def test_names_are_bounded_over_all_open_events_of_a_vm(stage: ConsoleStage, web: FakeVm) -> None:
-    """Also where an event that named few is changed; another VM's events are not its own."""
+    """The names in all open events of one VM are limited, also if an event that named few VMs is
+    changed. Events of other VMs do not count for it.
+    """
     liar = FakeVm(name="liar")
     names = [f"vm-{number}" for number in range(MAX_OPEN_NAMES // 4 - 1)]
     stage.put(*(liar.event(f"X-{n}", resources=names, now=stage.now) for n in range(4)))
@@ -239,7 +247,9 @@ def test_names_are_bounded_over_all_open_events_of_a_vm(stage: ConsoleStage, web
 
 
 def test_receipts_and_preparations_are_bounded(stage: ConsoleStage, web: FakeVm) -> None:
-    """Of one VM about one event, and for invented events; another VM's are taken."""
+    """The receipts of one VM about one event, and its preparations for invented events, are
+    limited; those of other VMs are accepted.
+    """
     liar = FakeVm(name="liar")
 
     def prepares(vm: FakeVm, event_id: str, state: str = "preparing") -> Record:

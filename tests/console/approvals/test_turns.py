@@ -49,20 +49,22 @@ BOB = Person(name="bob", roles=frozenset({"approver"}))
 
 
 class NoSigner:
-    """A key that is there, and is not used here."""
+    """A signer whose key is never used."""
 
     def sign(self, command: Command, now: float) -> bytes:
-        """A token that no VM takes."""
+        """Return a token that no VM accepts."""
         del command, now
         return b"token"
 
     def public_key(self) -> dict[str, Any]:
-        """None."""
+        """Return no key."""
         return {}
 
 
 class Cluster:
-    """Three VMs that prepare, as a database knows them, and consoles that look when told to."""
+    """Three VMs that prepare, in a database, and consoles that take a step when they are
+    told to.
+    """
 
     def __init__(
         self, database: Database, *, silent_time: SilentTime = BY_HEARTBEATS, **keys: object
@@ -89,7 +91,7 @@ class Cluster:
         return self.now.timestamp()
 
     def decisions_of(self, grouping: Grouping, *, four_eyes: int = 0) -> Decisions:
-        """What people ask of a console with these groups."""
+        """Return the decisions of a console with these groups."""
         return Decisions(
             self.snapshots,
             signer=NoSigner(),
@@ -102,7 +104,7 @@ class Cluster:
         )
 
     def hear(self) -> None:
-        """Every VM is heard now, and says that it prepares."""
+        """Hear every VM now; each reports that it prepares."""
         at = self.now.timestamp()
         batch = [
             parse_status(
@@ -118,37 +120,37 @@ class Cluster:
         self.tell(*(vm.heartbeat(now=self.now, prepares=True) for vm in self.vms))
 
     def tell(self, *records: Record) -> None:
-        """Records come in."""
+        """Commit these records."""
         at = self.now.timestamp()
         self.store([parse_record(r.body, source="broker", received_at=at) for r in records])
 
     def store(self, batch: list[Any]) -> None:
-        """What a source hands in is committed."""
+        """Commit what a source hands in."""
         with self.database.writing.begin() as connection:
             number = next_number(connection)
             now = self.now.timestamp()
             write_batch(connection, batch, number, now=now, silent_time=self.silent_time)
 
     def set_back(self) -> None:
-        """The console's clock is set back by an hour, and its writer sees that."""
+        """Set the console's clock back by an hour, and let the writer correct the times."""
         self.now -= timedelta(hours=1)
         self.settle()
 
     def settle(self) -> None:
-        """The writer looks what has changed because time has passed."""
+        """Let the writer write what has changed because time has passed."""
         with write_to(self.database) as (connection, number):
             now = self.now.timestamp()
             write_passed_time(connection, number, now=now, silent_time=self.silent_time)
 
     def announce(self, number: int) -> str:
-        """An event of one VM."""
+        """Announce an event of one VM."""
         event_id = f"E-{number}"
         soon = _moment(self.now + timedelta(minutes=15))
         self.tell(self.vms[number].event(event_id, now=self.now, not_before=soon))
         return event_id
 
     def speak(self, number: int, *, commands: bool) -> None:
-        """A VM that prepares nothing says whether it takes commands."""
+        """Hear a VM that prepares nothing; it says whether it takes commands."""
         vm = self.vms[number]
         status = parse_status(
             vm.status(commands=commands, prepares=False, time=_moment(self.now)),
@@ -161,7 +163,7 @@ class Cluster:
         self.tell(vm.heartbeat(now=self.now, prepares=False))
 
     def lose(self, number: int) -> None:
-        """The broker says that the connection of a VM was lost."""
+        """Have the broker report that the connection of a VM was lost."""
         lost = self.vms[number]
         status = parse_status(
             lost.status("offline", reason="lost"),
@@ -173,7 +175,7 @@ class Cluster:
         self.store([status])
 
     def end(self, number: int) -> None:
-        """Its event is over; a VM that was asked to approve it says what became of that."""
+        """End a VM's event; a VM that was asked to approve it reports the outcome."""
         with self.snapshots.open() as snapshot:
             known = snapshot.events.one(f"E-{number}")
         assert known is not None
@@ -184,7 +186,7 @@ class Cluster:
         self.tell(self.vms[number].event(f"E-{number}", transition="ended", now=self.now))
 
     def says(self, number: int, state: str) -> None:
-        """A VM tells how far it has prepared for its event."""
+        """Have a VM report how far it has prepared for its event."""
         with self.snapshots.open() as snapshot:
             known = snapshot.events.one(f"E-{number}")
         assert known is not None
@@ -193,19 +195,19 @@ class Cluster:
         self.tell(self.vms[number].record(PREPARATION, data | more, now=self.now))
 
     def poll(self) -> None:
-        """Every VM takes its commands over HTTPS, and says that it prepares."""
+        """Have every VM fetch its commands over HTTPS, and report that it prepares."""
         self.tell(*(vm.heartbeat(now=self.now, prepares=True) for vm in self.vms))
         with self.database.writing.begin() as connection:
             at = self.now.timestamp()
             connection.exec_driver_sql(f"UPDATE vm SET commands = NULL, pulled_at = {at}")
 
     def wait(self, seconds: float) -> None:
-        """Time passes, in which every VM is heard."""
+        """Let time pass, in which every VM is heard."""
         self.now += timedelta(seconds=seconds)
         self.hear()
 
     def step(self, *, steps: int = 4) -> list[str]:
-        """What a console sends in some steps: act and VM."""
+        """Return what a console sends in some steps: act and VM."""
         sent = []
         for _ in range(steps):
             with write_to(self.database) as (connection, number):
@@ -223,17 +225,17 @@ class Cluster:
         return sent
 
     def look(self) -> turns.Look:
-        """What a console finds to do."""
+        """Return what a console finds to do."""
         with self.snapshots.open() as snapshot:
             return turns.look(snapshot, self.settings, {"broker"})
 
     def is_current(self, found: turns.Look) -> bool:
-        """Whether a console needs no other look."""
+        """Check whether a console needs no other look."""
         with read_from(self.database.reading) as connection:
             return turns.is_current(connection, found)
 
     def decide(self) -> list[str]:
-        """What a console sends to carry decisions on: act and VM."""
+        """Return what a console sends to continue decisions: act and VM."""
         around = StepContext(
             up_since=0.0, console="one", connected={"broker": 1.0}, turns=self.settings
         )
@@ -250,7 +252,7 @@ class Cluster:
         return sent
 
     def deliver(self) -> None:
-        """The broker takes every command of a decision."""
+        """Have the broker accept every command of a decision."""
         with write_to(self.database) as (connection, number):
             found = [
                 (command, None, self.now.timestamp())
@@ -260,13 +262,13 @@ class Cluster:
             mark_sent(self.snapshots.within(connection), found, number)
 
     def state(self, number: int) -> str:
-        """Of the turn of a VM's event."""
+        """Return the state of the turn of a VM's event."""
         with self.snapshots.open() as snapshot:
             known = snapshot.events.one(f"E-{number}")
         return "none" if known is None or known.turn is None else known.turn.state
 
     def actions(self) -> list[str]:
-        """What the audit says."""
+        """Return the actions in the audit."""
         return [row.action for row in everything(self.database.reading)]
 
 
@@ -276,14 +278,14 @@ def _moment(at: datetime) -> str:
 
 @pytest.fixture
 def cluster(database: Database) -> Iterator[Cluster]:
-    """On either database."""
+    """Three VMs in a database of either kind."""
     made = Cluster(database)
     yield made
     made.decisions.stop()
 
 
 def test_one_after_the_other(cluster: Cluster) -> None:
-    """Prepared, approved, back: then the next one."""
+    """A VM prepares, is approved and comes back; then the next one gets its turn."""
     cluster.announce(0)
     cluster.announce(1)
     assert cluster.step() == ["prepare db-0"]
@@ -308,7 +310,9 @@ def test_one_after_the_other(cluster: Cluster) -> None:
 def test_the_next_turn_follows_the_end_of_one_at_once(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One look of the worker ends the turn and gives the next one, without a rest between."""
+    """One look of the worker ends a turn and gives the next one, if there is no rest
+    between them.
+    """
     for name in ("_GATHER_SECONDS", "_LOOK_SECONDS"):
         monkeypatch.setattr(turn_worker, name, 3600.0)
     cluster.announce(0)
@@ -342,7 +346,9 @@ def test_the_next_turn_follows_the_end_of_one_at_once(
 
 
 def test_most_heartbeats_cause_no_look(cluster: Cluster) -> None:
-    """A large fleet sends them all the time; those of a VM whose event is over may end its turn."""
+    """A heartbeat causes a look only if it is from a VM whose event is over, because it may end
+    that VM's turn.
+    """
     cluster.announce(0)
     cluster.step()
     found = cluster.look()
@@ -363,7 +369,7 @@ def test_most_heartbeats_cause_no_look(cluster: Cluster) -> None:
 
 
 def test_what_a_step_has_written_is_looked_at(cluster: Cluster) -> None:
-    """A step may have a next one, here or at another console."""
+    """After a step, this console and others look again, because a further step may follow."""
     cluster.announce(0)
     found = cluster.look()
     assert found.has_work
@@ -372,7 +378,9 @@ def test_what_a_step_has_written_is_looked_at(cluster: Cluster) -> None:
 
 
 def test_a_turn_is_in_the_audit_before_its_approval(cluster: Cluster) -> None:
-    """A VM that prepares nothing is approved in the same transaction."""
+    """If the VM prepares nothing, its turn and its approval are written in one transaction, and the
+    turn comes first in the audit.
+    """
     cluster.now += timedelta(seconds=1)
     cluster.tell(*(vm.heartbeat(now=cluster.now, prepares=False) for vm in cluster.vms))
     cluster.announce(0)
@@ -381,7 +389,9 @@ def test_a_turn_is_in_the_audit_before_its_approval(cluster: Cluster) -> None:
 
 
 def test_a_prepare_command_is_sent_again_until_it_is_answered(cluster: Cluster) -> None:
-    """Every ten seconds, with the same jti; an answer ends that, and so does `replayed`."""
+    """A prepare command is sent again every ten seconds with the same jti; an answer ends that,
+    also `replayed`.
+    """
     cluster.announce(0)
     assert cluster.step() == ["prepare db-0"]
     cluster.wait(9)
@@ -401,7 +411,9 @@ def test_a_prepare_command_is_sent_again_until_it_is_answered(cluster: Cluster) 
 
 
 def test_a_refusal_that_may_pass_is_followed_by_another_command(cluster: Cluster) -> None:
-    """The VM had not seen the event yet: a new jti, and a row of the audit of its own."""
+    """If a VM refuses because it has not seen the event yet, another command follows, with a new
+    jti and a row of the audit.
+    """
     cluster.announce(0)
     cluster.step()
     rows = everything(cluster.database.reading)
@@ -414,7 +426,9 @@ def test_a_refusal_that_may_pass_is_followed_by_another_command(cluster: Cluster
 
 
 def test_an_approval_waits_while_another_member_has_crashed(cluster: Cluster) -> None:
-    """The budget is weighed again once all have prepared."""
+    """An event whose VMs have all prepared is not approved while another member that has crashed
+    fills the budget.
+    """
     cluster.announce(0)
     cluster.step()
     cluster.says(0, "prepared")
@@ -426,7 +440,7 @@ def test_an_approval_waits_while_another_member_has_crashed(cluster: Cluster) ->
 
 
 def test_many_consoles_at_once_take_one_turn(cluster: Cluster) -> None:
-    """Each looks in its own thread; together they release one VM."""
+    """Many consoles that look at the same time, each on its own thread, release one VM together."""
     for number in range(3):
         cluster.announce(number)
     sent: list[str] = []
@@ -441,7 +455,9 @@ def test_many_consoles_at_once_take_one_turn(cluster: Cluster) -> None:
 
 
 def test_a_person_ends_a_turn_that_is_stuck(cluster: Cluster) -> None:
-    """An hour after its event; what it has prepared counts no more, and the next one goes."""
+    """A person can end a turn an hour after its event. What the VM has prepared does not count any
+    more, and the next VM gets its turn.
+    """
     cluster.announce(0)
     cluster.announce(1)
     cluster.step()
@@ -466,7 +482,9 @@ def test_a_person_ends_a_turn_that_is_stuck(cluster: Cluster) -> None:
 
 
 def test_a_turn_that_a_person_has_ended_is_not_taken_again(cluster: Cluster) -> None:
-    """While the event is as it was, it is left to people."""
+    """As long as the event has not changed, it is left to people after a person has ended
+    its turn.
+    """
     cluster.announce(0)
     cluster.step()
     asyncio.run(cluster.decisions.end_turn(ALICE, "E-0", "not now", force=True))
@@ -480,7 +498,9 @@ def test_a_turn_that_a_person_has_ended_is_not_taken_again(cluster: Cluster) -> 
 def test_a_vm_that_prepared_without_a_turn_is_away_until_it_has_recovered(
     cluster: Cluster,
 ) -> None:
-    """By its own deadline while no console ran; its event is over, and the next one waits."""
+    """A VM that prepared at its own deadline, while no console ran, counts as away after its event
+    until it has recovered.
+    """
     cluster.announce(0)
     cluster.says(0, "prepared")
     cluster.end(0)
@@ -495,7 +515,7 @@ def test_a_vm_that_prepared_without_a_turn_is_away_until_it_has_recovered(
 
 
 def test_a_person_leaves_an_event_whose_turn_has_begun(cluster: Cluster) -> None:
-    """Its group approves it no more."""
+    """If a person leaves an event whose turn has begun, its group does not approve it any more."""
     cluster.announce(0)
     cluster.step()
     leave(cluster, 0)
@@ -505,7 +525,7 @@ def test_a_person_leaves_an_event_whose_turn_has_begun(cluster: Cluster) -> None
 
 
 def test_without_a_role_no_turn_is_ended(cluster: Cluster) -> None:
-    """Looking is not deciding."""
+    """A person without the role approver cannot end a turn."""
     cluster.announce(0)
     cluster.step()
     viewer = Person(name="bob", roles=frozenset({"viewer"}))
@@ -515,7 +535,7 @@ def test_without_a_role_no_turn_is_ended(cluster: Cluster) -> None:
 
 
 def seen(cluster: Cluster, number: int) -> KnownEvent:
-    """The event of a VM as a person sees it."""
+    """Return the event of a VM as a person sees it."""
     with cluster.snapshots.open() as snapshot:
         known = snapshot.events.one(f"E-{number}")
     assert known is not None
@@ -523,17 +543,17 @@ def seen(cluster: Cluster, number: int) -> KnownEvent:
 
 
 def approve(cluster: Cluster, number: int, *, person: Person = ALICE, **more: Any) -> None:
-    """A person approves the event of a VM."""
+    """Approve the event of a VM as a person."""
     decide(cluster, number, what="approve", person=person, **more)
 
 
 def leave(cluster: Cluster, number: int) -> None:
-    """A person leaves the event of a VM until its time."""
+    """Leave the event of a VM until its time, as a person."""
     decide(cluster, number, what="leave", person=ALICE)
 
 
 def decide(cluster: Cluster, number: int, **more: Any) -> None:
-    """A person decides about the event of a VM as it is now."""
+    """Decide about the event of a VM as it is now, as a person."""
     fingerprint = seen(cluster, number).shown.report.fingerprint
     request = DecisionRequest(
         event_id=f"E-{number}", fingerprint=fingerprint, reason="maintenance", **more
@@ -542,7 +562,7 @@ def decide(cluster: Cluster, number: int, **more: Any) -> None:
 
 
 def is_due(cluster: Cluster, number: int) -> bool:
-    """Whether a decision on the event of a VM is shown as due."""
+    """Check whether a decision on the event of a VM is shown as due."""
     with cluster.snapshots.open() as snapshot:
         known = snapshot.events.one(f"E-{number}")
         assert known is not None
@@ -551,14 +571,16 @@ def is_due(cluster: Cluster, number: int) -> bool:
 
 @pytest.fixture
 def by_people(database: Database) -> Iterator[Cluster]:
-    """A group that approves nothing by itself; of three VMs two may be away."""
+    """Return a group that approves nothing by itself; of its three VMs two may be away."""
     made = Cluster(database, approve=None, at_most=2)
     yield made
     made.decisions.stop()
 
 
 def test_a_person_does_not_approve_what_failed_to_prepare(by_people: Cluster) -> None:
-    """Nothing is due, and nothing is sent without force, while a VM has given up."""
+    """While a VM has given up its preparation, no decision on its event is due, and without force
+    nothing is sent.
+    """
     by_people.announce(0)
     by_people.step()
     assert is_due(by_people, 0)
@@ -574,7 +596,9 @@ def test_a_person_does_not_approve_what_failed_to_prepare(by_people: Cluster) ->
 
 
 def test_a_person_does_not_approve_what_no_vm_has_time_to_prepare(by_people: Cluster) -> None:
-    """Shortly before notBefore an approval would go out before its VM has prepared."""
+    """Shortly before notBefore a person's approval is refused, because it would be sent before the
+    VM has prepared.
+    """
     by_people.announce(0)
     by_people.step()
     by_people.wait(14 * 60 + 40)
@@ -587,7 +611,9 @@ def test_a_person_does_not_approve_what_no_vm_has_time_to_prepare(by_people: Clu
 
 
 def test_nothing_is_due_while_a_named_vm_that_prepares_is_not_heard(by_people: Cluster) -> None:
-    """There is room in its group, and yet it cannot prepare."""
+    """No decision is due while a named VM that prepares is not heard: it cannot prepare, although
+    its group has room.
+    """
     one, other, _ = by_people.vms
     soon = _moment(by_people.now + timedelta(minutes=15))
     names = [one.name, other.name]
@@ -605,7 +631,7 @@ def test_nothing_is_due_while_a_named_vm_that_prepares_is_not_heard(by_people: C
 
 
 def test_nothing_is_due_before_it_is_known_whether_there_is_room(by_people: Cluster) -> None:
-    """An event that came in a moment ago may have to wait for its group."""
+    """No decision is due on an event that has just come in: it may have to wait for its group."""
     for number in range(3):
         by_people.announce(number)
     assert not any(is_due(by_people, number) for number in range(3))
@@ -614,14 +640,16 @@ def test_nothing_is_due_before_it_is_known_whether_there_is_room(by_people: Clus
 
 
 def change(cluster: Cluster, number: int, **more: Any) -> None:
-    """Azure changes the event of a VM."""
+    """Have Azure change the event of a VM."""
     more = {"not_before": _moment(cluster.now + timedelta(minutes=30)), **more}
     event = cluster.vms[number].event(f"E-{number}", transition="updated", now=cluster.now, **more)
     cluster.tell(event)
 
 
 def test_a_persons_approval_is_for_the_state_that_the_person_saw(by_people: Cluster) -> None:
-    """The event changes while it prepares: it waits for another approval, which takes it up."""
+    """If the event changes while its VM prepares, it waits for another approval, which continues
+    the turn.
+    """
     by_people.announce(0)
     by_people.step()
     approve(by_people, 0)
@@ -638,7 +666,7 @@ def test_a_persons_approval_is_for_the_state_that_the_person_saw(by_people: Clus
 
 
 def test_force_is_for_the_vms_that_the_event_named(database: Database) -> None:
-    """The event grows: what it names besides is not sent away."""
+    """If an event that a person forced names further VMs later, these are not sent away."""
     cluster = Cluster(database, approve=None)
     cluster.announce(1)
     cluster.step()
@@ -659,7 +687,7 @@ def test_force_is_for_the_vms_that_the_event_named(database: Database) -> None:
 def test_a_group_approves_the_events_that_its_keys_mean(
     database: Database, other: dict[str, Any]
 ) -> None:
-    """Each key is held against what the VM has reported."""
+    """Each key of a group is compared with what the VM has reported."""
     keys = {"event_type": ["Freeze"], "event_source": ["Platform"], "max_duration": 9}
     assert keys.keys() == EventMatch.model_fields.keys() == OTHER.keys()
     cluster = Cluster(database, approve={**keys, **other})
@@ -684,7 +712,9 @@ def test_a_group_approves_the_events_that_its_keys_mean(
 def test_a_group_approves_what_it_approves_at_the_moment_of_the_approval(
     database: Database, keys: dict[str, object]
 ) -> None:
-    """Not what it did when the turn was taken: the type may have changed, the window have ended."""
+    """A group approves an event by its keys and its window at the moment of the approval, not by
+    those at which the turn was taken.
+    """
     cluster = Cluster(database, **keys)
     later = _moment(cluster.now + timedelta(hours=5))
     cluster.tell(
@@ -702,7 +732,9 @@ def test_a_group_approves_what_it_approves_at_the_moment_of_the_approval(
 
 
 def test_a_person_takes_an_approval_back(by_people: Cluster) -> None:
-    """Whoever leaves an event while it prepares is heard; and an approval takes a leave back."""
+    """A person who leaves an event while its VM prepares ends the approval; a later approval ends
+    the leave.
+    """
     by_people.announce(0)
     by_people.step()
     approve(by_people, 0)
@@ -716,7 +748,9 @@ def test_a_person_takes_an_approval_back(by_people: Cluster) -> None:
 
 
 def test_a_state_that_comes_back_is_prepared_again(cluster: Cluster) -> None:
-    """A, B, and A again: the VM has given up the preparation for A meanwhile."""
+    """If an event changes from A to B and back to A, its VM prepares for A again, because it has
+    given that preparation up meanwhile.
+    """
     first = _moment(cluster.now + timedelta(minutes=15))
     cluster.announce(0)
     cluster.step()
@@ -730,7 +764,9 @@ def test_a_state_that_comes_back_is_prepared_again(cluster: Cluster) -> None:
 
 
 def test_after_the_end_of_a_turn_its_command_counts_until_it_has_expired(cluster: Cluster) -> None:
-    """The broker may hand it out still: until then no other VM is asked."""
+    """After a turn has ended, no other VM is asked until the command has expired, because the
+    broker may still deliver it.
+    """
     cluster.announce(0)
     cluster.announce(1)
     assert cluster.step() == ["prepare db-0"]
@@ -741,7 +777,9 @@ def test_after_the_end_of_a_turn_its_command_counts_until_it_has_expired(cluster
 
 
 def test_an_event_that_names_a_retired_vm_is_left_to_people(cluster: Cluster) -> None:
-    """It is no member any more, and cannot prepare."""
+    """An event that names a retired VM is left to people: the VM is not a member any more, and
+    cannot prepare.
+    """
     soon = _moment(cluster.now + timedelta(minutes=15))
     names = [cluster.vms[0].name, cluster.vms[1].name]
     for vm in cluster.vms[:2]:
@@ -755,7 +793,7 @@ def test_an_event_that_names_a_retired_vm_is_left_to_people(cluster: Cluster) ->
 
 
 def without_groups(cluster: Cluster) -> Cluster:
-    """The same database with a console whose settings have no groups."""
+    """A console without groups on the same database."""
     cluster.settings = TurnSettings(grouping=Grouping(()), can_sign=True)
     cluster.snapshots = Snapshots(cluster.database, clock=cluster.snapshots.clock)
     cluster.decisions = cluster.decisions_of(Grouping(()))
@@ -763,8 +801,8 @@ def without_groups(cluster: Cluster) -> Cluster:
 
 
 def test_without_groups_open_turns_are_shown_and_end(cluster: Cluster) -> None:
-    """The settings of the next start have no groups: what waits is free, and what was released
-    comes to its end.
+    """If the next start has no groups, an event that waits may be approved at once, and what was
+    released comes to its end.
     """
     cluster.announce(0)
     cluster.announce(1)
@@ -786,7 +824,7 @@ def test_without_groups_open_turns_are_shown_and_end(cluster: Cluster) -> None:
 
 
 def test_without_groups_a_preparation_that_has_begun_is_not_passed_over(cluster: Cluster) -> None:
-    """A person does not approve an event while its VM prepares for it."""
+    """Without groups too, a person's approval is refused while the event's VM prepares for it."""
     cluster.announce(0)
     cluster.step()
     without_groups(cluster)
@@ -796,14 +834,14 @@ def test_without_groups_a_preparation_that_has_begun_is_not_passed_over(cluster:
 
 
 def answer(cluster: Cluster, state: str, *, number: int = 0, **more: Any) -> None:
-    """A VM answers its newest command to prepare."""
+    """Have a VM answer its newest command to prepare."""
     asked = [row for row in everything(cluster.database.reading) if row.action == "prepare"]
     about = {"jti": asked[-1].jti, "act": "prepare", "actor": "group:db", **more}
     cluster.tell(cluster.vms[number].receipt(f"E-{number}", state, now=cluster.now, **about))
 
 
 def test_a_vm_that_lost_what_it_had_accepted_is_asked_again(cluster: Cluster) -> None:
-    """Its store is a new one: it says nothing of a preparation."""
+    """A VM that accepted a command and then lost its store is asked to prepare again."""
     cluster.announce(0)
     assert cluster.step() == ["prepare db-0"]
     answer(cluster, "accepted")
@@ -814,7 +852,9 @@ def test_a_vm_that_lost_what_it_had_accepted_is_asked_again(cluster: Cluster) ->
 
 
 def test_a_vm_that_refuses_again_and_again_is_asked_less_and_less(cluster: Cluster) -> None:
-    """Its clock is wrong: it does not fill the audit."""
+    """A VM that refuses each command, because its clock is wrong, is asked more and more seldom, so
+    it does not fill the audit.
+    """
     soon = _moment(cluster.now + timedelta(hours=3))
     cluster.tell(cluster.vms[0].event("E-0", now=cluster.now, not_before=soon))
     for _ in range(60):
@@ -825,7 +865,9 @@ def test_a_vm_that_refuses_again_and_again_is_asked_less_and_less(cluster: Clust
 
 
 def test_the_group_does_not_wait_for_a_vm_that_does_not_answer(cluster: Cluster) -> None:
-    """It is heard, and its trust file does not have the key: the next event goes."""
+    """If a VM is heard and does not answer, because its trust file lacks the key, the next event of
+    its group gets its turn.
+    """
     for number, hours in ((0, 10), (1, 11)):
         soon = _moment(cluster.now + timedelta(hours=hours))
         vm = cluster.vms[number]
@@ -841,7 +883,9 @@ def test_the_group_does_not_wait_for_a_vm_that_does_not_answer(cluster: Cluster)
 
 
 def test_a_vm_that_has_accepted_may_follow_until_its_word_comes(cluster: Cluster) -> None:
-    """Its receipt may come by another way than its records do."""
+    """A VM that has accepted counts as away until it reports, because its receipt may arrive by a
+    faster way than its records.
+    """
     cluster.announce(0)
     cluster.announce(1)
     assert cluster.step() == ["prepare db-0"]
@@ -856,7 +900,9 @@ def test_a_vm_that_has_accepted_may_follow_until_its_word_comes(cluster: Cluster
 def test_a_vm_that_is_approved_by_force_after_it_was_free_is_away_again(
     database: Database,
 ) -> None:
-    """Its turn had failed and it did not answer; what is sent to it now counts for the others."""
+    """A VM whose turn failed because it did not answer counts as away again once a person approves
+    its event by force.
+    """
     cluster = Cluster(database, approve=None)
     cluster.announce(0)
     cluster.step()
@@ -876,7 +922,9 @@ def test_a_vm_that_is_approved_by_force_after_it_was_free_is_away_again(
 def test_a_person_approves_nothing_before_each_vm_has_said_whether_it_prepares(
     database: Database,
 ) -> None:
-    """Of one the console has had nothing but the event; its heartbeat says it."""
+    """A person's approval is refused until each named VM has said, in a heartbeat, whether it
+    prepares.
+    """
     cluster = Cluster(database, at_most=2, approve=None)
     fresh = FakeVm(name="db-9")
     both = [cluster.vms[0].name, fresh.name]
@@ -893,7 +941,9 @@ def test_a_person_approves_nothing_before_each_vm_has_said_whether_it_prepares(
 
 
 def test_a_vm_that_prepares_no_more_is_back_once_it_is_heard(cluster: Cluster) -> None:
-    """It came up with other settings: no recovery can come."""
+    """A VM that comes back with settings by which it prepares nothing is back once it is heard,
+    because it will report no recovery.
+    """
     cluster.announce(0)
     cluster.announce(1)
     cluster.step()
@@ -916,7 +966,9 @@ def test_a_vm_that_prepares_no_more_is_back_once_it_is_heard(cluster: Cluster) -
 
 
 def test_a_person_ends_a_turn_whose_vm_accepted_the_approval_and_is_gone(cluster: Cluster) -> None:
-    """Not while the VM may act on it still, and then by force."""
+    """A person cannot end the turn while its VM may still act on the approval, and afterwards only
+    by force.
+    """
     soon = _moment(cluster.now + timedelta(hours=10))
     cluster.tell(cluster.vms[0].event("E-0", now=cluster.now, not_before=soon))
     cluster.step()
@@ -932,7 +984,9 @@ def test_a_person_ends_a_turn_whose_vm_accepted_the_approval_and_is_gone(cluster
 
 
 def test_a_clock_that_was_set_back_hides_no_crash(cluster: Cluster) -> None:
-    """What was heard in the future may be of long ago: nothing is released beside such a VM."""
+    """If the clock was set back, a VM that was heard in the future may have crashed long ago, so no
+    other VM is released.
+    """
     cluster.announce(0)
     cluster.now -= timedelta(minutes=10)
     assert cluster.step() == []
@@ -948,8 +1002,8 @@ def test_a_clock_that_was_set_back_hides_no_crash(cluster: Cluster) -> None:
 
 
 def test_turns_go_on_after_the_clock_was_set_back(cluster: Cluster) -> None:
-    """Within a minute a VM is asked again, and counts as back after its event; but not because it
-    was heard before the clock was set.
+    """After the clock was set back, a VM is asked again within a minute and counts as back after
+    its event, but not because of what was heard before.
     """
     cluster.announce(0)
     cluster.announce(1)
@@ -977,7 +1031,7 @@ def test_turns_go_on_after_the_clock_was_set_back(cluster: Cluster) -> None:
 
 
 def test_a_vm_rests_as_long_after_the_clock_was_set_back(database: Database) -> None:
-    """A part of a turn has moments of its own: the rest of its VM begins again."""
+    """After the clock was set back, the rest of a VM begins again."""
     cluster = Cluster(database, rest=120)
     cluster.announce(0)
     cluster.announce(1)
@@ -998,7 +1052,9 @@ def test_a_vm_rests_as_long_after_the_clock_was_set_back(database: Database) -> 
 
 
 def test_a_vm_that_has_not_said_whether_it_prepares_is_waited_for(cluster: Cluster) -> None:
-    """The console has had nothing of it but the event."""
+    """An event waits for a VM of which only the event has come in, until the VM has said whether it
+    prepares.
+    """
     fresh = FakeVm(name="db-9")
     cluster.vms.append(fresh)
     soon = _moment(cluster.now + timedelta(minutes=15))
@@ -1028,7 +1084,7 @@ class Pair:
         soon: str = "",
         named: tuple[str, ...] = ("db-0", "db-1"),
     ) -> None:
-        """VMs report the event, with another `notBefore` if one is given."""
+        """Have VMs report the event, with another `notBefore` if one is given."""
         at = soon or self.soon
         for number in numbers:
             vm = self.cluster.vms[number]
@@ -1036,7 +1092,7 @@ class Pair:
             self.cluster.tell(told)
 
     def say(self, number: int, state: str) -> None:
-        """A VM tells how far it has prepared for the event as it is now."""
+        """Have a VM report how far it has prepared for the event as it is now."""
         seen_now = seen(self.cluster, 0).shown.report.fingerprint
         data = {"evt": "E-0", "evh": seen_now, "sink": "drain", "cause": "deadline"}
         more = {"reason": None, "state": state}
@@ -1044,7 +1100,7 @@ class Pair:
         self.cluster.tell(vm.record(PREPARATION, data | more, now=self.cluster.now))
 
     def approve(self) -> str:
-        """The name of the VM that is asked to approve the event, once both are prepared."""
+        """Return the name of the VM that is asked to approve the event, once both are prepared."""
         self.say(0, "prepared")
         self.say(1, "prepared")
         (sent,) = self.cluster.step()
@@ -1054,14 +1110,16 @@ class Pair:
 
 @pytest.fixture
 def pair(database: Database) -> Iterator[Pair]:
-    """Its two VMs prepare."""
+    """Five VMs; the two that the event names prepare."""
     made = Pair(database)
     yield made
     made.cluster.decisions.stop()
 
 
 def test_the_next_vm_is_asked_to_approve_only_if_there_is_room_still(pair: Pair) -> None:
-    """The first one does not answer, and another member crashes meanwhile."""
+    """If the first VM does not answer, the second is not asked to approve when another member has
+    crashed meanwhile.
+    """
     cluster = pair.cluster
     first = pair.approve()
     cluster.wait(3)
@@ -1076,7 +1134,9 @@ def test_the_next_vm_is_asked_to_approve_only_if_there_is_room_still(pair: Pair)
 
 
 def test_while_a_turn_prepares_again_no_vm_is_asked_to_approve(pair: Pair) -> None:
-    """Azure has moved the event and moved it back, before the first VM has answered."""
+    """If Azure moves the event and moves it back before the first VM has answered, no VM is asked
+    to approve while the VMs prepare again.
+    """
     cluster = pair.cluster
     pair.approve()
     pair.tell("updated", soon=_moment(cluster.now + timedelta(minutes=40)))
@@ -1096,7 +1156,7 @@ def test_while_a_turn_prepares_again_no_vm_is_asked_to_approve(pair: Pair) -> No
 
 
 def test_a_vm_that_loses_its_preparation_while_the_turn_waits_is_asked_again(pair: Pair) -> None:
-    """One document of its own did not name the event, so it has recovered."""
+    """A VM that has recovered because one document did not name it is asked to prepare again."""
     cluster = pair.cluster
     before = seen(cluster, 0).shown.report.fingerprint
     cluster.lose(4)
@@ -1114,7 +1174,9 @@ def test_a_vm_that_loses_its_preparation_while_the_turn_waits_is_asked_again(pai
 
 
 def test_a_turn_lasts_until_no_vm_can_follow_its_commands_any_more(cluster: Cluster) -> None:
-    """The event is missing from one document, and comes back as it was before they expired."""
+    """A turn whose event is missing from a document lasts until its commands have expired: the
+    event may come back unchanged before that.
+    """
     cluster.announce(0)
     cluster.announce(1)
     assert cluster.step() == ["prepare db-0"]
@@ -1127,7 +1189,7 @@ def test_a_turn_lasts_until_no_vm_can_follow_its_commands_any_more(cluster: Clus
 
 
 def ended_by_force(cluster: Cluster) -> None:
-    """The first VM has accepted its command, and a person ends its turn; the second one waits."""
+    """Let the first VM accept its command, then end its turn as a person; the second VM waits."""
     cluster.announce(0)
     cluster.announce(1)
     cluster.step()
@@ -1138,7 +1200,9 @@ def ended_by_force(cluster: Cluster) -> None:
 def test_a_vm_that_has_accepted_a_command_counts_after_the_end_of_its_turn(
     cluster: Cluster,
 ) -> None:
-    """It prepares, and its records come late, by another way than its receipts."""
+    """A VM that accepted a command counts as away after its turn has ended: it prepares, and its
+    records may come later than its receipt.
+    """
     ended_by_force(cluster)
     for _ in range(4):
         assert cluster.step() == []
@@ -1154,8 +1218,8 @@ def test_a_vm_that_has_accepted_a_command_counts_after_the_end_of_its_turn(
 def test_a_vm_that_has_accepted_a_command_does_not_count_for_ever(
     cluster: Cluster, how: str
 ) -> None:
-    """It reports nothing for an hour, or that it does not follow the command; or it cannot, because
-    its store was lost.
+    """A VM that accepted a command stops counting as away if it reports nothing for an hour,
+    reports that it does not follow the command, or has lost its store.
     """
     soon = _moment(cluster.now + timedelta(hours=10))
     for number in (0, 1):
@@ -1176,7 +1240,9 @@ def test_a_vm_that_has_accepted_a_command_does_not_count_for_ever(
 
 
 def test_who_ends_a_turn_after_its_event_says_that_its_vm_is_back(cluster: Cluster) -> None:
-    """What the VM had accepted does not hold the others up for an hour."""
+    """If a person ends a turn after its event, a command that its VM had accepted does not hold up
+    others for an hour.
+    """
     cluster.announce(0)
     cluster.announce(1)
     cluster.step()
@@ -1194,7 +1260,9 @@ def test_who_ends_a_turn_after_its_event_says_that_its_vm_is_back(cluster: Clust
 def test_a_vm_whose_clock_is_behind_is_back_once_it_has_recovered(
     cluster: Cluster, behind: int
 ) -> None:
-    """Its event is cancelled soon after the command: its own records say what came first."""
+    """A VM whose event is cancelled soon after the command is back once it has recovered, although
+    its clock is behind: the order of its records counts.
+    """
     vm = cluster.vms[0]
     cluster.announce(0)
     cluster.announce(1)
@@ -1219,8 +1287,8 @@ def test_a_vm_whose_clock_is_behind_is_back_once_it_has_recovered(
 
 
 def test_a_clock_that_was_set_back_makes_no_earlier_stay_an_answer(cluster: Cluster) -> None:
-    """The VM has recovered from the first stay of the event, and follows the command of the second:
-    its records of that are on their way.
+    """A recovery from the first stay of the event is no answer to the command of the second stay,
+    whose records are still on their way.
     """
     soon = _moment(cluster.now + timedelta(hours=10))
     later = _moment(cluster.now + timedelta(hours=11))
@@ -1248,8 +1316,8 @@ def test_a_clock_that_was_set_back_makes_no_earlier_stay_an_answer(cluster: Clus
 
 
 def approved(cluster: Cluster, *said: str, actor: str = "group:db", **more: Any) -> str:
-    """The first VM has prepared, was asked to approve its event, and answers; the jti of that.
-    Another `actor` has approved it instead.
+    """Let the first VM prepare, ask it to approve its event, and have it answer; return the jti of
+    that. Another `actor` may have approved the event instead.
     """
     cluster.step()
     cluster.says(0, "prepared")
@@ -1277,7 +1345,9 @@ def approved(cluster: Cluster, *said: str, actor: str = "group:db", **more: Any)
 def test_an_event_that_returns_does_not_have_its_former_approval(
     cluster: Cluster, ended_by: str
 ) -> None:
-    """Its VM does not answer for some minutes: the next one goes, and then it is asked again."""
+    """An event that returns is approved anew. If its VM does not answer for some minutes, the next
+    event gets its turn first.
+    """
     soon = _moment(cluster.now + timedelta(hours=10))
     later = _moment(cluster.now + timedelta(hours=11))
     cluster.tell(cluster.vms[0].event("E-0", now=cluster.now, not_before=soon))
@@ -1324,7 +1394,7 @@ def test_an_event_that_returns_does_not_have_its_former_approval(
 def with_new_store(
     cluster: Cluster, soon: str, *states: str, behind: timedelta = timedelta()
 ) -> None:
-    """The first VM has answered that it approves its event, and is made again a second later, with
+    """Let the first VM confirm that it approves its event, and be made again a second later, with
     its clock `behind`. The second one waits.
     """
     cluster.tell(cluster.vms[0].event("E-0", now=cluster.now, not_before=soon))
@@ -1340,7 +1410,9 @@ def with_new_store(
 
 
 def test_what_a_store_accepted_that_is_lost_fails_after_some_time(cluster: Cluster) -> None:
-    """Others do not wait until Azure starts the event, and the VM is asked again after them."""
+    """An approval that a lost store had accepted fails after some time. Other VMs get their turns
+    before Azure starts the event, and the VM is asked again after them.
+    """
     with_new_store(cluster, _moment(cluster.now + timedelta(hours=10)))
     sent = []
     for _ in range(14):
@@ -1358,7 +1430,9 @@ def test_what_a_store_accepted_that_is_lost_fails_after_some_time(cluster: Clust
 def test_a_person_approves_again_what_a_lost_store_had_accepted(
     cluster: Cluster, *, is_ended: bool
 ) -> None:
-    """As soon as its approval has failed, also after the end of its turn."""
+    """A person can approve the event again as soon as the approval of the lost store has failed,
+    also after the end of the turn.
+    """
     with_new_store(cluster, _moment(cluster.now + timedelta(hours=10)))
     cluster.wait(100)
     if is_ended:
@@ -1374,7 +1448,9 @@ def test_a_person_approves_again_what_a_lost_store_had_accepted(
 
 
 def test_retention_keeps_what_holds_a_turn(cluster: Cluster) -> None:
-    """A VM that has not recovered stays away, however long ago its event was."""
+    """A VM that has not recovered counts as away however long ago its event was: retention keeps
+    the rows.
+    """
     cluster.announce(0)
     approved(cluster, "accepted", "posted")
     cluster.tell(cluster.vms[0].event("E-0", transition="ended", now=cluster.now))
@@ -1394,7 +1470,9 @@ def test_retention_keeps_what_holds_a_turn(cluster: Cluster) -> None:
 
 
 def test_a_turn_is_not_tried_again_while_nothing_can_approve_it(database: Database) -> None:
-    """A VM that prepares nothing takes no commands any more: the next event has its turn."""
+    """If a VM that prepares nothing takes no commands any more, its turn is not tried again, and
+    the next event gets its turn.
+    """
     cluster = Cluster(database)
     cluster.speak(0, commands=True)
     soon = _moment(cluster.now + timedelta(hours=10))
@@ -1415,7 +1493,9 @@ def test_a_turn_is_not_tried_again_while_nothing_can_approve_it(database: Databa
 def test_a_vm_that_begins_again_and_again_holds_its_turn_for_five_minutes(
     database: Database,
 ) -> None:
-    """Its bridge is stopped and heard in turns, and never answers the command to prepare."""
+    """A VM whose bridge stops and starts again and again, and never answers its command, holds its
+    turn for five minutes.
+    """
     cluster = Cluster(database)
     soon = _moment(cluster.now + timedelta(hours=10))
     for number in (0, 1):
@@ -1432,7 +1512,7 @@ def test_a_vm_that_begins_again_and_again_holds_its_turn_for_five_minutes(
 
 
 def test_what_a_vm_prepared_counts_once_its_scope_is_known(database: Database) -> None:
-    """A bridge may learn its subscription after it has prepared: the event is approved, and the
+    """If a bridge learns its subscription after it has prepared, its event is approved, and the
     next one does not wait for a turn of the former scope.
     """
     cluster = Cluster(database)
@@ -1452,8 +1532,8 @@ def test_what_a_vm_prepared_counts_once_its_scope_is_known(database: Database) -
 
 
 def test_what_is_approved_on_a_vm_counts_for_the_others(database: Database) -> None:
-    """The group leaves an event to people, and somebody on the VM has approved it: Azure may start
-    it at any time, so the next one waits.
+    """If somebody on the VM approves an event that the group leaves to people, the next event
+    waits, because Azure may start the first one at any time.
     """
     cluster = Cluster(database, approve={"event_type": ["Freeze"]})
     cluster.announce(0)
@@ -1470,7 +1550,9 @@ def test_what_is_approved_on_a_vm_counts_for_the_others(database: Database) -> N
 
 
 def test_without_a_key_nothing_that_is_prepared_is_approved(cluster: Cluster) -> None:
-    """A console that starts again without its key says so, and writes no approval."""
+    """A console that starts again without its key writes no approval for what is prepared, and says
+    why.
+    """
     cluster.announce(0)
     cluster.step()
     cluster.says(0, "prepared")
@@ -1484,7 +1566,9 @@ def test_without_a_key_nothing_that_is_prepared_is_approved(cluster: Cluster) ->
 def test_a_turn_whose_event_was_posted_lasts_while_its_scope_becomes_known(
     database: Database,
 ) -> None:
-    """The VM prepares nothing; Azure may start its event at any time."""
+    """A turn lasts if its VM, which prepares nothing, has posted and then learns its scope: Azure
+    may start the event at any time.
+    """
     cluster = Cluster(database)
     vm = cluster.vms[0] = FakeVm(name="db-3", subscription=None, group=None)
     cluster.speak(0, commands=True)
@@ -1506,7 +1590,9 @@ def test_a_turn_whose_event_was_posted_lasts_while_its_scope_becomes_known(
 
 
 def test_force_sends_an_approval_as_soon_as_the_one_before_has_ended(cluster: Cluster) -> None:
-    """A person may ask before the step that ends the turn's approval."""
+    """A person's approval by force is sent once the approval before it has ended, even before the
+    step that ends the turn.
+    """
     cluster.announce(0)
     jti = approved(cluster)
     refused = cluster.vms[0].receipt(
@@ -1523,8 +1609,8 @@ def test_force_sends_an_approval_as_soon_as_the_one_before_has_ended(cluster: Cl
 
 @pytest.mark.parametrize("behind", [timedelta(), timedelta(hours=2)], ids=["", "clock behind"])
 def test_a_lost_store_may_have_told_azure(cluster: Cluster, behind: timedelta) -> None:
-    """Its VM is made again because the event begins, or it begins some minutes later: no other VM
-    is asked meanwhile, and what was said of the approval stays.
+    """A VM that is made again may have told Azure to start its event, so no other VM is asked for
+    some minutes, and the former approval is still shown.
     """
     soon = _moment(cluster.now + timedelta(hours=10))
     with_new_store(cluster, soon, "posted", behind=behind)
@@ -1542,7 +1628,9 @@ def test_a_lost_store_may_have_told_azure(cluster: Cluster, behind: timedelta) -
 
 
 def test_a_store_that_is_new_before_the_approval_loses_nothing(cluster: Cluster) -> None:
-    """The VM was made again and prepared again; what it accepted since then is its own."""
+    """If a VM is made again and prepares again before it accepts the approval, that approval
+    counts.
+    """
     soon = _moment(cluster.now + timedelta(hours=10))
     cluster.tell(cluster.vms[0].event("E-0", now=cluster.now, not_before=soon))
     cluster.step()
@@ -1558,7 +1646,7 @@ def test_a_store_that_is_new_before_the_approval_loses_nothing(cluster: Cluster)
 
 
 def test_a_retired_vm_approves_nothing_any_more(pair: Pair) -> None:
-    """It had accepted, and does not come back: a person may approve the event on another VM."""
+    """If a VM that had accepted is retired, a person may approve the event on another VM."""
     cluster = pair.cluster
     asked = pair.approve()
     number = int(asked[-1])
@@ -1581,7 +1669,7 @@ def test_a_retired_vm_approves_nothing_any_more(pair: Pair) -> None:
 
 
 def test_a_group_approves_again_what_no_vm_has_followed(cluster: Cluster) -> None:
-    """The VM was cut off for a minute; it is asked again after pauses that double."""
+    """If a VM was cut off for a minute, its group asks it again, after pauses that double."""
     soon = _moment(cluster.now + timedelta(hours=10))
     cluster.tell(cluster.vms[0].event("E-0", now=cluster.now, not_before=soon))
     cluster.step()
@@ -1596,7 +1684,9 @@ def test_a_group_approves_again_what_no_vm_has_followed(cluster: Cluster) -> Non
 
 
 def test_a_group_approves_nothing_again_that_a_vm_has_refused(cluster: Cluster) -> None:
-    """Another command would be refused as well."""
+    """A group does not ask again after a VM has refused, because another command would be refused
+    too.
+    """
     cluster.announce(0)
     cluster.step()
     cluster.says(0, "prepared")
@@ -1612,7 +1702,9 @@ def test_a_group_approves_nothing_again_that_a_vm_has_refused(cluster: Cluster) 
 
 
 def test_a_turn_goes_on_in_the_next_window(database: Database) -> None:
-    """The window closed while the VM prepared, and Azure has given three days."""
+    """If the window closes while the VM prepares, the turn continues in the next one, as Azure has
+    given three days.
+    """
     window = {"days": ["Sun", "Mon"], "from": "12:00", "to": "12:30", "zone": "UTC"}
     cluster = Cluster(database, window=[window])
     soon = _moment(cluster.now + timedelta(days=3))
@@ -1629,7 +1721,9 @@ def test_a_turn_goes_on_in_the_next_window(database: Database) -> None:
 
 
 def test_a_turn_that_cannot_be_approved_says_why(cluster: Cluster) -> None:
-    """A person on the VM is approving the event, and that stands still."""
+    """A turn that is not approved because a person on the VM is approving the event, without
+    progress, says so.
+    """
     cluster.announce(0)
     cluster.step()
     more = {"jti": "local-1", "actor": "local:root", "now": cluster.now}
@@ -1645,7 +1739,9 @@ def test_a_turn_that_cannot_be_approved_says_why(cluster: Cluster) -> None:
 
 
 def test_the_end_of_a_turn_ends_its_approval(pair: Pair) -> None:
-    """The first VM has not answered, and the console could not hear it: the second is not asked."""
+    """If a turn ends before the first VM has answered, because the console could not hear it, the
+    second VM is not asked.
+    """
     cluster = pair.cluster
     pair.approve()
     cluster.wait(90)
@@ -1659,7 +1755,9 @@ def test_the_end_of_a_turn_ends_its_approval(pair: Pair) -> None:
 
 
 def test_no_vm_is_asked_to_approve_an_event_that_holds_no_turn_any_more(database: Database) -> None:
-    """The console could not hear for a while; the event was over, and is there again as it was."""
+    """If the event was over and came back unchanged while the console could not hear, no VM is
+    asked to approve it without a turn.
+    """
     pair = Pair(database)
     cluster = pair.cluster
     pair.approve()
@@ -1681,7 +1779,9 @@ def test_no_vm_is_asked_to_approve_an_event_that_holds_no_turn_any_more(database
 def test_what_a_vm_says_of_an_earlier_stay_of_the_event_answers_no_command(
     cluster: Cluster,
 ) -> None:
-    """It recovers while the command of the second stay is on its way, and the event is missing."""
+    """A recovery from the first stay of the event does not answer the command of the second one,
+    even if the event is missing at that moment.
+    """
     soon = _moment(cluster.now + timedelta(minutes=15))
     cluster.announce(0)
     cluster.announce(1)
@@ -1709,7 +1809,9 @@ def test_what_a_vm_says_of_an_earlier_stay_of_the_event_answers_no_command(
 
 @pytest.mark.parametrize("is_ended", [False, True], ids=["over", "ended by a person"])
 def test_that_a_copy_was_refused_is_no_answer(cluster: Cluster, *, is_ended: bool) -> None:
-    """The VM has accepted the command, and its word of the preparation is on its way."""
+    """If a VM has accepted the command, the rejection of a copy does not end the wait for its
+    report.
+    """
     cluster.announce(0)
     cluster.announce(1)
     cluster.step()
@@ -1724,7 +1826,9 @@ def test_that_a_copy_was_refused_is_no_answer(cluster: Cluster, *, is_ended: boo
 
 
 def test_a_command_that_was_fetched_counts_although_it_is_offered_again(cluster: Cluster) -> None:
-    """Over HTTPS: the VM may follow what it has, also after the end of the turn."""
+    """A command that a VM has fetched over HTTPS counts, also after the end of the turn, because
+    the VM may follow it.
+    """
     cluster.poll()
     cluster.announce(0)
     cluster.announce(1)
@@ -1744,7 +1848,9 @@ def test_a_command_that_was_fetched_counts_although_it_is_offered_again(cluster:
 def test_one_of_two_persons_approves_nothing_once_the_others_approval_is_over(
     database: Database,
 ) -> None:
-    """The event was another for a moment, which ended it; no console looked at turns then."""
+    """If a change of the event ended the first person's approval, the second person's alone
+    approves nothing, even if no console looked at turns meanwhile.
+    """
     cluster = Cluster(database, approve=None)
     cluster.decisions = cluster.decisions_of(cluster.settings.grouping, four_eyes=1)
     cluster.settings = replace(cluster.settings, four_eyes=1)
@@ -1774,8 +1880,8 @@ def test_one_of_two_persons_approves_nothing_once_the_others_approval_is_over(
 
 @pytest.mark.parametrize("is_late", [False, True], ids=["clock behind", "old record late"])
 def test_a_vm_with_a_new_store_has_prepared_nothing(pair: Pair, *, is_late: bool) -> None:
-    """It was made again while the turn waits, whatever its clock says; or a record of its old store
-    comes in after the first one of the new store.
+    """What a VM had prepared does not count after it got a new store, whatever its clock says, and
+    even if a record of the old store comes in later.
     """
     cluster = pair.cluster
     old = cluster.vms[1]
@@ -1799,7 +1905,9 @@ def test_a_vm_with_a_new_store_has_prepared_nothing(pair: Pair, *, is_late: bool
 
 
 def test_a_vm_that_prepares_is_away_before_its_first_heartbeat(cluster: Cluster) -> None:
-    """It has said so by its own deadline, and the console is new."""
+    """A VM that prepares at its own deadline counts as away for a new console even before its first
+    heartbeat.
+    """
     fresh = FakeVm(name="db-9")
     soon = _moment(cluster.now + timedelta(minutes=1))
     cluster.tell(fresh.event("E-9", now=cluster.now, not_before=soon))
@@ -1811,7 +1919,7 @@ def test_a_vm_that_prepares_is_away_before_its_first_heartbeat(cluster: Cluster)
 
 
 def test_the_group_does_not_wait_for_a_vm_that_was_retired(cluster: Cluster) -> None:
-    """It has crashed while it held its turn, and does not come back."""
+    """If a VM that crashed while it held its turn is retired, the group does not wait for it."""
     soon = _moment(cluster.now + timedelta(hours=10))
     for vm in cluster.vms[:2]:
         told = vm.event("E-0", now=cluster.now, not_before=soon, resources=["db-0"])
@@ -1827,7 +1935,9 @@ def test_the_group_does_not_wait_for_a_vm_that_was_retired(cluster: Cluster) -> 
 
 
 def test_what_is_prepared_already_does_not_wait_for_each_other(database: Database) -> None:
-    """The settings allow less than when the turns were taken: the first goes, and then the next."""
+    """If the settings allow fewer VMs than have turns, those that are prepared go one after the
+    other.
+    """
     pair = Cluster(database, at_most=2)
     pair.announce(0)
     pair.announce(1)
@@ -1847,7 +1957,7 @@ def test_what_is_prepared_already_does_not_wait_for_each_other(database: Databas
 
 
 def told_by(cluster: Cluster, reporters: tuple[int, ...], transition: str) -> None:
-    """VMs report the event of the first one."""
+    """Have VMs report the event of the first one."""
     for number in reporters:
         vm = cluster.vms[number]
         soon = _moment(cluster.now + timedelta(minutes=30))
@@ -1856,7 +1966,7 @@ def told_by(cluster: Cluster, reporters: tuple[int, ...], transition: str) -> No
 
 
 def away_again(database: Database, *, rest: float) -> Cluster:
-    """The event of the first VM was approved and has begun; one document left it out since, and the
+    """Let the event of the first VM be approved and begin, then be missing from one document; the
     VM has recovered and rests.
     """
     cluster = Cluster(database, rest=rest)
@@ -1881,7 +1991,9 @@ def away_again(database: Database, *, rest: float) -> Cluster:
 
 
 def test_a_peer_ends_no_turn_of_an_event_that_was_missing_for_a_moment(database: Database) -> None:
-    """It is over now, and its VM, which was heard after the first end, has not come back."""
+    """A VM that was heard after its event was missing for a moment is not back when a peer reports
+    the real end.
+    """
     cluster = away_again(database, rest=60)
     cluster.announce(1)
     for _ in range(11):
@@ -1900,7 +2012,9 @@ def test_a_peer_ends_no_turn_of_an_event_that_was_missing_for_a_moment(database:
 def test_a_vm_rests_after_the_end_of_an_event_that_was_missing_for_a_moment(
     database: Database,
 ) -> None:
-    """What it rested before that does not count."""
+    """A VM rests after the real end of its event; its rest after the moment in which the event was
+    missing does not count.
+    """
     cluster = away_again(database, rest=300)
     cluster.wait(400)
     told_by(cluster, (0, 2), "ended")
@@ -1916,7 +2030,9 @@ def test_a_vm_rests_after_the_end_of_an_event_that_was_missing_for_a_moment(
 
 
 def test_a_vm_that_a_changed_event_left_out_is_prepared_again(pair: Pair) -> None:
-    """It is named again before it has said that it has recovered; the other one is prepared."""
+    """A VM that a changed event left out, and names again before the VM has reported that it
+    recovered, prepares again.
+    """
     before = seen(pair.cluster, 0).shown.report.fingerprint
     pair.say(0, "prepared")
     pair.tell("updated", named=("db-1",))
@@ -1931,7 +2047,9 @@ def test_a_vm_that_a_changed_event_left_out_is_prepared_again(pair: Pair) -> Non
 
 
 def test_a_vm_whose_store_was_put_back_is_away_until_it_has_recovered(cluster: Cluster) -> None:
-    """What it says since comes at places of its stream at which other records had come."""
+    """A VM whose store was put back counts as away until it recovers, although its reports have
+    sequences that were used before.
+    """
     copy = replace(cluster.vms[0], revisions=dict(cluster.vms[0].revisions))
     for _ in range(20):
         cluster.tell(cluster.vms[0].heartbeat(now=cluster.now, prepares=True))
@@ -1953,7 +2071,9 @@ def test_a_vm_whose_store_was_put_back_is_away_until_it_has_recovered(cluster: C
 
 
 def test_a_preparation_that_a_change_ended_is_no_failure(cluster: Cluster) -> None:
-    """The event is as it was before that change, and the VM has not given up."""
+    """A preparation that a change of the event ended is no failure once the event is back in the
+    former state.
+    """
     cluster.announce(0)
     cluster.step()
     cluster.says(0, "preparing")
@@ -1973,7 +2093,9 @@ def test_a_preparation_that_a_change_ended_is_no_failure(cluster: Cluster) -> No
 
 
 def test_a_vm_that_confirms_that_it_is_prepared_is_away(cluster: Cluster) -> None:
-    """Its records of the preparation do not come: a sink leaves them out, or they were too many."""
+    """A VM that confirms by a receipt that it is prepared counts as away even if its records do not
+    come in.
+    """
     cluster.announce(0)
     cluster.announce(1)
     cluster.step()
@@ -1988,7 +2110,9 @@ def test_a_vm_that_confirms_that_it_is_prepared_is_away(cluster: Cluster) -> Non
 def test_a_command_that_is_followed_in_its_last_second_counts_until_the_first_word(
     cluster: Cluster,
 ) -> None:
-    """A person has ended its turn before."""
+    """A command that a VM follows in its last second counts until the VM's first report, even if a
+    person has ended the turn before.
+    """
     cluster.announce(0)
     cluster.announce(1)
     cluster.step()
@@ -2004,7 +2128,7 @@ def test_a_command_that_is_followed_in_its_last_second_counts_until_the_first_wo
 
 
 def lower(cluster: Cluster, at_most: int) -> None:
-    """The settings of the next run allow less."""
+    """Return a console whose settings allow fewer VMs to be away."""
     rule = GroupSettings.model_validate({"name": "db", "approve": {}, "at_most": at_most})
     cluster.settings = replace(cluster.settings, grouping=Grouping([rule]))
 
@@ -2012,7 +2136,9 @@ def lower(cluster: Cluster, at_most: int) -> None:
 def test_a_turn_that_has_not_begun_gives_way_in_a_group_that_became_too_small(
     database: Database,
 ) -> None:
-    """The first VM is prepared; the command to the second never came, and it is asked later."""
+    """In a group that became too small, a VM whose command never came is asked only after the VM
+    that is prepared.
+    """
     cluster = Cluster(database, at_most=2)
     cluster.announce(0)
     cluster.announce(1)
@@ -2033,7 +2159,7 @@ def test_a_turn_that_has_not_begun_gives_way_in_a_group_that_became_too_small(
 
 
 def test_turns_that_have_not_begun_do_not_wait_for_each_other(database: Database) -> None:
-    """Of two commands none came, and the group has become too small: the first one goes on."""
+    """If neither of two commands came and the group became too small, the first turn continues."""
     cluster = Cluster(database, at_most=2)
     cluster.announce(0)
     cluster.announce(1)
@@ -2052,8 +2178,8 @@ def test_turns_that_have_not_begun_do_not_wait_for_each_other(database: Database
 def test_a_command_that_was_refused_may_come_again_and_be_followed(
     cluster: Cluster, reason: str
 ) -> None:
-    """A document left the event out when the first copy came: the second one is good for a minute,
-    and the event comes back.
+    """If a document left the event out when the first copy of a command came, a second copy may be
+    followed while it is valid.
     """
     cluster.announce(0)
     cluster.announce(1)
@@ -2070,7 +2196,9 @@ def test_a_command_that_was_refused_may_come_again_and_be_followed(
 
 
 def test_a_vm_that_azure_took_is_away_though_a_peer_reports_the_end(cluster: Cluster) -> None:
-    """It is late, and has not come back: whether it is there is not known yet."""
+    """A late VM counts as away for its event although a peer reports the end, because it is not
+    known whether the VM is back.
+    """
     told_by(cluster, (0, 2), "scheduled")
     told_by(cluster, (0, 2), "started")
     cluster.announce(1)
@@ -2088,7 +2216,7 @@ def test_a_vm_that_azure_took_is_away_though_a_peer_reports_the_end(cluster: Clu
 
 
 def hear_of(cluster: Cluster, numbers: range, *, prepares: bool) -> None:
-    """These VMs are heard now, and say whether they prepare."""
+    """Hear these VMs now; each says whether it prepares."""
     at = cluster.now.timestamp()
     vms = [cluster.vms[number] for number in numbers]
     statuses = [
@@ -2117,7 +2245,9 @@ def hear_of(cluster: Cluster, numbers: range, *, prepares: bool) -> None:
 def test_a_vm_that_may_have_posted_by_a_rule_holds_its_turn(
     database: Database, state: str, reason: str | None, *, is_held: bool
 ) -> None:
-    """Its event names another VM, which does not answer; Azure may start the event at any time."""
+    """A VM that may have posted by its rule holds its turn: Azure may start the event, which also
+    names a VM that does not answer, at any time.
+    """
     cluster = Cluster(database, at_most=2)
     cluster.vms.append(FakeVm(name="db-3"))
     hear_of(cluster, range(3), prepares=False)
@@ -2144,7 +2274,9 @@ def test_a_vm_that_may_have_posted_by_a_rule_holds_its_turn(
 
 
 def test_a_vm_that_has_prepared_a_thousand_times_is_away_as_any_other(cluster: Cluster) -> None:
-    """It has recovered each time; the oldest of that makes room for what it reports now."""
+    """A VM that has prepared and recovered a thousand times counts as away when it prepares again:
+    its oldest preparations make room.
+    """
     told = {"evh": "sha256:" + "0" * 64, "sink": "drain", "cause": "deadline", "reason": None}
     vm = cluster.vms[0]
     for before in range(0, MAX_PREPARATIONS, 250):
@@ -2165,7 +2297,9 @@ def test_a_vm_that_has_prepared_a_thousand_times_is_away_as_any_other(cluster: C
 
 
 def pass_seconds(cluster: Cluster, seconds: range, *, gone: frozenset[int] = frozenset()) -> None:
-    """Each second passes; each VM that is not gone has a heartbeat every 60 s, at its own time."""
+    """Let each second pass; each VM that is not gone has a heartbeat every 60 s, at its
+    own time.
+    """
     for second in seconds:
         cluster.now += timedelta(seconds=1)
         beating = [
@@ -2179,7 +2313,9 @@ def pass_seconds(cluster: Cluster, seconds: range, *, gone: frozenset[int] = fro
 
 @pytest.mark.parametrize("person", [False, True])
 def test_a_short_silent_time_stops_no_turn(database: Database, *, person: bool) -> None:
-    """Half of it is shorter than the time between two heartbeats of a VM that is there."""
+    """Turns continue although half of the silent time is shorter than the time between two
+    heartbeats.
+    """
     keys = {"approve": None} if person else {}
     cluster = Cluster(database, silent_time=SilentTime(seconds=90), **keys)
     pass_seconds(cluster, range(59))
@@ -2191,7 +2327,9 @@ def test_a_short_silent_time_stops_no_turn(database: Database, *, person: bool) 
 
 
 def test_a_short_silent_time_frees_no_vm_whose_end_a_peer_has_reported(database: Database) -> None:
-    """Azure has taken it without a turn; it was not heard since."""
+    """With a short silent time too, a VM that Azure took without a turn counts as away until it is
+    heard.
+    """
     cluster = Cluster(database, silent_time=SilentTime(seconds=90))
     pass_seconds(cluster, range(1, 61))
     told_by(cluster, (0, 2), "started")
@@ -2212,7 +2350,7 @@ def test_a_short_silent_time_frees_no_vm_whose_end_a_peer_has_reported(database:
 
 
 def both_drained(cluster: Cluster) -> None:
-    """Two VMs have their turns and begin to prepare; then Azure changes both events."""
+    """Give two VMs their turns, let them begin to prepare, and have Azure change both events."""
     cluster.announce(0)
     cluster.announce(1)
     assert sorted(cluster.step()) == ["prepare db-0", "prepare db-1"]
@@ -2222,7 +2360,9 @@ def both_drained(cluster: Cluster) -> None:
 
 
 def end_drained(cluster: Cluster, number: int, **more: Any) -> None:
-    """Azure changes an event while its VM prepares for it: that preparation is of no use."""
+    """Have Azure change an event while its VM prepares for it, which makes that preparation
+    useless.
+    """
     before = seen(cluster, number).shown.report.fingerprint
     change(cluster, number, **more)
     data = {"evt": f"E-{number}", "evh": before, "sink": "drain", "cause": "deadline"}
@@ -2231,7 +2371,9 @@ def end_drained(cluster: Cluster, number: int, **more: Any) -> None:
 
 
 def test_turns_whose_vms_are_drained_do_not_wait_for_each_other(database: Database) -> None:
-    """The group has become too small for both, and both prepare again: one after the other."""
+    """In a group that became too small for two turns, both of which prepare again, one goes after
+    the other.
+    """
     cluster = Cluster(database, at_most=2)
     both_drained(cluster)
     lower(cluster, 1)
@@ -2254,7 +2396,9 @@ def test_turns_whose_vms_are_drained_do_not_wait_for_each_other(database: Databa
 
 
 def test_a_drained_turn_that_got_no_answer_is_tried_again(database: Database) -> None:
-    """The group has become too small for both turns; the commands to the first VM do not come."""
+    """In a group that became too small for two turns, a turn is tried again if its commands did not
+    come.
+    """
     cluster = Cluster(database, at_most=2)
     both_drained(cluster)
     lower(cluster, 1)
@@ -2276,8 +2420,8 @@ def test_a_drained_turn_that_got_no_answer_is_tried_again(database: Database) ->
 def test_drained_turns_that_need_more_room_than_there_is_wait_for_people(
     database: Database,
 ) -> None:
-    """Azure has changed both events to name one VM more. A VM that has prepared does not come back
-    before its event is over, so nothing more is sent away; a person can go beyond the budget.
+    """If Azure changes both events to name one VM more, nothing more is sent away: a VM that has
+    prepared does not come back before its event is over. A person can go beyond the budget.
     """
     cluster = Cluster(database, at_most=2)
     cluster.vms += [FakeVm(name=f"db-{number}") for number in (3, 4)]
@@ -2305,8 +2449,8 @@ def test_drained_turns_that_need_more_room_than_there_is_wait_for_people(
 def test_what_azure_was_just_told_to_start_may_be_left_out_of_one_document(
     cluster: Cluster, ended: str, actor: str
 ) -> None:
-    """No VM has a program, and all are heard: the turn lasts for ten seconds, unless the event was
-    seen to start.
+    """If one document leaves out an event that Azure was just told to start, its turn lasts for ten
+    more seconds, unless the event was seen to start.
     """
     soon = _moment(cluster.now + timedelta(minutes=15))
     hear_of(cluster, range(3), prepares=False)
@@ -2351,8 +2495,8 @@ def test_what_azure_was_just_told_to_start_may_be_left_out_of_one_document(
 
 
 def test_what_has_failed_is_tried_again_after_what_waits(cluster: Cluster) -> None:
-    """Two VMs refuse each command: the third one goes before they are asked again, and then each of
-    the two is.
+    """If two VMs refuse each command, the third goes before they are asked again; then each of the
+    two is asked.
     """
     for number in range(3):
         soon = _moment(START + timedelta(hours=10, minutes=number))
@@ -2379,7 +2523,9 @@ def test_what_has_failed_is_tried_again_after_what_waits(cluster: Cluster) -> No
 def test_what_was_prepared_in_an_earlier_stay_of_an_event_counts_no_more_if_it_comes_late(
     cluster: Cluster,
 ) -> None:
-    """It comes over another sink, which is slower: the VM has recovered since, or not yet."""
+    """A preparation for an earlier stay of the event does not count if its record comes late over a
+    slower sink, whether or not the VM has recovered since.
+    """
     vm = cluster.vms[0]
     soon = _moment(cluster.now + timedelta(hours=1))
     cluster.tell(vm.event("E-0", now=cluster.now, not_before=soon))
@@ -2411,7 +2557,7 @@ def test_what_was_prepared_in_an_earlier_stay_of_an_event_counts_no_more_if_it_c
 
 
 def test_a_vm_rests_also_if_its_group_gets_another_name(database: Database) -> None:
-    """The settings change while it is away; the rest is as long under both names."""
+    """If the settings give a group another name while its VM is away, the VM's rest is as long."""
     cluster = Cluster(database, rest=600)
     cluster.announce(0)
     approved(cluster, "accepted", "posted")

@@ -38,7 +38,7 @@ class World:
         """What Azure says of the event of each VM that has one."""
 
     def tell(self, number: int, transition: str) -> None:
-        """Azure says something of an event, and its VM reports that."""
+        """Have Azure change an event, and its VM report that."""
         self.say_late()
         self.shown[number] = transition
         vm = self.cluster.vms[number]
@@ -48,13 +48,13 @@ class World:
         self.cluster.tell(told)
 
     def say_late(self) -> None:
-        """What VMs have said comes in."""
+        """Let everything come in that VMs have said."""
         for each in self.late:
             each()
         self.late.clear()
 
     def say(self, number: int, state: str, *, is_late: bool = False) -> None:
-        """A VM says how far it has prepared."""
+        """Have a VM report how far it has prepared."""
         vm = self.cluster.vms[number]
         data = {
             "evt": f"E-{number}",
@@ -71,12 +71,12 @@ class World:
             self.cluster.tell(told)
 
     def asked(self, number: int, act: str) -> list[str | None]:
-        """Of each new command of that kind to a VM, its jti."""
+        """Return the jti of each new command of that kind to a VM."""
         every = everything(self.cluster.database.reading)
         return [e.jti for e in every if (e.action, e.event_id) == (act, f"E-{number}")]
 
     def answer(self, number: int, act: str, *states: str) -> None:
-        """A VM answers the newest command of that kind."""
+        """Have a VM answer the newest command of that kind."""
         jti = self.asked(number, act)[-1]
         for state in states:
             about = {"jti": jti, "act": act, "now": self.cluster.now}
@@ -84,8 +84,8 @@ class World:
             self.cluster.tell(vm.receipt(f"E-{number}", state, actor="group:db", **about))
 
     def receive(self, sent: str, how: str) -> None:
-        """A command reaches its VM, which follows it `well`, or `late`; is `lost` after it has
-        accepted; or `ignores` it.
+        """Let a command reach its VM, which follows it `well` or `late`, is `lost` after it has
+        accepted, or `ignores` it.
         """
         act, number = sent.split(maxsplit=1)[0], int(sent[-1])
         if how == "ignores" or self.shown.get(number) != "scheduled":
@@ -104,7 +104,7 @@ class World:
             self.tell(number, "started")
 
     def make_again(self, number: int) -> None:
-        """A VM has another store: it serves, and has prepared nothing."""
+        """Give a VM a new store: it serves, and has prepared nothing."""
         self.say_late()
         self.away.discard(number)
         self.cluster.now += timedelta(seconds=1)
@@ -116,7 +116,7 @@ class World:
         self.tell(number, self.shown[number])
 
     def end(self, number: int) -> None:
-        """The event of a VM is over, and the VM recovers."""
+        """End a VM's event; the VM recovers."""
         self.tell(number, "ended")
         self.step("well")
         self.say(number, "recovered")
@@ -124,13 +124,13 @@ class World:
         del self.shown[number]
 
     def person_ends(self, number: int) -> None:
-        """A person ends a turn, if that is allowed."""
+        """End a turn as a person, if that is allowed."""
         with suppress(DecisionRefusedError):
             ended = self.cluster.decisions.end_turn(ALICE, f"E-{number}", "not now", force=True)
             asyncio.run(ended)
 
     def person_approves(self, number: int) -> None:
-        """A person approves an event, if that is allowed; what is sent at once reaches its VM."""
+        """Approve an event as a person, if that is allowed; what is sent at once reaches its VM."""
         before = len(self.asked(number, "approve"))
         with suppress(DecisionRefusedError):
             approve(self.cluster, number)
@@ -139,13 +139,13 @@ class World:
             self.receive(f"approve db-{number}", "well")
 
     def step(self, how: str) -> None:
-        """A console looks, and VMs follow what it sends."""
+        """Take a step of a console, and let VMs follow what it sends."""
         for sent in self.cluster.decide() + self.cluster.step(steps=2):
             self.cluster.deliver()
             self.receive(sent, how)
 
     def disturb(self) -> None:
-        """Something happens, and time passes."""
+        """Let something happen, and let time pass."""
         number = self.chance.choice(NUMBERS)
         if number not in self.shown:
             self.tell(number, "scheduled")
@@ -159,7 +159,7 @@ class World:
             self.say_late()
 
     def go_on(self) -> None:
-        """All goes well for hours; a person approves what is left to people."""
+        """Let hours pass in which all goes well; a person approves what is left to people."""
         self.say_late()
         for _ in range(40):
             self.cluster.wait(240)
@@ -176,7 +176,9 @@ class World:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_each_event_has_its_turn_in_the_end(database: Database, seed: int) -> None:
-    """Whatever happened before, and one VM is away by the console's doing at most."""
+    """Each event has its turn in the end, whatever happened before, and the console never sends
+    more than one VM away at a time.
+    """
     world = World(database, seed)
     for number in NUMBERS:
         world.tell(number, "scheduled")

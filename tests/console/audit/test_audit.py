@@ -24,7 +24,7 @@ AT = 1_800_000_000.25
 
 
 def appended(database: Database, *actions: str) -> list[AuditRow]:
-    """Rows of ada's, each in a transaction of its own."""
+    """Append rows of ada's, each in a transaction of its own."""
     rows = []
     for action in actions:
         with database.writing.begin() as connection:
@@ -38,7 +38,7 @@ def appended(database: Database, *actions: str) -> list[AuditRow]:
 
 
 def chain(length: int) -> list[AuditRow]:
-    """Rows that follow each other."""
+    """Return rows that follow each other."""
     rows: list[AuditRow] = []
     for number in range(length):
         rows.append(
@@ -56,13 +56,13 @@ def chain(length: int) -> list[AuditRow]:
 
 
 def told(rows: list[AuditRow], *known: Head) -> list[str]:
-    """The sentences about some rows."""
+    """Return the sentences about some rows."""
     return [fault.words for fault in verify(rows, known=known)]
 
 
 def test_rows_are_sorted_by_what_they_say(database: Database) -> None:
-    """A reason stands in the row's JSON, on both databases; a row without one comes first, and a
-    value cannot pass for another field.
+    """On both databases rows are sorted by a value in their JSON, such as the reason. A row without
+    one comes first, and no value is mistaken for another field.
     """
     for reason in ("b", None, 'a","reason":"c', "c"):
         with database.writing.begin() as connection:
@@ -79,7 +79,9 @@ def test_rows_are_sorted_by_what_they_say(database: Database) -> None:
 
 
 def test_a_row_is_json_whose_hash_anyone_can_make(database: Database) -> None:
-    """The hash is the SHA-256 of the row's canonical JSON without `hash`, `at` is RFC 3339."""
+    """The hash of a row is the SHA-256 of its canonical JSON without `hash`, and `at` is
+    RFC 3339.
+    """
     first, second = appended(database, "one", "two")
     shown = as_json(second)
     assert shown == {
@@ -98,7 +100,9 @@ def test_a_row_is_json_whose_hash_anyone_can_make(database: Database) -> None:
 
 
 def test_rows_come_back_as_they_were_added(database: Database) -> None:
-    """The oldest first, after a number, as many as are wanted; and nothing is wrong with them."""
+    """Rows are read oldest first, after a number, as many as are wanted, and the chain has no
+    fault.
+    """
     rows = appended(database, "one", "two", "three")
     assert log.read(database.reading) == rows
     assert log.read(database.reading, after=1, limit=1) == rows[1:2]
@@ -110,7 +114,7 @@ def test_rows_come_back_as_they_were_added(database: Database) -> None:
 
 
 def test_a_transaction_that_is_given_up_leaves_no_row(database: Database) -> None:
-    """The audit's row stands or falls with what it is about."""
+    """A transaction that is rolled back leaves no row in the audit."""
     with database.writing.connect() as connection, connection.begin() as transaction:
         next_number(connection)
         log.append(connection, at=AT, actor="ada", action="approve")
@@ -130,7 +134,7 @@ AGAIN = "INSERT INTO audit SELECT number, at, 'eve', action, event_id, jti, body
     ],
 )
 def test_the_database_refuses_to_change_a_row(database: Database, statement: str) -> None:
-    """A statement that gets past the program is refused by the table itself."""
+    """The table itself refuses a statement that would change a row."""
     appended(database, "one")
     words = "append-only" if database.is_sqlite or "REPLACE" not in statement else "syntax error"
     with (
@@ -142,7 +146,9 @@ def test_the_database_refuses_to_change_a_row(database: Database, statement: str
 
 
 def test_any_text_can_be_audited(database: Database) -> None:
-    """NUL, half a surrogate pair and a long text are stored in a form that both databases take."""
+    """NUL, half a surrogate pair and a long text are stored in a form that both databases
+    accept.
+    """
     with database.writing.begin() as connection:
         next_number(connection)
         log.append(connection, at=AT, actor="a\0\ud800", action="x", event_id="漢" * 5000)
@@ -153,7 +159,9 @@ def test_any_text_can_be_audited(database: Database) -> None:
 
 
 def test_a_good_chain_has_no_fault() -> None:
-    """Also a part of one, from the row before it, and with heads that were kept."""
+    """A good chain has no fault, nor has a part of it after the row before it, nor with heads that
+    were kept.
+    """
     rows = chain(5)
     assert told(rows, *(head_of(row) for row in rows)) == []
     assert list(verify(rows[2:], start=head_of(rows[1]))) == []
@@ -161,13 +169,15 @@ def test_a_good_chain_has_no_fault() -> None:
 
 
 def changed(row: AuditRow) -> AuditRow:
-    """A row with another actor, whose body and hash fit each other."""
+    """Return the row with another actor; its body and hash fit each other."""
     body = row.body.replace("ada", "eve")
     return replace(row, actor="eve", body=body, hash=sha256(body.encode()).hexdigest())
 
 
 def swapped(rows: list[AuditRow]) -> list[AuditRow]:
-    """The second and the third have changed places, and numbers."""
+    """Return the rows with the second and the third in each other's place, with each other's
+    numbers.
+    """
     one, two = rows[1], rows[2]
     return [rows[0], replace(two, number=one.number), replace(one, number=two.number), *rows[3:]]
 
@@ -194,12 +204,16 @@ TAMPERED: list[tuple[str, Callable[[list[AuditRow]], list[AuditRow]], str]] = [
 def test_what_was_done_to_the_rows_is_found(
     what: str, tamper: Callable[[list[AuditRow]], list[AuditRow]], words: str
 ) -> None:
-    """A changed, a missing and a swapped row, each in a sentence with its number."""
+    """A changed, a missing and a swapped row are each reported in a sentence with the
+    row's number.
+    """
     assert any(words in each for each in told(tamper(chain(5)))), told(tamper(chain(5)))
 
 
 def test_what_is_missing_at_the_end_needs_a_head() -> None:
-    """And so does an audit that somebody has written all over again."""
+    """Rows that are missing at the end, or an audit that was written all over again, are found only
+    with a head that was kept.
+    """
     rows = chain(5)
     assert told(rows[:3]) == []
     assert told(rows[:3], head_of(rows[4])) == ["rows 4 to 5 are missing at the end"]
@@ -212,7 +226,9 @@ def test_what_is_missing_at_the_end_needs_a_head() -> None:
 
 
 def test_the_api_gives_lines_that_verify(tmp_path: Path) -> None:
-    """Oldest first, a page at a time; what is no number is refused."""
+    """The API returns rows that verify, oldest first and a page at a time; a parameter that is no
+    number is refused.
+    """
     with ConsoleStage(tmp_path) as stage:
         rows = appended(stage.console.database, "one", "two", "three")
         answer = stage.http.get(f"{stage.url}/api/v1/audit?after=1&limit=1", timeout=10)

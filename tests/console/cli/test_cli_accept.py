@@ -19,7 +19,7 @@ def console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConsoleProcess
 
 
 def test_what_a_vm_says_is_accepted(console: ConsoleProcess) -> None:
-    """Once; a VM without a conflict is named."""
+    """The command accepts a VM's identity once; a VM without a conflict is named."""
     vm = FakeVm(name="before")
     assert console.post(vm.heartbeat()).status_code == 204
     assert console.post(replace(vm, name="after").heartbeat()).status_code == 204
@@ -34,7 +34,9 @@ def test_what_a_vm_says_is_accepted(console: ConsoleProcess) -> None:
 
 
 def test_what_a_vm_has_sent_is_removed(console: ConsoleProcess) -> None:
-    """Its events, records and name; what others report of the same event stays, and the audit."""
+    """The command removes a VM's events, records and name; what others report of the same event
+    stays, and so does the audit.
+    """
     vm, peer = FakeVm(name="flood"), FakeVm(name="peer")
     for number in range(3):
         assert console.post(vm.event(f"X-{number}")).status_code == 204

@@ -21,7 +21,9 @@ def console(tmp_path: Path) -> ConsoleProcess:
 def test_a_copy_is_a_database_that_another_machine_takes(
     console: ConsoleProcess, tmp_path: Path
 ) -> None:
-    """With the key file it shows the same VMs, and a VM's secrets are still good there."""
+    """With the key file, a console on the copy shows the same VMs, and a VM's secrets still work
+    there.
+    """
     vm = FakeVm(name="kept")
     target = tmp_path / "console.db"
     with console:
@@ -40,7 +42,7 @@ def test_a_copy_is_a_database_that_another_machine_takes(
 
 
 def test_a_folder_that_is_not_there(console: ConsoleProcess, tmp_path: Path) -> None:
-    """It ends with 78 and the reason."""
+    """A copy into a missing directory ends with 78 and the reason."""
     with console:
         done = console.run("backup", str(tmp_path / "no" / "console.db"))
     assert done.returncode == 78
@@ -48,14 +50,14 @@ def test_a_folder_that_is_not_there(console: ConsoleProcess, tmp_path: Path) -> 
 
 
 def test_without_a_database_nothing_is_made(console: ConsoleProcess, tmp_path: Path) -> None:
-    """A wrong state directory gives no empty backup."""
+    """With a wrong state directory the command writes no empty backup."""
     target = tmp_path / "console.db"
     done = console.run("backup", str(target))
     assert (done.returncode, target.exists()) == (78, False)
 
 
 def test_postgresql_has_its_own(console: ConsoleProcess, tmp_path: Path) -> None:
-    """The command names pg_dump."""
+    """With PostgreSQL the command names pg_dump."""
     url = "SEB_CONSOLE_DATABASE=postgresql://u@127.0.0.1/x"
     done: subprocess.CompletedProcess[str] = console.run(
         "backup", str(tmp_path / "x"), "--set", url

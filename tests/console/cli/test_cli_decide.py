@@ -37,7 +37,9 @@ def console(bench: DecisionBench) -> Iterator[ConsoleProcess]:
 
 
 def test_an_approval_is_followed_to_its_end(bench: DecisionBench, console: ConsoleProcess) -> None:
-    """The VMs are shown, each step is a line, and exit code 0 means that it is confirmed."""
+    """The command shows the VMs and prints each step as a line; exit code 0 means that the approval
+    is confirmed.
+    """
     event = bench.due(console, bench.announce())
     event_id = event["eventId"]
     done = console.run("approve", event_id, "--reason", "window of tonight", "--yes")
@@ -52,7 +54,7 @@ def test_an_approval_is_followed_to_its_end(bench: DecisionBench, console: Conso
 
 
 def test_an_approval_need_not_be_waited_for(bench: DecisionBench, console: ConsoleProcess) -> None:
-    """Exit code 0 means that it is on its way; a second one is refused."""
+    """With --no-wait exit code 0 means that the approval is sent; a second one is refused."""
     event = bench.due(console, bench.announce())
     seen = ("--fingerprint", event["fingerprint"])
     words = ("approve", event["eventId"], "--reason", "r", "--yes", "--no-wait", "--json", *seen)
@@ -66,14 +68,16 @@ def test_an_approval_need_not_be_waited_for(bench: DecisionBench, console: Conso
 
 
 def test_a_wait_that_is_no_number_is_refused(console: ConsoleProcess) -> None:
-    """Exit code 2, and the console is not asked."""
+    """A wait that is no number ends with exit code 2, and the console is not asked."""
     done = console.run("approve", "E-1", "--reason", "r", "--yes", "--timeout", "nan")
     assert done.returncode == 2
     assert "not a number" in done.stderr
 
 
 def test_what_was_not_seen_is_not_approved(bench: DecisionBench, console: ConsoleProcess) -> None:
-    """Another fingerprint, no terminal to ask at, no such event: nothing is written."""
+    """With another fingerprint, without a terminal to ask at, or for an unknown event, nothing is
+    written.
+    """
     event = bench.due(console, bench.announce())
     before = len(audit(console))
     for words, code in (
@@ -94,7 +98,9 @@ def test_what_was_not_seen_is_not_approved(bench: DecisionBench, console: Consol
 
 
 def test_the_trust_file_is_what_the_vms_have(bench: DecisionBench, console: ConsoleProcess) -> None:
-    """The public members and nothing else; without a key it says what to set."""
+    """The command prints the public members of the key and nothing else; without a key it says what
+    to set.
+    """
     done = console.run("trust")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == json.loads(bench.trust.read_text())
@@ -110,7 +116,7 @@ def test_the_trust_file_is_what_the_vms_have(bench: DecisionBench, console: Cons
 
 
 def test_the_example_shares_no_code_with_the_console() -> None:
-    """Requests and Python itself are all that it imports, and it has thirty lines of code."""
+    """The example imports only requests and Python's own modules, and has thirty lines of code."""
     tree = ast.parse(EXAMPLE.read_text(encoding="utf-8"))
     imported = {
         alias.name
@@ -129,7 +135,9 @@ def test_the_example_shares_no_code_with_the_console() -> None:
 def test_the_example_approves_with_a_token(
     bench: DecisionBench, console: ConsoleProcess, tmp_path: Path
 ) -> None:
-    """Short pauses of single VMs, and nothing else; it prints how each ended."""
+    """The example approves short pauses of single VMs and nothing else, and prints how
+    each ended.
+    """
     made = console.run("token", "add", "robot", "--role", "approver", "--days", "1")
     assert made.returncode == 0, made.stderr
     env = {"SEB_CONSOLE_URL": console.url, "SEB_CONSOLE_TOKEN": made.stdout.strip()}
@@ -147,7 +155,7 @@ def test_the_example_approves_with_a_token(
 
 
 def test_no_text_moves_the_terminal(tmp_path: Path) -> None:
-    """Names, types and what the console answers, in every command that shows an event."""
+    """No command that shows an event prints control characters of names, types or answers."""
     bad = "E\x1b[31m\u202e"
     with ConsoleStage(tmp_path) as stage:
         vm = FakeVm(name=bad)
@@ -167,7 +175,7 @@ def test_no_text_moves_the_terminal(tmp_path: Path) -> None:
 def test_an_approval_is_followed_over_a_restart_of_the_console(
     bench: DecisionBench, console: ConsoleProcess
 ) -> None:
-    """The console is killed and comes back; the command waits, and tells the end."""
+    """If the console is killed and comes back, the command waits and prints the end."""
     event = bench.due(console, bench.announce())
     words = ("approve", event["eventId"], "--reason", "r", "--yes")
     with subprocess.Popen(

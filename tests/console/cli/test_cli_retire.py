@@ -19,13 +19,13 @@ def console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConsoleProcess
 
 
 def contact(console: ConsoleProcess, vm: FakeVm) -> str:
-    """How the console says that a VM is heard."""
+    """Return how the console says that a VM is heard."""
     said: str = console.get(f"vms/{vm.vm_id}")["contact"]
     return said
 
 
 def test_a_vm_is_retired_until_it_is_heard(console: ConsoleProcess) -> None:
-    """At once, with a row of the audit that has the reason; its next record brings it back."""
+    """A VM is retired at once, with its reason in the audit; its next record ends that."""
     vm = FakeVm(name="gone")
     assert console.post(vm.heartbeat()).status_code == 204
     done = console.run("retire", vm.vm_id, "--reason", "deleted on Monday")
@@ -40,7 +40,9 @@ def test_a_vm_is_retired_until_it_is_heard(console: ConsoleProcess) -> None:
 
 
 def test_a_list_is_retired(console: ConsoleProcess, tmp_path: Path) -> None:
-    """With names behind the vmIds, as `enroll` takes it; one that is unknown is named."""
+    """The command takes a list with names behind the vmIds, as `enroll` does, and names an unknown
+    VM.
+    """
     vms = [FakeVm(name=f"listed-{number}") for number in range(3)]
     for vm in vms:
         assert console.post(vm.heartbeat()).status_code == 204
@@ -57,5 +59,5 @@ def test_a_list_is_retired(console: ConsoleProcess, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("words", [("vm-a",), ("--reason", "x"), ("a b", "--reason", "x")])
 def test_a_wrong_call_is_a_usage_error(console: ConsoleProcess, words: tuple[str, ...]) -> None:
-    """Without a reason, without a VM, or with what is no vmId."""
+    """A call without a reason, without a VM, or with a text that is no vmId is a usage error."""
     assert console.run("retire", *words).returncode == 2

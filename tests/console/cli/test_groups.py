@@ -22,7 +22,9 @@ GROUPS = json.dumps([{"name": "db", "match": {"name": ["db-*"]}, "approve": {}}]
 
 
 def test_a_group_without_a_member_says_so(tmp_path: Path) -> None:
-    """A pattern that fits nothing is found before it is trusted."""
+    """`check` says which group has no member, so that a wrong pattern is found before people rely
+    on it.
+    """
     variables = {"SEB_CONSOLE_STATE_DIR": str(tmp_path), "SEB_CONSOLE_GROUPS": GROUPS}
     database = Database(database_url(load(environ=variables)))
     database.open()
@@ -39,20 +41,20 @@ def test_a_group_without_a_member_says_so(tmp_path: Path) -> None:
 
 
 def test_a_group_that_is_wrong_ends_with_78(tmp_path: Path) -> None:
-    """The console would not start with it either."""
+    """A wrong group ends with 78, as it does when the console starts."""
     variables = {"SEB_CONSOLE_STATE_DIR": str(tmp_path), "SEB_CONSOLE_GROUPS": '[{"name": ""}]'}
     done = CliRunner().invoke(command, ["groups", "check"], env=variables, standalone_mode=False)
     assert done.return_value == 78
 
 
 def test_a_member_has_what_groups_are_made_of() -> None:
-    """What Azure did not say is empty, and fits no pattern that wants a sign."""
+    """A value that Azure did not report is empty, and matches no pattern that needs a character."""
     member = member_of(Vm(vm_id="v", name="db-1", zone="2", tags={"role": "db"}))
     assert (member.zone, member.scale_set, member.value("tag:role")) == ("2", "", "db")
 
 
 def test_replay_says_what_would_have_been(tmp_path: Path) -> None:
-    """An event that is over, of a VM that belongs to a group, is told with its fate."""
+    """The replay prints what would have happened to a past event of a group's VM."""
     variables = {"SEB_CONSOLE_STATE_DIR": str(tmp_path), "SEB_CONSOLE_GROUPS": GROUPS}
     database = Database(database_url(load(environ=variables)))
     database.open()

@@ -19,13 +19,13 @@ from sinks.shared.errors import ConfigurationError
 
 @pytest.fixture
 def server() -> Iterator[HttpServer]:
-    """A server that does as it is told."""
+    """A server that answers as the test says."""
     with HttpServer() as running:
         yield running
 
 
 def session(url: str, *, seconds: float = 1.0, largest: int = 1000) -> requests.Session:
-    """A session with these bounds."""
+    """Return a session with these limits."""
     made = requests.Session()
     http_client.bounded(made, url, seconds=seconds, largest=largest)
     return made
@@ -33,7 +33,7 @@ def session(url: str, *, seconds: float = 1.0, largest: int = 1000) -> requests.
 
 @pytest.mark.parametrize("mode", ["silence", "drip-headers", "drip-body", "drip-close", "interim"])
 def test_an_answer_that_does_not_end_is_given_up(server: HttpServer, mode: Mode) -> None:
-    """The time is for the whole exchange, not for each read."""
+    """A request ends after the limit for the whole exchange, not only for each read."""
     server.answer(status=200, body=b"x" * 900, mode=mode)
     begun = time.monotonic()
     with session(server.origin) as client, pytest.raises(requests.RequestException):
@@ -42,7 +42,9 @@ def test_an_answer_that_does_not_end_is_given_up(server: HttpServer, mode: Mode)
 
 
 def test_an_answer_that_is_too_large_is_given_up(server: HttpServer) -> None:
-    """Before it is in memory; one that fits is given whole."""
+    """An answer that is too large is refused before all of it is in memory; one within the limit is
+    returned whole.
+    """
     server.answer(status=200, mode="endless")
     server.answer(status=200, body=b"x" * 1000)
     with session(server.origin, seconds=10) as client:
@@ -54,7 +56,7 @@ def test_an_answer_that_is_too_large_is_given_up(server: HttpServer) -> None:
 def test_netrc_replaces_no_token(
     server: HttpServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A password for the host in .netrc would go out in place of the token."""
+    """A password for the host in .netrc is not sent in place of the token."""
     netrc = tmp_path / "netrc"
     netrc.write_text("machine 127.0.0.1 login ann password secret\n")
     monkeypatch.setenv("NETRC", str(netrc))
@@ -67,7 +69,9 @@ def test_netrc_replaces_no_token(
 
 @pytest.mark.parametrize("variable", ["SSL_CERT_FILE", "REQUESTS_CA_BUNDLE"])
 def test_commands_trust_a_private_authority(tmp_path: Path, variable: str) -> None:
-    """The usual variables name it; without them the command says what is wrong."""
+    """The commands trust the authority that the usual variables name; without them the error says
+    what is wrong.
+    """
     ca = ThrowawayCa(tmp_path)
     console = ConsoleProcess(tmp_path / "console")
     with HttpServer(tls=ca.server()) as server:
@@ -91,7 +95,7 @@ def test_commands_trust_a_private_authority(tmp_path: Path, variable: str) -> No
 
 
 def test_a_bundle_that_cannot_be_read_is_a_wrong_setting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The message names the variable."""
+    """If the bundle of authorities cannot be read, the error names the variable."""
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", "/nowhere/ca.pem")
     with pytest.raises(ConfigurationError, match="REQUESTS_CA_BUNDLE"):
         session("https://console.example")

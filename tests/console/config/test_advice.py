@@ -32,7 +32,7 @@ def stage(tmp_path: Path) -> Iterator[ConsoleStage]:
 
 
 def get(stage: ConsoleStage, path: str) -> Any:
-    """What the API answers."""
+    """Return what the API answers."""
     return stage.http.get(f"{stage.url}/api/v1/{path}", timeout=20).json()
 
 
@@ -49,7 +49,7 @@ def test_nothing_is_due_and_the_vm_stays_clear(stage: ConsoleStage) -> None:
 
 @pytest.mark.parametrize("verb", ["approve", "leave"])
 def test_it_can_be_neither_approved_nor_left(stage: ConsoleStage, verb: str) -> None:
-    """409 that says why, and nothing is signed."""
+    """A decision on a recommendation is answered 409 with the reason, and nothing is signed."""
     fingerprint = get(stage, "events/E")["fingerprint"]
     body = {"fingerprint": fingerprint, "reason": "why not"}
     answer = stage.http.post(f"{stage.url}/api/v1/events/E/{verb}", json=body, timeout=20)
@@ -59,7 +59,7 @@ def test_it_can_be_neither_approved_nor_left(stage: ConsoleStage, verb: str) -> 
 
 
 def test_the_pages_say_what_it_means(stage: ConsoleStage) -> None:
-    """It stands apart from what is scheduled, and no page says that it starts."""
+    """The pages list a recommendation apart from scheduled events, and none says that it starts."""
     first, page = stage.page(), stage.page("/events/E")
     assert "News from Azure" in first
     assert "news from Azure that needs no decision" in first

@@ -11,14 +11,14 @@ from sinks.shared.errors import ConfigurationError
 
 
 def test_groups_come_from_the_environment(tmp_path: Path) -> None:
-    """The variable is a JSON list."""
+    """SEB_CONSOLE_GROUPS is read as a JSON list."""
     text = '[{"name": "etcd", "match": {"name": ["db-*"]}, "at_most": "25%"}]'
     found = load(environ={"SEB_CONSOLE_GROUPS": text, "SEB_CONSOLE_STATE_DIR": str(tmp_path)})
     assert [(each.name, each.at_most) for each in found.groups] == [("etcd", "25%")]
 
 
 def test_groups_come_from_a_file(tmp_path: Path) -> None:
-    """Each is a table of the TOML file."""
+    """Each table [[groups]] of the TOML file is a group."""
     path = tmp_path / "groups.toml"
     path.write_text(
         '[[groups]]\nname = "etcd"\n[groups.match]\nname = ["db-*"]\n'
@@ -61,7 +61,7 @@ def test_a_mistake_in_a_group_is_an_error_that_names_it(
 
 
 def test_a_file_without_a_group_is_an_error(tmp_path: Path) -> None:
-    """An empty or misspelt file must not switch every group off."""
+    """A groups file that is empty or misspelt is an error: it must not switch every group off."""
     path = tmp_path / "groups.toml"
     for text, words in (("", "it has no group"), ("[[group]]\n", "there is no setting 'group'")):
         path.write_text(text)

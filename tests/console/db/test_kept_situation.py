@@ -27,8 +27,8 @@ def _seen(intake: Intake, kept: KeptSituation) -> TurnSituation:
 def test_a_heartbeat_causes_no_new_reading_within_a_second(
     database: Database, kept: KeptSituation
 ) -> None:
-    """A large fleet sends one all the time. Everything is read again a second later, and if the
-    clock is set back.
+    """Turns are not read again because of a heartbeat, which a large fleet sends all the time. They
+    are read again a second later, and if the clock is set back.
     """
     intake, vm = Intake(database), FakeVm(name="db-0")
     intake.take(vm.heartbeat(now=intake.now))
@@ -44,7 +44,7 @@ def test_a_heartbeat_causes_no_new_reading_within_a_second(
 
 
 def test_what_is_said_of_an_event_is_seen_at_once(database: Database, kept: KeptSituation) -> None:
-    """What was read before it is not shown any more."""
+    """After a report about an event, an answer never shows what was read before it."""
     intake, vm = Intake(database), FakeVm(name="db-0")
     intake.take(vm.heartbeat(now=intake.now))
     assert not _seen(intake, kept).events
