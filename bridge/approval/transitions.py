@@ -2,7 +2,7 @@
 
 An approval begins as `accepted`: a command was verified, a rule has decided, or a person has asked.
 At each step, the first fact that holds, in the order of `Fact`, and the stage of the approval name
-the next step. `Approvals` carries it out. docs/reference.md shows the table.
+the next step. `OpenApprovals` carries it out. docs/reference.md shows the table.
 """
 
 from __future__ import annotations

@@ -23,8 +23,8 @@ from support.commands.control_plane import Signer
 from support.commands.forged_claims import FORGERIES
 from support.documents.documents import EVENT_ID, LATER, OTHER_ID, VM, entry
 
-from bridge.approval import approvals, refusals
-from bridge.approval.approvals import ENDS_AT_ONCE, MAX_RETRY_SECONDS
+from bridge.approval import open_approvals, refusals
+from bridge.approval.open_approvals import ENDS_AT_ONCE, MAX_RETRY_SECONDS
 from bridge.approval.verification import MAX_COMMANDS, SKEW_SECONDS
 from bridge.config.approval import Rule
 from bridge.store.approvals import Approval, ApprovalStore
@@ -1159,7 +1159,7 @@ def test_every_receipt_says_why(bench: ApprovalBench, caplog: pytest.LogCaptureF
     """The reason of a person or a command is in each receipt and in the log, also over a restart
     and for a refused command; without one it is null.
     """
-    caplog.set_level(logging.INFO, logger=approvals.__name__)
+    caplog.set_level(logging.INFO, logger=open_approvals.__name__)
     bench.announce()
     bench.imds.starts = False
     bench.person(why="CHG0012345")
@@ -1291,9 +1291,9 @@ class TestFullDisk:
 
 def test_only_one_module_asks_imds_to_start_an_event() -> None:
     """Only one module sends POSTs to IMDS."""
-    sources = Path(approvals.__file__).parents[1].rglob("*.py")
+    sources = Path(open_approvals.__file__).parents[1].rglob("*.py")
     asking = [each.name for each in sources if "imds.start(" in each.read_text(encoding="utf-8")]
-    assert asking == ["approvals.py"]
+    assert asking == ["open_approvals.py"]
 
 
 def test_many_approvals_that_end_at_once_take_turns(bench: ApprovalBench) -> None:
