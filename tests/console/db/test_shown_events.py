@@ -27,7 +27,9 @@ def intake(database: Database) -> Intake:
 
 
 def test_what_no_named_vm_reports_is_shown_by_the_newest_report(intake: Intake) -> None:
-    """By time, not by arrival; each reporter counts with its own newest record."""
+    """If no named VM reports an event, it is shown by the newest report: by its time, not by its
+    arrival, and each reporter counts with its own newest record.
+    """
     one, two = FakeVm(name="one"), FakeVm(name="two")
     first = one.event("E", resources=["web-1"], now=NOW - timedelta(seconds=20))
     started = one.event(
@@ -41,7 +43,9 @@ def test_what_no_named_vm_reports_is_shown_by_the_newest_report(intake: Intake) 
 
 
 def test_an_event_that_goes_on_without_a_reporter_is_not_over(intake: Intake) -> None:
-    """A bridge that records only its own events ends one that names it no more; others see it."""
+    """If a bridge that records only its own events ends an event that no longer names its VM, the
+    event is open as long as others report it.
+    """
     left, named = FakeVm(name="left"), FakeVm(name="named")
     first = [vm.event("E", resources=["left", "named"], now=NOW) for vm in (left, named)]
     without = {"goesOnWithoutThisVm": True}
@@ -51,7 +55,9 @@ def test_an_event_that_goes_on_without_a_reporter_is_not_over(intake: Intake) ->
 
 
 def test_a_clock_that_is_a_day_ahead_does_not_win_for_a_day(intake: Intake) -> None:
-    """A record's time counts at most as the time at which it came in."""
+    """The time of a record counts at most as the time at which it came in, so a clock that is ahead
+    gains nothing.
+    """
     ahead, right = FakeVm(name="ahead"), FakeVm(name="right")
     intake.take(ahead.event("E", resources=["web-1"], now=NOW + timedelta(days=1)))
     intake.now += timedelta(seconds=6)
@@ -65,7 +71,9 @@ def test_a_clock_that_is_a_day_ahead_does_not_win_for_a_day(intake: Intake) -> N
 def test_another_vm_ends_no_event_that_a_named_vm_reports_as_pending(
     intake: Intake, transition: str
 ) -> None:
-    """In one transaction or later, before the named VM or after it: what that one says counts."""
+    """Another VM cannot end an event that a named VM reports as pending, in the same transaction or
+    a later one, before the named VM or after it.
+    """
     web, liar = FakeVm(), FakeVm(name="liar")
     intake.take(web.event("E", now=NOW), liar.heartbeat(now=NOW))
     intake.now += timedelta(seconds=5)
@@ -79,7 +87,9 @@ def test_another_vm_ends_no_event_that_a_named_vm_reports_as_pending(
 
 
 def test_a_peer_shows_an_event_while_its_vm_is_not_heard(intake: Intake) -> None:
-    """A VM that is away for its event says nothing; once it is heard, its own word counts again."""
+    """While the named VM is away for its event and not heard, a peer's report is shown; once it is
+    heard, its own report is shown again.
+    """
     web, peer = FakeVm(), FakeVm(name="peer")
     intake.take(web.event("E", now=NOW), peer.event("E", resources=["web-1"], now=NOW))
     intake.now += timedelta(seconds=5)
@@ -93,7 +103,7 @@ def test_a_peer_shows_an_event_while_its_vm_is_not_heard(intake: Intake) -> None
 
 
 def test_a_vm_that_has_stopped_leaves_its_event_to_its_peers(intake: Intake) -> None:
-    """It said so itself: nothing is waited for."""
+    """Once the named VM has reported that it stops, a peer's report is shown at once."""
     web, peer = FakeVm(), FakeVm(name="peer")
     intake.take(web.event("E", now=NOW), web.stopped(now=NOW))
     intake.take(peer.event("E", transition="started", resources=["web-1"], now=NOW))
@@ -104,7 +114,9 @@ def test_a_vm_that_has_stopped_leaves_its_event_to_its_peers(intake: Intake) -> 
 def test_a_vm_that_adds_itself_to_an_event_does_not_take_it_over(
     intake: Intake, is_older: bool
 ) -> None:
-    """Peers that are heard tell which of two claims is Azure's, whoever has been known longer."""
+    """If a VM adds its own name to an event, the report with more heard reporters is shown,
+    whichever VM has been known longer.
+    """
     web, peer, liar = FakeVm(), FakeVm(name="peer"), FakeVm(name="liar")
     if is_older:
         intake.take(liar.heartbeat(now=NOW))
@@ -122,7 +134,9 @@ def test_a_vm_that_adds_itself_to_an_event_does_not_take_it_over(
 
 
 def test_another_scope_has_an_event_of_its_own_under_the_same_id(intake: Intake) -> None:
-    """It hides, ends and renames nothing; both are marked; the id alone means the older VM's."""
+    """An event of another scope with the same id hides, ends and renames nothing; both are marked,
+    and the id alone means the event of the VM that has been known longer.
+    """
     web, liar = FakeVm(), FakeVm(name="web-1", group="group-9", site="zurich")
     intake.take(web.event("E", now=NOW))
     intake.now += timedelta(seconds=5)
@@ -141,9 +155,9 @@ def test_another_scope_has_an_event_of_its_own_under_the_same_id(intake: Intake)
 def test_the_namesake_of_a_named_vm_brings_its_own_site_into_no_event(
     intake: Intake, *, is_heard_of_it: bool
 ) -> None:
-    """In another scale set of the same resource group it may bear the name, and report the event
-    too: whose site that is may neither see the event nor take it from those that it concerns. It is
-    the named one only where no VM has that name.
+    """A VM in another scale set that bears a named VM's name does not add its site to the event:
+    its site cannot see the event, nor take it from the sites that it concerns. It counts as the
+    named VM only if no other VM has that name.
     """
     web, peer = FakeVm(), FakeVm(name="web-2")
     namesake = FakeVm(name="web-1", scale_set="other", site="zurich")
@@ -160,7 +174,9 @@ def test_the_namesake_of_a_named_vm_brings_its_own_site_into_no_event(
 
 
 def test_other_words_for_the_same_event_are_shown_as_differing(intake: Intake) -> None:
-    """Description and impact are no part of the fingerprint; the named VM's are shown."""
+    """Reports with another description or impact, which the fingerprint does not cover, are shown
+    as differing; the named VM's are the ones shown.
+    """
     web, liar = FakeVm(), FakeVm(name="liar")
     intake.take(web.event("E", description="Maintenance.", now=NOW))
     assert not intake.event().differing
@@ -178,7 +194,9 @@ def test_other_words_for_the_same_event_are_shown_as_differing(intake: Intake) -
 def test_a_receipt_of_a_vm_that_was_not_asked_says_nothing_while_another_waits(
     intake: Intake,
 ) -> None:
-    """A made-up `accepted` blocks no decision; a VM's own word about its own event does count."""
+    """An invented `accepted` for another VM's event blocks no decision; a VM's receipt about its
+    own event counts.
+    """
     web, second = FakeVm(), FakeVm(name="web-2")
     names = ["web-1", "web-2"]
     intake.take(*(vm.event("E", resources=names, now=NOW) for vm in (web, second)))
@@ -190,7 +208,9 @@ def test_a_receipt_of_a_vm_that_was_not_asked_says_nothing_while_another_waits(
 
 
 def test_a_vm_whose_scope_is_learned_later_takes_its_event_along(intake: Intake) -> None:
-    """What came in before Azure's word for it was known is not a second event."""
+    """An event that a VM reported before its scope was known moves into that scope, and is not a
+    second event.
+    """
     web = FakeVm()
     nowhere = FakeVm(vm_id=web.vm_id, stream=web.stream, subscription=None, group=None)
     intake.take(nowhere.event("E", now=NOW))
@@ -205,7 +225,9 @@ def test_a_vm_whose_scope_is_learned_later_takes_its_event_along(intake: Intake)
 def test_a_vm_whose_scope_is_learned_later_shows_no_event_that_is_another_vms(
     intake: Intake,
 ) -> None:
-    """It reported the same id while its own scope was not known; then it moves beside that VM."""
+    """A VM that reported the id of another VM's event before its scope was known does not show that
+    event once it moves into its scope.
+    """
     web = FakeVm()
     liar = FakeVm(name="liar", group=None)
     forged = {"resources": ["web-1"], "event_type": "Terminate", "impact": "delete"}
@@ -219,7 +241,9 @@ def test_a_vm_whose_scope_is_learned_later_shows_no_event_that_is_another_vms(
 
 
 def test_a_new_store_takes_no_name_of_a_vm_that_is_heard(intake: Intake) -> None:
-    """Its records count whatever their time is: so does who bears the name that they bring."""
+    """A record of a new store counts whatever its time is, but the name in it is not taken from a
+    VM that is heard.
+    """
     web = FakeVm()
     liar = FakeVm(name="web-1", vm_id="liar", group=None)
     intake.take(web.event("E", now=NOW))
@@ -236,7 +260,7 @@ def test_a_new_store_takes_no_name_of_a_vm_that_is_heard(intake: Intake) -> None
 
 
 def retired(intake: Intake, vm: FakeVm) -> bool:
-    """Whether a VM is retired."""
+    """Check whether a VM is retired."""
     with intake.snapshots.open() as snapshot:
         found = snapshot.vms.one(vm.vm_id)
     assert found is not None
@@ -249,8 +273,8 @@ def retired(intake: Intake, vm: FakeVm) -> bool:
 def test_a_deletion_that_a_peer_reports_retires_a_vm_once_it_is_not_heard(
     intake: Intake, event_type: str, *, knows: bool
 ) -> None:
-    """Only a deletion of which the VM itself knows, only in the reporter's own place, and hearing
-    it again ends that.
+    """A peer's report of a deletion retires a VM that is not heard. The VM itself must have
+    reported the deletion, and the peer must be in its place; hearing the VM again ends that.
     """
     peer, gone = FakeVm(name="a", scale_set="set"), FakeVm(name="b", scale_set="set")
     namesake = FakeVm(name="b", scale_set="other")
@@ -276,8 +300,8 @@ def test_a_deletion_that_a_peer_reports_retires_a_vm_once_it_is_not_heard(
 def test_a_peer_makes_no_deletion_of_what_a_vm_has_said_otherwise(
     intake: Intake, own_type: str, own_end: str | None
 ) -> None:
-    """A VM that is down for its reboot, or whose deletion was canceled, stays what it is, whatever
-    a peer says of that event then.
+    """A VM that is down for its reboot, or whose deletion was canceled, is not retired, whatever a
+    peer reports of that event.
     """
     peer, away = FakeVm(name="a"), FakeVm(name="b")
     intake.take(peer.heartbeat(now=NOW), away.event("E", event_type=own_type, now=NOW))
@@ -295,7 +319,9 @@ def test_a_peer_makes_no_deletion_of_what_a_vm_has_said_otherwise(
 
 
 def test_its_own_report_of_its_deletion_retires_nobody(intake: Intake) -> None:
-    """A VM that reports its own end is there to report it."""
+    """A VM that reports its own deletion as over is not retired, because it is there to
+    report it.
+    """
     vm = FakeVm(name="b")
     gone = vm.event("E", transition="ended", event_type="Terminate", impact="delete", now=NOW)
     intake.take(gone)
@@ -304,8 +330,8 @@ def test_its_own_report_of_its_deletion_retires_nobody(intake: Intake) -> None:
 
 
 def test_an_event_keeps_what_was_measured_of_it(intake: Intake) -> None:
-    """When it began, the longest notice, and how long the VM was away that was away longest; what
-    a VM measured that it does not name says nothing of it.
+    """An event keeps the time at which it began, the longest notice and the longest absence; what a
+    VM measured that it does not name does not count.
     """
     one, two, other = FakeVm(name="a"), FakeVm(name="b"), FakeVm(name="c")
 
@@ -333,7 +359,9 @@ def test_an_event_keeps_what_was_measured_of_it(intake: Intake) -> None:
 
 
 def test_a_vm_with_a_new_store_counts_though_its_clock_is_behind(intake: Intake) -> None:
-    """It was redeployed: what it says now is the newest that it says, whatever its clock shows."""
+    """After a redeployment a VM's records count as its newest ones, although its clock is
+    behind.
+    """
     redeploy = {"event_type": "Redeploy", "impact": "redeploy"}
     before, behind = FakeVm(name="a"), timedelta(hours=1)
     for transition in ("scheduled", "started"):
@@ -352,8 +380,8 @@ def test_a_vm_with_a_new_store_counts_though_its_clock_is_behind(intake: Intake)
 
 
 def test_a_vm_keeps_its_name_though_it_was_known_in_the_future(intake: Intake) -> None:
-    """It was first heard while the console's clock was a day ahead: a newcomer is later all the
-    same.
+    """A VM that was first heard while the console's clock was a day ahead keeps its name from a VM
+    that comes later.
     """
     known, newcomer = FakeVm(name="a"), FakeVm(name="a", vm_id="b")
     intake.now += timedelta(days=1)
@@ -374,8 +402,8 @@ def test_a_vm_keeps_its_name_though_it_was_known_in_the_future(intake: Intake) -
 def test_what_was_measured_is_known_in_whatever_batches_it_came(
     intake: Intake, batches: list[list[int]], *, is_named: bool
 ) -> None:
-    """After an outage all that a VM has to say of an event comes in at once; some of it may come
-    late.
+    """What a VM measured is kept although all its records come in at once after an outage, and some
+    of them late.
     """
     vm = FakeVm(name="a")
     resources = ["a" if is_named else "b"]
@@ -393,7 +421,9 @@ def test_what_was_measured_is_known_in_whatever_batches_it_came(
 
 
 def test_names_of_any_length_are_written_when_another_reporter_shows_them(intake: Intake) -> None:
-    """What one VM says comes into the index only once the other has fallen silent: it fits."""
+    """Names of any length can be written to the index when another reporter begins to show the
+    event.
+    """
     signs = "".join(chr(0x20000 + 37 * number) for number in range(300))
     first = FakeVm(name="a", vm_id="a", subscription=signs, interval=1)
     second = FakeVm(name="b", vm_id="b", subscription=signs)
@@ -409,7 +439,9 @@ def test_names_of_any_length_are_written_when_another_reporter_shows_them(intake
 def test_a_vm_that_adds_itself_or_is_not_named_dates_no_event(
     intake: Intake, *, is_first: bool
 ) -> None:
-    """Old times and a long absence, which another VM reports, are no part of the event."""
+    """Old times and long absences from a VM that the event does not name, or that adds itself, do
+    not become part of the event.
+    """
     named, peer, liar = FakeVm(name="a"), FakeVm(name="b"), FakeVm(name="liar")
     intake.take(*(vm.heartbeat(now=NOW) for vm in (named, peer, liar)))
     old = NOW - timedelta(days=4000)
@@ -437,7 +469,9 @@ def test_a_vm_that_adds_itself_or_is_not_named_dates_no_event(
 
 
 def test_a_filter_offers_the_words_that_most_events_have(intake: Intake) -> None:
-    """A VM that says another type with each event neither fills it nor pushes others out."""
+    """A filter offers the most frequent types; a VM that reports another type with each event
+    neither fills it nor displaces others.
+    """
     vm, liar = FakeVm(name="a"), FakeVm(name="liar")
     intake.take(*(vm.event(f"E{number}", now=NOW) for number in range(2)))
     intake.take(
@@ -451,7 +485,9 @@ def test_a_filter_offers_the_words_that_most_events_have(intake: Intake) -> None
 
 
 def test_one_vm_does_not_fill_the_timeline_of_an_event(intake: Intake) -> None:
-    """However many records it sends of it, at whatever time, those of the others are there."""
+    """The timeline of an event has the records of all reporters, however many records one of them
+    sends.
+    """
     named, liar = FakeVm(name="a"), FakeVm(name="liar")
     intake.take(named.event("E", resources=["a"], now=NOW))
     old = NOW - timedelta(days=4000)
@@ -467,7 +503,9 @@ def test_one_vm_does_not_fill_the_timeline_of_an_event(intake: Intake) -> None:
 
 
 def test_past_events_that_name_thousands_are_listed_some_at_a_time(intake: Intake) -> None:
-    """Of one VM they would be hundreds of megabytes in an answer; all of them are found in turn."""
+    """Past events that name thousands of VMs are listed a few at a time, because all at once would
+    be hundreds of megabytes; paging finds every one.
+    """
     vm = FakeVm(name="web-1")
     names = [f"{number:0300}" for number in range(400)]
     for number in range(10):
@@ -488,7 +526,9 @@ def test_past_events_that_name_thousands_are_listed_some_at_a_time(intake: Intak
 
 
 def test_an_id_that_another_vm_has_used_removes_no_record(intake: Intake) -> None:
-    """Each VM's record is in its history, in one transaction and in two, and copies are one."""
+    """If two VMs use one record id, in one transaction or in two, each record is in its VM's
+    history; copies count once.
+    """
     web, liar = FakeVm(), FakeVm(name="liar")
     for event_id, together in (("E", False), ("F", True)):
         own = web.event(event_id, now=NOW)
@@ -515,7 +555,9 @@ def test_an_id_that_another_vm_has_used_removes_no_record(intake: Intake) -> Non
 
 
 def test_a_vm_on_a_restored_disk_is_heard(intake: Intake) -> None:
-    """It counts again what it had counted; its heartbeats are newer in time."""
+    """A VM on a restored disk, which uses its sequences a second time, is heard because its
+    heartbeats have newer times.
+    """
     web = FakeVm()
     intake.take(*(web.heartbeat(now=NOW) for _ in range(50)))
     restored = FakeVm()
@@ -538,8 +580,8 @@ def test_a_vm_on_a_restored_disk_is_heard(intake: Intake) -> None:
 def test_a_vm_that_had_stopped_is_heard_on_a_restored_disk(
     intake: Intake, begins_with: str
 ) -> None:
-    """The first word of the copy takes the farewell back, and what it says last counts: a copy that
-    stops has stopped.
+    """A VM that had stopped is heard with the first record from its restored disk, and stopped
+    again once that copy reports so.
     """
     web = FakeVm()
     intake.take(web.heartbeat(now=NOW), web.heartbeat(now=NOW))
@@ -561,7 +603,7 @@ def test_a_vm_that_had_stopped_is_heard_on_a_restored_disk(
 
 
 def condition(intake: Intake, vm: FakeVm) -> str:
-    """What a VM expects."""
+    """Return the condition of a VM."""
     with intake.snapshots.open() as snapshot:
         return snapshot.vms.expectations([vm.vm_id]).get(vm.vm_id, Expectation()).condition
 
@@ -570,7 +612,9 @@ def condition(intake: Intake, vm: FakeVm) -> str:
 def test_an_event_whose_only_reporter_is_gone_is_over_an_hour_after_its_time(
     intake: Intake, transition: str
 ) -> None:
-    """As Unknown; its VM expects nothing. While a heard VM reports it, it stays."""
+    """An event ends as Unknown an hour after its notBefore if its only reporter is gone, and its
+    VM's condition is clear. While a heard VM reports it, it stays open.
+    """
     web, other = FakeVm(), FakeVm(name="web-2")
     soon = "2026-11-22T12:10:00.000Z"
     intake.take(web.event("E", transition=transition, not_before=soon, now=NOW))
@@ -594,8 +638,8 @@ def test_an_event_whose_only_reporter_is_gone_is_over_an_hour_after_its_time(
 
 
 def test_an_event_is_not_over_because_the_console_was_away(intake: Intake) -> None:
-    """Its VM may have spoken while nobody listened: it is over once somebody has listened in vain
-    for the silent time.
+    """After an absence of the console an event ends only once the console has listened for the
+    silent time, because its VM may have sent something meanwhile.
     """
     web = FakeVm()
     intake.take(web.event("E", transition="started", now=NOW))
@@ -612,8 +656,8 @@ def test_an_event_is_not_over_because_the_console_was_away(intake: Intake) -> No
 def test_an_event_that_names_others_each_time_is_written_with_few_questions(
     intake: Intake,
 ) -> None:
-    """What others send waits for this transaction, whatever number of names one VM reports; a VM
-    that is named no more has changed.
+    """An event that names thousands of other VMs each time is written with few queries, because
+    other messages wait for the transaction. A VM that is no longer named has changed.
     """
     web, liar = FakeVm(), FakeVm(name="liar")
     intake.take(web.heartbeat(now=NOW), liar.heartbeat(now=NOW))
@@ -634,8 +678,8 @@ def test_an_event_that_names_others_each_time_is_written_with_few_questions(
 
 
 def test_what_a_vm_has_sent_is_removed_a_little_at_a_time(intake: Intake) -> None:
-    """What others send waits for each transaction: after a flood there are a million events. One
-    that another VM reports too stays.
+    """What a VM has sent is removed in small transactions, because other messages wait for each. An
+    event that another VM reports too stays.
     """
     liar, peer = FakeVm(name="liar"), FakeVm(name="peer")
     ended = {"transition": "ended", "resources": ["web-1"], "now": NOW}
@@ -661,8 +705,8 @@ def test_what_a_vm_has_sent_is_removed_a_little_at_a_time(intake: Intake) -> Non
 def test_a_fleet_that_falls_silent_together_is_looked_at_with_few_questions(
     intake: Intake,
 ) -> None:
-    """What comes in waits for this transaction: it asks for all events at once, also for those that
-    others show from now on.
+    """When a whole fleet falls silent, the reporters of its events are chosen with few queries,
+    because incoming messages wait for that transaction.
     """
     vms = [FakeVm(name=f"web-{number}") for number in range(40)]
     peer = FakeVm(name="peer")

@@ -38,7 +38,7 @@ AT = 1_800_000_000.0
 
 
 class Taking:
-    """A writer, and what it answered."""
+    """A writer, and the answers that it gave."""
 
     def __init__(self, database: Database) -> None:
         self.writer = Writer(database, opened=lambda: None, committed=lambda: None)
@@ -47,7 +47,7 @@ class Taking:
     def take(
         self, *items: Incoming | QuarantinedMessage, checkpoint: Checkpoint | None = None
     ) -> None:
-        """Hand over, and wait for the commit."""
+        """Pass on a delivery, and wait for its commit."""
         stored = threading.Event()
         answers: list[bool] = []
 
@@ -70,12 +70,14 @@ def taking(database: Database) -> Iterator[Taking]:
 
 
 def taken(record: Record, at: float = AT) -> Incoming:
-    """A record as it comes in."""
+    """Return a record as it comes in."""
     return parse_record(record.body, source="s", received_at=at)
 
 
 def test_a_vm_has_a_bounded_number_of_streams(taking: Taking, database: Database) -> None:
-    """One that begins a stream with each record keeps the newest; another VM keeps its own."""
+    """A VM that begins a stream with each record keeps only its newest streams; another VM keeps
+    its own.
+    """
     vm, other = FakeVm(name="a"), FakeVm(name="b")
     taking.take(taken(other.started()))
     for number in range(0, 3 * MAX_STREAMS, 5):
@@ -96,12 +98,12 @@ def test_a_vm_has_a_bounded_number_of_streams(taking: Taking, database: Database
 
 
 def moment(second: int) -> datetime:
-    """A time by the clock of a VM."""
+    """Return a time by the clock of a VM."""
     return datetime.fromtimestamp(AT - 1000 + second, UTC)
 
 
 def counted(database: Database, table: str) -> int:
-    """How many rows a table has."""
+    """Return how many rows a table has."""
     with database.reading.begin() as connection:
         number: int = connection.execute(text(f"SELECT count(*) FROM {table}")).scalar_one()
         return number
@@ -116,7 +118,9 @@ def test_a_heartbeat_is_never_a_row_of_its_own(database: Database, taking: Takin
 
 
 def test_a_record_is_stored_once_with_its_bytes(database: Database, taking: Taking) -> None:
-    """Copies in one batch and in the next change nothing; the bytes are what the bridge signed."""
+    """Copies of a record in one batch or the next change nothing, and the stored bytes are those
+    that the bridge signed.
+    """
     record = FakeVm().event("E", description="quote ' \" and \u202e and 漢字")
     taking.take(taken(record), taken(record))
     taking.take(taken(record))
@@ -127,12 +131,12 @@ def test_a_record_is_stored_once_with_its_bytes(database: Database, taking: Taki
 
 
 def look(database: Database) -> AbstractContextManager[Snapshot]:
-    """What the rows say, at the time of the tests."""
+    """Return what the rows say, at the time of the tests."""
     return Snapshots(database, clock=lambda: AT).open()
 
 
 def test_everything_comes_back_from_the_rows(database: Database, taking: Taking) -> None:
-    """What came in is read as it was."""
+    """Every value that was stored is read unchanged."""
     vm = FakeVm(scale_set="set")
     first = vm.event("E1", resources=["web-1", "other"])
     vm.event("LOST")
@@ -161,7 +165,9 @@ def test_everything_comes_back_from_the_rows(database: Database, taking: Taking)
 
 
 def test_what_changed_since_a_number_is_found(database: Database, taking: Taking) -> None:
-    """Whoever reads the rows after a number finds what later transactions changed, and no more."""
+    """A reader of the rows after a number finds what later transactions changed, and
+    nothing else.
+    """
     one, two = FakeVm(name="one"), FakeVm(name="two")
     taking.take(taken(one.event("E", resources=["one"])), taken(two.event("E", resources=["one"])))
     with look(database) as snapshot:
@@ -176,7 +182,9 @@ def test_what_changed_since_a_number_is_found(database: Database, taking: Taking
 
 
 def test_a_heartbeat_is_no_change_of_its_vm(database: Database, taking: Taking) -> None:
-    """Ten thousand VMs send 170 a second; only one that ends a silence is news for a page."""
+    """A heartbeat changes its VM only if it ends a silence, because ten thousand VMs send 170
+    heartbeats a second.
+    """
     vm = FakeVm()
     taking.take(taken(vm.heartbeat()))
     taking.take(taken(vm.heartbeat(), at=AT + 1))
@@ -191,7 +199,7 @@ def test_a_heartbeat_is_no_change_of_its_vm(database: Database, taking: Taking) 
 
 
 def test_a_field_that_is_newer_than_a_row_is_none(database: Database, taking: Taking) -> None:
-    """A report that was stored before the event had a field can be read."""
+    """In a report that was stored before the event had a field, that field is None."""
     taking.take(taken(FakeVm().event("E")))
     with database.writing.begin() as connection:
         (facts,) = connection.execute(select(tables.report.c.facts)).one()
@@ -204,8 +212,8 @@ def test_a_field_that_is_newer_than_a_row_is_none(database: Database, taking: Ta
 
 
 def test_a_name_that_an_event_dropped_is_somebody_elses(database: Database, taking: Taking) -> None:
-    """An event's resources shrink and it ends; then a VM with the dropped name is first seen, and
-    another takes it by a rename: whatever else is in their batch is stored and shown.
+    """If an event drops a name and ends, and then a VM with that name appears and another one takes
+    the name, their whole batch is stored and shown.
     """
     one = FakeVm(name="one")
     taking.take(taken(one.event("E", resources=["one", "two"])))
@@ -229,7 +237,9 @@ def test_a_name_that_an_event_dropped_is_somebody_elses(database: Database, taki
 def test_an_event_of_the_retained_state_alone_is_ended_by_it(
     database: Database, taking: Taking
 ) -> None:
-    """Its record never came; a later state that lacks it says that it is over."""
+    """An event of which only a state document came in ends with a later state document that does
+    not list it.
+    """
     vm = FakeVm()
     record = vm.event("E")
 
@@ -256,7 +266,7 @@ def test_an_event_of_the_retained_state_alone_is_ended_by_it(
 
 
 def test_when_a_vm_polled_is_written_once_it_is_known(database: Database, taking: Taking) -> None:
-    """A poll of a VM of which no record has come is not lost: it waits until there is a row."""
+    """The poll of a VM without a record is kept until the VM has a row."""
     vm = FakeVm()
     with write_to(database) as (connection, number):
         assert write_polls(connection, {vm.vm_id: AT}, number) == set()
@@ -276,7 +286,7 @@ def test_when_a_vm_polled_is_written_once_it_is_known(database: Database, taking
 def test_no_sign_in_a_text_breaks_the_database(
     database: Database, taking: Taking, nul: str
 ) -> None:
-    """A NUL, which PostgreSQL cannot hold, becomes a sign that says that one was there."""
+    """A NUL, which PostgreSQL cannot store, becomes U+FFFD."""
     record = FakeVm().event("E", description="NUL")
     body = record.body.replace(b"NUL", nul.encode())
     taking.take(parse_record(body, source="s", received_at=AT))
@@ -286,7 +296,9 @@ def test_no_sign_in_a_text_breaks_the_database(
 def test_one_record_that_cannot_be_stored_does_not_stop_the_others(
     database: Database, taking: Taking
 ) -> None:
-    """It alone is set aside, with the database's reason; the rest of its batch is committed."""
+    """A record that cannot be stored is quarantined alone, with the database's reason; the rest of
+    its batch is committed.
+    """
     vm = FakeVm()
     good, bad, last = taken(vm.event("E1")), taken(vm.event("E2")), taken(vm.event("E3"))
     object.__setattr__(bad, "sequence", 2**70)
@@ -300,7 +312,9 @@ def test_one_record_that_cannot_be_stored_does_not_stop_the_others(
 def test_what_is_too_long_for_an_index_does_not_stop_the_others(
     database: Database, taking: Taking
 ) -> None:
-    """Random names as long as a message may have them: stored, or set aside, and never retried."""
+    """Names that are as long as a message allows are stored or quarantined, and never tried again
+    and again.
+    """
     draw = Random(7)
 
     def name(length: int) -> str:
@@ -322,7 +336,7 @@ def test_what_is_too_long_for_an_index_does_not_stop_the_others(
 
 
 def test_quarantine_has_one_row_per_reason(database: Database, taking: Taking) -> None:
-    """A million bad messages are a number, not a million rows."""
+    """Many invalid messages make one row for each reason, with a count."""
     bad = [QuarantinedMessage(reason="not_json", message="m", sample=b"\xff" * 9000, at=AT)] * 50
     taking.take(*bad)
     taking.take(*bad, QuarantinedMessage(reason="too_large", message="m", sample=b"", at=AT))
@@ -334,7 +348,9 @@ def test_quarantine_has_one_row_per_reason(database: Database, taking: Taking) -
 
 
 def test_a_checkpoint_is_committed_with_its_records(database: Database, taking: Taking) -> None:
-    """And never goes back, when a console that has lost the partition is late."""
+    """A checkpoint is committed together with its records, and never goes back when a console is
+    late that has lost the partition.
+    """
     place = {"hub": "ns/hub", "consumer_group": "g", "partition": "0"}
     for number in (5, 9, 7):
         checkpoint = Checkpoint(**place, offset=str(number), sequence_number=number)
@@ -344,7 +360,9 @@ def test_a_checkpoint_is_committed_with_its_records(database: Database, taking: 
 
 
 def test_a_partition_is_claimed_by_one(database: Database) -> None:
-    """Of two consoles that claim at once, one gets it; a claim is changed only by its etag."""
+    """Of two consoles that claim a partition at once, one gets it; only its etag allows a change of
+    the claim.
+    """
     if database.is_sqlite:
         pytest.skip("a SQLite file has one console, which keeps its claims in memory")
     claim = PartitionClaim(hub="ns/hub", consumer_group="g", partition="0", owner_id="one")
@@ -363,8 +381,8 @@ def test_a_partition_is_claimed_by_one(database: Database) -> None:
 def test_a_claim_is_as_old_to_a_machine_whose_clock_is_wrong(
     database: Database, apart: float
 ) -> None:
-    """An hour apart in either direction: who has a partition keeps it, and once it is gone nobody
-    waits for longer than for another.
+    """A console whose clock is an hour off neither takes a claimed partition nor waits longer for a
+    free one.
     """
     if database.is_sqlite:
         pytest.skip("a SQLite file has one console, which keeps its claims in memory")
@@ -377,7 +395,7 @@ def test_a_claim_is_as_old_to_a_machine_whose_clock_is_wrong(
 
 
 def test_a_newer_schema_is_refused(database: Database) -> None:
-    """A console never touches a database that a newer one has migrated."""
+    """A console does not open a database that a newer version has migrated."""
     with database.writing.begin() as connection:
         connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
     with pytest.raises(ConfigurationError, match=r"9999 is newer .* upgrade the console"):
@@ -387,7 +405,7 @@ def test_a_newer_schema_is_refused(database: Database) -> None:
 # Of SQLite, no index over an expression is read and compared.
 @pytest.mark.filterwarnings("ignore:.*expression-based index")
 def test_the_migrations_make_the_tables(database: Database) -> None:
-    """The schema that Alembic makes is the one in `tables`: there is nothing left to change."""
+    """The schema after all migrations is that of `tables`."""
     with database.reading.connect() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True})
         assert compare_metadata(context, tables.metadata) == []
@@ -395,7 +413,9 @@ def test_the_migrations_make_the_tables(database: Database) -> None:
 
 
 def test_old_records_go(database: Database, taking: Taking) -> None:
-    """What is older than the retention goes, with events that are over; what is open stays."""
+    """The retention deletes records and ended events that are old enough, and keeps what
+    is open.
+    """
     vm, quiet = FakeVm(), FakeVm(name="quiet")
     over = [vm.event("OVER"), vm.event("OVER", transition="ended")]
     taking.take(
@@ -417,7 +437,9 @@ def test_old_records_go(database: Database, taking: Taking) -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_batches_at_random_leave_what_one_batch_leaves(database: Database, seed: int) -> None:
-    """However records of a fleet are cut into batches and doubled, the rows are the same."""
+    """The rows are the same however the records of a fleet are divided into batches and
+    repeated.
+    """
     random = Random(seed)
     vms = [FakeVm(name=f"web-{n}", scale_set="set") for n in range(5)]
     names = [vm.name for vm in vms]
@@ -445,7 +467,9 @@ def test_batches_at_random_leave_what_one_batch_leaves(database: Database, seed:
 
 
 def test_a_state_of_a_vm_ends_what_it_does_not_list(database: Database, taking: Taking) -> None:
-    """The open events of a VM are found for its state document, whatever the batch is about."""
+    """A state document ends the VM's open events that it does not list, whatever else its batch is
+    about.
+    """
     vm = FakeVm()
     taking.take(taken(vm.event("E1")))
     body = vm.state()
@@ -456,8 +480,8 @@ def test_a_state_of_a_vm_ends_what_it_does_not_list(database: Database, taking: 
 
 
 def test_a_decision_goes_on_though_the_clock_was_set_back(database: Database) -> None:
-    """In the middle of an approval: what was asked, and until when an answer may come, keeps its
-    distance from the time; what is decided next is the newer decision.
+    """If the clock is set back during an approval, its times keep their distance from the present,
+    and a later decision is the newer one.
     """
     intake = Intake(database)
     at = intake.now.timestamp()

@@ -22,7 +22,7 @@ COMMAND = [sys.executable, "-m", "bridge", "console", "demo"]
 
 @pytest.fixture
 def scratch() -> Iterator[Path]:
-    """Where the demo may put its files; a short path, as a socket's must be."""
+    """A directory for the demo's files; its path is short, as that of a socket has to be."""
     with tempfile.TemporaryDirectory() as made:
         yield Path(made)
 
@@ -55,8 +55,8 @@ def _demo(directory: Path, *words: str) -> Iterator[tuple[subprocess.Popen[str],
 
 
 def test_a_fleet_with_an_event_and_then_nothing_at_all(scratch: Path) -> None:
-    """Three VMs share an open event, in a real browser, where it can be approved, as a VM's rule
-    does beside it; Ctrl-C leaves no trace.
+    """A browser shows an open event that three VMs share, which can be approved; a VM's rule
+    approves one beside it. Ctrl-C leaves no trace.
     """
     address = f"http://127.0.0.1:{free_port()}/"
     with (
@@ -92,14 +92,14 @@ def test_a_fleet_with_an_event_and_then_nothing_at_all(scratch: Path) -> None:
 
 
 def approved_by(page: Page, address: str) -> list[str | None]:
-    """Who approved the open events."""
+    """Return who approved the open events."""
     items = page.request.get(f"{address}api/v1/events").json()["items"]
     decisions = [item["decision"] for item in items]
     return [each["by"] for each in decisions if each["state"] in ("approving", "approved")]
 
 
 def test_a_demo_that_is_interrupted_at_once_ends_too(scratch: Path) -> None:
-    """While its VMs are still being started."""
+    """A demo that is interrupted while its VMs start ends too."""
     with _demo(scratch, "--listen", f"127.0.0.1:{free_port()}") as (process, _):
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 0
@@ -110,7 +110,7 @@ def test_a_demo_that_is_interrupted_at_once_ends_too(scratch: Path) -> None:
 
 @pytest.mark.parametrize("listen", ["0.0.0.0:9470", "127.0.0.1:0", "nonsense"])
 def test_the_demo_stays_on_this_machine(listen: str) -> None:
-    """It has no login: any other address is refused as wrong usage."""
+    """An address that is not loopback is a usage error, because the demo has no login."""
     done = subprocess.run(
         [*COMMAND, "--listen", listen], check=False, capture_output=True, timeout=60
     )

@@ -5,5 +5,7 @@ from wire.event import FINGERPRINTED
 
 
 def test_an_approver_sees_every_field_that_the_fingerprint_covers() -> None:
-    """Only the id and the kind of the resources are left out: they never change."""
+    """An approver sees every field that the fingerprint covers, except the id and the kind of the
+    resources, which never change.
+    """
     assert {*SEEN, "eventId", "resourceType"} == set(FINGERPRINTED)

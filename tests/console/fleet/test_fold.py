@@ -21,7 +21,7 @@ AT = NOW.timestamp()
 
 
 def taken(record: Record, *, at: float = AT, sent_at: float | None = None) -> IncomingRecord:
-    """A record as it comes in at a time."""
+    """Return a record as it comes in at a time."""
     return parse_record(record.body, source="mqtt", received_at=at, sent_at=sent_at)
 
 
@@ -31,19 +31,19 @@ def take(known: Loaded, *records: Record, at: float = AT) -> None:
 
 
 def missing(known: Loaded, vm: FakeVm) -> int:
-    """How many records of a VM never came; the row and the gaps agree."""
+    """Return how many records of a VM are missing; the row and the gaps agree."""
     row = known.vms[vm.vm_id].missing
     assert row == sum(gap.size for gaps in known.gaps.values() for gap in gaps)
     return row
 
 
 def events(vm: FakeVm, count: int) -> list[Record]:
-    """Records of so many events, a second apart."""
+    """Return records of so many events, a second apart."""
     return [vm.event(f"E{n}", now=NOW + timedelta(seconds=n)) for n in range(count)]
 
 
 def test_a_hole_in_the_sequence_is_counted_and_filled() -> None:
-    """Two records that never came are two; when they come late, they are none."""
+    """Two records that did not come count as two missing ones, and as none once they come late."""
     known, vm = Loaded(), FakeVm()
     records = events(vm, 5)
     take(known, records[0], records[3], records[4])
@@ -55,7 +55,9 @@ def test_a_hole_in_the_sequence_is_counted_and_filled() -> None:
 
 
 def test_gaps_that_may_be_filled_are_bounded_and_all_are_counted() -> None:
-    """A VM that leaves a gap after each record costs no more than one that left some."""
+    """A VM that leaves a gap after each record has a limited number of stored gaps, and all its
+    missing records are counted.
+    """
     known, vm = Loaded(), FakeVm()
     records = [vm.event(f"E{n % 10}", now=NOW) for n in range(2 * MAX_GAPS + 101)]
     take(known, *records[::2])
@@ -66,7 +68,9 @@ def test_gaps_that_may_be_filled_are_bounded_and_all_are_counted() -> None:
 
 
 def test_records_before_the_first_are_taken_too() -> None:
-    """A console that joined in the middle of a stream takes what comes late from before."""
+    """If a console begins in the middle of a stream, earlier records that come late are
+    accepted.
+    """
     known, vm = Loaded(), FakeVm()
     records = events(vm, 4)
     take(known, records[3])
@@ -79,7 +83,7 @@ def test_records_before_the_first_are_taken_too() -> None:
 
 @pytest.mark.parametrize("seed", range(25))
 def test_any_order_and_any_number_of_copies_come_to_the_same(seed: int) -> None:
-    """Every record is stored once and nothing is missing, in whatever order the copies come."""
+    """In whatever order records and copies come, each record is stored once and none is missing."""
     random, known, vm = Random(seed), Loaded(), FakeVm()
     records = events(vm, 12)
     records.append(vm.event("E0", transition="ended", now=NOW + timedelta(minutes=1)))
@@ -97,7 +101,9 @@ def test_any_order_and_any_number_of_copies_come_to_the_same(seed: int) -> None:
 
 
 def test_heartbeats_that_were_replaced_are_not_gaps() -> None:
-    """A heartbeat says which is the newest record that is none: the rest were heartbeats."""
+    """Heartbeats that were replaced count as no gap: a heartbeat states the newest sequence that is
+    none.
+    """
     known, vm = Loaded(), FakeVm()
     take(known, vm.event("E1", now=NOW))
     beats = [vm.heartbeat(now=NOW + timedelta(seconds=n)) for n in range(5)]
@@ -106,7 +112,7 @@ def test_heartbeats_that_were_replaced_are_not_gaps() -> None:
 
 
 def test_a_record_that_a_heartbeat_knows_of_is_a_gap() -> None:
-    """An event that was lost among replaced heartbeats is counted all the same."""
+    """An event's record that was lost among replaced heartbeats counts as missing."""
     known, vm = Loaded(), FakeVm()
     take(known, vm.event("E1", now=NOW))
     vm.heartbeat(now=NOW)
@@ -119,7 +125,9 @@ def test_a_record_that_a_heartbeat_knows_of_is_a_gap() -> None:
 
 
 def test_heartbeats_of_a_long_absence_are_not_gaps() -> None:
-    """As many as were due in the time between two records are taken for heartbeats."""
+    """Between two records, as many missing sequences count as heartbeats as were due in
+    that time.
+    """
     known, vm = Loaded(), FakeVm()
     take(known, vm.heartbeat(now=NOW), vm.event("E1", now=NOW))
     for minute in range(1, 11):
@@ -131,7 +139,9 @@ def test_heartbeats_of_a_long_absence_are_not_gaps() -> None:
 @pytest.mark.parametrize("lost", [0, 1])
 @pytest.mark.parametrize("second", [1, 59])
 def test_heartbeats_are_told_from_losses_by_their_clock(second: int, lost: int) -> None:
-    """Between two events that lie across heartbeats, one lost record is one, and none is none."""
+    """Between two events with heartbeats between them, one lost record counts as one, and none as
+    none.
+    """
     known, vm = Loaded(), FakeVm()
     take(known, vm.heartbeat(now=NOW))
     take(known, vm.event("E1", now=NOW + timedelta(seconds=second)))
@@ -144,7 +154,9 @@ def test_heartbeats_are_told_from_losses_by_their_clock(second: int, lost: int) 
 
 
 def test_a_heartbeat_that_was_made_beside_an_observation_is_not_a_gap() -> None:
-    """An event that was observed just before a heartbeat, and committed just after it."""
+    """An event that was observed just before a heartbeat and committed just after it
+    makes no gap.
+    """
     known, vm = Loaded(), FakeVm(interval=1.0)
     take(known, vm.heartbeat(now=NOW))
     for second in (1, 2, 3):
@@ -155,7 +167,9 @@ def test_a_heartbeat_that_was_made_beside_an_observation_is_not_a_gap() -> None:
 
 @pytest.mark.parametrize(("interval", "left"), [(1.0, 0), (60.0, 1)])
 def test_a_gap_before_the_first_heartbeat_is_judged_by_it(interval: float, left: int) -> None:
-    """Until a heartbeat came nobody knows their interval; then what may have been one is none."""
+    """The first heartbeat states the interval; sequences before it that may have been heartbeats
+    then count as no gap.
+    """
     known, vm = Loaded(), FakeVm(interval=interval)
     take(known, vm.event("E1", now=NOW))
     vm.heartbeat(now=NOW)
@@ -166,7 +180,7 @@ def test_a_gap_before_the_first_heartbeat_is_judged_by_it(interval: float, left:
 
 
 def test_a_new_stream_begins_at_its_own_number() -> None:
-    """A store that was lost begins another stream: that is no gap, and the newer stream counts."""
+    """The new stream of a lost store makes no gap, and the newer stream counts."""
     known, vm = Loaded(), FakeVm()
     take(known, *events(vm, 3))
     again = FakeVm(stream="another-stream", version="2.0.0", revisions=dict(vm.revisions))
@@ -178,7 +192,9 @@ def test_a_new_stream_begins_at_its_own_number() -> None:
 
 
 def test_a_clock_that_was_a_day_ahead_hides_no_new_store() -> None:
-    """A new store, with the clock right, says the newest version, and its farewell counts."""
+    """After a clock was a day ahead, the version and the farewell of a new store with the right
+    clock count.
+    """
     known, vm = Loaded(), FakeVm(version="1.0.0")
     take(known, vm.started(now=NOW + timedelta(days=1)))
     again = FakeVm(version="2.0.0", stream="stream-2")
@@ -189,13 +205,15 @@ def test_a_clock_that_was_a_day_ahead_hides_no_new_store() -> None:
 
 
 def said(vm: FakeVm, status: str, *, at: float = AT, **more: object) -> Incoming:
-    """A status as it comes in."""
+    """Return a status as it comes in."""
     body = vm.status(status, **more)  # type: ignore[arg-type]
     return parse_status(body, source="mqtt", received_at=at, vm_id=vm.vm_id, site="default")
 
 
 def test_a_stopped_bridge_that_is_lost_has_stopped() -> None:
-    """Its farewell counts, whatever the broker says of its connection afterwards."""
+    """A bridge that has reported its stop counts as stopped, whatever the broker reports of its
+    connection later.
+    """
     known, vm = Loaded(), FakeVm()
     take(known, vm.started(now=NOW), vm.stopped(now=NOW))
     fold(known, [said(vm, "offline", reason="closed", at=AT + 1)])
@@ -206,7 +224,9 @@ def test_a_stopped_bridge_that_is_lost_has_stopped() -> None:
 
 
 def test_a_will_that_is_told_again_changes_nothing() -> None:
-    """A broker tells a retained will at each connect; a VM that was heard since is not lost."""
+    """A retained will that the broker delivers at each connect does not make a VM lost that was
+    heard since.
+    """
     known, vm = Loaded(), FakeVm()
     will = said(vm, "offline", reason="lost")
     fold(known, [will])
@@ -218,13 +238,15 @@ def test_a_will_that_is_told_again_changes_nothing() -> None:
 
 
 def states(vm: FakeVm, pending: Sequence[Record], *, after: float) -> Incoming:
-    """A state document of so many seconds later."""
+    """Return a state document of so many seconds later."""
     body = vm.state(*pending, now=NOW + timedelta(seconds=after))
     return parse_state(body, source="mqtt", received_at=AT + after, vm_id=vm.vm_id, site="default")
 
 
 def test_a_state_rebuilds_what_was_missed() -> None:
-    """Events that are pending appear, those that are not are over, and records still win."""
+    """A state document adds pending events and ends those that it does not list; records count
+    more.
+    """
     known, vm = Loaded(), FakeVm()
     first, second = vm.event("E1", now=NOW), vm.event("E2", now=NOW + timedelta(seconds=5))
     take(known, first)
@@ -242,7 +264,7 @@ def test_a_state_rebuilds_what_was_missed() -> None:
 
 
 def test_a_state_that_is_older_than_a_record_ends_nothing() -> None:
-    """A state that was retained before the event was seen says nothing about it."""
+    """A state document from before an event does not end that event."""
     known, vm = Loaded(), FakeVm()
     take(known, vm.event("E1", now=NOW + timedelta(seconds=30)), at=AT + 31)
     fold(known, [states(vm, [], after=10)])
@@ -250,7 +272,9 @@ def test_a_state_that_is_older_than_a_record_ends_nothing() -> None:
 
 
 def test_a_store_that_was_put_back_is_believed() -> None:
-    """Its sequences come a second time, with other records: the later one says how the event is."""
+    """If a store was put back and uses its sequences again, the later record says how the
+    event is.
+    """
     known, vm = Loaded(), FakeVm()
     first = vm.event("E0", now=NOW)
     copy = replace(vm, revisions=dict(vm.revisions))
@@ -262,7 +286,9 @@ def test_a_store_that_was_put_back_is_believed() -> None:
 
 @pytest.mark.parametrize("learned", ["from a state", "from records"])
 def test_a_new_store_counts_revisions_from_the_beginning(learned: str) -> None:
-    """What the VM says after the loss of its store counts, by a record and by a state document."""
+    """After a VM has lost its store, its records and state documents count although revisions begin
+    with 1 again.
+    """
     known, vm = Loaded(), FakeVm()
     records = [vm.event("E", transition="updated", now=NOW) for _ in range(5)]
     if learned == "from a state":
@@ -281,7 +307,7 @@ def test_a_new_store_counts_revisions_from_the_beginning(learned: str) -> None:
 
 
 class Preparing:
-    """A VM that prepares for one event; what it says is told by its records and its document."""
+    """A VM that prepares for one event, and reports that by records and state documents."""
 
     def __init__(self) -> None:
         self.known, self.vm = Loaded(), FakeVm()
@@ -290,7 +316,7 @@ class Preparing:
     def report(
         self, transition: str = "scheduled", *, second: float = 0, clock: float = 0
     ) -> Record:
-        """A record about the event comes in; `clock`: seconds by which the VM's clock is ahead."""
+        """Take in a record about the event; `clock`: seconds by which the VM's clock is ahead."""
         told = self.vm.event(
             "E", transition=transition, now=NOW + timedelta(seconds=second + clock)
         )
@@ -298,14 +324,14 @@ class Preparing:
         return told
 
     def record(self, state: str, *, second: float, clock: float = 0) -> Record:
-        """A record about the preparation, which has not come in."""
+        """Return a record about the preparation, which has not come in."""
         data = {"evt": "E", "evh": self.told.data["fingerprint"], "sink": "drain", "state": state}
         more = {"cause": "deadline", "reason": None}
         at = NOW + timedelta(seconds=second + clock)
         return self.vm.record(PREPARATION, data | more, now=at)
 
     def document(self, preparation: str, *, second: float) -> None:
-        """The state document of a second comes in."""
+        """Take in the state document of a second."""
         body = json.loads(self.vm.state(self.told, now=NOW + timedelta(seconds=second)))
         body["events"][0]["preparation"] = preparation
         at = AT + second
@@ -320,13 +346,15 @@ class Preparing:
 
     @property
     def state(self) -> str:
-        """How far it has prepared, as the console knows it."""
+        """The state of the preparation, as the console knows it."""
         return self.known.preparations[("E", self.vm.vm_id)].facts.state
 
 
 @pytest.mark.parametrize("is_lost", [False, True], ids=["record late", "record lost"])
 def test_a_document_that_came_before_a_record_hides_no_recovery(*, is_lost: bool) -> None:
-    """The VM boots with its clock ten minutes back: the order of its records counts."""
+    """If a VM boots with its clock ten minutes back, its recovery counts, because the order of its
+    records does.
+    """
     one = Preparing()
     late = one.record("prepared", second=1)
     one.document("prepared", second=2)
@@ -338,7 +366,7 @@ def test_a_document_that_came_before_a_record_hides_no_recovery(*, is_lost: bool
 
 
 def test_a_document_that_came_before_a_record_hides_no_end_of_the_program() -> None:
-    """The clock is set back while the program runs."""
+    """If the clock is set back while the program runs, the record of the program's end counts."""
     one = Preparing()
     late = one.record("preparing", second=1)
     one.document("preparing", second=2)
@@ -348,7 +376,9 @@ def test_a_document_that_came_before_a_record_hides_no_end_of_the_program() -> N
 
 
 def test_the_recovery_from_an_earlier_stay_comes_in_after_a_newer_document() -> None:
-    """The records waited at the VM while its event was over and came again: it has prepared."""
+    """A recovery from an earlier stay of the event, whose record comes in late, does not undo the
+    preparation for the newer stay.
+    """
     one = Preparing()
     first = one.record("prepared", second=1)
     ended = one.vm.event("E", transition="ended", now=NOW + timedelta(seconds=2))

@@ -12,7 +12,7 @@ from console.service import logs
 
 @pytest.fixture(autouse=True)
 def loggers_as_they_were() -> Iterator[None]:
-    """What a test does to the loggers is undone."""
+    """Undo what a test does to the loggers."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     yield

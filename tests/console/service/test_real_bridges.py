@@ -78,7 +78,7 @@ def followed(console: ConsoleProcess, simulator: Simulator) -> None:
 
 
 def test_a_bridge_over_mqtt(simulator: Simulator, broker: Mosquitto, tmp_path: Path) -> None:
-    """Records, status and farewell of a real bridge, over a real broker."""
+    """Records, status and farewell of a real bridge arrive over a real broker."""
     source = {
         "SOURCE__BROKER__KIND": "mqtt",
         "SOURCE__BROKER__HOST": broker.host,
@@ -102,7 +102,9 @@ def test_a_bridge_over_mqtt(simulator: Simulator, broker: Mosquitto, tmp_path: P
 
 
 def test_a_bridge_over_signed_webhooks(simulator: Simulator, tmp_path: Path) -> None:
-    """With the lines of `enroll` and nothing else, also over a restart of the console."""
+    """A bridge with only the lines of `enroll` sends its records, also over a restart of the
+    console.
+    """
     with ConsoleProcess(tmp_path / "console") as console:
         lines = enrolled(console, simulator.vm.vm_id)
         with bridge_of(simulator, tmp_path / "bridge", **lines):

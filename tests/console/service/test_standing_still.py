@@ -41,13 +41,13 @@ def url(postgresql: PostgreSql) -> str:
 
 @pytest.fixture
 def line(postgresql: PostgreSql) -> Iterator[FaultyLine]:
-    """A line to the server."""
+    """A connection to the server that a test can interrupt."""
     with FaultyLine(postgresql.port) as running:
         yield running
 
 
 def opened(url: str, *, line: FaultyLine | None = None, patience: Patience = SHORT) -> Database:
-    """An open database, behind a line if one is given."""
+    """Return an open database, behind a line if one is given."""
     address = database_url(Settings(database=SecretStr(url)))
     if line is not None:
         address = address.set(port=line.port)
@@ -57,7 +57,9 @@ def opened(url: str, *, line: FaultyLine | None = None, patience: Patience = SHO
 
 
 def test_connections_that_vanish_without_a_word_are_given_up(url: str, line: FaultyLine) -> None:
-    """New connections work at once, so the console does too; the server ends what they held."""
+    """If connections vanish without an end, new ones work at once, and the server ends the
+    transactions that the old ones held.
+    """
     database = opened(url, line=line)
     for _ in range(2):
         eventually(lambda: _vanishes(database, line), what="the end of the patience", timeout=30)
@@ -68,7 +70,9 @@ def test_connections_that_vanish_without_a_word_are_given_up(url: str, line: Fau
 def test_whoever_needs_a_connection_does_not_wait_long_for_those_that_vanished(
     url: str, line: FaultyLine
 ) -> None:
-    """A connection of the pool is asked before it is used, and has less time than a statement."""
+    """A connection from the pool is checked before it is used, with a shorter limit than a
+    statement has.
+    """
     database = opened(url, line=line, patience=replace(SHORT, answer=60.0, ping=0.5))
     assert _writes(database)
     line.forget()
@@ -79,7 +83,7 @@ def test_whoever_needs_a_connection_does_not_wait_long_for_those_that_vanished(
 
 
 def _vanishes(database: Database, line: FaultyLine) -> bool:
-    """Lose the line within a transaction; whether the console has given up."""
+    """Interrupt the line within a transaction; return whether the console has given up."""
     try:
         with write_to(database):
             line.forget()
@@ -92,7 +96,9 @@ def _vanishes(database: Database, line: FaultyLine) -> bool:
 def test_a_database_that_stands_still_is_known_and_its_return_too(
     url: str, line: FaultyLine, fault: str
 ) -> None:
-    """The writer says so while nothing comes in, and works again by itself."""
+    """The writer reports a database that does not answer although no record comes in, and works
+    again by itself.
+    """
     database = opened(url, line=line)
     writer = Writer(database, opened=lambda: None, committed=lambda: None)
     writer.start()
@@ -109,7 +115,9 @@ def test_a_database_that_stands_still_is_known_and_its_return_too(
 
 
 def test_a_console_that_stands_still_loses_its_lock(url: str, line: FaultyLine) -> None:
-    """Others write again after seconds; what it had not committed is gone, and it hears so."""
+    """If a console stands still in a transaction, others write again after seconds; its own
+    transaction fails, and it is told so.
+    """
     frozen, other = opened(url, line=line), opened(url)
     with pytest.raises(StoreError):
         _stand_still(frozen, line, other)
@@ -135,7 +143,9 @@ def _writes(database: Database) -> bool:
 
 
 def test_a_statement_that_takes_too_long_is_ended(url: str) -> None:
-    """By the server, so that it works on nothing whose answer is not awaited."""
+    """The server ends a statement that takes too long, so that it does not work on a result that
+    nobody awaits.
+    """
     database = opened(url)
     with pytest.raises(StoreError, match="statement timeout"), read_from(database.reading) as found:
         found.execute(text("SELECT pg_sleep(60)"))
@@ -145,7 +155,9 @@ def test_a_statement_that_takes_too_long_is_ended(url: str) -> None:
 
 
 def test_what_takes_too_long_at_once_is_taken_in_pieces(url: str) -> None:
-    """A database that is slow, and ends a statement about all that waits, gets less at a time."""
+    """If the server ends a transaction about all that waits, because it is slow, the writer commits
+    less at a time.
+    """
     database = opened(url)
     with database.writing.begin() as connection:
         connection.execute(
@@ -177,7 +189,9 @@ def test_what_takes_too_long_at_once_is_taken_in_pieces(url: str) -> None:
 
 
 def test_a_change_of_the_schema_has_time(url: str) -> None:
-    """Two consoles that start at once at an empty database: one makes it, the other waits."""
+    """Of two consoles that start at once on an empty database, one makes the schema and the other
+    waits.
+    """
     made = [threading.Thread(target=lambda: opened(url).close()) for _ in range(2)]
     for each in made:
         each.start()
@@ -189,7 +203,9 @@ def test_a_change_of_the_schema_has_time(url: str) -> None:
 
 
 def test_a_database_that_does_not_answer_is_trouble_before_it_fails() -> None:
-    """After five seconds, whatever the limits of its connections are."""
+    """The console reports a database that has not answered for five seconds, whatever the limits of
+    its connections are.
+    """
     now = 100.0
     progress = Progress(lambda: now)
     progress.begin()
@@ -202,7 +218,7 @@ def test_a_database_that_does_not_answer_is_trouble_before_it_fails() -> None:
 
 
 def test_a_stranger_is_not_told_where_the_database_is(tmp_path: Path) -> None:
-    """/readyz says that it is away; the address is in the log."""
+    """/readyz reports that the database is away; its address is only in the log."""
     port = free_port()
     url = f"postgresql://seb:hunter2@127.0.0.1:{port}/seb"
     console = ConsoleProcess(tmp_path, DATABASE=url).start(ready=False)

@@ -31,7 +31,7 @@ VERSION = "0" * 31 + "1"
 
 
 def b64(data: bytes) -> str:
-    """base64url without padding."""
+    """Return bytes as base64url without padding."""
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
@@ -42,13 +42,13 @@ class Key:
         self.private = ec.generate_private_key(ec.SECP256R1())
 
     def sign(self, digest: bytes) -> bytes:
-        """R and s."""
+        """Return the signature: r and s."""
         made = self.private.sign(digest, ec.ECDSA(Prehashed(SHA256())))
         r, s = decode_dss_signature(made)
         return r.to_bytes(32) + s.to_bytes(32)
 
     def coordinates(self) -> tuple[bytes, bytes]:
-        """X and y."""
+        """Return x and y of the public key."""
         numbers = self.private.public_key().public_numbers()
         return numbers.x.to_bytes(32), numbers.y.to_bytes(32)
 
@@ -57,17 +57,19 @@ class AwayVault(Key):
     """A vault that does not answer."""
 
     def sign(self, digest: bytes) -> bytes:
-        """Nothing."""
+        """Raise, as the vault does not answer."""
         raise TimeoutError("the vault does not answer\nwith its request")
 
 
 def settings(url: str = "https://seb.vault.azure.net") -> KeyVaultSettings:
-    """The settings of one key."""
+    """Return the settings of one key."""
     return KeyVaultSettings(key=f"{url}/keys/console/{VERSION}", issuer="https://console.example")
 
 
 def check(signer: KeyVaultSigner) -> None:
-    """What it signs says what the command says, and is signed by what it shows as its key."""
+    """Check that the signed token has the command's claims, and that the shown public key verifies
+    it.
+    """
     made = command(expires_at=float(int(time.time()) + 8))
     token = signer.sign(made, time.time())
     jwk = signer.public_key()
@@ -80,13 +82,13 @@ def check(signer: KeyVaultSigner) -> None:
 
 
 def test_what_a_vault_signs_is_a_command() -> None:
-    """The vault gets a digest, and nothing else."""
+    """The vault gets only a digest, and the token is a valid command."""
     key = Key()
     check(KeyVaultSigner(settings(), lambda _: key))
 
 
 def test_a_vault_that_is_away_signs_nothing() -> None:
-    """The error says which setting it is about, in one line."""
+    """If the vault does not answer, the error names the setting in one line."""
     signer = KeyVaultSigner(settings(), lambda _: AwayVault())
     made = command(expires_at=float(int(time.time()) + 8))
     with pytest.raises(SigningError, match=r"KEY_VAULT__KEY: the vault does not answer$"):
@@ -111,7 +113,7 @@ def test_a_vault_that_is_away_signs_nothing() -> None:
     ids=["no issuer", "no key", "no TLS", "no version", "two keys"],
 )
 def test_half_a_vault_is_refused(given: dict[str, str]) -> None:
-    """Key and issuer together, over TLS, in one version, and no file beside it."""
+    """A key without an issuer, without TLS, without a version, or beside a key file is refused."""
     environ = {f"SEB_CONSOLE_{name}": value for name, value in given.items()}
     with pytest.raises(ConfigurationError, match="KEY"):
         load(environ=environ)
@@ -124,7 +126,7 @@ class _Answers(BaseHTTPRequestHandler):
     url: str
 
     def log_message(self, *_: Any) -> None:
-        """Silence."""
+        """Log nothing."""
 
     def _answer(self, content: dict[str, Any], status: int = 200) -> None:
         body = json.dumps(content).encode()
@@ -146,7 +148,7 @@ class _Answers(BaseHTTPRequestHandler):
         return False
 
     def do_GET(self) -> None:
-        """The public key."""
+        """Answer with the public key."""
         if not self._is_known():
             return
         x, y = self.key.coordinates()
@@ -155,7 +157,7 @@ class _Answers(BaseHTTPRequestHandler):
         self._answer({"key": curve | {"key_ops": ["sign"]}, "attributes": {"enabled": True}})
 
     def do_POST(self) -> None:
-        """A signature."""
+        """Answer with a signature."""
         asked = json.loads(self.rfile.read(int(self.headers.get("Content-Length", "0"))) or "{}")
         if not self._is_known():
             return
@@ -184,14 +186,14 @@ class _Credential:
     """Stands in for azure-identity, which would ask the metadata service."""
 
     def get_token(self, *_: str, **__: Any) -> Any:
-        """As azure-identity's."""
+        """Return a token, as azure-identity does."""
         from azure.core.credentials import AccessToken  # noqa: PLC0415  # an optional extra
 
         return AccessToken("secret", int(datetime.now(UTC).timestamp()) + 3600)
 
 
 def test_the_sdk_signs_with_the_vault(served: tuple[str, Path]) -> None:
-    """Azure's own SDK, over TLS, with its challenge, against a vault on loopback."""
+    """Azure's own SDK signs over TLS, after its challenge, with a vault on loopback."""
     pytest.importorskip("azure.keyvault.keys")
     url, ca = served
     signer = KeyVaultSigner(

@@ -36,12 +36,14 @@ from console.turns.groups import Member, groups_of
     ],
 )
 def test_a_group_is_explained_in_a_sentence(keys: dict[str, object], expected: str) -> None:
-    """Who is in it, how many may be away, and what needs no person."""
+    """The sentence says who is in the group, how many may be away, and what is approved without a
+    person.
+    """
     assert sentence(GroupSettings.model_validate({"name": "db", **keys})) == expected
 
 
 def test_members_are_counted_and_named() -> None:
-    """The first five stand for the rest."""
+    """The sentence has the number of members, and the names of the first five."""
     rule = GroupSettings.model_validate({"name": "db", "at_most": "50%"})
     fleet = [Member(vm_id=f"v{n}", name=f"db-{n}") for n in range(1, 8)]
     (group,) = groups_of([rule], fleet).values()

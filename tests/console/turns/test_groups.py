@@ -33,7 +33,7 @@ DB = Member(
 
 
 def test_tags_that_change_all_the_time_take_a_bounded_memory() -> None:
-    """A VM can say other tags with each heartbeat, and long ones."""
+    """A VM that reports other, long tags with each heartbeat uses a limited amount of memory."""
     grouping = Grouping([rule(by=["tag:role"])])
     tracemalloc.start()
     for number in range(40):
@@ -45,7 +45,7 @@ def test_tags_that_change_all_the_time_take_a_bounded_memory() -> None:
 
 
 def rule(**keys: object) -> GroupSettings:
-    """A group as it stands in the settings."""
+    """Return a group as it stands in the settings."""
     return GroupSettings.model_validate({"name": "etcd", **keys})
 
 
@@ -67,7 +67,7 @@ def rule(**keys: object) -> GroupSettings:
 def test_a_rule_matches_if_each_field_fits_one_of_its_patterns(
     match: dict[str, list[str]], expected: bool
 ) -> None:
-    """Patterns of one field are alternatives, fields are all needed, and case does not count."""
+    """A rule matches if each of its fields matches one of that field's patterns, in any case."""
     assert (key_of(rule(match=match), DB) is not None) == expected
 
 
@@ -82,7 +82,7 @@ def test_a_key_is_the_name_and_the_values_of_by() -> None:
 
 
 def test_values_with_a_slash_make_no_two_groups_one() -> None:
-    """A tag may hold one."""
+    """Values with a slash, such as those of tags, do not make two groups one."""
     by = rule(by=["tag:app", "tag:shard"])
     keys = {
         key_of(by, Member(vm_id="v", name="x", tags={"app": app, "shard": shard}))
@@ -92,7 +92,7 @@ def test_values_with_a_slash_make_no_two_groups_one() -> None:
 
 
 def test_a_vm_can_be_in_several_groups() -> None:
-    """Each rule that matches makes it a member of one group."""
+    """A VM is a member of one group of each rule that matches it."""
     rules = [rule(), rule(name="zones", by=["zone"])]
     assert keys_of(rules, DB) == {"etcd", "zones/1"}
     assert {key: each.size for key, each in groups_of(rules, [DB]).items()} == {
@@ -108,7 +108,7 @@ def test_a_vm_can_be_in_several_groups() -> None:
 def test_a_share_is_rounded_down_and_at_least_one(
     at_most: int | str, members: int, expected: int
 ) -> None:
-    """A share of few members still lets one be away."""
+    """A share is rounded down, and allows at least one VM."""
     assert budget(at_most, members) == expected
 
 
@@ -135,14 +135,14 @@ def test_a_share_is_rounded_down_and_at_least_one(
     ],
 )
 def test_what_is_not_a_group_is_refused(keys: dict[str, object], problem: str) -> None:
-    """A typo is an error that names its key, and never a group that matches everything."""
+    """A typo in a group is an error that names its key."""
     with pytest.raises(ValidationError) as refused:
         rule(**keys)
     assert problem in {str(each["loc"][0]) for each in refused.value.errors()}
 
 
 def test_a_name_that_stands_twice_is_refused() -> None:
-    """Two groups of one name would share a key."""
+    """Two groups with one name are refused, because they would share a key."""
     with pytest.raises(ValueError, match="two groups have the name 'etcd'"):
         check_names((rule(), rule(name="ETCD")))
 
@@ -168,13 +168,15 @@ SATURDAY_NIGHT = [
 def test_a_window_over_midnight_belongs_to_the_day_on_which_it_begins(
     moment: str, expected: bool
 ) -> None:
-    """Days, hours and summer time are those of the window's own zone."""
+    """A window over midnight belongs to the day on which it begins; days, hours and summer time are
+    those of its own zone.
+    """
     windows = rule(window=SATURDAY_NIGHT).window
     assert is_open(windows, datetime.fromisoformat(moment).replace(tzinfo=UTC)) == expected
 
 
 def test_without_a_window_it_is_always_open() -> None:
-    """A group that names no hours acts at all hours."""
+    """A group without a window approves at all hours."""
     assert is_open((), datetime(2026, 6, 6, tzinfo=UTC))
 
 
@@ -195,20 +197,24 @@ def test_without_a_window_it_is_always_open() -> None:
 def test_a_group_approves_what_its_keys_match(
     approve: dict[str, object] | None, duration: int | None, expected: bool
 ) -> None:
-    """Without `approve` people approve; an unknown duration fits no limit."""
+    """A group without `approve` leaves all events to people; an event without a known duration
+    exceeds every limit.
+    """
     wanted = rule(approve=approve).approve
     found = wanted is not None and wanted.matches(reported(duration=duration))
     assert found == expected
 
 
 def test_an_empty_list_of_types_is_an_error() -> None:
-    """Its owner would mean that nothing goes by itself, and everything would."""
+    """An empty list of types is an error: its owner would mean that no event matches, and every
+    event would.
+    """
     with pytest.raises(ValidationError, match="would match nothing; leave the key out"):
         rule(approve={"event_type": []})
 
 
 def test_settings_are_read_from_json() -> None:
-    """The list of `SEB_CONSOLE_GROUPS` reads as it is documented."""
+    """The documented list of `SEB_CONSOLE_GROUPS` is read."""
     text = b'[{"name": "etcd", "match": {"tag:role": ["etcd"]}, "at_most": 1, "approve": {}}]'
     found = TypeAdapter(tuple[GroupSettings, ...]).validate_json(text)
     assert found[0].match == {"tag:role": ("etcd",)}

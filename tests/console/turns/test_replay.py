@@ -16,7 +16,7 @@ NOW = 1_800_000_000.0
 def past(
     event_id: str, vm_id: str, *, at: float = 0, seconds: float = 60, **facts: object
 ) -> PastEvent:
-    """An event with a notice of ten minutes."""
+    """Return an event with a notice of ten minutes."""
     given = {"not_before": NOW + at + 600, **facts}
     event = EventFacts(
         key=EventKey(event_id, ""),
@@ -30,7 +30,7 @@ def past(
 
 
 def played(*events: PastEvent, has_said: bool = True, **keys: object) -> dict[str, Fate]:
-    """What becomes of them in a group of three."""
+    """Return what becomes of these events in a group of three."""
     rule = GroupSettings.model_validate({"name": "db", "approve": {}, **keys})
     members = [Member(vm_id=f"v{n}", name=f"db-{n}") for n in range(3)]
     vms = {
@@ -49,7 +49,9 @@ def played(*events: PastEvent, has_said: bool = True, **keys: object) -> dict[st
 
 
 def test_the_second_waits_until_the_first_is_back() -> None:
-    """Both are approved, and the second says for whom it waited and how long."""
+    """Both events are approved; for the second one the replay says for which event it waited, and
+    how long.
+    """
     fates = played(past("A", "v0"), past("B", "v1", at=10))
     assert fates["A"].waited == 0
     assert fates["B"].waited == 50
@@ -57,30 +59,32 @@ def test_the_second_waits_until_the_first_is_back() -> None:
 
 
 def test_what_nobody_approves_starts_at_its_time() -> None:
-    """A group without `approve` leaves every event to people; a type that does not match too."""
+    """An event that the group does not approve, because it has no `approve` or another type, starts
+    at its time.
+    """
     assert played(past("A", "v0"), approve=None)["A"].approved_at is None
     fate = played(past("A", "v0"), approve={"event_type": ["Redeploy"]})["A"]
     assert (fate.approved_at, fate.reason) == (None, "db leaves it to people")
 
 
 def test_an_event_that_starts_in_years_ends_the_replay_too() -> None:
-    """It waits for a person until its time, and nothing waits for the replay."""
+    """The replay ends although an event that waits for a person starts only in years."""
     fates = played(past("A", "v0", not_before=NOW + 10 * 365 * 86_400), approve=None)
     assert (fates["A"].approved_at, fates["A"].reason) == (None, "Azure starts it too soon")
 
 
 def test_a_vm_that_never_said_whether_it_prepares_counts_as_heard() -> None:
-    """The replay asks what the groups would do, and every VM was heard."""
+    """A VM that never said whether it prepares counts as heard in the replay."""
     assert played(past("A", "v1"), has_said=False)["A"].waited == 0
 
 
 def test_an_event_that_lasts_too_long_lets_no_other_go_first() -> None:
-    """The other one is started by Azure while it waits."""
+    """While one event lasts, Azure starts the other one that waits for it."""
     fates = played(past("A", "v0", seconds=3000), past("B", "v1", at=10))
     assert fates["B"].approved_at is None
     assert "1 of db away" in fates["B"].reason
 
 
 def test_events_of_other_vms_are_left_out() -> None:
-    """Only what touches a group is told."""
+    """Events of VMs that belong to no group are left out."""
     assert played(past("A", "other")) == {}

@@ -27,18 +27,18 @@ Z = EventKey("z", "")
 
 
 def rule(**keys: object) -> GroupSettings:
-    """A group that approves everything by itself, unless the keys say otherwise."""
+    """Return a group that approves everything by itself, unless the keys say otherwise."""
     return GroupSettings.model_validate({"name": "etcd", "approve": {}, **keys})
 
 
 def groups(*rules: GroupSettings, count: int = 3) -> dict[str, Group]:
-    """The groups of `count` VMs, v1 and so on."""
+    """Return the groups of `count` VMs, v1 and so on."""
     members = [Member(vm_id=f"v{n}", name=f"db-{n}") for n in range(1, count + 1)]
     return groups_of(rules or [rule()], members)
 
 
 def vm(vm_id: str, **facts: object) -> VmFacts:
-    """A VM that is heard, takes commands and prepares."""
+    """Return a VM that is heard, takes commands and prepares."""
     given = {
         "name": vm_id.replace("v", "db-"),
         "groups": frozenset({"etcd"}),
@@ -51,7 +51,7 @@ def vm(vm_id: str, **facts: object) -> VmFacts:
 
 
 def event(key: EventKey, *named: str, **facts: object) -> EventFacts:
-    """A scheduled event that names these VMs."""
+    """Return a scheduled event that names these VMs."""
     given = {
         "fingerprint": f"{key.event_id}-1",
         "reported": reported(key.event_id),
@@ -67,7 +67,7 @@ def situation(
     turns: Iterable[Turn] = (),
     *rules: GroupSettings,
 ) -> TurnSituation:
-    """One reading; three VMs that are heard, unless others are given."""
+    """Return one reading, with three VMs that are heard unless others are given."""
     found = {f"v{n}": vm(f"v{n}") for n in range(1, 4)} | {each.vm_id: each for each in vms}
     return TurnSituation(
         groups=groups(*rules),
@@ -78,19 +78,21 @@ def situation(
 
 
 def done(before: TurnSituation, now: float = NOW) -> tuple[TurnSituation, Plan]:
-    """The reading after everything that is to be done now was written down, and the plan."""
+    """Return the reading after everything that is to be done now was written, and the plan."""
     todo = plan(before, now)
     turns = {**before.turns, **changed_turns(before, todo, now)}
     return replace(before, turns={k: v for k, v in turns.items() if v.state != "over"}), todo
 
 
 def said(key: EventKey, state: str, at: float = NOW) -> VmPreparation:
-    """A preparation as a VM reported it."""
+    """Return a preparation as a VM reported it."""
     return VmPreparation(event_key=key, fingerprint=f"{key.event_id}-1", state=state, at=at)  # type: ignore[arg-type]
 
 
 def test_of_two_events_the_one_that_begins_first_gets_the_turn() -> None:
-    """The second waits, and says behind whom."""
+    """Of two events, the one with the earlier notBefore gets the turn; the other one waits and
+    names it.
+    """
     first, second = event(B, "v1", not_before=SOON), event(A, "v2", not_before=SOON + 1)
     after, todo = done(situation([second, first]))
     assert [take.event_key for take in todo.takes] == [B]
@@ -100,14 +102,18 @@ def test_of_two_events_the_one_that_begins_first_gets_the_turn() -> None:
 
 
 def test_each_named_vm_that_prepares_is_asked_to() -> None:
-    """A VM that prepares nothing gets no command."""
+    """Each named VM that prepares gets a command to prepare; a VM that prepares nothing
+    gets none.
+    """
     reading = situation([event(A, "v1", "v2")], [vm("v2", prepares=False)], (), rule(at_most=2))
     after, _ = done(reading)
     assert plan(after, NOW).prepares == ((A, "v1"),)
 
 
 def test_it_is_approved_once_every_vm_is_prepared() -> None:
-    """A word about another state of the event does not count."""
+    """An event is approved once every VM has prepared for this state of it; a report about another
+    state does not count.
+    """
     start = situation([event(A, "v1")])
     preparing, _ = done(start)
     other = VmPreparation(event_key=A, fingerprint="a-0", state="prepared", at=NOW)
@@ -120,7 +126,9 @@ def test_it_is_approved_once_every_vm_is_prepared() -> None:
 
 
 def test_what_is_prepared_waits_while_another_member_is_away() -> None:
-    """Azure's own starts and crashes count, and delay only."""
+    """An event whose VMs are prepared waits while another member is away because of Azure's own
+    start or a crash.
+    """
     ready = vm("v1", preparations=[said(A, "prepared")])
     turn = replace(taken(A, "v1"), state="prepared")
     reading = situation([event(A, "v1")], [ready, vm("v2", contact="silent")], [turn])
@@ -129,7 +137,9 @@ def test_what_is_prepared_waits_while_another_member_is_away() -> None:
 
 
 def test_what_waits_prepared_is_prepared_again_once_it_is_not() -> None:
-    """A VM has recovered meanwhile, or was made anew: it is asked before anything is approved."""
+    """If a VM of a prepared event has recovered or was made again meanwhile, it is asked to prepare
+    before anything is approved.
+    """
     turn = replace(taken(A, "v1"), state="prepared")
     recovered = vm("v1", preparations=[said(A, "recovered")])
     reading = situation([event(A, "v1")], [recovered], [turn])
@@ -139,7 +149,7 @@ def test_what_waits_prepared_is_prepared_again_once_it_is_not() -> None:
 
 
 def test_an_approval_that_is_not_there_is_no_approval_under_way() -> None:
-    """A person left the event once the approval had ended, before turns were looked at."""
+    """If a person left the event after its approval had ended, no approval counts as under way."""
     turn = replace(taken(A, "v1"), state="approving")
     left = event(A, "v1", is_left=True)
     after, _ = done(situation([left], (), [turn]))
@@ -148,8 +158,8 @@ def test_an_approval_that_is_not_there_is_no_approval_under_way() -> None:
 
 
 def test_what_returns_after_a_deadline_of_its_own_waits_for_its_turn() -> None:
-    """The VM prepared unasked, so it is away; that the event came back is nobody's approval, and
-    no room for it: it goes on as any event that has had no turn.
+    """If an event returns whose VM had prepared at its own deadline, it waits for its turn like any
+    other event: the VM counts as away, and nobody has approved it.
     """
     gone = vm("v1", preparations=[replace(said(A, "prepared"), fingerprint="")])
     for others, approve, state in (
@@ -171,7 +181,9 @@ def test_what_returns_after_a_deadline_of_its_own_waits_for_its_turn() -> None:
 
 
 def test_no_vm_is_asked_to_prepare_beside_one_that_has_gone_since() -> None:
-    """It may not have got the first command. By force it is asked all the same."""
+    """No VM is asked to prepare once another one has gone away since, because it may not have got
+    the first command. By force it is asked all the same.
+    """
     preparing, _ = done(situation([event(A, "v1")]))
     gone = replace(preparing, vms={**preparing.vms, "v2": vm("v2", contact="silent")})
     assert plan(preparing, NOW).prepares == ((A, "v1"),)
@@ -182,7 +194,9 @@ def test_no_vm_is_asked_to_prepare_beside_one_that_has_gone_since() -> None:
 
 
 def test_in_the_step_in_which_a_turn_fails_no_vm_is_asked() -> None:
-    """A person has left the event."""
+    """In the step in which a turn fails, because a person has left the event, no VM is asked to
+    prepare.
+    """
     preparing, _ = done(situation([event(A, "v1")]))
     left = replace(preparing, events={A: event(A, "v1", is_left=True)})
     after, todo = done(left)
@@ -190,7 +204,9 @@ def test_in_the_step_in_which_a_turn_fails_no_vm_is_asked() -> None:
 
 
 def test_a_turn_is_not_held_for_a_vm_that_does_not_answer() -> None:
-    """After some minutes the next event goes, and this one is tried again once there is room."""
+    """If a VM does not answer for some minutes, the next event gets its turn, and this one is tried
+    again once there is room.
+    """
     far = NOW + 36_000
     reading = situation([event(A, "v1", not_before=far), event(B, "v2", not_before=far + 1)])
     for _ in range(3):
@@ -215,7 +231,9 @@ def test_a_turn_is_not_held_for_a_vm_that_does_not_answer() -> None:
 
 
 def test_a_vm_that_is_not_to_be_asked_yet_is_not_one_that_does_not_answer() -> None:
-    """While another VM is away the time for its answer does not run; nor while its program runs."""
+    """The time for a VM's answer does not run while another VM is away, nor while its
+    program runs.
+    """
     reading = done(done(situation([event(A, "v1", not_before=NOW + 36_000)]))[0])[0]
     assert reading.turns[A].holders[0].asked_at == NOW
     full = replace(reading, vms={**reading.vms, "v2": vm("v2", contact="silent")})
@@ -229,7 +247,9 @@ def test_a_vm_that_is_not_to_be_asked_yet_is_not_one_that_does_not_answer() -> N
 
 
 def test_a_turn_that_failed_goes_on_again_only_within_the_budget() -> None:
-    """Its window is open again, and another member has crashed meanwhile."""
+    """A turn that failed does not continue in its next window if another member has crashed
+    meanwhile.
+    """
     preparing, _ = done(situation([event(A, "v1")]))
     failed = replace(preparing.turns[A], state="failed")
     reading = replace(preparing, turns={A: failed})
@@ -239,7 +259,9 @@ def test_a_turn_that_failed_goes_on_again_only_within_the_budget() -> None:
 
 
 def test_a_vm_of_a_turn_that_failed_is_back_once_it_has_recovered_and_rested() -> None:
-    """What it prepared for was missing from one document, and its group approves it no more."""
+    """If a turn failed because its group does not approve the event any more, its VM is back once
+    it has recovered and rested.
+    """
     turn = replace(taken(A, "v1"), state="failed")
     half = vm("v1", preparations=[said(A, "failed")])
     back = vm("v1", preparations=[said(A, "recovered")])
@@ -254,7 +276,9 @@ def test_a_vm_of_a_turn_that_failed_is_back_once_it_has_recovered_and_rested() -
 
 
 def test_a_vm_that_may_have_told_azure_to_begin_is_held() -> None:
-    """Its approval has failed, and the answer of Azure was lost; or a command is on its way."""
+    """A VM whose approval has failed keeps its turn if Azure's answer was lost, or if a command is
+    on its way to it.
+    """
     turn = replace(taken(A, "v1"), state="failed", by="alice")
     nothing = vm("v1", prepares=False)
     free = situation([event(A, "v1", approval="failed")], [nothing], [turn])
@@ -265,7 +289,9 @@ def test_a_vm_that_may_have_told_azure_to_begin_is_held() -> None:
 
 
 def test_a_turn_waits_for_a_vm_that_has_not_said_whether_it_prepares() -> None:
-    """A person has approved the event; it is not approved before the heartbeat that tells."""
+    """An event that a person approved is not sent before a heartbeat has said whether its VM
+    prepares.
+    """
     turn = replace(done(situation([event(A, "v1")]))[0].turns[A], by="alice")
     mute = situation([event(A, "v1")], [vm("v1", prepares=False, has_said=False)], [turn])
     after, _ = done(mute)
@@ -276,7 +302,9 @@ def test_a_turn_waits_for_a_vm_that_has_not_said_whether_it_prepares() -> None:
 
 
 def test_a_failed_preparation_approves_nothing() -> None:
-    """The turn stays held: the VM may be half prepared when Azure starts the event."""
+    """After a failed preparation nothing is approved, and the turn is still held: the VM may be
+    half prepared when Azure starts the event.
+    """
     preparing, _ = done(situation([event(A, "v1")]))
     failed = vm("v1", preparations=[said(A, "failed")])
     after, _ = done(replace(preparing, vms={**preparing.vms, "v1": failed}))
@@ -285,7 +313,7 @@ def test_a_failed_preparation_approves_nothing() -> None:
 
 
 def test_a_preparation_that_has_not_ended_in_time_approves_nothing() -> None:
-    """Thirty seconds before notBefore it is too late."""
+    """If the preparation has not ended thirty seconds before notBefore, nothing is approved."""
     preparing, _ = done(situation([event(A, "v1")]))
     assert done(preparing, SOON - 30)[0].turns[A].state == "preparing"
     late = done(preparing, SOON - 29)[0].turns[A]
@@ -293,7 +321,9 @@ def test_a_preparation_that_has_not_ended_in_time_approves_nothing() -> None:
 
 
 def test_a_vm_is_not_back_from_a_failed_approval_before_it_was_heard() -> None:
-    """Azure may have taken it by an approval whose answer never came: it was heard before that."""
+    """A VM is not back from a failed approval before it is heard again: Azure may have taken it by
+    an approval whose answer was lost.
+    """
     plain = vm("v1", prepares=False, heard_at=NOW)
     failed = replace(taken(A, "v1"), state="failed", since=NOW + 70)
     waiting = event(B, "v2", not_before=SOON + 60)
@@ -306,7 +336,9 @@ def test_a_vm_is_not_back_from_a_failed_approval_before_it_was_heard() -> None:
 
 
 def test_an_event_for_people_blocks_no_other_event() -> None:
-    """One without an `approve` that matches, or with a VM that is not heard, is left to people."""
+    """An event that is left to people, because no `approve` matches or a VM is not heard, blocks no
+    other event.
+    """
     strange = event(A, "v1", unknown_names=("db-9",), not_before=NOW + 100)
     todo = plan(situation([strange, event(B, "v2")]), NOW)
     assert [take.event_key for take in todo.takes] == [B]
@@ -318,7 +350,9 @@ def test_an_event_for_people_blocks_no_other_event() -> None:
 
 
 def test_an_event_in_several_groups_goes_by_itself_only_if_all_approve_it() -> None:
-    """The group that leaves it to people is named."""
+    """An event of several groups is approved without a person only if all of them approve it; the
+    reason names the group that does not.
+    """
     both = frozenset({"etcd", "rack"})
     reading = situation(
         [event(A, "v1")],
@@ -331,7 +365,9 @@ def test_an_event_in_several_groups_goes_by_itself_only_if_all_approve_it() -> N
 
 
 def test_an_event_that_names_too_many_never_gets_a_turn() -> None:
-    """It is shown as forced from the start, with the reason, and blocks nothing."""
+    """An event that names more VMs than may be away is shown as forced from the start, with the
+    reason, and blocks nothing.
+    """
     reading = situation([event(A, "v1", "v2"), event(B, "v3", not_before=SOON + 9)])
     waiting, todo = done(reading)
     assert [take.event_key for take in todo.takes] == [B]
@@ -340,7 +376,7 @@ def test_an_event_that_names_too_many_never_gets_a_turn() -> None:
 
 
 def test_what_azure_starts_without_a_turn_is_forced() -> None:
-    """It counts as away, and the others wait."""
+    """The VM of an event that Azure starts without a turn counts as away, and the others wait."""
     waiting, _ = done(situation([event(A, "v1"), event(B, "v2", not_before=SOON + 1)]))
     started = event(B, "v2", status="Started")
     after, _ = done(replace(waiting, events={**waiting.events, B: started}))
@@ -349,7 +385,9 @@ def test_what_azure_starts_without_a_turn_is_forced() -> None:
 
 
 def test_a_turn_ends_once_its_vm_is_back() -> None:
-    """The event is over, the VM was heard since, has recovered, and `rest` has passed."""
+    """A turn ends once its event is over, its VM was heard since and has recovered, and `rest` has
+    passed.
+    """
     turn = taken(A, "v1")
     over = situation((), [vm("v1", preparations=[said(A, "prepared")])], [turn], rule(rest=60))
     over, _ = done(over, NOW + 10)
@@ -362,7 +400,9 @@ def test_a_turn_ends_once_its_vm_is_back() -> None:
 
 
 def test_a_vm_that_prepares_nothing_rests_from_its_return_on() -> None:
-    """A peer has said long before that the event is over."""
+    """The rest of a VM that prepares nothing begins when it is heard again, although a peer
+    reported the end long before.
+    """
     turn = replace(taken(A, "v1"), over_at=NOW)
     reading = situation((), [vm("v1", heard_at=NOW + 600)], [turn], rule(rest=300))
     resting, _ = done(reading, NOW + 600)
@@ -371,7 +411,7 @@ def test_a_vm_that_prepares_nothing_rests_from_its_return_on() -> None:
 
 
 def test_a_peer_alone_ends_no_turn() -> None:
-    """The event is over by a peer's word, and its VM was not heard since."""
+    """A peer's report that the event is over ends no turn while the VM was not heard since."""
     over, _ = done(situation((), [vm("v1", prepares=False)], [taken(A, "v1")]), NOW + 10)
     assert done(over, NOW + 700)[0].turns[A].state == "away"
     heard = replace(over, vms={**over.vms, "v1": vm("v1", prepares=False, heard_at=NOW + 11)})
@@ -379,7 +419,9 @@ def test_a_peer_alone_ends_no_turn() -> None:
 
 
 def test_a_turn_that_does_not_end_is_stuck_after_an_hour() -> None:
-    """It is still held, and ends if its VM comes back after all."""
+    """A turn that has not ended an hour after its event is stuck. It is still held, and ends if its
+    VM comes back.
+    """
     over, _ = done(situation((), (), [taken(A, "v1")]), NOW + 10)
     lost = replace(over, vms={**over.vms, "v1": vm("v1", contact="silent")})
     stuck, _ = done(lost, NOW + 10 + STUCK_SECONDS)
@@ -391,9 +433,7 @@ def test_a_turn_that_does_not_end_is_stuck_after_an_hour() -> None:
 
 
 def test_a_turn_whose_vms_rest_is_not_stuck() -> None:
-    """Its VM was back within the hour, or when the console looked again; a VM that has gone silent
-    in its rest is missing.
-    """
+    """A turn whose VM rests is not stuck; one whose VM has gone silent during its rest is."""
     rules = rule(rest=7200)
     over, _ = done(situation((), (), [taken(A, "v1")], rules), NOW + 10)
     for back_at in (NOW + 60, NOW + 10 + STUCK_SECONDS):
@@ -408,7 +448,9 @@ def test_a_turn_whose_vms_rest_is_not_stuck() -> None:
 
 
 def test_a_vm_that_changes_its_group_stays_away_in_both() -> None:
-    """Until it is back it counts where it was and where it is."""
+    """A VM that changes its group while it holds a turn counts as away in both groups until it is
+    back.
+    """
     moved = vm("v1", groups=frozenset({"other"}))
     reading = situation((), [moved], [taken(A, "v1")], rule(), rule(name="other"))
     away = away_by_group(reading)
@@ -416,7 +458,7 @@ def test_a_vm_that_changes_its_group_stays_away_in_both() -> None:
 
 
 def test_an_event_that_changes_is_prepared_again() -> None:
-    """What was prepared for the state before does not count for the new one."""
+    """A VM prepares again for an event that has changed; what it prepared before does not count."""
     ready = vm("v1", preparations=[said(A, "prepared")])
     turn = replace(taken(A, "v1"), state="prepared")
     changed = situation([event(A, "v1", fingerprint="a-2")], [ready], [turn])
@@ -426,7 +468,9 @@ def test_an_event_that_changes_is_prepared_again() -> None:
 
 
 def test_a_vm_that_a_changed_event_names_besides_joins_the_turn_within_the_budget() -> None:
-    """It is asked to prepare once there is room for it, and nothing is approved before that."""
+    """A VM that a changed event names in addition is asked to prepare once there is room, and
+    nothing is approved before that.
+    """
     turn = replace(taken(A, "v1"), state="preparing")
     ready = vm("v1", preparations=[said(A, "prepared")])
     grown = event(A, "v1", "v2")
@@ -440,7 +484,9 @@ def test_a_vm_that_a_changed_event_names_besides_joins_the_turn_within_the_budge
 
 
 def test_a_changed_event_that_can_never_go_on_has_failed_with_the_reason() -> None:
-    """It names more VMs than may be away, or one that the console does not know."""
+    """If a changed event names more VMs than may be away, or one that the console does not know,
+    its turn has failed, with the reason.
+    """
     turn = replace(taken(A, "v1"), state="preparing")
     for grown, reason in (
         (event(A, "v1", "v2"), "it names more VMs of etcd than the 1 that may be away"),
@@ -451,8 +497,8 @@ def test_a_changed_event_that_can_never_go_on_has_failed_with_the_reason() -> No
 
 
 def test_events_that_changed_do_not_wait_for_each_other() -> None:
-    """Each names one VM more than there is room for, and none has prepared: the first goes on, and
-    an event behind it does not take its room.
+    """If two changed events each name one VM more than there is room for, and none has prepared,
+    the first one continues, and an event behind it does not take its room.
     """
     vms = [vm(f"v{number}") for number in range(1, 6)]
     turns = [replace(taken(key, name), state="preparing") for key, name in ((B, "v3"), (A, "v1"))]
@@ -475,7 +521,9 @@ def test_events_that_changed_do_not_wait_for_each_other() -> None:
 
 
 def test_a_persons_turn_fails_if_the_group_has_become_too_small_for_it() -> None:
-    """No event waits behind it; what a person overrides goes on."""
+    """If a group has become too small for an event that a person approved, its turn fails and no
+    event waits behind it; what a person overrides continues.
+    """
     turn = replace(taken(A, "v1"), state="preparing", by="alice")
     both = [event(A, "v1", "v2"), event(B, "v3", not_before=SOON + 1)]
     after, _ = done(situation(both, (), [turn], rule()))
@@ -487,7 +535,9 @@ def test_a_persons_turn_fails_if_the_group_has_become_too_small_for_it() -> None
 
 
 def test_what_is_prepared_waits_for_a_vm_that_azure_has_taken() -> None:
-    """That VM is prepared for a later event as well, in a group that has become too small."""
+    """In a group that became too small, a prepared event waits for a VM that Azure has taken,
+    although that VM is prepared for a later event too.
+    """
     ready = [vm("v1", preparations=[said(A, "prepared")])]
     ready += [vm("v2", preparations=[said(B, "prepared")])]
     turns = [replace(taken(key, name), state="prepared") for key, name in ((A, "v1"), (B, "v2"))]
@@ -503,7 +553,9 @@ def test_what_is_prepared_waits_for_a_vm_that_azure_has_taken() -> None:
 
 
 def test_a_vm_that_a_changed_event_names_no_more_is_back_once_it_has_recovered() -> None:
-    """The VM that the event names in its place joins then."""
+    """A VM that a changed event no longer names is back once it has recovered; then the VM named in
+    its place joins the turn.
+    """
     turn = replace(taken(A, "v1"), state="preparing")
     moved = event(A, "v2")
     kept = situation([moved], [vm("v1", preparations=[said(A, "prepared")])], [turn])
@@ -514,7 +566,9 @@ def test_a_vm_that_a_changed_event_names_no_more_is_back_once_it_has_recovered()
 
 
 def test_a_vm_that_a_changed_event_names_no_more_rests_and_follows_no_command() -> None:
-    """It has recovered, from an earlier stay: the event may name it again while one is good."""
+    """A VM that a changed event no longer names, and that has recovered from an earlier stay, rests
+    only once its command has expired: the event may name it again before that.
+    """
     turn = replace(taken(A, "v1"), state="preparing")
     recovered = vm("v1", preparations=[said(A, "recovered")])
     moved = situation([event(A, "v2")], [recovered], [turn], rule(rest=60))
@@ -527,7 +581,9 @@ def test_a_vm_that_a_changed_event_names_no_more_rests_and_follows_no_command() 
 
 
 def test_a_vm_that_a_changed_event_names_no_more_is_back_only_once_it_is_heard() -> None:
-    """It may prepare for the state before, and its word of that be late."""
+    """A VM that a changed event no longer names is back only once it is heard, because it may have
+    prepared for the former state and report that late.
+    """
     turn = replace(taken(A, "v1"), state="preparing")
     late = NOW + ANSWER_SECONDS
     reading = situation([event(A, "v2")], (), [turn])
@@ -537,7 +593,7 @@ def test_a_vm_that_a_changed_event_names_no_more_is_back_only_once_it_is_heard()
 
 
 def test_a_vm_that_crashes_while_it_rests_rests_again() -> None:
-    """It has to be there for as long as its group wants it to."""
+    """If a VM crashes while it rests, its rest begins again once it is back."""
     turn = replace(taken(A, "v1"), over_at=NOW)
     back = vm("v1", heard_at=NOW + 10)
     resting, _ = done(situation((), [back], [turn], rule(rest=60)), NOW + 10)
@@ -550,7 +606,9 @@ def test_a_vm_that_crashes_while_it_rests_rests_again() -> None:
 
 
 def test_what_a_vm_outside_the_group_says_of_a_vm_that_is_heard_counts_for_nothing() -> None:
-    """Neither is the VM away by it, nor is it asked to prepare; a member's word counts."""
+    """By the report of a VM outside its group, a heard VM is neither away nor asked to prepare; a
+    member's report counts.
+    """
     outside = vm("w9", groups=frozenset())
     invented = event(A, "v1", reported_by=frozenset(), shown_by="w9")
     reading = situation([invented, event(B, "v2")], [outside])
@@ -564,7 +622,7 @@ def test_what_a_vm_outside_the_group_says_of_a_vm_that_is_heard_counts_for_nothi
 
 
 def test_a_vm_that_prepares_at_its_own_deadline_is_away() -> None:
-    """The console did not ask it; it counts all the same."""
+    """A VM that prepares at its own deadline, without a command of the console, counts as away."""
     own = vm("v2", preparations=[said(Z, "preparing")])
     reading = situation([event(A, "v1")], [own])
     assert plan(reading, NOW).takes == ()
@@ -572,7 +630,9 @@ def test_a_vm_that_prepares_at_its_own_deadline_is_away() -> None:
 
 
 def test_a_vm_that_was_not_heard_since_its_event_was_due_may_be_gone() -> None:
-    """Azure starts an event that was left to it; the VM may have had no time to report that."""
+    """A VM that was not heard since the notBefore of its event counts as away: it may have had no
+    time to report the start.
+    """
     due = event(A, "v1", is_left=True, not_before=NOW)
     reading = situation([due, event(B, "v2")], [vm("v1", heard_at=NOW - 10)])
     assert plan(reading, NOW - 1).takes != ()
@@ -582,14 +642,16 @@ def test_a_vm_that_was_not_heard_since_its_event_was_due_may_be_gone() -> None:
 
 
 def test_while_the_console_learns_it_releases_nothing_beside_a_vm_that_may_be_gone() -> None:
-    """A member that was not heard yet may be away; it is not shown as away."""
+    """While a member was not heard yet by a new console, no other VM is released; the member is not
+    shown as away.
+    """
     reading = situation([event(A, "v1")], [vm("v2", contact="learning")])
     assert plan(reading, NOW).takes == ()
     assert away_by_group(reading)["etcd"] == {}
 
 
 def taken(key: EventKey, vm_id: str) -> Turn:
-    """A turn that one VM holds while its event has started."""
+    """Return a turn that one VM holds while its event has started."""
     start = situation([event(key, vm_id)])
     preparing, _ = done(start)
     started = {key: event(key, vm_id, status="Started")}
@@ -598,7 +660,7 @@ def taken(key: EventKey, vm_id: str) -> Turn:
 
 
 def failed(key: EventKey, since: float, *away: str) -> Turn:
-    """A turn of a group whose VMs have not answered; these VMs still hold it."""
+    """Return a turn of a group whose VMs have not answered and still hold it."""
     holders = tuple(
         Holder(vm_id=vm_id, groups=frozenset({"etcd"}), asked_at=since - UNANSWERED_SECONDS)
         for vm_id in away
@@ -614,7 +676,9 @@ def failed(key: EventKey, since: float, *away: str) -> Turn:
 
 
 def test_the_turn_that_failed_first_is_tried_again_first() -> None:
-    """Not the one whose event comes first."""
+    """Of two turns that failed, the one that failed first is tried again first, whichever event
+    comes first.
+    """
     events = [event(A, "v1"), event(B, "v2", not_before=SOON + 1)]
     turns = [failed(A, NOW - 400), failed(B, NOW - 500)]
     after, _ = done(situation(events, (), turns))
@@ -622,8 +686,8 @@ def test_the_turn_that_failed_first_is_tried_again_first() -> None:
 
 
 def test_what_can_not_go_holds_up_no_other_try() -> None:
-    """Two may be away: one is stopped, and an event of two VMs waits for it; an event of a single
-    VM is tried again beside it.
+    """If one of two places is taken by a stopped VM, a waiting event of two VMs does not hold up
+    the next try of an event of one VM.
     """
     events = [event(A, "v1"), event(B, "v2", "v3", not_before=SOON + 1)]
     stopped = vm("v4", contact="stopped")
@@ -634,8 +698,8 @@ def test_what_can_not_go_holds_up_no_other_try() -> None:
 
 
 def test_what_waits_for_two_places_is_not_passed_by_one_retry_after_the_other() -> None:
-    """Two may be away: while one turn has failed and its VM is not free yet, the other one is not
-    tried again; once it is free, the event that names two VMs goes.
+    """While an event of two VMs waits for the VM of a failed turn, no other turn is tried again;
+    once that VM is free, the event gets its turn.
     """
     late = event(Z, "v3", "v4", not_before=SOON + 1)
     events = [event(A, "v1"), event(B, "v2"), late]
@@ -649,7 +713,9 @@ def test_what_waits_for_two_places_is_not_passed_by_one_retry_after_the_other() 
 
 
 def test_a_turn_whose_vms_are_drained_is_tried_again_before_what_waits() -> None:
-    """Its VM is away until the event is over: it takes no room from others."""
+    """A turn whose VM has prepared is tried again before the waiting events, because that VM is
+    away until the event is over in any case.
+    """
     drained = vm("v1", preparations=[replace(said(A, "preparing"), fingerprint="")])
     events = [event(A, "v1"), event(B, "v2", not_before=SOON + 1)]
     after, _ = done(situation(events, [drained], [failed(A, NOW - 400, "v1")]))

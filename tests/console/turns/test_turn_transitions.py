@@ -6,7 +6,7 @@ from console.turns.transitions import HOLDING, TABLE, Trigger, after, printed
 
 
 def test_every_state_leads_to_over() -> None:
-    """No turn can be held for ever."""
+    """From every state a turn can end."""
     for state in TABLE:
         reached, todo = {state}, [state]
         while todo:
@@ -17,18 +17,20 @@ def test_every_state_leads_to_over() -> None:
 
 
 def test_a_person_can_end_every_turn_that_is_held() -> None:
-    """Nobody waits for a turn that no person can end."""
+    """A person can end a turn in each state in which it is held."""
     assert {after(state, Trigger.ENDED_BY_PERSON) for state in HOLDING} == {"over"}
 
 
 def test_what_does_not_fit_the_state_changes_nothing() -> None:
-    """A trigger that is repeated or late is harmless."""
+    """A trigger that is repeated or late changes nothing."""
     assert after("over", Trigger.STARTED) == "over"
     assert after("waiting", Trigger.ALL_BACK) == "waiting"
 
 
 def test_an_approval_is_sent_for_what_is_prepared_or_has_failed() -> None:
-    """What has failed is approved by a person only."""
+    """An approval is sent for a turn that is prepared, or that has failed; for the latter only a
+    person does it.
+    """
     ways = [
         (state, trigger)
         for state, row in TABLE.items()
@@ -39,5 +41,5 @@ def test_an_approval_is_sent_for_what_is_prepared_or_has_failed() -> None:
 
 
 def test_the_table_can_be_printed() -> None:
-    """People read the same table that the console follows."""
+    """The printed table has the rows that the console follows."""
     assert ("prepared", "the approval is sent", "approving") in printed()

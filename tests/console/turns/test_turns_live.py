@@ -20,7 +20,7 @@ pytestmark = [
 
 
 def test_the_second_waits_for_the_first(tmp_path: Path) -> None:
-    """Of two events that overlap, both are prepared and approved, one after the other."""
+    """Of two overlapping events, both are prepared and approved, one after the other."""
     with Cluster(tmp_path, vms=3, heartbeat="10") as cluster, cluster.console() as console:
         first = cluster.announce_for(0)
         reaches(console, first, "approving", "away")
@@ -73,7 +73,9 @@ ACTS = ("take_turn", "prepare", "approve")
 
 
 def test_a_vm_that_cannot_prepare_is_not_approved(tmp_path: Path) -> None:
-    """Its program gives up: nothing is approved, and a person may do it all the same."""
+    """If a VM's program gives up, nothing is approved, and a person may approve the event all the
+    same.
+    """
     with Cluster(tmp_path, vms=2, heartbeat="10") as cluster, cluster.console() as console:
         (cluster.home(0) / "code").write_text("65")
         event_id = cluster.announce_for(0)
@@ -88,7 +90,9 @@ def test_a_vm_that_cannot_prepare_is_not_approved(tmp_path: Path) -> None:
 
 
 def test_a_person_waits_for_the_group_or_overrides_it(tmp_path: Path) -> None:
-    """409 with the holders; with force both are away, and the audit says who wanted that."""
+    """A person's approval beyond the budget is answered 409 with the holders. With force both VMs
+    are away, and the audit names the person.
+    """
     cluster = Cluster(tmp_path, vms=3, heartbeat="10")
     cluster.group = {"name": "db", "match": {"name": ["web-*"]}}
     with cluster, cluster.console() as console:
@@ -122,7 +126,9 @@ def test_a_person_waits_for_the_group_or_overrides_it(tmp_path: Path) -> None:
 
 
 def test_a_console_that_starts_again_carries_turns_on(tmp_path: Path) -> None:
-    """Killed while a VM prepares: the program runs once, and the event is approved once."""
+    """If the console is killed while a VM prepares, the program runs once and the event is approved
+    once.
+    """
     with Cluster(tmp_path, vms=2, heartbeat="10") as cluster, cluster.console() as console:
         (cluster.home(0) / "hold").touch()
         first = cluster.announce_for(0)
@@ -140,7 +146,9 @@ def test_a_console_that_starts_again_carries_turns_on(tmp_path: Path) -> None:
 
 
 def test_another_console_goes_on(tmp_path: Path, postgresql: PostgreSql) -> None:
-    """Of two consoles on PostgreSQL one is killed while a VM prepares; the other approves it."""
+    """If one of two consoles on PostgreSQL is killed while a VM prepares, the other one approves
+    the event.
+    """
     url = postgresql.database(f"live_{next(_NUMBERS)}")
     with Cluster(tmp_path, vms=2, heartbeat="10") as cluster, ExitStack() as stack:
         one, two = [

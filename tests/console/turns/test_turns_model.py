@@ -24,7 +24,7 @@ from console.turns.transitions import Trigger
 
 
 def rules(at_most: int) -> tuple[GroupSettings, ...]:
-    """The settings: of all VMs so many may be away at once, and of each zone one."""
+    """Return the settings: so many VMs may be away of all, and one of each zone."""
     return (
         GroupSettings.model_validate({"name": "all", "at_most": at_most, "approve": {}}),
         GroupSettings.model_validate({"name": "zone", "by": ["zone"], "approve": {}}),
@@ -33,15 +33,15 @@ def rules(at_most: int) -> tuple[GroupSettings, ...]:
 
 MEMBERS = {f"v{n}": Member(vm_id=f"v{n}", name=f"db-{n}", zone=str(n % 2 + 1)) for n in range(1, 6)}
 GROUPS = {at_most: groups_of(rules(at_most), MEMBERS.values()) for at_most in (1, 2)}
-"""By what the settings allow."""
+"""The groups by the number of VMs that the settings allow."""
 KEYS = {vm_id: keys_of(rules(2), member) for vm_id, member in MEMBERS.items()}
 MEMBERS_OF = {key: {vm_id for vm_id in MEMBERS if key in KEYS[vm_id]} for key in GROUPS[2]}
 WITHOUT_PROGRAM = "v5"
-"""It prepares nothing."""
+"""The VM that prepares nothing."""
 SILENT_AFTER = 180.0
 NOTICE = 900.0
 LIFE = 60.0
-"""Of a command, in seconds."""
+"""The lifetime of a command, in seconds."""
 DAY = 86_400.0
 PATIENCE = 40
 """Rounds of 25 seconds without an event that is over, after which the first one has to wait for VMs
@@ -58,18 +58,18 @@ places = st.integers(0, 3)
 
 
 def has_events(model: TurnsModel) -> bool:
-    """Whether documents name an event."""
+    """Check whether documents name an event."""
     return bool(model.events)
 
 
 def has_commands(model: TurnsModel) -> bool:
-    """Whether a command is on its way."""
+    """Check whether a command is on its way."""
     return any(vm.inbox for vm in model.vms.values())
 
 
 def _is_taken(before: Turn | None, after: Turn) -> bool:
-    """Whether a step has given an event its turn, has had one that failed go on as it was, or has
-    had other VMs join.
+    """Check whether a step has given an event its turn, has continued a failed one, or has added
+    VMs to one.
     """
     if after.state != "preparing":
         return False
@@ -142,7 +142,7 @@ class TurnsModel(RuleBasedStateMachine):
         is_overtaken=st.booleans(),
     )
     def begin(self, several: list[set[str]], place: int, *, is_overtaken: bool) -> None:
-        """Azure has announced some events, and the VMs report them; one may be overtaken."""
+        """Announce some events, which the VMs report; one may be overtaken."""
         for key, named in zip(EVENTS, several, strict=False):
             self.announce(key=key, named=named)
         self.quiet_seconds(steps=2, reports=True, receives=False)
@@ -151,7 +151,7 @@ class TurnsModel(RuleBasedStateMachine):
 
     @rule(key=event_keys, named=st.sets(vm_ids, min_size=1, max_size=2))
     def announce(self, key: EventKey, named: set[str]) -> None:
-        """Azure announces an event."""
+        """Announce an event."""
         if key not in self.events and key not in self.missing:
             self.events[key] = SimulatedEvent(
                 key=key, named=frozenset(named), not_before=self.now + NOTICE
@@ -160,7 +160,7 @@ class TurnsModel(RuleBasedStateMachine):
     @precondition(has_events)
     @rule(place=places, named=st.none() | st.sets(vm_ids, min_size=1, max_size=2))
     def change(self, place: int, named: set[str] | None) -> None:
-        """Azure changes an event that has not begun, and may name other VMs."""
+        """Change an event that has not begun; it may name other VMs."""
         event = self.events[self._there(place)]
         if event.status == "Scheduled":
             event.revision += 1
@@ -170,13 +170,13 @@ class TurnsModel(RuleBasedStateMachine):
     @precondition(has_events)
     @rule(place=places)
     def start(self, place: int) -> None:
-        """Azure starts an event at its time, whoever was asked."""
+        """Start an event at its time, whoever was asked."""
         event = self.events[self._there(place)]
         if event.status == "Scheduled" and self.now >= event.not_before:
             self._begin(event)
 
     def start_early(self, key: EventKey) -> None:
-        """Azure starts an event before its time, and its VMs tell so before they go."""
+        """Start an event before its time; its VMs report that before they go."""
         event = self.events[key]
         event.status = "Started"
         for vm_id in event.named:
@@ -184,7 +184,7 @@ class TurnsModel(RuleBasedStateMachine):
         self._begin(event)
 
     def follow_all(self) -> None:
-        """Every VM does what it was asked to, and the console has heard of it, but not looked."""
+        """Have every VM follow its commands and report that; the console has not looked yet."""
         for vm_id, vm in self.vms.items():
             for _ in range(len(vm.inbox)):
                 self.receive(vm_id, works=True)
@@ -193,8 +193,8 @@ class TurnsModel(RuleBasedStateMachine):
     @precondition(lambda self: has_commands(self) and has_events(self))
     @rule(place=places, other=places, is_lost=st.booleans())
     def overtake(self, place: int, other: int, *, is_lost: bool) -> None:
-        """Azure starts an event as another one is prepared, whose VMs may be made anew while it
-        waits for that.
+        """Start an event while another one is prepared, whose VMs may be made again while
+        it waits.
         """
         first = self._asked(place)
         others = [key for key in sorted(self.events) if key not in self._asked_for()]
@@ -214,7 +214,7 @@ class TurnsModel(RuleBasedStateMachine):
     @precondition(lambda self: has_commands(self) and has_events(self))
     @rule(place=places, is_lost=st.booleans())
     def crash_beside(self, place: int, *, is_lost: bool) -> None:
-        """Two VMs have crashed as an event that names others is prepared, and come back later."""
+        """Crash two VMs while an event that names others is prepared; they come back later."""
         named = self.events[self._asked(place)].named
         self.follow_all()
         crashed = sorted(MEMBERS.keys() - named)[:2]
@@ -231,7 +231,7 @@ class TurnsModel(RuleBasedStateMachine):
     @precondition(has_commands)
     @rule(rounds=st.sampled_from([7, 14]))
     def get_no_commands(self, rounds: int) -> None:
-        """For some minutes no command reaches a VM, though all are heard."""
+        """Let no command reach a VM for some minutes, though all are heard."""
         for _ in range(rounds):
             self.now += 50.0
             for vm_id, vm in self.vms.items():
@@ -242,7 +242,9 @@ class TurnsModel(RuleBasedStateMachine):
     @precondition(has_events)
     @rule(place=places)
     def go_missing(self, place: int) -> None:
-        """Documents leave an event out, which is over for its VMs until it is back as it was."""
+        """Have documents leave an event out, which is over for its VMs until it comes back
+        unchanged.
+        """
         key = self._there(place)
         self.missing[key] = self.events.pop(key)
         for vm in self.vms.values():
@@ -252,14 +254,14 @@ class TurnsModel(RuleBasedStateMachine):
     @precondition(lambda self: self.missing)
     @rule(key=event_keys)
     def come_again(self, key: EventKey) -> None:
-        """Documents name an event again."""
+        """Have documents name an event again."""
         if key in self.missing:
             self.events[key] = self.missing.pop(key)
 
     @precondition(has_events)
     @rule(place=places, receives=st.booleans())
     def flicker(self, place: int, receives: bool) -> None:
-        """An event is missing from a few documents, and what was sent comes before or after."""
+        """Have a few documents leave an event out; what was sent comes before or after that."""
         key = self._there(place)
         self.go_missing(place)
         self.quiet_seconds(steps=4, reports=True, receives=receives)
@@ -269,9 +271,7 @@ class TurnsModel(RuleBasedStateMachine):
     @precondition(has_events)
     @rule(place=places, recovers=st.booleans(), is_late=st.booleans())
     def pass_by(self, place: int, *, recovers: bool, is_late: bool) -> None:
-        """An event is over; its VMs may be heard later than its end, and take their time to
-        recover.
-        """
+        """End an event; its VMs may be heard later than that, and recover after some time."""
         named = self.events[self._there(place)].named
         self.end(place)
         for vm_id in named if is_late else ():
@@ -286,8 +286,8 @@ class TurnsModel(RuleBasedStateMachine):
     @precondition(has_events)
     @rule(place=places)
     def blink(self, place: int) -> None:
-        """A document leaves out an event that has started. Its VMs, which were heard then, go after
-        that, and come back later than peers report its end.
+        """Have a document leave out an event that has started. Its VMs, which were heard then, go
+        after that, and come back later than peers report the end.
         """
         key = self._there(place)
         event = self.events[key]
@@ -319,14 +319,14 @@ class TurnsModel(RuleBasedStateMachine):
 
     @rule(at_most=st.sampled_from([1, 2]))
     def allow(self, at_most: int) -> None:
-        """The next run of the console has other settings."""
+        """Begin a run of the console with other settings."""
         self.at_most = at_most
         self._count_budget()
 
     @precondition(lambda self: len(self.events) > 1)
     @rule(is_last=st.booleans())
     def shrink(self, *, is_last: bool) -> None:
-        """VMs have followed what they were asked to, or not; then less is allowed, and Azure moves
+        """Let VMs follow their commands or not; then allow fewer to be away, and have Azure move
         every event.
         """
         self.follow_all()
@@ -340,8 +340,8 @@ class TurnsModel(RuleBasedStateMachine):
     @precondition(has_events)
     @rule()
     def go_on(self) -> None:
-        """From now on all goes well, and Azure gives a day: each event has its turn, unless VMs
-        that are really away leave no room for the first one.
+        """Let all go well for a day: each event has its turn, unless VMs that are really away leave
+        no room for the first one.
         """
         for key in sorted(self.missing):
             self.come_again(key)
@@ -359,7 +359,7 @@ class TurnsModel(RuleBasedStateMachine):
                 waited = 0
 
     def _round(self) -> None:
-        """Some seconds in which every VM does what it can and is heard."""
+        """Let some seconds pass in which every VM does what it can and is heard."""
         self.now += 25.0
         for event in [each for each in self.events.values() if each.status == "Started"]:
             self.end(sorted(self.events).index(event.key))
@@ -373,7 +373,7 @@ class TurnsModel(RuleBasedStateMachine):
         self.step(dies=False, skew=0.0)
 
     def _leave_first_to_azure(self) -> None:
-        """Azure starts the first event: beside VMs that have prepared there is no room for it."""
+        """Start the first event, for which VMs that have prepared leave no room."""
         first = min(self.events.values(), key=lambda each: (each.not_before, each.key))
         gone = {
             vm_id
@@ -396,14 +396,14 @@ class TurnsModel(RuleBasedStateMachine):
         self._begin(first)
 
     def _holds_turns(self, vm_id: str) -> bool:
-        """Whether a VM holds a turn for each event that it has prepared for."""
+        """Check whether a VM holds a turn for each event that it has prepared for."""
         held = {key for key, turn in self.turns.items() if turn.is_held and vm_id in turn.vm_ids}
         said = self.vms[vm_id].preparations
         return {key for key, each in said.items() if each.state != "recovered"} <= held
 
     @rule(vm_id=vm_ids)
     def lose_store(self, vm_id: str) -> None:
-        """A VM is made anew: it has prepared nothing, and serves."""
+        """Make a VM again: it has prepared nothing, and serves."""
         vm = self.vms[vm_id]
         if vm.is_up:
             vm.preparations = {
@@ -416,7 +416,7 @@ class TurnsModel(RuleBasedStateMachine):
     @precondition(has_events)
     @rule(place=places)
     def end(self, place: int) -> None:
-        """An event is over: completed, or cancelled."""
+        """End an event: it is completed or cancelled."""
         event = self.events.pop(self._there(place))
         for vm_id in event.named:
             self.vms[vm_id].is_up = True
@@ -431,7 +431,7 @@ class TurnsModel(RuleBasedStateMachine):
         return key in self.events and vm_id in self.events[key].named
 
     def _asked_for(self) -> list[str]:
-        """The events for which commands are on their way."""
+        """Return the events for which commands are on their way."""
         several = {key for vm in self.vms.values() for _, key, _, _ in vm.inbox}
         return sorted(several & self.events.keys())
 
@@ -441,7 +441,7 @@ class TurnsModel(RuleBasedStateMachine):
 
     @rule(vm_id=vm_ids)
     def come_back(self, vm_id: str) -> None:
-        """A VM recovers from what is over."""
+        """Have a VM recover from what is over."""
         vm = self.vms[vm_id]
         if not vm.is_up:
             return
@@ -452,12 +452,12 @@ class TurnsModel(RuleBasedStateMachine):
 
     @rule(vm_id=vm_ids)
     def crash(self, vm_id: str) -> None:
-        """A VM stands still without a word."""
+        """Crash a VM, which reports nothing."""
         self.vms[vm_id].is_up = False
 
     @rule(vm_id=vm_ids)
     def report(self, vm_id: str) -> None:
-        """A VM's records and heartbeat reach the console."""
+        """Let a VM's records and heartbeat reach the console."""
         vm = self.vms[vm_id]
         if not vm.is_up:
             return
@@ -485,7 +485,9 @@ class TurnsModel(RuleBasedStateMachine):
 
     @rule(steps=st.integers(1, 4), reports=st.booleans(), receives=st.booleans())
     def quiet_seconds(self, steps: int, reports: bool, receives: bool) -> None:
-        """Some seconds in which the console steps, and VMs report or receive without a fault."""
+        """Let some seconds pass in which the console steps, and VMs report or receive without a
+        fault.
+        """
         for _ in range(steps):
             self.now += 1.0
             for vm_id, vm in self.vms.items() if receives else ():
@@ -498,14 +500,14 @@ class TurnsModel(RuleBasedStateMachine):
     @precondition(has_commands)
     @rule(place=places, works=st.sampled_from([True, True, True, False]))
     def receive_one(self, place: int, works: bool) -> None:
-        """The oldest command of one VM reaches it, and the console hears of that."""
+        """Let the oldest command of one VM reach it; the console is told."""
         asked = sorted(vm_id for vm_id, vm in self.vms.items() if vm.inbox)
         vm_id = asked[place % len(asked)]
         self.receive(vm_id, works=works)
         self.report(vm_id)
 
     def receive(self, vm_id: str, *, works: bool) -> None:
-        """The oldest command reaches a VM, which does what its bridge would do."""
+        """Let the oldest command reach a VM, which does what its bridge would do."""
         vm = self.vms[vm_id]
         if not vm.inbox or not vm.is_up:
             return
@@ -529,7 +531,9 @@ class TurnsModel(RuleBasedStateMachine):
     @precondition(has_events)
     @rule(place=places)
     def deadline(self, place: int) -> None:
-        """The VMs of an event prepare by themselves, as before each event that nobody approved."""
+        """Have the VMs of an event prepare by themselves, as before each event that nobody
+        approved.
+        """
         key = self._there(place)
         event = self.events[key]
         for vm_id in event.named - {WITHOUT_PROGRAM}:
@@ -541,7 +545,7 @@ class TurnsModel(RuleBasedStateMachine):
 
     @rule(key=event_keys)
     def person_ends(self, key: EventKey) -> None:
-        """A person ends a turn that is stuck; the VM is away by nobody's doing then."""
+        """End a stuck turn as a person; from then on the VM is not away because of the console."""
         turn = self.turns.get(key)
         if turn is None or turn.state != "stuck":
             return
@@ -554,7 +558,7 @@ class TurnsModel(RuleBasedStateMachine):
     @precondition(has_commands)
     @rule(vm_id=vm_ids, twice=st.booleans())
     def disturb(self, vm_id: str, twice: bool) -> None:
-        """The oldest command to a VM comes twice, or is lost."""
+        """Deliver the oldest command to a VM twice, or lose it."""
         inbox = self.vms[vm_id].inbox
         if twice:
             inbox += inbox[:1]
@@ -563,7 +567,7 @@ class TurnsModel(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from([1.0, 2.0, 5.0, 10.0, 60.0, 200.0, 900.0, 3700.0]))
     def pass_time(self, seconds: float) -> None:
-        """Time passes."""
+        """Let time pass."""
         self.now += seconds
 
     @rule(
@@ -571,7 +575,7 @@ class TurnsModel(RuleBasedStateMachine):
         skew=st.sampled_from([-CLOCK, 0.0, CLOCK]),
     )
     def step(self, dies: bool, skew: float) -> None:
-        """A console takes a step; it may die after the commit, before it sends anything."""
+        """Take a step of a console, which may die after the commit, before it sends anything."""
         now = self.now + skew
         situation = self._situation()
         todo = plan(situation, now)
@@ -594,14 +598,16 @@ class TurnsModel(RuleBasedStateMachine):
             self._send(situation, todo.prepares, todo.approvals)
 
     def _count_budget(self) -> None:
-        """What was released under other settings may stay away; no more is released."""
+        """Count what was released under other settings, which may stay away; no more is
+        released.
+        """
         held = {vm_id for turn in self.turns.values() if turn.is_held for vm_id in turn.vm_ids}
         held |= {vm_id for vm_id, vm in self.vms.items() if vm.by_us}
         self.may_be_away = max(self.at_most, min(self.may_be_away, len(held)))
 
     def _may_be_approved(self, situation: TurnSituation, key: EventKey) -> None:
-        """Each VM that the event names has said so of this state, and nothing newer; and there is
-        room.
+        """Check that each VM that the event names has reported that it is prepared for this state,
+        and nothing newer, and that there is room.
         """
         self._has_room(situation, key, is_approval=True)
         event = situation.events[key]
@@ -611,8 +617,8 @@ class TurnsModel(RuleBasedStateMachine):
             assert (said.state, said.fingerprint) == ("prepared", event.fingerprint)
 
     def _may_come_back(self, before: Turn, after: Turn) -> None:
-        """No VM's part of a turn ends while it is away, as it says itself, or may follow a command;
-        nor, once the event is over, before the VM was heard.
+        """Check that no VM's part of a turn ends while the VM is away by its own reports, or may
+        follow a command; nor, once the event is over, before the VM was heard.
         """
         if not before.is_held or after.state == "waiting":
             return
@@ -658,7 +664,9 @@ class TurnsModel(RuleBasedStateMachine):
                 assert len(away) <= each.at_most, f"{away} of {group} are away"
 
     def _only_waits(self, situation: TurnSituation, vm_id: str) -> bool:
-        """Whether a VM is there, and prepared for the turns that it holds, or has begun to."""
+        """Check whether a VM is there, and is prepared for the turns that it holds, or has begun to
+        prepare.
+        """
         began = {
             one for event in self.shown.values() if event.status == "Started" for one in event.named
         }
@@ -672,7 +680,9 @@ class TurnsModel(RuleBasedStateMachine):
         return not is_silent and vm_id not in began and bool(turns) and only_wait
 
     def _has_begun(self, vm_id: str, key: EventKey) -> bool:
-        """Whether a VM said that it has begun to prepare for an event, and not that it is back."""
+        """Check whether a VM has reported that it begins to prepare for an event, and not that it
+        is back.
+        """
         said = self.known[vm_id].get(key)
         return said is not None and said.state != "recovered"
 
@@ -726,7 +736,9 @@ class TurnsModel(RuleBasedStateMachine):
         )
 
     def _with_approval(self, event: EventFacts) -> EventFacts:
-        """The event with its newest approval, which has failed once no VM follows it any more."""
+        """Return the event with its newest approval, which has failed once no VM follows it any
+        more.
+        """
         fingerprint, until = self.approvals.get(event.key, ("", 0.0))
         if fingerprint != event.fingerprint:
             return event
@@ -736,7 +748,7 @@ class TurnsModel(RuleBasedStateMachine):
 
     @invariant()
     def the_budget_holds(self) -> None:
-        """Of no group are more VMs away by the console's doing than it allows."""
+        """Check that of no group more VMs are away because of the console than it allows."""
         for key, group in GROUPS[self.at_most].items():
             sent = {vm_id for vm_id in MEMBERS_OF[key] if self.vms[vm_id].by_us}
             most = self.may_be_away if key == "all" else group.at_most

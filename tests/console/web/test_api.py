@@ -20,12 +20,12 @@ from wire.moment import rfc3339
 
 
 def later(minutes: float) -> str:
-    """A notBefore so far from now."""
+    """Return a notBefore so far from now."""
     return rfc3339(datetime.now(UTC) + timedelta(minutes=minutes))
 
 
 def record_ids(timeline: list[dict[str, Any]]) -> list[str]:
-    """The ids in a timeline."""
+    """Return the ids in a timeline."""
     return [item["id"] for item in timeline]
 
 
@@ -53,14 +53,16 @@ def console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConsoleProcess
 
 
 def test_open_events_come_by_time_left(console: ConsoleProcess) -> None:
-    """The one that leaves least time is first; those that are over are behind the open ones."""
+    """Open events come first, the one with the least time left before the others; ended events come
+    after them.
+    """
     items = console.get("events")["items"]
     assert [item["eventId"] for item in items] == ["E-SOONER", "E-SHARED", "E-PAST"]
     assert [item["eventId"] for item in console.get("events", state="over")["items"]] == ["E-PAST"]
 
 
 def test_an_event_seen_by_three_is_one(console: ConsoleProcess) -> None:
-    """Three reporters of one event are one row, whose names are resolved to their VMs."""
+    """An event with three reporters is one item, and its names have their VMs."""
     event = console.events()["E-SHARED"]
     assert event["seenBy"] == 3
     assert not event["differing"]
@@ -69,7 +71,7 @@ def test_an_event_seen_by_three_is_one(console: ConsoleProcess) -> None:
 
 
 def test_pages_of_one_hold_everything_once(console: ConsoleProcess) -> None:
-    """Following `next` with the smallest page shows each item exactly once, in the same order."""
+    """Following `next` with one item per page gives each item exactly once, in the same order."""
     for path in ("events", "vms"):
         whole = console.get(path)["items"]
         found: list[Any] = []
@@ -98,12 +100,14 @@ def test_pages_of_one_hold_everything_once(console: ConsoleProcess) -> None:
 def test_events_are_filtered(
     console: ConsoleProcess, params: dict[str, str], expected: list[str]
 ) -> None:
-    """Each filter shows what it says, open or over, and a sign of SQL is only a sign."""
+    """Each filter of the events works for open and ended ones, and characters of SQL have no
+    meaning.
+    """
     assert [item["eventId"] for item in console.get("events", **params)["items"]] == expected
 
 
 def test_events_are_found_by_letters_beyond_ascii(tmp_path: Path) -> None:
-    """A site and a name as people write them, in any case."""
+    """Events are found by a site and a name with letters beyond ASCII, in any case."""
     with ConsoleProcess(tmp_path) as running:
         assert running.post(FakeVm(name="Straße-1", site="zürich").event("E")).status_code == 204
         for wanted in ({"site": "zürich"}, {"q": "STRASSE"}, {"q": "straße"}, {"q": "straß*"}):
@@ -124,12 +128,12 @@ def test_events_are_found_by_letters_beyond_ascii(tmp_path: Path) -> None:
 def test_vms_are_filtered(
     console: ConsoleProcess, params: dict[str, str], expected: list[str]
 ) -> None:
-    """Each filter of the VMs shows what it says; names are sorted without regard to case."""
+    """Each filter of the VMs works; names are sorted without regard to case."""
     assert [item["name"] for item in console.get("vms", **params)["items"]] == expected
 
 
 def cursor(*values: object) -> str:
-    """A parameter that only looks as if the API had given it."""
+    """Return a parameter that only looks like a cursor of the API."""
     return f"cursor={base64.urlsafe_b64encode(json.dumps(values).encode()).decode().rstrip('=')}"
 
 
@@ -142,14 +146,14 @@ def cursor(*values: object) -> str:
     ],
 )
 def test_a_wrong_parameter_is_refused_in_words(console: ConsoleProcess, query: str) -> None:
-    """422 with a sentence, and never an error of the console's own."""
+    """A wrong parameter is answered 422 with a sentence, and is never an error of the console."""
     answer = console.http.get(f"{console.url}/api/v1/events?{query}", timeout=10)
     assert answer.status_code == 422
     assert answer.json()["error"]
 
 
 def test_an_event_has_its_timeline(console: ConsoleProcess) -> None:
-    """Every record and receipt of an event, in order, and who approved it."""
+    """The timeline of an event has every record and receipt in order, and who approved it."""
     event = console.get("events/E-PAST")
     kinds = [
         (each["kind"], each.get("transition") or each.get("state")) for each in event["timeline"]
@@ -171,7 +175,7 @@ def test_an_event_has_its_timeline(console: ConsoleProcess) -> None:
 
 
 def test_a_vm_has_its_history(console: ConsoleProcess) -> None:
-    """Notice and pause as measured, beside what was announced."""
+    """A VM's history has the measured notice and pause beside the announced ones."""
     vm = console.vms()["South-1"]
     assert vm["bridgeVersion"] == "2.0.0"
     detail = console.get(f"vms/{vm['vmId']}")
@@ -182,14 +186,14 @@ def test_a_vm_has_its_history(console: ConsoleProcess) -> None:
 
 @pytest.mark.parametrize("path", ["events/none", "vms/none", "events/%2e%2e%2fetc", "nothing"])
 def test_what_is_not_there_is_404(console: ConsoleProcess, path: str) -> None:
-    """Not found, in JSON."""
+    """An unknown event or VM is answered 404 in JSON."""
     answer = console.http.get(f"{console.url}/api/v1/{path}", timeout=10)
     assert answer.status_code == 404
     assert "error" in answer.json()
 
 
 def test_the_overview_counts(console: ConsoleProcess) -> None:
-    """VMs by contact and by condition, and the sources."""
+    """The overview has the numbers of VMs by contact and by condition, and the sources."""
     seen = console.get("overview")
     assert seen["vms"]["total"] == seen["vms"]["heard"] == 4
     assert seen["conditions"] == {"clear": 0, "scheduled": 4, "started": 0}
@@ -198,7 +202,7 @@ def test_the_overview_counts(console: ConsoleProcess) -> None:
 
 
 def test_a_foreign_host_is_refused(console: ConsoleProcess) -> None:
-    """A page of another site that resolves its own name to this address reads nothing."""
+    """A page of another site whose own name points to this address cannot read anything."""
     for host, status in [
         ("evil.example", 421),
         (f"evil.example:{console.port}", 421),
@@ -214,7 +218,9 @@ def test_a_foreign_host_is_refused(console: ConsoleProcess) -> None:
 
 
 def test_get_is_the_only_method_of_what_is_read(console: ConsoleProcess) -> None:
-    """A POST to a path that shows something changes nothing, and is refused from another site."""
+    """A POST to a path that only shows something changes nothing, and is refused from
+    another site.
+    """
     address = f"{console.url}/api/v1/vms"
     assert console.http.post(address, timeout=10).status_code == 405
     for headers in ({"Sec-Fetch-Site": "cross-site"}, {"Sec-Fetch-Site": "same-site"}):
@@ -224,7 +230,9 @@ def test_get_is_the_only_method_of_what_is_read(console: ConsoleProcess) -> None
 
 
 def test_the_stream_tells_what_comes(console: ConsoleProcess) -> None:
-    """An open stream gets an event and its VM soon after the record was committed."""
+    """An open stream gets the messages about an event and its VM soon after the record was
+    committed.
+    """
     vm = FakeVm(name="streamed", site="stream")
     with console.http.get(f"{console.url}/api/v1/stream", stream=True, timeout=30) as stream:
         assert stream.headers["content-type"].startswith("text/event-stream")
@@ -251,7 +259,7 @@ def test_the_stream_tells_what_comes(console: ConsoleProcess) -> None:
 
 
 def test_metrics_have_no_ids(console: ConsoleProcess) -> None:
-    """The numbers are there, and no id of a VM or an event is."""
+    """The metrics have the numbers, and no id of a VM or an event."""
     text = console.http.get(f"{console.url}/metrics", timeout=10).text
     assert 'seb_console_vms{contact="heard"}' in text
     assert "seb_console_quarantined_total" in text
@@ -260,7 +268,7 @@ def test_metrics_have_no_ids(console: ConsoleProcess) -> None:
 
 
 def test_what_is_described_is_answered(console: ConsoleProcess) -> None:
-    """Each path answers as /openapi.json says: every field that it promises, and no other."""
+    """Each path answers with every field that /openapi.json describes, and no other."""
     described = console.http.get(f"{console.url}/openapi.json", timeout=10).json()
     event = next(iter(console.events(state="over")))
     names = {
@@ -286,7 +294,7 @@ def test_what_is_described_is_answered(console: ConsoleProcess) -> None:
 
 
 def test_the_description_says_what_may_be_asked(console: ConsoleProcess) -> None:
-    """Parameters with their bounds and words, and what a decision is."""
+    """/openapi.json has each parameter with its limits and words, and what a decision is."""
     described = console.http.get(f"{console.url}/openapi.json", timeout=10).json()
     listed = described["paths"]["/api/v1/events"]["get"]["parameters"]
     by_name = {each["name"]: each for each in listed}
@@ -323,7 +331,9 @@ def test_the_description_says_what_may_be_asked(console: ConsoleProcess) -> None
     ],
 )
 def test_an_unknown_parameter_is_refused(console: ConsoleProcess, path: str) -> None:
-    """400 with its name: a filter with a typo must not show everything."""
+    """An unknown parameter is answered 400 with its name: a filter with a typo must not show
+    everything.
+    """
     answer = console.http.get(console.url + path, timeout=10)
     assert answer.status_code == 400
     name = path.partition("?")[2].partition("=")[0]

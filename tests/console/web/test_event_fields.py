@@ -28,7 +28,7 @@ ON_THE_PAGE = {"notBefore": "2031-01-01 00:07", "durationInSeconds": "1 min 37 s
 
 
 def told(name: str) -> Any:
-    """A value that a record can have in a field, unlike that of any other field."""
+    """Return a value that a record can have in a field, and that no other field has."""
     types = EVENT_FIELDS[name].type.schema.get("type", "string")
     value = 4711 if "integer" in types or "number" in types else f"value-of-{name}"
     return TOLD.get(name, True if "boolean" in types else value)
@@ -48,7 +48,9 @@ def stage(tmp_path: Path) -> Iterator[ConsoleStage]:
 
 
 def test_a_field_of_an_event_is_in_the_api_and_in_the_spreadsheet(stage: ConsoleStage) -> None:
-    """Its value is the one of the record; one that is not there needs a reason."""
+    """API and spreadsheet have the record's value of each field; a field that they leave out has a
+    reason.
+    """
     shown = EVENT_FIELDS.keys() - RESOLVED - NOT_SHOWN.keys()
     for path in ("events/E", "events"):
         answer = stage.http.get(f"{stage.url}/api/v1/{path}", timeout=20)
@@ -61,7 +63,9 @@ def test_a_field_of_an_event_is_in_the_api_and_in_the_spreadsheet(stage: Console
 
 
 def test_a_field_of_an_event_is_on_its_page(stage: ConsoleStage) -> None:
-    """The page has every field, as it came or in words; one that is not there needs a reason."""
+    """The event's page has each field, unchanged or in words; a field that it leaves out has a
+    reason.
+    """
     page = stage.http.get(f"{stage.url}/events/E", timeout=20).text
     wanted = {
         name: ON_THE_PAGE.get(name, str(told(name)))

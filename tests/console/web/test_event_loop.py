@@ -18,7 +18,7 @@ from console.web.pages import fleet_page
 def test_the_fleet_page_is_drawn_beside_the_event_loop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While one is drawn, others are answered."""
+    """While the page of a large fleet is drawn, other requests are answered."""
     goes_on, drawing = threading.Event(), threading.Event()
     values = fleet_page.values
 
@@ -40,8 +40,8 @@ def test_the_fleet_page_is_drawn_beside_the_event_loop(
 def test_strangers_who_ask_for_the_numbers_hold_up_no_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They need no login, and the numbers are counted over the whole fleet: once for all who ask
-    meanwhile.
+    """Requests for the metrics, which need no login, delay no page: the whole fleet is counted once
+    for all that come meanwhile.
     """
     goes_on, reading = threading.Event(), threading.Event()
     counted: list[int] = []

@@ -31,19 +31,19 @@ def console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConsoleProcess
 
 
 def status(console: ConsoleProcess, path: str = "/api/v1/vms", **headers: str) -> int:
-    """The status of a GET with headers; `_` stands for `-`."""
+    """Return the status of a GET with headers; `_` stands for `-`."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     return console.http.get(console.url + path, headers=named, timeout=10).status_code
 
 
 @pytest.mark.parametrize("path", ["/", "/fleet", "/api/v1/overview", "/api/v1/stream"])
 def test_a_stranger_sees_nothing(console: ConsoleProcess, path: str) -> None:
-    """Without the proxy's header there is no user: 401."""
+    """A request without the proxy's header is answered 401."""
     assert status(console, path) == 401
 
 
 def test_a_user_without_a_role_sees_nothing(console: ConsoleProcess) -> None:
-    """Known, but without a role: 403."""
+    """A user without a role is answered 403."""
     assert status(console, X_Forwarded_User="bob") == 403
     assert status(console, X_Forwarded_User="bob", X_Forwarded_Groups="opsx, dev") == 403
 
@@ -57,7 +57,7 @@ def test_a_user_without_a_role_sees_nothing(console: ConsoleProcess) -> None:
     ],
 )
 def test_a_role_lets_in(console: ConsoleProcess, headers: dict[str, str]) -> None:
-    """By name or by group."""
+    """A user with a role, by name or by group, sees the console."""
     assert status(console, **headers) == 200
     assert status(console, Host="console.example", **headers) == 200
     assert status(console, Host="evil.example", **headers) == 421
@@ -67,18 +67,20 @@ def test_a_role_lets_in(console: ConsoleProcess, headers: dict[str, str]) -> Non
     "path", ["/?q=%00", "/fleet?site=%00", "/vms/%00", "/api/v1/events/%00", "/api/v1/vms/%00"]
 )
 def test_an_address_with_a_nul_is_a_bad_request(console: ConsoleProcess, path: str) -> None:
-    """PostgreSQL cannot look for one; that is no trouble of the database's."""
+    """An address with a NUL, which PostgreSQL cannot search for, is a bad request and no problem of
+    the database.
+    """
     assert status(console, path, X_Forwarded_User="root") == 400
 
 
 def test_health_needs_no_login(console: ConsoleProcess) -> None:
-    """Probes and Prometheus are answered with what names nobody."""
+    """Probes and Prometheus are answered without a login, and the answers name nobody."""
     for path in ("/healthz", "/readyz", "/metrics"):
         assert status(console, path) == 200
 
 
 def test_every_answer_forbids_frames_and_foreign_code(console: ConsoleProcess) -> None:
-    """Refusals too."""
+    """Every answer, also a refusal, forbids frames and code from elsewhere."""
     for headers in ({}, {"X-Forwarded-User": "ann"}):
         answer = console.http.get(console.url, headers=headers, timeout=10)
         policy = answer.headers["content-security-policy"]
@@ -109,7 +111,9 @@ def unprotected(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConsolePro
 def test_nothing_but_what_vms_ask_is_reached_through_a_proxy(
     unprotected: ConsoleProcess, path: str, headers: dict[str, str]
 ) -> None:
-    """Without a login everybody is the local user, who has every role: a proxy must not be it."""
+    """In a console without a login, where everybody has every role, requests through a proxy reach
+    only the paths of VMs.
+    """
     get = unprotected.http.get
     assert get(unprotected.url + path, headers=headers, timeout=10).status_code in (403, 421)
     address = f"{unprotected.url}/ingest/v1/records"
@@ -121,7 +125,7 @@ def test_nothing_but_what_vms_ask_is_reached_through_a_proxy(
 def test_a_proxy_that_says_nothing_of_itself_is_seen_by_its_protocol(
     unprotected: ConsoleProcess,
 ) -> None:
-    """As nginx comes if it is told nothing but the address: with HTTP/1.0."""
+    """A request with HTTP/1.0, as nginx sends it by default, counts as one through a proxy."""
     with socket.create_connection(("127.0.0.1", unprotected.port), 10) as connection:
         head = f"GET /api/v1/vms HTTP/1.0\r\nHost: 127.0.0.1:{unprotected.port}\r\n\r\n"
         connection.sendall(head.encode())
@@ -129,7 +133,7 @@ def test_a_proxy_that_says_nothing_of_itself_is_seen_by_its_protocol(
 
 
 def test_only_the_connections_own_peer_is_a_proxy() -> None:
-    """A header that names a proxy's address makes nobody one."""
+    """A header with a proxy's address makes no client a trusted proxy."""
     login = load(
         environ={"SEB_CONSOLE_LOGIN__MODE": "proxy", "SEB_CONSOLE_LOGIN__PROXIES": '["10.0.0.7"]'}
     ).login
@@ -145,7 +149,9 @@ def test_only_the_connections_own_peer_is_a_proxy() -> None:
 
 @pytest.mark.parametrize("name", ["", " ", "x" * 201, "a\nb", "a\u202eb", "token:ci", "Local:root"])
 def test_a_name_that_is_none_logs_nobody_in(name: str) -> None:
-    """Names stand in the audit: they are short and printable."""
+    """A name that is too long or not printable logs nobody in, because names are written to the
+    audit.
+    """
     login = load(
         environ={"SEB_CONSOLE_LOGIN__MODE": "proxy", "SEB_CONSOLE_LOGIN__PROXIES": '["10.0.0.7"]'}
     ).login
@@ -153,12 +159,12 @@ def test_a_name_that_is_none_logs_nobody_in(name: str) -> None:
 
 
 def named(*names: str) -> Headers:
-    """The headers in which a proxy names users, as they come over the wire."""
+    """Return the headers in which a proxy names users, as they are sent."""
     return Headers(raw=[(b"x-forwarded-user", name.encode()) for name in names])
 
 
 def test_a_header_that_stands_there_twice_is_not_believed() -> None:
-    """One of the two may be the client's own."""
+    """A header that occurs twice is refused, because one of the two may be the client's own."""
     login = load(
         environ={"SEB_CONSOLE_LOGIN__MODE": "proxy", "SEB_CONSOLE_LOGIN__PROXIES": '["10.0.0.7"]'}
     ).login
@@ -169,7 +175,7 @@ def test_a_header_that_stands_there_twice_is_not_believed() -> None:
 
 
 def test_a_group_is_not_a_user() -> None:
-    """A user who is called as a group has not its role."""
+    """A user whose name is that of a group does not have the group's role."""
     roles: dict[Any, Any] = {"approver": ("group:ops",), "admin": ("user:ann",)}
     assert roles_of(roles, user="ops", groups=[]) == frozenset()
     assert roles_of(roles, user="group:ops", groups=["user:ann"]) == frozenset()
@@ -195,7 +201,7 @@ def test_a_group_is_not_a_user() -> None:
     ],
 )
 def test_a_wrong_setting_is_named(environ: dict[str, str], told: str) -> None:
-    """Every error names the variable and never shows a value."""
+    """Every error about a setting names the variable and shows no value."""
     named = {f"SEB_CONSOLE_{name}": value for name, value in environ.items()}
     with pytest.raises(ConfigurationError) as caught:
         load(environ=named)

@@ -23,7 +23,7 @@ LIES: list[dict[str, Any]] = [
 
 
 def told(state: dict[str, Any], vm: FakeVm, received_at: float) -> IncomingState:
-    """What a state document says, as it comes in."""
+    """Return the state document with these values, as it comes in."""
     body = json.dumps(state).encode()
     return parse_state(body, source="web", received_at=received_at, vm_id=vm.vm_id, site="default")
 
@@ -33,7 +33,9 @@ def told(state: dict[str, Any], vm: FakeVm, received_at: float) -> IncomingState
 def test_a_state_that_hides_something_leads_to_no_command(
     tmp_path: Path, lie: dict[str, Any], first: str
 ) -> None:
-    """Without all that the hash covers nothing is approved by it, and it outweighs no named VM."""
+    """Nothing is approved by a state document that lacks a part of what the hash covers, and a
+    named VM's report counts more.
+    """
     key, _ = made_key(tmp_path / "keys")
     with ConsoleStage(tmp_path, KEY=str(key)) as stage:
         honest, other = FakeVm(name="web-1"), FakeVm(name="other")
@@ -69,7 +71,7 @@ def test_a_state_that_hides_something_leads_to_no_command(
 
 @pytest.mark.parametrize("lie", LIES)
 def test_a_state_that_has_another_hash_is_not_taken(lie: dict[str, Any]) -> None:
-    """With all that the hash covers, it has to be that of the event."""
+    """A state document with all that the hash covers is refused if the hash is another."""
     vm, now = FakeVm(name="web-1"), datetime.now(UTC)
     state = json.loads(vm.state(vm.event("E", resources=["web-1", "web-2"]), now=now))
     assert told(state, vm, now.timestamp()).events[0][1].is_proven

@@ -8,7 +8,7 @@ NOW = 1000.0
 
 
 def test_a_command_that_is_offered_while_the_queue_is_looked_at_is_not_lost() -> None:
-    """The look found nothing, but it began before the command was there."""
+    """A command that is offered after a look has begun is kept although that look finds nothing."""
     queue = HeldPolls()
     queue.offer("vm-1", "jti-1")
     queue.sent("vm-1", now=NOW)
@@ -18,7 +18,7 @@ def test_a_command_that_is_offered_while_the_queue_is_looked_at_is_not_lost() ->
 
 
 def test_a_vm_without_a_command_is_not_looked_up_again() -> None:
-    """Only an offer makes a poll ask for tokens."""
+    """A poll reads the database only after an offer for its VM."""
     queue = HeldPolls()
     assert queue.due("vm-1") is None
     queue.offer("vm-1", "jti-1")
@@ -28,7 +28,7 @@ def test_a_vm_without_a_command_is_not_looked_up_again() -> None:
 
 
 def test_a_jti_that_is_offered_twice_is_not_given_sooner() -> None:
-    """Each change of a command's row offers it again."""
+    """A jti that is offered again, as each change of a command's row does, is not sent sooner."""
     queue = HeldPolls()
     queue.offer("vm-1", "jti-1")
     queue.sent("vm-1", now=NOW)

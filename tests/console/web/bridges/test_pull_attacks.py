@@ -17,7 +17,7 @@ FLOOD = 400
 
 @pytest.fixture(scope="module")
 def console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConsoleProcess]:
-    """A console that serves the channel, and lets in only who comes through a proxy elsewhere."""
+    """A console that serves the channel, and admits people only through a proxy elsewhere."""
     login = {"LOGIN__MODE": "proxy", "LOGIN__PROXIES": '["192.0.2.1"]', "LOG__LEVEL": "debug"}
     directory = tmp_path_factory.mktemp("console")
     with ConsoleProcess(directory, PULL="true", **login) as running:
@@ -26,13 +26,13 @@ def console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConsoleProcess
 
 @pytest.fixture
 def client(console: ConsoleProcess) -> Iterator[PullClient]:
-    """What the VMs ask with."""
+    """The client with which VMs poll."""
     with PullClient(console.url, console.key_file) as made:
         yield made
 
 
 def status(console: ConsoleProcess, path: str, *headers: str) -> int:
-    """The answer to a path exactly as it is written."""
+    """Return the status of a path exactly as it is written."""
     lines = [f"GET {path} HTTP/1.1", "Host: 127.0.0.1", "Connection: close", *headers, "", ""]
     with socket.create_connection(("127.0.0.1", console.port), 20) as connection:
         connection.sendall("\r\n".join(lines).encode())
@@ -56,14 +56,16 @@ def status(console: ConsoleProcess, path: str, *headers: str) -> int:
 def test_no_path_leads_from_the_vms_doors_to_others(
     console: ConsoleProcess, client: PullClient, path: str
 ) -> None:
-    """These doors need no login, and lead nowhere else, with a VM's good token either."""
+    """From the paths of VMs, which need no login, no other path is reached, even with a VM's valid
+    token.
+    """
     own = f"Authorization: Bearer {client.token('vm-1')}"
     for headers in ((), (own,)):
         assert status(console, path, *headers) in {400, 401, 404, 405}
 
 
 def test_a_vms_token_opens_nothing_else(console: ConsoleProcess, client: PullClient) -> None:
-    """It is not a program's token: neither pages nor API know it."""
+    """A VM's token is not accepted by pages or the API."""
     own = f"Authorization: Bearer {client.token('vm-1')}"
     for path in ("/", "/api/v1/overview", "/api/v1/audit", "/api/v1/vms/vm-1"):
         assert status(console, path, own) == 401
@@ -81,14 +83,16 @@ def test_a_vms_token_opens_nothing_else(console: ConsoleProcess, client: PullCli
     ],
 )
 def test_no_header_stands_in_for_the_token(console: ConsoleProcess, header: str) -> None:
-    """Only Authorization counts."""
+    """Only the header Authorization is read for the token."""
     assert status(console, "/pull/v1/commands?vm=vm-1&wait=0", header) == 401
 
 
 def test_a_flood_of_wrong_tokens_changes_nothing(
     console: ConsoleProcess, client: PullClient
 ) -> None:
-    """A held poll stays held, people are answered, and no wrong token leaves a row or a line."""
+    """During a flood of wrong tokens a held poll stays held and people are answered, and no wrong
+    token leaves a row or a log line.
+    """
     before = console.metric("seb_console_polls_refused_total")
     held = client.asking("vm-held", wait=60)
     eventually(lambda: console.metric("seb_console_polls_held") == 1, what="the poll")
@@ -106,7 +110,7 @@ def test_a_flood_of_wrong_tokens_changes_nothing(
 
 
 def test_secrets_of_vms_are_never_logged(console: ConsoleProcess, client: PullClient) -> None:
-    """Neither a good nor a wrong token, nor what a record was signed with, at the level debug."""
+    """At the level debug the log has no token, valid or wrong, and no webhook secret."""
     vm = FakeVm(name="quiet")
     assert console.post(vm.event("E-QUIET")).status_code == 204
     assert client.ask(vm.vm_id, wait=0).status_code == 204

@@ -21,7 +21,9 @@ def bench(tmp_path: Path) -> Iterator[HttpsBench]:
 
 
 def test_an_approval_over_https_alone(bench: HttpsBench) -> None:
-    """Approve, fetched, accepted, posted once, confirmed; a revoked VM then takes no commands."""
+    """An approval is fetched, accepted, posted once and confirmed over HTTPS; a revoked VM gets no
+    more commands.
+    """
     with (
         bench.console() as console,
         bench.bridge(console),
@@ -46,7 +48,9 @@ def test_an_approval_over_https_alone(bench: HttpsBench) -> None:
 def test_a_command_outlives_its_vm_its_console_and_a_lost_answer(
     bench: HttpsBench,
 ) -> None:
-    """Killed and fetched in vain in between, it is carried out once."""
+    """A command is carried out once although its VM and its console are killed, and an answer with
+    it is lost.
+    """
     with (
         bench.console() as console,
         bench.bridge(console) as bridge,
@@ -68,7 +72,7 @@ def test_a_command_outlives_its_vm_its_console_and_a_lost_answer(
 def test_a_command_of_one_console_reaches_the_poll_at_another(
     bench: HttpsBench, postgresql: PostgreSql
 ) -> None:
-    """Two consoles on PostgreSQL: approved at the one, fetched from the other."""
+    """A command that is approved at one of two consoles on PostgreSQL is fetched from the other."""
     database = postgresql.database("pull_of_two")
     asked = bench.console("asked", DATABASE=database)
     other = bench.console("other", DATABASE=database)

@@ -23,19 +23,21 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConsoleStage]:
 
 @pytest.fixture
 def client(stage: ConsoleStage) -> Iterator[PullClient]:
-    """What the VMs send with."""
+    """The client with which VMs send receipts."""
     with client_of(stage) as made:
         yield made
 
 
 def states(stage: ConsoleStage, event_id: str) -> list[str]:
-    """The states of the receipts that the API shows for an event."""
+    """Return the states of the receipts that the API shows for an event."""
     shown = stage.http.get(f"{stage.url}/api/v1/events/{event_id}", timeout=10).json()
     return [item["state"] for item in shown["timeline"] if item["kind"] == "receipt"]
 
 
 def test_a_receipt_stands_in_the_events_timeline(stage: ConsoleStage, client: PullClient) -> None:
-    """It is answered 204 once it is committed, and a second copy changes nothing."""
+    """A receipt is answered 204 once it is committed, and is in the event's timeline; a second copy
+    changes nothing.
+    """
     vm = FakeVm(name="answers", site="paris")
     stage.put(vm.event("E-ANSWERED", now=stage.now))
     receipt = vm.receipt("E-ANSWERED", "posted")
@@ -47,7 +49,9 @@ def test_a_receipt_stands_in_the_events_timeline(stage: ConsoleStage, client: Pu
 
 
 def test_a_vm_answers_for_itself_only(stage: ConsoleStage, client: PullClient) -> None:
-    """VM A's token with VM B's receipt is 401, in the words of a wrong token."""
+    """A receipt of one VM with the token of another is answered 401, in the words for a wrong
+    token.
+    """
     victim, forger = FakeVm(name="victim"), FakeVm(name="forger")
     stage.put(victim.event("E-FORGED", now=stage.now))
     forged = victim.receipt("E-FORGED", "confirmed")
@@ -62,7 +66,9 @@ def test_a_vm_answers_for_itself_only(stage: ConsoleStage, client: PullClient) -
 
 
 def test_receipts_have_the_bound_of_their_vm(tmp_path: Path) -> None:
-    """429 with the seconds after which the same receipt is taken; another VM's is taken at once."""
+    """Receipts above the VM's limit are answered 429 with the seconds after which the same one is
+    accepted; another VM's are accepted at once.
+    """
     with (
         ConsoleStage(tmp_path, PULL="true", INTAKE__RECORDS="1") as console,
         client_of(console) as client,
@@ -75,7 +81,7 @@ def test_receipts_have_the_bound_of_their_vm(tmp_path: Path) -> None:
 
 
 def test_only_receipts_are_taken(client: PullClient) -> None:
-    """Another record of the same VM is 400: the channel is no source of records."""
+    """Any other record of the VM is answered 400, because the channel is no source of records."""
     assert client.receipt(FakeVm(name="talks").event("E-TALKED")).status_code == 400
 
 
@@ -91,5 +97,5 @@ def test_only_receipts_are_taken(client: PullClient) -> None:
     ],
 )
 def test_what_is_not_a_record_is_refused(client: PullClient, body: bytes, status: int) -> None:
-    """Bytes that are not JSON, not a record, or too many."""
+    """A body that is not JSON, not a record, or too large is refused."""
     assert client.post(body, token=client.token("vm-a")).status_code == status

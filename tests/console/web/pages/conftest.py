@@ -28,6 +28,8 @@ def stage(tmp_path: Path) -> Iterator[ConsoleStage]:
 
 @pytest.fixture
 def page(browser: Browser, stage: ConsoleStage) -> Iterator[Page]:
-    """A page, not yet opened; at the end, nothing bad may have happened."""
+    """A page that is not opened yet; at its end the test fails if the browser has reported an
+    error.
+    """
     with watched_page(browser, stage.url) as made:
         yield made

@@ -33,7 +33,7 @@ def opened(directory: Path, **settings: str) -> ConsoleStage:
 
 @pytest.fixture
 def stage(tmp_path: Path) -> Iterator[ConsoleStage]:
-    """Ann and Bob approve, Vic looks on."""
+    """A console where Ann and Bob may approve, and Vic may only look."""
     with opened(tmp_path) as made:
         made.http.headers["X-Forwarded-User"] = "ann"
         yield made
@@ -41,14 +41,14 @@ def stage(tmp_path: Path) -> Iterator[ConsoleStage]:
 
 @pytest.fixture
 def page(browser: Browser, stage: ConsoleStage) -> Iterator[Page]:
-    """Ann's page."""
+    """A page of Ann's."""
     with watched_page(browser, stage.url) as made:
         log_in(made, "ann")
         yield made
 
 
 def log_in(page: Page, name: str) -> None:
-    """Be another person from here on."""
+    """Log in as another person from now on."""
     page.set_extra_http_headers({"X-Forwarded-User": name})
 
 
@@ -66,7 +66,7 @@ def announced(
 
 
 def approve(page: Page, reason: str = "window of tonight") -> None:
-    """Fill the form in, and press the button."""
+    """Fill in the form and press the button."""
     page.get_by_label("Reason").fill(reason)
     page.get_by_role("button", name="Approve now").click()
 

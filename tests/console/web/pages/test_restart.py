@@ -18,7 +18,9 @@ from support.page.browser import check_views, new_context, watched_page
 def test_after_a_restart_what_was_due_is_due_and_what_was_typed_is_there(
     browser: Browser, tmp_path: Path
 ) -> None:
-    """At the first answer, before any VM has spoken again; an open form keeps its text."""
+    """After a restart, the first answer shows what is due before any VM has sent anything, and an
+    open form keeps its text.
+    """
     key, _ = made_key(tmp_path / "keys")
     with Mosquitto(tmp_path / "broker") as broker, Fleet(broker) as fleet:
         console = ConsoleProcess(
@@ -49,7 +51,7 @@ def test_after_a_restart_what_was_due_is_due_and_what_was_typed_is_there(
 
 
 def log_in(console: ConsoleProcess, provider: HostileProvider, context: BrowserContext) -> None:
-    """Ann has a login in the test's own client and, as another tab of it would, in the browser."""
+    """Log Ann in, in the test's own client and in the browser, as in another of her tabs."""
     attempt = Attempt(console.url, http=console.http)
     provider.id_token = provider.sign(provider.claims(attempt.nonce))
     assert attempt.come_back().status_code == 303
@@ -58,7 +60,7 @@ def log_in(console: ConsoleProcess, provider: HostileProvider, context: BrowserC
 
 
 def pass_a_minute(page: Page) -> None:
-    """On the page's clock; what it asks meanwhile is answered in real time."""
+    """Let a minute pass on the page's clock; its requests are answered in real time."""
     for _ in range(12):
         page.clock.run_for(5000)
 
@@ -66,8 +68,9 @@ def pass_a_minute(page: Page) -> None:
 def test_a_page_is_open_for_six_hours_over_a_restart_and_the_end_of_a_login(
     browser: Browser, tmp_path: Path
 ) -> None:
-    """It says what is the matter, in its title too, keeps what was typed, offers the login beside
-    itself, and goes on by itself; what it says of times is right all the while.
+    """A page that is open for hours, over a restart and the end of the login, says what is wrong,
+    also in its title, keeps what was typed, offers the login, and continues by itself; its times
+    stay right.
     """
     key, _ = made_key(tmp_path / "keys")
     vm = FakeVm(name="db-1")
@@ -137,7 +140,9 @@ def test_a_page_is_open_for_six_hours_over_a_restart_and_the_end_of_a_login(
 def test_the_page_of_who_is_not_logged_in_is_readable_for_everybody(
     browser: Browser, tmp_path: Path
 ) -> None:
-    """It says so and leads to the login."""
+    """The page for a person without a login says so, has a button that leads to the login, and
+    passes the check of accessibility.
+    """
     with (
         HostileProvider() as provider,
         ConsoleProcess(
