@@ -4,15 +4,13 @@ in `vm_notices`.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Mapping, Sequence
 from typing import Final
-from urllib.parse import quote
 
 from console.db.notices import Incident
 from console.fleet.values import FleetName, Vm
 from console.notify.notice import Notice, short
-from console.notify.vm_notices import GATHER, MANY, VmNotices
+from console.notify.vm_notices import GATHER, MANY, VmNotices, group_notice, vm_path
 
 _TAKEN_SECONDS: Final = 300.0
 """How long a VM that was made again under its old name waits for the other one to fall silent."""
@@ -20,9 +18,9 @@ _MIN_SECONDS: Final = 600.0
 """The shortest time from the notice of a conflict to that of its end: a VM that keeps changing what
 it reports makes no more than two notices in this time.
 """
-_LISTED: Final = 20
-_NAMESPACE: Final = uuid.UUID("5b6d0f4e-1a0c-4b5e-8f5c-6a2f0d9b7c11")
+_FLEET: Final = "/fleet"
 KIND: Final = "vm-conflict"
+_OVER: Final = "vm-conflict-over"
 
 
 def conflict_notices(
@@ -54,32 +52,19 @@ def _is_ready(vm: Vm, now: float) -> bool:
 
 
 def _add(result: VmNotices, vms: Sequence[Vm], now: float) -> None:
-    ordered = sorted(vms, key=lambda vm: (vm.name.lower(), vm.vm_id))
-    if len(ordered) <= MANY:
-        for vm in ordered:
-            result.notices.append(_of_one(vm, now))
-            result.opened.append(Incident(vm_id=vm.vm_id, key=_key(vm.vm_id), kind=KIND))
-        return
-    facts = " ".join(f"{vm.vm_id} {vm.conflict_at}" for vm in ordered)
-    key = f"conflicts-{uuid.uuid5(_NAMESPACE, facts).hex[:16]}"
-    names = ", ".join(short(vm.name) for vm in ordered[:_LISTED])
-    more = f" and {len(ordered) - _LISTED} more" if len(ordered) > _LISTED else ""
-    result.notices.append(
-        Notice(
-            kind="vm-conflict",
-            subject=key,
-            key=(),
-            at=now,
-            title=f"{len(ordered)} VMs report other identities than before",
-            text=f"{names}{more}. It has no effect until an admin accepts it.",
-            path="/fleet",
-            vm={"name": f"{len(ordered)} VMs"},
-            more={"count": len(ordered), "vmIds": [vm.vm_id for vm in ordered[:100]]},
+    if len(vms) > MANY:
+        result.open_group(
+            KIND,
+            [(vm, vm.conflict_at or now) for vm in vms],
+            now,
+            title=f"{len(vms)} VMs report other identities than before",
+            advice="It has no effect until an admin accepts it.",
+            path=_FLEET,
         )
-    )
-    result.opened += [
-        Incident(vm_id=vm.vm_id, key=key, kind=KIND, size=len(ordered)) for vm in ordered
-    ]
+        return
+    for vm in sorted(vms, key=lambda vm: (vm.name.lower(), vm.vm_id)):
+        result.notices.append(_of_one(vm, now))
+        result.opened.append(Incident(vm_id=vm.vm_id, key=_key(vm.vm_id), kind=KIND))
 
 
 def _of_one(vm: Vm, now: float) -> Notice:
@@ -92,13 +77,13 @@ def _of_one(vm: Vm, now: float) -> Notice:
         text = f"It reports {_words(vm.reported_as)}; it is known as {_words(vm.known_as)}. "
         text += "It has no effect until an admin accepts it."
     return Notice(
-        kind="vm-conflict",
+        kind=KIND,
         subject=_key(vm.vm_id),
         key=(vm.conflict_at,),
         at=now,
         title=title,
         text=text,
-        path=_path(vm.vm_id),
+        path=vm_path(vm.vm_id),
         vm={"vmId": vm.vm_id, "name": name},
     )
 
@@ -110,27 +95,24 @@ def _words(name: FleetName) -> str:
 
 
 def _end(incident: Incident, now: float) -> Notice:
-    is_one = incident.size == 1
+    text = "What it says was accepted, or it says again what it said before, or it is gone."
+    if incident.size > 1:
+        title = f"{incident.size} VMs are in no conflict any more"
+        return group_notice(
+            incident.key, _OVER, at=now, title=title, text=text, path=_FLEET, count=incident.size
+        )
     return Notice(
-        kind="vm-conflict-over",
+        kind=_OVER,
         subject=incident.key,
         key=(incident.at,),
         at=now,
-        title="A VM is in no conflict any more"
-        if is_one
-        else f"{incident.size} VMs are in no conflict any more",
-        text="What it says was accepted, or it says again what it said before, or it is gone.",
-        path=_path(incident.vm_id) if is_one else "/fleet",
-        vm={"vmId": incident.vm_id, "name": incident.vm_id}
-        if is_one
-        else {"name": f"{incident.size} VMs"},
+        title="A VM is in no conflict any more",
+        text=text,
+        path=vm_path(incident.vm_id),
+        vm={"vmId": incident.vm_id, "name": incident.vm_id},
     )
 
 
 def _key(vm_id: str) -> str:
     """Return the key of a conflict notice, which must differ from that of the VM's silence."""
     return f"{vm_id} conflict"
-
-
-def _path(vm_id: str) -> str:
-    return f"/vms/{quote(vm_id, safe='')}"

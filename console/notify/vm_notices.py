@@ -21,20 +21,21 @@ from console.notify.notice import Notice, NoticeKind, short
 
 PATIENCE: Final = 30.0
 """How long a VM stays silent before there is a notice: connections come and go."""
-GATHER: Final = 60.0
-"""For how long VMs that fall silent are gathered, if there are several."""
 RETURN_SECONDS: Final = 600.0
 """How long a VM may take to come back after the start of its event, in addition to its duration."""
 AWAY_SECONDS: Final = 3600.0
 """How long a VM is awaited at most, in addition to that, however long its event is said to take:
 once the VM is silent, peers can report any duration.
 """
+_DELETES: Final = "delete"
+GATHER: Final = 60.0
+"""For how long VMs that fall silent are gathered, if there are several."""
 MANY: Final = 10
 """Up to so many VMs have a notice each; more of them share one."""
 _LISTED: Final = 20
 _IDS: Final = 100
-_DELETES: Final = "delete"
 _NAMESPACE: Final = uuid.UUID("7c1f8a52-54c6-4c39-a3c1-2b0a5d0f6a3e")
+_SILENT_VMS: Final = "/fleet?contact=silent"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +65,41 @@ class VmNotices:
     opened: list[Incident] = field(default_factory=list)
     ended: list[str] = field(default_factory=list)
     """The vmIds of incidents that are over."""
+
+    def open_group(
+        self,
+        kind: NoticeKind,
+        vms: Iterable[tuple[Vm, float]],
+        now: float,
+        *,
+        title: str,
+        advice: str,
+        path: str,
+    ) -> None:
+        """Add one notice about many VMs, and their incidents with its key. Each VM comes with a
+        time that tells this silence, or this conflict, from the VM's earlier ones.
+        """
+        known = sorted(vms, key=lambda each: (each[0].name.lower(), each[0].vm_id))
+        facts = [kind, *(f"{vm.vm_id} {at}" for vm, at in known)]
+        ordered = [vm for vm, _ in known]
+        key = f"vms-{uuid.uuid5(_NAMESPACE, ' '.join(facts)).hex[:16]}"
+        names = ", ".join(short(vm.name) for vm in ordered[:_LISTED])
+        more = f" and {len(ordered) - _LISTED} more" if len(ordered) > _LISTED else ""
+        self.notices.append(
+            group_notice(
+                key,
+                kind,
+                at=now,
+                title=title,
+                text=f"{names}{more}. {advice}",
+                path=path,
+                count=len(ordered),
+                vm_ids=[vm.vm_id for vm in ordered[:_IDS]],
+            )
+        )
+        self.opened += [
+            Incident(vm_id=vm.vm_id, key=key, kind=kind, size=len(ordered)) for vm in ordered
+        ]
 
 
 def vm_notices(
@@ -96,7 +132,14 @@ def _add_not_back(
         return
     missed = [(vm, case) for vm, case in awaited if now >= case.due]
     if len(missed) > MANY:
-        _add_group_not_back(result, [vm for vm, _ in missed], now)
+        result.open_group(
+            "vm-not-back",
+            [(vm, vm.heard_at) for vm, _ in missed],
+            now,
+            title=f"{len(missed)} VMs have not come back after their events",
+            advice="Look at the VMs, their bridges (systemctl status seb), and their network.",
+            path=_SILENT_VMS,
+        )
         return
     for vm, case in missed:
         name = short(vm.name)
@@ -129,7 +172,14 @@ def _add_silent(result: VmNotices, seen: Iterable[JudgedVm], now: float) -> None
         return
     vms = [each.vm for each in silent if now - each.since >= PATIENCE]
     if len(vms) > MANY:
-        _add_group_silent(result, vms, now)
+        result.open_group(
+            "vm-silent",
+            [(vm, vm.heard_at) for vm in vms],
+            now,
+            title=f"{len(vms)} VMs are silent",
+            advice="So many at once point to a network or a broker.",
+            path=_SILENT_VMS,
+        )
         return
     for vm in vms:
         result.notices.append(
@@ -144,51 +194,6 @@ def _add_silent(result: VmNotices, seen: Iterable[JudgedVm], now: float) -> None
             )
         )
         result.opened.append(Incident(vm_id=vm.vm_id, key=vm.vm_id, kind="vm-silent"))
-
-
-def _add_group_silent(result: VmNotices, vms: list[Vm], now: float) -> None:
-    _add_group(
-        result,
-        "vm-silent",
-        vms,
-        now,
-        title=f"{len(vms)} VMs are silent",
-        advice="So many at once point to a network or a broker.",
-    )
-
-
-def _add_group_not_back(result: VmNotices, vms: list[Vm], now: float) -> None:
-    _add_group(
-        result,
-        "vm-not-back",
-        vms,
-        now,
-        title=f"{len(vms)} VMs have not come back after their events",
-        advice="Look at the VMs, at their bridges (systemctl status seb), and at their network.",
-    )
-
-
-def _add_group(
-    result: VmNotices, kind: NoticeKind, vms: list[Vm], now: float, *, title: str, advice: str
-) -> None:
-    """Add one notice about many VMs, and their incidents with its key."""
-    ordered = sorted(vms, key=lambda vm: (vm.name.lower(), vm.vm_id))
-    facts = [kind, *(f"{vm.vm_id} {vm.heard_at}" for vm in ordered)]
-    key = f"vms-{uuid.uuid5(_NAMESPACE, ' '.join(facts)).hex[:16]}"
-    names = ", ".join(short(vm.name) for vm in ordered[:_LISTED])
-    more = f" and {len(vms) - _LISTED} more" if len(vms) > _LISTED else ""
-    result.notices.append(
-        _about_group(
-            key,
-            kind,
-            at=now,
-            title=title,
-            text=f"{names}{more}. {advice}",
-            count=len(vms),
-            vm_ids=[vm.vm_id for vm in ordered[:_IDS]],
-        )
-    )
-    result.opened += [Incident(vm_id=vm.vm_id, key=key, kind=kind, size=len(vms)) for vm in ordered]
 
 
 def _add_ends(
@@ -229,12 +234,13 @@ def _end(incident: Incident, seen: JudgedVm | None, now: float) -> Notice:
     """Return the notice that ends an incident; `seen` is its VM, if it is one VM's."""
     if incident.size > 1:
         is_back = incident.kind == "vm-not-back"
-        return _about_group(
+        return group_notice(
             incident.key,
             "vm-heard",
             at=now,
             title=f"{incident.size} VMs are {'back' if is_back else 'not silent any more'}",
             text="Each of them was heard again, was retired, or has an incident of its own.",
+            path=_SILENT_VMS,
             count=incident.size,
         )
     if seen is None or seen.contact == "retired":
@@ -246,7 +252,7 @@ def _end(incident: Incident, seen: JudgedVm | None, now: float) -> Notice:
             at=now,
             title=f"{name} is retired",
             text="It is not expected any more.",
-            path=_path(incident.vm_id),
+            path=vm_path(incident.vm_id),
             vm={"vmId": incident.vm_id, "name": name},
         )
     vm = seen.vm
@@ -286,7 +292,7 @@ def awaited_return(known: KnownEvent, vm_id: str, silent_since: float) -> Awaite
 def _about(vm: Vm, kind: NoticeKind, **given: object) -> Notice:
     values: dict[str, object] = {
         "subject": vm.vm_id,
-        "path": _path(vm.vm_id),
+        "path": vm_path(vm.vm_id),
         "vm": {
             "vmId": vm.vm_id,
             "name": short(vm.name),
@@ -297,19 +303,20 @@ def _about(vm: Vm, kind: NoticeKind, **given: object) -> Notice:
     return Notice(kind=kind, **values, **given)  # type: ignore[arg-type]
 
 
-def _about_group(
+def group_notice(
     key: str, kind: NoticeKind, *, count: int, vm_ids: Sequence[str] = (), **given: object
 ) -> Notice:
+    """Return a notice about many VMs, whose incidents have this key."""
     return Notice(
         kind=kind,
         subject=key,
         key=(),
-        path="/fleet?contact=silent",
         vm={"name": f"{count} VMs"},
         more={"count": count, "vmIds": list(vm_ids)},
         **given,  # type: ignore[arg-type]
     )
 
 
-def _path(vm_id: str) -> str:
+def vm_path(vm_id: str) -> str:
+    """Return the path of a VM's page."""
     return f"/vms/{quote(vm_id, safe='')}"
