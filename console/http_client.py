@@ -63,7 +63,9 @@ class BoundedAdapter(DeadlineAdapter):
         return response
 
 
-def bounded(session: requests.Session, url: str, *, seconds: float, largest: int = 8 << 20) -> None:
+def limit_session(
+    session: requests.Session, url: str, *, seconds: float, largest: int = 8 << 20
+) -> None:
     """Set limits for a session's requests to `url` and addresses like it. `seconds` is for each
     whole exchange, `largest` in bytes. Raises `ConfigurationError` if a bundle of authorities
     cannot be read.
@@ -85,7 +87,7 @@ def answers(url: str, *, seconds: float) -> requests.Response | None:
     in time.
     """
     with requests.Session() as session:
-        bounded(session, url, seconds=seconds, largest=_MAX_BYTES_HERE)
+        limit_session(session, url, seconds=seconds, largest=_MAX_BYTES_HERE)
         session.proxies = {}
         try:
             return session.get(url, allow_redirects=False)

@@ -216,7 +216,7 @@ class Provider:
     def _bounded(self, client: OAuth2Session) -> OAuth2Session:
         """Return the client with a deadline for its requests. Raises `ProviderError`."""
         try:
-            http_client.bounded(client, self.issuer, seconds=_SECONDS, largest=_MAX_BYTES)
+            http_client.limit_session(client, self.issuer, seconds=_SECONDS, largest=_MAX_BYTES)
         except ConfigurationError as error:
             raise ProviderError(str(error)) from None
         return client

@@ -46,10 +46,9 @@ class DecisionWorker:
         *,
         connected: Callable[[], Mapping[str, float | None]],
         committed: Callable[[], None],
-        turns: TurnSettings | None = None,
+        turns: TurnSettings,
     ) -> None:
-        """`turns`: the settings of turns; None if there are no groups."""
-        self.console = uuid4().hex
+        self.run_id = uuid4().hex
         """The id of this run of this console, in claims."""
         self._snapshots = snapshots
         self._database = snapshots.database
@@ -222,7 +221,7 @@ class DecisionWorker:
     def _context(self) -> StepContext:
         return StepContext(
             up_since=self._up_since,
-            console=self.console,
+            run_id=self.run_id,
             connected=self._connected(),
             turns=self._turns,
         )

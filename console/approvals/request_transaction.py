@@ -54,7 +54,7 @@ class RequestTransaction:
         snapshot: Snapshot,
         number: int,
         *,
-        console: str,
+        run_id: str,
         rules: DecisionRules,
         audit_limiter: AuditLimiter,
         turns: TurnSettings | None = None,
@@ -66,7 +66,7 @@ class RequestTransaction:
         self._connection = snapshot.connection
         self._number = number
         self._now = snapshot.now
-        self._console = console  # this run of this console
+        self._run_id = run_id  # of this console
         self._rules = rules
         self._audit_limiter = audit_limiter
         self._turns = None if turns is None else PersonsTurn(snapshot, number, turns)
@@ -184,7 +184,7 @@ class RequestTransaction:
             decision = self._decision(request, known, kind="approve", state="open")
         else:
             decision = replace(waiting, state="open", second_actor=request.person.name)
-        decision = claimed(decision, self._console, self._now)
+        decision = claimed(decision, self._run_id, self._now)
         others = first(situation.candidates, {candidate.vm_id}) is not None
         command = Command(
             jti=str(uuid4()),

@@ -69,7 +69,7 @@ class Decisions:
         self._turn_worker = TurnWorker(
             snapshots,
             self._turns,
-            console=self._worker.console,
+            console=self._worker.run_id,
             send=self._worker.send,
             connected=connected,
             committed=committed,
@@ -164,7 +164,7 @@ class Decisions:
             result = RequestTransaction(
                 self._snapshots.within(connection),
                 number,
-                console=self._worker.console,
+                run_id=self._worker.run_id,
                 rules=rules,
                 audit_limiter=self._audit_limiter,
                 turns=self._turns,

@@ -30,12 +30,11 @@ class StepContext:
     """What a step depends on besides the rows of the database."""
 
     up_since: float
-    console: str
+    run_id: str
     """The id of this run of this console."""
     connected: Mapping[str, float | None]
     """For each source of this console, since when it is connected; None if it is not."""
-    turns: TurnSettings | None = None
-    """The settings of turns; None if there are no groups."""
+    turns: TurnSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +83,7 @@ def _in_turn(
     """Return the step, or another one if no further VM may be asked now: since the last command a
     VM may have gone away, or the event's VMs may have to prepare again.
     """
-    if context.turns is None or not isinstance(step, Ask | Send):
+    if not isinstance(step, Ask | Send):
         return step
     reading = situation_of(snapshot, context.turns)
     may = may_ask_next_vm(situation.decision.key, reading, snapshot.now)
@@ -192,7 +191,7 @@ def _send(
 
 
 def _claim(snapshot: Snapshot, decision: Decision, context: StepContext, number: int) -> None:
-    after = claimed(decision, context.console, snapshot.now)
+    after = claimed(decision, context.run_id, snapshot.now)
     decisions.change_decision(snapshot.connection, after, number)
 
 

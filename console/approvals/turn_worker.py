@@ -107,7 +107,7 @@ class TurnWorker:
             decide = RequestTransaction(
                 snapshot,
                 number,
-                console=self._console,
+                run_id=self._console,
                 rules=DecisionRules(can_sign=True),
                 audit_limiter=AuditLimiter(),
             )

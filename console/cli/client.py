@@ -35,7 +35,7 @@ class ConsoleClient:
                 "SEB_CONSOLE_TOKEN"
             )
         self._session = requests.Session()
-        http_client.bounded(self._session, self.url, seconds=_SECONDS, largest=_MAX_BYTES)
+        http_client.limit_session(self._session, self.url, seconds=_SECONDS, largest=_MAX_BYTES)
         token = client_setting("token")
         if token:
             self._session.headers["Authorization"] = f"Bearer {token}"

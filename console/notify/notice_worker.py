@@ -26,7 +26,7 @@ from sinks.base import Sink
 from sinks.shared.errors import SebError
 
 _LOG: Final = logging.getLogger("console")
-_LOOK_SECONDS: Final = 1.0
+_CHECK_SECONDS: Final = 1.0
 
 
 class NoticeWorker:
@@ -101,7 +101,7 @@ class NoticeWorker:
             each.health.stuck_threads = sum(stuck.name == each.name for stuck in self._stuck)
 
     def _run(self) -> None:
-        while not self._stop.wait(_LOOK_SECONDS):
+        while not self._stop.wait(_CHECK_SECONDS):
             try:
                 self.supervise()
                 if self._begun is None:

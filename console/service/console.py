@@ -17,7 +17,7 @@ from uuid import uuid4
 import uvicorn
 
 from console.access.identity import Access
-from console.access.roles import audit_roles
+from console.access.roles_audit import audit_roles
 from console.approvals.service import Decisions
 from console.config.load import exposed_secrets
 from console.config.settings import Settings

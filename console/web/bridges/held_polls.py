@@ -17,7 +17,7 @@ Receive = Callable[[], Awaitable[Any]]
 class Woken(enum.Enum):
     """The reason why a poll is not held any longer."""
 
-    LOOK = enum.auto()
+    CHECK = enum.auto()
     """There may be a command, or its time is over."""
     REPLACED = enum.auto()
     """The VM has polled again."""
@@ -129,7 +129,7 @@ class HeldPolls:
                     pass
                 return Woken.GONE
         except TimeoutError:
-            return Woken.REPLACED if held is not None and held.replaced else Woken.LOOK
+            return Woken.REPLACED if held is not None and held.replaced else Woken.CHECK
         finally:
             if self._held.get(vm_id) is held:
                 self._held.pop(vm_id, None)

@@ -15,7 +15,7 @@ from console.db.transactions import write_to
 from console.db.vm_updates import write_polls
 
 _LOG: Final = logging.getLogger("console")
-_LOOK_SECONDS: Final = 1.0
+_WRITE_SECONDS: Final = 1.0
 _AGAIN_SECONDS: Final = 20.0
 """The time between two writes of a VM's polls; a poll counts for a minute."""
 _UNKNOWN_SECONDS: Final = 60.0
@@ -57,7 +57,7 @@ class PollTimes:
     async def write_regularly(self, now: Callable[[], float]) -> None:
         """Write once a second, until cancelled; `now` returns the time."""
         while True:
-            await asyncio.sleep(_LOOK_SECONDS)
+            await asyncio.sleep(_WRITE_SECONDS)
             await self.write(now())
 
     def _write(self, polls: dict[str, float]) -> set[str]:

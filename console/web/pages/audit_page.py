@@ -94,7 +94,7 @@ class Chain:
     async def checked(self, now: float) -> Checked | None:
         """Return the newest result; None while the first check is running. Raises `StoreError`."""
         if self._task is None and time.monotonic() >= self._next:
-            self._task = asyncio.create_task(self._look(now))
+            self._task = asyncio.create_task(self._check_chain(now))
         if self._task is not None:
             await asyncio.wait({self._task}, timeout=_PATIENCE)
             if self._task.done():
@@ -102,7 +102,7 @@ class Chain:
                 self._found = task.result()
         return self._found
 
-    async def _look(self, now: float) -> Checked:
+    async def _check_chain(self, now: float) -> Checked:
         begun = time.monotonic()
         try:
             return await asyncio.to_thread(_check, self._database, now)

@@ -215,7 +215,7 @@ class Cluster:
                 decide = RequestTransaction(
                     snapshot,
                     number,
-                    console="one",
+                    run_id="one",
                     rules=DecisionRules(can_sign=True),
                     audit_limiter=AuditLimiter(),
                 )
@@ -237,7 +237,7 @@ class Cluster:
     def decide(self) -> list[str]:
         """Return what a console sends to continue decisions: act and VM."""
         around = StepContext(
-            up_since=0.0, console="one", connected={"broker": 1.0}, turns=self.settings
+            up_since=0.0, run_id="one", connected={"broker": 1.0}, turns=self.settings
         )
         names = {vm.vm_id: vm.name for vm in self.vms}
         sent = []

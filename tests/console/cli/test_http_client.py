@@ -27,7 +27,7 @@ def server() -> Iterator[HttpServer]:
 def session(url: str, *, seconds: float = 1.0, largest: int = 1000) -> requests.Session:
     """Return a session with these limits."""
     made = requests.Session()
-    http_client.bounded(made, url, seconds=seconds, largest=largest)
+    http_client.limit_session(made, url, seconds=seconds, largest=largest)
     return made
 
 
