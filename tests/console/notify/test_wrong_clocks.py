@@ -38,7 +38,7 @@ class Site:
         self._behind = behind
         self._notices = NoticeWorker([], snapshots=self.intake.snapshots, base="http://c", site="x")
         with write_to(database) as (connection, _):
-            self._begun = store.begun(connection, self.intake.snapshots.clock())
+            self._begun = store.first_console_start(connection, self.intake.snapshots.clock())
         self.vms = {name: FakeVm(name=name) for name in ("a", "p")}
 
     def says(self, name: str, event_id: str, **given: Any) -> None:
