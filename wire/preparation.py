@@ -11,6 +11,7 @@ from wire.observer import Observer
 State = Literal["preparing", "prepared", "failed", "recovered"]
 STATES: Final[tuple[State, ...]] = get_args(State)
 PREPARED: Final = "prepared"
+RECOVERED: Final = "recovered"
 NONE: Final = "none"
 """The value in `…/state` for an event for which this VM was not asked to prepare."""
 

@@ -29,8 +29,9 @@ from console.db.shown_events import (
 )
 from console.db.vm_updates import retire_deleted
 from console.fleet import vms
+from console.fleet.batch import Changes, Loaded
 from console.fleet.contact import BY_HEARTBEATS, Listening, SilentTime
-from console.fleet.fold import Changes, Loaded, fold, is_deletion
+from console.fleet.fold import fold, is_deletion
 from console.fleet.values import OPEN, Vm
 from console.records.incoming import (
     Incoming,
@@ -282,7 +283,9 @@ def _load_names(connection: Connection, loaded: Loaded, batch: Sequence[Incoming
         if vm is None or vm.vm_id in taking:
             continue
         silent_seconds = loaded.silent_time.of(vm.interval)
-        if not (vms.says_the_same(vm, each) and vms.is_there(vm, each.received_at, silent_seconds)):
+        if not (
+            vms.says_the_same(vm, each) and vms.keeps_its_name(vm, each.received_at, silent_seconds)
+        ):
             taking.add(vm.vm_id)
     found: dict[str, Vm] = {}
     names = set()

@@ -12,8 +12,9 @@ from console.db import rows, tables
 from console.db.batches import load_bearers, write_changes
 from console.db.bulk import rows_in, upsert
 from console.fleet import vms
+from console.fleet.batch import Loaded
 from console.fleet.contact import BY_HEARTBEATS, SilentTime
-from console.fleet.fold import Fold, Loaded
+from console.fleet.fold import Fold
 from console.fleet.values import Vm
 
 

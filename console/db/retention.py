@@ -6,9 +6,9 @@ from sqlalchemy import ColumnElement, Connection, Table, case, delete, exists, f
 
 from console.db import tables
 from console.db.decision_tables import command, decision, notice, turn
-from console.fleet.fold import RECOVERED
 from console.fleet.values import OPEN
 from console.turns.transitions import HOLDING
+from wire.preparation import RECOVERED
 
 
 def delete_before(connection: Connection, moment: float, limit: int) -> bool:

@@ -20,7 +20,6 @@ from console.db.tables import event, preparation, report, vm
 from console.fleet.candidates import channel_of
 from console.fleet.commands import working
 from console.fleet.contact import DEFAULT_INTERVAL, INTERVALS, Contact
-from console.fleet.fold import RECOVERED
 from console.fleet.outcomes import BY_CONSOLE
 from console.fleet.values import EventKey, KnownEvent, Receipt, Vm, folded
 from console.turns.away import STARTED
@@ -34,6 +33,7 @@ from console.turns.situation import (
     VmFacts,
     VmPreparation,
 )
+from wire.preparation import RECOVERED
 
 _FACTS: Final = (
     "vm_id",

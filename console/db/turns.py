@@ -29,10 +29,10 @@ from console.db.bulk import Values, portions, upsert
 from console.db.decision_tables import command, decision, turn
 from console.db.decisions import PREPARE
 from console.db.tables import event, preparation, receipt, record, report, vm
-from console.fleet.fold import RECOVERED
 from console.fleet.values import Command, EventKey, EventTurn, TurnHolder
 from console.turns.situation import HeldBy, Holder, Turn
 from console.turns.transitions import State
+from wire.preparation import RECOVERED
 
 OVER: Final = "over"
 REJECTED: Final = "rejected"

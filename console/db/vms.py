@@ -286,7 +286,7 @@ class Vms:
         query = select(vm).where(vm.c.conflict_at.is_not(None), vm.c.retired_at.is_(None))
         return [rows.vm_of(row) for row in self._connection.execute(query)]
 
-    def taken_away(self, since: float) -> dict[str, EventKey]:
+    def silenced_by(self, since: float) -> dict[str, EventKey]:
         """Return, for each silent or stopped VM, the newest event that may be the cause: one that
         has begun, or that has ended after `since` and after the VM was heard. A VM that is shut
         down for its event often cannot report the start.

@@ -121,7 +121,7 @@ class VmSaid(Model):
 
 class VmConflict(Model):
     """The contradiction about a VM: it reports another identity than it is known by, or its name is
-    that of another VM that is there (`isTaken`). A person sends `id` back to accept what it
+    that of another VM that was heard lately (`isTaken`). A person sends `id` back to accept what it
     reports.
     """
 

@@ -378,7 +378,7 @@ def as_reported(vm: Vm) -> Vm:
 
 
 def is_before(one: Vm, other: Vm) -> bool:
-    """Check whether `one` comes before `other` where both are there and have one name: the VM that
+    """Check whether `one` comes before `other` where both keep one name from others: the VM that
     a person accepted last bears it, or else the one that has borne it longer.
     """
     if one.accepted_at != other.accepted_at:
@@ -386,7 +386,7 @@ def is_before(one: Vm, other: Vm) -> bool:
     return one.first_at < other.first_at
 
 
-def is_there(vm: Vm, now: float, silent_seconds: float) -> bool:
+def keeps_its_name(vm: Vm, now: float, silent_seconds: float) -> bool:
     """Check whether a VM keeps its name from others: it was heard within `silent_seconds`. A VM
     that has stopped since keeps it too, because an event takes it away only for a while.
     """

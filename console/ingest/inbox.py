@@ -19,7 +19,7 @@ class Inbox:
         self._bytes = 0
         lock = threading.Lock()
         self._arrived = threading.Condition(lock)
-        self._taken = threading.Condition(lock)
+        self._made_room = threading.Condition(lock)
 
     def __len__(self) -> int:
         """Return how many deliveries wait."""
@@ -29,14 +29,14 @@ class Inbox:
         """Add a delivery. One that alone is larger than the limit is accepted when nothing else
         waits. Raises `queue.Full` after `timeout` seconds without room.
         """
-        with self._taken:
-            if not self._taken.wait_for(lambda: self._has_room(delivery), timeout):
+        with self._made_room:
+            if not self._made_room.wait_for(lambda: self._has_room(delivery), timeout):
                 raise queue.Full
             self._waiting.append(delivery)
             self._bytes += delivery.size
             self._arrived.notify()
 
-    def take(self, timeout: float) -> Delivery | None:
+    def pop(self, timeout: float) -> Delivery | None:
         """Return the delivery that has waited longest; None if none arrives within `timeout`
         seconds.
         """
@@ -45,7 +45,7 @@ class Inbox:
                 return None
             delivery = self._waiting.popleft()
             self._bytes -= delivery.size
-            self._taken.notify_all()
+            self._made_room.notify_all()
             return delivery
 
     def _has_room(self, delivery: Delivery) -> bool:

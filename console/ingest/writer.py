@@ -29,7 +29,7 @@ from console.db.quarantine import add_to_quarantine
 from console.db.retention import delete_before
 from console.db.transactions import next_number
 from console.fleet.contact import BY_HEARTBEATS, SilentTime
-from console.fleet.fold import LIMITS
+from console.fleet.limits import LIMITS
 from console.ingest.delivery import Delivery, QuarantinedMessage
 from console.ingest.inbox import Inbox
 from console.ingest.listening import ListeningLog
@@ -134,7 +134,7 @@ class Writer:
                 self._delete_old()
             if self._listening.is_due(self._now()):
                 self._retry_until_done(self._note_listening)
-            batch = self._take()
+            batch = self._next_batch()
             if not batch:
                 if self._stop.is_set():
                     self._end()
@@ -213,9 +213,9 @@ class Writer:
                     _LOG.info("the database works again", extra={"action": "database_recovered"})
                 return True
 
-    def _take(self) -> list[Delivery]:
+    def _next_batch(self) -> list[Delivery]:
         """Return everything that waits; if there are only heartbeats, wait a moment for more."""
-        first = self._inbox.take(timeout=0.2)
+        first = self._inbox.pop(timeout=0.2)
         if first is None:
             return []
         batch = [first]
@@ -225,7 +225,7 @@ class Writer:
         until = time.monotonic() + _GATHER_SECONDS
         while count < _MAX_ITEMS and size < _MAX_BYTES:
             wait = until - time.monotonic() if patient and count < _GATHER_ITEMS else 0.0
-            each = self._inbox.take(timeout=max(0.0, wait))
+            each = self._inbox.pop(timeout=max(0.0, wait))
             if each is None:
                 break
             batch.append(each)

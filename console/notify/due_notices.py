@@ -185,7 +185,7 @@ def _vms_to_judge(
     """Return the VMs that are silent, that have not come back after an event, or that have an open
     incident.
     """
-    cases = snapshot.vms.taken_away(since)
+    cases = snapshot.vms.silenced_by(since)
     known = snapshot.events.of(cases.values())
     silent = {each.vm.vm_id: each for each in snapshot.vms.with_contact(["silent"])}
     others = [vm_id for vm_id in {*incidents, *cases} if vm_id not in silent]

@@ -16,7 +16,7 @@ from support.console.stage import ConsoleStage
 from support.eventually import eventually
 
 from console.access.tokens import add_token
-from console.fleet.fold import (
+from console.fleet.limits import (
     MAX_OPEN_EVENTS,
     MAX_OPEN_NAMES,
     MAX_RECEIPTS,

@@ -33,7 +33,7 @@ from console.db.retention import delete_before
 from console.db.snapshot import Snapshots
 from console.db.transactions import next_number, read_from, write_to
 from console.fleet.contact import BY_HEARTBEATS, SilentTime
-from console.fleet.fold import MAX_PREPARATIONS
+from console.fleet.preparations import MAX_PREPARATIONS
 from console.fleet.values import Command, KnownEvent
 from console.fleet.view import decision_on
 from console.records.parse import parse_record, parse_status

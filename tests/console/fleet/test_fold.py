@@ -11,7 +11,8 @@ from random import Random
 import pytest
 from support.console.records import FakeVm
 
-from console.fleet.fold import MAX_GAPS, Loaded, fold
+from console.fleet.batch import Loaded
+from console.fleet.fold import MAX_GAPS, fold
 from console.records.incoming import Incoming, IncomingRecord
 from console.records.parse import parse_record, parse_state, parse_status
 from wire.record import PREPARATION, Record

@@ -23,9 +23,9 @@ def test_first_in_first_out() -> None:
     inbox.put(one)
     inbox.put(two)
     assert len(inbox) == 2
-    assert one is inbox.take(timeout=0)
-    assert two is inbox.take(timeout=0)
-    assert inbox.take(timeout=0) is None
+    assert one is inbox.pop(timeout=0)
+    assert two is inbox.pop(timeout=0)
+    assert inbox.pop(timeout=0) is None
     assert len(inbox) == 0
 
 
@@ -37,7 +37,7 @@ def test_a_full_inbox_refuses(most: int, most_bytes: int) -> None:
     inbox.put(delivery(10))
     with pytest.raises(queue.Full):
         inbox.put(delivery(10), timeout=0)
-    inbox.take(timeout=0)
+    inbox.pop(timeout=0)
     inbox.put(delivery(10), timeout=0)
 
 
@@ -47,7 +47,7 @@ def test_one_that_is_too_large_is_taken_alone() -> None:
     inbox.put(delivery(1))
     with pytest.raises(queue.Full):
         inbox.put(delivery(50), timeout=0)
-    inbox.take(timeout=0)
+    inbox.pop(timeout=0)
     inbox.put(delivery(50), timeout=0)
 
 
@@ -57,8 +57,8 @@ def test_a_waiting_source_continues_once_there_is_room() -> None:
     inbox.put(delivery(1))
     waiting = threading.Thread(target=inbox.put, args=(delivery(2), 20))
     waiting.start()
-    inbox.take(timeout=0)
-    found = inbox.take(timeout=20)
+    inbox.pop(timeout=0)
+    found = inbox.pop(timeout=20)
     waiting.join(20)
     assert found is not None
     assert found.size == 2

@@ -1,0 +1,157 @@
+"""Folds what VMs report about their preparations."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from console.fleet.batch import Changes, Loaded
+from console.fleet.limits import is_one_too_many
+from console.fleet.values import LatestReport, ReportedPreparation, Vm
+from console.records.incoming import PreparationFacts
+from wire.preparation import NONE, RECOVERED
+
+MAX_PREPARATIONS: Final = 1000
+"""How many preparations of one VM are stored. Beyond that, the oldest ones from which it has
+recovered are forgotten.
+"""
+
+
+class PreparationFold:
+    """The part of `Fold` that is about preparations."""
+
+    def __init__(self, loaded: Loaded, changes: Changes) -> None:
+        self._loaded = loaded
+        self._changes = changes
+
+    def apply(self, reported: ReportedPreparation, *, put_back: bool = False) -> None:
+        """Apply what a VM reports about its preparation, unless it has reported something newer."""
+        before = self._loaded.preparations.get((reported.facts.event_id, reported.vm_id))
+        if reported.facts.state == NONE:
+            if (
+                before is not None
+                and before.time < reported.time
+                and _is_lost(before.facts, reported.facts)
+            ):
+                # A document is no record: it has no place among those of the VM.
+                lost = replace(before, sequence=0)
+                self.keep(_unprepared(lost, reported.time))
+            return
+        if before is None and is_one_too_many(self._loaded, reported.vm_id, reported.facts):
+            return
+        if before is not None:
+            if self._is_older(reported, before, put_back=put_back):
+                return
+            if not reported.sequence and _is_same(before.facts, reported.facts):
+                return  # the record says more than the state document
+        self.keep(reported, put_back=put_back)
+
+    def begin_unprepared(self, *, before: Vm | None, vm: Vm, at: float) -> None:
+        """Mark the preparations of a VM with a new store as recovered: the VM was made again, or
+        its disk was lost. `at`: the time that it reports.
+        """
+        if before is None or before.stream in (None, vm.stream):
+            return
+        for (_, vm_id), reported in list(self._loaded.preparations.items()):
+            # A state document of the new store has no sequence, and may have come in before this.
+            is_before = bool(reported.sequence) or reported.time <= at
+            is_earlier = reported.stream != vm.stream and is_before
+            if vm_id == vm.vm_id and is_earlier and reported.facts.state != RECOVERED:
+                self.keep(_unprepared(reported, at))
+
+    def keep(self, reported: ReportedPreparation, *, put_back: bool = False) -> None:
+        """Keep what a VM reports about its preparation. What it prepared for an ended event, or for
+        one that no longer names it, does not count if the event comes back unchanged; also if the
+        record of that comes in only then, unless the VM's store was put back.
+        """
+        key = (reported.facts.event_id, reported.vm_id)
+        latest = self._loaded.reports.get(key)
+        is_past = latest is not None and (
+            _is_past(latest) or (not put_back and _is_of_earlier_stay(reported, latest))
+        )
+        if is_past:
+            reported = replace(reported, facts=replace(reported.facts, fingerprint=""))
+        if key not in self._loaded.preparations:
+            self._forget_recovered(reported.vm_id)
+        if self._loaded.preparations.get(key) != reported:
+            self._loaded.preparations[key] = reported
+            self._changes.preparations[key] = reported
+
+    def _forget_recovered(self, vm_id: str) -> None:
+        """Make room for one more preparation of a VM: forget the oldest ones from which it has
+        recovered, those for events that it reports as pending last.
+        """
+        known = [key for key in self._loaded.preparations if key[1] == vm_id]
+        if len(known) < MAX_PREPARATIONS:
+            return
+        recovered = [
+            key for key in known if self._loaded.preparations[key].facts.state == RECOVERED
+        ]
+        pending = {
+            key
+            for key in recovered
+            if (latest := self._loaded.reports.get(key)) is not None
+            and latest.report.state != "ended"
+        }
+        recovered.sort(key=lambda key: (key in pending, self._loaded.preparations[key].time))
+        for key in recovered[: len(known) + 1 - MAX_PREPARATIONS]:
+            del self._loaded.preparations[key]
+            self._changes.preparations.pop(key, None)
+            self._changes.past_preparations.add(key)
+
+    def _is_older(
+        self, reported: ReportedPreparation, before: ReportedPreparation, *, put_back: bool
+    ) -> bool:
+        """Check whether a VM has reported something newer about its preparation. Two records are
+        compared by their order; if one report is from a state document, by the VM's clock.
+        """
+        if reported.sequence and reported.stream == before.stream and before.sequence:
+            is_later = put_back and reported.time > before.time
+            return reported.sequence <= before.sequence and not is_later
+        return reported.time < before.time and not self._follows_document(reported, before)
+
+    def _follows_document(
+        self, reported: ReportedPreparation, document: ReportedPreparation
+    ) -> bool:
+        """Check whether a record says what a state document said that came in before it, or what
+        came after that, although its time is earlier: the clock may have been set back since.
+
+        It must come after the VM's newest record about the event, so it is of no earlier stay. That
+        the VM has recovered comes after a document that showed the event only if the event is over
+        by now.
+        """
+        latest = self._loaded.reports.get((reported.facts.event_id, reported.vm_id))
+        if latest is None or not reported.stream == document.stream == latest.stream:
+            return False
+        if not 0 < latest.sequence < reported.sequence:
+            return False
+        if reported.facts.state == RECOVERED:
+            return _is_past(latest)
+        return _is_same(document.facts, reported.facts)
+
+
+def _unprepared(reported: ReportedPreparation, time: float) -> ReportedPreparation:
+    """Return the preparation as recovered, as the VM reports at `time`."""
+    return replace(reported, facts=replace(reported.facts, state=RECOVERED, reason=None), time=time)
+
+
+def _is_lost(before: PreparationFacts, reported: PreparationFacts) -> bool:
+    """Check whether a VM had prepared for a state of an event, and now reports that it has not."""
+    return before.fingerprint == reported.fingerprint and before.state in ("preparing", "prepared")
+
+
+def _is_past(latest: LatestReport) -> bool:
+    """Check whether a VM reports that an event is over, or does not name it any more."""
+    return latest.report.state == "ended" or not latest.report.affects_this_vm
+
+
+def _is_of_earlier_stay(reported: ReportedPreparation, latest: LatestReport) -> bool:
+    """Check whether a VM reported a preparation before it announced the event as it is now: by the
+    order of its records.
+    """
+    is_announced = latest.report.transition == "scheduled" and latest.stream == reported.stream
+    return is_announced and 0 < reported.sequence < latest.sequence
+
+
+def _is_same(one: PreparationFacts, other: PreparationFacts) -> bool:
+    return (one.fingerprint, one.state) == (other.fingerprint, other.state)
