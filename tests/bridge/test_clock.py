@@ -22,7 +22,9 @@ HOUR = 3600.0
 def test_what_has_passed_before_this_run_has_passed(
     uptime_then: float | None, jump: float, expected: float
 ) -> None:
-    """Since a moment 60 s ago, after which the clock was set and a run began; and it goes on."""
+    """A steady time that began 60 s ago counts those seconds, although the clock was set and a new
+    run began since.
+    """
     clock = FakeClock()
     clock.jump(jump)
     since = NOW - timedelta(seconds=60)
@@ -34,7 +36,9 @@ def test_what_has_passed_before_this_run_has_passed(
 
 
 def test_an_earlier_run_knew_the_time_too() -> None:
-    """After a boot with a wrong clock it is no earlier than at the last poll before it."""
+    """After a boot with a wrong clock, a steady time is no earlier than the last poll before the
+    boot.
+    """
     clock = FakeClock()
     clock.jump(-HOUR)
     time = SteadyTime(clock, since=NOW - timedelta(seconds=60), least=NOW)
@@ -42,7 +46,7 @@ def test_an_earlier_run_knew_the_time_too() -> None:
 
 
 def deadline_time(clock: FakeClock, *, is_same_boot: bool = True) -> SteadyTime:
-    """The time for an event that was first seen 60 s ago, and polled for until 10 s ago."""
+    """Return the time for an event that was first seen 60 s ago, and polled for until 10 s ago."""
     return SteadyTime(
         clock,
         since=clock.now() - timedelta(seconds=60),
@@ -54,7 +58,7 @@ def deadline_time(clock: FakeClock, *, is_same_boot: bool = True) -> SteadyTime:
 
 
 def test_a_clock_that_is_set_back_delays_no_deadline() -> None:
-    """What has passed by the uptime has passed."""
+    """If the clock is set back, the time that has passed by the uptime still counts."""
     clock = FakeClock()
     time = deadline_time(clock)
     clock.jump(-HOUR)
@@ -64,7 +68,7 @@ def test_a_clock_that_is_set_back_delays_no_deadline() -> None:
 
 
 def test_a_clock_that_is_ahead_for_a_moment_hastens_no_deadline() -> None:
-    """It is set right before it has stood."""
+    """A clock that is ahead and set right again soon does not count."""
     clock = FakeClock()
     time = deadline_time(clock)
     clock.jump(HOUR)
@@ -77,7 +81,9 @@ def test_a_clock_that_is_ahead_for_a_moment_hastens_no_deadline() -> None:
 
 
 def test_a_clock_that_was_set_forward_counts_once_it_has_stood() -> None:
-    """And no longer once it is set right."""
+    """A clock that was set forward counts once it was not set again for a while, and no longer once
+    it is set right.
+    """
     clock = FakeClock()
     time = deadline_time(clock)
     clock.jump(HOUR)
@@ -89,8 +95,8 @@ def test_a_clock_that_was_set_forward_counts_once_it_has_stood() -> None:
 
 
 def test_after_a_boot_the_wall_clock_counts_once_it_has_stood() -> None:
-    """Until then it is no earlier than at the last poll before the boot; from then on the clock
-    delays nothing, if it is set back.
+    """After a boot the time is no earlier than the last poll before it. Once the wall clock was not
+    set for a while it counts, and setting it back delays nothing.
     """
     clock = FakeClock()
     time = deadline_time(clock, is_same_boot=False)
@@ -108,7 +114,7 @@ def test_after_a_boot_the_wall_clock_counts_once_it_has_stood() -> None:
 
 
 def test_the_last_poll_before_a_boot_is_the_least_that_it_is() -> None:
-    """The clock is behind after the boot, and the uptime says nothing."""
+    """After a boot with a clock behind, the time is that of the last poll before the boot."""
     clock = FakeClock()
     least = clock.now()
     since = least - timedelta(seconds=60)

@@ -31,7 +31,7 @@ NASTY = [
 
 @pytest.fixture(autouse=True)
 def loggers_as_they_were() -> Iterator[None]:
-    """What a test does to the loggers is undone."""
+    """Undo what a test does to the loggers."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     levels = {name: logging.getLogger(name).level for name in ("apscheduler", "azure", "urllib3")}
@@ -43,7 +43,7 @@ def loggers_as_they_were() -> Iterator[None]:
 
 
 def line(form: str, message: str, *, secrets: tuple[str, ...] = (), **fields: Any) -> str:
-    """The line that a log call gives, its end included."""
+    """Return the line of a log call, with its end."""
     stream = io.StringIO()
     configure(form=form, level="info", secrets=secrets, stream=stream)
     logging.getLogger("somewhere").warning(message, extra=fields)
@@ -51,25 +51,25 @@ def line(form: str, message: str, *, secrets: tuple[str, ...] = (), **fields: An
 
 
 def written(stream: io.StringIO) -> str:
-    """What the log has written, once all of it is."""
+    """Return what the log has written, once all of it is."""
     flush()
     return stream.getvalue()
 
 
 def pairs(text: str) -> dict[str, str]:
-    """A logfmt line, read back."""
+    """Return a logfmt line as a mapping."""
     return dict(pair.split("=", 1) for pair in shlex.split(text))
 
 
 def fail(error: Exception) -> None:
-    """Raise."""
+    """Raise an error."""
     raise error
 
 
 @pytest.mark.parametrize("nasty", NASTY)
 @pytest.mark.parametrize("form", ["json", "logfmt"])
 def test_nothing_can_forge_a_line(form: str, nasty: str) -> None:
-    """Whatever an event or a server says, it stays within its value and within its line."""
+    """Any text of an event or a server stays within its value and its line."""
     shown = line(form, nasty, action="a", reason=nasty)
     assert shown.endswith("\n")
     assert shown[:-1].isprintable()
@@ -78,25 +78,25 @@ def test_nothing_can_forge_a_line(form: str, nasty: str) -> None:
 
 @pytest.mark.parametrize("nasty", NASTY)
 def test_json_gives_back_what_was_said(nasty: str) -> None:
-    """Escaping loses nothing."""
+    """A text that is read back from a JSON line is unchanged."""
     shown = json.loads(line("json", nasty, action="a", reason=nasty))
     assert (nasty, nasty, "a") == (shown["message"], shown["reason"], shown["action"])
 
 
 def test_logfmt_is_pairs() -> None:
-    """Plain values are bare, others are quoted."""
+    """A plain value has no quotes, and others are quoted."""
     shown = pairs(line("logfmt", "the sink is down", action="sink_down", failures=3, left=1.5))
     told = {"message": "the sink is down", "action": "sink_down", "failures": "3", "left": "1.5"}
     assert shown.items() >= {**told, "level": "warning"}.items()
 
 
 def test_what_is_not_known_is_left_out() -> None:
-    """None says nothing."""
+    """A field whose value is None is left out."""
     assert "reason" not in json.loads(line("json", "m", action="a", reason=None))
 
 
 def test_a_library_without_action_gets_its_name() -> None:
-    """A line of somebody else's is found by its logger."""
+    """A line of a library, which has no action, has the name of its logger."""
     assert json.loads(line("json", "m"))["action"] == "somewhere"
 
 
@@ -115,7 +115,9 @@ def test_a_library_without_action_gets_its_name() -> None:
     ],
 )
 def test_a_secret_is_cut_out_however_it_is_spelt(form: str, spelt: str) -> None:
-    """As it is, quoted for a URL, escaped as JSON or by Python; in message, field and trace."""
+    """A secret is removed from message, field and trace, whether plain, quoted for a URL, or
+    escaped as JSON or by Python.
+    """
     stream = io.StringIO()
     configure(form=form, level="info", secrets=(SECRET,), stream=stream)
     try:
@@ -142,17 +144,19 @@ def test_a_secret_is_cut_out_however_it_is_spelt(form: str, spelt: str) -> None:
     ],
 )
 def test_the_part_that_matters_is_cut_out(secret: str, shown: str, hidden: str) -> None:
-    """Libraries show the key of a connection string, or the path of an address, alone."""
+    """The key of a connection string, and the path of an address, are removed also where a library
+    shows them alone.
+    """
     assert hidden not in Redactor([secret])(shown)
 
 
 def test_one_secret_within_another() -> None:
-    """The longer one is cut out whole."""
+    """If one secret contains another, all of the longer one is removed."""
     assert Redactor(["abcd", "abcdefgh"])("abcdefgh abcd") == "[secret] [secret]"
 
 
 def test_a_secret_does_not_break_the_syntax() -> None:
-    """A secret that is a word of JSON is cut out of values alone."""
+    """A secret that is a word of JSON is removed only from values."""
     shown = json.loads(
         line("json", "it is true", action="true", flag=True, secrets=("true", "time"))
     )
@@ -161,12 +165,12 @@ def test_a_secret_does_not_break_the_syntax() -> None:
 
 
 def test_very_short_secrets_cut_no_words() -> None:
-    """A password of three letters would make every line unreadable."""
+    """A secret of three letters is not removed, because that would cut words."""
     assert Redactor(["abc"])("abcabc") == "abcabc"
 
 
 def test_an_exception_stays_one_line() -> None:
-    """The trace is a field like any other."""
+    """The trace of an exception is a field of its line."""
     for form in (JsonFormatter, LogfmtFormatter):
         try:
             fail(RuntimeError("first\nsecond"))
@@ -180,7 +184,7 @@ def test_an_exception_stays_one_line() -> None:
 
 
 def test_figures_that_json_does_not_know() -> None:
-    """Not-a-number and infinity are written as words."""
+    """NaN and infinity are written as words."""
     shown = json.loads(
         line("json", "m", action="a", nan=float("nan"), far=float("inf")),
         parse_constant=pytest.fail,
@@ -189,7 +193,7 @@ def test_figures_that_json_does_not_know() -> None:
 
 
 def test_a_message_whose_arguments_do_not_fit() -> None:
-    """A library's mistake costs neither the line nor a trace on standard error."""
+    """A library's message with wrong arguments is logged, without a trace on standard error."""
     stream = io.StringIO()
     configure(form="json", level="info", stream=stream)
     logging.getLogger("x").warning("%d things", "no")
@@ -197,14 +201,14 @@ def test_a_message_whose_arguments_do_not_fit() -> None:
 
 
 class FullDisk(io.StringIO):
-    """Takes nothing."""
+    """A stream that accepts nothing."""
 
     def write(self, text: str, /) -> int:
         raise OSError(errno.ENOSPC, "no space left on device")
 
 
 def test_a_line_that_cannot_be_written_is_gone(capsys: pytest.CaptureFixture[str]) -> None:
-    """A log on a full disk ends nothing, and makes no noise elsewhere."""
+    """A line that a full disk refuses is lost, and raises and prints nothing."""
     configure(form="json", level="info", stream=FullDisk())
     logging.getLogger("x").warning("m")
     flush()
@@ -212,7 +216,7 @@ def test_a_line_that_cannot_be_written_is_gone(capsys: pytest.CaptureFixture[str
 
 
 def test_auto_is_json_where_there_is_no_terminal() -> None:
-    """Programs get JSON, people logfmt."""
+    """The format `auto` is logfmt on a terminal, and JSON elsewhere."""
     assert json.loads(line("auto", "m"))["message"] == "m"
 
     class Terminal(io.StringIO):
@@ -226,7 +230,7 @@ def test_auto_is_json_where_there_is_no_terminal() -> None:
 
 
 def test_the_level_is_kept() -> None:
-    """Less important lines are not shown; those of noisy libraries never."""
+    """Lines below the level are not shown, and those of noisy libraries never are."""
     stream = io.StringIO()
     configure(form="json", level="warning", stream=stream)
     logging.getLogger("x").info("no")

@@ -13,12 +13,12 @@ TOKEN = "secret-token"
 
 
 def configured(**variables: str) -> Configuration:
-    """The configuration with a pull URL and these variables."""
+    """Return the configuration with a pull URL and these variables."""
     return load({}, environ={"SEB_COMMANDS__PULL_URL": URL, **variables})
 
 
 def refusal(**variables: str) -> str:
-    """What is said of variables that will not do; no secret is in it."""
+    """Return the message about wrong variables; it has no secret."""
     with pytest.raises(ConfigurationError) as caught:
         load({}, environ=variables)
     assert "secret" not in str(caught.value)
@@ -26,7 +26,9 @@ def refusal(**variables: str) -> str:
 
 
 def test_a_url_brings_in_one_channel() -> None:
-    """Beside standard output, which is there for want of anything else."""
+    """SEB_COMMANDS__PULL_URL adds one channel, beside standard output, which is the sink if none is
+    configured.
+    """
     found = configured(SEB_COMMANDS__PULL_TOKEN=TOKEN).sinks
     assert [(spec.name, spec.settings.kind) for spec in found] == [
         ("stdout", "stdout"),
@@ -35,7 +37,9 @@ def test_a_url_brings_in_one_channel() -> None:
 
 
 def test_what_is_in_force_is_shown_once_and_masked() -> None:
-    """Under the names that can be set."""
+    """The settings of the channel are shown once, under the names that can be set, with masked
+    secrets.
+    """
     shown = dict(reference.effective(configured(SEB_COMMANDS__PULL_TOKEN=TOKEN)))
     assert [name for name in shown if "PULL" in name] == [
         "SEB_COMMANDS__PULL_URL",
@@ -46,7 +50,9 @@ def test_what_is_in_force_is_shown_once_and_masked() -> None:
 
 @pytest.mark.parametrize("name", ["pull", "PULL"])
 def test_a_sink_of_that_name_is_refused(name: str) -> None:
-    """Two of one name would share a place in the outbox."""
+    """A sink with the channel's name is refused, because both would share a cursor in the
+    outbox.
+    """
     variable = f"SEB_SINK__{name.upper()}"
     said = refusal(**{"SEB_COMMANDS__PULL_URL": URL, f"{variable}__KIND": "stdout"})
     assert said == (
@@ -56,13 +62,15 @@ def test_a_sink_of_that_name_is_refused(name: str) -> None:
 
 
 def test_a_sink_of_that_name_is_fine_without_it() -> None:
-    """A name means nothing by itself."""
+    """Without the channel, a sink may have its name."""
     found = load({}, environ={"SEB_SINK__PULL__KIND": "stdout"}).sinks
     assert [spec.name for spec in found] == ["pull"]
 
 
 def test_a_sink_of_that_kind_cannot_be_declared() -> None:
-    """The error names the variable that does it."""
+    """A declared sink of the channel's kind is refused, and the error names the variable to set
+    instead.
+    """
     said = refusal(SEB_SINK__OPS__KIND="pull", SEB_SINK__OPS__URL=URL)
     assert said == (
         "SEB_SINK__OPS: a sink of kind pull cannot be declared; "
@@ -71,7 +79,7 @@ def test_a_sink_of_that_kind_cannot_be_declared() -> None:
 
 
 def test_each_refusal_names_its_variable(tmp_path: Path) -> None:
-    """And shows neither the token nor the address."""
+    """Each refusal names its variable, and shows neither the token nor the address."""
     file = tmp_path / "token"
     file.write_text(TOKEN)
     given = {"SEB_COMMANDS__PULL_URL": URL}

@@ -16,12 +16,12 @@ posix_only = pytest.mark.skipif(sys.platform == "win32", reason="not on Windows"
 
 
 def test_the_boot_id_stays_until_the_next_boot() -> None:
-    """Asked twice, it is the same; where there is none, that is told."""
+    """The boot id is the same each time it is read; it is None where there is none."""
     assert system.boot_id() == system.boot_id()
 
 
 def test_a_system_that_does_not_tell(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A container without /proc, or an empty file: unknown, not an error."""
+    """Without /proc, or with an empty file, the boot id is None and no error."""
     for place in (tmp_path / "none", tmp_path / "empty"):
         (tmp_path / "empty").touch()
         monkeypatch.setattr(system, "_LINUX_BOOT_ID", place)
@@ -30,13 +30,15 @@ def test_a_system_that_does_not_tell(monkeypatch: pytest.MonkeyPatch, tmp_path: 
 
 
 def test_systemd_says_where_the_state_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first of its directories."""
+    """The state directory is the first one of systemd's list."""
     monkeypatch.setenv("STATE_DIRECTORY", "/var/lib/one:/var/lib/two")
     assert system.default_state_dir() == Path("/var/lib/one")
 
 
 def test_the_default_is_on_the_os_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Below /var/lib where that can be written, else in the user's own place."""
+    """The default state directory is below /var/lib if that can be written, and otherwise the
+    user's own.
+    """
     monkeypatch.delenv("STATE_DIRECTORY", raising=False)
     monkeypatch.setattr(system, "is_windows", lambda: False)
     monkeypatch.setattr(os, "access", lambda place, mode: True)
@@ -47,7 +49,9 @@ def test_the_default_is_on_the_os_disk(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @posix_only
 def test_private_is_for_the_owner(tmp_path: Path) -> None:
-    """Directories can be entered, files cannot be run."""
+    """Only the owner can enter a private directory, and read or write a private file, which nobody
+    can execute.
+    """
     file = tmp_path / "file"
     file.touch(mode=0o666)
     system.make_private(file)
@@ -59,13 +63,15 @@ def test_private_is_for_the_owner(tmp_path: Path) -> None:
 
 
 def test_a_directory_can_be_synced(tmp_path: Path) -> None:
-    """It is harmless on every system."""
+    """A directory can be synced on every system without an error."""
     system.sync_directory(tmp_path)
 
 
 @posix_only
 def test_the_sockets_address_fits(tmp_path: Path) -> None:
-    """A long path gets an address elsewhere, and what lies in the way is removed."""
+    """For a path that is too long the socket has an address elsewhere, and a file that is in its
+    way is removed.
+    """
     (tmp_path / "control.sock").touch()
     assert system.control_address(tmp_path) == str(tmp_path / "control.sock")
     assert not (tmp_path / "control.sock").exists()
@@ -75,7 +81,7 @@ def test_the_sockets_address_fits(tmp_path: Path) -> None:
 @posix_only
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
 def test_a_signal_stops(name: str) -> None:
-    """Both kinds of stop call what is to be called, and nothing else happens."""
+    """Both stop signals call the function once, and nothing else happens."""
     kept = [(each, signal.getsignal(each)) for each in (signal.SIGTERM, signal.SIGINT)]
     called: list[str] = []
     try:
@@ -89,7 +95,7 @@ def test_a_signal_stops(name: str) -> None:
 
 @posix_only
 def test_memory_is_no_place_for_a_store(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a redeploy takes away is recognised by its mount."""
+    """A disk that a redeploy takes away is recognised by its mount."""
     mounts = "/dev/sda1 / ext4 rw 0 0\ntmpfs /run tmpfs rw 0 0\n/dev/sdb1 /mnt ext4 rw 0 0\n"
     monkeypatch.setattr(Path, "read_text", lambda self, **how: mounts)
     found = [system.is_volatile(Path(each)) for each in ("/opt/x", "/run/seb", "/mnt/seb", "/mntx")]
@@ -109,7 +115,7 @@ def manager(tmp_path: Path) -> Iterator[socket.socket]:
 def test_the_service_manager_is_told(
     manager: socket.socket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One datagram, as it was given."""
+    """The service manager gets the lines unchanged, in one datagram."""
     monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "n"))
     system.notify("READY=1\nSTATUS=über alles informiert")
     assert manager.recv(1000).decode() == "READY=1\nSTATUS=über alles informiert"
@@ -117,7 +123,7 @@ def test_the_service_manager_is_told(
 
 @pytest.mark.skipif(sys.platform != "linux", reason="abstract names are Linux' own")
 def test_a_manager_in_the_abstract(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An @ stands for the zero byte of a name that is no file."""
+    """An @ in NOTIFY_SOCKET stands for the zero byte of an abstract name."""
     name = f"seb-test-{os.getpid()}"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
         listener.bind(f"\0{name}")
@@ -131,7 +137,7 @@ def test_a_manager_in_the_abstract(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_where_nobody_listens_nothing_is_said(
     address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No service manager, or one that is reached in a way that is none of ours."""
+    """Without a service manager, or with an address of an unknown form, nothing is sent."""
     monkeypatch.setenv("NOTIFY_SOCKET", address)
     system.notify("READY=1")
     monkeypatch.delenv("NOTIFY_SOCKET")
@@ -141,7 +147,7 @@ def test_where_nobody_listens_nothing_is_said(
 def test_a_manager_that_has_gone_is_no_error(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """A socket that is not there, and a name that is too long for one."""
+    """A socket that is missing, or whose name is too long, raises no error."""
     for address in (tmp_path / "gone", tmp_path / ("x" * 200)):
         monkeypatch.setenv("NOTIFY_SOCKET", str(address))
         system.notify("WATCHDOG=1")
@@ -151,7 +157,7 @@ def test_a_manager_that_has_gone_is_no_error(
 def test_a_manager_that_does_not_read_holds_nobody_up(
     manager: socket.socket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A full queue is given up on: the poll goes on."""
+    """A message to a manager whose queue is full is given up."""
     monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "n"))
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender, suppress(BlockingIOError):
         sender.setblocking(False)
@@ -181,7 +187,7 @@ def test_a_manager_that_does_not_read_holds_nobody_up(
 def test_whether_somebody_watches(
     environ: dict[str, str], seconds: float | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Only what is meant for this very process counts."""
+    """The watchdog's time counts only if it is meant for this process."""
     for name in ("WATCHDOG_USEC", "WATCHDOG_PID"):
         monkeypatch.delenv(name, raising=False)
     for name, value in environ.items():

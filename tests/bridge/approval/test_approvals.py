@@ -679,7 +679,9 @@ def test_an_event_that_returned_is_not_started_by_an_approval_from_before(
 def test_a_command_whose_keys_cannot_be_read_leaves_the_event_to_the_rules(
     bench: ApprovalBench,
 ) -> None:
-    """It may wait for its keys until it has expired; a rule that matches approves meanwhile."""
+    """While a command waits for its keys, possibly until it has expired, a rule that matches may
+    approve the event.
+    """
     bench.decide_by(Rule(name="after", after=("drain",)))
     bench.imds.starts = False
     bench.imds.failures = [fails("http_503")]

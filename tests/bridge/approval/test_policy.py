@@ -20,7 +20,7 @@ REFUSE: Answer = "refuse"
 
 
 def event(*, pending: bool = True, without: tuple[str, ...] = (), **fields: Any) -> TrackedEvent:
-    """A pending event, first seen now, as IMDS would say it."""
+    """Return a pending event, first seen now, as IMDS would show it."""
     raw = {name: value for name, value in entry(**fields).items() if name not in without}
     parsed = parse_event(raw)
     return TrackedEvent(
@@ -41,12 +41,12 @@ def says(
     now: datetime = NOW,
     acknowledged: Callable[[str], bool] = lambda sink: False,
 ) -> RuleDecision | None:
-    """The decision."""
+    """Return the decision of these rules."""
     return decide(rules, about, vm_name=vm_name, now=now, acknowledged=acknowledged)
 
 
 def answer(*rules: Rule, about: TrackedEvent, **how: Any) -> Answer | None:
-    """What is decided; None where no rule matches."""
+    """Return the answer of these rules; None if no rule matches."""
     decision = says(*rules, about=about, **how)
     return decision and decision.answer
 
@@ -55,7 +55,7 @@ ANY = Rule(name="any")
 
 
 def test_without_a_rule_nothing_is_decided() -> None:
-    """No rule, no decision: there is no rule by default."""
+    """Without a rule there is no decision: no rule is there by default."""
     assert answer(about=event()) is None
 
 
@@ -106,7 +106,9 @@ def test_without_a_rule_nothing_is_decided() -> None:
 def test_each_key_of_a_rule(
     rule: dict[str, Any], fields: dict[str, Any], expected: Answer | None
 ) -> None:
-    """A key that is given matches as the design says, and one that is not matches anything."""
+    """A key of a rule that is given matches as designed, and one that is not given matches any
+    event.
+    """
     assert expected == answer(Rule(name="r", **rule), about=event(**fields))
 
 
@@ -122,7 +124,9 @@ def test_the_first_rule_that_matches_decides() -> None:
 
 
 def test_every_named_sink_must_have_acknowledged() -> None:
-    """One that has is not enough where two are named; the decision names those that have not."""
+    """If a rule names two sinks, both must have acknowledged; the decision names those that have
+    not.
+    """
     rule = Rule(name="r", after=("drain", "flush"))
     decision = says(rule, about=event(), acknowledged=lambda sink: sink == "drain")
     assert decision is not None
@@ -131,7 +135,7 @@ def test_every_named_sink_must_have_acknowledged() -> None:
 
 
 def test_too_many_vms_are_refused_before_anybody_is_waited_for() -> None:
-    """What will never be approved is said at once."""
+    """An event with too many VMs is refused at once, before any sink is waited for."""
     rule = Rule(name="r", after=("drain",), leader="first")
     assert answer(rule, about=event(resources=("web_4", "web_3"))) is REFUSE
 
@@ -159,7 +163,9 @@ TAKEOVER = LEAD.model_copy(update={"takeover": 60.0})
 def test_one_leads_and_the_next_takes_over(
     rule: Rule, resources: tuple[str, ...], seconds: float, expected: Answer
 ) -> None:
-    """The first VM acts at once, each next one after another takeover; without one, never."""
+    """The first VM acts at once, each next one after another takeover; without a takeover only the
+    first one acts.
+    """
     now = NOW + timedelta(seconds=seconds)
     assert expected is answer(rule, about=event(resources=resources), now=now)
 
@@ -173,7 +179,7 @@ def test_only_a_vm_that_is_listed_leads() -> None:
 @settings(deadline=None)
 @given(st.permutations(["web_1", "web_2", "web_3"]), st.floats(0, 400))
 def test_at_any_moment_the_vms_agree_who_may_act(names: list[str], seconds: float) -> None:
-    """Those who may act are always the first ones of the list, the leader among them."""
+    """At any moment the VMs that may act are the first ones of the list, the leader among them."""
     about, now = event(resources=tuple(names)), NOW + timedelta(seconds=seconds)
     acting = [
         answer(TAKEOVER, about=replace(about, affects_this_vm=True), vm_name=name, now=now)
@@ -202,8 +208,8 @@ EVENTS = st.builds(
 
 
 def test_every_key_that_narrows_a_rule_is_tried_against_covers() -> None:
-    """A new key belongs into the rules above, and then into `covers`; or it decides nothing about
-    which events match.
+    """Each key that decides which events match is in the rules above, which are tried against
+    `covers`.
     """
     tried = {"affects_this_vm", "event_type", "event_source", "max_duration"}
     other = {"name", "max_resources", "after", "leader", "takeover"}
@@ -211,7 +217,7 @@ def test_every_key_that_narrows_a_rule_is_tried_against_covers() -> None:
 
 
 def test_the_sentence_names_every_key_of_a_rule() -> None:
-    """What `seb check` says of two rules differs wherever they differ in one key."""
+    """The sentences of two rules in `seb check` differ if the rules differ in one key."""
     other: dict[str, Any] = {
         "name": "other",
         "event_type": ("Freeze",),
@@ -236,7 +242,9 @@ def test_the_sentence_names_every_key_of_a_rule() -> None:
 def test_a_rule_that_covers_another_matches_whatever_it_matches(
     one: Rule, other: Rule, about: TrackedEvent
 ) -> None:
-    """Behind a rule that covers it, a rule never decides: that is what `seb check` warns of."""
+    """A rule that is covered by an earlier one never decides, which is what `seb check`
+    warns of.
+    """
     assert covers(one, one)
     if covers(one, other) and matches(other, about):
         assert matches(one, about)
@@ -293,5 +301,5 @@ def test_a_rule_that_covers_another_matches_whatever_it_matches(
     ],
 )
 def test_a_rule_is_a_sentence(rule: Rule, expected: str) -> None:
-    """What a rule will do can be read."""
+    """Each rule has a sentence that says what it will do."""
     assert expected == sentence(rule)

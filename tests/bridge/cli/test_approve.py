@@ -76,7 +76,7 @@ def steps(said: Ended) -> list[list[str]]:
 
 
 def test_here(fleet: CommandFleet, bridge: BridgeProcess) -> None:
-    """Every VM that is released is shown; reason and person are in the log."""
+    """The command shows every VM that is released; reason and person are in the log."""
     event_id = fleet.news(bridge, event_type="Reboot", resources=("vm-0", "vm-1"))
     said = fleet.here(event_id.lower(), "--yes", "--reason", "window of tonight")
     assert said.code == 0, said.err

@@ -25,7 +25,9 @@ def tracker(
     ago: float | None = None,
     rebooted: bool | None = False,
 ) -> GapTracker:
-    """The tracker of a run that begins so many seconds after the last look of the one before."""
+    """Return the tracker of a run that begins so many seconds after the last poll of the run
+    before.
+    """
     polled_at = None if ago is None else clock.now() - timedelta(seconds=ago)
     return GapTracker(clock, interval=interval, polled_at=polled_at, rebooted=rebooted)
 
@@ -33,7 +35,7 @@ def tracker(
 def poll(
     gaps: GapTracker, clock: FakeClock, *, answer: float = 0.0, commit: float = 0.0
 ) -> PollGap:
-    """One good look, whose answer and whose commit take so many seconds."""
+    """Make a good poll, whose answer and whose commit take so many seconds; return its gap."""
     gaps.begin_poll()
     clock.advance(answer)
     gap = gaps.gap(clock.now())
@@ -43,13 +45,13 @@ def poll(
 
 
 def test_the_first_look_ever_ends_no_gap() -> None:
-    """There was no poll before, so how something vanished was not seen."""
+    """The first poll of a new bridge ends no gap, and cannot tell how an event ended."""
     clock = FakeClock()
     assert poll(tracker(clock, rebooted=None), clock) == FIRST
 
 
 def test_looks_follow_each_other() -> None:
-    """A second between two looks is no gap to speak of."""
+    """A second between two polls is no long gap."""
     clock = FakeClock()
     gaps = tracker(clock)
     poll(gaps, clock)
@@ -72,7 +74,7 @@ def test_looks_follow_each_other() -> None:
 def test_a_gap_is_long_by_the_clock_and_by_the_interval(
     interval: float, seconds: float, is_long: bool, is_continuous: bool
 ) -> None:
-    """With one poll a minute, ten seconds without a poll are no gap."""
+    """With one poll a minute, ten seconds without a poll are no long gap."""
     clock = FakeClock()
     gaps = tracker(clock, interval=interval)
     poll(gaps, clock)
@@ -83,7 +85,9 @@ def test_a_gap_is_long_by_the_clock_and_by_the_interval(
 
 @pytest.mark.parametrize("ago", [0.0, 1.0, 5.0, 3600.0, -3600.0])
 def test_between_two_runs_nobody_looked(ago: float) -> None:
-    """However short that was: what vanished meanwhile was not seen to vanish."""
+    """Between two runs polls are not continuous, however short the time was: it is not known how an
+    event ended.
+    """
     clock = FakeClock()
     gap = poll(tracker(clock, ago=ago), clock)
     assert (gap.is_continuous, gap.reason) == (False, "restart")
@@ -94,7 +98,9 @@ def test_between_two_runs_nobody_looked(ago: float) -> None:
 def test_a_clock_that_was_set_back_between_two_runs_hides_no_gap(
     seconds: float, *, rebooted: bool
 ) -> None:
-    """Within one boot, the machine's uptime says how long the bridge was away."""
+    """Within one boot the machine's uptime says how long the bridge was away, although the clock
+    was set back.
+    """
     clock = FakeClock()
     before, polled_at = uptime(clock), clock.now()
     clock.advance(40.0)
@@ -107,7 +113,7 @@ def test_a_clock_that_was_set_back_between_two_runs_hides_no_gap(
 
 
 def test_a_reboot_is_told_once() -> None:
-    """By the first look after it."""
+    """Only the first poll after a reboot reports it."""
     clock = FakeClock()
     gaps = tracker(clock, ago=60.0, rebooted=True)
     gaps = [poll(gaps, clock), poll(gaps, clock)]
@@ -115,7 +121,9 @@ def test_a_reboot_is_told_once() -> None:
 
 
 def test_a_failed_poll_ends_nothing() -> None:
-    """Only `polled` does: the next poll still ends the whole gap, the reboot included."""
+    """A failed poll does not end a gap: the next good poll ends all of it, and reports
+    the reboot.
+    """
     clock = FakeClock()
     gaps = tracker(clock, ago=60.0, rebooted=True)
     gaps.gap(clock.now())
@@ -126,7 +134,7 @@ def test_a_failed_poll_ends_nothing() -> None:
 
 @pytest.mark.parametrize("seconds", [-600.0, 600.0, 30 * 86400.0, 30 * 365 * 86400.0])
 def test_a_wall_clock_that_jumps_makes_no_gap(seconds: float) -> None:
-    """Within a run the monotonic clock counts."""
+    """A jump of the wall clock within a run makes no gap, because the monotonic clock counts."""
     clock = FakeClock()
     gaps = tracker(clock)
     poll(gaps, clock)
@@ -140,7 +148,9 @@ def test_a_wall_clock_that_jumps_makes_no_gap(seconds: float) -> None:
 def test_a_wall_clock_that_jumps_forward_may_be_a_host_that_stood_still(
     seconds: float, *, is_trusted: bool
 ) -> None:
-    """The document counts as old until the next poll, which cannot tell how an event has ended."""
+    """After a jump of the wall clock the document counts as old until the next poll, and that one
+    cannot tell how an event ended.
+    """
     clock = FakeClock()
     gaps = tracker(clock)
     poll(gaps, clock)
@@ -160,8 +170,8 @@ def test_a_wall_clock_that_jumps_forward_may_be_a_host_that_stood_still(
 def test_a_wall_clock_that_is_slewed_has_not_jumped(
     interval: float, ahead: float, *, is_trusted: bool
 ) -> None:
-    """A clock that is set right little by little runs up to a twelfth faster; over an interval that
-    is more than a second.
+    """A clock that is set right little by little has not jumped, although it gains more than a
+    second over a long interval.
     """
     clock = FakeClock()
     gaps = tracker(clock, interval=interval)
@@ -173,7 +183,9 @@ def test_a_wall_clock_that_is_slewed_has_not_jumped(
 
 
 def test_a_pause_belongs_to_the_next_poll() -> None:
-    """And to that one only; what is measured during the poll is kept for the one after."""
+    """A pause is reported by the next poll only; one that is measured during a poll is reported by
+    the poll after it.
+    """
     clock = FakeClock()
     gaps = tracker(clock)
     poll(gaps, clock)
@@ -189,7 +201,9 @@ def test_a_pause_belongs_to_the_next_poll() -> None:
 
 
 def test_a_pause_that_the_monotonic_clock_did_not_count_is_a_gap() -> None:
-    """On some hosts it stands still with the VM; the wall clock shows how long that was."""
+    """On hosts whose monotonic clock stands still with the VM, the wall clock shows how long a
+    pause was.
+    """
     clock = FakeClock()
     gaps = tracker(clock)
     poll(gaps, clock)
@@ -203,7 +217,9 @@ def test_a_pause_that_the_monotonic_clock_did_not_count_is_a_gap() -> None:
 
 @pytest.mark.parametrize("long", ["answer", "commit"])
 def test_a_poll_that_stands_still_does_not_look(long: str) -> None:
-    """Its document is as old as its request, and the poll after it ends the gap."""
+    """The document of a poll that stood still is as old as its request, and the next poll ends the
+    gap.
+    """
     clock = FakeClock()
     gaps = tracker(clock)
     poll(gaps, clock)
@@ -217,7 +233,9 @@ def test_a_poll_that_stands_still_does_not_look(long: str) -> None:
 
 
 def test_a_pause_while_a_poll_waits_for_its_answer_makes_its_document_old() -> None:
-    """The monotonic clock did not count it: the answer may be from before it, or from after."""
+    """If the VM is paused while a poll waits, its document counts as old: the answer may be from
+    before the pause.
+    """
     clock = FakeClock()
     gaps = tracker(clock)
     poll(gaps, clock)
@@ -235,7 +253,9 @@ def test_a_pause_while_a_poll_waits_for_its_answer_makes_its_document_old() -> N
 
 
 def test_what_stood_still_before_its_answer_was_read_is_a_gap_at_once() -> None:
-    """The VM may have been paused on the way, and the answer be of the time after it."""
+    """If the VM stood still before the answer was read, that poll reports the gap, because the
+    answer may be from after it.
+    """
     clock = FakeClock()
     gaps = tracker(clock)
     poll(gaps, clock)
@@ -245,7 +265,9 @@ def test_what_stood_still_before_its_answer_was_read_is_a_gap_at_once() -> None:
 
 
 def test_answers_that_always_take_their_time_make_no_document_old() -> None:
-    """Approvals wait no longer for a slow service than for a fast one, from its second answer."""
+    """From its second answer on, a service that is always slow delays approvals no longer than a
+    fast one.
+    """
     clock = FakeClock()
     gaps = tracker(clock)
     current = []
@@ -258,7 +280,7 @@ def test_answers_that_always_take_their_time_make_no_document_old() -> None:
 
 
 def test_an_outage_with_a_short_pause_in_it_is_an_outage() -> None:
-    """A pause is the reason only where it is most of the gap."""
+    """A pause is the reason of a gap only if it is most of the gap."""
     clock = FakeClock()
     gaps = tracker(clock)
     poll(gaps, clock)
@@ -268,7 +290,7 @@ def test_an_outage_with_a_short_pause_in_it_is_an_outage() -> None:
 
 
 def test_a_gap_longer_than_the_calendar_is_survived() -> None:
-    """Its beginning is then the last look that is known."""
+    """A gap that is longer than the calendar begins at the last known poll."""
     clock = FakeClock()
     gaps = tracker(clock)
     poll(gaps, clock)

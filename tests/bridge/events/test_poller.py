@@ -38,7 +38,9 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
 
 
 def test_a_record_says_which_documents_it_lies_between(bench: Bench) -> None:
-    """The incarnation and the one before, across a restart too; they may go back."""
+    """A record has the incarnation of its document and of the one before, also across a restart;
+    the numbers may go back.
+    """
     bench.serve(body(incarnation=279))
     (first,) = bench.serve(body(entry(), incarnation=0))
     bench.serve(body(entry(), incarnation=5))
@@ -51,7 +53,7 @@ def test_a_record_says_which_documents_it_lies_between(bench: Bench) -> None:
 
 
 def test_an_idle_poll_does_nothing(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
-    """It wakes nobody, writes no record and logs no line."""
+    """A poll without a change wakes no sink, writes no record and logs no line."""
     woken: list[bool] = []
     bench.store.subscribe(lambda _: woken.append(True))
     bench.serve(body(entry()))
@@ -64,7 +66,7 @@ def test_an_idle_poll_does_nothing(bench: Bench, caplog: pytest.LogCaptureFixtur
 
 
 def test_who_gets_a_record_finds_its_event_pending(bench: Bench) -> None:
-    """A sink that brings its destination to what is pending gets no record before that."""
+    """A sink gets a record only once its event is among the pending ones."""
     seen: list[list[str]] = []
     bench.store.subscribe(lambda _: seen.append([e.event.event_id for e in bench.state.pending()]))
     bench.serve(body(entry()))
@@ -76,7 +78,7 @@ def test_who_gets_a_record_finds_its_event_pending(bench: Bench) -> None:
 def test_delivered_records_are_forgotten_while_imds_does_not_answer(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Receipts are records too, and commands come in all the same."""
+    """Delivered receipts are deleted while IMDS does not answer, because commands still come in."""
     monkeypatch.setattr(retention, "KEEP_DELIVERED", 10)
     bench.serve(body())
     bench.store.commit([store_draft(number) for number in range(1, 300)])
@@ -88,8 +90,8 @@ def test_delivered_records_are_forgotten_while_imds_does_not_answer(
 def test_a_record_is_of_the_moment_of_the_answer(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first answer may take two minutes, and this VM be suspended before the second try that
-    is answered: the notice is not longer for that.
+    """A record has the time of the answer: the wait for it, or a suspension, does not make the
+    notice longer.
     """
 
     def late() -> bytes:
@@ -119,7 +121,7 @@ def test_a_record_is_of_the_moment_of_the_answer(
     ids=str,
 )
 def test_a_bad_day_ends_nothing(bench: Bench, error: Exception | bytes) -> None:
-    """An error is not the absence of events; what comes after it is told."""
+    """Failed polls end no event, and what has changed meanwhile is recorded afterwards."""
     bench.serve(body(entry()))
     bench.fails(error)
     bench.fails(error)
@@ -129,7 +131,9 @@ def test_a_bad_day_ends_nothing(bench: Bench, error: Exception | bytes) -> None:
 def test_trouble_is_logged_once_and_its_end_once(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """However many polls it lasts; it is not told as trouble of the store."""
+    """Trouble with IMDS is logged once, and so is its end, however many polls it lasts; it is not
+    reported as trouble of the store.
+    """
     caplog.set_level(logging.INFO)
     bench.serve(body())
     for error in (DOWN, DOWN, b"<html>", b"<html>"):
@@ -143,7 +147,7 @@ def test_trouble_is_logged_once_and_its_end_once(
 def test_a_bug_is_logged_with_its_trace_once(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The next poll goes on all the same."""
+    """A bug in a poll is logged once with its trace, and the next poll is made."""
     for _ in range(3):
         bench.fails(ZeroDivisionError("deep inside"))
     assert [bool(each.exc_info) for each in caplog.records] == [True, False]
@@ -151,7 +155,7 @@ def test_a_bug_is_logged_with_its_trace_once(
 
 
 def test_imds_is_left_in_peace_as_long_as_it_asks(bench: Bench) -> None:
-    """By the monotonic clock: a wall clock that jumps shortens nothing."""
+    """No request is sent before IMDS's Retry-After has passed, by the monotonic clock."""
     bench.fails(ImdsError("too many", reason="http_429", retry_after=3.0))
     bench.clock.jump(3600.0)
     for _ in range(2):
@@ -163,7 +167,7 @@ def test_imds_is_left_in_peace_as_long_as_it_asks(bench: Bench) -> None:
 
 
 def test_what_could_not_be_committed_is_found_again(bench: Bench) -> None:
-    """Nothing is known that is not on disk."""
+    """A change that could not be committed is found again by the next poll."""
     bench.store.read("PRAGMA query_only=ON")
     bench.fails(body(entry()))
     bench.fails(body(entry()))
@@ -172,7 +176,9 @@ def test_what_could_not_be_committed_is_found_again(bench: Bench) -> None:
 
 
 def test_a_long_outage_is_told_before_what_it_hid(bench: Bench) -> None:
-    """There were no polls: how the event vanished is not known."""
+    """After a long outage a gap record comes first, and the end of an event that disappeared has an
+    unknown status.
+    """
     bench.serve(body(entry()))
     bench.fails(DOWN)
     gap, ended = bench.serve(body(), after=60.0)
@@ -182,8 +188,8 @@ def test_a_long_outage_is_told_before_what_it_hid(bench: Bench) -> None:
 
 
 def test_a_gap_because_of_the_store_says_so(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
-    """If changes could not be committed for a while, the gap's reason is the store, and so is what
-    the log says at its end: IMDS answered all the time.
+    """If changes could not be committed for a while, although IMDS answered, the gap's reason is
+    the store, and so the log says at its end.
     """
     caplog.set_level(logging.INFO)
     bench.serve(body())
@@ -201,14 +207,16 @@ def test_a_gap_because_of_the_store_says_so(bench: Bench, caplog: pytest.LogCapt
 
 
 def test_an_outage_is_told_once(bench: Bench) -> None:
-    """Also where the document is the same after it."""
+    """An outage has one gap record, also if the document is the same after it."""
     bench.serve(body(entry()))
     assert told(bench.serve(body(entry()), after=60.0)) == [("bridge.gap", None)]
     assert bench.serve(body(entry())) == []
 
 
 def test_a_reboot_completes_an_event(bench: Bench) -> None:
-    """The boot id has changed since it was announced; the downtime is that without a poll."""
+    """If the boot id has changed since an event was announced, the event ends as Completed, and the
+    time without a poll is its downtime.
+    """
     bench.serve(body(entry(event_type="Reboot")))
     bench.restart(boot_id="boot-2")
     _, ended = bench.serve(body(), after=61.5)
@@ -217,7 +225,9 @@ def test_a_reboot_completes_an_event(bench: Bench) -> None:
 
 
 def test_a_reboot_is_remembered_until_the_event_ends(bench: Bench) -> None:
-    """Azure may keep the event for minutes after it; the bridge may restart meanwhile."""
+    """A reboot counts until its event ends, which Azure may keep for minutes, also over a restart
+    of the bridge.
+    """
     bench.serve(body(started(event_type="Reboot")))
     bench.restart(boot_id="boot-2")
     bench.serve(body(started(event_type="Reboot")), after=30.0)
@@ -227,7 +237,7 @@ def test_a_reboot_is_remembered_until_the_event_ends(bench: Bench) -> None:
 
 
 def test_a_reboot_that_others_had_says_nothing_of_their_events(bench: Bench) -> None:
-    """It is told as measured, but their event is not complete for that."""
+    """A reboot is measured for an event of other VMs too, but does not complete it."""
     bench.serve(body(entry(resources=["web_4"])))
     bench.restart(boot_id="boot-2")
     _, ended = bench.serve(body(), after=60.0)
@@ -236,7 +246,7 @@ def test_a_reboot_that_others_had_says_nothing_of_their_events(bench: Bench) -> 
 
 
 def test_a_reboot_with_the_clock_behind_is_a_reboot(bench: Bench) -> None:
-    """A VM may come up with yesterday's time: that is no proof of a poll."""
+    """A reboot counts although the VM comes up with a clock that is a day behind."""
     bench.serve(body(entry()))
     bench.clock.jump(-86400.0)
     bench.restart(boot_id="boot-2")
@@ -244,7 +254,9 @@ def test_a_reboot_with_the_clock_behind_is_a_reboot(bench: Bench) -> None:
 
 
 def test_a_pause_is_measured_for_the_events_that_are_pending(bench: Bench) -> None:
-    """It is committed at the next look, though the document is the same."""
+    """A pause is stored with the pending events at the next poll, although the document is the
+    same.
+    """
     bench.serve(body(entry()))
     bench.state.gaps.stood_still(4.25)
     bench.serve(body(entry()), after=5.25)
@@ -257,7 +269,7 @@ def test_a_pause_is_measured_for_the_events_that_are_pending(bench: Bench) -> No
 def test_parts_that_cannot_be_read_are_logged_and_end_nothing(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The rest is told."""
+    """An unreadable part of a document is logged and ends no event, and the rest is recorded."""
     bench.serve(body(entry()))
     assert told(bench.serve(body(3, entry(OTHER_ID)))) == [("event.scheduled", "Scheduled")]
     assert "document_ignored" in [getattr(each, "action", "") for each in caplog.records]
@@ -266,7 +278,9 @@ def test_parts_that_cannot_be_read_are_logged_and_end_nothing(
 
 @pytest.mark.parametrize("jump", [0.0, -3600.0])
 def test_what_vanishes_after_its_time_is_not_called_canceled(bench: Bench, jump: float) -> None:
-    """A poll may miss Started; a clock that was set back meanwhile makes nothing earlier."""
+    """An event that disappears after its time, also by a clock that was set back, does not end as
+    Canceled: a poll may have missed Started.
+    """
     bench.serve(body(entry()))
     bench.clock.jump(jump)
     bench.clock.advance(900.0)
@@ -278,8 +292,8 @@ def test_what_vanishes_after_its_time_is_not_called_canceled(bench: Bench, jump:
 
 
 def test_a_night_of_sleep_is_a_long_gap(bench: Bench) -> None:
-    """The monotonic clock stands still while the machine is suspended, and nobody looks: a gap
-    record says so, and an event that vanished in that time was not seen to be canceled.
+    """A suspension of the machine is a gap with a record, and an event that disappeared in it does
+    not end as Canceled.
     """
     bench.serve(body(entry(not_before="Tue, 03 Mar 2026 10:00:00 GMT")))
     bench.clock.suspend(8 * 3600)
@@ -294,7 +308,9 @@ def test_a_night_of_sleep_is_a_long_gap(bench: Bench) -> None:
 
 
 def test_urgent_is_what_is_near_and_names_this_vm(bench: Bench) -> None:
-    """An event that has begun is as near as can be; one that ended is not near at all."""
+    """An event that names this VM is urgent if it has begun or is near, and never once it has
+    ended.
+    """
     bench.serve(body(entry(resources=["web_4"])))
     answers = [bench.state.urgent(3600.0)]
     for document in (body(entry()), body(started()), body()):
@@ -307,7 +323,7 @@ def test_urgent_is_what_is_near_and_names_this_vm(bench: Bench) -> None:
 
 
 def test_what_is_near_stays_near_when_the_clock_is_set_back(bench: Bench) -> None:
-    """The time since the event was first seen counts, whatever the clock was set to."""
+    """An event that is near stays urgent whatever the clock is set to."""
     bench.serve(body(entry()))
     bench.clock.jump(-3600.0)
     assert not bench.state.urgent(120.0)
@@ -332,8 +348,8 @@ def test_what_is_near_stays_near_when_the_clock_is_set_back(bench: Bench) -> Non
 def test_an_event_that_stops_naming_this_vm_says_so_once(
     bench: Bench, documents: list[str], expected: list[bool], restarts: bool
 ) -> None:
-    """A reader of this VM's events gets the record by which one stops to name it, and its end, and
-    nothing of an event that never named it; a restart between any two changes nothing.
+    """A reader of this VM's events gets the record by which an event stops naming it, and the
+    event's end, also over restarts, and nothing of an event that never named it.
     """
     says = {
         "mine": entry(resources=["web_3", "web_4"]),
@@ -352,7 +368,9 @@ def test_an_event_that_stops_naming_this_vm_says_so_once(
 
 
 def test_a_recommendation_is_news_and_no_more(bench: Bench) -> None:
-    """Azure's word goes through as sent; nothing is due, and its end is not guessed."""
+    """An event with the status Advisory keeps Azure's word; it is never due, and its end is not
+    guessed.
+    """
     news = entry(status="Advisory") | {"EventType": "SpotRebalanceRecommendation"}
     (record,) = bench.serve(body(news))
     assert record.type == EVENT_SCHEDULED
@@ -371,13 +389,13 @@ class TestScopeSelf:
         made.close()
 
     def test_other_vms_events_are_not_recorded(self, bench: Bench) -> None:
-        """From announcement to end."""
+        """With SEB_SCOPE=self nothing of an event of other VMs is recorded."""
         for document in (body(entry(resources=["web_33"])), body(started() | {"Resources": []})):
             assert bench.serve(document) == []
         assert bench.serve(body()) == []
 
     def test_an_event_that_leaves_this_vm_out_has_ended_for_it(self, bench: Bench) -> None:
-        """And one that takes it in appears."""
+        """An event that stops naming this VM ends, and one that begins to name it appears."""
         bench.serve(body(entry(resources=["web_3", "web_4"])))
         assert told(bench.serve(body(entry(resources=["web_4"])))) == [("event.ended", "Unknown")]
         assert told(bench.serve(body(entry()))) == [("event.scheduled", "Scheduled")]
@@ -386,8 +404,8 @@ class TestScopeSelf:
     def test_an_event_that_goes_on_without_this_vm(
         self, bench: Bench, last: dict[str, Any]
     ) -> None:
-        """It ends here, and how it ends nobody knows: it is neither over nor cancelled. Its return
-        is a new life, and so is an end that is one.
+        """An event that continues without this VM ends with an unknown status; if it returns, that
+        is a new appearance with an end of its own.
         """
         bench.serve(body(last))
         (ended,) = bench.serve(body(last | {"Resources": ["web_4"]}))
@@ -404,7 +422,9 @@ class TestScopeSelf:
         VALIDATOR.validate(json.loads(ended.body))
 
     def test_a_narrower_scope_ends_what_it_leaves_out(self, bench: Bench) -> None:
-        """Who got the event of another VM is told that it goes on unseen, and that it is back."""
+        """After SEB_SCOPE changes to self, a sink that had the event of another VM gets its end,
+        and its return.
+        """
         bench.scope_self = False
         bench.restart()
         bench.serve(body(entry(resources=["web_4"])))
@@ -420,7 +440,9 @@ class TestScopeSelf:
         assert (back.data["transition"], back.data["revision"]) == ("scheduled", 3)
 
     def test_a_narrower_scope_still_counts_on(self, bench: Bench) -> None:
-        """An event that comes to name this VM goes on with its revisions: no id twice."""
+        """An event that begins to name this VM continues its revisions, so that no id is used
+        twice.
+        """
         bench.scope_self = False
         bench.restart()
         bench.serve(body(entry(resources=["web_4"])))
@@ -433,7 +455,7 @@ class TestScopeSelf:
 def test_what_is_remembered_of_ended_events_stays_small(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In memory as on disk, however many events there were."""
+    """The number of ended events is limited, in memory and on disk."""
     monkeypatch.setattr(tracked, "KEEP_ENDED", 10)
     for number in range(30):
         bench.serve(body(entry(event_id=f"EVENT-{number}")))
@@ -444,7 +466,9 @@ def test_what_is_remembered_of_ended_events_stays_small(
 
 
 def test_an_event_that_was_forgotten_counts_on_when_it_returns(bench: Bench) -> None:
-    """However many events ended in between, in this run or in one before: no id twice."""
+    """A forgotten event that returns continues its revisions, in this run or a later one, so that
+    no id is used twice.
+    """
     here = [entry(event_id=f"EVENT-{number}") for number in range(tracked.KEEP_ENDED + 50)]
     ids = [record.id for record in (*bench.serve(body(*here)), *bench.serve(body()))]
     for _ in range(2):
@@ -458,8 +482,8 @@ def test_an_event_that_was_forgotten_counts_on_when_it_returns(bench: Bench) -> 
 def test_a_change_after_the_store_was_put_back_has_an_id_of_its_own(
     bench: Bench, tmp_path: Path
 ) -> None:
-    """A to B, back to A, the store put back to the first A, and to B once more: two changes to B.
-    If B stands all the time, it is the same fact, and has the same id.
+    """If a store is put back to before a change, and the event changes again, the second change has
+    another id. If the event has kept that state, the record is the same fact and has the same id.
     """
     longer = entry(duration=60)
     bench.serve(body(entry(), incarnation=1))
@@ -480,7 +504,9 @@ def test_a_change_after_the_store_was_put_back_has_an_id_of_its_own(
 
 
 def test_a_start_with_a_wrong_clock_forgets_no_revision(bench: Bench) -> None:
-    """An event that returns after a start thirty years ahead goes on: no id for two facts."""
+    """An event that returns after a start with a clock thirty years ahead continues its
+    revisions.
+    """
     bench.serve(body(entry()))
     bench.serve(body())
     bench.clock.jump(30 * 365 * 86400)

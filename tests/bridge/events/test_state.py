@@ -7,7 +7,7 @@ from support.page.front_stage import Stage
 
 
 def test_a_new_identity_reaches_every_reader(stage: Stage) -> None:
-    """A VM that was resized: records, status and the sinks say so at once."""
+    """After a VM was resized, records, status and sinks have its new size at once."""
     stage.begin()
     resized = replace(VM, vm_size="Standard_D64s_v5")
     stage.parts.state.set_identity(resized)

@@ -184,7 +184,9 @@ def test_a_clock_that_is_set_forward_hastens_a_deadline(preparing: Preparing) ->
 
 
 def test_a_clock_that_is_ahead_at_the_start_hastens_no_deadline(preparing: Preparing) -> None:
-    """The bridge starts again with a clock that is ahead, and a moment later it is set right."""
+    """If the bridge starts with a clock that is ahead and is set right a moment later, the deadline
+    does not come early.
+    """
     preparing.store.close()
     preparing.clock.jump(NOTICE - LEAD)
     preparing.begin()

@@ -28,7 +28,7 @@ def test_a_forwarded_request_is_refused(imds_simulator: Simulator) -> None:
 
 @pytest.mark.parametrize("query", ["", "?api-version=", "?api-version=2031-01-01", "?x=y"])
 def test_an_unknown_api_version_lists_the_newest(imds_simulator: Simulator, query: str) -> None:
-    """400 for an api-version that is missing or unknown names the three newest ones."""
+    """A missing or unknown api-version is answered 400 with the three newest ones."""
     reply = ask(imds_simulator.url, f"/metadata/scheduledevents{query}")
     newest = ["2020-07-01", "2019-08-01", "2019-04-01"]
     assert (400, newest) == (reply.status, reply.json()["newest-versions"])
@@ -88,7 +88,9 @@ def test_not_before_is_rfc_1123_and_blank_once_started(imds_simulator: Simulator
 
 
 def fields(version: str, event_type: str) -> list[str] | None:
-    """The fields of an event of a type in a version's words; None where it is not shown."""
+    """Return the fields of an event of a type in the form of a version; None if the version does
+    not show the event.
+    """
     with Simulator() as simulator:
         simulator.announce(SimulatedEvent(event_type=event_type))
         target = f"/metadata/scheduledevents?api-version={version}"
@@ -100,7 +102,7 @@ BASE = ["EventId", "EventStatus", "EventType", "NotBefore", "ResourceType", "Res
 
 
 def test_the_newest_version_has_every_field_of_an_event() -> None:
-    """What the bridge reads of an event, the simulator can send."""
+    """The simulator can send every field that the bridge reads."""
     assert fields(API_VERSIONS[-1], "Freeze") == sorted(map(azure_name, EVENT_FIELDS))
 
 
@@ -143,7 +145,9 @@ def test_a_connection_is_kept_alive(imds_simulator: Simulator) -> None:
 
 
 def test_the_rate_limit_counts_a_second() -> None:
-    """With a limit of 5 the sixth request within a second is 429; a second later all is well."""
+    """With a limit of 5, the sixth request within a second is answered 429; a second later requests
+    are answered again.
+    """
     clock = FakeClock()
     with Simulator(rate_limit=5, clock=clock) as simulator:
         statuses = [ask(simulator.url).status for _ in range(6)]
@@ -153,7 +157,9 @@ def test_the_rate_limit_counts_a_second() -> None:
 
 
 def test_a_hand_written_document_goes_out_as_it_is(imds_simulator: Simulator) -> None:
-    """Bytes are sent raw and a mapping as its JSON, until the next change."""
+    """A document given as bytes is sent unchanged, and a mapping as its JSON, until the next
+    change.
+    """
     imds_simulator.serve(b'\xef\xbb\xbf{"Events": [}')
     raw = ask(imds_simulator.url).body
     imds_simulator.serve({"DocumentIncarnation": 9, "Events": [{"EventId": "x", "New": None}]})

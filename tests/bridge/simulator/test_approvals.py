@@ -10,7 +10,7 @@ from bridge.simulator.timeline import SimulatedDocument
 
 
 def started_simulator(**settings: float) -> tuple[Simulator, threading.Event]:
-    """A simulator, and what is set once an event has Started in it."""
+    """Return a simulator, and an event that is set once an event has Started in it."""
     started = threading.Event()
 
     def look(document: SimulatedDocument) -> None:
@@ -21,7 +21,7 @@ def started_simulator(**settings: float) -> tuple[Simulator, threading.Event]:
 
 
 def test_an_approval_starts_the_event_a_little_later() -> None:
-    """The POST is answered 200, and the event becomes Started in a document of its own."""
+    """A POST is answered 200, and the event becomes Started in a later document."""
     simulator, started = started_simulator(delay=0.05)
     with simulator:
         event = simulator.announce(SimulatedEvent())
@@ -34,7 +34,9 @@ def test_an_approval_starts_the_event_a_little_later() -> None:
 
 
 def test_only_the_first_approval_has_effect() -> None:
-    """Later POSTs, before and after Started, answer 200 all the same."""
+    """Later POSTs for the event, before and after it is Started, are answered 200 and have no
+    effect.
+    """
     simulator, started = started_simulator()
     with simulator:
         event = simulator.announce(SimulatedEvent())
@@ -46,7 +48,9 @@ def test_only_the_first_approval_has_effect() -> None:
 
 
 def test_an_unknown_event_is_refused(imds_simulator: Simulator) -> None:
-    """400 for an EventId that is not in the document; none of the others is started then."""
+    """A POST with an EventId that is not in the document is answered 400, and starts none of its
+    other events.
+    """
     event = imds_simulator.announce(SimulatedEvent())
     reply = approve(imds_simulator.url, event.event_id, "00000000-0000-0000-0000-000000000000")
     assert reply.status == 400
@@ -58,7 +62,9 @@ def test_an_unknown_event_is_refused(imds_simulator: Simulator) -> None:
     [b"", b"{", b"[]", b"{}", b'{"StartRequests":[]}', b'{"StartRequests":[{"EventId":1}]}'],
 )
 def test_a_body_that_cannot_be_read_is_refused(imds_simulator: Simulator, body: bytes) -> None:
-    """400 for a POST that is not a list of StartRequests; it is kept all the same."""
+    """A POST that is not a list of StartRequests is answered 400, and is kept in the list
+    of POSTs.
+    """
     reply = ask(imds_simulator.url, method="POST", body=body)
     assert (400, [body]) == (reply.status, [a.body for a in imds_simulator.approvals])
 
@@ -72,7 +78,7 @@ def test_a_post_needs_the_header_too(imds_simulator: Simulator) -> None:
 
 
 def test_an_oversized_post_is_refused(imds_simulator: Simulator) -> None:
-    """A body beyond 64 KiB is 413 before it is read."""
+    """A body of more than 64 KiB is answered 413 before it is read."""
     headers = {"Metadata": "true", "Content-Length": "65537"}
     reply = ask(imds_simulator.url, method="POST", headers=headers)
     assert reply.status == 413
@@ -92,7 +98,9 @@ def test_an_approval_may_work_and_its_answer_be_lost() -> None:
 
 
 def test_a_hand_written_event_can_be_approved(imds_simulator: Simulator) -> None:
-    """The first POST for a Scheduled event of a served document has effect; it stays as it is."""
+    """The first POST for a Scheduled event of a hand-written document has effect; the document
+    stays unchanged.
+    """
     document = {"DocumentIncarnation": 5, "Events": [{"EventId": "E", "EventStatus": "Scheduled"}]}
     imds_simulator.serve(document)
     statuses = [approve(imds_simulator.url, "e").status for _ in range(2)]
@@ -102,7 +110,7 @@ def test_a_hand_written_event_can_be_approved(imds_simulator: Simulator) -> None
 
 
 def test_a_returned_event_can_be_approved_again() -> None:
-    """An event that came back under its old EventId has not been approved yet."""
+    """An event that came back under its old EventId can be approved again."""
     simulator, started = started_simulator()
     with simulator:
         event = simulator.announce(SimulatedEvent())

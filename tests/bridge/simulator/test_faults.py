@@ -22,14 +22,14 @@ from bridge.simulator.simulator import Simulator
 
 
 def test_too_many_requests_say_when_to_come_back(imds_simulator: Simulator) -> None:
-    """429 carries Retry-After."""
+    """The fault of too many requests is answered 429 with Retry-After."""
     imds_simulator.fault(StatusFault(429, retry_after=7))
     reply = ask(imds_simulator.url)
     assert (reply.status, reply.headers["Retry-After"]) == (429, "7")
 
 
 def test_a_client_that_gave_up_was_not_served(imds_simulator: Simulator) -> None:
-    """A document that is ready only after the client has gone counts as served to nobody."""
+    """A document that is ready only after its client has gone does not count as served."""
     imds_simulator.fault(Slow(0.3))
     send_request(imds_simulator.url).close()
     assert imds_simulator.wait_for_gets(1)
@@ -37,7 +37,9 @@ def test_a_client_that_gave_up_was_not_served(imds_simulator: Simulator) -> None
 
 
 def test_a_refused_connection(imds_simulator: Simulator) -> None:
-    """Open connections are cut, new ones refused, until it heals; the port stays the same."""
+    """The fault cuts open connections and refuses new ones until it is healed; the port stays the
+    same.
+    """
     kept = connect(imds_simulator.url)
     kept.connect()
     imds_simulator.fault(RefusedFault(seconds=None))
@@ -52,7 +54,7 @@ def test_a_refused_connection(imds_simulator: Simulator) -> None:
 
 
 def test_a_refused_connection_heals_of_itself(imds_simulator: Simulator) -> None:
-    """After its seconds the same port listens again."""
+    """After its seconds the fault ends, and the same port listens again."""
     imds_simulator.fault(RefusedFault(seconds=0.05))
 
     def answers() -> bool:
@@ -64,7 +66,9 @@ def test_a_refused_connection_heals_of_itself(imds_simulator: Simulator) -> None
 
 
 def test_faults_queue_up(imds_simulator: Simulator) -> None:
-    """Each fault lasts its number of GETs, then the next one comes, then all is well."""
+    """Each fault lasts for its number of GETs, then the next one comes, and after the last one
+    answers are right.
+    """
     imds_simulator.fault(StatusFault(500), times=2)
     imds_simulator.fault(StatusFault(503))
     assert [ask(imds_simulator.url).status for _ in range(4)] == [500, 500, 503, 200]
@@ -76,7 +80,7 @@ def test_faults_queue_up(imds_simulator: Simulator) -> None:
     ids=lambda fault: type(fault).__name__,
 )
 def test_stopping_ends_every_fault_at_once(fault: Fault) -> None:
-    """A stop waits for none of them, also with a client that reads nothing."""
+    """A stop waits for no fault, even if a client reads nothing."""
     with Simulator() as simulator, ExitStack() as clients:
         simulator.fault(fault)
         if not isinstance(fault, RefusedFault):
@@ -90,7 +94,7 @@ def test_stopping_ends_every_fault_at_once(fault: Fault) -> None:
 
 @pytest.mark.parametrize("name", FAULT_NAMES)
 def test_every_fault_has_a_name(name: str) -> None:
-    """Each name of the command line makes a fault without an argument."""
+    """Each name on the command line makes a fault without an argument."""
     assert isinstance(parse_fault(name), Fault)
 
 
@@ -122,6 +126,6 @@ def test_a_fault_takes_an_argument(text: str, expected: Fault) -> None:
     ],
 )
 def test_a_wrong_fault_says_what_is_right(text: str, message: str) -> None:
-    """The error names the nearest fault, or shows how the argument is written."""
+    """The error names the nearest fault, or shows how its argument is written."""
     with pytest.raises(ValueError, match=message):
         parse_fault(text)

@@ -7,7 +7,7 @@ pytest_plugins = ["pytester"]
 
 
 def test_the_fixture_is_there_for_everybody(pytester: pytest.Pytester) -> None:
-    """A project without a conftest gets a started simulator that is stopped after the test."""
+    """A project without a conftest gets a started simulator, which is stopped after the test."""
     pytester.makepyfile(
         """
         from urllib.error import URLError
@@ -33,7 +33,7 @@ def test_the_fixture_is_there_for_everybody(pytester: pytest.Pytester) -> None:
 
 
 def test_loading_the_plugin_is_cheap() -> None:
-    """Without a test that asks for the fixture nothing of the simulator is imported."""
+    """If no test uses the fixture, the plugin imports nothing of the simulator."""
     script = (
         "import sys, bridge.simulator.pytest_plugin;"
         "print([name for name in sys.modules if name.startswith(('bridge.', 'http'))])"

@@ -17,7 +17,7 @@ STILL = FakeClock(NOON)
 
 
 def played(name: str, *, speed: float = 20_000, vm_name: str = "vm-0") -> list[dict[str, Any]]:
-    """The documents of a scenario, played by a clock that stands still at noon."""
+    """Return the documents of a scenario, played by a clock that stands still at noon."""
     simulator = Simulator(vm=SimulatedVm(name=vm_name), speed=speed, clock=STILL)
     simulator.play(name)
     assert simulator.wait(10)
@@ -26,7 +26,7 @@ def played(name: str, *, speed: float = 20_000, vm_name: str = "vm-0") -> list[d
 
 
 def story(documents: list[dict[str, Any]]) -> list[tuple[int, list[str]]]:
-    """Each document as its incarnation and its events' types and statuses."""
+    """Return the incarnation of each document, with its events' types and statuses."""
     return [
         (d["DocumentIncarnation"], [f"{e['EventType']} {e['EventStatus']}" for e in d["Events"]])
         for d in documents
@@ -35,7 +35,7 @@ def story(documents: list[dict[str, Any]]) -> list[tuple[int, list[str]]]:
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_every_step_comes_in_order_and_starts_no_sooner_than_its_notice(name: str) -> None:
-    """Times only grow, and no event is scripted to start before its last NotBefore."""
+    """The times of a scenario never go back, and no event starts before its last NotBefore."""
     due: dict[str, float] = {}
     last = 0.0
     for step in SCENARIOS[name].steps:
@@ -64,7 +64,7 @@ def test_every_step_comes_in_order_and_starts_no_sooner_than_its_notice(name: st
 def test_the_usual_life_of_an_event(
     name: str, event_type: str, source: str, duration: int, vms: int
 ) -> None:
-    """Scheduled, Started, gone: one EventId, and incarnations that grow by one."""
+    """An event is Scheduled, Started and gone under one EventId, and incarnations grow by one."""
     documents = played(name)
     scheduled, started = documents[1]["Events"][0], documents[2]["Events"][0]
     expected = [
@@ -80,7 +80,7 @@ def test_the_usual_life_of_an_event(
 
 
 def test_notice_is_compressed_with_the_rest() -> None:
-    """At ten times the speed, 15 minutes' notice is 90 s of the bridge's clock."""
+    """At ten times the speed, 15 minutes of notice are 90 s of the bridge's clock."""
     simulator = Simulator(speed=10, clock=STILL, on_document=lambda _: announced.set())
     announced = threading.Event()
     simulator.play("host-maintenance")
@@ -113,14 +113,16 @@ def test_notice_is_compressed_with_the_rest() -> None:
     ],
 )
 def test_a_life_that_is_not_usual(name: str, expected: list[tuple[int, list[str]]]) -> None:
-    """Canceled before it starts, first seen as Started, never seen as that, or counted anew."""
+    """Scenarios have events that are canceled before their start, first seen as Started, never seen
+    as Started, or shown under a new count of incarnations.
+    """
     documents = played(name, speed=1000)
     assert story(documents) == [(1, []), *expected]
     assert (documents[1]["Events"][0]["NotBefore"] == "") == (name == "hardware-failure")
 
 
 def test_two_events_are_of_different_vms() -> None:
-    """Both are announced in one document, and live on their own."""
+    """Two events of different VMs are announced in one document, and then change independently."""
     documents = played("two-events", vm_name="db_0")
     assert story(documents) == [
         (1, []),
@@ -134,7 +136,7 @@ def test_two_events_are_of_different_vms() -> None:
 
 
 def test_notice_moves_there_and_back() -> None:
-    """NotBefore goes from A to B and back to exactly A."""
+    """NotBefore changes from A to B and back to exactly A."""
     moved = threading.Event()
     told: list[str] = []
 
@@ -151,7 +153,7 @@ def test_notice_moves_there_and_back() -> None:
 
 
 def test_an_approval_brings_the_rest_forward() -> None:
-    """An event that is approved starts early, and the scenario does not wait for its NotBefore."""
+    """An approved event starts early, and the scenario does not wait for its NotBefore."""
     announced, started = threading.Event(), threading.Event()
 
     def look(document: SimulatedDocument) -> None:
@@ -171,7 +173,7 @@ def test_an_approval_brings_the_rest_forward() -> None:
 
 
 def test_a_held_scenario_shows_every_document() -> None:
-    """With `hold` a slow poller misses nothing, however fast the scenario is."""
+    """With `hold`, a slow poller gets every document, however fast the scenario is."""
     with Simulator(speed=1e6) as simulator:
         simulator.play("live-migration", hold=10)
         seen = []
@@ -185,5 +187,7 @@ def test_a_held_scenario_shows_every_document() -> None:
     ("name", "expected"), [("db_0", "db_3"), ("vm9", "vm12"), ("db", "db-3"), ("7", "10")]
 )
 def test_neighbours_are_counted_on(name: str, expected: str) -> None:
-    """A number at the end of a name is counted on; a name without one gets one."""
+    """The names of neighbours continue the number at the end of a name; a name without a number
+    gets one.
+    """
     assert expected == neighbour(name, 3)

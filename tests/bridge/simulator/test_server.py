@@ -11,7 +11,7 @@ from bridge.simulator.simulator import Simulator
 
 
 def test_stopping_leaves_no_thread_behind() -> None:
-    """Idle connections, a scenario and a pending approval all end with `stop`."""
+    """`stop` ends idle connections, a scenario and a pending approval."""
     before = set(threading.enumerate())
     with Simulator(approval_delay=60) as simulator:
         idle = connect(simulator.url)
@@ -32,7 +32,7 @@ def test_stopping_leaves_no_thread_behind() -> None:
 
 
 def test_a_port_in_use_is_an_error(imds_simulator: Simulator) -> None:
-    """Two simulators cannot listen on one port, and the second one holds nothing open."""
+    """Two simulators cannot listen on one port, and the second one leaves nothing open."""
     port = int(imds_simulator.url.rpartition(":")[2])
     second = Simulator(port=port)
     with pytest.raises(OSError) as caught:  # each system has words of its own
@@ -53,13 +53,17 @@ def test_a_port_in_use_is_an_error(imds_simulator: Simulator) -> None:
     ],
 )
 def test_only_loopback_is_listened_on(host: str, beyond: bool, message: str) -> None:
-    """Other addresses only where a person asked, and the real one never."""
+    """The simulator listens on another address than loopback only if a person asked for it, and
+    never on the real one.
+    """
     with pytest.raises(ValueError, match=message):
         Simulator(host=host, beyond_loopback=beyond)
 
 
 def test_an_answer_leaves_in_one_piece(imds_simulator: Simulator) -> None:
-    """Head and body arrive with the first read, so no delayed acknowledgement comes between."""
+    """Head and body of an answer arrive with the first read, so that no delayed acknowledgement
+    comes between them.
+    """
     with send_request(imds_simulator.url) as raw:
         received = raw.recv(65536)
     head, _, body = received.partition(b"\r\n\r\n")
@@ -68,7 +72,7 @@ def test_an_answer_leaves_in_one_piece(imds_simulator: Simulator) -> None:
 
 
 def test_garbage_is_refused_in_json(imds_simulator: Simulator) -> None:
-    """What is no HTTP is 400 with a JSON error, and the connection ends."""
+    """Bytes that are not HTTP are answered 400 with a JSON error, and the connection ends."""
     host, port = imds_simulator.url.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port)), timeout=5) as raw:
         raw.sendall(b"GARBAGE\x00 !! \r\n\r\n")
@@ -77,7 +81,7 @@ def test_garbage_is_refused_in_json(imds_simulator: Simulator) -> None:
 
 
 def test_many_pollers_at_once(imds_simulator: Simulator) -> None:
-    """Twenty clients poll while documents change; each GET got one of the documents, whole."""
+    """If twenty clients poll while documents change, each GET gets a whole document."""
     bodies: list[bytes] = []
     lock = threading.Lock()
 

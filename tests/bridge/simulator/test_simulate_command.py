@@ -18,12 +18,14 @@ FAST = ["--listen", "127.0.0.1:0", "--speed", "20000"]
 
 
 def run(*arguments: str) -> Result:
-    """The command's outcome, in this process."""
+    """Run the command in this process; return its outcome."""
     return CliRunner().invoke(command, list(arguments))
 
 
 def test_standard_output_is_the_url_alone() -> None:
-    """The line can be copied into an environment; each step is on standard error."""
+    """Standard output is one line that can be copied into an environment; each step is on standard
+    error.
+    """
     result = run("live-migration", *FAST, "--vm", "db_0")
     assert result.exit_code == 0
     assert result.stdout.startswith("SEB_IMDS__URL=http://127.0.0.1:")
@@ -35,17 +37,17 @@ def test_standard_output_is_the_url_alone() -> None:
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_every_scenario_plays_out(name: str) -> None:
-    """Each of the names can be played, and ends with exit code 0."""
+    """Each named scenario can be played, and ends with exit code 0."""
     assert run(name, *FAST).exit_code == 0
 
 
 def test_many_resources_are_not_all_printed() -> None:
-    """A hundred names would drown the step."""
+    """A step that names a hundred VMs does not print them all."""
     assert "on vm-0, vm-1 and 98 more," in run("many-resources", *FAST).stderr
 
 
 def test_scenarios_are_listed() -> None:
-    """`--list` prints each name with its description and needs no scenario."""
+    """`--list` prints each name with its description, and needs no scenario."""
     result = run("--list")
     assert (result.exit_code, result.stderr) == (0, "")
     lines = dict(line.split(maxsplit=1) for line in result.stdout.splitlines())
@@ -68,14 +70,14 @@ def test_scenarios_are_listed() -> None:
     ],
 )
 def test_a_wrong_call_is_exit_2(arguments: list[str], message: str) -> None:
-    """What was wrong, and what would be right, on standard error."""
+    """A wrong call ends with 2, and standard error says what is wrong and what would be right."""
     result = run(*arguments)
     assert (result.exit_code, result.stdout) == (2, "")
     assert message in result.stderr
 
 
 def test_a_port_in_use_is_a_clear_error() -> None:
-    """The error names the address and what to do."""
+    """If the port is in use, the error names the address and what to do."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         result = run("preempt", "--listen", address)
@@ -86,7 +88,7 @@ def test_a_port_in_use_is_a_clear_error() -> None:
 
 @pytest.fixture
 def looping() -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """`seb simulate --loop` in a process of its own, and its URL."""
+    """Run `seb simulate --loop` in a process of its own; yield it with its URL."""
     arguments = ["hardware-failure", *FAST, "--loop", "--fault", "503", "--fault", "empty"]
     # Ctrl-C on Windows reaches a process group: a group of its own keeps the tests out of it.
     flags = getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0)
@@ -112,7 +114,7 @@ ENDINGS = [signal.CTRL_BREAK_EVENT] if os.name == "nt" else [signal.SIGINT, sign
 def test_it_serves_until_ctrl_c(
     looping: tuple[subprocess.Popen[str], str], ending: signal.Signals
 ) -> None:
-    """A looping simulator misbehaves as told, then serves, and ends with exit code 0."""
+    """A looping simulator plays its faults, then answers rightly, and ends with exit code 0."""
     process, url = looping
     replies = [ask(url) for _ in range(3)]
     try:

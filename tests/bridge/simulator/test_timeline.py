@@ -12,12 +12,14 @@ NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 
 
 def incarnations(simulator: Simulator) -> list[int]:
-    """The incarnations of every document so far."""
+    """Return the incarnation of every document so far."""
     return [document.json()["DocumentIncarnation"] for document in simulator.history]
 
 
 def test_what_changes_nothing_makes_no_document() -> None:
-    """A start of a Started event and a move by milliseconds leave document and number alone."""
+    """A second start of an event, or a move by milliseconds, makes no new document and no new
+    number.
+    """
     simulator = Simulator()
     event = simulator.announce(SimulatedEvent(not_before=NOON))
     simulator.move(event.event_id, NOON + timedelta(milliseconds=1))
@@ -27,7 +29,9 @@ def test_what_changes_nothing_makes_no_document() -> None:
 
 
 def test_the_history_tells_what_was_served_and_when() -> None:
-    """A document carries its stamps, how many GETs got it, and when the first one did."""
+    """The history has the times of each document, how many GETs got it, and when the
+    first one did.
+    """
     clock = FakeClock(NOON)
     began = clock.monotonic()
     with Simulator(clock=clock) as simulator:
@@ -45,7 +49,9 @@ def test_the_history_tells_what_was_served_and_when() -> None:
 
 
 def test_a_get_in_an_older_version_serves_the_same_document(imds_simulator: Simulator) -> None:
-    """The history keeps the newest version's body, and counts every version's GETs."""
+    """A GET in an older version counts for the same document; the history has the newest version's
+    body.
+    """
     imds_simulator.announce(SimulatedEvent())
     ask(imds_simulator.url, "/metadata/scheduledevents?api-version=2017-08-01")
     document = imds_simulator.history[-1]
@@ -53,7 +59,7 @@ def test_a_get_in_an_older_version_serves_the_same_document(imds_simulator: Simu
 
 
 def test_waiting_ends_when_the_document_is_served(imds_simulator: Simulator) -> None:
-    """`wait_until_served` and `wait_for_gets` say whether it came to that in time."""
+    """`wait_until_served` and `wait_for_gets` return whether that happened in time."""
     before = (
         imds_simulator.wait_until_served(timeout=0.01),
         imds_simulator.wait_for_gets(1, timeout=0.01),
@@ -65,7 +71,7 @@ def test_waiting_ends_when_the_document_is_served(imds_simulator: Simulator) -> 
 
 @pytest.mark.parametrize("edit", ["start_event", "end_event"])
 def test_an_unknown_event_is_an_error(edit: str) -> None:
-    """Editing an event that is not there raises and changes nothing."""
+    """A change of an event that is not there raises, and changes nothing."""
     simulator = Simulator()
     simulator.serve(b"[]")
     with pytest.raises(UnknownEventError, match="no event nope"):
@@ -74,7 +80,7 @@ def test_an_unknown_event_is_an_error(edit: str) -> None:
 
 
 def test_one_event_id_is_there_once() -> None:
-    """A second event of the same EventId, in whatever case, is refused."""
+    """A second event with the same EventId, in any case, is refused."""
     simulator = Simulator()
     simulator.announce(SimulatedEvent(event_id="ABC"))
     with pytest.raises(ValueError, match="already"):

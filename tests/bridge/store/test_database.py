@@ -116,7 +116,9 @@ def test_what_was_seen_is_remembered(tmp_path: Path) -> None:
 
 
 def test_a_copy_that_keeps_no_times_tells_of_the_last_poll(tmp_path: Path) -> None:
-    """The time is in the file: a copy of the directory, made later, does not look like a poll."""
+    """The time of the last poll is written in the file, so a later copy of the directory does not
+    look like a poll.
+    """
     with opened(tmp_path) as store:
         store.mark_polled(NOW + timedelta(hours=1))
         store.mark_polled(NOW)
@@ -129,7 +131,9 @@ def test_a_copy_that_keeps_no_times_tells_of_the_last_poll(tmp_path: Path) -> No
 def test_a_time_that_is_not_in_the_file_is_its_modification_time(
     tmp_path: Path, content: str
 ) -> None:
-    """0.2.0 left an empty file, and a machine that loses its power may leave a damaged one."""
+    """If the file is empty, as 0.2.0 left it, or damaged by a power failure, its modification time
+    is the time of the last poll.
+    """
     with opened(tmp_path) as store:
         (tmp_path / POLLED_NAME).write_text(content)
         os.utime(tmp_path / POLLED_NAME, (NOW.timestamp(), NOW.timestamp()))
