@@ -17,10 +17,10 @@ from bridge.clock import Clock
 from bridge.events.state import CurrentState
 from bridge.events.tracked import TrackedEvent
 from bridge.preparation.transitions import Trigger, after
-from bridge.store.absences import role_of
 from bridge.store.database import PREPARATIONS_LOST_KEY, Store
 from bridge.store.outbox import Outbox
 from bridge.store.preparations import Preparation, PreparationRows, is_end
+from bridge.store.recipient import role_of
 from wire.moment import rfc3339
 from wire.preparation import NONE, PREPARED, PreparationData
 from wire.record import EVENT_STARTED, PREPARATION, Record, RecordDraft, draft

@@ -3,15 +3,22 @@ role.
 
 That time is an *absence*. Of its records the sink gets only the *catch-up* records: the newest one
 of each pending event, and the ends that it is *owed*, of events that it may have received. It does
-not get events that came and went in between. `Outbox._reconcile` has the cases as a table.
+not get events that came and went in between. `reconcile` has the cases as a table.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
+
+from bridge.store.recipient import UNKNOWN, Recipient, role_of
+
+Wants = Callable[[str, int, str, int | None], bool]
+"""Checks whether a sink, by name, wants a record, by its sequence, its type, and whether that
+concerns this VM.
+"""
 
 MAX_UNCONFIRMED: Final = 1_000
 """How many records after the cursor may have arrived all the same: more than any sink takes at
@@ -54,14 +61,71 @@ class Absence:
         return self.first < sequence <= self.last and sequence not in self.catch_up
 
 
-def role_of(kind: str, *, prepares: bool) -> str:
-    """Return the role of a sink: its kind, and whether it prepares. A sink that prepares
-    acknowledges records that it never sees, so its acknowledgements do not count in its plain role.
+def reconcile(
+    connection: sqlite3.Connection, sinks: Mapping[str, Recipient], *, head: int, wants: Wants
+) -> None:
+    """Compare the configured sinks with those of the run before. `head` is the newest sequence.
+    Raises `sqlite3.Error`.
+
+    "Newest" is the newest record of each event that is pending, or whose end the sink is owed.
+
+    | the sink        | cursor                 | catch-up records   | ends owed               |
+    | --------------- | ---------------------- | ------------------ | ----------------------- |
+    | is new          | before the first of    | newest             | those that `hand_over`  |
+    |                 | its catch-up records   |                    | noted, for this once    |
+    | is removed      | stays                  | none               | noted for its role      |
+    | is back         | stays: what waited     | newest, of those   | those of its role, for  |
+    |                 | before the absence is  | of the absence     | this once               |
+    |                 | still delivered        |                    |                         |
+    | is of another   | back to before the     | newest             | noted for the former    |
+    | kind            | first of its catch-up  |                    | role; those of its own  |
+    |                 | records                |                    | for this once           |
+    | begins or stops | as for another kind    | as for another     | as for another kind; of |
+    | to prepare      |                        | kind               | its former role as well |
+    | accepts other   | as for another kind    | newest, of those   | those of its role       |
+    | records         |                        | that it left out   |                         |
     """
-    return f"{kind} that prepares" if prepares else kind
+    rows = connection.execute("SELECT name, cursor, active, role FROM sinks").fetchall()
+    choices = dict(connection.execute("SELECT name, choice FROM sinks WHERE choice != ''"))
+    was: dict[str, tuple[bool, str]] = {}  # whether a sink was there, and its role
+    for name, cursor, active, kept_role in rows:
+        # 0.2.0 did not keep the role; no sink of 0.2.0 prepared.
+        role = kept_role or sinks.get(name, UNKNOWN).kind
+        was[name] = (bool(active), role)
+        if active and (name not in sinks or sinks[name].role != role):
+            _note_ends_owed(connection, name, role, cursor)
+        if active and name not in sinks:
+            _mark_removed(connection, name, head)
+    for name, recipient in sinks.items():
+        active, role = was.get(name, (False, recipient.role))
+        connection.execute(
+            # A sink that was removed from a store of 0.2.0 has no role there.
+            "UPDATE OR IGNORE ends_owed SET role = ? WHERE sink = ? AND role = ''",
+            (recipient.kind, name),
+        )
+        if role != recipient.role:
+            _carry_over_ends(connection, name, recipient.kind, prepares=recipient.prepares)
+            _restart_in_role(connection, name, recipient.role)
+        elif choices.get(name, recipient.choice) != recipient.choice:
+            _return_to_left_out(connection, name, recipient.role, wants)
+        if not active:
+            _add_sink(connection, name, recipient.role, head, is_new=name not in was)
+            connection.execute(
+                "INSERT INTO sinks (name, cursor, active) VALUES (?, ?, 1) "
+                "ON CONFLICT (name) DO UPDATE SET active = 1",
+                (name, _cursor_before_catch_up(connection, name, head)),
+            )
+        connection.execute(
+            "DELETE FROM ends_owed WHERE sink = ? AND role = ?", (name, recipient.role)
+        )
+        connection.execute(
+            "UPDATE sinks SET role = ?, choice = ? WHERE name = ?",
+            (recipient.role, recipient.choice, name),
+        )
+    _delete_passed(connection)
 
 
-def note_ends_owed(connection: sqlite3.Connection, sink: str, role: str, cursor: int) -> None:
+def _note_ends_owed(connection: sqlite3.Connection, sink: str, role: str, cursor: int) -> None:
     """Note the events whose start a sink may have got in this role, but not their end. Called for a
     sink that is removed or gets another role. Raises `sqlite3.Error`.
     """
@@ -87,7 +151,7 @@ def note_ends_owed(connection: sqlite3.Connection, sink: str, role: str, cursor:
     )
 
 
-def mark_removed(connection: sqlite3.Connection, sink: str, head: int) -> None:
+def _mark_removed(connection: sqlite3.Connection, sink: str, head: int) -> None:
     """Begin the absence of a sink that is not configured any more. Raises `sqlite3.Error`."""
     connection.execute(
         # Without a record since it was configured again, its last absence continues.
@@ -98,7 +162,7 @@ def mark_removed(connection: sqlite3.Connection, sink: str, head: int) -> None:
     connection.execute("UPDATE sinks SET active = 0 WHERE name = ?", (sink,))
 
 
-def carry_over_ends(
+def _carry_over_ends(
     connection: sqlite3.Connection, sink: str, kind: str, *, prepares: bool
 ) -> None:
     """Note that a sink that starts or stops to prepare is still owed the ends of the events that it
@@ -115,7 +179,7 @@ def carry_over_ends(
         connection.execute(f"{change} {events}", (sink, former, now))
 
 
-def add_sink(
+def _add_sink(
     connection: sqlite3.Connection, sink: str, role: str, head: int, *, is_new: bool
 ) -> None:
     """End the absence of a sink that is configured again, or for the first time: choose its
@@ -140,7 +204,7 @@ def add_sink(
     connection.execute("UPDATE absences SET last = ? WHERE sink = ? AND last IS NULL", (head, sink))
 
 
-def restart_in_role(connection: sqlite3.Connection, sink: str, role: str) -> None:
+def _restart_in_role(connection: sqlite3.Connection, sink: str, role: str) -> None:
     """Begin with a sink's new role. The records up to its cursor went to the former role, so the
     sink gets the catch-up records among them, and its cursor moves back to before the first of
     these. Raises `sqlite3.Error`.
@@ -156,11 +220,11 @@ def restart_in_role(connection: sqlite3.Connection, sink: str, role: str) -> Non
     _move_back(connection, sink, cursor)
 
 
-def return_to_left_out(
+def _return_to_left_out(
     connection: sqlite3.Connection,
     sink: str,
     role: str,
-    wants: Callable[[int, str, int | None], bool],
+    wants: Wants,
 ) -> None:
     """Give a sink that accepts other records than before those that it had left out: the newest
     record of each event that is pending or that it has got. `wants` decides by sequence, type, and
@@ -184,7 +248,7 @@ def return_to_left_out(
     ).fetchall()
     connection.executemany(
         "INSERT OR IGNORE INTO catch_up (sink, sequence) VALUES (?, ?)",
-        [(sink, row[0]) for row in rows if wants(*row)],
+        [(sink, row[0]) for row in rows if wants(sink, *row)],
     )
     _move_back(connection, sink, cursor)
 
@@ -198,7 +262,7 @@ def _forget_passed(connection: sqlite3.Connection, sink: str) -> int:
 
 def _move_back(connection: sqlite3.Connection, sink: str, cursor: int) -> None:
     """Move the sink's cursor back to before its first catch-up record."""
-    first = cursor_before_catch_up(connection, sink, cursor)
+    first = _cursor_before_catch_up(connection, sink, cursor)
     if first < cursor:
         connection.execute(
             "INSERT INTO absences (sink, first, last) VALUES (?1, ?2, ?3) "
@@ -208,7 +272,7 @@ def _move_back(connection: sqlite3.Connection, sink: str, cursor: int) -> None:
         connection.execute("UPDATE sinks SET cursor = ? WHERE name = ?", (first, sink))
 
 
-def cursor_before_catch_up(connection: sqlite3.Connection, sink: str, head: int) -> int:
+def _cursor_before_catch_up(connection: sqlite3.Connection, sink: str, head: int) -> int:
     """Return the cursor just before the sink's first catch-up record; `head` if it has none. Raises
     `sqlite3.Error`.
     """
@@ -218,7 +282,7 @@ def cursor_before_catch_up(connection: sqlite3.Connection, sink: str, head: int)
     return head if first is None else int(first) - 1
 
 
-def delete_passed(connection: sqlite3.Connection) -> None:
+def _delete_passed(connection: sqlite3.Connection) -> None:
     """Delete the absences and catch-up records that each sink's cursor has passed. Raises
     `sqlite3.Error`.
     """

@@ -4,37 +4,18 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
 from typing import Any, Final
 
-from bridge.store.absences import (
-    NOT_MISSED_CONDITION,
-    Absence,
-    absences_of,
-    add_sink,
-    carry_over_ends,
-    cursor_before_catch_up,
-    delete_passed,
-    mark_removed,
-    note_ends_owed,
-    restart_in_role,
-    return_to_left_out,
-    role_of,
-)
+from bridge.store.absences import NOT_MISSED_CONDITION, Absence, absences_of, reconcile
 from bridge.store.acknowledged import Acknowledged
 from bridge.store.batch import COLUMNS, Batch, read_batch
 from bridge.store.database import Store
 from bridge.store.dead_letters import DeadRecords
+from bridge.store.recipient import UNKNOWN, Accepts, Recipient
 from wire.record import EVENT_ENDED, RecordDraft
-
-Accepts = Callable[[str, bool | None], bool]
-"""Checks whether a sink wants a record of a type that concerns this VM or not (None: not of an
-event).
-"""
-
 
 _WHOLE: Final = f"SELECT {COLUMNS} FROM records WHERE sequence > ? ORDER BY sequence LIMIT ?"  # noqa: S608  # our columns
 """The first query: nearly always the sink wants the records."""
@@ -50,24 +31,6 @@ _WRITE_EVERY: Final = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recipient:
-    """A configured sink as the outbox knows it."""
-
-    kind: str
-    prepares: bool = False
-    accepts: Accepts = lambda *_: True
-    choice: str = ""
-    """The settings that decide which records it accepts, as text; empty if they are not known."""
-
-    @property
-    def role(self) -> str:
-        """The sink's role. Records that a sink of this name got in another role do not count for
-        it.
-        """
-        return role_of(self.kind, prepares=self.prepares)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Backlog:
     """The records that a sink has not acknowledged yet."""
 
@@ -76,9 +39,6 @@ class Backlog:
     oldest: str | None
     """Time of the oldest such record, RFC 3339."""
     dead: int
-
-
-_UNKNOWN: Final = Recipient(kind="")
 
 
 class Outbox:
@@ -101,7 +61,7 @@ class Outbox:
         """
         self.recipients = sinks
         with self._store.transaction() as connection:
-            self._reconcile(connection, sinks)
+            reconcile(connection, sinks, head=self._store.head, wants=self._wants)
             kept = {
                 name: cursor
                 for name, cursor in connection.execute("SELECT name, cursor FROM sinks")
@@ -114,68 +74,6 @@ class Outbox:
             self._absences = absences
         self.dead.reload()
         return kept
-
-    def _reconcile(self, connection: sqlite3.Connection, sinks: Mapping[str, Recipient]) -> None:
-        """Compare the configured sinks with those of the run before.
-
-        "Newest" is the newest record of each event that is pending, or whose end the sink is owed.
-
-        | the sink        | cursor                 | catch-up records   | ends owed               |
-        | --------------- | ---------------------- | ------------------ | ----------------------- |
-        | is new          | before the first of    | newest             | those that `hand_over`  |
-        |                 | its catch-up records   |                    | noted, for this once    |
-        | is removed      | stays                  | none               | noted for its role      |
-        | is back         | stays: what waited     | newest, of those   | those of its role, for  |
-        |                 | before the absence is  | of the absence     | this once               |
-        |                 | still delivered        |                    |                         |
-        | is of another   | back to before the     | newest             | noted for the former    |
-        | kind            | first of its catch-up  |                    | role; those of its own  |
-        |                 | records                |                    | for this once           |
-        | begins or stops | as for another kind    | as for another     | as for another kind; of |
-        | to prepare      |                        | kind               | its former role as well |
-        | accepts other   | as for another kind    | newest, of those   | those of its role       |
-        | records         |                        | that it left out   |                         |
-        """
-        head = self._store.head
-        rows = connection.execute("SELECT name, cursor, active, role FROM sinks").fetchall()
-        choices = dict(connection.execute("SELECT name, choice FROM sinks WHERE choice != ''"))
-        was: dict[str, tuple[bool, str]] = {}  # whether a sink was there, and its role
-        for name, cursor, active, kept_role in rows:
-            # 0.2.0 did not keep the role; no sink of 0.2.0 prepared.
-            role = kept_role or sinks.get(name, _UNKNOWN).kind
-            was[name] = (bool(active), role)
-            if active and (name not in sinks or sinks[name].role != role):
-                note_ends_owed(connection, name, role, cursor)
-            if active and name not in sinks:
-                mark_removed(connection, name, head)
-        for name, recipient in sinks.items():
-            active, role = was.get(name, (False, recipient.role))
-            connection.execute(
-                # A sink that was removed from a store of 0.2.0 has no role there.
-                "UPDATE OR IGNORE ends_owed SET role = ? WHERE sink = ? AND role = ''",
-                (recipient.kind, name),
-            )
-            if role != recipient.role:
-                carry_over_ends(connection, name, recipient.kind, prepares=recipient.prepares)
-                restart_in_role(connection, name, recipient.role)
-            elif choices.get(name, recipient.choice) != recipient.choice:
-                wants = partial(self._wants, name)
-                return_to_left_out(connection, name, recipient.role, wants)
-            if not active:
-                add_sink(connection, name, recipient.role, head, is_new=name not in was)
-                connection.execute(
-                    "INSERT INTO sinks (name, cursor, active) VALUES (?, ?, 1) "
-                    "ON CONFLICT (name) DO UPDATE SET active = 1",
-                    (name, cursor_before_catch_up(connection, name, head)),
-                )
-            connection.execute(
-                "DELETE FROM ends_owed WHERE sink = ? AND role = ?", (name, recipient.role)
-            )
-            connection.execute(
-                "UPDATE sinks SET role = ?, choice = ? WHERE name = ?",
-                (recipient.role, recipient.choice, name),
-            )
-        delete_passed(connection)
 
     def next(self, sink: str, limit: int) -> Batch | None:
         """Return the next records for the sink, in order; None if it has everything."""
@@ -336,7 +234,7 @@ class Outbox:
         return self._acknowledged.may_have_received(sink, self.recipients[sink].role, sequence)
 
     def _accepts(self, sink: str) -> Accepts:
-        return self.recipients.get(sink, _UNKNOWN).accepts
+        return self.recipients.get(sink, UNKNOWN).accepts
 
     def _read(self, rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
         """Return these rows with all their columns. Heartbeats that were replaced meanwhile are

@@ -13,7 +13,8 @@ from typing import Any, Final
 
 from bridge.simulator.simulator import Simulator
 from bridge.store.opening import open_store
-from bridge.store.outbox import Outbox, Recipient
+from bridge.store.outbox import Outbox
+from bridge.store.recipient import Recipient
 from sinks.samples import sample_record
 from tests.benchmarks.farend import KINDS, LIBRARIES, FarEnd, Kind, far_end
 from tests.benchmarks.frame import Figure, Limit

@@ -16,7 +16,8 @@ from typing import Any, Final
 
 from bridge.store.batch import Batch
 from bridge.store.opening import FILE_NAME, open_store
-from bridge.store.outbox import Outbox, Recipient
+from bridge.store.outbox import Outbox
+from bridge.store.recipient import Recipient
 from sinks.samples import sample_record
 from tests.benchmarks.drain import draft
 

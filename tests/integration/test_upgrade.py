@@ -19,7 +19,8 @@ from bridge.simulator.simulator import Simulator
 from bridge.simulator.vm import SimulatedVm
 from bridge.store.approvals import ApprovalStore
 from bridge.store.opening import FILE_NAME, open_store
-from bridge.store.outbox import Outbox, Recipient
+from bridge.store.outbox import Outbox
+from bridge.store.recipient import Recipient
 from bridge.store.schema import SCHEMA_VERSION, migrate
 
 SUPPORT = Path(__file__).parent.parent / "support"

@@ -12,7 +12,7 @@ from bridge.imds.document import parse_event
 from bridge.store.approvals import Approval
 from bridge.store.database import Store
 from bridge.store.opening import open_store
-from bridge.store.outbox import Recipient
+from bridge.store.recipient import Recipient
 from bridge.store.rows import EventRow
 from sinks.samples import SAMPLE_VM, sample_bridge_record, sample_record
 from wire.moment import rfc3339

@@ -9,7 +9,8 @@ from support.store_helpers import NOW, bridge_draft, draft, event_row
 
 from bridge.config.approval import Rule
 from bridge.store.database import Store
-from bridge.store.outbox import Outbox, Recipient
+from bridge.store.outbox import Outbox
+from bridge.store.recipient import Recipient
 from wire.record import BRIDGE_STARTED
 
 MINE = Rule(name="mine", max_resources=2)

@@ -25,8 +25,9 @@ from bridge.imds.exchange import WithheldError
 from bridge.preparation.preparations import Preparations, PreparingSpec
 from bridge.store.approvals import ApprovalStore
 from bridge.store.opening import FILE_NAME, open_store
-from bridge.store.outbox import Outbox, Recipient
+from bridge.store.outbox import Outbox
 from bridge.store.preparations import Preparation, PreparationRows
+from bridge.store.recipient import Recipient
 from wire.record import BRIDGE_STORE_RESET, PREPARATION, Record, read_record
 
 LEAD = 120.0

@@ -8,7 +8,8 @@ from support.store_helpers import NOW, bridge_draft, draft, event_row, opened, r
 from bridge.store import retention
 from bridge.store.batch import Batch
 from bridge.store.database import Store, StoreError
-from bridge.store.outbox import Accepts, Outbox, Recipient
+from bridge.store.outbox import Outbox
+from bridge.store.recipient import Accepts, Recipient
 from wire.record import (
     BRIDGE_DEAD_LETTER,
     BRIDGE_HEARTBEAT,

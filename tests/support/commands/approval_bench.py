@@ -37,7 +37,8 @@ from bridge.store.approvals import ApprovalStore
 from bridge.store.batch import Batch
 from bridge.store.database import Store, StoreError
 from bridge.store.opening import open_store
-from bridge.store.outbox import Accepts, Outbox, Recipient
+from bridge.store.outbox import Outbox
+from bridge.store.recipient import Accepts, Recipient
 from sinks.base import CommandMessage
 
 SIGNERS = {

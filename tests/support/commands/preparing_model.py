@@ -29,7 +29,8 @@ from bridge.preparation.preparations import Preparations, PreparingSpec
 from bridge.preparation.sink import PreparingSink
 from bridge.store.approvals import ApprovalStore
 from bridge.store.opening import open_store
-from bridge.store.outbox import Outbox, Recipient
+from bridge.store.outbox import Outbox
+from bridge.store.recipient import Recipient
 from sinks.base import Sink, SinkError, SinkRejected, SinkSettings
 from sinks.samples import sample_context
 from wire.record import EVENT_ENDED, EVENT_STARTED, Record
