@@ -20,7 +20,7 @@ from lightkube.resources.core_v1 import Event, Node, NodeStatus, Pod, PodEvictio
 from lightkube.types import PatchType
 
 from sinks.base import Problem, SinkError
-from sinks.kubernetes.conflict import ConflictError
+from sinks.kubernetes.marks import ConflictError
 from sinks.kubernetes.pods import HELD
 
 T = TypeVar("T")
@@ -96,16 +96,25 @@ class Api:
         self._request(lambda: self._client.patch(NodeStatus, self._node, dict(patch)))
 
     def add_event(
-        self, name: str, *, uid: str, reason: str, message: str, at: str, warning: bool, record: str
+        self,
+        record_id: str,
+        *,
+        uid: str,
+        reason: str,
+        message: str,
+        at: str,
+        warning: bool,
+        record: str,
     ) -> None:
-        """Write a Kubernetes Event about the node; one that exists already counts as written.
+        """Write the Kubernetes Event of a record about the node; one that exists already counts as
+        written.
 
         A record that is too large for an annotation is left out: the message has most of it.
         """
         fits = len(record.encode()) <= _MAX_BYTES
         annotations = {f"{COMPONENT}/record": record} if fits else None
         event = Event(
-            metadata=ObjectMeta(name=name, annotations=annotations),
+            metadata=ObjectMeta(name=f"{self._node}.{record_id}", annotations=annotations),
             involvedObject=ObjectReference(kind="Node", name=self._node, uid=uid),
             reason=reason,
             message=message[:1024],

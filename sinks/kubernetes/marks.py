@@ -20,6 +20,10 @@ CONDITION: Final = "ScheduledEvent"
 _VERSION: Final = 1
 
 
+class ConflictError(Exception):
+    """The node was changed since it was read, so it has to be read again, and marked again."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
     """The mark of one event that is coming to the node."""

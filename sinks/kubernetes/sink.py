@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from sinks.base import Check, Problem, Sink, SinkContext, SinkError, SinkRejected, SinkSettings
 from sinks.kubernetes.check import check_node, require_own_node
-from sinks.kubernetes.conflict import ConflictError
-from sinks.kubernetes.marks import Mark, Marks, condition_patch, marks_on, patch_of
+from sinks.kubernetes.events import ROUND_SECONDS, NodeEvents
+from sinks.kubernetes.marks import ConflictError, Mark, Marks, condition_patch, marks_on, patch_of
 from sinks.kubernetes.pods import HELD, is_leaving, name_of, to_evict
 from sinks.kubernetes.settings import KubernetesSettings
 from wire.moment import moment_text, rfc3339
@@ -28,16 +28,11 @@ _TRIES: Final = 5
 """How many times a change of the node is tried if others change it at the same time."""
 _PASS_SECONDS: Final = 20.0
 """How long one delivery waits for pods to leave; after that the dispatcher calls again."""
-_ROUND_SECONDS: Final = 20.0
-"""How long a delivery writes Events at most, and how long it asks one pod after the other to leave:
-an API server may take a second for each."""
 _POD_POLL_SECONDS: Final = 1.0
 _RECONCILE_SECONDS: Final = 300.0
 """How often a node without marks is checked."""
 _RENEW_SECONDS: Final = 600.0
 """How long a token is used: Kubernetes replaces the file before the token expires."""
-_MAX_MISSING: Final = 100
-"""How many Kubernetes Events may wait to be written."""
 _ASKED: Final = ("preparing", "prepared", "failed")
 """The states of a preparation that was asked for."""
 
@@ -65,10 +60,7 @@ class KubernetesSink(Sink[KubernetesSettings]):
         self._marks: Marks | None = None
         """The marks that the node had at the last reconciliation; None before the first."""
         self._uid = ""
-        self._written: set[str] = set()
-        """The ids of records that are Kubernetes Events and not acknowledged yet."""
-        self._missing: Mapping[str, Record] = {}
-        """By id, records whose Events a sink that prepares could not write."""
+        self._events = NodeEvents(may_wait=settings.prepares)
         self._aborted = threading.Event()
 
     @property
@@ -85,7 +77,7 @@ class KubernetesSink(Sink[KubernetesSettings]):
     @property
     def deadline(self) -> float:
         """Seconds; the Events of a delivery and one pass of a drain end before that."""
-        return _PASS_SECONDS + 2 * _ROUND_SECONDS + 8 * self.settings.timeout
+        return _PASS_SECONDS + 2 * ROUND_SECONDS + 8 * self.settings.timeout
 
     @property
     def wants_heartbeats(self) -> bool:
@@ -101,11 +93,8 @@ class KubernetesSink(Sink[KubernetesSettings]):
         # All is shown before the first drain, which may wait for long, and an Event that cannot be
         # written holds up no drain.
         self._reconcile(records, is_asked=True)
-        problem = self._write_or_put_off(records)
-        done = self._written | self._missing.keys()
-        written = next(
-            (place for place, each in enumerate(records) if each.id not in done), len(records)
-        )
+        problem = self._events.write(self._connect(), records, uid=self._uid)
+        written = self._events.count_done(records)
         for number, record in enumerate(records):
             try:
                 self._drain_for(record, records[number + 1 :])
@@ -114,17 +103,17 @@ class KubernetesSink(Sink[KubernetesSettings]):
             except SinkRejected as refused:
                 if written < number:
                     break
-                self._written.discard(record.id)
+                self._events.forget([record])
                 raise SinkRejected(str(refused), delivered=number) from None
-        self._written -= {each.id for each in records[:written]}
+        self._events.forget(records[:written])
         if problem is not None:
             raise _after(written, problem)
 
     def announce(self, record: Record) -> None:
         """Show an event for which the sink has not been asked to prepare. Raises `SinkError`."""
         self._reconcile([record], is_asked=False)
-        self._write_or_put_off([record])
-        self._written.discard(record.id)
+        self._events.write(self._connect(), [record], uid=self._uid)
+        self._events.forget([record])
 
     def maintain(self) -> None:
         """Make the node match the pending events. Raises `SinkError`.
@@ -137,16 +126,13 @@ class KubernetesSink(Sink[KubernetesSettings]):
         if now - self._made_at > _RENEW_SECONDS:
             self._disconnect()
         is_quiet = self._marks is not None and not (
-            self._marks.events or self._coming() or self._missing
+            self._marks.events or self._coming() or self._events.are_missing
         )
         if is_quiet and now - self._reconciled_at < _RECONCILE_SECONDS:
             return
         self._reconciled_at = now
         self._reconcile([], is_asked=False)
-        problem = self._write_events(list(self._missing.values()))
-        written = self._missing.keys() & self._written
-        self._missing = {key: each for key, each in self._missing.items() if key not in written}
-        self._written -= written
+        problem = self._events.write_missing(self._connect(), uid=self._uid)
         if problem is not None:
             raise problem
 
@@ -246,46 +232,6 @@ class KubernetesSink(Sink[KubernetesSettings]):
             return
         raise SinkError("other clients change the node all the time", retry_after=1.0)
 
-    def _write_or_put_off(self, records: Sequence[Record]) -> SinkError | None:
-        """Write the Kubernetes Events; return the error that stopped it. A sink that prepares
-        leaves them to `maintain`, because no preparation waits for a Kubernetes Event.
-        """
-        problem = self._write_events(records)
-        if problem is None or not self.settings.prepares:
-            return problem
-        missing = {each.id: each for each in records if each.id not in self._written}
-        self._missing = dict([*self._missing.items(), *missing.items()][-_MAX_MISSING:])
-        return None
-
-    def _write_events(self, records: Sequence[Record]) -> SinkError | None:
-        """Write the Kubernetes Events; return the error that stopped it."""
-        until = time.monotonic() + _ROUND_SECONDS
-        for record in records:
-            if record.id not in self._written:
-                if time.monotonic() >= until:
-                    return SinkError("the API server takes long for each request", retry_after=0.0)
-                try:
-                    self._write_event(record)
-                except SinkError as error:
-                    return error
-                self._written.add(record.id)
-        return None
-
-    def _write_event(self, record: Record) -> None:
-        """Write the Kubernetes Event of the record."""
-        transition = record.type.removeprefix("seb.").removesuffix(".v1")
-        reason = "".join(word.capitalize() for word in transition.replace("-", ".").split("."))
-        event = record.data.get("event") or {}
-        self._connect().add_event(
-            f"{self.node}.{record.id}",
-            uid=self._uid,
-            reason=reason[:128],
-            message=_sentence(record),
-            at=record.time,
-            warning=record.type != EVENT_ENDED and event.get("eventStatus") == "Scheduled",
-            record=record.body.decode(),
-        )
-
     def _drain_for(self, record: Record, later: Sequence[Record]) -> None:
         event_id = record.event_id
         if event_id is None or not self.settings.drain or _is_over(record):
@@ -335,7 +281,7 @@ class KubernetesSink(Sink[KubernetesSettings]):
         does not stop the others.
         """
         api = self._connect()
-        until = time.monotonic() + _ROUND_SECONDS
+        until = time.monotonic() + ROUND_SECONDS
         held: dict[str, Problem] = {}
         for pod in pods:
             if is_leaving(pod):
@@ -431,17 +377,3 @@ def _still_there(pods: Sequence[Mapping[str, Any]], held: Mapping[str, Problem])
 
 def _few(names: Iterable[str]) -> str:
     return ", ".join(sorted(names)[:5])
-
-
-def _sentence(record: Record) -> str:
-    event = record.data.get("event")
-    if not event:
-        return record.type
-    words = [f"{event.get('eventType')} {event.get('eventStatus')}"]
-    if event.get("notBefore"):
-        words.append(f"not before {event['notBefore']}")
-    if event.get("durationInSeconds") not in (None, -1):
-        words.append(f"for about {event['durationInSeconds']} s")
-    if event.get("description"):
-        words.append(str(event["description"]))
-    return f"{', '.join(words)} (event {event.get('eventId')})"

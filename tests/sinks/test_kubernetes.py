@@ -1009,7 +1009,7 @@ def test_a_slow_api_server_is_not_waited_for_beyond_the_deadline(
     for number in range(3):
         cluster.add_pod(f"pod-{number}", NODE)
     bench = make_bench(drain=True)
-    monkeypatch.setattr("sinks.kubernetes.sink._ROUND_SECONDS", 0.0)
+    monkeypatch.setattr("sinks.kubernetes.sink.ROUND_SECONDS", 0.0)
     for left in (2, 1, 0):
         with one_look(), pytest.raises(SinkError):
             bench.deliver(record("scheduled"))
