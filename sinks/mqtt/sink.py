@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from datetime import datetime, timedelta
 from typing import ClassVar, Final
 
 from sinks.base import (
@@ -30,22 +29,17 @@ from sinks.mqtt.messages import (
     Message,
     Topics,
     record_message,
-    state_message,
     status_message,
     topics,
 )
 from sinks.mqtt.publisher import WINDOW, Publisher, PublishOutcome
-from sinks.mqtt.reason_codes import ABOUT_THE_MESSAGE, NOT_AUTHORIZED, reason
+from sinks.mqtt.reason_codes import ABOUT_THE_MESSAGE
 from sinks.mqtt.remote import MqttRemote
+from sinks.mqtt.retained_state import IMPAIRED_SECONDS, StatePublisher, refused
 from sinks.mqtt.session import Session
 from sinks.mqtt.settings import MqttSettings
 from wire.record import APPROVAL, Record
-from wire.state import PendingEvent
 
-# To the next try if records go out but the state is refused, or no command can come in: records
-# that are committed meanwhile wait for it, so the wait must not grow to a minute.
-IMPAIRED_SECONDS: Final = 5.0
-STATE_RENEWAL: Final = timedelta(hours=1)
 # Refusals that end the connection, before the record counts as the cause and not the broker.
 _TRIES: Final = 5
 
@@ -76,17 +70,10 @@ class MqttSink(Sink[MqttSettings]):
         super().__init__(name, settings, context)
         self._publisher: Publisher | None = None
         self._topics: Topics | None = None
-        self._shown: tuple[PendingEvent, ...] | None = None
-        self._shown_at: datetime | None = None
         self._one_by_one = False
         self._apart = False
         """Whether the first record of the next batch may have caused the end of a connection."""
-        self._state_refused = False
-        self._state_apart = False
-        """Whether the state may have caused the end of a connection."""
-        self._state_problem = Problem("the state was not acknowledged")
-        self._state_again_at = 0.0
-        """Monotonic time before which a state is not sent again over a connection of its own."""
+        self._state = StatePublisher(context, self._publish_apart, timeout=self.STATUS_TIMEOUT)
         self._retrying: Session | None = None
         self._channel: CommandChannel | None = None
         self._subscription_problem: Problem | None = None
@@ -158,7 +145,7 @@ class MqttSink(Sink[MqttSettings]):
         publisher.session.ensure()
         if self._channel is not None:
             self._channel.retry()
-        self._renew_state(publisher, where)
+        self._state.renew(publisher, where)
         if self._channel is not None and self._subscription_problem is not None:
             self._subscribe_again(self._channel)
         again_at = self._online_again_at
@@ -175,36 +162,6 @@ class MqttSink(Sink[MqttSettings]):
             raise SinkError(
                 self._subscription_problem, retry_after=IMPAIRED_SECONDS, stays_open=True
             )
-
-    def _renew_state(self, publisher: Publisher, where: Topics) -> None:
-        now = self.context.now()
-        pending = tuple(self.context.pending())
-        if not pending and not self.context.has_polled():
-            return  # a new store is empty: an event that the topic still shows may be pending
-        # abs(): a clock that was set back must not keep the state from being renewed.
-        fresh = self._shown_at is not None and abs(now - self._shown_at) < STATE_RENEWAL
-        if fresh and pending == self._shown:
-            return
-        state = state_message(pending, context=self.context, now=now, where=where)
-        self._publish_state(publisher, state)
-        self._shown = pending
-        self._shown_at = now
-
-    def _publish_state(self, publisher: Publisher, state: Message) -> None:
-        if self._state_apart and time.monotonic() < self._state_again_at:
-            raise SinkError(self._state_problem, retry_after=IMPAIRED_SECONDS, stays_open=True)
-        if self._state_apart:
-            self._state_again_at = time.monotonic() + IMPAIRED_SECONDS
-            outcome = self._publish_apart(state)
-        else:
-            self._state_refused = True  # until it is accepted
-            outcome = publisher.publish([state], timeout=self.STATUS_TIMEOUT)
-        if outcome.refusal is not None:
-            self._state_problem = _refused(state.topic, outcome.refusal)
-            keeps = self._state_apart or not outcome.ended
-            raise SinkError(self._state_problem, retry_after=IMPAIRED_SECONDS, stays_open=keeps)
-        self._state_refused = False
-        self._state_apart = False
 
     def check(self) -> Sequence[Check]:
         """Connect as another client would: without a will, without publishing, and without
@@ -236,14 +193,12 @@ class MqttSink(Sink[MqttSettings]):
         self._topics = None
         self._channel = None
         self._subscription_problem = None
-        self._shown = None
-        self._shown_at = None
         if publisher is None:
             return
         session = publisher.session
         # A batch was not accepted, and the connection has ended too: perhaps because of a record.
         self._apart |= self._one_by_one and not session.is_alive
-        self._state_apart |= self._state_refused and not session.is_alive
+        self._state.connection_ended(by_itself=not session.is_alive)
         if where is not None:
             # A normal disconnect makes the broker drop the will (MQTT 5, 3.14.4): publish it first.
             offline = self._status(where, "closed", commands=commands)
@@ -274,7 +229,7 @@ class MqttSink(Sink[MqttSettings]):
         if self._one_by_one:
             # The record that was not accepted may end this connection too: the state comes first.
             with suppress(SinkError):  # `maintain` tries again
-                self._renew_state(publisher, where)
+                self._state.renew(publisher, where)
 
     @classmethod
     def sender(cls, settings: MqttSettings, *, site: str, vm_id: str) -> CommandSender:
@@ -319,7 +274,7 @@ class MqttSink(Sink[MqttSettings]):
         """Publish the status; an operator must fix a refusal, and no record waits for it."""
         outcome = publisher.publish([message], timeout=self.STATUS_TIMEOUT)
         if outcome.refusal is not None:
-            raise SinkError(_refused(message.topic, outcome.refusal))
+            raise SinkError(refused(message.topic, outcome.refusal))
 
 
 def _refusal(
@@ -329,7 +284,7 @@ def _refusal(
     acknowledged.
     """
     assert outcome.refusal is not None  # noqa: S101  # checked before
-    problem = _refused(messages[outcome.delivered].topic, outcome.refusal)
+    problem = refused(messages[outcome.delivered].topic, outcome.refusal)
     delivered = done + outcome.delivered
     stays_open = stays_open or not outcome.ended
     if outcome.ended:
@@ -337,10 +292,3 @@ def _refusal(
     if outcome.refusal in ABOUT_THE_MESSAGE:
         return SinkRejected(str(problem), delivered=delivered)
     return SinkError(problem, delivered=delivered, stays_open=stays_open)
-
-
-def _refused(topic: str, code: int) -> Problem:
-    if code == NOT_AUTHORIZED:
-        remedy = "let the broker's ACL allow this user to write it"
-        return Problem(f"{topic}: not authorized (0x87)", remedy)
-    return reason(code).at(topic)
