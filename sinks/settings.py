@@ -23,7 +23,7 @@ class SinkSettings(BaseModel):
     affects_this_vm_only: bool = Field(
         default=False,
         description="Leave out events that do not name this VM, but not the record by which an "
-        "event stops to name it, nor its end",
+        "event stops naming it, nor its end",
     )
 
 

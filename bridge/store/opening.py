@@ -235,7 +235,7 @@ def _explain(path: Path, error: sqlite3.Error) -> NoReturn:
     if code == sqlite3.SQLITE_IOERR and os.access(path if path.exists() else directory, os.W_OK):
         raise TryLaterError(
             f"SEB_STATE_DIR: the disk under {directory} does not read or write just now ({error})",
-            remedy="see to the disk and start again",
+            remedy="check the disk and start again",
         ) from error
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
         raise DamagedError(str(error)) from error

@@ -41,7 +41,7 @@ def unusable(what: str, error: OSError, remedy: str) -> SebError:
     """
     if error.errno in _PASSING:
         why = f"SEB_STATE_DIR: {what} just now ({error.strerror})"
-        return TryLaterError(why, remedy="see to the disk and start again")
+        return TryLaterError(why, remedy="check the disk and start again")
     return ConfigurationError(f"SEB_STATE_DIR: {what} ({error.strerror})", remedy=remedy)
 
 

@@ -39,7 +39,7 @@ class KubernetesSettings(PreparingSettings):
         default=False, description="Taint the node `NoSchedule` while an event is coming"
     )
     cordon: bool = Field(
-        default=False, description="Let no new pod onto the node while an event is coming"
+        default=False, description="Keep new pods off the node while an event is coming"
     )
     drain: bool = Field(
         default=False,

@@ -59,7 +59,7 @@ class MqttRemote(CommandSender):
         outcome = publisher.publish([message], timeout=self.TIMEOUT)
         if outcome.refusal == NOT_AUTHORIZED:
             raise SinkRejected(
-                f"{where.command}: the broker lets this user send no commands (0x87); "
+                f"{where.command}: the broker does not let this user send commands (0x87); "
                 f"add to its ACL: topic write {where.command}"
             )
         if outcome.refusal is not None:

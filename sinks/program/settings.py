@@ -51,7 +51,7 @@ def _can_be_run(words: tuple[str, ...]) -> tuple[str, ...]:
     if not words or not words[0].strip():
         raise ValueError("name a program, with its arguments if it takes any")
     if any("\0" in word for word in words):
-        raise ValueError("no program can be given a NUL character")
+        raise ValueError("a program cannot be given a NUL character")
     return words
 
 

@@ -135,5 +135,5 @@ def write_past_buffer(stream: TextIO, text: str) -> None:
     while rest:
         count = raw.write(rest)
         if count is None:
-            raise BlockingIOError("the stream takes nothing now, and cannot wait")
+            raise BlockingIOError("the stream does not take more now, and cannot wait")
         rest = rest[count:]
