@@ -176,9 +176,7 @@ def _camel_case(attribute: str) -> str:
     return first + "".join(each.capitalize() for each in others)
 
 
-def _text(
-    *, least: int = 0, most: int = MAX_TEXT, schema: Mapping[str, Any] = _STRING
-) -> FieldType:
+def _text(*, least: int = 0, most: int = MAX_TEXT) -> FieldType:
     def read(value: Any) -> str:
         if not isinstance(value, str):
             raise FieldError("this is not a text")
@@ -186,7 +184,7 @@ def _text(
             raise FieldError(f"a text of {len(value)} characters; it has {least} to {most}")
         return value
 
-    return FieldType(schema, read)
+    return FieldType(_STRING, read)
 
 
 def _moment(write: Callable[[datetime], str | None]) -> FieldType:

@@ -153,7 +153,7 @@ class Approvals:
         """
         return None if self._preparations is None else self._preparations.seconds_to_deadline()
 
-    def step(self) -> bool:
+    def act_once(self) -> bool:
         """Send at most one request to IMDS, and ask the rules about at most one event. Return
         whether there was anything to do: then there may be more. Raises `StoreError`.
         """

@@ -36,7 +36,7 @@ RETRY_SECONDS: Final = 1.0
 """The pause after the first request that failed; each further pause is doubled."""
 MAX_RETRY_SECONDS: Final = 5.0
 ENDS_AT_ONCE: Final = 20
-"""How many approvals end before people, polls and commands have their turn: each end is synced."""
+"""How many approvals end before people, polls and commands are served: each end is synced."""
 
 
 @dataclass(slots=True, kw_only=True)

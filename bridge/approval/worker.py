@@ -1,5 +1,5 @@
-"""The thread of approvals: people, polls, commands, and requests to IMDS take turns. It never waits
-for a sink. It also keeps the deadlines of preparations, whether or not polls succeed.
+"""The thread of approvals. Each round serves people, polls, commands, and one request to IMDS; it
+never waits for a sink. It also keeps the deadlines of preparations, whether or not polls succeed.
 """
 
 from __future__ import annotations
@@ -256,7 +256,7 @@ class ApprovalWorker:
 
     def _step(self) -> None:
         self._more = False  # after an error it goes on with the next poll, command or person
-        self._more = self._approvals.step()
+        self._more = self._approvals.act_once()
 
     def _verify_commands(self, count: int) -> None:
         for _ in range(count):

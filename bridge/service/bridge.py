@@ -84,7 +84,7 @@ class Bridge:
             tried = self._monitoring.tried
             vm = self._owner.identify(store, stop=self._stop, patient=True, tried=tried)
             if vm is not None:
-                store, reset = self._owner.claim_store(store, reset, vm)
+                store, reset = self._owner.own_store(store, reset, vm)
                 self._assemble(store, vm)
                 self._lifecycle.report_reset(reset)
                 self._lifecycle.report_start()
@@ -106,7 +106,7 @@ class Bridge:
             vm = self._owner.identify(store, stop=self._stop, patient=False, tried=tried)
             if vm is None:
                 raise UnreachableError(f"{where} does not say who this VM is; see `seb check`")
-            store, reset = self._owner.claim_store(store, reset, vm)
+            store, reset = self._owner.own_store(store, reset, vm)
             self._assemble(store, vm)
             self._lifecycle.report_reset(reset)
             polled = self._parts.poller.run()

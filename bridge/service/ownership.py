@@ -112,7 +112,7 @@ class Ownership:
             )
         return vm
 
-    def claim_store(
+    def own_store(
         self, store: Store, reset: StoreReset | None, vm: VmIdentity
     ) -> tuple[Store, StoreReset | None]:
         """Return the store of this VM. A store that came with a disk image is renamed, and

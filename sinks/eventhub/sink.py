@@ -24,7 +24,7 @@ MALFORMED_TRIES: Final = 5
 DEADLINE_SECONDS: Final = 20.0
 # After so long no further send is begun: a turn that passes the deadline is abandoned, and what
 # the hub acknowledged in it would be forgotten.
-TURN_SECONDS: Final = DEADLINE_SECONDS - SEND_SECONDS - 2.0
+BATCH_SECONDS: Final = DEADLINE_SECONDS - SEND_SECONDS - 2.0
 
 
 class BatchSize:
@@ -85,10 +85,10 @@ class EventHubSink(Sink[EventHubSettings]):
         done = 0
         most = len(records)
         while done < len(records):
-            if done and time.monotonic() - begun > TURN_SECONDS:
+            if done and time.monotonic() - begun > BATCH_SECONDS:
                 raise SinkError(
                     f"{self._where()}: the line is slow: {done} of {len(records)} records in "
-                    f"{TURN_SECONDS:g} s; the others follow",
+                    f"{BATCH_SECONDS:g} s; the others follow",
                     delivered=done,
                 )
             size = min(most, self._pace.size)

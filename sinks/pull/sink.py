@@ -40,7 +40,7 @@ class PullSink(Sink[PullSettings]):
     """The limits of a request for commands."""
     RECEIPT_LIMITS: ClassVar[HttpLimits] = HttpLimits()
     """The limits of the POST of a receipt."""
-    TURN_SECONDS: ClassVar[float] = 20.0
+    BATCH_SECONDS: ClassVar[float] = 20.0
     """The seconds after which no further POST of a batch is started."""
     STOP_SECONDS: ClassVar[float] = 1.0
 
@@ -57,7 +57,7 @@ class PullSink(Sink[PullSettings]):
         """Seconds; the sink's own limits end a call before that."""
         poll = self.LIMITS
         post = self.RECEIPT_LIMITS
-        turn = self.TURN_SECONDS + post.connect + post.total
+        turn = self.BATCH_SECONDS + post.connect + post.total
         return max(poll.connect + poll.total, turn) + _SPARE_SECONDS
 
     def accepts(self, record_type: str, affects_this_vm: bool | None) -> bool:  # noqa: FBT001
@@ -82,10 +82,10 @@ class PullSink(Sink[PullSettings]):
         """
         begun = time.monotonic()
         for done, record in enumerate(records):
-            if done and time.monotonic() - begun > self.TURN_SECONDS:
+            if done and time.monotonic() - begun > self.BATCH_SECONDS:
                 raise SinkError(
                     f"{self._where}: slow: {done} of {len(records)} receipts in "
-                    f"{self.TURN_SECONDS:g} s; the others follow",
+                    f"{self.BATCH_SECONDS:g} s; the others follow",
                     delivered=done,
                     stays_open=True,
                 )

@@ -58,7 +58,7 @@ def test_a_long_delivery_ends_before_it_is_abandoned(monkeypatch: pytest.MonkeyP
     """A delivery ends before its deadline with the number of acknowledged records; the next
     delivery sends the others.
     """
-    monkeypatch.setattr("sinks.eventhub.sink.TURN_SECONDS", 0.0)
+    monkeypatch.setattr("sinks.eventhub.sink.BATCH_SECONDS", 0.0)
     sent = records(10)
     with EventHubServer(max_message_size=4 * len(sent[0].body)) as server:
         sink = sink_for(server)

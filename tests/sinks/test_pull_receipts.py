@@ -177,7 +177,7 @@ def test_a_slow_control_plane_gets_the_rest_later(server: HttpServer) -> None:
         RECEIPT_LIMITS: ClassVar[HttpLimits] = HttpLimits(
             connect=2.0, read=60.0, total=60.0, body=0.5
         )
-        TURN_SECONDS: ClassVar[float] = 1.0
+        BATCH_SECONDS: ClassVar[float] = 1.0
 
     sink = make(server, Slow)
     server.answer(status=503)

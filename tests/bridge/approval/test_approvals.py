@@ -1108,7 +1108,7 @@ def test_a_command_is_accepted_while_requests_hang(bench: ApprovalBench) -> None
     bench.poller.run()
     bench.approvals.polled()
     del bench.imds.posts[:]
-    assert bench.approvals.step()
+    assert bench.approvals.act_once()
     assert bench.imds.posts == [EVENT_ID]
     token = bench.approve(bench.record("E-3"), jti="one")
     bench.approvals.command(CommandMessage(token=token, channel="mqtt"))
@@ -1130,7 +1130,7 @@ def test_a_request_that_always_fails_does_not_starve_another(bench: ApprovalBenc
         bench.clock.advance(9)
         bench.poller.run()
         bench.approvals.polled()
-        bench.approvals.step()
+        bench.approvals.act_once()
     assert Counter(bench.imds.posts) == {EVENT_ID: 10, OTHER_ID: 10}
 
 

@@ -47,7 +47,7 @@ class Approvals:
     def seconds_to_prepare(self) -> float | None:
         return self.deadline
 
-    def step(self) -> bool:
+    def act_once(self) -> bool:
         if not self.requests:
             return False
         self._do(self.requests.pop(0))

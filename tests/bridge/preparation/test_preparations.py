@@ -346,17 +346,17 @@ def test_no_post_goes_out_for_an_event_that_left_this_vm_since_the_last_look(
     )
     preparing.current.preparation = preparing.preparations.state_of
     approvals.polled()
-    while approvals.step():
+    while approvals.act_once():
         pass
     assert preparing.states() == ["preparing"]
     preparing.preparations.prepared(preparing.records()[-1])
     preparing.leave_and_return()
     for _ in range(2):
-        approvals.step()
+        approvals.act_once()
     assert posts == []
     assert preparing.states() == ["preparing"]
     preparing.preparations.prepared(preparing.records()[-1])
-    approvals.step()
+    approvals.act_once()
     assert posts == [EVENT_ID]
 
 

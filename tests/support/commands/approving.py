@@ -235,7 +235,7 @@ class ApprovalBench:
     def go_on(self) -> None:
         """Approval does what there is to do, one request to IMDS after the other."""
         with suppress(StoreError):  # as the thread of approvals: the next poll goes on
-            while self.approvals.step():
+            while self.approvals.act_once():
                 pass
 
     # Commands

@@ -192,7 +192,7 @@ class RecordBench:
             owner = Owner(self.clock, self.vm_id)
             vm = owner.identify(store, stop=threading.Event(), patient=False, tried=lambda _: None)
             assert vm is not None
-            store, reset = owner.claim_store(store, reset, vm)
+            store, reset = owner.own_store(store, reset, vm)
         self.store = store
         self._committed: list[Record] = []
         store.subscribe(
