@@ -96,7 +96,5 @@ def answers(url: str, *, seconds: float) -> requests.Response | None:
 
 
 def why(error: requests.RequestException) -> str:
-    """Return what went wrong with a request, for people; without an address and without a
-    secret.
-    """
+    """Return what went wrong with a request, for people. The text has no address and no secret."""
     return str(problem_of(error))

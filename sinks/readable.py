@@ -98,7 +98,7 @@ def _approval_facts(data: Mapping[str, Any]) -> list[str]:
 
 
 def _when(not_before: object, now: datetime | None) -> str:
-    """Return the earliest start and the time left; without `now`, only the start."""
+    """Return the earliest start and the time left. Without `now` it is only the start."""
     if not isinstance(not_before, str):
         return ""
     try:

@@ -152,7 +152,7 @@ def _one(name: str, value: float, *labels: str) -> Metric:
 
 
 def _moment(name: str, moment: datetime | None) -> Metric:
-    """Return a metric with a timestamp; without a sample before the first."""
+    """Return a metric with a timestamp. It has no sample before the first timestamp."""
     family = _family(name)
     if moment is not None:
         family.add_metric((), moment.timestamp())

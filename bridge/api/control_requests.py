@@ -119,8 +119,8 @@ class ControlRequests:
         }
 
     def _known_sinks(self) -> dict[str, bool]:
-        """Return whether each sink that the store knows is configured; while the bridge starts, its
-        own sinks too.
+        """Return for each sink that the store knows whether it is configured. While the bridge
+        starts, its own sinks are among them.
         """
         known = self._outbox.known_sinks()
         return known | dict.fromkeys(self._outbox.recipients, True) if self._starting() else known

@@ -69,7 +69,7 @@ class Status:
         self.held: Callable[[], bool] = lambda: False
         """Whether delivery waits until the identity is confirmed."""
         self.approves: Callable[[], bool] = lambda: True
-        """Whether rules and commands count: only once the identity is confirmed."""
+        """Whether rules and commands count. They do not before the identity is confirmed."""
         self.starting_trouble: str | None = None
         """Why the VM identity is not known yet; None if it is known, or was not asked for yet."""
 

@@ -113,8 +113,8 @@ class RuleDecisions:
 
     def _waited(self, tracked: TrackedEvent) -> float:
         """Return for how many seconds the event has been seen, as this run or this boot measured
-        it. The wall clock does not count: if it was wrong, it would let the next VM lead
-        early. For an event from before the boot the uptime is less than the truth, never more.
+        it. The wall clock does not count: if it was wrong, it would let the next VM lead early. For
+        an event from before the boot, the uptime is less than the event's age, never more.
         """
         in_this_run = self._clock.monotonic() - self._kept(tracked).since
         if tracked.uptime is None:

@@ -103,7 +103,7 @@ class Trust:
 
     def _read(self, path: Path) -> bytes:
         """Return what the file has now. Raises `OSError` or `TrustError`, also while an earlier
-        reading has not ended; what that one finds at last may be out of date.
+        reading has not ended: what that reading finds in the end may be out of date.
         """
         if self._under_way is None or self._under_way.is_set():
             ended = threading.Event()

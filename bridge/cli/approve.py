@@ -229,8 +229,8 @@ def subject() -> str:
 
 
 def _user() -> str:
-    """Return the user at the keyboard, as far as the system tells; with sudo, the one who called
-    it.
+    """Return the user at the keyboard, as far as the system tells. With sudo it is the user who
+    called sudo.
     """
     try:
         name = os.environ.get("SUDO_USER") or getpass.getuser()

@@ -89,8 +89,8 @@ class Worker:
         self._wake.set()
 
     def finish(self) -> None:
-        """Try once more to deliver the records that are left, until the first failure; then close
-        and stop.
+        """Try once more to deliver the records that are left, until the first failure. After that,
+        close the sink and stop.
         """
         self._finishing.set()
         self._wake.set()

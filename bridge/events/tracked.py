@@ -12,7 +12,7 @@ from bridge.imds.document import Document, ScheduledEvent, parse_event
 from wire.event import Event
 
 KEEP_ENDED: Final = 200
-"""How many ended events are remembered in full; of older ones the store keeps only the revision."""
+"""How many ended events are remembered in full. The store keeps only the revision of older ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,8 +82,8 @@ class TrackedEvent:
 def remembered(
     before: Mapping[str, TrackedEvent], newer: Mapping[str, TrackedEvent]
 ) -> tuple[dict[str, TrackedEvent], dict[str, int]]:
-    """Return the tracked events, the newest last, with only the most recent ended ones; and the
-    last revision of each event that is forgotten.
+    """Return two values: the tracked events, the newest last, of which only the most recent ended
+    ones stay, and the last revision of each event that is forgotten.
     """
     merged = dict(before)
     for key, each in newer.items():

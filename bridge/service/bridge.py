@@ -122,7 +122,7 @@ class Bridge:
             store.close()
 
     def _answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Answer a command of this machine; once the identity is known, about all parts."""
+        """Answer a command of this machine. Before the identity is known, only some parts exist."""
         return self._requests.answer(request)
 
     def _assemble(self, store: Store, vm: VmIdentity) -> None:

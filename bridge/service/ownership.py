@@ -30,7 +30,9 @@ FRESH_SECONDS: Final = 2.0
 
 
 def open_readable(directory: Path, now: datetime) -> tuple[Store, StoreReset | None]:
-    """Return the store; a new one if its events are damaged. Raises what `open_store` raises."""
+    """Return the store. A store whose events are damaged is renamed, and a new one is returned.
+    Raises what `open_store` raises.
+    """
     store, reset = open_store(directory, now)
     try:
         load_events(store.last_seen().events)

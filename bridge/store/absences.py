@@ -30,8 +30,8 @@ NEWEST_RECORDS: Final = (
     "GROUP BY event UNION SELECT max(sequence) FROM records "
     "WHERE affects AND event IN (SELECT event FROM ends_owed) GROUP BY event"
 )
-"""The newest record of each event that is pending, or whose end a sink may need; of these also the
-newest one that concerns this VM, for a sink that follows only its events.
+"""The newest record of each event that is pending, or whose end a sink may need. For a sink that
+follows only events of this VM, there is also each event's newest record that concerns it.
 """
 CATCH_UP_CONDITION: Final = (
     "event IN (SELECT key FROM events WHERE pending "

@@ -142,8 +142,8 @@ class Provider:
             return with_keys(self._new_keys())
 
     def userinfo(self, access_token: object, subject: str) -> Json:
-        """Return what the provider says in addition to the ID token; nothing if it has no such
-        address. Raises `ProviderError`.
+        """Return what the provider says in addition to the ID token. It is empty if the provider
+        has no such address. Raises `ProviderError`.
         """
         address = self.metadata().userinfo
         if address is None or not isinstance(access_token, str) or not access_token.isascii():

@@ -1,4 +1,4 @@
-"""Changes of a decision: a console claims it, to send its command; and its end."""
+"""Changes of a decision: a claim, by which a console sends its command, and an end."""
 
 from __future__ import annotations
 

@@ -102,8 +102,8 @@ class Decisions:
         force: bool = False,
         scope: str | None = None,
     ) -> None:
-        """End the turn of an event; with `force` even if it is not stuck. Raises what `decide`
-        raises.
+        """End the turn of an event. With `force` it is ended even if it is not stuck. Raises what
+        `decide` raises.
         """
         await asyncio.to_thread(
             self._end_turn, person, event_id, reason.strip(), force=force, scope=scope

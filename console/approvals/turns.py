@@ -95,7 +95,7 @@ def look(snapshot: Snapshot, settings: TurnSettings, connected: Collection[str])
 
 def is_current(connection: Connection, before: Look) -> bool:
     """Check whether a look is still valid, because nothing that concerns turns was written since.
-    Most transactions have only heartbeats; of these only those count that may end a turn. What
+    Most transactions have only heartbeats, and a heartbeat counts only if it may end a turn. What
     follows from time alone needs another look.
     """
     return not turns.has_changed(connection, before.number, before.heard)

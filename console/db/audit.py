@@ -104,7 +104,7 @@ class WantedRows:
     equal: Mapping[str, str] = field(default_factory=dict)
     """The wanted values, by column."""
     sort: str = "-at"
-    """One of `SORTS`; with a minus before it in descending order."""
+    """One of `SORTS`. With a minus before it, the order is descending."""
 
 
 def insert_row(connection: Connection, row: AuditRow) -> None:
@@ -138,8 +138,8 @@ def last_row(connection: Connection) -> AuditRow | None:
 def rows_after(
     connection: Connection, number: int, limit: int, *, event_id: str | None = None
 ) -> list[AuditRow]:
-    """Return up to `limit` rows after a number, the oldest first; with `event_id` only those of
-    that event.
+    """Return up to `limit` rows after a number, the oldest first. With `event_id` they are only
+    those of that event.
     """
     query = select(_TABLE).where(_TABLE.c.number > number)
     if event_id is not None:

@@ -76,8 +76,8 @@ _PAIRS: Final = 1000
 """How many pairs one statement takes."""
 _MAX_WORDS: Final = 50
 _MAX_SIGNS: Final = 1_000_000
-"""The limit of the names of past events in one answer, in characters; with short names, the answer
-is fifty times as long.
+"""The limit of all names of the past events in one answer, in characters. With short names the
+whole answer is fifty times as long.
 """
 _COMMON: Final = 0.2
 """If the wanted VMs are at least this share of all VMs, the database looks at one event after the

@@ -34,8 +34,9 @@ class PastVm:
 def records_of_event(
     connection: Connection, key: EventKey, site: str | None = None
 ) -> list[PastRecord]:
-    """Return the records about an event, in order, of its reporters; with `site` only of those of
-    that site. Of each VM only the newest ones, so that one cannot crowd out the others.
+    """Return the records of an event's reporters about it, in order. With `site` they are only from
+    VMs of that site. Of each VM there are only the newest ones, so that one VM cannot crowd out the
+    others.
     """
     r = tables.record.c
     reported = tables.report.c

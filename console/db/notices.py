@@ -249,8 +249,8 @@ def _first_of_each(
 
 
 def _noticed_as_due(connection: Connection, now: float) -> list[EventKey]:
-    """Return the events for which a recent notice says that a decision is due, and no later one
-    that they are over.
+    """Return the events for which a recent notice says that a decision is due, and no later notice
+    says that they are over.
     """
     later = notice.alias("later")
     n = notice.c
@@ -303,7 +303,7 @@ def claim(
     connection: Connection, sink: str, console: str, *, now: float, limit: int
 ) -> list[Record]:
     """Return the next notices of a sink, in order, for a console that delivers them within a
-    minute; nothing if another console has claimed the sink and its minute is not over.
+    minute. If another console has claimed the sink and its minute is not over, there are none.
 
     A claim that ends more than two minutes from now was made before the clock was set back, and
     does not count.

@@ -35,7 +35,7 @@ _ADVISORY_LOCK: Final = 0x5EB_C0DE
 
 
 class Database:
-    """The engines for writing and for reading; on SQLite, also the lock of the file."""
+    """The engines for writing and for reading, and on SQLite the lock of the file."""
 
     def __init__(self, url: URL, *, patience: Patience | None = None) -> None:
         """`patience`: how long PostgreSQL may take; SQLite has its own limit."""

@@ -38,7 +38,9 @@ class Patience:
     """From a statement to its answer, measured by the server."""
     lock: float = 4.0
     idle: float = 7.0
-    """From one statement of a transaction to the next; then the server ends it."""
+    """From one statement of a transaction to the next. After that the server ends the
+    transaction.
+    """
     pool: float = 5.0
     """The wait for a connection while all are in use."""
 

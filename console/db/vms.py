@@ -77,7 +77,7 @@ class WantedVms:
     equal: Mapping[str, str] = field(default_factory=dict)
     """The wanted values by column, one of `FILTERS`."""
     sort: str = "name"
-    """One of `SORTS`; with a minus before it in descending order."""
+    """One of `SORTS`. With a minus before it, the order is descending."""
     names_first: bool = False
     """Whether VMs with a matching name come before those with a matching id."""
 
@@ -163,8 +163,8 @@ class Vms:
         return {row[0]: row[1] for row in self._connection.execute(query)}
 
     def count(self, *, heard_by: str | None = None) -> int:
-        """Return how many VMs there are; with `heard_by` only those that are not retired and were
-        last heard over that source.
+        """Return how many VMs there are. With `heard_by` it counts only those that are not retired
+        and were last heard over that source.
         """
         query = select(func.count()).select_from(vm)
         if heard_by is not None:

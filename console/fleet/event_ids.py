@@ -16,8 +16,9 @@ def main_of(several: Iterable[KnownEvent], scope: str | None = None) -> KnownEve
 
 
 def _by_age(known: KnownEvent) -> tuple[bool, float, str]:
-    """Return the sort value of events with the same id: since when a VM is known that reports the
-    event and is named by it; then the time of the event's first record.
+    """Return the sort value of events with the same id. Events with a VM that they name and that
+    reports them come first, in the order in which these VMs became known. The others follow by the
+    time of their first record.
     """
     ages = [each.known_since for each in known.named.values() if each.content_hash is not None]
     return not ages, min(ages, default=known.event.first_at), known.event.scope

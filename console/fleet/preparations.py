@@ -61,8 +61,9 @@ class PreparationFold:
 
     def keep(self, reported: ReportedPreparation, *, put_back: bool = False) -> None:
         """Keep what a VM reports about its preparation. What it prepared for an ended event, or for
-        one that no longer names it, does not count if the event comes back unchanged; also if the
-        record of that comes in only then, unless the VM's store was put back.
+        one that no longer names it, does not count if the event comes back unchanged. That holds
+        also if the record of the preparation comes in only then, unless the VM's store was put
+        back.
         """
         key = (reported.facts.event_id, reported.vm_id)
         latest = self._loaded.reports.get(key)

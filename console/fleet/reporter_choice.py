@@ -175,8 +175,8 @@ def as_shown(
 def dated(
     event: FleetEvent | None, shown: LatestReport, named: Iterable[NamedReport]
 ) -> FleetEvent | None:
-    """Return the event's row until now. If a VM that it names takes over from a reporter that it
-    does not name, the row loses the time at which that reporter says it saw the event first.
+    """Return the event's row as it was until now. If its former reporter is not named by it and the
+    new one is, the row loses the time at which the former one first saw the event.
     """
     if event is None or not shown.is_own:
         return event

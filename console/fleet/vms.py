@@ -11,7 +11,7 @@ from console.fleet.values import DEFAULT_SITE, FleetName, Stream, Vm, folded
 from console.records.incoming import Incoming, IncomingRecord, IncomingState, IncomingStatus
 
 Bearing = tuple[str, str]
-"""A VM's place and folded name: of two VMs with the same, events name only one."""
+"""A VM's place and folded name. If two VMs have the same, events name only one of them."""
 _CLOCK_SECONDS: Final = 300.0
 """A record with a time further ahead was made by a wrong clock, and does not count as newer."""
 _RIGHT_SECONDS: Final = 60.0

@@ -42,8 +42,9 @@ class VmLimits:
         self._left: dict[str, _Left] = {}
 
     def wait(self, vm_id: str, size: int, *, now: float) -> float:
-        """Count a record of so many bytes and return 0.0; or return the seconds after which it
-        would be accepted, without counting it. `now` is any clock in seconds that does not go back.
+        """Count a record of so many bytes and return 0.0. If the VM has no allowance for it, return
+        the seconds after which it would be accepted, and do not count it. `now` is any clock in
+        seconds that does not go back.
         """
         with self._lock:
             left = self._refilled(vm_id, now)

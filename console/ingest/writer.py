@@ -214,7 +214,7 @@ class Writer:
                 return True
 
     def _next_batch(self) -> list[Delivery]:
-        """Return everything that waits; if there are only heartbeats, wait a moment for more."""
+        """Return everything that waits. If that is only heartbeats, wait a moment for more."""
         first = self._inbox.pop(timeout=0.2)
         if first is None:
             return []
@@ -235,8 +235,9 @@ class Writer:
         return batch
 
     def _commit_all(self, batch: Sequence[Delivery]) -> None:
-        """Commit and confirm deliveries, until the console stops; in smaller parts if the database
-        did not accept as many before, because a transaction that took too long would do so again.
+        """Commit and confirm deliveries, until the console stops. If the database did not accept as
+        many before, commit them in smaller parts, because a transaction that took too long would do
+        so again.
         """
         rest = batch
         while rest:

@@ -24,8 +24,8 @@ PATIENCE: Final = 30.0
 RETURN_SECONDS: Final = 600.0
 """How long a VM may take to come back after the start of its event, in addition to its duration."""
 AWAY_SECONDS: Final = 3600.0
-"""How long a VM is awaited at most, in addition to that, however long its event is said to take:
-once the VM is silent, peers can report any duration.
+"""The longest time for which a VM is awaited in addition to that, whatever duration its event is
+said to have: once the VM is silent, peers can report any duration.
 """
 _DELETES: Final = "delete"
 GATHER: Final = 60.0

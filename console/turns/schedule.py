@@ -149,8 +149,8 @@ def _not_held(turn: Turn, reading: Reading) -> _Step:
 
 
 def _joined(turn: Turn, reading: Reading) -> tuple[Join | None, Reading]:
-    """Return the VMs that a changed event names and that hold no turn yet, if the budget has room;
-    and the reading in which they are away.
+    """Return the VMs that a changed event names and that hold no turn yet, if the budget has room
+    for them, and the reading in which they are away.
     """
     event = reading.event_of(turn)
     if turn.state != "preparing" or event is None or event.fingerprint != turn.fingerprint:

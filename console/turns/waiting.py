@@ -157,8 +157,8 @@ def _waits_for(event: EventFacts, reading: Reading, behind: Sequence[EventKey]) 
 
 
 def _waits_behind(other: Away, event: EventFacts, reading: Reading) -> bool:
-    """Check whether a VM that counts as away is heard, and waits for events that come later, for
-    which it is prepared or has begun to prepare, and for nothing else.
+    """Check whether a VM that counts as away only waits behind the event. Then it is heard, and the
+    turns that it holds are of later events, for which it is prepared or has begun to prepare.
     """
     situation = reading.situation
     vm = situation.vms.get(other.vm_id)

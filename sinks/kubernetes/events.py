@@ -23,8 +23,8 @@ class NodeEvents:
     """Writes the Events of records, each once."""
 
     def __init__(self, *, may_wait: bool) -> None:
-        """`may_wait`: whether an Event that cannot be written waits for `write_missing`, as that of
-        a sink that prepares: no preparation waits for an Event.
+        """`may_wait`: whether an Event that cannot be written waits for `write_missing`. It does
+        for a sink that prepares, because a preparation must not wait for an Event.
         """
         self._may_wait = may_wait
         self._written: set[str] = set()

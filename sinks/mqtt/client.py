@@ -144,7 +144,7 @@ def _unusable(what: str, file: Path | None, error: Exception) -> SinkError:
 
 
 def new_client(plan: ConnectPlan, kind: type[C]) -> C:
-    """Return a paho client that does not reconnect by itself; not connected, and without
+    """Return a paho client that does not reconnect by itself. It is not connected, and has no
     callbacks.
     """
     transport: Literal["tcp", "websockets"] = "tcp" if plan.path is None else "websockets"

@@ -102,8 +102,8 @@ def signal_name(number: int) -> str:
 
 
 def writable_by_anybody(path: Path) -> bool:
-    """Check by a file's mode whether any account may change it; not on Windows. Raises
-    `OSError`.
+    """Check by a file's mode whether any account may change it. On Windows, where the mode does not
+    say so, return False. Raises `OSError`.
     """
     return not WINDOWS and bool(path.stat().st_mode & stat.S_IWOTH)
 

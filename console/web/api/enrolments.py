@@ -28,8 +28,8 @@ class EnrolmentRoutes:
         self._state = state
 
     async def post(self, request: Request) -> Response:
-        """Answer `{vmIds: […]}` with `{items: [{vmId, generation, settings}]}`; only for
-        an admin.
+        """Answer `{vmIds: […]}` with `{items: [{vmId, generation, settings}]}`. Only an admin may
+        ask.
         """
         person = person_of(request)
         if "admin" not in person.roles:

@@ -40,8 +40,8 @@ class Metrics(Collector):
         """When the next reading may begin, on the loop's clock."""
 
     async def scraped(self, _request: Request) -> Response:
-        """Answer with the text for Prometheus; without the fleet if the database does not
-        answer.
+        """Answer with the text for Prometheus. If the database does not answer, the text has
+        nothing about the fleet.
 
         Strangers may request it, and it reads every VM. So there is one reading at a time, for all
         requests before it began, and a pause of the same length after it.

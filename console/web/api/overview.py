@@ -34,7 +34,9 @@ class OverviewRoutes:
 def overview(
     snapshot: Snapshot, sources: Sequence[view.Source], *, site: str | None = None
 ) -> view.Overview:
-    """Return the answer of `/api/v1/overview`; with a site, only its VMs and events count."""
+    """Return the answer of `/api/v1/overview`. For a person of one site, only that site's VMs and
+    events count.
+    """
     wanted = WantedVms(equal={} if site is None else {"site": site})
     return view.overview(
         snapshot.vms.counted(wanted),

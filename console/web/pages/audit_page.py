@@ -67,8 +67,8 @@ _REFUSALS: Final[Mapping[str, str]] = {
 _PATIENCE: Final = 2.0
 _AGAIN: Final = 60.0
 _REST: Final = 20
-"""How many times as long as a check the pause after it is: checks take at most one twentieth of the
-time, however long the audit is.
+"""The length of the pause after a check, in times of the check's own length: checks take at most
+one twentieth of the time, however long the audit is.
 """
 
 
