@@ -18,7 +18,7 @@ def checked_address(text: str, *, instead: str) -> SplitResult:
     if not good or not text.isprintable() or " " in text:
         raise ValueError("this is not an address such as https://hooks.example.com/path")
     if parts.username is not None or parts.password is not None:
-        raise ValueError(f"user and password do not belong into the address; {instead}")
+        raise ValueError(f"user and password do not belong in the address; {instead}")
     if not _is_a_name(parts.hostname or ""):
         raise ValueError("the host of this address is not a valid name")
     return parts

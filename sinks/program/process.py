@@ -111,8 +111,8 @@ def writable_by_anybody(path: Path) -> bool:
 if sys.platform == "win32":
 
     def _found(command: Sequence[str]) -> Sequence[str]:
-        """Return the command with the full path of its program: the system itself finds only .exe
-        files.
+        """Return the command with the full path of its program. By a name without a path Windows
+        finds only .exe files.
         """
         return [shutil.which(command[0]) or command[0], *command[1:]]
 
