@@ -6,8 +6,11 @@ There are thousands a second: each endpoint is an ASGI application by itself.
 
 from __future__ import annotations
 
+import asyncio
+import queue
 import time
 from abc import ABC, abstractmethod
+from contextlib import suppress
 from math import ceil
 from typing import Final
 
@@ -16,17 +19,22 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from console.fleet.candidates import PULL
+from console.ingest.delivery import Delivery, QuarantinedMessage
 from console.ingest.enrolment import KEY_IS_MISSING
 from console.ingest.signature import UnsignedError, verify
 from console.records.incoming import IncomingRecord
 from console.records.parse import ForeignError, parse_record, vm_of
-from console.web.bridges.commits import Commits
 from console.web.bridges.parts import BridgeParts
 from console.web.bridges.pull import bearer, not_its_token
 from console.web.bridges.record_body import RequestError
 from wire.record import APPROVAL
 
+_COMMIT_SECONDS: Final = 15.0
 _RETRY_SECONDS: Final = 5
+_SAMPLE: Final = 2000
+"""How many bytes are kept of a body that is not a record."""
+_MAX_WAITING: Final = 100
+"""How many deliveries may wait for the writer; beyond that only records are added."""
 
 
 class _RecordEndpoint(ABC):
@@ -35,7 +43,6 @@ class _RecordEndpoint(ABC):
     def __init__(self, parts: BridgeParts, *, source: str) -> None:
         self._parts = parts
         self._source = source
-        self._commits = Commits(parts.writer)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer 204 after the commit; 400 not such a record, 401 not from that VM, 413 too large,
@@ -74,10 +81,49 @@ class _RecordEndpoint(ABC):
         try:
             record = parse_record(body, source=self._source, received_at=now, vm_id=vm_id)
         except ForeignError as error:
-            self._commits.quarantine(self._source, error, body, vm_id=vm_id, at=now)
+            self._quarantine(error, body, vm_id=vm_id, at=now)
             raise RequestError(400, f"not a record: {error}") from None
         limits.charge(vm_id, record, now=time.monotonic())
         return record
+
+    async def _commit(self, record: IncomingRecord) -> None:
+        """Return once the record is in the database. Raises `RequestError` if that takes too
+        long.
+        """
+        loop = asyncio.get_running_loop()
+        committed: asyncio.Future[bool] = loop.create_future()
+
+        def answer(stored: bool) -> None:  # noqa: FBT001  # as Delivery.done
+            if not committed.done():
+                committed.set_result(stored)
+
+        def done(stored: bool) -> None:  # noqa: FBT001  # on the writer's thread
+            loop.call_soon_threadsafe(answer, stored)
+
+        delivery = Delivery(source=record.source, items=[record], done=done, size=len(record.body))
+        try:
+            self._parts.writer.put(delivery, timeout=0)
+            async with asyncio.timeout(_COMMIT_SECONDS):
+                stored = await committed
+        except (queue.Full, TimeoutError):
+            stored = False
+        if not stored:
+            raise RequestError(503, "the database does not take records now")
+
+    def _quarantine(self, error: ForeignError, body: bytes, *, vm_id: str, at: float) -> None:
+        """Quarantine a body that a VM has signed and that is not a record of ours; under load, only
+        count it.
+        """
+        writer = self._parts.writer
+        message = QuarantinedMessage(
+            reason=error.reason, message=f"{vm_id}: {error}", sample=body[:_SAMPLE], at=at
+        )
+        delivery = Delivery(source=self._source, items=[message], done=lambda _stored: None)
+        if writer.waiting <= _MAX_WAITING:
+            with suppress(queue.Full):
+                writer.put(delivery, timeout=0)
+                return
+        writer.progress.quarantined[(self._source, error.reason)] += 1
 
 
 class WebhookRecords(_RecordEndpoint):
@@ -93,7 +139,7 @@ class WebhookRecords(_RecordEndpoint):
             verify(Headers(scope=scope), body, secret=secret, now=self._parts.own_clock())
         except UnsignedError as error:
             raise RequestError(401, str(error)) from None
-        await self._commits.commit(self._parsed(vm_id, body))
+        await self._commit(self._parsed(vm_id, body))
         return Response(status_code=204)
 
 
@@ -113,7 +159,7 @@ class PulledReceipts(_RecordEndpoint):
         record = self._parsed(vm_id, body)
         if record.type != APPROVAL:
             raise RequestError(400, f"not a receipt: its type is not {APPROVAL}")
-        await self._commits.commit(record)
+        await self._commit(record)
         return Response(status_code=204)
 
 

@@ -115,7 +115,7 @@ def test_a_record_that_cannot_be_stored_is_not_accepted(
         at = int(stage.now.timestamp())
         headers = signature_headers([secret], message_id="r", timestamp=at, body=body)
         with stage.console.database.writing.begin() as connection, monkeypatch.context() as short:
-            short.setattr("console.web.bridges.commits._COMMIT_SECONDS", 0.3)
+            short.setattr("console.web.bridges.records._COMMIT_SECONDS", 0.3)
             connection.execute(text("SELECT 1"))
             answer = stage.http.post(f"{stage.url}/ingest/v1/records", data=body, headers=headers)
         assert (answer.status_code, answer.headers["Retry-After"]) == (503, "5")
