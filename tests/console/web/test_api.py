@@ -290,7 +290,7 @@ def test_what_is_described_is_answered(console: ConsoleProcess) -> None:
             Draft202012Validator(json.loads(text)).validate(answer.json())
             seen.add(path)
     assert {"/api/v1/events", "/api/v1/events/{eventId}", "/api/v1/vms/{vmId}"} <= seen
-    assert described["components"]["schemas"]["Event"]["additionalProperties"] is False
+    assert described["components"]["schemas"]["EventItem"]["additionalProperties"] is False
 
 
 def test_the_description_says_what_may_be_asked(console: ConsoleProcess) -> None:
