@@ -17,7 +17,9 @@ from console.approvals.refusal_reasons import REASONS, DecisionRefusedError
 from console.approvals.requests import DecisionRequest, What
 from console.db import decisions
 from console.fleet.commands import command_item
+from console.fleet.decisions import DecisionState
 from console.fleet.event_ids import main_of
+from console.fleet.model import Model
 from console.fleet.view import EventDetail
 from console.web.answers import Json, answer, as_json, refuse
 from console.web.api import models
@@ -27,6 +29,20 @@ from console.web.app_state import AppState
 from console.web.caller import person_of
 
 _NO_COMMAND: Final = "there is no such command"
+
+
+class DecisionTaken(Model):
+    """An accepted decision; `jti` is null while a second person is needed."""
+
+    jti: str | None
+    state: DecisionState
+
+
+class RefusedDecision(EventDetail):
+    """The event as it is now, and the jti if it is being approved already."""
+
+    error: str
+    jti: str | None
 
 
 class DecisionRoutes:
@@ -104,7 +120,7 @@ class DecisionRoutes:
             decided = await self._state.decisions.decide(wanted)
         except DecisionRefusedError as refused:
             return await self._not_decided(request, refused, wanted.scope)
-        return answer(models.DecisionTaken(jti=decided.jti, state=decided.state), status)
+        return answer(DecisionTaken(jti=decided.jti, state=decided.state), status)
 
     async def _not_decided(
         self, request: Request, refused: DecisionRefusedError, scope: str | None

@@ -10,15 +10,30 @@ from starlette.responses import Response
 
 from console.access import enrolment
 from console.errors import RefusedError
+from console.fleet.model import Model
 from console.ingest.enrolment import KEY_IS_MISSING, read_key
 from console.web.answers import answer, refuse
-from console.web.api.models import EnrolledList, EnrolmentBody
+from console.web.api.models import EnrolmentBody
 from console.web.api.operations import body_of
 from console.web.app_state import AppState
 from console.web.caller import person_of
 
 _MAX_BYTES: Final = 256 * 1024
 """Enough for as many VMs as one request may enroll."""
+
+
+class Enrolled(Model):
+    """The settings of one VM's bridge, secrets among them."""
+
+    vm_id: str
+    generation: int
+    settings: dict[str, str]
+
+
+class EnrolledList(Model):
+    """The settings of each VM that was enrolled."""
+
+    items: list[Enrolled]
 
 
 class EnrolmentRoutes:

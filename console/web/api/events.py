@@ -17,14 +17,22 @@ from console.db.history import records_of_event
 from console.db.snapshot import Snapshot, Snapshots
 from console.fleet import view
 from console.fleet.event_ids import main_of
+from console.fleet.model import Model
 from console.fleet.timeline import timeline
 from console.fleet.values import KnownEvent
 from console.fleet.view import EventDetail, EventItem
 from console.web.answers import answer, refuse
 from console.web.api.cursors import cursor, position_in
 from console.web.api.events_csv import csv_lines
-from console.web.api.models import MAX_ITEMS, EventPage, EventQuery, EventsQuery
+from console.web.api.models import MAX_ITEMS, EventQuery, EventsQuery
 from console.web.caller import person_of
+
+
+class EventPage(Model):
+    """One page of events; `next` is the cursor of the following one."""
+
+    items: list[EventItem]
+    next: str | None
 
 
 class EventRoutes:

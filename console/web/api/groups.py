@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -11,13 +12,49 @@ from console.access.people import Person
 from console.db.grouping import groups_now
 from console.db.snapshot import Snapshot
 from console.db.tables import vm
+from console.fleet.model import Count, Model, Moment
 from console.turns.away import away_by_group
 from console.turns.groups import Group, Grouping
 from console.turns.situation import Away, Turn, TurnSituation
 from console.web.answers import answer
-from console.web.api import models
 from console.web.app_state import AppState
 from console.web.caller import person_of
+
+
+class AwayVm(Model):
+    """A VM that is away, and why."""
+
+    vm_id: str
+    name: str
+    why: Literal["turn", "preparing", "started", "silent", "stopped"]
+    event_id: str | None
+    since: Moment | None
+
+
+class WaitingEvent(Model):
+    """An event that waits for its turn, and the events that come before it."""
+
+    event_id: str
+    behind: list[str]
+    reason: str | None
+    since: Moment | None
+
+
+class GroupItem(Model):
+    """VMs of one service, with a limit of how many may be away at once."""
+
+    name: str
+    key: str
+    members: Count
+    at_most: Count
+    away: list[AwayVm]
+    waiting: list[WaitingEvent]
+
+
+class GroupList(Model):
+    """Every group, in the order of the settings."""
+
+    items: list[GroupItem]
 
 
 class GroupRoutes:
@@ -33,12 +70,12 @@ class GroupRoutes:
         with self._state.snapshots.open() as snapshot:
             situation = self._state.turns.seen_in(snapshot)
             items = group_items(situation, snapshot, grouping, person)
-        return answer(models.GroupList(items=items))
+        return answer(GroupList(items=items))
 
 
 def group_items(
     situation: TurnSituation, snapshot: Snapshot, grouping: Grouping, person: Person
-) -> list[models.GroupItem]:
+) -> list[GroupItem]:
     """Return every group as the API shows it; for a person of one site those with a VM of that
     site.
     """
@@ -60,16 +97,16 @@ def group_items(
 
 def _item(
     group: Group, away: Mapping[str, Away], waiting: Sequence[Turn], situation: TurnSituation
-) -> models.GroupItem:
+) -> GroupItem:
     order = sorted(waiting, key=lambda turn: _order(turn, situation))
-    return models.GroupItem(
+    return GroupItem(
         name=group.rule.name,
         key=group.key,
         members=group.size,
         at_most=group.at_most,
         away=[_away(each, situation) for each in away.values()],
         waiting=[
-            models.WaitingEvent(
+            WaitingEvent(
                 event_id=turn.event_id,
                 behind=[key.event_id for key in turn.behind],
                 reason=turn.reason,
@@ -85,9 +122,9 @@ def _order(turn: Turn, situation: TurnSituation) -> tuple[float, str]:
     return (float("inf"), turn.event_id) if event is None else event.order
 
 
-def _away(away: Away, situation: TurnSituation) -> models.AwayVm:
+def _away(away: Away, situation: TurnSituation) -> AwayVm:
     vm = situation.vms.get(away.vm_id)
-    return models.AwayVm(
+    return AwayVm(
         vm_id=away.vm_id,
         name=away.vm_id if vm is None else vm.name,
         why=away.why,

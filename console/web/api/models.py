@@ -1,7 +1,8 @@
-"""The API's queries, bodies and pages of answers; `/openapi.json` is generated from them.
+"""What requests to the API may hold, and the answer to a refused one: `/openapi.json` is generated
+from these models.
 
-What answers show of VMs and events is defined in `console/fleet`, beside the functions that make
-it: `view.py`, `timeline.py` and `commands.py`.
+The models of other answers stand beside the functions that make them: in this package, and for what
+is shown of VMs and events in `console/fleet`.
 """
 
 from __future__ import annotations
@@ -18,9 +19,8 @@ from pydantic import (
 )
 
 from console.fleet.contact import Contact
-from console.fleet.decisions import DecisionState
-from console.fleet.model import Count, Model, Moment
-from console.fleet.view import Condition, EventDetail, EventItem, VmItem
+from console.fleet.model import Model
+from console.fleet.view import Condition
 
 DEFAULT_LIMIT: Final = 100
 MAX_ITEMS: Final = 1000
@@ -38,78 +38,16 @@ class Error(Model):
     error: str
 
 
-class QuarantinedItem(Model):
-    """Messages of one source that are not records of ours, for one reason."""
-
-    source: str
-    reason: str
-    count: Count
-    first_at: Moment | None
-    last_at: Moment | None
-    message: str
-
-
-class QuarantinedList(Model):
-    """All quarantined messages, the newest first."""
-
-    items: list[QuarantinedItem]
-
-
-class EventPage(Model):
-    """One page of events; `next` is the cursor of the following one."""
-
-    items: list[EventItem]
-    next: str | None
-
-
-class VmPage(Model):
-    """One page of VMs; `next` is the cursor of the following one."""
-
-    items: list[VmItem]
-    next: str | None
-
-
-class DecisionTaken(Model):
-    """An accepted decision; `jti` is null while a second person is needed."""
-
-    jti: str | None
-    state: DecisionState
-
-
-class RefusedDecision(EventDetail):
-    """The event as it is now, and the jti if it is being approved already."""
-
-    error: str
-    jti: str | None
-
-
-class Enrolled(Model):
-    """The settings of one VM's bridge, secrets among them."""
-
-    vm_id: str
-    generation: int
-    settings: dict[str, str]
-
-
-class EnrolledList(Model):
-    """The settings of each VM that was enrolled."""
-
-    items: list[Enrolled]
-
-
-# Queries and bodies.
-
-
 def _stripped(value: Any) -> Any:
     """Return a parameter without outer spaces; an empty one counts as missing."""
     return (value.strip() or None) if isinstance(value, str) else value
 
 
-Words = Annotated[
+Text = Annotated[
     Annotated[str, StringConstraints(max_length=MAX_CHARACTERS, pattern=r"^[^\x00]*$")] | None,
     BeforeValidator(_stripped),
 ]
-Number = BeforeValidator(_stripped)
+_Stripped = BeforeValidator(_stripped)
 
 
 def _printable(text: str) -> str:
@@ -130,7 +68,7 @@ class NoQuery(Model):
 class _Paged(Model):
     limit: Annotated[
         Annotated[int, Field(ge=1, le=MAX_ITEMS)] | None,
-        Number,
+        _Stripped,
         Field(description=f"How many items; {DEFAULT_LIMIT} unless given"),
     ] = None
     cursor: Annotated[str | None, Field(description="`next` of the page before")] = None
@@ -166,27 +104,29 @@ Time = Annotated[
 class EventsQuery(_Paged):
     """The filter of events."""
 
-    state: Annotated[Literal["open", "over"] | None, Number, Field(description="Only those")] = None
+    state: Annotated[Literal["open", "over"] | None, _Stripped, Field(description="Only those")] = (
+        None
+    )
     q: Annotated[
-        Words,
+        Text,
         Field(
             description="A part of an event's id or of a resource's name, a pattern of such names "
             "(db-*), tag=NAME:VALUE, or a part of the reason of a decision"
         ),
     ] = None
-    site: Annotated[Words, Field(description="The site")] = None
-    type: Annotated[Words, Field(description="The event's type")] = None
-    status: Annotated[Words, Field(description="Azure's word, such as Completed")] = None
-    by: Annotated[Words, Field(description="A part of the name of who approved it")] = None
-    vm: Annotated[Words, Field(description="Name or vmId of a VM that it names")] = None
-    tag: Annotated[Words, Field(description="NAME:VALUE of a tag of a VM that it names")] = None
+    site: Annotated[Text, Field(description="The site")] = None
+    type: Annotated[Text, Field(description="The event's type")] = None
+    status: Annotated[Text, Field(description="Azure's word, such as Completed")] = None
+    by: Annotated[Text, Field(description="A part of the name of who approved it")] = None
+    vm: Annotated[Text, Field(description="Name or vmId of a VM that it names")] = None
+    tag: Annotated[Text, Field(description="NAME:VALUE of a tag of a VM that it names")] = None
     group: Annotated[
-        Words, Field(description="The key of a group, or its name: those that touch it")
+        Text, Field(description="The key of a group, or its name: those that touch it")
     ] = None
     since: Annotated[Time, Field(description="Events that were open at this time or later")] = None
     until: Annotated[Time, Field(description="Events that began at this time or before it")] = None
     format: Annotated[
-        Literal["json", "csv"] | None, Number, Field(description="csv: all of them, a row each")
+        Literal["json", "csv"] | None, _Stripped, Field(description="csv: all of them, a row each")
     ] = None
 
 
@@ -194,7 +134,7 @@ class EventQuery(Model):
     """The parameter that chooses between events with the same id."""
 
     scope: Annotated[
-        Words,
+        Text,
         Field(
             description="The scope, if several have reported events under this id; without it, the "
             "event whose named VM has been known longest"
@@ -205,14 +145,16 @@ class EventQuery(Model):
 class VmsQuery(_Paged):
     """The filter of VMs."""
 
-    contact: Annotated[Contact | None, Number, Field(description="How its bridge is heard")] = None
-    condition: Annotated[Condition | None, Number, Field(description="What it expects")] = None
-    site: Annotated[Words, Field(description="The site")] = None
-    location: Annotated[Words, Field(description="The location")] = None
-    zone: Annotated[Words, Field(description="The zone")] = None
-    scale_set: Annotated[Words, Field(description="The scale set")] = None
+    contact: Annotated[Contact | None, _Stripped, Field(description="How its bridge is heard")] = (
+        None
+    )
+    condition: Annotated[Condition | None, _Stripped, Field(description="What it expects")] = None
+    site: Annotated[Text, Field(description="The site")] = None
+    location: Annotated[Text, Field(description="The location")] = None
+    zone: Annotated[Text, Field(description="The zone")] = None
+    scale_set: Annotated[Text, Field(description="The scale set")] = None
     q: Annotated[
-        Words, Field(description="A part of the name or of the id, db-*, or tag=NAME:VALUE")
+        Text, Field(description="A part of the name or of the id, db-*, or tag=NAME:VALUE")
     ] = None
 
 
@@ -221,12 +163,12 @@ class AuditQuery(Model):
 
     after: Annotated[
         Annotated[int, Field(ge=0, le=_MAX_NUMBER)] | None,
-        Number,
+        _Stripped,
         Field(description="The number of the last row that you have"),
     ] = None
     limit: Annotated[
         Annotated[int, Field(ge=1, le=MAX_ITEMS)] | None,
-        Number,
+        _Stripped,
         Field(description=f"How many rows; {DEFAULT_LIMIT} unless given"),
     ] = None
 
@@ -269,42 +211,6 @@ class TurnEndBody(Model):
 
     reason: Line
     force: bool = False
-
-
-class GroupItem(Model):
-    """VMs of one service, with a limit of how many may be away at once."""
-
-    name: str
-    key: str
-    members: Count
-    at_most: Count
-    away: list[AwayVm]
-    waiting: list[WaitingEvent]
-
-
-class AwayVm(Model):
-    """A VM that is away, and why."""
-
-    vm_id: str
-    name: str
-    why: Literal["turn", "preparing", "started", "silent", "stopped"]
-    event_id: str | None
-    since: Moment | None
-
-
-class WaitingEvent(Model):
-    """An event that waits for its turn, and the events that come before it."""
-
-    event_id: str
-    behind: list[str]
-    reason: str | None
-    since: Moment | None
-
-
-class GroupList(Model):
-    """Every group, in the order of the settings."""
-
-    items: list[GroupItem]
 
 
 class EnrolmentBody(Model):

@@ -7,8 +7,25 @@ from starlette.responses import Response
 
 from console.db.quarantine import read_quarantine
 from console.db.snapshot import Snapshots
+from console.fleet.model import Count, Model, Moment
 from console.web.answers import answer
-from console.web.api import models
+
+
+class QuarantinedItem(Model):
+    """Messages of one source that are not records of ours, for one reason."""
+
+    source: str
+    reason: str
+    count: Count
+    first_at: Moment | None
+    last_at: Moment | None
+    message: str
+
+
+class QuarantinedList(Model):
+    """All quarantined messages, the newest first."""
+
+    items: list[QuarantinedItem]
 
 
 class QuarantineRoutes:
@@ -22,7 +39,7 @@ class QuarantineRoutes:
         with self._snapshots.open() as snapshot:
             found = read_quarantine(snapshot.connection)
         items = [
-            models.QuarantinedItem(
+            QuarantinedItem(
                 source=each.source,
                 reason=each.reason,
                 count=each.count,
@@ -32,4 +49,4 @@ class QuarantineRoutes:
             )
             for each in found
         ]
-        return answer(models.QuarantinedList(items=items))
+        return answer(QuarantinedList(items=items))

@@ -12,18 +12,18 @@ from console.web.answers import answer
 from console.web.api import models
 from console.web.api.assignments import AssignmentRoutes
 from console.web.api.audit import AuditRoutes
-from console.web.api.decisions import DecisionRoutes
-from console.web.api.enrolments import EnrolmentRoutes
-from console.web.api.events import EventRoutes
-from console.web.api.groups import GroupRoutes
+from console.web.api.decisions import DecisionRoutes, DecisionTaken, RefusedDecision
+from console.web.api.enrolments import EnrolledList, EnrolmentRoutes
+from console.web.api.events import EventPage, EventRoutes
+from console.web.api.groups import GroupList, GroupRoutes
 from console.web.api.health import HealthRoutes
 from console.web.api.metrics import Metrics
 from console.web.api.openapi import document
 from console.web.api.operations import Endpoint, Operation, checked
 from console.web.api.overview import OverviewRoutes
-from console.web.api.quarantine import QuarantineRoutes
+from console.web.api.quarantine import QuarantinedList, QuarantineRoutes
 from console.web.api.stream import StreamHub
-from console.web.api.vms import VmRoutes
+from console.web.api.vms import VmPage, VmRoutes
 from console.web.app_state import AppState
 
 
@@ -61,7 +61,7 @@ def operations(state: AppState, stream: StreamHub) -> list[Operation]:
             endpoint=events.listed,
             summary="Events: the open ones by time left, then the others, the newest first",
             query=models.EventsQuery,
-            answers={"200": models.EventPage},
+            answers={"200": EventPage},
         ),
         Operation(
             path="/api/v1/events/{eventId}",
@@ -76,7 +76,7 @@ def operations(state: AppState, stream: StreamHub) -> list[Operation]:
             query=models.EventQuery,
             summary="Approve an event as it was seen",
             body=models.ApprovalBody,
-            answers={"202": models.DecisionTaken, "409": models.RefusedDecision},
+            answers={"202": DecisionTaken, "409": RefusedDecision},
         ),
         Operation(
             path="/api/v1/events/{eventId}/leave",
@@ -84,7 +84,7 @@ def operations(state: AppState, stream: StreamHub) -> list[Operation]:
             query=models.EventQuery,
             summary="Leave an event until its notBefore",
             body=models.DecisionBody,
-            answers={"200": models.DecisionTaken, "409": models.RefusedDecision},
+            answers={"200": DecisionTaken, "409": RefusedDecision},
         ),
         Operation(
             path="/api/v1/events/{eventId}/turn/end",
@@ -92,13 +92,13 @@ def operations(state: AppState, stream: StreamHub) -> list[Operation]:
             query=models.EventQuery,
             summary="End the turn of an event that is stuck",
             body=models.TurnEndBody,
-            answers={"200": view.EventDetail, "409": models.RefusedDecision},
+            answers={"200": view.EventDetail, "409": RefusedDecision},
         ),
         Operation(
             path="/api/v1/groups",
             endpoint=groups.listed,
             summary="Groups: who is away and why, and who waits for whom",
-            answers={"200": models.GroupList},
+            answers={"200": GroupList},
         ),
         Operation(
             path="/api/v1/commands/{jti}",
@@ -111,7 +111,7 @@ def operations(state: AppState, stream: StreamHub) -> list[Operation]:
             endpoint=vms.listed,
             summary="VMs by name",
             query=models.VmsQuery,
-            answers={"200": models.VmPage},
+            answers={"200": VmPage},
         ),
         Operation(
             path="/api/v1/vms/{vmId}",
@@ -160,14 +160,14 @@ def operations(state: AppState, stream: StreamHub) -> list[Operation]:
             path="/api/v1/quarantine",
             endpoint=QuarantineRoutes(state.snapshots).listed,
             summary="Messages that are not records of ours, with the last of each kind",
-            answers={"200": models.QuarantinedList},
+            answers={"200": QuarantinedList},
         ),
         Operation(
             path="/api/v1/enrolments",
             endpoint=EnrolmentRoutes(state).post,
             summary="Enroll VMs, as an admin: the settings of their bridges",
             body=models.EnrolmentBody,
-            answers={"200": models.EnrolledList},
+            answers={"200": EnrolledList},
         ),
         Operation(
             path="/api/v1/stream",

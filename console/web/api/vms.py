@@ -19,17 +19,25 @@ from console.db.snapshot import Snapshot, Snapshots
 from console.db.vms import WantedVms, position_of
 from console.fleet import view
 from console.fleet.candidates import channel_of
+from console.fleet.model import Model
 from console.fleet.timeline import gap_item, history_item, timeline_item
 from console.fleet.values import Expectation, HeardVm
 from console.fleet.view import VmDetail, VmItem
 from console.web.answers import answer, refuse
 from console.web.api.cursors import cursor, position_in
-from console.web.api.models import AcceptBody, ReasonBody, VmPage, VmsQuery
+from console.web.api.models import AcceptBody, ReasonBody, VmsQuery
 from console.web.api.operations import body_of
 from console.web.caller import person_of
 
 _EQUAL: Final = ("site", "location", "zone", "scale_set")
 _RECORDS: Final = 200
+
+
+class VmPage(Model):
+    """One page of VMs; `next` is the cursor of the following one."""
+
+    items: list[VmItem]
+    next: str | None
 
 
 class VmRoutes:

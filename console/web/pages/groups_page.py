@@ -10,8 +10,7 @@ from console.access.people import Person
 from console.db.snapshot import Snapshot
 from console.turns.groups import Grouping
 from console.turns.situation import EventFacts, TurnSituation
-from console.web.api import models
-from console.web.api.groups import group_items
+from console.web.api.groups import GroupItem, WaitingEvent, group_items
 from console.web.pages import labels
 
 _MAX_GROUPS: Final = 200
@@ -35,7 +34,7 @@ class WaitingRow:
 class GroupRow:
     """A group, and the events that wait in it."""
 
-    group: models.GroupItem
+    group: GroupItem
     waiting: Sequence[WaitingRow]
 
 
@@ -49,7 +48,7 @@ def values(
     events = {each.event_id: each for each in situation.events.values()}
     states = {each.event_id: each.state for each in situation.turns.values()}
 
-    def waiting_row(waiting: models.WaitingEvent) -> WaitingRow:
+    def waiting_row(waiting: WaitingEvent) -> WaitingRow:
         event = events.get(waiting.event_id)
         return WaitingRow(
             event_id=waiting.event_id,
