@@ -20,7 +20,9 @@ from bridge.simulator.vm import SimulatedVm
 from sinks.shared.errors import OK
 
 SPEED = 300.0
-"""A live migration takes about twenty minutes at Azure's pace."""
+"""How many times as fast as Azure the demo is: at Azure's pace a live migration takes about twenty
+minutes.
+"""
 POLL_SECONDS = 0.1
 PREPARES = ["cmd", "/c", "exit"] if sys.platform == "win32" else ["true"]
 """Stands for a program that drains the VM; the notice lasts only seconds, so it runs at once."""

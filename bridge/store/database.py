@@ -291,9 +291,9 @@ def last_polled_uptime(directory: Path) -> float | None:
 
 
 def last_polled(directory: Path) -> datetime | None:
-    """Return when the last good poll was, by the file in a state directory; None if it has none. A
-    copy may have lost the file's modification time, which counts only where the file is empty, as
-    0.2.0 left it, or damaged.
+    """Return when the last good poll was, by the file in a state directory; None if it has none.
+    The file has the time as its content, because a copy may have lost the modification time. That
+    counts only if the file is empty, as 0.2.0 left it, or damaged.
     """
     path = directory / POLLED_NAME
     with suppress(OSError, ValueError):

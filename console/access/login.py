@@ -36,7 +36,9 @@ _WAITING: Final = 32
 """How many requests to the provider may wait: a flood of logins must not delay anything else."""
 _MAX_CHARACTERS: Final = 2000
 _VERIFIED: Final = (None, True, "true")
-"""Some providers do not say whether an address is verified, and some say it as a text."""
+"""The values of the claim `email_verified` with which an address counts as verified. Some providers
+leave the claim out, and some send a text.
+"""
 _SECRET: Final = re.compile(r"[A-Za-z0-9_-]{43}")
 _REFUSALS: Final = frozenset(
     {

@@ -42,8 +42,8 @@ def forget(
     now: float,
     silent_time: SilentTime = BY_HEARTBEATS,
 ) -> dict[str, int]:
-    """Remove everything that VMs have sent; return how many records that were, by vmId. Unknown VMs
-    are left out.
+    """Remove everything that VMs have sent; return the number of removed records, by vmId. Unknown
+    VMs are left out.
 
     Each is a row of the audit, which is written before the first record is removed. What a VM sends
     later is stored again. `now` in seconds since 1970. Raises `RefusedError` if something is not a

@@ -32,7 +32,7 @@ from console.db.search import is_pattern, tag_of
 _TABLE: Final = decision_tables.audit
 _HEAD: Final = decision_tables.audit_head
 _HEAD_REVISION: Final = "0008"
-"""The first revision of the schema with the table of the head."""
+"""The first revision of the schema that has the table of the head."""
 _DECISION: Final = decision_tables.decision
 _LONGEST: Final = 300
 _ID: Final = 36

@@ -15,7 +15,9 @@ _LOG: Final = logging.getLogger("console")
 _SMALL: Final = 5.0
 """Clocks may differ by so many seconds without a warning."""
 _EXACT: Final = 0.5
-"""A smaller difference, in seconds, may come from the time that the query takes."""
+"""Differences below this, in seconds, do not count: they may come from the time that the query
+takes.
+"""
 MAX_DIFFERENCE: Final = 30.0
 """How far the clocks of two consoles on one database may differ, and more."""
 _NOW: Final = text("SELECT extract(epoch FROM clock_timestamp())")

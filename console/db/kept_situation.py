@@ -24,7 +24,9 @@ class _Kept:
     situation: TurnSituation
 
     def is_good_in(self, snapshot: Snapshot) -> bool:
-        """Check whether nothing about turns was written since, and little time has passed."""
+        """Check whether the reading can still be used: nothing about turns was written since, and
+        little time has passed.
+        """
         if not 0.0 <= snapshot.now - self.at < _KEPT_SECONDS:
             return False
         return not turns.has_changed(snapshot.connection, self.number, {})

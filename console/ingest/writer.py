@@ -143,7 +143,9 @@ class Writer:
             self._commit_all(batch)
 
     def _delete_old(self) -> None:
-        """Delete some rows; incoming messages do not wait for the rest."""
+        """Delete some old rows. The rest follow later, so that incoming messages do not wait for
+        them.
+        """
         moment = self._delete_moment
 
         def work() -> None:

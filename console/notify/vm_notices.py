@@ -20,7 +20,7 @@ from console.fleet.values import KnownEvent, Vm
 from console.notify.notice import Notice, NoticeKind, short
 
 PATIENCE: Final = 30.0
-"""How long a VM stays silent before there is a notice: connections come and go."""
+"""How long a VM must be silent until there is a notice: connections come and go."""
 RETURN_SECONDS: Final = 600.0
 """How long a VM may take to come back after the start of its event, in addition to its duration."""
 AWAY_SECONDS: Final = 3600.0

@@ -43,7 +43,9 @@ class ConnectionLimits:
     """The limits for one client, and for the number of clients."""
 
     head_seconds: float = 10.0
-    """From the connection, or from the first byte of a later request, to the end of its head."""
+    """The longest time until the head of a request is complete, from the connection, or from the
+    first byte of a later request.
+    """
     body_seconds: float = 30.0
     """From the end of the head to the end of the body."""
     reading_seconds: float = 30.0

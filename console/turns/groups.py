@@ -26,7 +26,7 @@ ATTRIBUTES: Final = {
     "resourceGroup": "resource_group",
     "name": "name",
 }
-"""For each name in `settings.FIELDS` the attribute of `Member` that holds its value."""
+"""The attribute of `Member` that holds the value of each field in `settings.FIELDS`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -148,7 +148,7 @@ class Holder:
     """When it was heard again and had recovered: its rest began."""
     back_at: float | None = None
     asked_at: float | None = None
-    """When it was asked to prepare, while it has not answered; None otherwise."""
+    """When it was asked to prepare. None if it was not asked, or has answered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

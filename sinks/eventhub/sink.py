@@ -69,8 +69,8 @@ class EventHubSink(Sink[EventHubSettings]):
 
     @property
     def deadline(self) -> float:
-        """Seconds; they are enough for a connect and two sends, and less than the 30 s of notice
-        before a Preempt.
+        """The deadline of a call, in seconds: enough for a connect and two sends, and less than the
+        30 s of notice before a Preempt.
         """
         return DEADLINE_SECONDS
 

@@ -313,8 +313,8 @@ class KubernetesSink(Sink[KubernetesSettings]):
         return left is not None and left > timedelta()
 
     def _left(self, key: str, mark: Mark, *, latest: datetime | None = None) -> timedelta | None:
-        """Return the time until the event of that key may begin; None if that is not known.
-        `latest`: the latest time that it may be now.
+        """Return the time until the event of that key may begin; None if that is not known. With
+        `latest` the present time counts as no later than that.
         """
         if mark.not_before is None:
             return None

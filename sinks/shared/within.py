@@ -14,8 +14,8 @@ class StuckError(TimeoutError):
 
 
 def within(seconds: float, work: Callable[[], T]) -> T:
-    """Run a function on a thread. Raises what it raises, or `StuckError`: then cut what it waits
-    for.
+    """Run a function on a thread. Raises what the function raises, or `StuckError` if it has not
+    ended in time; the caller then cuts what the function waits for.
     """
     results: list[T] = []
     errors: list[BaseException] = []
