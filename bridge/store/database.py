@@ -30,8 +30,8 @@ the store aside.
 RESET_KEY: Final = "reset"
 """In `meta`: a reset of the store until its record is committed."""
 PREPARATIONS_LOST_KEY: Final = "preparations_lost"
-"""In `meta`: that earlier preparations were lost with their store, until a sink that prepares knows
-for which events there may have been some.
+"""In `meta`: set if earlier preparations were lost with their store. It is removed once a sink that
+prepares knows for which events there may have been some.
 """
 CONFIRMED_BOOT_KEY: Final = "confirmed_boot"
 """In `meta`: the boot in which IMDS last confirmed the VM identity."""

@@ -203,8 +203,8 @@ def _load_events(connection: Connection, loaded: Loaded, batch: Sequence[Incomin
 
 
 def _load_open_events(connection: Connection, loaded: Loaded, batch: Iterable[Incoming]) -> None:
-    """Load two counts of each VM of the batch that reports a further open event: how many it
-    reports already, and how many names the open events have that it shows.
+    """Load two counts of each VM of the batch that reports a further open event: how many open
+    events it reports already, and how many names there are in those that it shows.
     """
     c = tables.report.c
     new = {

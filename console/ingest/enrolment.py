@@ -75,7 +75,9 @@ class Enrolments:
         return webhook_secret(self._known_key(), vm_id, self._generation(vm_id))
 
     def opens(self, vm_id: str, token: str) -> bool:
-        """Check whether a bearer token is this VM's own, in the same time for a wrong one."""
+        """Check whether a bearer token is this VM's own. The check of a wrong token takes the same
+        time.
+        """
         if self._key is None:
             return False
         own = pull_token(self._key, vm_id, self._generation(vm_id))

@@ -26,7 +26,7 @@ _REMEDY: Final = (
 
 
 def check_state(directory: Path) -> Iterator[Check]:
-    """Yield the state of the directory and its store; if a bridge runs there, it is asked
+    """Yield the state of the directory and its store. If a bridge runs there, ask that bridge
     instead.
     """
     try:
