@@ -71,13 +71,15 @@ class Preparations:
             for each in self._rows.all()
         ):
             self._rows.hand_over(spec.sink, spec.role)
-        # What was asked for and not done before this run is asked for again, see `_unfinished`: the
-        # sink may have another name now, or may have been out of the settings meanwhile.
         self._by_event: Mapping[str, Preparation] = {
-            each.event: replace(each, is_over=each.is_over or each.state == "preparing")
-            for each in self._rows.all()
-            if each.role == spec.role
+            each.event: each for each in self._rows.all() if each.role == spec.role
         }
+        self._interrupted = {
+            key for key, each in self._by_event.items() if each.state == "preparing"
+        }
+        """Events for which an earlier run asked the sink, and did not see it done. It is asked
+        again: it may have another name now, or may have been out of the settings meanwhile.
+        """
 
     def state_of(self, tracked: TrackedEvent) -> str | None:
         """Return the state of the preparation for this state of the event; None if there is nothing
@@ -86,7 +88,9 @@ class Preparations:
         if not tracked.affects_this_vm or tracked.event.is_news:
             return None
         found = self._by_event.get(tracked.event.key)
-        if found is None or found.is_over or found.first_seen != rfc3339(tracked.first_seen):
+        if found is None or found.is_over or found.event in self._interrupted:
+            return NONE
+        if found.first_seen != rfc3339(tracked.first_seen):
             return NONE
         if found.fingerprint == tracked.fingerprint:
             return found.state
@@ -282,6 +286,7 @@ class Preparations:
     def _recover(self, preparation: Preparation) -> None:
         ended = replace(preparation, state="recovered", is_over=True)
         self._rows.finish(ended, self._record(ended))
+        self._interrupted.discard(ended.event)
         self._by_event = {key: each for key, each in self._by_event.items() if key != ended.event}
         self._log(ended, None)
 
@@ -289,7 +294,7 @@ class Preparations:
         for each in self._by_event.values():
             # A person may have a record tried again that the sink gave up on.
             is_open = each.state in ("preparing", "failed") and not each.is_over
-            if each.asked == record.sequence and is_open:
+            if each.asked == record.sequence and is_open and each.event not in self._interrupted:
                 return each
         return None
 
@@ -330,8 +335,7 @@ class Preparations:
         found = self._by_event.get(tracked.event.key)
         is_it = (
             found is not None
-            and found.is_over
-            and found.state == "preparing"
+            and found.event in self._interrupted
             and found.fingerprint == tracked.fingerprint
             and found.first_seen == rfc3339(tracked.first_seen)
         )
@@ -342,7 +346,7 @@ class Preparations:
         for and did not see done ends in the records too.
         """
         tracked = self._current.events.get(preparation.event)
-        if preparation.is_over and preparation.state != "preparing":
+        if preparation.is_over:
             return
         if (
             tracked is None
@@ -373,6 +377,7 @@ class Preparations:
         return moved
 
     def _replace_row(self, preparation: Preparation) -> None:
+        self._interrupted.discard(preparation.event)
         self._by_event = {**self._by_event, preparation.event: preparation}
 
     def _record(self, preparation: Preparation, reason: str | None = None) -> RecordDraft:
