@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import click
 
@@ -28,6 +28,8 @@ from sinks.shared.errors import (
 from wire.command import Command, sign
 from wire.keys import KeyFileError, SigningKey
 
+T = TypeVar("T")
+
 STATE_SECONDS: Final = 5.0
 """How long to wait for the VM's retained state: the broker has it at once, or not at all."""
 NEWS_SECONDS: Final = 2.0
@@ -39,6 +41,27 @@ UNDER_WAY: Final = {
     "posted": "Azure has taken it, and the event has not started yet; the bridge follows it",
 }
 """The last line after the wait, by the last state of the approval."""
+
+
+_OPTIONS: Final = (
+    click.option("--to", "vm_id", metavar="VMID", help="The VM to send a signed command to."),
+    click.option(
+        "--key",
+        metavar="FILE",
+        type=click.Path(path_type=Path),
+        help="The private key that signs it.",
+    ),
+    click.option(
+        "--sink", "sink_name", metavar="NAME", help="The configured sink to send it through."
+    ),
+)
+
+
+def remote_options(command: Callable[..., T]) -> Callable[..., T]:
+    """Add the options of a command that can be sent to another VM."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

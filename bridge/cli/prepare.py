@@ -9,18 +9,14 @@ import click
 
 from bridge.cli import common
 from bridge.cli.agreement import agree_to_prepare
-from bridge.cli.approve import ask_here, follow, show_step, subject
-from bridge.cli.approve_remote import Target, approve_from_afar
+from bridge.cli.approve_here import ask_here, follow, show_step, subject
+from bridge.cli.approve_remote import Target, approve_from_afar, remote_options
 from sinks.shared.number import Number
 
 
 @click.command("prepare")
 @click.argument("event_id")
-@click.option("--to", "vm_id", metavar="VMID", help="The VM to send a signed command to.")
-@click.option(
-    "--key", metavar="FILE", type=click.Path(path_type=Path), help="The private key that signs it."
-)
-@click.option("--sink", "sink_name", metavar="NAME", help="The configured sink to send it through.")
+@remote_options
 @click.option(
     "--wait",
     "seconds",

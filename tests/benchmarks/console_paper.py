@@ -32,7 +32,7 @@ def paper(found: Any) -> Iterator[str]:
     yield (
         "So one console on two cores carries 100,000 VMs with a heartbeat a minute if nothing else "
         "runs there; `SEB_HEARTBEAT_INTERVAL=300` divides the rate by five. A million VMs belong "
-        "into one console a region or a site: the records of a source are split by topic or by "
+        "in one console a region or a site: the records of a source are split by topic or by "
         "hub, and each part has a database of its own. Consoles that share a database share its "
         "one order of commits, so more of them survive more, and do not take in more."
     )
