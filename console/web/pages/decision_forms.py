@@ -72,27 +72,29 @@ class DecisionForms:
         try:
             form = await form_fields.read(request)
         except form_fields.FormError as error:
-            return await asyncio.to_thread(
-                self._show_event, request, RejectedForm(problem=str(error)), 422
-            )
+            return await self._show_again(request, RejectedForm(problem=str(error)))
         if len(form.seen) != 1 or form.seen[0].event_id.lower() != event_id.lower():
             words = "The form is not of this event. Open the page again, and use its buttons."
-            return await asyncio.to_thread(
-                self._show_event, request, RejectedForm(problem=words), 422
-            )
-        problem = self._reason_problem(form, person_of(request))
+            return await self._show_again(request, RejectedForm(problem=words))
+        person = person_of(request)
+        problem = self._reason_problem(form, person)
         if problem is not None:
-            return await asyncio.to_thread(
-                self._show_event, request, RejectedForm(problem=problem, reason=form.reason), 422
+            return await self._show_again(
+                request, RejectedForm(problem=problem, reason=form.reason)
             )
         seen = form.seen[0]
-        outcome = await self._decide(person_of(request), form.action, seen, form.reason)
+        outcome = await self._decide(person, form.action, seen, form.reason)
         if outcome.kind in _GONE_ON:
             query = "" if seen.scope is None else f"?scope={quote(seen.scope, safe='')}"
             return RedirectResponse(f"/events/{quote(event_id, safe='')}{query}#decision", 303)
         changed = seen if outcome.kind == "changed" else None
         sent = RejectedForm(problem=outcome.words, reason=form.reason, seen=changed)
-        return await asyncio.to_thread(self._show_event, request, sent, outcome.status)
+        return await self._show_again(request, sent, outcome.status)
+
+    async def _show_again(
+        self, request: Request, sent: RejectedForm, status: int = 422
+    ) -> Response:
+        return await asyncio.to_thread(self._show_event, request, sent, status)
 
     async def several(self, request: Request) -> Response:
         """Carry out the form for several events: each is decided by itself, and each result is
