@@ -18,7 +18,7 @@ STILL_HERE_SECONDS: Final = 15
 """How often a stream without records sends a sign of life."""
 _AT_ONCE: Final = 20
 """How many records are read and written at once."""
-_LOOK_SECONDS: Final = 1.0
+_WAIT_SECONDS: Final = 1.0
 """How often it checks whether its reader is connected."""
 
 
@@ -55,7 +55,7 @@ class Streams:
                     b"id: %s/%d\nevent: record\ndata: %s\n\n" % (stream, each.sequence, each.body)
                     for each in records
                 )
-            elif not history.wait(last, _LOOK_SECONDS) and (
+            elif not history.wait(last, _WAIT_SECONDS) and (
                 time.monotonic() - silent_since >= STILL_HERE_SECONDS
             ):
                 silent_since = time.monotonic()

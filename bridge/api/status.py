@@ -23,9 +23,9 @@ from bridge.store.outbox import Backlog, Outbox
 from bridge.version import __version__
 from wire.moment import rfc3339
 
-LOOK_SECONDS: Final = 1.0
+COUNT_SECONDS: Final = 1.0
 """How long the result of a count is reused: counting a long backlog takes time."""
-LOOK_SHARE: Final = 50
+COUNT_SHARE: Final = 50
 """The same limit, as a multiple of the time that the count took."""
 LOCK_SECONDS: Final = 1.0
 """How long a request waits for another one: a disk that does not answer blocks one, not all."""
@@ -140,7 +140,7 @@ class Status:
                 self._backlogs = {name: running.outbox.backlog(name) for name in names}
                 # It blocks commits: a long count is not repeated soon.
                 ended = self._clock.monotonic()
-                self._count_at = ended + max(LOOK_SECONDS, LOOK_SHARE * (ended - now))
+                self._count_at = ended + max(COUNT_SECONDS, COUNT_SHARE * (ended - now))
             return self._backlogs
         finally:
             self._lock.release()

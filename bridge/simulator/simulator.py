@@ -176,7 +176,7 @@ class Simulator(Timeline):
             post=post,
         )
         if request.endpoint == "events":
-            self.asked()
+            self.count_get()
         fault = self._faults.pop(request.endpoint)
         if fault is None:
             exchange.send(exchange.answer())

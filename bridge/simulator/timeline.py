@@ -66,7 +66,7 @@ class Timeline:
         self._approved: set[str] = set()
         self._history: list[SimulatedDocument] = []
         with self.changed:
-            self._stand_for(render((), incarnation=incarnation, version=self._newest))
+            self._add_document(render((), incarnation=incarnation, version=self._newest))
 
     @property
     def history(self) -> list[SimulatedDocument]:
@@ -82,8 +82,8 @@ class Timeline:
         with self.changed:
             return self._history[-1]
 
-    def asked(self) -> None:
-        """Note a GET of the events."""
+    def count_get(self) -> None:
+        """Count a GET of the events."""
         with self.changed:
             self.gets += 1
             self.changed.notify_all()
@@ -108,7 +108,7 @@ class Timeline:
         with self.changed:
             self._raw = _statuses(body)
             self._approved.clear()
-            self._stand_for(body)
+            self._add_document(body)
 
     @contextmanager
     def change(self) -> Iterator[None]:
@@ -220,9 +220,11 @@ class Timeline:
         self._skipped = 0
         self._reset = None
         self._raw = None
-        self._stand_for(render(self._events, incarnation=self._incarnation, version=self._newest))
+        self._add_document(
+            render(self._events, incarnation=self._incarnation, version=self._newest)
+        )
 
-    def _stand_for(self, body: bytes) -> None:
+    def _add_document(self, body: bytes) -> None:
         if self._history and self._history[-1].body == body:
             return
         document = SimulatedDocument(

@@ -65,7 +65,7 @@ class Deadline:
             raise TimeoutError("the deadline has passed")
         return left if timeout is None else min(timeout, left)
 
-    def hold(self, connection: socket.socket) -> None:
+    def watch(self, connection: socket.socket) -> None:
         """Remember the socket in use, so that `cut` can close it. Raises what `bound` raises."""
         self._socket = weakref.ref(connection)
         self.bound(None)
@@ -175,7 +175,7 @@ def _connection(base: Any, deadline: Deadline) -> Any:
             # Python takes a new object for a blocking one, while its descriptor is not.
             timely.settimeout(timeout)
             try:
-                deadline.hold(timely)
+                deadline.watch(timely)
             except BaseException:
                 timely.close()
                 raise
@@ -227,7 +227,7 @@ def _tls_socket(deadline: Deadline) -> type[ssl.SSLSocket]:
             super().settimeout(value)
 
         def do_handshake(self, block: bool = False) -> None:  # noqa: FBT001, FBT002  # ssl's own
-            deadline.hold(self)
+            deadline.watch(self)
             super().settimeout(deadline.bound(self._timeout))
             super().do_handshake(block)
 
