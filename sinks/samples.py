@@ -166,7 +166,7 @@ def sample_record(
         transition=transition,
         revision=revision,
         fingerprint=event.fingerprint,
-        incarnation=data.document.incarnation,
+        now=SAMPLE_TIME,
     )
     subject = f"scheduledEvents/{event.event_id}"
     return _sealed(record_type, subject, sequence, data=data, record_id=record_id)

@@ -178,17 +178,18 @@ def event_record_id(
     transition: str,
     revision: int,
     fingerprint: str,
-    incarnation: int | None = None,
+    now: datetime,
 ) -> str:
-    """Return the id of a fact about an event: the same fact always gets the same id.
+    """Return the id of a fact about an event, which was observed at `now`.
 
-    A store that was restored from an earlier copy counts some revisions a second time; the
-    incarnation of the document distinguishes these facts. It is left out for revision 1, so that an
-    event that is seen for the first time again after the store was lost keeps its id.
+    Revision 1 has the same id whenever it is observed: a bridge whose store was lost sees a pending
+    event for the first time again. From revision 2 on the time is part of the id: a store that was
+    put back to an earlier copy counts revisions a second time, and they are about other facts. The
+    incarnation would not distinguish these: it begins again after a day without a poll.
     """
     fact: list[object] = [vm_id.lower(), event_id, transition, revision, fingerprint]
     if revision > 1:
-        fact.append(incarnation)
+        fact.append(rfc3339(now))
     return str(uuid5(ID_NAMESPACE, json.dumps(fact)))
 
 

@@ -42,7 +42,7 @@ def normalize(transition: Transition, observer: Observer, poll: PollContext) -> 
             transition=transition.kind,
             revision=tracked.revision,
             fingerprint=data.fingerprint,
-            incarnation=poll.incarnation,
+            now=poll.now,
         ),
     )
 

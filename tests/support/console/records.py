@@ -97,6 +97,7 @@ class FakeVm:
         observation: Mapping[str, Any] | None = None,
     ) -> Record:
         """A record about an event, with the next sequence."""
+        at = now or datetime.now(UTC)
         named = list(resources if resources is not None else [self.name])
         words = {"scheduled": "Scheduled", "started": "Started", "ended": "Completed"}
         event = {
@@ -132,8 +133,9 @@ class FakeVm:
             transition=transition,
             revision=revision,
             fingerprint=fingerprint,
+            now=at,
         )
-        return self.record(f"seb.event.{transition}.v1", data, now=now, record_id=record_id)
+        return self.record(f"seb.event.{transition}.v1", data, now=at, record_id=record_id)
 
     def heartbeat(self, *, now: datetime | None = None, **detail: Any) -> Record:
         """The record that says that the bridge is alive."""
