@@ -23,10 +23,10 @@ from console.approvals.step_transaction import (
     next_steps,
     write_step,
 )
-from console.approvals.turn_requests import TurnSettings
 from console.db import decisions
 from console.db.snapshot import Snapshots
 from console.db.transactions import write_to
+from console.db.turn_facts import TurnSettings
 from console.fleet.values import Command, Decision
 from sinks.shared.errors import SebError
 

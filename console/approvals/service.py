@@ -13,18 +13,19 @@ from console.approvals.decision_worker import DecisionWorker
 from console.approvals.refusal_reasons import DecisionRefusedError
 from console.approvals.request_transaction import DecisionResult, RequestTransaction
 from console.approvals.requests import DecisionRequest, DecisionRules, is_reason
-from console.approvals.turn_requests import TurnSettings, end_turn
+from console.approvals.turn_requests import end_turn
 from console.approvals.turn_worker import TurnWorker
 from console.audit.limiter import AuditLimiter
 from console.db import decisions
+from console.db.kept_turn_facts import KeptTurnFacts
 from console.db.snapshot import Snapshots
 from console.db.transactions import read_from, write_to
+from console.db.turn_facts import TurnSettings
 from console.fleet.candidates import PULL
 from console.fleet.commands import own_receipts
 from console.fleet.values import Command
 from console.ingest.readers import Publisher
 from console.signing.signer import Signer
-from console.turns.groups import Grouping
 
 
 class Decisions:
@@ -41,7 +42,8 @@ class Decisions:
         connected: Callable[[], Mapping[str, float | None]],
         four_eyes: int = 0,
         change_pattern: str | None = None,
-        grouping: Grouping | None = None,
+        turns: TurnSettings,
+        turn_facts: KeptTurnFacts,
     ) -> None:
         """`committed` is called after rows were written. `offer` wakes a VM that polls over HTTPS.
         `connected` returns, for each source of this console, since when it is connected.
@@ -56,19 +58,18 @@ class Decisions:
         self._audit_limiter = AuditLimiter()
         self._clock = snapshots.clock
         self._sender = CommandSender(signer, publishers, offer=offer, clock=self._clock)
-        self._turns = TurnSettings(
-            grouping=grouping or Grouping(()), can_sign=signer is not None, four_eyes=four_eyes
-        )
+        self._turns = turns
         self._worker = DecisionWorker(
             snapshots,
             self._sender,
             connected=connected,
             committed=committed,
-            turns=self._turns,
+            turns=turns,
         )
         self._turn_worker = TurnWorker(
             snapshots,
-            self._turns,
+            turns,
+            turn_facts,
             console=self._worker.run_id,
             send=self._worker.send,
             connected=connected,

@@ -15,14 +15,14 @@ from console.approvals.command_sender import Outgoing, outgoing
 from console.approvals.decision_changes import claimed, ended
 from console.approvals.decision_situation import Ask, DecisionSituation, End, Seen, Send, Step, Wait
 from console.approvals.transitions import next_step
-from console.approvals.turn_requests import TurnSettings, situation_of
 from console.audit import log
 from console.db import decisions
 from console.db.snapshot import Snapshot
+from console.db.turn_facts import TurnSettings, read_turn_facts
 from console.fleet.candidates import PULL, candidates
 from console.fleet.commands import command_status
 from console.fleet.values import Command, Decision, KnownEvent
-from console.turns.schedule import may_ask_next_vm
+from console.turns.plan import may_ask_next_vm
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,8 +85,8 @@ def _in_turn(
     """
     if not isinstance(step, Ask | Send):
         return step
-    reading = situation_of(snapshot, context.turns)
-    may = may_ask_next_vm(situation.decision.key, reading, snapshot.now)
+    facts = read_turn_facts(snapshot, context.turns)
+    may = may_ask_next_vm(situation.decision.key, facts, snapshot.now)
     if may == "no":
         return End(outcome="overtaken", reason="changed")
     return step if may == "yes" else Wait(until=situation.now + 1)

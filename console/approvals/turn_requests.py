@@ -5,7 +5,7 @@ Both run in the caller's transaction.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from console.access.people import Person
 from console.approvals.decision_changes import ended
@@ -13,34 +13,16 @@ from console.approvals.decision_situation import GRACE_SECONDS
 from console.approvals.refusal_reasons import DecisionRefusedError
 from console.approvals.requests import DecisionRequest
 from console.audit import log
-from console.db import decisions, turns
+from console.db import decisions, prepare_commands, turns
 from console.db.snapshot import Snapshot
-from console.db.turn_situation import read_situation
+from console.db.turn_facts import TurnSettings, read_turn_facts
 from console.fleet.values import KnownEvent
-from console.turns.changes import changed_turns, moved, taken, waiting, with_holders
-from console.turns.groups import Grouping
-from console.turns.plan import Move, Take
+from console.turns.changes import moved, new_turn, taken, with_vms
+from console.turns.facts import EventFacts, Turn, TurnFacts
+from console.turns.plan import plan
 from console.turns.reading import Reading
 from console.turns.reasons import refusal
-from console.turns.schedule import plan
-from console.turns.situation import EventFacts, Turn, TurnSituation
-from console.turns.transitions import Trigger
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TurnSettings:
-    """The settings from which turns are decided."""
-
-    grouping: Grouping
-    can_sign: bool = False
-    four_eyes: int = 0
-
-
-def situation_of(snapshot: Snapshot, settings: TurnSettings) -> TurnSituation:
-    """Read everything from which turns are decided now."""
-    return read_situation(
-        snapshot, settings.grouping, can_sign=settings.can_sign, four_eyes=settings.four_eyes
-    )
+from console.turns.transitions import Happened, Trigger
 
 
 class PersonsTurn:
@@ -58,82 +40,77 @@ class PersonsTurn:
 
         Raises `DecisionRefusedError` if it is not due its turn; then it waits.
         """
-        situation = situation_of(self._snapshot, self._settings)
-        event = situation.events.get(known.event.key)
+        facts = read_turn_facts(self._snapshot, self._settings)
+        event = facts.events.get(known.event.key)
         if event is None:
             return None
-        turn = situation.turns.get(event.key)
+        turn = facts.turns.get(event.key)
         if turn is not None and turn.is_held:
-            return self._held(request, turn, event, situation)
-        if not situation.groups_touched(event):
+            return self._approve_held(request, turn, event, facts)
+        if not facts.groups_touched(event):
             return None
-        return self._new(request, turn, event, situation)
+        return self._give(request, turn, event, facts)
 
     def sent(self, turn: Turn) -> None:
         """Note that the approval of the event was written."""
-        move = Move(event_key=turn.event_key, trigger=Trigger.APPROVED)
-        self._put(moved(turn, move, None, self._snapshot.now))
+        approved = Happened(trigger=Trigger.APPROVED)
+        self._put(moved(turn, approved, None, self._snapshot.now))
 
-    def _held(
-        self, request: DecisionRequest, turn: Turn, event: EventFacts, situation: TurnSituation
+    def _approve_held(
+        self, request: DecisionRequest, turn: Turn, event: EventFacts, facts: TurnFacts
     ) -> Turn:
         has_approval_ended = turn.state == "approving" and event.approval != "open"
         if turn.state == "failed" or has_approval_ended:
             failed = replace(turn, state="failed")
             if not request.force:
-                return self._new(request, failed, event, situation)
-            forced = replace(failed, is_forced=True, by=request.person.name, asked=request.reason)
-            back = (event.named - turn.vm_ids) & situation.vms.keys()
-            forced = with_holders(forced, {each: situation.vms[each].groups for each in back})
-            self._audit(request, forced, event)
-            return forced
-        if not request.force or turn.state not in ("preparing", "prepared") or turn.is_forced:
+                return self._give(request, failed, event, facts)
+            back = [vm for vm in facts.named(event) if vm.vm_id not in turn.vm_ids]
+            overridden = with_vms(_overridden(failed, request), back)
+            self._audit(request, overridden, event)
+            return overridden
+        if not request.force or turn.state not in ("preparing", "prepared") or turn.is_overridden:
             raise DecisionRefusedError("turn_begun")
-        forced = replace(turn, is_forced=True, by=request.person.name, asked=request.reason)
-        self._audit(request, forced, event)
-        self._put(forced)
-        return replace(forced, state="preparing")
+        overridden = _overridden(turn, request)
+        self._audit(request, overridden, event)
+        self._put(overridden)
+        return replace(overridden, state="preparing")
 
-    def _new(
+    def _give(
         self,
         request: DecisionRequest,
         turn: Turn | None,
         event: EventFacts,
-        situation: TurnSituation,
+        facts: TurnFacts,
     ) -> Turn:
         now = self._snapshot.now
-        why = refusal(event, Reading.at(situation, now))
+        why = refusal(event, Reading.at(facts, now))
         if why is not None and not request.force:
-            self._put(self._refused(turn, event, situation))
+            self._put(self._refused(turn, event, facts))
             raise DecisionRefusedError(why)
-        take = Take(
-            event_key=event.key,
-            groups={vm.vm_id: vm.groups for vm in situation.named(event)},
-            actor=request.person.name,
-            is_forced=why is not None,
-        )
-        begun = replace(taken(turn, take, event, now), asked=request.reason, ended_by=None)
+        actor = request.person.name
+        begun = taken(turn, event, facts, now, actor=actor, is_overridden=why is not None)
+        begun = replace(begun, person_reason=request.reason)
         as_taken = replace(
-            situation,
-            turns={**situation.turns, event.key: begun},
-            events={**situation.events, event.key: replace(event, is_left=False)},
+            facts,
+            turns={**facts.turns, event.key: begun},
+            events={**facts.events, event.key: replace(event, is_left=False)},
         )
-        after = changed_turns(as_taken, plan(as_taken, now), now).get(event.key, begun)
+        after = plan(as_taken, now).turns.get(event.key, begun)
         if after.state == "failed" and not request.force:
             raise DecisionRefusedError("not_prepared")
         self._audit(request, begun, event)
         self._put(after)
         return after
 
-    def _refused(self, turn: Turn | None, event: EventFacts, situation: TurnSituation) -> Turn:
+    def _refused(self, turn: Turn | None, event: EventFacts, facts: TurnFacts) -> Turn:
         """Return the turn as waiting, with the VMs that it waits for: the answer to the person
         shows them.
         """
-        away_now = Reading.at(situation, self._snapshot.now).away_besides(event)
-        base = turn or waiting(event, self._snapshot.now)
+        away_now = Reading.at(facts, self._snapshot.now).away_besides(event)
+        base = turn or new_turn(event, self._snapshot.now)
         return replace(
             base,
-            groups=situation.groups_touched(event),
+            groups=facts.groups_touched(event),
             held_by=tuple((each.vm_id, each.event_key) for each in away_now),
         )
 
@@ -152,6 +129,13 @@ class PersonsTurn:
 
     def _put(self, turn: Turn) -> None:
         turns.put_turns(self._snapshot.connection, [turn], self._number)
+
+
+def _overridden(turn: Turn, request: DecisionRequest) -> Turn:
+    """Return the turn as one in which a person overrides the budget."""
+    return replace(
+        turn, is_overridden=True, actor=request.person.name, person_reason=request.reason
+    )
 
 
 def _is_past(snapshot: Snapshot, known: KnownEvent) -> bool:
@@ -182,12 +166,12 @@ def end_turn(
     """End a turn at a person's request. Raises `DecisionRefusedError` if that is not allowed; then
     nothing was written.
     """
-    situation = situation_of(snapshot, settings)
+    facts = read_turn_facts(snapshot, settings)
     key = known.event.key
-    turn = situation.turns.get(key)
+    turn = facts.turns.get(key)
     if turn is None or not turn.is_held:
         raise DecisionRefusedError("no_turn")
-    event = situation.events.get(turn.event_key)
+    event = facts.events.get(turn.event_key)
     if event is not None and event.approval == "open" and not (force and _is_past(snapshot, known)):
         raise DecisionRefusedError("under_way")
     if turn.state != "stuck" and not force:
@@ -204,10 +188,10 @@ def end_turn(
         groups=list(turn.groups),
         vm_ids=[each.vm_id for each in turn.still_away],
     )
-    turns.give_up_prepare_commands(snapshot.connection, key, snapshot.now, number)
+    prepare_commands.give_up(snapshot.connection, key, snapshot.now, number)
     _end_approval(snapshot, known, number)
-    move = Move(event_key=turn.event_key, trigger=Trigger.ENDED_BY_PERSON)
-    over = replace(moved(turn, move, event, snapshot.now), ended_by=person.name)
+    ended_now = Happened(trigger=Trigger.ENDED_BY_PERSON)
+    over = replace(moved(turn, ended_now, event, snapshot.now), ended_by=person.name)
     if event is None and over.over_at is None:
         over = replace(over, over_at=snapshot.now)
     turns.put_turns(snapshot.connection, [over], number)

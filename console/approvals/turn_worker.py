@@ -9,24 +9,27 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
-from console.approvals import turns
 from console.approvals.command_sender import Outgoing
 from console.approvals.request_transaction import RequestTransaction
 from console.approvals.requests import DecisionRules
-from console.approvals.turn_requests import TurnSettings
+from console.approvals.turn_steps import has_work, write_step
 from console.audit.limiter import AuditLimiter
+from console.db import turns
+from console.db.kept_turn_facts import KeptTurnFacts
 from console.db.snapshot import Snapshots
 from console.db.transactions import read_from, write_to
+from console.db.turn_facts import TurnSettings
+from console.turns.facts import TurnFacts
 from sinks.shared.errors import SebError
 
 _LOG: Final = logging.getLogger("console")
-_LOOK_SECONDS: Final = 1.0
-"""The time between two looks at turns without a change: a rest ends with time alone."""
+_CHECK_SECONDS: Final = 1.0
+"""The longest time between two checks for work: a rest ends with time alone."""
 _GATHER_SECONDS: Final = 0.05
-"""The shortest pause after a look, so that a busy fleet is not read for each record."""
+"""The shortest pause after a check, so that a busy fleet is not read for each record."""
 
 
 class TurnWorker:
@@ -36,6 +39,7 @@ class TurnWorker:
         self,
         snapshots: Snapshots,
         settings: TurnSettings,
+        facts: KeptTurnFacts,
         *,
         console: str,
         send: Callable[[Outgoing], None],
@@ -47,13 +51,13 @@ class TurnWorker:
         """
         self._snapshots = snapshots
         self._settings = settings
+        self._facts = facts
         self._console = console
         self._send = send
         self._connected = connected
         self._committed = committed
-        self._last: turns.Look | None = None
-        self._look_at = 0.0
-        """When to look again even if nothing has changed."""
+        self._checked: TurnFacts | None = None
+        """The facts of the last check for work."""
         self._wanted = threading.Event()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="turns", daemon=True)
@@ -70,7 +74,7 @@ class TurnWorker:
             self._thread.join(timeout)
 
     def changed(self) -> None:
-        """Look at turns soon: rows were written."""
+        """Check soon whether there is work: rows were written."""
         self._wanted.set()
 
     def _run(self) -> None:
@@ -87,20 +91,13 @@ class TurnWorker:
             except Exception:  # noqa: BLE001  # logged with its trace
                 _LOG.exception("this is a bug in the console", extra={"action": "turns_bug"})
             self._stopping.wait(rest)
-            self._wanted.wait(_LOOK_SECONDS)
+            self._wanted.wait(_CHECK_SECONDS)
             self._wanted.clear()
 
     def _work(self) -> bool:
-        """Take the next step, if there is one; return whether it has changed anything."""
+        """Write the next step, if there is one; return whether it has changed anything."""
         connected = {name for name, since in self._connected().items() if since is not None}
-        with read_from(self._snapshots.database.reading) as connection:
-            is_due = time.monotonic() >= self._look_at
-            if not is_due and self._last and turns.is_current(connection, self._last):
-                return False
-            found = turns.look(self._snapshots.within(connection), self._settings, connected)
-        self._last = found
-        self._look_at = time.monotonic() + _LOOK_SECONDS
-        if not found.has_work:
+        if not self._has_work(connected):
             return False
         with write_to(self._snapshots.database) as (connection, number):
             snapshot = self._snapshots.within(connection, is_exact=True)
@@ -111,9 +108,23 @@ class TurnWorker:
                 rules=DecisionRules(can_sign=True),
                 audit_limiter=AuditLimiter(),
             )
-            written = turns.step(snapshot, number, self._settings, decide, connected)
-        for each in written.outgoing:
-            self._send(each)
+            written = write_step(snapshot, number, self._settings, decide, connected)
+        for command in written.outgoing:
+            self._send(command)
         if written.has_changed:
             self._committed()
         return written.has_changed
+
+    def _has_work(self, connected: Collection[str]) -> bool:
+        """Check, without a lock on the database, whether a step would write anything."""
+        with read_from(self._snapshots.database.reading) as connection:
+            has_groups = bool(self._settings.grouping.rules)
+            is_open = turns.is_anything_open if has_groups else turns.is_any_turn_open
+            if not is_open(connection):
+                return False
+            snapshot = self._snapshots.within(connection)
+            facts = self._facts.within(snapshot)
+            if facts is self._checked:
+                return False
+            self._checked = facts
+            return has_work(snapshot, facts, connected)

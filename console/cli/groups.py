@@ -15,7 +15,7 @@ from console.cli.client import ConsoleClient
 from console.config.groups import GroupSettings
 from console.db.opening import existing_database
 from console.db.snapshot import Snapshots
-from console.db.turn_situation import member_of, read_past
+from console.db.turn_facts import member_of, read_past
 from console.db.vms import WantedVms
 from console.fleet.contact import SilentTime
 from console.fleet.moments import moment

@@ -10,9 +10,10 @@ from sqlalchemy import Connection, and_, case, func, or_, select, true, update
 from console.db.clock import MAX_DIFFERENCE
 from console.db.decision_tables import command, decision
 from console.db.decisions import PREPARE
+from console.db.prepare_commands import COMMAND_SECONDS
 from console.db.tables import vm
-from console.db.turns import COMMAND_SECONDS, put_turns, read_turns
-from console.turns.situation import Turn
+from console.db.turns import put_turns, read_turns
+from console.turns.facts import Turn
 
 _VM_TIMES: Final = (
     "heard_at",
@@ -123,13 +124,13 @@ def _capped(each: Turn, latest: float) -> Turn:
         since=each.since if each.state in ("stuck", "forced") else min(each.since, latest),
         taken_at=until(each.taken_at),
         over_at=until(each.over_at),
-        holders=tuple(
+        vms=tuple(
             replace(
-                holder,
-                ready_at=until(holder.ready_at),
-                back_at=until(holder.back_at),
-                asked_at=until(holder.asked_at),
+                part,
+                ready_at=until(part.ready_at),
+                back_at=until(part.back_at),
+                unanswered_since=until(part.unanswered_since),
             )
-            for holder in each.holders
+            for part in each.vms
         ),
     )

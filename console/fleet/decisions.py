@@ -66,11 +66,13 @@ def in_turn(
     if turn is None or turn.state == "over":
         return DecisionStatus(state="none") if is_grouped and status.state == "due" else status
     if turn.state in ("preparing", "prepared"):
-        return DecisionStatus(state="approving", by=turn.by, reason=turn.asked, at=turn.since)
+        return DecisionStatus(
+            state="approving", by=turn.actor, reason=turn.person_reason, at=turn.since
+        )
     if status.state == "second":
         return status
-    is_free = turn.state in ("waiting", "failed") and turn.is_free and can_prepare
-    return status if is_free else DecisionStatus(state="none")
+    may_approve = turn.state in ("waiting", "failed") and turn.person_may_approve
+    return status if may_approve and can_prepare else DecisionStatus(state="none")
 
 
 def open_word(decision: Decision | None) -> DecisionState | None:

@@ -501,10 +501,10 @@ class EventTurn:
     it.
     """
     reason: str | None
-    by: str | None
-    asked: str | None
+    actor: str | None
+    person_reason: str | None
     """The reason that the person gave who asked for it."""
-    is_free: bool
+    person_may_approve: bool
     """Whether it waits for a person, and an approval by one would be allowed now."""
 
 

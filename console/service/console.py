@@ -25,10 +25,11 @@ from console.db.clock import CommonClock
 from console.db.decisions import commands_to_fetch
 from console.db.enrolment import generations_since
 from console.db.errors import StoreError
-from console.db.kept_situation import KeptSituation
+from console.db.kept_turn_facts import KeptTurnFacts
 from console.db.opening import Database, database_url
 from console.db.snapshot import Snapshots
 from console.db.transactions import read_from
+from console.db.turn_facts import TurnSettings
 from console.fleet.candidates import PULL
 from console.fleet.contact import SilentTime
 from console.ingest.enrolment import EVERY_VM, Enrolments, read_key
@@ -114,16 +115,24 @@ class Console:
         key = None if settings.enroll_key_file is None else read_key(settings.enroll_key_file)
         self.enrolments = Enrolments(key)
         self.held_polls = HeldPolls()
+        signer = configured_signer(settings)
+        turns = TurnSettings(
+            grouping=self.grouping,
+            can_sign=signer is not None,
+            four_eyes=settings.approval.four_eyes,
+        )
+        turn_facts = KeptTurnFacts(turns)
         self.decisions = Decisions(
             self.snapshots,
-            signer=configured_signer(settings),
+            signer=signer,
             publishers=publishers(self.readers),
             offer=self.held_polls.offer,
             committed=self.feed.wake,
             connected=lambda: {name: state.since for name, state in self.sources.items()},
             four_eyes=settings.approval.four_eyes,
             change_pattern=settings.approval.change_pattern,
-            grouping=self.grouping,
+            turns=turns,
+            turn_facts=turn_facts,
         )
         own = version("scheduled-events-bridge")
         sinks = read_sinks(settings.sink, version=own, port=settings.address[1])
@@ -144,7 +153,7 @@ class Console:
             access=Access(settings, self.database),
             decisions=self.decisions,
             grouping=self.grouping,
-            turns=KeptSituation(self.grouping),
+            turn_facts=turn_facts,
             bridges=BridgeParts(
                 writer=self.writer,
                 enrolments=self.enrolments,

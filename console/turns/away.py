@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
 
 from console.fleet.values import EventKey
-from console.turns.situation import Away, AwayBecause, EventFacts, TurnSituation, VmFacts
+from console.turns.facts import EventFacts, TurnFacts, VmFacts
 
 STARTED = "Started"
 SCHEDULED = "Scheduled"
+AwayBecause = Literal["turn", "preparing", "started", "silent", "stopped"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Away:
+    """Why one VM is away in a group."""
+
+    vm_id: str
+    why: AwayBecause
+    since: float
+    event_key: EventKey | None = None
 
 
 def away_by_group(
-    situation: TurnSituation, *, unsure_at: float | None = None
+    facts: TurnFacts, *, unsure_at: float | None = None
 ) -> dict[str, dict[str, Away]]:
     """Return, for each group, the VMs that are away, by vmId, each with the first reason that
     holds.
@@ -20,20 +33,20 @@ def away_by_group(
     With `unsure_at`, a time, a VM also counts as away if the console cannot know yet whether it is:
     a budget must count it.
     """
-    found: dict[str, dict[str, Away]] = {key: {} for key in situation.groups}
-    for turn in situation.turns.values():
+    found: dict[str, dict[str, Away]] = {key: {} for key in facts.groups}
+    for turn in facts.turns.values():
         if not turn.is_held:
             continue
         for holder in turn.still_away:
             since = turn.since if turn.taken_at is None else turn.taken_at
             reason = Away(vm_id=holder.vm_id, why="turn", since=since, event_key=turn.event_key)
-            vm = situation.vms.get(holder.vm_id)
+            vm = facts.vms.get(holder.vm_id)
             # Its groups when the turn was taken, and its groups now.
             for key in holder.groups | (vm.groups if vm else frozenset()):
                 found.setdefault(key, {}).setdefault(holder.vm_id, reason)
-    started = started_by_vm(situation, unsure_at=unsure_at)
+    started = started_by_vm(facts, unsure_at=unsure_at)
     is_unsure = unsure_at is not None
-    for vm in situation.vms.values():
+    for vm in facts.vms.values():
         reason_now = _reason(vm, started, with_unsure=is_unsure)
         if reason_now is not None:
             for key in vm.groups:
@@ -52,14 +65,14 @@ def is_preparing(vm: VmFacts) -> EventKey | None:
     return None
 
 
-def idle_in_turns(situation: TurnSituation) -> frozenset[str]:
+def idle_in_turns(facts: TurnFacts) -> frozenset[str]:
     """Return the vmIds of the VMs that are away only because they hold turns, and have not begun to
     prepare: they come back soon if these turns fail, or have failed.
     """
     idle: set[str] = set()
-    others = set(started_by_vm(situation))
-    for turn in situation.turns.values():
-        event = situation.events.get(turn.event_key)
+    others = set(started_by_vm(facts))
+    for turn in facts.turns.values():
+        event = facts.events.get(turn.event_key)
         may_fail = (
             turn.state in ("preparing", "failed")
             and event is not None
@@ -68,20 +81,18 @@ def idle_in_turns(situation: TurnSituation) -> frozenset[str]:
         )
         if turn.is_held:
             (idle if may_fail else others).update(turn.vm_ids)
-    vms = situation.vms
+    vms = facts.vms
     others |= {vm_id for vm_id in idle if vm_id in vms and _is_gone(vms[vm_id])}
     return frozenset(idle - others)
 
 
-def started_by_vm(
-    situation: TurnSituation, *, unsure_at: float | None = None
-) -> dict[str, EventFacts]:
+def started_by_vm(facts: TurnFacts, *, unsure_at: float | None = None) -> dict[str, EventFacts]:
     """Return, for each VM, the started event that names it, or the earliest of several. With
     `unsure_at`, an event counts as started too if it may have begun by that time.
     """
     found: dict[str, EventFacts] = {}
-    vms = situation.vms
-    for event in sorted(situation.events.values(), key=lambda each: each.order, reverse=True):
+    vms = facts.vms
+    for event in sorted(facts.events.values(), key=lambda each: each.order, reverse=True):
         for vm in (vms[vm_id] for vm_id in event.named if vm_id in vms):
             begun = event.status == STARTED or _may_have_begun(event, vm, unsure_at)
             if begun and event.counts_for(vm, vms):

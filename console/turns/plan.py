@@ -1,90 +1,173 @@
-"""What is to be done about turns: the values that `schedule.plan` returns."""
+"""What is to be done about all turns now, from one reading of the database and the time.
+
+Pure: it sends nothing and writes nothing. `console/approvals/turn_steps.py` carries out what `plan`
+returns, in the transaction of the reading.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from console.fleet.values import EventKey
-from console.turns.situation import HeldBy
+from console.turns.changes import moved, new_turn, taken, with_vms
+from console.turns.facts import Turn, TurnFacts
+from console.turns.preparing import all_prepared, to_prepare, with_unanswered
+from console.turns.queue import Waiting, next_turns
+from console.turns.reading import Reading, has_room
+from console.turns.reasons import (
+    refusal,
+    why_no_longer_approved,
+    why_not_approved_yet,
+    why_not_prepared,
+)
+from console.turns.returns import with_returns
 from console.turns.transitions import Trigger
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Waiting:
-    """The reason why an event does not have its turn yet."""
-
-    event_key: EventKey
-    groups: tuple[str, ...]
-    reason: str | None
-    behind: tuple[EventKey, ...] = ()
-    """Keys of the events that come before it: they hold a turn, or wait in front of it."""
-    needs_people: bool = False
-    """Whether it continues only if a person asks for that."""
-    is_free: bool = False
-    """Whether an approval by a person would be allowed now."""
-    held_by: tuple[HeldBy, ...] = ()
-    """The VMs that are away in its groups, without those that it names."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Take:
-    """Gives an event its turn: its VMs are away from now on."""
-
-    event_key: EventKey
-    groups: Mapping[str, frozenset[str]]
-    """The keys of the groups of each VM, by vmId."""
-    actor: str
-    is_forced: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Join:
-    """Adds VMs to a turn that is held: the event has changed and names them now."""
-
-    event_key: EventKey
-    groups: Mapping[str, frozenset[str]]
-    """The keys of the groups of each VM, by vmId."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Move:
-    """Something happened to a turn."""
-
-    event_key: EventKey
-    trigger: Trigger
-    reason: str | None = None
-    actor: str | None = None
-    """The new actor of its approval, if that changes."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Back:
-    """The end of a VM's part of a turn."""
-
-    event_key: EventKey
-    vm_id: str
+from console.turns.what_happened import what_happened, what_happened_without_turn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """All that is to be done after one reading."""
 
-    takes: tuple[Take, ...] = ()
-    joins: tuple[Join, ...] = ()
-    moves: tuple[Move, ...] = ()
-    backs: tuple[Back, ...] = ()
-    rests: tuple[Back, ...] = ()
-    """VMs that are heard again and have recovered: their rest begins now."""
+    turns: Mapping[EventKey, Turn] = field(default_factory=dict)
+    """The turns that begin or change, by the key of their event."""
+    given: tuple[EventKey, ...] = ()
+    """Keys of the events that get their turn now."""
     prepares: tuple[tuple[EventKey, str], ...] = ()
     """Event key and vmId of each VM that is to prepare and has not reported that it has."""
-    silences: frozenset[tuple[EventKey, str]] = frozenset()
-    """Event key and vmId of each VM that was asked to prepare and has reported nothing about that,
-    also if it is not heard now.
-    """
     approvals: tuple[EventKey, ...] = ()
     """Keys of the events whose VMs are prepared and within the budget now."""
     waiting: Mapping[EventKey, Waiting] = field(default_factory=dict)
-    """Why each event waits, by its key."""
-    free: Mapping[EventKey, bool] = field(default_factory=dict)
-    """For each turn that has failed, by event key, whether a person may take it again."""
+    """What each event that has no turn waits for, by its key."""
+
+
+def plan(facts: TurnFacts, now: float) -> Plan:
+    """Return what is to be done now: about the turns in the order of their events, and then about
+    the events that wait for one.
+    """
+    reading = Reading.at(facts, now)
+    turns = dict(facts.turns)
+    prepares: list[tuple[EventKey, str]] = []
+    approvals: list[EventKey] = []
+    for before in _in_order(facts):
+        key = before.event_key
+        if not before.is_held:
+            turns[key] = _not_held(before, reading)
+            continue
+        event = reading.event_of(before)
+        turn, reading = _with_new_vms(with_returns(before, reading), reading)
+        happened = what_happened(turn, reading)
+        if happened is not None:
+            turns[key] = moved(turn, happened, event, now)
+            if event is not None and happened.trigger is Trigger.TAKEN:
+                reading = reading.with_away(event, facts.named(event), now)
+            continue
+        reason = turn.reason
+        if turn.state == "preparing":
+            asked = to_prepare(turn, reading)
+            turn = with_unanswered(turn, asked, reading)
+            prepares += [(key, vm_id) for vm_id in asked]
+            reason = why_not_prepared(turn, reading)
+        elif turn.state == "prepared":
+            missing = why_not_approved_yet(turn, reading)
+            approvals += [key] if missing is None else []
+            reason = missing or turn.reason
+        turns[key] = replace(
+            turn, reason=reason, person_may_approve=_may_be_approved_again(turn, reading)
+        )
+    given, waiting = next_turns(reading)
+    for event in given:
+        actor = facts.group_actor(event)
+        turns[event.key] = taken(turns.get(event.key), event, facts, now, actor=actor)
+    for key, why in waiting.items():
+        turn = turns.get(key) or new_turn(facts.events[key], now)
+        turns[key] = _waiting(turn, why)
+    return Plan(
+        turns={key: turn for key, turn in turns.items() if turn != facts.turns.get(key)},
+        given=tuple(event.key for event in given),
+        prepares=tuple(prepares),
+        approvals=tuple(approvals),
+        waiting=waiting,
+    )
+
+
+def may_ask_next_vm(
+    event_key: EventKey, facts: TurnFacts, now: float
+) -> Literal["yes", "later", "no"]:
+    """Return whether a further VM may be asked to approve an event whose approval is under way:
+    `later` if the budget has no room at this moment.
+    """
+    event = facts.events.get(event_key)
+    turn = facts.turns.get(event_key)
+    reading = Reading.at(facts, now)
+    if event is None:
+        return "yes"
+    if turn is None or not turn.is_held:  # it is over, or a person has ended it
+        return "no" if facts.groups_touched(event) else "yes"
+    if turn.state != "approving" or why_no_longer_approved(turn, event, reading):
+        return "no"
+    if not turn.is_overridden and not all_prepared(turn, event, reading):
+        return "no"
+    return "yes" if has_room(turn, event, reading) else "later"
+
+
+def _in_order(facts: TurnFacts) -> list[Turn]:
+    """Return the turns in the order of their events. Those whose event is over come last."""
+    last = (float("inf"), "")
+
+    def order(turn: Turn) -> tuple[float, str]:
+        event = facts.events.get(turn.event_key)
+        return last if event is None else event.order
+
+    return sorted(facts.turns.values(), key=order)
+
+
+def _not_held(turn: Turn, reading: Reading) -> Turn:
+    """Return a turn that waits, or whose event Azure starts without it, after what happened. VMs
+    that prepared for it without the turn, and have not recovered once it is over, hold it then.
+    """
+    event = reading.event_of(turn)
+    unrecovered = [
+        vm
+        for vm in reading.facts.vms.values()
+        if event is None
+        and vm.groups
+        and vm.preparation(turn.event_key)
+        and not vm.has_recovered(turn.event_key)
+    ]
+    happened = what_happened_without_turn(turn, reading, has_unrecovered=bool(unrecovered))
+    if happened is None:
+        return turn
+    return moved(with_vms(turn, unrecovered), happened, event, reading.now)
+
+
+def _with_new_vms(turn: Turn, reading: Reading) -> tuple[Turn, Reading]:
+    """Return the turn with the VMs that its changed event names and that do not hold it yet, if the
+    budget has room; and the reading in which they are away.
+    """
+    event = reading.event_of(turn)
+    if turn.state != "preparing" or event is None or event.fingerprint != turn.fingerprint:
+        return turn, reading
+    new = [vm for vm in reading.facts.named(event) if vm.vm_id not in turn.vm_ids]
+    if not new or (not turn.is_overridden and reading.over_budget(event)):
+        return turn, reading
+    return with_vms(turn, new), reading.with_away(event, new, turn.since)
+
+
+def _may_be_approved_again(turn: Turn, reading: Reading) -> bool:
+    """Check whether a person may approve an event whose turn has failed."""
+    event = reading.event_of(turn)
+    return turn.state == "failed" and event is not None and refusal(event, reading) is None
+
+
+def _waiting(turn: Turn, why: Waiting) -> Turn:
+    return replace(
+        turn,
+        reason=why.reason if turn.state == "waiting" else turn.reason,
+        groups=why.groups,
+        held_by=why.held_by,
+        behind=why.behind,
+        person_may_approve=why.person_may_approve,
+    )

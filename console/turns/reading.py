@@ -1,4 +1,4 @@
-"""One reading of the situation at one time, and the room that is left in each group then."""
+"""Whether groups have room for an event, with the VMs that count as away at one time."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import Final
 
-from console.turns.away import away_by_group
-from console.turns.situation import Away, EventFacts, Turn, TurnSituation, VmFacts
+from console.turns.away import Away, away_by_group, started_by_vm
+from console.turns.facts import EventFacts, Turn, TurnFacts, VmFacts
 
 TOO_LATE_SECONDS: Final = 30.0
 """This long before its notBefore, an event that is not prepared is not approved any more."""
@@ -18,25 +18,25 @@ TOO_LATE_SECONDS: Final = 30.0
 class Reading:
     """What turns are decided from at one time. It never changes: `with_away` returns a new one."""
 
-    situation: TurnSituation
+    facts: TurnFacts
     away: Mapping[str, Mapping[str, Away]]
     """The VMs that count as away, by group key and vmId."""
     now: float
     """The time of the decision, in seconds since 1970."""
 
     @classmethod
-    def at(cls, situation: TurnSituation, now: float) -> Reading:
-        """Return the reading of a situation at that time."""
-        return cls(situation=situation, away=away_by_group(situation, unsure_at=now), now=now)
+    def at(cls, facts: TurnFacts, now: float) -> Reading:
+        """Return the reading of these facts at that time."""
+        return cls(facts=facts, away=away_by_group(facts, unsure_at=now), now=now)
 
     def event_of(self, turn: Turn) -> EventFacts | None:
         """Return the pending event of a turn, or None if it is over."""
-        return self.situation.events.get(turn.event_key)
+        return self.facts.events.get(turn.event_key)
 
     def group_too_small(self, event: EventFacts) -> str | None:
         """Return the key of a group that is too small for this one event, or None."""
-        for key in self.situation.groups_touched(event):
-            if len(self._members(event, key)) > self.situation.groups[key].at_most:
+        for key in self.facts.groups_touched(event):
+            if len(self._members(event, key)) > self.facts.groups[key].at_most:
                 return key
         return None
 
@@ -48,18 +48,18 @@ class Reading:
         """
         return tuple(
             key
-            for key in self.situation.groups_touched(event)
+            for key in self.facts.groups_touched(event)
             if len(self.away.get(key, {}).keys() - without | self._members(event, key))
-            > self.situation.groups[key].at_most
+            > self.facts.groups[key].at_most
         )
 
     def away_besides(self, event: EventFacts) -> tuple[Away, ...]:
         """Return the VMs that are away in the groups of the event, without those that it names."""
         found = {
-            each.vm_id: each
-            for key in self.situation.groups_touched(event)
-            for each in self.away.get(key, {}).values()
-            if each.vm_id not in event.named
+            away.vm_id: away
+            for key in self.facts.groups_touched(event)
+            for away in self.away.get(key, {}).values()
+            if away.vm_id not in event.named
         }
         return tuple(found[vm_id] for vm_id in sorted(found))
 
@@ -78,4 +78,69 @@ class Reading:
 
     def _members(self, event: EventFacts, key: str) -> set[str]:
         """Return the vmIds of the VMs that the event names and that belong to the group."""
-        return {vm.vm_id for vm in self.situation.named(event) if key in vm.groups}
+        return {vm.vm_id for vm in self.facts.named(event) if key in vm.groups}
+
+
+def waits_for_room(turn: Turn, event: EventFacts, reading: Reading) -> bool:
+    """Check whether no VM of a turn may prepare now: the budget is full."""
+    if turn.state != "preparing" or event.fingerprint != turn.fingerprint:
+        return False
+    return not turn.is_overridden and is_full_for(turn, event, reading)
+
+
+def is_full_for(turn: Turn, event: EventFacts, reading: Reading) -> bool:
+    """Check whether the budget has no room for the VMs of a turn.
+
+    If a group has become too small for its turns, the first of these does not wait for the others
+    if each of its VMs has begun to prepare: they are away already, also if they prepare again.
+    """
+    if not reading.over_budget(event):
+        return False
+    named = reading.facts.named(event)
+    all_prepare = event.named <= turn.vm_ids and not any(
+        vm.has_recovered(event.key) for vm in named
+    )
+    return not (all_prepare and _others_wait_behind(event, reading))
+
+
+def has_room(turn: Turn, event: EventFacts, reading: Reading) -> bool:
+    """Check whether an event whose VMs are prepared may be approved, with the VMs that are away.
+
+    If a group has become too small for its turns, and the VMs of all of these are away already,
+    they do not wait for each other: their VMs come back one after the other.
+    """
+    return turn.is_overridden or _others_wait_behind(event, reading)
+
+
+def _others_wait_behind(event: EventFacts, reading: Reading) -> bool:
+    """Check whether all that fills the groups of the event besides its own VMs waits behind it."""
+    return all(
+        _waits_behind(away, event, reading)
+        for key in reading.over_budget(event)
+        for away in reading.away.get(key, {}).values()
+        if away.vm_id not in event.named
+    )
+
+
+def _waits_behind(away: Away, event: EventFacts, reading: Reading) -> bool:
+    """Check whether a VM that counts as away is heard, and waits for events that come later, for
+    which it is prepared or has begun to prepare, and for nothing else.
+    """
+    facts = reading.facts
+    vm = facts.vms.get(away.vm_id)
+    if vm is None or not vm.is_heard or vm.vm_id in started_by_vm(facts):
+        return False
+    turns = [turn for turn in facts.turns.values() if turn.is_held and vm.vm_id in turn.vm_ids]
+    return bool(turns) and all(_waits_after(turn, vm, event, reading) for turn in turns)
+
+
+def _waits_after(turn: Turn, vm: VmFacts, event: EventFacts, reading: Reading) -> bool:
+    """Check whether a turn waits behind the event, and sends its VM away no more: that has begun to
+    prepare already.
+    """
+    own = reading.event_of(turn)
+    if own is None or turn.is_overridden or own.order <= event.order:
+        return False
+    if turn.state == "prepared":
+        return True
+    return turn.state in ("preparing", "failed") and not vm.has_recovered(own.key)

@@ -5,18 +5,20 @@ A reason of the first kind leaves the event to people, unlike waiting for room i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Final, Literal
 
+from console.fleet.values import EventKey
+from console.turns.facts import EventFacts, Turn, VmFacts
 from console.turns.groups import is_open
-from console.turns.prepared import has_failed, is_prepared
-from console.turns.reading import Reading
-from console.turns.situation import EventFacts, Turn, VmFacts
+from console.turns.preparing import is_ready
+from console.turns.reading import Reading, has_room, waits_for_room
 
 Refusal = Literal["not_its_turn", "cannot_prepare", "not_prepared"]
 NO_KEY: Final = "the console cannot approve: SEB_CONSOLE_KEY is not set"
 _NEEDS_TWO: Final = "two persons approve an event of so many VMs"
+_IS_DISPUTED: Final = "the VMs that report it do not agree"
 _IS_LEFT: Final = "a person left it until Azure starts it"
 
 
@@ -24,19 +26,19 @@ def refusal(event: EventFacts, reading: Reading) -> Refusal | None:
     """Return why a person may not approve an event without a turn, except by force, or None."""
     if reading.over_budget(event):
         return "not_its_turn"
-    preparing = [vm for vm in reading.situation.named(event) if vm.prepares]
+    preparing = [vm for vm in reading.facts.named(event) if vm.prepares]
     if any(not vm.is_heard for vm in preparing):
         return "cannot_prepare"
-    if all(is_prepared(vm, event) for vm in preparing):
+    if all(vm.is_prepared(event) for vm in preparing):
         return None
-    if reading.is_too_late(event) or any(has_failed(vm, event) for vm in preparing):
+    if reading.is_too_late(event) or any(vm.has_failed(event) for vm in preparing):
         return "not_prepared"
     return None
 
 
 def why_for_people(event: EventFacts, reading: Reading) -> str | None:
     """Return why the console does not give the event its turn by itself, or None."""
-    if not reading.situation.can_sign:
+    if not reading.facts.can_sign:
         return NO_KEY
     return (
         _about_its_vms(event, reading)
@@ -49,10 +51,10 @@ def why_not_by_groups(event: EventFacts, reading: Reading) -> str | None:
     """Return why groups do not approve the event by themselves, or None. The cause may pass in a
     moment.
     """
-    if not reading.situation.groups_touched(event):
+    if not reading.facts.groups_touched(event):
         return "no group of the settings has its VMs any more"
     return (
-        _why_too_large(event, reading)
+        why_too_large(event, reading)
         or _names_unknown_vms(event)
         or kept_for_people(event)
         or _about_its_groups(event, reading)
@@ -69,9 +71,40 @@ def why_no_longer_approved(turn: Turn, event: EventFacts, reading: Reading) -> s
         return _NEEDS_TWO  # the first approval has ended: the event had changed for a moment
     if event.is_left:
         return _IS_LEFT
-    if turn.is_forced or turn.state != "preparing":
+    if turn.is_overridden or turn.state != "preparing":
         return None
-    return _why_too_large(event, reading)  # its VMs would wait, and the events behind it too
+    return why_too_large(event, reading)  # its VMs would wait, and the events behind it too
+
+
+def why_not_prepared(turn: Turn, reading: Reading) -> str | None:
+    """Return what a turn in the state `preparing` waits for besides the programs of its VMs, or
+    None.
+    """
+    event = reading.facts.events[turn.event_key]
+    if waits_for_room(turn, event, reading):
+        return why_no_room(event, reading)
+    unprepared = [vm for vm in reading.facts.named(event) if not is_ready(vm, turn, event)]
+    return _have_not_said(vm for vm in unprepared if vm.is_heard) or _take_no_commands(unprepared)
+
+
+def why_not_approved_yet(turn: Turn, reading: Reading) -> str | None:
+    """Return why an event whose VMs are prepared is not approved at this moment, or None."""
+    event = reading.facts.events[turn.event_key]
+    if not reading.facts.can_sign:
+        return NO_KEY
+    if turn.is_by_group and event.is_disputed:
+        return _IS_DISPUTED
+    return None if has_room(turn, event, reading) else why_no_room(event, reading)
+
+
+def why_no_room(event: EventFacts, reading: Reading, behind: Sequence[EventKey] = ()) -> str:
+    """Return which group has no room for the event; if all have, how many events it is behind."""
+    full = reading.over_budget(event)
+    if full:
+        key = full[0]
+        count = len(reading.away.get(key, {}))
+        return f"{count} of {key} away, and {reading.facts.groups[key].at_most} may be"
+    return f"it is behind {len(behind)} other" + ("s" if len(behind) > 1 else "")
 
 
 def kept_for_people(event: EventFacts) -> str | None:
@@ -82,37 +115,43 @@ def kept_for_people(event: EventFacts) -> str | None:
 
 
 def _about_its_vms(event: EventFacts, reading: Reading) -> str | None:
-    named = reading.situation.named(event)
-    permanent = _why_too_large(event, reading) or _names_unknown_vms(event)
+    named = reading.facts.named(event)
+    permanent = why_too_large(event, reading) or _names_unknown_vms(event)
     if permanent is not None:
         return permanent
     silent = sorted(vm.name for vm in named if not vm.is_heard)
     if silent:
         return f"the console does not hear {', '.join(silent)}"
-    vms = reading.situation.vms
+    vms = reading.facts.vms
     not_reporting = sorted(vm.name for vm in named if not event.counts_for(vm, vms))
     if not_reporting:
         return f"{', '.join(not_reporting)} does not report it"
     return _about_its_programs(named)
 
 
-def _about_its_programs(named: Sequence[VmFacts]) -> str | None:
-    not_said = sorted(vm.name for vm in named if not vm.has_said)
-    if not_said:
-        return f"{', '.join(not_said)} has not said yet whether it prepares"
-    without_commands = sorted(vm.name for vm in named if vm.prepares and not vm.takes_commands)
-    if without_commands:
-        return f"{', '.join(without_commands)} takes no commands"
-    if not any(vm.takes_commands for vm in named):
+def _about_its_programs(vms: Sequence[VmFacts]) -> str | None:
+    reason = _have_not_said(vms) or _take_no_commands(vms)
+    if reason is None and not any(vm.takes_commands for vm in vms):
         return "no VM that it names takes commands"
-    return None
+    return reason
 
 
-def _why_too_large(event: EventFacts, reading: Reading) -> str | None:
+def _have_not_said(vms: Iterable[VmFacts]) -> str | None:
+    names = sorted(vm.name for vm in vms if not vm.has_said)
+    return f"{', '.join(names)} has not said yet whether it prepares" if names else None
+
+
+def _take_no_commands(vms: Iterable[VmFacts]) -> str | None:
+    names = sorted(vm.name for vm in vms if vm.prepares and not vm.takes_commands)
+    return f"{', '.join(names)} takes no commands" if names else None
+
+
+def why_too_large(event: EventFacts, reading: Reading) -> str | None:
+    """Return that the event names more VMs of a group than may be away, or None."""
     key = reading.group_too_small(event)
     if key is None:
         return None
-    at_most = reading.situation.groups[key].at_most
+    at_most = reading.facts.groups[key].at_most
     return f"it names more VMs of {key} than the {at_most} that may be away"
 
 
@@ -124,7 +163,7 @@ def _names_unknown_vms(event: EventFacts) -> str | None:
 
 def _about_the_event(event: EventFacts, reading: Reading) -> str | None:
     if event.is_disputed:
-        return "the VMs that report it do not agree"
+        return _IS_DISPUTED
     if event.ended_by is not None:
         return f"{event.ended_by} has ended its turn"
     if reading.is_too_late(event):
@@ -133,8 +172,8 @@ def _about_the_event(event: EventFacts, reading: Reading) -> str | None:
 
 
 def _about_its_groups(event: EventFacts, reading: Reading) -> str | None:
-    for key in reading.situation.groups_touched(event):
-        rule = reading.situation.groups[key].rule
+    for key in reading.facts.groups_touched(event):
+        rule = reading.facts.groups[key].rule
         if rule.approve is None or not rule.approve.matches(event.reported):
             return f"{key} leaves it to people"
         if not is_open(rule.window, datetime.fromtimestamp(reading.now, UTC)):

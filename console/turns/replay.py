@@ -12,17 +12,16 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from console.fleet.values import EventKey
-from console.turns.changes import changed_turns, moved
+from console.turns.changes import moved
+from console.turns.facts import EventFacts, Turn, TurnFacts, VmFacts
 from console.turns.groups import Group
-from console.turns.plan import Move, Plan
-from console.turns.schedule import plan
-from console.turns.situation import EventFacts, Turn, TurnSituation, VmFacts
-from console.turns.transitions import Trigger
+from console.turns.plan import Plan, plan
+from console.turns.transitions import Happened, Trigger
 
-_LOOK_SECONDS: Final = 30.0
-"""The shortest time between two looks at the waiting events: a window may open."""
-_LOOKS: Final = 1000
-"""The time between two looks is the time until the next start, divided by this: an event may start
+_STEP_SECONDS: Final = 30.0
+"""The shortest time between two steps about the waiting events: a window may open."""
+_STEPS: Final = 1000
+"""The time between two steps is the time until the next start, divided by this: an event may start
 in years.
 """
 _MAX_STEPS: Final = 12
@@ -98,13 +97,13 @@ class _Run:
             )
             for vm_id in sorted(wanted & vms.keys())
         }
-        still = TurnSituation(groups=groups, vms=self._vms)
+        still = TurnFacts(groups=groups, vms=self._vms)
         self._past = [each for each in past if still.groups_touched(each.facts)]
         self._pending = list(reversed(self._past))
         self._open: dict[EventKey, EventFacts] = {}
         self._ends: dict[EventKey, float] = {}
         self._now = 0.0
-        self._turns: dict[EventKey, Turn] = {}
+        self._turns: Mapping[EventKey, Turn] = {}
         self.fates = {
             each.facts.key: Fate(past=each, groups=still.groups_touched(each.facts))
             for each in self._past
@@ -119,8 +118,8 @@ class _Run:
             waiting = [key for key in self._open if key not in self._ends]
             if waiting:
                 starts = min(self.fates[key].past.starts_at for key in waiting)
-                look = max(_LOOK_SECONDS, (starts - self._now) / _LOOKS)
-                times += [starts, self._now + look]
+                pause = max(_STEP_SECONDS, (starts - self._now) / _STEPS)
+                times += [starts, self._now + pause]
             self._now = min(times)
             yield self._now
 
@@ -146,19 +145,16 @@ class _Run:
     def _step(self, now: float) -> bool:
         """Take one step of a console; return whether it changed anything."""
         heard = {vm_id: replace(vm, heard_at=now) for vm_id, vm in self._vms.items()}
-        situation = TurnSituation(
-            groups=self._groups, vms=heard, events=self._open, turns=self._turns
-        )
-        todo = plan(situation, now)
-        changed = changed_turns(situation, todo, now)
+        facts = TurnFacts(groups=self._groups, vms=heard, events=self._open, turns=self._turns)
+        todo = plan(facts, now)
         self._note(todo)
+        changed = dict(todo.turns)
         for key in todo.approvals:
-            sent = Move(event_key=key, trigger=Trigger.APPROVED)
-            changed[key] = moved(changed.get(key, self._turns[key]), sent, None, now)
+            approved = Happened(trigger=Trigger.APPROVED)
+            changed[key] = moved(changed.get(key, self._turns[key]), approved, None, now)
             self.fates[key].approved_at = now
             self._start(key, now)
-        turns = {**self._turns, **changed}
-        self._turns = {key: turn for key, turn in turns.items() if turn.state != "over"}
+        self._turns = facts.with_turns(changed).turns
         return bool(changed)
 
     def _note(self, todo: Plan) -> None:

@@ -1,12 +1,13 @@
 """The states of a turn, as one table; values in, values out.
 
-A turn begins as `waiting`, and as `preparing` once its event gets it. `moves` finds out what
-happened, and `changes` returns the turn after it. docs/console-reference.md shows the table.
+A turn begins as `waiting`. `what_happened` finds the trigger, and `changes.moved` returns the turn
+after it. docs/console-reference.md shows the table.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Literal
 
@@ -44,6 +45,17 @@ class Trigger(Enum):
     ALL_BACK = "every VM is back"
     HOUR_PASSED = "a VM is not back an hour after the event"
     ENDED_BY_PERSON = "a person ends the turn"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Happened:
+    """What happened to one turn."""
+
+    trigger: Trigger
+    reason: str | None = None
+    """The new reason of the turn, as a sentence for people."""
+    actor: str | None = None
+    """The new actor of its approval, if that changes."""
 
 
 HOLDING: Final[frozenset[State]] = frozenset(
@@ -133,7 +145,7 @@ TABLE: Final[Mapping[State, Mapping[Trigger, State]]] = {
 """The next state by state and trigger. A trigger that a state does not list leaves it as it is."""
 
 
-def after(state: State, trigger: Trigger) -> State:
+def next_state(state: State, trigger: Trigger) -> State:
     """Return the state after a trigger; the same state if the table has no entry for it."""
     return TABLE[state].get(trigger, state)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from console.access.identity import Access
 from console.approvals.service import Decisions
 from console.config.settings import Settings
-from console.db.kept_situation import KeptSituation
+from console.db.kept_turn_facts import KeptTurnFacts
 from console.db.opening import Database
 from console.db.snapshot import Snapshots
 from console.fleet.view import Source
@@ -32,8 +32,7 @@ class AppState:
     decisions: Decisions
     grouping: Grouping
     """The groups of the settings."""
-    turns: KeptSituation
-    """What people see of turns."""
+    turn_facts: KeptTurnFacts
     bridges: BridgeParts
     """What only the requests of bridges use."""
     sink_workers: Sequence[SinkWorker]

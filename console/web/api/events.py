@@ -10,7 +10,7 @@ from starlette.responses import Response, StreamingResponse
 
 from console.access.people import Person
 from console.access.site_access import sees_event, sees_vm
-from console.db import decisions, turns
+from console.db import decisions, prepare_commands
 from console.db.event_filters import WantedEvents
 from console.db.events import NEVER, time_left
 from console.db.history import records_of_event
@@ -182,8 +182,8 @@ def event_detail(
         if person.site is None or (vm is not None and sees_vm(person, vm.vm)):
             reporters.append(view.reporter_item(each, vm, known.shown))
     records = records_of_event(snapshot.connection, key, person.site)
-    prepares = turns.prepare_commands(snapshot.connection, [key[0]])[0].values()
-    asked = [each for each in prepares if each.scope == known.event.scope]
+    prepares = prepare_commands.read(snapshot.connection, [key.event_id])
+    asked = [sent[-1] for (event_key, *_), sent in prepares.items() if event_key == key]
     every = decisions.decisions_on(snapshot.connection, key)
     return EventDetail(
         **dict(event_item(snapshot, known, shows_other_scopes=person.site is None)),

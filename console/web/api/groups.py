@@ -13,9 +13,9 @@ from console.db.grouping import groups_now
 from console.db.snapshot import Snapshot
 from console.db.tables import vm
 from console.fleet.model import Count, Model, Moment
-from console.turns.away import away_by_group
+from console.turns.away import Away, away_by_group
+from console.turns.facts import Turn, TurnFacts
 from console.turns.groups import Group, Grouping
-from console.turns.situation import Away, Turn, TurnSituation
 from console.web.answers import answer
 from console.web.app_state import AppState
 from console.web.caller import person_of
@@ -68,13 +68,13 @@ class GroupRoutes:
         grouping = self._state.grouping
         person = person_of(request)
         with self._state.snapshots.open() as snapshot:
-            situation = self._state.turns.seen_in(snapshot)
-            items = group_items(situation, snapshot, grouping, person)
+            facts = self._state.turn_facts.within(snapshot)
+            items = group_items(facts, snapshot, grouping, person)
         return answer(GroupList(items=items))
 
 
 def group_items(
-    situation: TurnSituation, snapshot: Snapshot, grouping: Grouping, person: Person
+    facts: TurnFacts, snapshot: Snapshot, grouping: Grouping, person: Person
 ) -> list[GroupItem]:
     """Return every group as the API shows it; for a person of one site those with a VM of that
     site.
@@ -82,29 +82,29 @@ def group_items(
     own = None
     if person.site is not None:
         own = groups_now(snapshot.connection, grouping, vm.c.site == person.site).keys()
-    away = away_by_group(situation)
+    away = away_by_group(facts)
     waiting: dict[str, list[Turn]] = {}
-    for turn in situation.turns.values():
+    for turn in facts.turns.values():
         if turn.state in ("waiting", "forced"):
             for key in turn.groups:
                 waiting.setdefault(key, []).append(turn)
     return [
-        _item(group, away.get(group.key, {}), waiting.get(group.key, ()), situation)
-        for group in situation.groups.values()
+        _item(group, away.get(group.key, {}), waiting.get(group.key, ()), facts)
+        for group in facts.groups.values()
         if own is None or group.key in own
     ]
 
 
 def _item(
-    group: Group, away: Mapping[str, Away], waiting: Sequence[Turn], situation: TurnSituation
+    group: Group, away: Mapping[str, Away], waiting: Sequence[Turn], facts: TurnFacts
 ) -> GroupItem:
-    order = sorted(waiting, key=lambda turn: _order(turn, situation))
+    order = sorted(waiting, key=lambda turn: _order(turn, facts))
     return GroupItem(
         name=group.rule.name,
         key=group.key,
         members=group.size,
         at_most=group.at_most,
-        away=[_away(each, situation) for each in away.values()],
+        away=[_away(each, facts) for each in away.values()],
         waiting=[
             WaitingEvent(
                 event_id=turn.event_id,
@@ -117,13 +117,13 @@ def _item(
     )
 
 
-def _order(turn: Turn, situation: TurnSituation) -> tuple[float, str]:
-    event = situation.events.get(turn.event_key)
+def _order(turn: Turn, facts: TurnFacts) -> tuple[float, str]:
+    event = facts.events.get(turn.event_key)
     return (float("inf"), turn.event_id) if event is None else event.order
 
 
-def _away(away: Away, situation: TurnSituation) -> AwayVm:
-    vm = situation.vms.get(away.vm_id)
+def _away(away: Away, facts: TurnFacts) -> AwayVm:
+    vm = facts.vms.get(away.vm_id)
     return AwayVm(
         vm_id=away.vm_id,
         name=away.vm_id if vm is None else vm.name,

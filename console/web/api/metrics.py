@@ -17,10 +17,9 @@ from console.audit import log
 from console.db import decisions
 from console.db.errors import StoreError
 from console.db.snapshot import Snapshot
-from console.db.turn_situation import read_situation
 from console.fleet.decisions import open_word
 from console.turns.away import away_by_group
-from console.turns.groups import Grouping
+from console.turns.facts import TurnFacts
 from console.turns.transitions import TABLE
 from console.web.api.overview import overview
 from console.web.app_state import AppState
@@ -70,7 +69,8 @@ class Metrics(Collector):
         """Yield every metric of the sources and the writer."""
         with suppress(StoreError), self._state.snapshots.open() as snapshot:
             yield from list(_fleet(snapshot))
-            yield from list(_groups(snapshot, self._state.grouping))
+            if self._state.grouping.rules:
+                yield from list(_groups(self._state.turn_facts.within(snapshot)))
         held = len(self._state.bridges.held_polls)
         yield _one("polls_held", "VMs that wait for commands over HTTPS.", held)
         yield CounterMetricFamily(
@@ -175,18 +175,15 @@ def _fleet(snapshot: Snapshot) -> Iterator[Metric]:
     )
 
 
-def _groups(snapshot: Snapshot, grouping: Grouping) -> Iterator[Metric]:
+def _groups(facts: TurnFacts) -> Iterator[Metric]:
     """Yield how many VMs are away in each group, and how many turns have each state."""
-    if not grouping.rules:
-        return
-    situation = read_situation(snapshot, grouping)
-    away = away_by_group(situation)
-    members = {key: float(group.size) for key, group in situation.groups.items()}
-    counts = {key: float(len(away.get(key, {}))) for key in situation.groups}
+    away = away_by_group(facts)
+    members = {key: float(group.size) for key, group in facts.groups.items()}
+    counts = {key: float(len(away.get(key, {}))) for key in facts.groups}
     yield _gauge("group_away", "VMs of the group that are away.", "group", counts)
     yield _gauge("group_members", "VMs of the group that are not retired.", "group", members)
     states: dict[str, float] = dict.fromkeys(TABLE, 0.0)
     del states["over"]
-    for turn in situation.turns.values():
+    for turn in facts.turns.values():
         states[turn.state] = states.get(turn.state, 0) + 1
     yield _gauge("turns", "Events that wait for their turn or have it.", "state", states)

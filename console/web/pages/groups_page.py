@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from console.access.people import Person
 from console.db.snapshot import Snapshot
+from console.turns.facts import EventFacts, TurnFacts
 from console.turns.groups import Grouping
-from console.turns.situation import EventFacts, TurnSituation
 from console.web.api.groups import GroupItem, WaitingEvent, group_items
 from console.web.pages import labels
 
@@ -39,20 +39,20 @@ class GroupRow:
 
 
 def values(
-    situation: TurnSituation, snapshot: Snapshot, grouping: Grouping, person: Person
+    facts: TurnFacts, snapshot: Snapshot, grouping: Grouping, person: Person
 ) -> dict[str, Any]:
     """Return the values of the template: groups with waiting events first, then those with VMs
     away.
     """
-    groups = group_items(situation, snapshot, grouping, person)
-    events = {each.event_id: each for each in situation.events.values()}
-    states = {each.event_id: each.state for each in situation.turns.values()}
+    groups = group_items(facts, snapshot, grouping, person)
+    events = {each.event_id: each for each in facts.events.values()}
+    states = {each.event_id: each.state for each in facts.turns.values()}
 
     def waiting_row(waiting: WaitingEvent) -> WaitingRow:
         event = events.get(waiting.event_id)
         return WaitingRow(
             event_id=waiting.event_id,
-            heading=waiting.event_id if event is None else _heading(event, situation),
+            heading=waiting.event_id if event is None else _heading(event, facts),
             state=labels.TURNS[states.get(waiting.event_id, "waiting")],
             reason=waiting.reason,
             start=None if event is None else event.not_before,
@@ -71,9 +71,9 @@ def values(
     }
 
 
-def _heading(event: EventFacts, situation: TurnSituation) -> str:
+def _heading(event: EventFacts, facts: TurnFacts) -> str:
     """Return a heading with the event's type and its VMs."""
-    known = (situation.vms[vm_id].name for vm_id in event.named if vm_id in situation.vms)
+    known = (facts.vms[vm_id].name for vm_id in event.named if vm_id in facts.vms)
     names = [*sorted(known), *event.unknown_names]
     more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
     return f"{event.reported.event_type or 'Event'} of {', '.join(names[:_NAMES])}{more}"

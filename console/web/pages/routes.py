@@ -226,9 +226,9 @@ class Pages:
         """Answer with the VMs that are away in each group, and the events that wait for them."""
         state = self._state
         with state.snapshots.open() as snapshot:
-            situation = state.turns.seen_in(snapshot)
+            facts = state.turn_facts.within(snapshot)
             person = person_of(request)
-            values = groups_page.values(situation, snapshot, state.grouping, person)
+            values = groups_page.values(facts, snapshot, state.grouping, person)
         return self._answer(request, "groups.html", values)
 
     async def audit(self, request: Request) -> Response:

@@ -14,29 +14,31 @@ from support.console.records import FakeVm
 from support.eventually import eventually
 
 from console.access.people import Person
-from console.approvals import turn_worker, turns
+from console.approvals import turn_steps, turn_worker
 from console.approvals.command_sender import Outgoing
 from console.approvals.refusal_reasons import DecisionRefusedError
 from console.approvals.request_transaction import RequestTransaction
 from console.approvals.requests import DecisionRequest, DecisionRules
 from console.approvals.service import Decisions
 from console.approvals.step_transaction import StepContext, mark_sent, write_step
-from console.approvals.turn_requests import TurnSettings
 from console.audit.limiter import AuditLimiter
 from console.audit.log import everything
 from console.config.groups import GroupSettings
 from console.db import decisions as rows
 from console.db.batches import write_batch
+from console.db.kept_turn_facts import KeptTurnFacts
 from console.db.opening import Database
 from console.db.passed_time import write_passed_time
 from console.db.retention import delete_before
 from console.db.snapshot import Snapshots
-from console.db.transactions import next_number, read_from, write_to
+from console.db.transactions import next_number, write_to
+from console.db.turn_facts import TurnSettings
 from console.fleet.contact import BY_HEARTBEATS, SilentTime
 from console.fleet.preparations import MAX_PREPARATIONS
 from console.fleet.values import Command, KnownEvent
 from console.fleet.view import decision_on
 from console.records.parse import parse_record, parse_status
+from console.turns.facts import TurnFacts
 from console.turns.groups import Grouping
 from sinks.shared.event_match import EventMatch
 from wire.record import PREPARATION, Record
@@ -76,6 +78,8 @@ class Cluster:
         rule = GroupSettings.model_validate({"name": "db", "approve": {}, **keys})
         grouping = Grouping([rule])
         self.settings = TurnSettings(grouping=grouping, can_sign=True)
+        self.facts = KeptTurnFacts(self.settings)
+        self._read: TurnFacts | None = None
         self.snapshots = Snapshots(
             database, silent_time=silent_time, grouping=grouping, clock=self._seconds
         )
@@ -92,6 +96,7 @@ class Cluster:
 
     def decisions_of(self, grouping: Grouping, *, four_eyes: int = 0) -> Decisions:
         """Return the decisions of a console with these groups."""
+        settings = TurnSettings(grouping=grouping, can_sign=True, four_eyes=four_eyes)
         return Decisions(
             self.snapshots,
             signer=NoSigner(),
@@ -99,7 +104,8 @@ class Cluster:
             offer=lambda _vm_id, _jti: None,
             committed=lambda: None,
             connected=lambda: {"broker": 1.0},
-            grouping=grouping,
+            turns=settings,
+            turn_facts=KeptTurnFacts(settings),
             four_eyes=four_eyes,
         )
 
@@ -219,20 +225,22 @@ class Cluster:
                     rules=DecisionRules(can_sign=True),
                     audit_limiter=AuditLimiter(),
                 )
-                written = turns.step(snapshot, number, self.settings, decide, {"broker"})
+                written = turn_steps.write_step(snapshot, number, self.settings, decide, {"broker"})
             names = {vm.vm_id: vm.name for vm in self.vms}
             sent += [f"{one.command.act} {names[one.command.vm_id]}" for one in written.outgoing]
         return sent
 
-    def look(self) -> turns.Look:
-        """Return what a console finds to do."""
+    def has_work(self) -> bool:
+        """Check whether a console finds something to do."""
         with self.snapshots.open() as snapshot:
-            return turns.look(snapshot, self.settings, {"broker"})
+            return turn_steps.has_work(snapshot, self.facts.within(snapshot), {"broker"})
 
-    def is_current(self, found: turns.Look) -> bool:
-        """Check whether a console needs no other look."""
-        with read_from(self.database.reading) as connection:
-            return turns.is_current(connection, found)
+    def reads_again(self) -> bool:
+        """Check whether a console reads the facts again, since the last time."""
+        with self.snapshots.open() as snapshot:
+            before = self.facts.within(snapshot) if self._read is None else self._read
+            self._read = self.facts.within(snapshot)
+            return self._read is not before
 
     def decide(self) -> list[str]:
         """Return what a console sends to continue decisions: act and VM."""
@@ -310,10 +318,10 @@ def test_one_after_the_other(cluster: Cluster) -> None:
 def test_the_next_turn_follows_the_end_of_one_at_once(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One look of the worker ends a turn and gives the next one, if there is no rest
+    """One check of the worker ends a turn and gives the next one, if there is no rest
     between them.
     """
-    for name in ("_GATHER_SECONDS", "_LOOK_SECONDS"):
+    for name in ("_GATHER_SECONDS", "_CHECK_SECONDS"):
         monkeypatch.setattr(turn_worker, name, 3600.0)
     cluster.announce(0)
     cluster.announce(1)
@@ -331,6 +339,7 @@ def test_the_next_turn_follows_the_end_of_one_at_once(
     worker = turn_worker.TurnWorker(
         cluster.snapshots,
         cluster.settings,
+        cluster.facts,
         console="one",
         send=sent.append,
         connected=lambda: {"broker": 1.0},
@@ -345,36 +354,35 @@ def test_the_next_turn_follows_the_end_of_one_at_once(
     assert [each.command.vm_id for each in sent] == [cluster.vms[1].vm_id]
 
 
-def test_most_heartbeats_cause_no_look(cluster: Cluster) -> None:
-    """A heartbeat causes a look only if it is from a VM whose event is over, because it may end
+def test_most_heartbeats_cause_no_read(cluster: Cluster) -> None:
+    """A heartbeat causes a read only if it is from a VM whose event is over, because it may end
     that VM's turn.
     """
     cluster.announce(0)
     cluster.step()
-    found = cluster.look()
-    assert not found.has_work
-    assert cluster.is_current(found)
-    cluster.now += timedelta(seconds=1)
+    assert not cluster.has_work()
+    assert not cluster.reads_again()
+    cluster.now += timedelta(seconds=0.4)
     cluster.tell(*(vm.heartbeat(now=cluster.now, prepares=True) for vm in cluster.vms))
-    assert cluster.is_current(found)
+    assert not cluster.reads_again()
     cluster.end(0)
-    assert not cluster.is_current(found)
+    assert cluster.reads_again()
     cluster.step()
-    found = cluster.look()
-    cluster.now += timedelta(seconds=1)
+    assert cluster.reads_again()
+    cluster.now += timedelta(seconds=0.4)
     cluster.tell(cluster.vms[1].heartbeat(now=cluster.now, prepares=True))
-    assert cluster.is_current(found)
+    assert not cluster.reads_again()
     cluster.tell(cluster.vms[0].heartbeat(now=cluster.now, prepares=True))
-    assert not cluster.is_current(found)
+    assert cluster.reads_again()
 
 
-def test_what_a_step_has_written_is_looked_at(cluster: Cluster) -> None:
-    """After a step, this console and others look again, because a further step may follow."""
+def test_after_a_step_there_may_be_a_next_one(cluster: Cluster) -> None:
+    """After a step, this console and others read again, because a further step may follow."""
     cluster.announce(0)
-    found = cluster.look()
-    assert found.has_work
+    assert cluster.has_work()
+    assert not cluster.reads_again()
     cluster.step(steps=1)
-    assert not cluster.is_current(found)
+    assert cluster.reads_again()
 
 
 def test_a_turn_is_in_the_audit_before_its_approval(cluster: Cluster) -> None:

@@ -167,7 +167,7 @@ class World:
                 turn = seen(self.cluster, number).turn
                 if self.shown[number] == "started":
                     self.end(number)
-                elif turn is not None and turn.is_free:
+                elif turn is not None and turn.person_may_approve:
                     self.person_approves(number)
             self.step("well")
             if not self.shown:

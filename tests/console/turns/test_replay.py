@@ -6,9 +6,9 @@ from support.console.reported import reported
 
 from console.config.groups import GroupSettings
 from console.fleet.values import EventKey
+from console.turns.facts import EventFacts, VmFacts
 from console.turns.groups import Member, groups_of
 from console.turns.replay import Fate, PastEvent, replay
-from console.turns.situation import EventFacts, VmFacts
 
 NOW = 1_800_000_000.0
 

@@ -15,12 +15,11 @@ from support.console.reported import reported
 
 from console.config.groups import GroupSettings
 from console.fleet.values import EventKey
-from console.turns.changes import changed_turns, moved
+from console.turns.changes import moved
+from console.turns.facts import EventFacts, Turn, TurnFacts, VmFacts, VmPreparation
 from console.turns.groups import Member, groups_of, keys_of
-from console.turns.plan import Move
-from console.turns.schedule import plan
-from console.turns.situation import EventFacts, Turn, TurnSituation, VmFacts, VmPreparation
-from console.turns.transitions import Trigger
+from console.turns.plan import plan
+from console.turns.transitions import Happened, Trigger
 
 
 def rules(at_most: int) -> tuple[GroupSettings, ...]:
@@ -549,7 +548,7 @@ class TurnsModel(RuleBasedStateMachine):
         turn = self.turns.get(key)
         if turn is None or turn.state != "stuck":
             return
-        for holder in turn.holders:
+        for holder in turn.vms:
             self.vms[holder.vm_id].by_us.discard(key)
             self.known[holder.vm_id].pop(key, None)
             self.vms[holder.vm_id].preparations.pop(key, None)
@@ -579,13 +578,13 @@ class TurnsModel(RuleBasedStateMachine):
         now = self.now + skew
         situation = self._situation()
         todo = plan(situation, now)
-        turns = {**self.turns, **changed_turns(situation, todo, now)}
+        turns = {**self.turns, **todo.turns}
         for key in todo.approvals:
             self._may_be_approved(situation, key)
             # The decision is committed together with the turn; the command is sent after that.
             self.approvals[key] = (situation.events[key].fingerprint, self.now + LIFE)
-            move = Move(event_key=key, trigger=Trigger.APPROVED)
-            turns[key] = moved(turns[key], move, situation.events[key], now)
+            approved = Happened(trigger=Trigger.APPROVED)
+            turns[key] = moved(turns[key], approved, situation.events[key], now)
         for key, after in turns.items():
             before = self.turns.get(key)
             if before is not None:
@@ -605,7 +604,7 @@ class TurnsModel(RuleBasedStateMachine):
         held |= {vm_id for vm_id, vm in self.vms.items() if vm.by_us}
         self.may_be_away = max(self.at_most, min(self.may_be_away, len(held)))
 
-    def _may_be_approved(self, situation: TurnSituation, key: EventKey) -> None:
+    def _may_be_approved(self, situation: TurnFacts, key: EventKey) -> None:
         """Check that each VM that the event names has reported that it is prepared for this state,
         and nothing newer, and that there is room.
         """
@@ -632,9 +631,7 @@ class TurnsModel(RuleBasedStateMachine):
                 heard_at = self.heard_at[vm_id] + CLOCK
                 assert heard_at >= self.ended_at[before.event_key], f"{vm_id} was not heard since"
 
-    def _has_room(
-        self, situation: TurnSituation, key: EventKey, *, is_approval: bool = False
-    ) -> None:
+    def _has_room(self, situation: TurnFacts, key: EventKey, *, is_approval: bool = False) -> None:
         """Beside VMs that Azure has taken, those that may be down, those that said that they have
         prepared for another event, and those that hold its turn, there is room for those of this
         one. If other settings allowed more, approvals are for VMs that are prepared one after the
@@ -663,7 +660,7 @@ class TurnsModel(RuleBasedStateMachine):
                     away = sorted(event.named & members) + others
                 assert len(away) <= each.at_most, f"{away} of {group} are away"
 
-    def _only_waits(self, situation: TurnSituation, vm_id: str) -> bool:
+    def _only_waits(self, situation: TurnFacts, vm_id: str) -> bool:
         """Check whether a VM is there, and is prepared for the turns that it holds, or has begun to
         prepare.
         """
@@ -688,7 +685,7 @@ class TurnsModel(RuleBasedStateMachine):
 
     def _send(
         self,
-        situation: TurnSituation,
+        situation: TurnFacts,
         prepares: tuple[tuple[str, str], ...],
         approvals: tuple[str, ...],
     ) -> None:
@@ -709,7 +706,7 @@ class TurnsModel(RuleBasedStateMachine):
         for vm_id in event.named:
             self.vms[vm_id].is_up = False
 
-    def _situation(self) -> TurnSituation:
+    def _situation(self) -> TurnFacts:
         vms = {}
         for vm_id, member in MEMBERS.items():
             age = self.now - self.heard_at[vm_id]
@@ -724,7 +721,7 @@ class TurnsModel(RuleBasedStateMachine):
                 takes_commands=True,
                 preparations=tuple(self.known[vm_id].values()),
             )
-        return TurnSituation(
+        return TurnFacts(
             groups=GROUPS[self.at_most],
             vms=vms,
             events={key: self._with_approval(each) for key, each in self.shown.items()},

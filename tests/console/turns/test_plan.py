@@ -10,14 +10,12 @@ from support.console.reported import reported
 from console.config.groups import GroupSettings
 from console.fleet.values import EventKey
 from console.turns.away import away_by_group
-from console.turns.changes import changed_turns
+from console.turns.facts import EventFacts, Turn, TurnFacts, TurnVm, VmFacts, VmPreparation
 from console.turns.groups import Group, Member, groups_of
-from console.turns.moves import STUCK_SECONDS
-from console.turns.plan import Plan
-from console.turns.prepared import UNANSWERED_SECONDS
+from console.turns.plan import Plan, plan
+from console.turns.preparing import UNANSWERED_SECONDS
 from console.turns.returns import ANSWER_SECONDS
-from console.turns.schedule import plan
-from console.turns.situation import EventFacts, Holder, Turn, TurnSituation, VmFacts, VmPreparation
+from console.turns.what_happened import STUCK_SECONDS
 
 NOW = 1_000_000.0
 SOON = NOW + 900
@@ -66,10 +64,10 @@ def situation(
     vms: Iterable[VmFacts] = (),
     turns: Iterable[Turn] = (),
     *rules: GroupSettings,
-) -> TurnSituation:
+) -> TurnFacts:
     """Return one reading, with three VMs that are heard unless others are given."""
     found = {f"v{n}": vm(f"v{n}") for n in range(1, 4)} | {each.vm_id: each for each in vms}
-    return TurnSituation(
+    return TurnFacts(
         groups=groups(*rules),
         vms=found,
         events={each.key: each for each in events},
@@ -77,11 +75,10 @@ def situation(
     )
 
 
-def done(before: TurnSituation, now: float = NOW) -> tuple[TurnSituation, Plan]:
+def done(before: TurnFacts, now: float = NOW) -> tuple[TurnFacts, Plan]:
     """Return the reading after everything that is to be done now was written, and the plan."""
     todo = plan(before, now)
-    turns = {**before.turns, **changed_turns(before, todo, now)}
-    return replace(before, turns={k: v for k, v in turns.items() if v.state != "over"}), todo
+    return before.with_turns(todo.turns), todo
 
 
 def said(key: EventKey, state: str, at: float = NOW) -> VmPreparation:
@@ -95,7 +92,7 @@ def test_of_two_events_the_one_that_begins_first_gets_the_turn() -> None:
     """
     first, second = event(B, "v1", not_before=SOON), event(A, "v2", not_before=SOON + 1)
     after, todo = done(situation([second, first]))
-    assert [take.event_key for take in todo.takes] == [B]
+    assert todo.given == (B,)
     assert todo.waiting[A].behind == (B,)
     assert after.turns[B].state == "preparing"
     assert after.turns[A].state == "waiting"
@@ -173,11 +170,11 @@ def test_what_returns_after_a_deadline_of_its_own_waits_for_its_turn() -> None:
         away, _ = done(replace(waiting, events={}))
         assert away.turns[A].state == "away"
         back, todo = done(replace(away, events={A: event(A, "v1")}))
-        assert (back.turns[A].state, back.turns[A].holders) == ("waiting", ())
+        assert (back.turns[A].state, back.turns[A].vms) == ("waiting", ())
         assert todo.prepares == ()
         after, _ = done(back)
         assert after.turns[A].state == state
-        assert after.turns[A].by == ("group:etcd" if state == "preparing" else None)
+        assert after.turns[A].actor == ("group:etcd" if state == "preparing" else None)
 
 
 def test_no_vm_is_asked_to_prepare_beside_one_that_has_gone_since() -> None:
@@ -189,7 +186,7 @@ def test_no_vm_is_asked_to_prepare_beside_one_that_has_gone_since() -> None:
     assert plan(preparing, NOW).prepares == ((A, "v1"),)
     after, todo = done(gone)
     assert (todo.prepares, after.turns[A].reason) == ((), "2 of etcd away, and 1 may be")
-    forced = {A: replace(gone.turns[A], is_forced=True)}
+    forced = {A: replace(gone.turns[A], is_overridden=True)}
     assert plan(replace(gone, turns=forced), NOW).prepares == ((A, "v1"),)
 
 
@@ -235,10 +232,10 @@ def test_a_vm_that_is_not_to_be_asked_yet_is_not_one_that_does_not_answer() -> N
     program runs.
     """
     reading = done(done(situation([event(A, "v1", not_before=NOW + 36_000)]))[0])[0]
-    assert reading.turns[A].holders[0].asked_at == NOW
+    assert reading.turns[A].vms[0].unanswered_since == NOW
     full = replace(reading, vms={**reading.vms, "v2": vm("v2", contact="silent")})
     full, _ = done(full, NOW + 10)
-    assert full.turns[A].holders[0].asked_at is None
+    assert full.turns[A].vms[0].unanswered_since is None
     room, _ = done(replace(full, vms=reading.vms), NOW + 500)
     assert room.turns[A].state == "preparing"
     running = vm("v1", preparations=[said(A, "preparing")])
@@ -279,7 +276,7 @@ def test_a_vm_that_may_have_told_azure_to_begin_is_held() -> None:
     """A VM whose approval has failed keeps its turn if Azure's answer was lost, or if a command is
     on its way to it.
     """
-    turn = replace(taken(A, "v1"), state="failed", by="alice")
+    turn = replace(taken(A, "v1"), state="failed", actor="alice")
     nothing = vm("v1", prepares=False)
     free = situation([event(A, "v1", approval="failed")], [nothing], [turn])
     assert done(free)[0].turns[A].vm_ids == set()
@@ -292,7 +289,7 @@ def test_a_turn_waits_for_a_vm_that_has_not_said_whether_it_prepares() -> None:
     """An event that a person approved is not sent before a heartbeat has said whether its VM
     prepares.
     """
-    turn = replace(done(situation([event(A, "v1")]))[0].turns[A], by="alice")
+    turn = replace(done(situation([event(A, "v1")]))[0].turns[A], actor="alice")
     mute = situation([event(A, "v1")], [vm("v1", prepares=False, has_said=False)], [turn])
     after, _ = done(mute)
     assert after.turns[A].state == "preparing"
@@ -329,10 +326,10 @@ def test_a_vm_is_not_back_from_a_failed_approval_before_it_was_heard() -> None:
     waiting = event(B, "v2", not_before=SOON + 60)
     reading = situation([event(A, "v1", approval="failed"), waiting], [plain], [failed])
     after, todo = done(reading, NOW + 70)
-    assert (todo.backs, todo.takes) == ((), ())
+    assert (after.turns[A].vm_ids, todo.given) == ({"v1"}, ())
     heard = {**after.vms, "v1": replace(plain, heard_at=NOW + 75)}
     after, todo = done(replace(after, vms=heard), NOW + 75)
-    assert [each.vm_id for each in todo.backs] == ["v1"]
+    assert after.turns[A].vm_ids == set()
 
 
 def test_an_event_for_people_blocks_no_other_event() -> None:
@@ -341,12 +338,12 @@ def test_an_event_for_people_blocks_no_other_event() -> None:
     """
     strange = event(A, "v1", unknown_names=("db-9",), not_before=NOW + 100)
     todo = plan(situation([strange, event(B, "v2")]), NOW)
-    assert [take.event_key for take in todo.takes] == [B]
+    assert todo.given == (B,)
     assert todo.waiting[A].reason == "the console does not know db-9"
     silent = plan(situation([event(A, "v1")], [vm("v1", contact="silent")]), NOW)
     assert silent.waiting[A].reason == "the console does not hear db-1"
     manual = plan(situation([event(A, "v1")], (), (), rule(approve=None)), NOW)
-    assert (manual.takes, manual.waiting[A].needs_people) == ((), True)
+    assert (manual.given, manual.waiting[A].needs_people) == ((), True)
 
 
 def test_an_event_in_several_groups_goes_by_itself_only_if_all_approve_it() -> None:
@@ -370,12 +367,13 @@ def test_an_event_that_names_too_many_never_gets_a_turn() -> None:
     """
     reading = situation([event(A, "v1", "v2"), event(B, "v3", not_before=SOON + 9)])
     waiting, todo = done(reading)
-    assert [take.event_key for take in todo.takes] == [B]
+    assert todo.given == (B,)
     forced = done(waiting)[0].turns[A]
-    assert (forced.state, forced.reason) == ("forced", "it names more VMs of etcd than may be away")
+    assert forced.state == "forced"
+    assert forced.reason == "it names more VMs of etcd than the 1 that may be away"
 
 
-def test_what_azure_starts_without_a_turn_is_forced() -> None:
+def test_what_azure_starts_without_a_turn_is_overridden() -> None:
     """The VM of an event that Azure starts without a turn counts as away, and the others wait."""
     waiting, _ = done(situation([event(A, "v1"), event(B, "v2", not_before=SOON + 1)]))
     started = event(B, "v2", status="Started")
@@ -475,10 +473,10 @@ def test_a_vm_that_a_changed_event_names_besides_joins_the_turn_within_the_budge
     ready = vm("v1", preparations=[said(A, "prepared")])
     grown = event(A, "v1", "v2")
     full = situation([grown], [ready, vm("v3", contact="silent")], [turn], rule(at_most=2))
-    after, todo = done(full)
-    assert (todo.joins, after.turns[A].state) == ((), "preparing")
+    after, _ = done(full)
+    assert (after.turns[A].vm_ids, after.turns[A].state) == ({"v1"}, "preparing")
     room = situation([grown], [ready], [turn], rule(at_most=2))
-    after, todo = done(room)
+    after, _ = done(room)
     assert after.turns[A].vm_ids == {"v1", "v2"}
     assert plan(after, NOW).prepares == ((A, "v2"),)
 
@@ -507,15 +505,16 @@ def test_events_that_changed_do_not_wait_for_each_other() -> None:
     start = situation([first, second, third], vms, turns, rule(at_most=2))
     start = replace(start, groups=groups(rule(at_most=2), count=5))
     waits, todo = done(start)
-    assert (todo.joins, todo.backs, todo.prepares) == ((), (), ())
+    assert (waits.turns[A].vm_ids, waits.turns[B].vm_ids) == ({"v1"}, {"v3"})
+    assert todo.prepares == ()
     later = NOW + ANSWER_SECONDS
     heard = {each.vm_id: replace(each, heard_at=later) for each in vms}
     freed, todo = done(replace(waits, vms=heard), later)
-    assert {(each.event_key, each.vm_id) for each in todo.backs} == {(A, "v1"), (B, "v3")}
-    assert todo.takes == ()
+    assert (freed.turns[A].vm_ids, freed.turns[B].vm_ids) == (set(), set())
+    assert todo.given == ()
     joined, todo = done(freed, later)
-    assert [each.event_key for each in todo.joins] == [A]
-    assert todo.takes == ()
+    assert (joined.turns[A].vm_ids, joined.turns[B].vm_ids) == ({"v1", "v2"}, set())
+    assert todo.given == ()
     assert todo.waiting[Z].behind[-1] == B
     assert done(joined, later)[1].prepares == ((A, "v1"), (A, "v2"))
 
@@ -524,12 +523,12 @@ def test_a_persons_turn_fails_if_the_group_has_become_too_small_for_it() -> None
     """If a group has become too small for an event that a person approved, its turn fails and no
     event waits behind it; what a person overrides continues.
     """
-    turn = replace(taken(A, "v1"), state="preparing", by="alice")
+    turn = replace(taken(A, "v1"), state="preparing", actor="alice")
     both = [event(A, "v1", "v2"), event(B, "v3", not_before=SOON + 1)]
     after, _ = done(situation(both, (), [turn], rule()))
     assert after.turns[A].state == "failed"
     assert after.turns[A].reason == "it names more VMs of etcd than the 1 that may be away"
-    forced = replace(turn, is_forced=True)
+    forced = replace(turn, is_overridden=True)
     after, _ = done(situation(both, (), [forced], rule()))
     assert after.turns[A].state == "preparing"
 
@@ -573,7 +572,7 @@ def test_a_vm_that_a_changed_event_names_no_more_rests_and_follows_no_command() 
     recovered = vm("v1", preparations=[said(A, "recovered")])
     moved = situation([event(A, "v2")], [recovered], [turn], rule(rest=60))
     good = replace(moved, followed_until={A: NOW + 30})
-    assert done(good, NOW + 29)[0].turns[A].holders[0].ready_at is None
+    assert done(good, NOW + 29)[0].turns[A].vms[0].ready_at is None
     resting, _ = done(good, NOW + 30)
     assert done(resting, NOW + 89)[0].turns[A].vm_ids == {"v1"}
     back, _ = done(done(resting, NOW + 90)[0], NOW + 90)
@@ -613,7 +612,7 @@ def test_what_a_vm_outside_the_group_says_of_a_vm_that_is_heard_counts_for_nothi
     invented = event(A, "v1", reported_by=frozenset(), shown_by="w9")
     reading = situation([invented, event(B, "v2")], [outside])
     todo = plan(reading, NOW)
-    assert [take.event_key for take in todo.takes] == [B]
+    assert todo.given == (B,)
     assert todo.waiting[A].reason == "db-1 does not report it"
     started = replace(invented, status="Started")
     assert away_by_group(situation([started], [outside]))["etcd"] == {}
@@ -625,7 +624,7 @@ def test_a_vm_that_prepares_at_its_own_deadline_is_away() -> None:
     """A VM that prepares at its own deadline, without a command of the console, counts as away."""
     own = vm("v2", preparations=[said(Z, "preparing")])
     reading = situation([event(A, "v1")], [own])
-    assert plan(reading, NOW).takes == ()
+    assert plan(reading, NOW).given == ()
     assert away_by_group(reading)["etcd"]["v2"].why == "preparing"
 
 
@@ -635,10 +634,10 @@ def test_a_vm_that_was_not_heard_since_its_event_was_due_may_be_gone() -> None:
     """
     due = event(A, "v1", is_left=True, not_before=NOW)
     reading = situation([due, event(B, "v2")], [vm("v1", heard_at=NOW - 10)])
-    assert plan(reading, NOW - 1).takes != ()
-    assert plan(reading, NOW).takes == ()
+    assert plan(reading, NOW - 1).given != ()
+    assert plan(reading, NOW).given == ()
     heard = {**reading.vms, "v1": vm("v1", heard_at=NOW + 5)}
-    assert plan(replace(reading, vms=heard), NOW + 6).takes != ()
+    assert plan(replace(reading, vms=heard), NOW + 6).given != ()
 
 
 def test_while_the_console_learns_it_releases_nothing_beside_a_vm_that_may_be_gone() -> None:
@@ -646,7 +645,7 @@ def test_while_the_console_learns_it_releases_nothing_beside_a_vm_that_may_be_go
     shown as away.
     """
     reading = situation([event(A, "v1")], [vm("v2", contact="learning")])
-    assert plan(reading, NOW).takes == ()
+    assert plan(reading, NOW).given == ()
     assert away_by_group(reading)["etcd"] == {}
 
 
@@ -661,8 +660,8 @@ def taken(key: EventKey, vm_id: str) -> Turn:
 
 def failed(key: EventKey, since: float, *away: str) -> Turn:
     """Return a turn of a group whose VMs have not answered and still hold it."""
-    holders = tuple(
-        Holder(vm_id=vm_id, groups=frozenset({"etcd"}), asked_at=since - UNANSWERED_SECONDS)
+    vms = tuple(
+        TurnVm(vm_id=vm_id, groups=frozenset({"etcd"}), unanswered_since=since - UNANSWERED_SECONDS)
         for vm_id in away
     )
     return Turn(
@@ -670,8 +669,8 @@ def failed(key: EventKey, since: float, *away: str) -> Turn:
         fingerprint=f"{key.event_id}-1",
         state="failed",
         since=since,
-        by="group:etcd",
-        holders=holders,
+        actor="group:etcd",
+        vms=vms,
     )
 
 
@@ -706,10 +705,10 @@ def test_what_waits_for_two_places_is_not_passed_by_one_retry_after_the_other() 
     turns = [failed(A, NOW - 10, "v1"), failed(B, NOW - 400)]
     start = situation(events, [vm("v4")], turns, rule(at_most=2))
     after, todo = done(start)
-    assert (after.turns[B].state, todo.takes) == ("failed", ())
+    assert (after.turns[B].state, todo.given) == ("failed", ())
     free = replace(after, turns={**after.turns, A: failed(A, NOW - 130)})
     _, todo = done(free)
-    assert [take.event_key for take in todo.takes] == [Z]
+    assert todo.given == (Z,)
 
 
 def test_a_turn_whose_vms_are_drained_is_tried_again_before_what_waits() -> None:

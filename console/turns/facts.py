@@ -1,4 +1,4 @@
-"""The facts from which turns are decided: one reading of the fleet, its events and its turns.
+"""The facts from which turns are decided: of VMs, of pending events and of turns.
 
 Times are seconds since 1970.
 """
@@ -6,7 +6,7 @@ Times are seconds since 1970.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 from console.fleet.values import EventKey
@@ -14,7 +14,6 @@ from console.turns.groups import Group
 from console.turns.transitions import HOLDING, State
 from wire.event import Event
 
-AwayBecause = Literal["turn", "preparing", "started", "silent", "stopped"]
 Progress = Literal["preparing", "prepared", "failed", "recovered"]
 HeldBy = tuple[str, EventKey | None]
 """The vmId of a VM that is away, and the key of the event for which it is."""
@@ -41,9 +40,8 @@ class VmFacts:
     groups: frozenset[str]
     """Keys of the groups that it belongs to now."""
     contact: Literal["heard", "late", "silent", "stopped", "learning"]
-    """How its bridge is heard. It is never `late` before one and a half of its heartbeat intervals
-    have passed, however short the silent time is: otherwise it would be late between two
-    heartbeats.
+    """Never `late` before one and a half of its heartbeat intervals have passed, however short the
+    silent time is: a VM that is there is not late between two heartbeats.
     """
     heard_at: float
     contact_since: float = 0.0
@@ -56,9 +54,8 @@ class VmFacts:
     asked_for: EventKey | None = None
     """The key of an event for which it may still follow a command to prepare, or None."""
     missed_end: EventKey | None = None
-    """The key of an event that it reports as pending although others have reported the end. It is
-    set once half of the VM's silent time has passed without a message: the VM may still be away for
-    that event.
+    """The key of an event that it reports as pending, and whose end others have reported since half
+    of its silent time has passed: it may be away for it still.
     """
     preparations: Sequence[VmPreparation] = ()
 
@@ -68,14 +65,41 @@ class VmFacts:
         return self.contact in ("heard", "late")
 
     @property
+    def prepares_nothing(self) -> bool:
+        """Whether it has reported that it does not prepare."""
+        return self.has_said and not self.prepares
+
+    @property
     def has_no_program(self) -> bool:
         """Whether it reports itself that it does not prepare: it has nothing to recover from."""
-        return self.is_heard and self.has_said and not self.prepares
+        return self.is_heard and self.prepares_nothing
 
     def preparation(self, event_key: EventKey) -> VmPreparation | None:
         """Return what it last reported about its preparation for that event, or None."""
         found = [each for each in self.preparations if each.event_key == event_key]
         return max(found, key=lambda each: each.at) if found else None
+
+    def preparation_of_state(self, event: EventFacts) -> Progress | None:
+        """Return how far it is with its preparation for this state of the event, or None."""
+        last = self.preparation(event.key)
+        return last.state if last is not None and last.fingerprint == event.fingerprint else None
+
+    def is_prepared(self, event: EventFacts) -> bool:
+        """Check whether it reported that it is prepared for this state of the event."""
+        return self.preparation_of_state(event) == "prepared"
+
+    def has_failed(self, event: EventFacts) -> bool:
+        """Check whether it reported that it could not prepare for this state of the event."""
+        return self.preparation_of_state(event) == "failed"
+
+    def has_answered(self, event: EventFacts) -> bool:
+        """Check whether it reported that it began to prepare for this state of the event."""
+        return self.preparation_of_state(event) not in (None, "recovered")
+
+    def has_recovered(self, event_key: EventKey) -> bool:
+        """Check whether it has nothing to recover from: it has recovered, or never prepared."""
+        last = self.preparation(event_key)
+        return last is None or last.state == "recovered" or self.has_no_program
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +162,7 @@ class EventFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Holder:
+class TurnVm:
     """One VM's part of a turn."""
 
     vm_id: str
@@ -147,8 +171,8 @@ class Holder:
     ready_at: float | None = None
     """When it was heard again and had recovered: its rest began."""
     back_at: float | None = None
-    asked_at: float | None = None
-    """When it was asked to prepare. None if it was not asked, or has answered."""
+    unanswered_since: float | None = None
+    """When it was asked to prepare, while it has not answered; None otherwise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,16 +186,16 @@ class Turn:
     since: float
     """When it entered that state."""
     taken_at: float | None = None
-    holders: tuple[Holder, ...] = ()
+    vms: tuple[TurnVm, ...] = ()
     over_at: float | None = None
     """When its event ended."""
-    by: str | None = None
+    actor: str | None = None
     """The actor of the approval: `group:<name>`, or the person who asked."""
-    is_forced: bool = False
+    is_overridden: bool = False
     """Whether a person overrode the budget."""
     reason: str | None = None
     """Why it waits, has failed or was forced, as a sentence for people."""
-    asked: str | None = None
+    person_reason: str | None = None
     """The reason that the person gave who asked for it."""
     ended_by: str | None = None
     """The person who has ended it."""
@@ -181,7 +205,7 @@ class Turn:
     """The VMs that are away in these groups, while it waits."""
     behind: tuple[EventKey, ...] = ()
     """Keys of the events that come before it, while it waits."""
-    is_free: bool = False
+    person_may_approve: bool = False
     """Whether it waits for a person, and an approval by one would be allowed now."""
 
     @property
@@ -197,7 +221,7 @@ class Turn:
     @property
     def is_by_group(self) -> bool:
         """Whether a group approves it, and not a person."""
-        return self.by is not None and self.by.startswith(GROUP_ACTOR)
+        return self.actor is not None and self.actor.startswith(GROUP_ACTOR)
 
     @property
     def vm_ids(self) -> frozenset[str]:
@@ -205,24 +229,14 @@ class Turn:
         return frozenset(each.vm_id for each in self.still_away)
 
     @property
-    def still_away(self) -> tuple[Holder, ...]:
+    def still_away(self) -> tuple[TurnVm, ...]:
         """The VMs that have not come back."""
-        return tuple(each for each in self.holders if each.back_at is None)
+        return tuple(each for each in self.vms if each.back_at is None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Away:
-    """Why one VM is away in a group."""
-
-    vm_id: str
-    why: AwayBecause
-    since: float
-    event_key: EventKey | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TurnSituation:
-    """One reading of the database: what turns are decided from."""
+class TurnFacts:
+    """Everything from which turns are decided."""
 
     groups: Mapping[str, Group]
     vms: Mapping[str, VmFacts]
@@ -246,3 +260,14 @@ class TurnSituation:
         """Return the keys of the groups of the VMs that the event names, in order."""
         keys = {key for vm in self.named(event) for key in vm.groups}
         return tuple(sorted(keys & self.groups.keys()))
+
+    def group_actor(self, event: EventFacts) -> str:
+        """Return the actor of an approval of the event by its first group."""
+        return f"{GROUP_ACTOR}{self.groups[self.groups_touched(event)[0]].rule.name}"
+
+    def with_turns(self, changed: Mapping[EventKey, Turn]) -> TurnFacts:
+        """Return the facts after these turns have changed; those that are over are left out."""
+        turns = {**self.turns, **changed}
+        return replace(
+            self, turns={key: turn for key, turn in turns.items() if turn.state != "over"}
+        )

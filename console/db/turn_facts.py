@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, cast
 
 from sqlalchemy import ColumnElement, Connection, Row, and_, or_, select
 
-from console.db import turns
+from console.db import prepare_commands, turns
 from console.db.bulk import AT_ONCE, portions
 from console.db.contact import contact_of
 from console.db.decisions import approval_counts
@@ -23,16 +23,16 @@ from console.fleet.contact import DEFAULT_INTERVAL, INTERVALS, Contact
 from console.fleet.outcomes import BY_CONSOLE
 from console.fleet.values import EventKey, KnownEvent, Receipt, Vm, folded
 from console.turns.away import STARTED
-from console.turns.groups import Group, Grouping, Member
-from console.turns.replay import PastEvent
-from console.turns.situation import (
+from console.turns.facts import (
     EventFacts,
     Progress,
     Turn,
-    TurnSituation,
+    TurnFacts,
     VmFacts,
     VmPreparation,
 )
+from console.turns.groups import Group, Grouping, Member
+from console.turns.replay import PastEvent
 from wire.preparation import RECOVERED
 
 _FACTS: Final = (
@@ -68,12 +68,20 @@ _OF_THE_EVENT: Final = ("event_changed", "unknown_event")
 """The reasons a bridge gives when a preparation failed because of the event, not its program."""
 
 
-def read_situation(
-    snapshot: Snapshot, grouping: Grouping, *, can_sign: bool = True, four_eyes: int = 0
-) -> TurnSituation:
-    """Read everything from which turns are decided. `four_eyes`: the least number of named VMs for
-    which a second person is needed; 0: never.
-    """
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnSettings:
+    """The settings from which turns are decided."""
+
+    grouping: Grouping
+    can_sign: bool = False
+    """Whether the console has a signing key."""
+    four_eyes: int = 0
+    """The least number of named VMs for which a second person is needed; 0: never."""
+
+
+def read_turn_facts(snapshot: Snapshot, settings: TurnSettings) -> TurnFacts:
+    """Read everything from which turns are decided."""
+    grouping = settings.grouping
     connection = snapshot.connection
     every = {each.event_key: each for each in turns.read_turns(connection, of_open_events=True)}
     found = {key: each for key, each in every.items() if each.state != turns.OVER}
@@ -81,16 +89,16 @@ def read_situation(
     pending = snapshot.events.pending()
     again = _again_at(connection, pending)
     events = [
-        _event(each, every, four_eyes=four_eyes, again_at=again.get(each.event.key))
+        _event(each, every, four_eyes=settings.four_eyes, again_at=again.get(each.event.key))
         for each in pending
     ]
     wanted = {vm_id for each in events for vm_id in each.named} | preparations.keys()
-    wanted |= {one.vm_id for each in found.values() for one in each.holders}
+    wanted |= {one.vm_id for each in found.values() for one in each.vms}
     wanted |= {each.shown_by for each in events if each.shown_by is not None}
-    asked = turns.asked_to_prepare(connection, snapshot.now)
+    asked = prepare_commands.asked_to_prepare(connection, snapshot.now)
     facts = _vms(snapshot, grouping, preparations, wanted | asked.keys())
     for vm_id in asked.keys() & facts.keys():
-        facts[vm_id] = replace(facts[vm_id], asked_for=asked[vm_id][1])
+        facts[vm_id] = replace(facts[vm_id], asked_for=asked[vm_id])
     open_keys = {each.key for each in events}
     left = {
         one.event_key: one
@@ -101,13 +109,13 @@ def read_situation(
     }
     for key, one in left.items():
         found.setdefault(key, _leftover(one))
-    return TurnSituation(
+    return TurnFacts(
         groups=groups_now(connection, grouping),
         vms=facts,
         events={each.key: each for each in events},
         turns=found,
-        followed_until=turns.followed_until(connection, snapshot.now),
-        can_sign=can_sign,
+        followed_until=prepare_commands.followed_until(connection, snapshot.now),
+        can_sign=settings.can_sign,
     )
 
 

@@ -1,4 +1,4 @@
-"""The reading of turns that answers share."""
+"""The facts of turns that pages and the worker share."""
 
 from datetime import timedelta
 
@@ -7,25 +7,26 @@ from support.console.intake import Intake
 from support.console.records import FakeVm
 
 from console.config.groups import GroupSettings
-from console.db.kept_situation import KeptSituation
+from console.db.kept_turn_facts import KeptTurnFacts
 from console.db.opening import Database
+from console.db.turn_facts import TurnSettings
+from console.turns.facts import TurnFacts
 from console.turns.groups import Grouping
-from console.turns.situation import TurnSituation
 
 
 @pytest.fixture
-def kept() -> KeptSituation:
+def kept() -> KeptTurnFacts:
     """The reading of a console with one group of all VMs."""
-    return KeptSituation(Grouping([GroupSettings(name="all")]))
+    return KeptTurnFacts(TurnSettings(grouping=Grouping([GroupSettings(name="all")])))
 
 
-def _seen(intake: Intake, kept: KeptSituation) -> TurnSituation:
+def _seen(intake: Intake, kept: KeptTurnFacts) -> TurnFacts:
     with intake.snapshots.open() as snapshot:
-        return kept.seen_in(snapshot)
+        return kept.within(snapshot)
 
 
-def test_a_heartbeat_causes_no_new_reading_within_a_second(
-    database: Database, kept: KeptSituation
+def test_a_heartbeat_causes_no_new_read_within_a_second(
+    database: Database, kept: KeptTurnFacts
 ) -> None:
     """Turns are not read again because of a heartbeat, which a large fleet sends all the time. They
     are read again a second later, and if the clock is set back.
@@ -43,7 +44,7 @@ def test_a_heartbeat_causes_no_new_reading_within_a_second(
     assert _seen(intake, kept) is not later
 
 
-def test_what_is_said_of_an_event_is_seen_at_once(database: Database, kept: KeptSituation) -> None:
+def test_what_is_said_of_an_event_is_seen_at_once(database: Database, kept: KeptTurnFacts) -> None:
     """After a report about an event, an answer never shows what was read before it."""
     intake, vm = Intake(database), FakeVm(name="db-0")
     intake.take(vm.heartbeat(now=intake.now))

@@ -1,0 +1,118 @@
+"""One step of turns in a transaction: everything is read, and what follows from it is written.
+
+A turn is taken, continued and ended while other writers wait, so any number of consoles never
+release more VMs of a group than it allows. Nothing here signs or sends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from console.access.people import Person
+from console.approvals.command_sender import Outgoing
+from console.approvals.request_transaction import DecisionResult, RequestTransaction
+from console.approvals.requests import DecisionRequest
+from console.approvals.turn_commands import due_commands, reason_of, write_command
+from console.audit import log
+from console.db import turns
+from console.db.snapshot import Snapshot
+from console.db.turn_facts import TurnSettings, read_turn_facts
+from console.fleet.values import EventKey
+from console.turns.changes import moved
+from console.turns.facts import Turn, TurnFacts
+from console.turns.plan import plan
+from console.turns.transitions import Happened, Trigger
+
+_MAX_CHANGES: Final = 12
+"""The limit of changes of one turn in one step."""
+
+
+@dataclass(slots=True, kw_only=True)
+class TurnsResult:
+    """What a step has written, and what is to be sent after the commit."""
+
+    has_changed: bool = False
+    outgoing: list[Outgoing] = field(default_factory=list)
+
+
+def has_work(snapshot: Snapshot, facts: TurnFacts, connected: Collection[str]) -> bool:
+    """Check whether `write_step` would write anything now."""
+    todo = plan(facts, snapshot.now)
+    return bool(
+        todo.turns or todo.approvals or due_commands(snapshot, facts, todo.prepares, connected)
+    )
+
+
+def write_step(
+    snapshot: Snapshot,
+    number: int,
+    settings: TurnSettings,
+    decide: RequestTransaction,
+    connected: Collection[str],
+) -> TurnsResult:
+    """Write what follows from the newest rows. `connected` names the connected sources of this
+    console.
+    """
+    facts = read_turn_facts(snapshot, settings)
+    changed: dict[EventKey, Turn] = {}
+    given: list[EventKey] = []
+    todo = plan(facts, snapshot.now)
+    # One change may lead to the next: a turn ends, and another event gets its turn and is prepared.
+    for _ in range(_MAX_CHANGES):
+        if not todo.turns:
+            break
+        changed |= todo.turns
+        given += todo.given
+        facts = facts.with_turns(todo.turns)
+        todo = plan(facts, snapshot.now)
+    written = TurnsResult()
+    for key in given:
+        _audit_taken(snapshot, changed[key], facts)
+    for key in todo.approvals:
+        turn = facts.turns[key]
+        made = _approve(decide, turn)
+        if made.refused is not None and turn.reason != str(made.refused):
+            changed[key] = replace(turn, reason=str(made.refused))
+        if made.jti is not None:
+            approved = Happened(trigger=Trigger.APPROVED)
+            changed[key] = moved(turn, approved, facts.events[key], snapshot.now)
+            if made.outgoing is not None:
+                written.outgoing.append(made.outgoing)
+    turns.put_turns(snapshot.connection, changed.values(), number)
+    due = due_commands(snapshot, facts, todo.prepares, connected)
+    for command in due:
+        outgoing = write_command(snapshot, command, number)
+        if outgoing is not None:
+            written.outgoing.append(outgoing)
+    written.has_changed = bool(changed or due)
+    return written
+
+
+def _approve(decide: RequestTransaction, turn: Turn) -> DecisionResult:
+    """Approve an event whose VMs are prepared, in the name of the actor that took its turn."""
+    actor = turn.actor or ""
+    request = DecisionRequest(
+        what="approve",
+        person=Person(name=actor, roles=frozenset({"approver"}), is_token=turn.is_by_group),
+        event_id=turn.event_id,
+        fingerprint=turn.fingerprint,
+        reason=reason_of(turn),
+        scope=turn.event_key.scope,
+    )
+    return decide.approve_in_turn(request)
+
+
+def _audit_taken(snapshot: Snapshot, turn: Turn, facts: TurnFacts) -> None:
+    log.append(
+        snapshot.connection,
+        at=snapshot.now,
+        actor=turn.actor or "",
+        action="take_turn",
+        event_id=turn.event_id,
+        fingerprint=turn.fingerprint,
+        groups=list(turn.groups),
+        vm_ids=[part.vm_id for part in turn.vms],
+        names=[facts.vms[part.vm_id].name for part in turn.vms],
+    )
