@@ -172,7 +172,11 @@ def end_turn(
     if turn is None or not turn.is_held:
         raise DecisionRefusedError("no_turn")
     event = facts.events.get(turn.event_key)
-    if event is not None and event.approval == "open" and not (force and _is_past(snapshot, known)):
+    is_open = event is not None and event.approval == "open"
+    if is_open and not (force and _is_past(snapshot, known)):
+        raise DecisionRefusedError("under_way")
+    # A document may have left the event out for a moment: a VM can still tell Azure to start it.
+    if prepare_commands.may_follow_approval(snapshot.connection, key, snapshot.now):
         raise DecisionRefusedError("under_way")
     if turn.state != "stuck" and not force:
         raise DecisionRefusedError("not_stuck")

@@ -1,4 +1,4 @@
-"""The rows of the commands that ask VMs to prepare, and until when a VM may follow one."""
+"""The rows of the commands that ask VMs to prepare, and until when a VM may follow a command."""
 
 from __future__ import annotations
 
@@ -72,6 +72,17 @@ def asked_to_prepare(connection: Connection, now: float) -> dict[str, EventKey]:
     )
     found = connection.execute(wanted)
     return {row.vm_id: EventKey(row.event_id, row.scope) for row in found}
+
+
+def may_follow_approval(connection: Connection, key: EventKey, now: float) -> bool:
+    """Check whether a VM may still follow a command to approve the event that it has not answered,
+    also if no document has the event at this moment.
+    """
+    c = command.c
+    wanted = _followed(now, c.vm_id).where(
+        c.act != PREPARE, c.event_id == key.event_id, c.scope == key.scope
+    )
+    return connection.execute(wanted.limit(1)).first() is not None
 
 
 def followed_until(connection: Connection, now: float) -> dict[EventKey, float]:

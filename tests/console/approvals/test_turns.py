@@ -376,6 +376,29 @@ def test_most_heartbeats_cause_no_read(cluster: Cluster) -> None:
     assert cluster.reads_again()
 
 
+def test_no_turn_ends_by_force_while_a_vm_may_follow_its_approval(cluster: Cluster) -> None:
+    """A person cannot end a turn while a VM may still follow its approval, even if a document has
+    left the event out, because the event may return as it was.
+    """
+    cluster.announce(0)
+    cluster.step()
+    cluster.says(0, "prepared")
+    answer(cluster, "confirmed")
+    assert cluster.step() == ["approve db-0"]
+    cluster.now += timedelta(seconds=3)
+    cluster.tell(cluster.vms[0].event("E-0", transition="ended", status="Unknown", now=cluster.now))
+    cluster.says(0, "recovered")
+    cluster.wait(2)
+    cluster.step()
+    assert cluster.state(0) == "away"
+    with pytest.raises(DecisionRefusedError) as refused:
+        asyncio.run(cluster.decisions.end_turn(ALICE, "E-0", "it is back", force=True))
+    assert refused.value.why == "under_way"
+    cluster.wait(75)
+    cluster.step()
+    assert cluster.state(0) == "over"
+
+
 def test_after_a_step_there_may_be_a_next_one(cluster: Cluster) -> None:
     """After a step, this console and others read again, because a further step may follow."""
     cluster.announce(0)
