@@ -163,7 +163,7 @@ def test_what_the_running_sink_was_answered_counts(
     names the sink and a remedy.
     """
     with HttpServer() as server:
-        server.answer(status=401)
+        server.answer(status=401, times=50)
         hook = {"SEB_SINK__WEBHOOK__URL": f"{server.origin}/x"}
         launch(**hook).wait_for_log("sink_down")
         said = check("--json", **hook)
