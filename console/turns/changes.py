@@ -54,8 +54,14 @@ def taken(
 
 
 def with_vms(turn: Turn, vms: Iterable[VmFacts]) -> Turn:
-    """Return the turn with these VMs as new parts of it, in their groups of now."""
-    new = {vm.vm_id: TurnVm(vm_id=vm.vm_id, groups=vm.groups) for vm in vms}
+    """Return the turn with these VMs as new parts of it, in their groups of now. A VM that is still
+    away counts in the groups of its earlier part too.
+    """
+    away_in = {part.vm_id: part.groups for part in turn.still_away}
+    new = {
+        vm.vm_id: TurnVm(vm_id=vm.vm_id, groups=vm.groups | away_in.get(vm.vm_id, frozenset()))
+        for vm in vms
+    }
     before = tuple(part for part in turn.vms if part.vm_id not in new)
     return replace(turn, vms=(*before, *(new[vm_id] for vm_id in sorted(new))))
 

@@ -10,6 +10,7 @@ from support.console.reported import reported
 from console.config.groups import GroupSettings
 from console.fleet.values import EventKey
 from console.turns.away import away_by_group
+from console.turns.changes import taken as taken_again
 from console.turns.facts import EventFacts, Turn, TurnFacts, TurnVm, VmFacts, VmPreparation
 from console.turns.groups import Group, Member, groups_of
 from console.turns.plan import Plan, plan
@@ -719,3 +720,14 @@ def test_a_turn_whose_vms_are_drained_is_tried_again_before_what_waits() -> None
     events = [event(A, "v1"), event(B, "v2", not_before=SOON + 1)]
     after, _ = done(situation(events, [drained], [failed(A, NOW - 400, "v1")]))
     assert after.turns[A].state == "preparing"
+
+
+def test_a_turn_that_is_taken_again_keeps_the_groups_in_which_its_vm_is_away() -> None:
+    """A VM that has changed group while it is away counts in both groups after its turn is taken
+    again.
+    """
+    turn = replace(taken(A, "v1"), state="failed")
+    moved_vm = vm("v1", groups=frozenset({"rack"}))
+    facts = situation([event(A, "v1")], [moved_vm], [turn], rule(), rule(name="rack"))
+    again = taken_again(turn, facts.events[A], facts, NOW, actor="alice")
+    assert again.vms[0].groups == {"etcd", "rack"}
