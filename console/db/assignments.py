@@ -7,7 +7,7 @@ from typing import Final
 
 from sqlalchemy import Connection, select
 
-from console.db.bulk import portions, upsert
+from console.db.bulk import rows_in, upsert
 from console.db.tables import assignment
 from console.fleet.values import Assignment
 
@@ -33,8 +33,7 @@ def assignments_of(
     """Return who is assigned to these events or VMs now, by subject and scope."""
     c = assignment.c
     found: dict[Subject, Assignment] = {}
-    for few in portions(set(subjects)):
-        wanted = select(assignment).where(c.kind == kind, c.until > now, c.subject.in_(few))
-        for row in connection.execute(wanted):
-            found[(row.subject, row.scope)] = Assignment(actor=row.actor, until=row.until)
+    query = select(assignment).where(c.kind == kind, c.until > now)
+    for row in rows_in(connection, query, c.subject, set(subjects)):
+        found[(row.subject, row.scope)] = Assignment(actor=row.actor, until=row.until)
     return found

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Final
 
 from sqlalchemy import (
     Connection,
@@ -20,7 +19,7 @@ from sqlalchemy import (
 )
 
 from console.db import rows, tables
-from console.db.bulk import insert_new, portions, rows_in, upsert
+from console.db.bulk import insert_new, rows_in, upsert
 from console.db.enrolment import read_enrolled
 from console.db.events import stored_spellings
 from console.db.shown_events import (
@@ -40,9 +39,6 @@ from console.records.incoming import (
     event_ids,
     with_event_ids,
 )
-
-_PAIRS: Final = 1000
-"""How many pairs one statement takes."""
 
 
 def write_batch(
@@ -164,11 +160,8 @@ def _stored(connection: Connection, records: Iterable[IncomingRecord]) -> dict[s
     have used the id.
     """
     c = tables.record.c
-    found: dict[str, str] = {}
-    for few in portions({each.id for each in records if each.kind != "heartbeat"}):
-        query = select(c.id, c.vm_id).where(c.id.in_(few))
-        found |= {row.id: row.vm_id for row in connection.execute(query)}
-    return found
+    ids = {each.id for each in records if each.kind != "heartbeat"}
+    return {row.id: row.vm_id for row in rows_in(connection, select(c.id, c.vm_id), c.id, ids)}
 
 
 def _vm_id(each: Incoming) -> str:
@@ -196,10 +189,8 @@ def _load_events(connection: Connection, loaded: Loaded, batch: Sequence[Incomin
         for row in connection.execute(pending):
             loaded.reports[(row.event_id, row.vm_id)] = rows.report_of(row)
     # Only of the reporters in the batch: an event may have thousands of others.
-    for some in portions(pairs, _PAIRS):
-        wanted = select(tables.report).where(tuple_(c.event_id, c.vm_id).in_(some))
-        for row in connection.execute(wanted):
-            loaded.reports[(row.event_id, row.vm_id)] = rows.report_of(row)
+    for row in rows_in(connection, select(tables.report), tuple_(c.event_id, c.vm_id), pairs):
+        loaded.reports[(row.event_id, row.vm_id)] = rows.report_of(row)
 
 
 def _load_open_events(connection: Connection, loaded: Loaded, batch: Iterable[Incoming]) -> None:
@@ -215,22 +206,21 @@ def _load_open_events(connection: Connection, loaded: Loaded, batch: Iterable[In
         and not _is_open(loaded, each.event.event.event_id, each.vm.vm_id)
     }
     new |= {each.vm_id for each in batch if isinstance(each, IncomingState) and each.events}
-    for few in portions(new & set(loaded.vms)):
-        query = select(c.vm_id, func.count()).where(c.vm_id.in_(few), c.over == 0)
-        for vm_id, number in connection.execute(query.group_by(c.vm_id)):
-            loaded.open_events[vm_id] = number
+    query = select(c.vm_id, func.count()).where(c.over == 0).group_by(c.vm_id)
+    for vm_id, number in rows_in(connection, query, c.vm_id, new & set(loaded.vms)):
+        loaded.open_events[vm_id] = number
     e = tables.event.c
     r = tables.resource.c
     reporters = {_vm_id(each) for each in batch if _tells_of_event(each)}
-    for few in portions(reporters & set(loaded.vms)):
-        names = (
-            select(c.vm_id, func.count())
-            .join(tables.event, and_(e.event_id == c.event_id, e.scope == c.scope))
-            .join(tables.resource, and_(r.event_id == c.event_id, r.scope == c.scope))
-            .where(c.vm_id.in_(few), c.over == 0, e.shown_by == c.vm_id)
-        )
-        for vm_id, number in connection.execute(names.group_by(c.vm_id)):
-            loaded.open_names[vm_id] = number
+    names = (
+        select(c.vm_id, func.count())
+        .join(tables.event, and_(e.event_id == c.event_id, e.scope == c.scope))
+        .join(tables.resource, and_(r.event_id == c.event_id, r.scope == c.scope))
+        .where(c.over == 0, e.shown_by == c.vm_id)
+        .group_by(c.vm_id)
+    )
+    for vm_id, number in rows_in(connection, names, c.vm_id, reporters & set(loaded.vms)):
+        loaded.open_names[vm_id] = number
 
 
 def _is_open(loaded: Loaded, event_id: str, vm_id: str) -> bool:
@@ -257,11 +247,10 @@ def _load_receipts(connection: Connection, loaded: Loaded, batch: Iterable[Incom
         and each.receipt is not None
         and each.receipt.event_id is not None
     }
-    for some in portions(pairs, _PAIRS):
-        query = select(c.event_id, c.vm_id, func.count())
-        query = query.where(tuple_(c.event_id, c.vm_id).in_(some))
-        for event_id, vm_id, number in connection.execute(query.group_by(c.event_id, c.vm_id)):
-            loaded.receipts[(event_id, vm_id)] = number
+    query = select(c.event_id, c.vm_id, func.count()).group_by(c.event_id, c.vm_id)
+    counted = rows_in(connection, query, tuple_(c.event_id, c.vm_id), pairs)
+    for event_id, vm_id, number in counted:
+        loaded.receipts[(event_id, vm_id)] = number
 
 
 def _load_names(connection: Connection, loaded: Loaded, batch: Sequence[Incoming]) -> None:
@@ -305,24 +294,19 @@ def load_bearers(
     reported = tables.report.c
     event = tables.event.c
     judged = set(vm_ids)
-    for some in portions(names, _PAIRS):
-        query = select(tables.vm).where(tuple_(tables.vm.c.place, tables.vm.c.folded).in_(some))
-        for row in connection.execute(query):
-            vm = loaded.vms.setdefault(row.vm_id, rows.vm_of(row))
-            loaded.bearers.setdefault(vms.bearing(vm), set()).add(vm.vm_id)
-            judged.add(vm.vm_id)
+    bearing = tuple_(tables.vm.c.place, tables.vm.c.folded)
+    for row in rows_in(connection, select(tables.vm), bearing, names):
+        vm = loaded.vms.setdefault(row.vm_id, rows.vm_of(row))
+        loaded.bearers.setdefault(vms.bearing(vm), set()).add(vm.vm_id)
+        judged.add(vm.vm_id)
     is_open = exists().where(
         event.event_id == reported.event_id,
         event.scope == reported.scope,
         event.state.in_(OPEN),
     )
-    for few in portions(judged):
-        query = select(tables.report).where(
-            reported.vm_id.in_(few), or_(reported.over == 0, is_open)
-        )
-        for row in connection.execute(query):
-            key = (row.event_id, row.vm_id)
-            loaded.reports.setdefault(key, rows.report_of(row))
+    query = select(tables.report).where(or_(reported.over == 0, is_open))
+    for row in rows_in(connection, query, reported.vm_id, judged):
+        loaded.reports.setdefault((row.event_id, row.vm_id), rows.report_of(row))
 
 
 def _load_preparations(connection: Connection, loaded: Loaded, batch: Iterable[Incoming]) -> None:

@@ -7,7 +7,7 @@ from functools import cache
 from itertools import islice
 from typing import Any, Final, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, Table, Tuple
+from sqlalchemy import ColumnElement, Connection, Select, Table, Tuple
 from sqlalchemy.dialects import postgresql, sqlite
 
 T = TypeVar("T")
@@ -44,7 +44,7 @@ def portions(values: Iterable[T], size: int = AT_ONCE) -> Iterator[Sequence[T]]:
 
 def rows_in(
     connection: Connection, query: Select[Any], column: ColumnElement[Any], values: Iterable[Any]
-) -> Iterator[Row[Any]]:
+) -> Iterator[Any]:
     """Yield the rows of a query whose column, or pair of columns, has one of these values."""
     size = PAIRS_AT_ONCE if isinstance(column, Tuple) else AT_ONCE
     for some in portions(values, size):

@@ -9,7 +9,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, Select, insert, or_, select, update
 
 from console.db import rows, tables
-from console.db.bulk import portions
+from console.db.bulk import portions, rows_in
 from console.db.decision_tables import command, decision
 from console.fleet.values import Command, Decision, DecisionHistory, EventKey, Receipt
 
@@ -37,9 +37,8 @@ def read_decision(connection: Connection, decision_id: str) -> Decision | None:
 def decisions_by_id(connection: Connection, ids: Iterable[str]) -> dict[str, Decision]:
     """Return the decisions with these ids, by id."""
     found: dict[str, Decision] = {}
-    for few in portions(set(ids)):
-        for row in connection.execute(select(decision).where(decision.c.id.in_(few))):
-            found[row.id] = rows.decision_of(row)
+    for row in rows_in(connection, select(decision), decision.c.id, set(ids)):
+        found[row.id] = rows.decision_of(row)
     return found
 
 
@@ -122,11 +121,9 @@ def decision_histories(
     ids = list(event_ids)
     newest = newest_decisions(connection, ids)
     commands: dict[EventKey, list[Command]] = {}
-    for few in portions(ids):
-        several = select(command).where(command.c.event_id.in_(few), command.c.act != PREPARE)
-        several = several.order_by(command.c.made_at)
-        for row in connection.execute(several):
-            commands.setdefault(EventKey(row.event_id, row.scope), []).append(rows.command_of(row))
+    query = select(command).where(command.c.act != PREPARE).order_by(command.c.made_at)
+    for row in rows_in(connection, query, command.c.event_id, ids):
+        commands.setdefault(rows.key_of(row), []).append(rows.command_of(row))
     return {
         key: DecisionHistory(decision=each, commands=tuple(commands.get(key, ())))
         for key, each in newest.items()
@@ -136,10 +133,9 @@ def decision_histories(
 def newest_decisions(connection: Connection, event_ids: Iterable[str]) -> dict[EventKey, Decision]:
     """Return the last decision on each of these events, if it has one."""
     found: dict[EventKey, Decision] = {}
-    for few in portions(event_ids):
-        wanted = select(decision).where(decision.c.event_id.in_(few)).order_by(decision.c.at)
-        for row in connection.execute(wanted):
-            found[EventKey(row.event_id, row.scope)] = rows.decision_of(row)
+    query = select(decision).order_by(decision.c.at)
+    for row in rows_in(connection, query, decision.c.event_id, event_ids):
+        found[rows.key_of(row)] = rows.decision_of(row)
     return found
 
 
@@ -151,10 +147,9 @@ def approval_counts(
     """
     found: Counter[tuple[str, str, str]] = Counter()
     c = decision.c
-    for few in portions(event_ids):
-        wanted = select(c.event_id, c.scope, c.fingerprint)
-        wanted = wanted.where(c.event_id.in_(few), c.kind == "approve")
-        found.update((row[0], row[1], row[2]) for row in connection.execute(wanted))
+    query = select(c.event_id, c.scope, c.fingerprint).where(c.kind == "approve")
+    for row in rows_in(connection, query, c.event_id, event_ids):
+        found[(row.event_id, row.scope, row.fingerprint)] += 1
     return found
 
 

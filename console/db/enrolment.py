@@ -8,28 +8,21 @@ from typing import Any
 from sqlalchemy import Connection, func, or_, select
 
 from console.db.access_tables import enrolment
-from console.db.bulk import portions, upsert
+from console.db.bulk import rows_in, upsert
 
 
 def read_generations(connection: Connection, vm_ids: Iterable[str]) -> dict[str, int]:
     """Return the generations of these VMs, if they have a row. Raises SQLAlchemy's errors."""
-    found: dict[str, int] = {}
-    for few in portions(vm_ids):
-        wanted = select(enrolment).where(enrolment.c.vm_id.in_(few))
-        found |= {row.vm_id: row.generation for row in connection.execute(wanted)}
-    return found
+    found = rows_in(connection, select(enrolment), enrolment.c.vm_id, vm_ids)
+    return {row.vm_id: row.generation for row in found}
 
 
 def read_enrolled(connection: Connection, vm_ids: Iterable[str]) -> dict[str, Any]:
     """Return the rows of those of these VMs whose resource id, site or tags an admin has given."""
     c = enrolment.c
-    found: dict[str, Any] = {}
-    for few in portions(vm_ids):
-        query = select(enrolment).where(c.vm_id.in_(few))
-        given = (c.resource_id.is_not(None), c.site.is_not(None), c.tags.is_not(None))
-        query = query.where(or_(*given))
-        found |= {row.vm_id: row for row in connection.execute(query)}
-    return found
+    given = or_(c.resource_id.is_not(None), c.site.is_not(None), c.tags.is_not(None))
+    query = select(enrolment).where(given)
+    return {row.vm_id: row for row in rows_in(connection, query, c.vm_id, vm_ids)}
 
 
 def newest_generation(connection: Connection) -> int:

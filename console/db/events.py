@@ -24,7 +24,7 @@ from sqlalchemy import (
 
 from console.db import assignments, decisions, rows
 from console.db.bearers import BEARER, bearers_query
-from console.db.bulk import portions
+from console.db.bulk import portions, rows_in
 from console.db.contact import contact_of
 from console.db.decision_tables import command, decision, turn
 from console.db.event_filters import (
@@ -72,8 +72,6 @@ message of the new store on: Azure may have been told to start the event, and st
 """
 NEVER: Final = 1e18
 """Sorts after the notBefore of every event."""
-_PAIRS: Final = 1000
-"""How many pairs one statement takes."""
 _MAX_WORDS: Final = 50
 _MAX_SIGNS: Final = 1_000_000
 """The limit of all names of the past events in one answer, in characters. With short names the
@@ -107,10 +105,10 @@ def stored_spellings(connection: Connection, event_ids: Iterable[str]) -> dict[s
     given = list(dict.fromkeys(event_ids))
     known: dict[str, list[str]] = {}
     c = event.c
-    for few in portions({each.lower() for each in given}):
-        query = select(c.event_id).where(func.lower(c.event_id).in_(few))
-        for stored in connection.execute(query.order_by(c.first_at, c.event_id)).scalars():
-            known.setdefault(stored.lower(), []).append(stored)
+    query = select(c.event_id).order_by(c.first_at, c.event_id)
+    lower = {each.lower() for each in given}
+    for row in rows_in(connection, query, func.lower(c.event_id), lower):
+        known.setdefault(row.event_id.lower(), []).append(row.event_id)
     written = {}
     for each in given:
         same = known.setdefault(each.lower(), [each])
@@ -191,9 +189,9 @@ class Events:
                 shown=_shown_of(row),
                 seen_by=0,
                 differing=False,
-                named=names.get(EventKey(row.event_id, row.scope), {}),
-                receipts=receipts.get(EventKey(row.event_id, row.scope), ()),
-                decided=decided[EventKey(row.event_id, row.scope)],
+                named=names.get(rows.key_of(row), {}),
+                receipts=receipts.get(rows.key_of(row), ()),
+                decided=decided[rows.key_of(row)],
             )
             for row in found
         ]
@@ -268,7 +266,7 @@ class Events:
 
     def _in_order(self, found: Iterable[Row[Any]]) -> list[KnownEvent]:
         """Return the events of these ids and scopes, in the same order."""
-        keys = [EventKey(row.event_id, row.scope) for row in found]
+        keys = [rows.key_of(row) for row in found]
         known = self.of(keys)
         return [known[key] for key in keys if key in known]
 
@@ -331,7 +329,7 @@ class Events:
             names.c.content_hash.is_not(None),
             or_(names.c.commands.is_not(None), polls),
         )
-        keys = {EventKey(row.event_id, row.scope) for row in self._connection.execute(query)}
+        keys = {rows.key_of(row) for row in self._connection.execute(query)}
         return list(self.of(keys).values())
 
     def count_open(self) -> int:
@@ -351,20 +349,17 @@ class Events:
         """Return, by event, the latest reports of the VMs that the event names."""
         c = report.c
         found: dict[EventKey, list[LatestReport]] = {}
-        for some in portions(keys, _PAIRS):
-            wanted = select(report).where(tuple_(c.event_id, c.scope).in_(some), c.is_own == 1)
-            for row in self._connection.execute(wanted):
-                found.setdefault(EventKey(row.event_id, row.scope), []).append(rows.report_of(row))
+        query = select(report).where(c.is_own == 1)
+        for row in rows_in(self._connection, query, tuple_(c.event_id, c.scope), keys):
+            found.setdefault(rows.key_of(row), []).append(rows.report_of(row))
         return found
 
     def named_by(self, event_ids: Iterable[str]) -> set[str]:
         """Return the vmIds of the VMs that these events name, open or over."""
-        found: set[str] = set()
         names = bearers_query().subquery()
-        for few in portions(event_ids):
-            query = select(names.c.vm_id).where(names.c.rank == 1, names.c.event_id.in_(few))
-            found |= set(self._connection.execute(query).scalars())
-        return found
+        query = select(names.c.vm_id).where(names.c.rank == 1)
+        found = rows_in(self._connection, query, names.c.event_id, event_ids)
+        return {row.vm_id for row in found}
 
     def changed_since(self, number: int) -> list[str]:
         """Return the ids of events about which a later transaction has written anything."""
@@ -394,7 +389,7 @@ class Events:
         turns = shown_turns(self._connection, ids)
         known = []
         for row in found:
-            key = EventKey(row.event_id, row.scope)
+            key = rows.key_of(row)
             seen_by, ways = counts.get(key, (0, 0))
             decision = decided[key]
             bearers = names.get(key, {})
@@ -422,11 +417,10 @@ class Events:
         c = report.c
         found: dict[EventKey, tuple[int, int]] = {}
         ways = (func.count(c.content_hash.distinct()), func.count(c.wording_hash.distinct()))
-        for few in portions(event_ids):
-            query = select(c.event_id, c.scope, func.count(), *ways)
-            query = query.where(c.event_id.in_(few)).group_by(c.event_id, c.scope)
-            for event_id, scope, seen_by, contents, wordings in self._connection.execute(query):
-                found[EventKey(event_id, scope)] = (seen_by, max(contents, wordings))
+        query = select(c.event_id, c.scope, func.count(), *ways).group_by(c.event_id, c.scope)
+        counted = rows_in(self._connection, query, c.event_id, event_ids)
+        for event_id, scope, seen_by, contents, wordings in counted:
+            found[EventKey(event_id, scope)] = (seen_by, max(contents, wordings))
         return found
 
     def _disputed(self, event_ids: Sequence[str]) -> dict[EventKey, list[tuple[str, str]]]:
@@ -444,17 +438,16 @@ class Events:
             for some in portions(names):
                 reported = query.where(c.vm_id.in_(some)).order_by(c.vm_id)
                 for row in self._connection.execute(reported):
-                    several = found.setdefault(EventKey(row.event_id, row.scope), [])
+                    several = found.setdefault(rows.key_of(row), [])
                     several.append((row.vm_id, names[row.vm_id]))
         return found
 
     def _scopes(self, event_ids: Sequence[str]) -> dict[str, set[str]]:
         """Return, for each event id, the scopes that have an event with it."""
         found: dict[str, set[str]] = {}
-        for few in portions(event_ids):
-            query = select(event.c.event_id, event.c.scope).where(event.c.event_id.in_(few))
-            for event_id, scope in self._connection.execute(query):
-                found.setdefault(event_id, set()).add(scope)
+        query = select(event.c.event_id, event.c.scope)
+        for event_id, scope in rows_in(self._connection, query, event.c.event_id, event_ids):
+            found.setdefault(event_id, set()).add(scope)
         return found
 
     def _named(self, several: Iterable[ColumnElement[bool]]) -> dict[EventKey, dict[str, Named]]:
@@ -475,7 +468,7 @@ class Events:
             )
             for row in self._connection.execute(select(names).where(names.c.rank == 1)):
                 keys = keys_of(self._grouping, row[len(row) - len(seen) :])
-                found.setdefault(EventKey(row.event_id, row.scope), {})[row.folded] = Named(
+                found.setdefault(rows.key_of(row), {})[row.folded] = Named(
                     folded=row.folded,
                     vm_id=row.vm_id,
                     contact=row.contact,
@@ -497,7 +490,7 @@ class Events:
         """Return, for events as they are announced now, what was decided and the receipts that
         count.
         """
-        states = {EventKey(row.event_id, row.scope): row.state for row in found}
+        states = {rows.key_of(row): row.state for row in found}
         ids = list(dict.fromkeys(event_id for event_id, _ in states))
         receipts, past = self._receipts(ids)
         decided = decisions.decision_histories(self._connection, ids)

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, func, literal, select
 
-from console.db.bulk import portions
+from console.db.bulk import rows_in
 from console.db.tables import vm
 from console.turns.groups import TAGS, Group, Grouping, Member
 
@@ -30,12 +30,9 @@ def keys_among(
     connection: Connection, grouping: Grouping, vm_ids: Iterable[str]
 ) -> dict[str, frozenset[str]]:
     """Return the keys of the groups of those of these VMs that are not retired, by vmId."""
-    found: dict[str, frozenset[str]] = {}
-    for few in portions(vm_ids):
-        wanted = select(vm.c.vm_id, *columns_of(grouping, vm))
-        wanted = wanted.where(vm.c.retired_at.is_(None), vm.c.vm_id.in_(few))
-        found |= {row[0]: keys_of(grouping, row[1:]) for row in connection.execute(wanted)}
-    return found
+    query = select(vm.c.vm_id, *columns_of(grouping, vm)).where(vm.c.retired_at.is_(None))
+    found = rows_in(connection, query, vm.c.vm_id, vm_ids)
+    return {row[0]: keys_of(grouping, row[1:]) for row in found}
 
 
 def groups_now(

@@ -27,7 +27,8 @@ from sqlalchemy import (
     update,
 )
 
-from console.db.bulk import portions
+from console.db import rows
+from console.db.bulk import PAIRS_AT_ONCE, portions
 from console.db.decision_tables import incident, notice, notice_cursor
 from console.db.tables import event, report
 from console.fleet.values import EventKey
@@ -47,8 +48,6 @@ MAX_OF_ONE: Final = 100
 """The limit of notices about the events that one VM shows, within some minutes."""
 MAX_AWAY: Final = 3
 """The limit of notices that one VM is away, within some minutes."""
-_PAIRS: Final = 1000
-"""How many pairs one statement takes."""
 _MAX_ENDS: Final = 500
 """The limit of ended events at one look; the others follow at the next one."""
 
@@ -229,7 +228,7 @@ def ended_without_notice(connection: Connection, since: float, settled: float) -
     is_settled = or_(e.shown_at < settled, ~is_open)
     ended = and_(e.state == "ended", is_settled)
     found = _first_of_each(connection, ended, e.shown_at > since, ~has_notice)
-    for few in portions(_noticed_as_due(connection, settled), _PAIRS):
+    for few in portions(_noticed_as_due(connection, settled), PAIRS_AT_ONCE):
         found |= _first_of_each(connection, ended, tuple_(e.event_id, e.scope).in_(few))
     return list(found)
 
@@ -245,7 +244,7 @@ def _first_of_each(
     ranked = select(e.event_id, e.scope, e.shown_at, place).where(*conditions).subquery()
     some = select(ranked.c.event_id, ranked.c.scope).where(ranked.c.place <= MAX_OF_ONE)
     some = some.order_by(ranked.c.place, ranked.c.shown_at).limit(_MAX_ENDS)
-    return {EventKey(row.event_id, row.scope): None for row in connection.execute(some)}
+    return {rows.key_of(row): None for row in connection.execute(some)}
 
 
 def _noticed_as_due(connection: Connection, now: float) -> list[EventKey]:

@@ -16,7 +16,7 @@ from console.db.tables import event, report, vm
 from console.db.vm_updates import retire_deleted
 from console.fleet.contact import BY_HEARTBEATS, Listening, SilentTime
 from console.fleet.reports import forgotten
-from console.fleet.values import OPEN, EventKey
+from console.fleet.values import OPEN
 
 _FORGOTTEN_SECONDS: Final = 3600.0
 
@@ -73,7 +73,7 @@ def _replace_silent_reporters(
         .where(event.c.state.in_(OPEN), ~and_(heard, report.c.is_own == 1))
         .where(or_(is_reported, and_(report.c.is_own == 1, newest != event.c.shown_by)))
     )
-    moved = [EventKey(row.event_id, row.scope) for row in connection.execute(query)]
+    moved = [rows.key_of(row) for row in connection.execute(query)]
     write_events(connection, moved, {}, now=now, listening=listening, number=number)
     return len(moved)
 
@@ -99,9 +99,7 @@ def _end_forgotten(connection: Connection, *, now: float, listening: Listening, 
         event.c.state.in_(OPEN), begins < now - _FORGOTTEN_SECONDS
     )
     found = connection.execute(query.where(~reported.exists())).all()
-    shown = reports_by(
-        connection, {EventKey(row.event_id, row.scope): row.shown_by for row in found}, {}
-    )
+    shown = reports_by(connection, {rows.key_of(row): row.shown_by for row in found}, {})
     ended = [forgotten(each, now) for each in shown.values()]
     upsert(connection, report, [rows.report_row(each, number) for each in ended])
     fresh = {(each.event_id, each.vm_id): each for each in ended}

@@ -6,10 +6,9 @@ from typing import Final
 
 from sqlalchemy import Connection, and_, delete, select, tuple_
 
-from console.db import tables
+from console.db import rows, tables
 from console.db.shown_events import write_events
 from console.fleet.contact import Listening
-from console.fleet.values import EventKey
 
 _AT_ONCE: Final = 500
 _EVENTS_AT_ONCE: Final = 200
@@ -30,7 +29,7 @@ def remove_past(
     same = and_(e.event_id == r.event_id, e.scope == r.scope)
     reported = select(r.event_id, r.scope).join(tables.event, same)
     reported = reported.where(r.vm_id == vm_id, e.state == "ended").limit(_EVENTS_AT_ONCE)
-    keys = [EventKey(row.event_id, row.scope) for row in connection.execute(reported)]
+    keys = [rows.key_of(row) for row in connection.execute(reported)]
     these = tuple_(r.event_id, r.scope).in_(keys)
     connection.execute(delete(tables.report).where(r.vm_id == vm_id, these))
     write_events(connection, keys, {}, now=now, listening=listening, number=number)
@@ -45,7 +44,7 @@ def remove_vm(
     """
     r = tables.report.c
     reported = select(r.event_id, r.scope).where(r.vm_id == vm_id)
-    keys = [EventKey(row.event_id, row.scope) for row in connection.execute(reported)]
+    keys = [rows.key_of(row) for row in connection.execute(reported)]
     for table in (tables.report, tables.preparation, tables.gap, tables.stream, tables.vm):
         connection.execute(delete(table).where(table.c.vm_id == vm_id))
     write_events(connection, keys, {}, now=now, listening=listening, number=number)

@@ -13,6 +13,7 @@ from console.db.bulk import Values
 from console.fleet.values import (
     Command,
     Decision,
+    EventKey,
     FleetEvent,
     FleetName,
     LatestReport,
@@ -119,6 +120,11 @@ def event_row(event: FleetEvent, number: int) -> Values:
     values = {name: getattr(event, name) for name in _EVENT}
     changed = {"sites": _json(event.sites), "is_news": int(event.is_news), "changed": number}
     return {**values, **changed}
+
+
+def key_of(row: Any) -> EventKey:
+    """Return the key of the event that a row is about."""
+    return EventKey(row.event_id, row.scope)
 
 
 def event_of(row: Row[Any]) -> FleetEvent:

@@ -10,7 +10,7 @@ from typing import Final
 from sqlalchemy import Connection, and_, delete, func, select, tuple_, update
 
 from console.db import rows, tables
-from console.db.bulk import insert_new, portions, upsert
+from console.db.bulk import PAIRS_AT_ONCE, insert_new, portions, rows_in, upsert
 from console.db.contact import contact_of
 from console.fleet.contact import Listening
 from console.fleet.reporter_choice import (
@@ -23,11 +23,11 @@ from console.fleet.reporter_choice import (
 )
 from console.fleet.values import EventKey, FleetEvent, LatestReport, folded
 
-_PAIRS: Final = 1000
-"""How many pairs one statement takes."""
 _EVENT: Final = tables.event.c
 _REPORT: Final = tables.report.c
 _VM: Final = tables.vm.c
+_EVENT_KEY: Final = tuple_(_EVENT.event_id, _EVENT.scope)
+_REPORT_KEY: Final = tuple_(_REPORT.event_id, _REPORT.scope)
 
 
 def write_events(
@@ -107,22 +107,14 @@ def pending_of(connection: Connection, vm_ids: Iterable[str]) -> set[EventKey]:
     """Return the events that one of these VMs reports, that name it, and that are not
     over for it.
     """
-    found: set[EventKey] = set()
-    for few in portions(vm_ids):
-        query = select(_REPORT.event_id, _REPORT.scope).where(
-            _REPORT.vm_id.in_(few), _REPORT.over == 0, _REPORT.is_own == 1
-        )
-        found |= {EventKey(row.event_id, row.scope) for row in connection.execute(query)}
-    return found
+    query = select(_REPORT.event_id, _REPORT.scope).where(_REPORT.over == 0, _REPORT.is_own == 1)
+    found = rows_in(connection, query, _REPORT.vm_id, vm_ids)
+    return {rows.key_of(row) for row in found}
 
 
 def _events(connection: Connection, keys: Iterable[EventKey]) -> dict[EventKey, FleetEvent]:
-    found = {}
-    for some in portions(keys, _PAIRS):
-        query = select(tables.event).where(tuple_(_EVENT.event_id, _EVENT.scope).in_(some))
-        for row in connection.execute(query):
-            found[EventKey(row.event_id, row.scope)] = rows.event_of(row)
-    return found
+    found = rows_in(connection, select(tables.event), _EVENT_KEY, keys)
+    return {rows.key_of(row): rows.event_of(row) for row in found}
 
 
 def _named_reports(
@@ -140,27 +132,26 @@ def _named_reports(
         _REPORT.time,
     )
     found: dict[EventKey, list[NamedReport]] = {}
-    for some in portions(keys, _PAIRS):
-        query = (
-            select(*columns, _VM.first_at, _VM.site, _VM.folded, _VM.place, contact)
-            .join(tables.vm, _VM.vm_id == _REPORT.vm_id)
-            .where(tuple_(_REPORT.event_id, _REPORT.scope).in_(some), _REPORT.is_own == 1)
-        )
-        for row in connection.execute(query):
-            found.setdefault(EventKey(row.event_id, row.scope), []).append(
-                NamedReport(
-                    vm_id=row.vm_id,
-                    content_hash=row.content_hash,
-                    names_hash=row.names_hash,
-                    is_over=bool(row.over),
-                    time=row.time,
-                    is_heard=row.contact == "heard",
-                    known_since=row.first_at,
-                    site=row.site,
-                    folded=row.folded,
-                    place=row.place,
-                )
+    query = (
+        select(*columns, _VM.first_at, _VM.site, _VM.folded, _VM.place, contact)
+        .join(tables.vm, _VM.vm_id == _REPORT.vm_id)
+        .where(_REPORT.is_own == 1)
+    )
+    for row in rows_in(connection, query, _REPORT_KEY, keys):
+        found.setdefault(rows.key_of(row), []).append(
+            NamedReport(
+                vm_id=row.vm_id,
+                content_hash=row.content_hash,
+                names_hash=row.names_hash,
+                is_over=bool(row.over),
+                time=row.time,
+                is_heard=row.contact == "heard",
+                known_since=row.first_at,
+                site=row.site,
+                folded=row.folded,
+                place=row.place,
             )
+        )
     return found
 
 
@@ -178,23 +169,22 @@ def _support(
         _REPORT.over,
     )
     found: dict[EventKey, list[Support]] = {}
-    for some in portions(keys, _PAIRS):
-        query = (
-            select(*columns, func.count().label("number"))
-            .join(tables.vm, _VM.vm_id == _REPORT.vm_id)
-            .where(tuple_(_REPORT.event_id, _REPORT.scope).in_(some), _REPORT.is_weak == 0, heard)
-            .group_by(*columns)
-        )
-        for row in connection.execute(query):
-            found.setdefault(EventKey(row.event_id, row.scope), []).append(
-                Support(
-                    names_hash=row.names_hash,
-                    place=row.place,
-                    content_hash=row.content_hash,
-                    is_over=bool(row.over),
-                    count=row.number,
-                )
+    query = (
+        select(*columns, func.count().label("number"))
+        .join(tables.vm, _VM.vm_id == _REPORT.vm_id)
+        .where(_REPORT.is_weak == 0, heard)
+        .group_by(*columns)
+    )
+    for row in rows_in(connection, query, _REPORT_KEY, keys):
+        found.setdefault(rows.key_of(row), []).append(
+            Support(
+                names_hash=row.names_hash,
+                place=row.place,
+                content_hash=row.content_hash,
+                is_over=bool(row.over),
+                count=row.number,
             )
+        )
     return found
 
 
@@ -205,13 +195,13 @@ def _newest(connection: Connection, keys: Iterable[EventKey]) -> dict[EventKey, 
         order_by=(_REPORT.is_weak, _REPORT.time.desc(), _REPORT.vm_id),
     )
     found: dict[EventKey, str] = {}
-    for some in portions(keys, _PAIRS):
+    for some in portions(keys, PAIRS_AT_ONCE):
         ranked = select(_REPORT.event_id, _REPORT.scope, _REPORT.vm_id, place.label("place"))
         ranked = ranked.where(tuple_(_REPORT.event_id, _REPORT.scope).in_(some))
         each = ranked.subquery().c
         newest = select(each.event_id, each.scope, each.vm_id).where(each.place == 1)
         for row in connection.execute(newest):
-            found[EventKey(row.event_id, row.scope)] = row.vm_id
+            found[rows.key_of(row)] = row.vm_id
     return found
 
 
@@ -229,12 +219,11 @@ def reports_by(
             found[key] = known
         else:
             missing.add((key.event_id, vm_id))
-    for some in portions(missing, _PAIRS):
-        query = select(tables.report).where(tuple_(_REPORT.event_id, _REPORT.vm_id).in_(some))
-        for row in connection.execute(query):
-            # The reporter may be in another scope now, where another one shows the event.
-            if wanted.get(EventKey(row.event_id, row.scope)) == row.vm_id:
-                found[EventKey(row.event_id, row.scope)] = rows.report_of(row)
+    reporter = tuple_(_REPORT.event_id, _REPORT.vm_id)
+    for row in rows_in(connection, select(tables.report), reporter, missing):
+        # The reporter may be in another scope now, where another one shows the event.
+        if wanted.get(rows.key_of(row)) == row.vm_id:
+            found[rows.key_of(row)] = rows.report_of(row)
     return found
 
 
@@ -273,27 +262,21 @@ def _sites(
 
 def _places(connection: Connection, vm_ids: Iterable[str]) -> dict[str, tuple[str, str]]:
     """Return the site and the place of each of these VMs."""
-    found = {}
-    for few in portions(vm_ids):
-        query = select(_VM.vm_id, _VM.site, _VM.place).where(_VM.vm_id.in_(few))
-        for row in connection.execute(query):
-            found[row.vm_id] = (row.site, row.place)
-    return found
+    found = rows_in(connection, select(_VM.vm_id, _VM.site, _VM.place), _VM.vm_id, vm_ids)
+    return {row.vm_id: (row.site, row.place) for row in found}
 
 
 def _borne_names(connection: Connection, names: Iterable[tuple[str, str]]) -> set[tuple[str, str]]:
     """Return those of these names that a VM bears, each name with the VM's place."""
-    found = set()
-    for some in portions(names, _PAIRS):
-        query = select(_VM.place, _VM.folded).where(tuple_(_VM.place, _VM.folded).in_(some))
-        found |= {(row.place, row.folded) for row in connection.execute(query)}
-    return found
+    query = select(_VM.place, _VM.folded)
+    found = rows_in(connection, query, tuple_(_VM.place, _VM.folded), names)
+    return {(row.place, row.folded) for row in found}
 
 
 def _touch(connection: Connection, keys: Iterable[EventKey], number: int) -> None:
     """Mark events as changed that have a new report and otherwise the same values."""
-    for some in portions(keys, _PAIRS):
-        same = tuple_(_EVENT.event_id, _EVENT.scope).in_(some)
+    for some in portions(keys, PAIRS_AT_ONCE):
+        same = _EVENT_KEY.in_(some)
         connection.execute(update(tables.event).where(same).values(changed=number))
 
 
@@ -308,10 +291,8 @@ def _write_names(
     """
     r = tables.resource.c
     before: dict[EventKey, set[str]] = {}
-    for some in portions(events, _PAIRS):
-        query = select(tables.resource).where(tuple_(r.event_id, r.scope).in_(some))
-        for row in connection.execute(query):
-            before.setdefault(EventKey(row.event_id, row.scope), set()).add(row.folded)
+    for row in rows_in(connection, select(tables.resource), tuple_(r.event_id, r.scope), events):
+        before.setdefault(rows.key_of(row), set()).add(row.folded)
     new = []
     for key, event in events.items():
         names = {folded(name) for name in shown[key].report.event.resources}
@@ -331,7 +312,7 @@ def _write_places(connection: Connection, shown: Mapping[EventKey, LatestReport]
     """
     p = tables.event_place.c
     places: list[dict[str, str]] = []
-    for some in portions(shown, _PAIRS):
+    for some in portions(shown, PAIRS_AT_ONCE):
         same = tuple_(p.event_id, p.scope).in_(some)
         connection.execute(delete(tables.event_place).where(same))
         query = (
@@ -341,7 +322,7 @@ def _write_places(connection: Connection, shown: Mapping[EventKey, LatestReport]
             .distinct()
         )
         for row in connection.execute(query):
-            key = EventKey(row.event_id, row.scope)
+            key = rows.key_of(row)
             if row.content_hash == shown[key].content_hash:
                 places.append({"event_id": key.event_id, "scope": key.scope, "place": row.place})
     insert_new(connection, tables.event_place, places)

@@ -21,7 +21,7 @@ from sqlalchemy import (
 
 from console.db import rows
 from console.db.bearers import BEARER, bearers_query
-from console.db.bulk import portions
+from console.db.bulk import portions, rows_in
 from console.db.contact import contact_of
 from console.db.search import ESCAPE, has_tag, is_pattern, pattern_of, tag_of
 from console.db.tables import assignment, event, vm
@@ -202,11 +202,10 @@ class Vms:
         found: dict[str, list[tuple[str, str]]] = {}
         state = case((event.c.is_news == 1, CLEAR), else_=event.c.state).label("brings")
         names = bearers_query(state).where(event.c.state.in_(OPEN)).subquery()
-        for few in portions(vm_ids):
-            query = select(names.c.vm_id, names.c.event_id, names.c.brings)
-            query = query.where(names.c.rank == 1, names.c.vm_id.in_(few)).distinct()
-            for row in self._connection.execute(query):
-                found.setdefault(row.vm_id, []).append((row.event_id, row.brings))
+        query = select(names.c.vm_id, names.c.event_id, names.c.brings)
+        query = query.where(names.c.rank == 1).distinct()
+        for row in rows_in(self._connection, query, names.c.vm_id, vm_ids):
+            found.setdefault(row.vm_id, []).append((row.event_id, row.brings))
         return {vm_id: _expectation(several) for vm_id, several in found.items()}
 
     def changed_since(self, number: int) -> list[HeardVm]:
@@ -305,7 +304,7 @@ class Vms:
         )
         query = query.order_by(names.c.shown_at)
         found = self._connection.execute(query)
-        return {row.vm_id: EventKey(row.event_id, row.scope) for row in found}
+        return {row.vm_id: rows.key_of(row) for row in found}
 
     def _matching(self, query: Select[Any], wanted: WantedVms) -> Select[Any]:
         if wanted.q:
