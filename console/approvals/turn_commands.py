@@ -71,14 +71,13 @@ def due_commands(
         if channel is None or (channel != PULL and channel not in connected):
             continue
         event, turn = facts.events[key], facts.turns[key]
-        preparation = facts.vms[vm_id].preparation(key)
         sent = before.get((key, event.fingerprint, vm_id), [])
         made = _next_command(
             sent,
             receipts,
             _new_command(event, turn, vm_id, channel, now),
             since=turn.since,
-            is_preparing=preparation is not None and preparation.state == "preparing",
+            is_preparing=facts.vms[vm_id].preparation_of_state(event) == "preparing",
         )
         if made is not None:
             found.append(made)

@@ -309,12 +309,17 @@ def load_bearers(
         loaded.reports.setdefault((row.event_id, row.vm_id), rows.report_of(row))
 
 
+def _may_change_preparations(loaded: Loaded, record: IncomingRecord) -> bool:
+    is_of_new_store = (record.vm.vm_id, record.stream) not in loaded.streams
+    return record.kind != "heartbeat" or is_of_new_store
+
+
 def _load_preparations(connection: Connection, loaded: Loaded, batch: Iterable[Incoming]) -> None:
     vm_ids = {
         _vm_id(each)
         for each in batch
         if isinstance(each, IncomingState)
-        or (isinstance(each, IncomingRecord) and each.kind != "heartbeat")
+        or (isinstance(each, IncomingRecord) and _may_change_preparations(loaded, each))
     }
     for row in rows_in(connection, select(tables.preparation), tables.preparation.c.vm_id, vm_ids):
         loaded.preparations[(row.event_id, row.vm_id)] = rows.preparation_of(row)

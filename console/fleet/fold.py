@@ -102,7 +102,7 @@ class Fold:
             heard = replace(heard, missing=max(0, heard.missing + growth))
         heard = self._keep_vm(heard, record.received_at)
         reported_at = heard.reported_at(record.time, record.received_at)
-        self._preparations.begin_unprepared(before=vm, vm=heard, at=reported_at)
+        self._preparations.begin_store(before=vm, vm=heard, record=record, at=reported_at)
         limit = exceeded_limit(self._loaded, record)
         if limit is not None:
             self.changes.quarantined.append((limit, record))

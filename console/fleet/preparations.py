@@ -8,8 +8,9 @@ from typing import Final
 from console.fleet.batch import Changes, Loaded
 from console.fleet.limits import is_one_too_many
 from console.fleet.values import LatestReport, ReportedPreparation, Vm
-from console.records.incoming import PreparationFacts
+from console.records.incoming import IncomingRecord, PreparationFacts
 from wire.preparation import NONE, RECOVERED
+from wire.record import BRIDGE_STORE_RESET
 
 MAX_PREPARATIONS: Final = 1000
 """How many preparations of one VM are stored. Beyond that, the oldest ones from which it has
@@ -35,7 +36,7 @@ class PreparationFold:
             ):
                 # A document is no record: it has no place among those of the VM.
                 lost = replace(before, sequence=0)
-                self.keep(_unprepared(lost, reported.time))
+                self.keep(_lost(lost, reported.time))
             return
         if before is None and is_one_too_many(self._loaded, reported.vm_id, reported.facts):
             return
@@ -46,18 +47,24 @@ class PreparationFold:
                 return  # the record says more than the state document
         self.keep(reported, put_back=put_back)
 
-    def begin_unprepared(self, *, before: Vm | None, vm: Vm, at: float) -> None:
-        """Mark the preparations of a VM with a new store as recovered: the VM was made again, or
-        its disk was lost. `at`: the time that it reports.
+    def begin_store(self, *, before: Vm | None, vm: Vm, record: IncomingRecord, at: float) -> None:
+        """Change what a VM prepared before it got the store of this record. If the store's first
+        record says that the former store was lost, this is the same VM: it is not prepared any
+        more, and counts as away until it has recovered. That holds too as long as the first record
+        has not come in. Otherwise the VM was made again: it has recovered. `at`: the time that it
+        reports.
         """
-        if before is None or before.stream in (None, vm.stream):
+        is_new = before is not None and before.stream not in (None, vm.stream)
+        is_first = record.sequence == 1 and record.stream == vm.stream
+        if not is_new and not is_first:
             return
+        is_made_again = is_first and record.type != BRIDGE_STORE_RESET
         for (_, vm_id), reported in list(self._loaded.preparations.items()):
             # A state document of the new store has no sequence, and may have come in before this.
             is_before = bool(reported.sequence) or reported.time <= at
             is_earlier = reported.stream != vm.stream and is_before
             if vm_id == vm.vm_id and is_earlier and reported.facts.state != RECOVERED:
-                self.keep(_unprepared(reported, at))
+                self.keep(_unprepared(reported, at) if is_made_again else _lost(reported, at))
 
     def keep(self, reported: ReportedPreparation, *, put_back: bool = False) -> None:
         """Keep what a VM reports about its preparation. What it prepared for an ended event, or for
@@ -134,6 +141,13 @@ class PreparationFold:
 def _unprepared(reported: ReportedPreparation, time: float) -> ReportedPreparation:
     """Return the preparation as recovered, as the VM reports at `time`."""
     return replace(reported, facts=replace(reported.facts, state=RECOVERED, reason=None), time=time)
+
+
+def _lost(reported: ReportedPreparation, time: float) -> ReportedPreparation:
+    """Return the preparation as one that counts for no state of the event, and from which the VM
+    has not recovered.
+    """
+    return replace(reported, facts=replace(reported.facts, fingerprint=""), time=time)
 
 
 def _is_lost(before: PreparationFacts, reported: PreparationFacts) -> bool:

@@ -55,10 +55,10 @@ def away_by_group(
 
 
 def is_preparing(vm: VmFacts) -> EventKey | None:
-    """Return the key of an event for which the VM has begun to prepare and has not recovered, or
-    None.
+    """Return the key of an event for which the VM has begun to prepare and has not recovered, the
+    first by its id; None if there is none.
     """
-    for event_key in {each.event_key for each in vm.preparations}:
+    for event_key in sorted({each.event_key for each in vm.preparations}):
         newest = vm.preparation(event_key)
         if newest is not None and newest.state != "recovered":
             return event_key

@@ -1935,6 +1935,89 @@ def test_a_vm_with_a_new_store_has_prepared_nothing(pair: Pair, *, is_late: bool
     assert cluster.state(0) == "preparing"
 
 
+def damaged(cluster: Cluster, number: int) -> None:
+    """Damage the store of a VM: its bridge begins a new one, and records that."""
+    old = cluster.vms[number]
+    new = FakeVm(name=old.name, vm_id=old.vm_id, stream="another", session="another")
+    cluster.vms[number] = new
+    cluster.tell(new.store_reset(now=cluster.now), new.heartbeat(now=cluster.now, prepares=True))
+
+
+@pytest.mark.parametrize("is_told", [True, False], ids=["is told of its end", "is told nothing"])
+def test_a_vm_whose_store_was_damaged_keeps_its_turn(cluster: Cluster, *, is_told: bool) -> None:
+    """A VM whose bridge lost its store while it was away holds its turn until its program has
+    recovered; if it is never told of the end, until a person ends the turn.
+    """
+    cluster.announce(0)
+    later = _moment(cluster.now + timedelta(hours=10))
+    cluster.tell(cluster.vms[1].event("E-1", now=cluster.now, not_before=later))
+    cluster.step()
+    answer(cluster, "accepted")
+    cluster.says(0, "prepared")
+    assert cluster.step() == ["approve db-0"]
+    cluster.tell(cluster.vms[0].event("E-0", transition="started", now=cluster.now))
+    cluster.step()
+    cluster.now += timedelta(seconds=30)
+    damaged(cluster, 0)
+    if is_told:
+        cluster.tell(cluster.vms[0].event("E-0", transition="started", now=cluster.now))
+        cluster.wait(5)
+    cluster.tell(cluster.vms[0].event("E-0", transition="ended", now=cluster.now))
+    cluster.wait(60)
+    assert cluster.step() == []
+    assert cluster.state(0) == "away"
+    if is_told:
+        cluster.says(0, "recovered")
+    else:
+        cluster.wait(3600)
+        cluster.step()
+        assert cluster.state(0) == "stuck"
+        asyncio.run(cluster.decisions.end_turn(ALICE, "E-0", "it is back"))
+    assert cluster.step() == ["prepare db-1"]
+
+
+def test_a_vm_whose_store_was_damaged_prepares_again(cluster: Cluster) -> None:
+    """A prepared VM whose bridge loses its store is asked to prepare again before its event is
+    approved. Meanwhile it counts as away, also without a turn.
+    """
+    cluster.announce(0)
+    cluster.announce(1)
+    cluster.step()
+    answer(cluster, "accepted")
+    cluster.now += timedelta(seconds=1)
+    cluster.says(0, "prepared")
+    cluster.lose(2)
+    cluster.step()
+    assert cluster.state(0) == "prepared"
+    cluster.now += timedelta(seconds=30)
+    damaged(cluster, 0)
+    soon = _moment(START + timedelta(minutes=15))
+    cluster.tell(cluster.vms[0].event("E-0", now=cluster.now, not_before=soon))
+    cluster.step()
+    assert cluster.state(0) == "preparing"
+    asyncio.run(cluster.decisions.end_turn(ALICE, "E-0", "not now", force=True))
+    cluster.wait(120)
+    assert cluster.step() == []
+    assert cluster.state(1) == "waiting"
+
+
+def test_a_vm_whose_store_was_damaged_while_it_prepared_is_asked_again(cluster: Cluster) -> None:
+    """A VM whose bridge loses its store while it prepares may have lost the command: it gets
+    another one.
+    """
+    cluster.announce(0)
+    cluster.step()
+    answer(cluster, "accepted")
+    cluster.says(0, "preparing")
+    cluster.now += timedelta(seconds=1)
+    damaged(cluster, 0)
+    sent = []
+    for _ in range(3):
+        cluster.wait(50)
+        sent += cluster.step()
+    assert sent == ["prepare db-0"]
+
+
 def test_a_vm_that_prepares_is_away_before_its_first_heartbeat(cluster: Cluster) -> None:
     """A VM that prepares at its own deadline counts as away for a new console even before its first
     heartbeat.

@@ -1,5 +1,5 @@
-"""Turns over time, in a database: VMs that are made again, that lag or do not answer, events that
-return, and people who end turns; drawn by chance.
+"""Turns over time, in a database: VMs that are made again, whose stores are damaged, that lag or do
+not answer, events that return, and people who end turns; drawn by chance.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class World:
 
     def receive(self, sent: str, how: str) -> None:
         """Let a command reach its VM, which follows it `well` or `late`, is `lost` after it has
-        accepted, or `ignores` it.
+        accepted, loses the store of its bridge then (`damaged`), or `ignores` it.
         """
         act, number = sent.split(maxsplit=1)[0], int(sent[-1])
         if how == "ignores" or self.shown.get(number) != "scheduled":
@@ -93,6 +93,10 @@ class World:
         if how == "lost":
             self.answer(number, act, "accepted")
             self.make_again(number)
+            return
+        if how == "damaged":
+            self.answer(number, act, "accepted")
+            self.damage(number)
             return
         self.away.add(number)
         assert len(self.away) == 1, "more are away than may be"
@@ -105,15 +109,28 @@ class World:
 
     def make_again(self, number: int) -> None:
         """Give a VM a new store: it serves, and has prepared nothing."""
-        self.say_late()
         self.away.discard(number)
+        new = self.with_new_store(number)
+        self.cluster.tell(new.started(now=self.cluster.now))
+        self.tell(number, self.shown[number])
+
+    def damage(self, number: int) -> None:
+        """Damage the store of a VM's bridge: the VM is as it was, and its bridge begins a new
+        store.
+        """
+        new = self.with_new_store(number)
+        self.cluster.tell(new.store_reset(now=self.cluster.now))
+        self.tell(number, self.shown[number])
+
+    def with_new_store(self, number: int) -> FakeVm:
+        """Return the VM with a new store, which it has from now on."""
+        self.say_late()
         self.cluster.now += timedelta(seconds=1)
         before = self.cluster.vms[number]
         name = f"store-{self.chance.random()}"
         new = FakeVm(name=before.name, vm_id=before.vm_id, stream=name, session=name)
         self.cluster.vms[number] = new
-        self.cluster.tell(new.started(now=self.cluster.now))
-        self.tell(number, self.shown[number])
+        return new
 
     def end(self, number: int) -> None:
         """End a VM's event; the VM recovers."""
@@ -153,7 +170,7 @@ class World:
             self.end(number)
         elif self.chance.random() < 0.15:
             self.person_ends(number)
-        self.step(self.chance.choice(["well", "well", "late", "lost", "ignores"]))
+        self.step(self.chance.choice(["well", "well", "late", "lost", "damaged", "ignores"]))
         self.cluster.wait(self.chance.choice([1, 15, 80, 310]))
         if self.chance.random() < 0.3:
             self.say_late()

@@ -104,8 +104,8 @@ def test_a_state_document_fills_in_missing_records(database: Database) -> None:
 
 
 def test_a_vm_that_lost_what_it_prepared_says_none(database: Database) -> None:
-    """`none` in a state document removes the preparation for that state of the event, and no
-    other.
+    """After `none` in a state document a VM is not prepared for that state of the event any more,
+    and has not recovered. A preparation for another state stays.
     """
     vm = FakeVm()
     fingerprint = FakeVm().event(EVENT, now=NOW).data["fingerprint"]
@@ -113,7 +113,7 @@ def test_a_vm_that_lost_what_it_prepared_says_none(database: Database) -> None:
     assert stored(database, state_of(vm, "none", seconds=5)) == [("sha256:b", "prepared")]
     stored(database, read(told(vm, "prepared", seconds=6, evh=fingerprint)))
     assert stored(database, state_of(vm, "none", seconds=3)) == [(fingerprint, "prepared")]
-    assert stored(database, state_of(vm, "none", seconds=7)) == [(fingerprint, "recovered")]
+    assert stored(database, state_of(vm, "none", seconds=7)) == [("", "prepared")]
 
 
 def test_a_vm_with_a_new_store_has_prepared_nothing(database: Database) -> None:
@@ -128,6 +128,41 @@ def test_a_vm_with_a_new_store_has_prepared_nothing(database: Database) -> None:
     started = read(again.started(now=NOW + timedelta(seconds=9)))
     assert stored(database, started) == [("sha256:a", "recovered")]
     assert stored(database, prepared) == [("sha256:a", "recovered")]
+
+
+@pytest.mark.parametrize("what_came_first", ["the reset", "a later record"])
+def test_a_vm_whose_store_was_damaged_has_not_recovered(
+    database: Database, what_came_first: str
+) -> None:
+    """If a new store begins with the record that the former one was lost, the VM is not prepared
+    any more, and counts as away until it has recovered; also before that record has come in.
+    """
+    vm = FakeVm()
+    stored(database, read(vm.event(EVENT, now=NOW)), read(told(vm, "prepared", seconds=1)))
+    again = FakeVm(stream="another")
+    reset = read(again.store_reset(now=NOW + timedelta(seconds=9)))
+    beat = read(again.heartbeat(now=NOW + timedelta(seconds=10)))
+    records = [reset, beat] if what_came_first == "the reset" else [beat, reset]
+    for each in records:
+        assert stored(database, each) == [("", "prepared")]
+    assert stored(database, read(told(again, "recovered", seconds=11))) == [
+        ("sha256:a", "recovered")
+    ]
+
+
+def test_a_vm_that_was_made_again_recovers_once_its_first_record_comes_in(
+    database: Database,
+) -> None:
+    """If a later record of a new store comes in before the first one, the VM counts as away until
+    the first one says that no store was lost.
+    """
+    vm = FakeVm()
+    stored(database, read(vm.event(EVENT, now=NOW)), read(told(vm, "prepared", seconds=1)))
+    again = FakeVm(stream="another")
+    first = read(again.started(now=NOW + timedelta(seconds=9)))
+    beat = read(again.heartbeat(now=NOW + timedelta(seconds=10)))
+    assert stored(database, beat) == [("", "prepared")]
+    assert stored(database, first) == [("", "recovered")]
 
 
 def test_what_was_prepared_counts_for_no_event_that_comes_back(database: Database) -> None:

@@ -15,6 +15,7 @@ from wire.record import (
     BRIDGE_HEARTBEAT,
     BRIDGE_STARTED,
     BRIDGE_STOPPED,
+    BRIDGE_STORE_RESET,
     Record,
     RecordDraft,
     event_record_id,
@@ -151,6 +152,11 @@ class FakeVm:
         """A run of the bridge began."""
         told = {"sinks": ["console"], "restarted": False, "gapSeconds": None}
         return self.record(BRIDGE_STARTED, {"started": told}, now=now)
+
+    def store_reset(self, *, now: datetime | None = None) -> Record:
+        """The store was damaged, and the bridge began a new one."""
+        told = {"reason": "it was damaged", "previousStream": None, "keptAs": "seb.db.kept"}
+        return self.record(BRIDGE_STORE_RESET, {"storeReset": told}, now=now)
 
     def stopped(self, *, now: datetime | None = None) -> Record:
         """A run of the bridge ended in good order."""
