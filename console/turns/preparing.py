@@ -21,7 +21,9 @@ def is_ready(vm: VmFacts, turn: Turn, event: EventFacts) -> bool:
     """
     if vm.vm_id not in turn.vm_ids:
         return False
-    return vm.is_prepared(event) if vm.prepares else vm.prepares_nothing or not vm.is_heard
+    if vm.prepares:
+        return vm.is_prepared(event)
+    return vm.prepares_nothing or (turn.is_overridden and not vm.is_heard)
 
 
 def awaited(turn: Turn, event: EventFacts, reading: Reading) -> list[VmFacts]:
@@ -35,7 +37,9 @@ def awaited(turn: Turn, event: EventFacts, reading: Reading) -> list[VmFacts]:
 def all_prepared(turn: Turn, event: EventFacts, reading: Reading) -> bool:
     """Check whether every VM that the event names holds the turn and is prepared now."""
     is_whole = event.named <= turn.vm_ids
-    is_known = all(vm.has_said for vm in reading.facts.named(event) if vm.is_heard)
+    # Silence says nothing of whether a VM prepares: only who overrides the budget does not wait.
+    waits_for = [vm for vm in reading.facts.named(event) if vm.is_heard or not turn.is_overridden]
+    is_known = all(vm.has_said for vm in waits_for)
     return (
         is_whole and is_known and all(vm.is_prepared(event) for vm in awaited(turn, event, reading))
     )

@@ -84,7 +84,7 @@ def why_not_prepared(turn: Turn, reading: Reading) -> str | None:
     if waits_for_room(turn, event, reading):
         return why_no_room(event, reading)
     unprepared = [vm for vm in reading.facts.named(event) if not is_ready(vm, turn, event)]
-    return _have_not_said(vm for vm in unprepared if vm.is_heard) or _take_no_commands(unprepared)
+    return _have_not_said(unprepared) or _take_no_commands(unprepared)
 
 
 def why_not_approved_yet(turn: Turn, reading: Reading) -> str | None:

@@ -1935,6 +1935,29 @@ def test_a_vm_with_a_new_store_has_prepared_nothing(pair: Pair, *, is_late: bool
     assert cluster.state(0) == "preparing"
 
 
+def test_the_silence_of_a_vm_does_not_say_that_it_prepares_nothing(database: Database) -> None:
+    """A VM that has not said whether it prepares is waited for, also once it is silent."""
+    cluster = Cluster(database, at_most=2)
+    soon = _moment(cluster.now + timedelta(minutes=30))
+    told = {"not_before": soon, "now": cluster.now}
+    fresh = FakeVm(name="db-9")
+    cluster.tell(cluster.vms[0].event("E-0", **told))
+    assert cluster.step() == ["prepare db-0"]
+    cluster.now += timedelta(seconds=5)
+    told = {"not_before": soon, "now": cluster.now, "resources": ["db-0", "db-9"]}
+    changed = cluster.vms[0].event("E-0", transition="updated", **told)
+    cluster.tell(changed, fresh.event("E-0", **told))
+    cluster.step()
+    cluster.says(0, "prepared")
+    for _ in range(6):
+        cluster.wait(40)
+        assert cluster.step() == []
+    turn = seen(cluster, 0).turn
+    assert turn is not None
+    assert turn.reason == "db-9 has not said yet whether it prepares"
+    cluster.decisions.stop()
+
+
 def damaged(cluster: Cluster, number: int) -> None:
     """Damage the store of a VM: its bridge begins a new one, and records that."""
     old = cluster.vms[number]
