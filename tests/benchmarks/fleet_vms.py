@@ -51,13 +51,13 @@ class _TimedSink(MqttSink):
         self.note("delivered")
 
     def maintain(self) -> None:
-        shown = self._shown
+        shown = self._state._shown
         try:
             super().maintain()
         except SinkError:
             self.note("lost")
             raise
-        if self._shown is not shown:
+        if self._state._shown is not shown:
             self.note("shown")
 
 
