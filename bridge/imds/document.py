@@ -1,6 +1,5 @@
 """The document of IMDS as values. Azure: all fields but EventId may be missing, and new values may
-appear. A field that cannot be read, or is longer than readers of records accept, is null here and
-unchanged in `raw`.
+appear. A field that cannot be read is null here and unchanged in `raw`.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from wire.event import STATUSES, UNKNOWN_STATUS, Event
-from wire.fields import MAX_ITEMS, MAX_TEXT, MAX_WORD
 from wire.strictjson import JsonError, load_json, same_json
 
 # A weekday may stand in front and may be wrong (it is in Microsoft's own example), so it is not
@@ -87,7 +85,7 @@ def parse_document(body: bytes) -> Document:
     for place, entry in enumerate(entries):
         event = _read_entry(entry)
         if event is None:
-            ignored.append(f"entry {place} has no EventId of 1 to {MAX_WORD} characters")
+            ignored.append(f"entry {place} has no EventId")
             whole = False
             continue
         same_id = found.setdefault(event.key, [])
@@ -129,18 +127,17 @@ def _united(entries: Sequence[ScheduledEvent]) -> ScheduledEvent:
 
 
 def _read_entry(entry: object) -> ScheduledEvent | None:
-    """Return one entry of Events; None if it has no EventId that can be read."""
+    """Return one entry of Events; None if it has no EventId."""
     if not isinstance(entry, dict):
         return None
-    event_id = _text(entry.get("EventId"), most=MAX_WORD)
-    return parse_event(entry) if event_id is not None and event_id.strip() else None
+    event_id = entry.get("EventId")
+    return parse_event(entry) if isinstance(event_id, str) and event_id.strip() else None
 
 
 def parse_event(raw: Mapping[str, Any]) -> ScheduledEvent:
     """Read one entry that has an EventId; anything else that is missing or odd becomes None."""
     duration = _integer(raw.get("DurationInSeconds"))
-    description = raw.get("Description")
-    status = (_text(raw.get("EventStatus"), most=MAX_WORD) or "").strip()
+    status = (_text(raw.get("EventStatus")) or "").strip()
     return ScheduledEvent(
         event_id=raw["EventId"],
         event_type=_text(raw.get("EventType")),
@@ -148,8 +145,7 @@ def parse_event(raw: Mapping[str, Any]) -> ScheduledEvent:
         resources=_resources(raw.get("Resources")),
         event_status=_STATUSES.get(status.casefold(), status) or UNKNOWN_STATUS,
         not_before=parse_moment(raw.get("NotBefore")),
-        # Free text: its beginning is worth more than nothing.
-        description=description[:MAX_TEXT] if isinstance(description, str) else None,
+        description=_text(raw.get("Description")),
         event_source=_text(raw.get("EventSource")),
         # Azure: -1 means that the duration is not known.
         duration_in_seconds=duration if duration is not None and duration >= 0 else None,
@@ -175,8 +171,8 @@ def parse_moment(value: object) -> datetime | None:
         return None
 
 
-def _text(value: object, *, most: int = MAX_TEXT) -> str | None:
-    return value if isinstance(value, str) and len(value) <= most else None
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
 
 
 def _integer(value: object) -> int | None:
@@ -192,4 +188,4 @@ def _resources(value: object) -> tuple[str, ...]:
     names = value if isinstance(value, list) else [value]
     # Azure: api-version 2017-03-01 puts an underscore in front; no VM name may begin with one.
     plain = (name.removeprefix("_") for name in names if isinstance(name, str))
-    return tuple(name for name in plain if 0 < len(name) <= MAX_WORD)[:MAX_ITEMS]
+    return tuple(name for name in plain if name)
