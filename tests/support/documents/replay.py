@@ -50,8 +50,8 @@ class Replay:
             assert data["changed"]
             assert differing(before["event"], event) <= set(data["changed"])
         # After a store is lost, the same revision may stand for another change, at another time.
-        place = data["document"]["incarnation"] if data["revision"] > 1 else None
-        fact = (key, kind, data["revision"], data["fingerprint"], place)
+        observed = record.time if data["revision"] > 1 else None
+        fact = (key, kind, data["revision"], data["fingerprint"], observed)
         assert self.facts.setdefault(record.id, fact) == fact
         assert len(set(self.facts.values())) == len(self.facts)
         self.told[kind] += 1
