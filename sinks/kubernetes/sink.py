@@ -184,24 +184,24 @@ class KubernetesSink(Sink[KubernetesSettings]):
             key: Mark(
                 event_type=each.event.event_type or "ScheduledEvent",
                 not_before=moment_text(each.event.not_before),
-                # An event that the sink was asked about goes on to act when it changes; one that is
-                # back after its end waits until the sink is asked about it again.
-                acts=self._may_act(each)
-                and (
-                    not self.settings.prepares
-                    or (key in asked and key not in over)
-                    or (key in going_on and going_on[key].acts)
-                    or each.preparation in _ASKED
-                ),
+                acts=self._acts_on(each, asked=key in asked and key not in over)
+                or (self.settings.prepares and key in going_on and going_on[key].acts),
                 vm_id=self.context.vm.vm_id,
             )
             for key, each in self._coming().items()
         }
         return replace(before, events={**kept, **coming})
 
-    def _may_act(self, pending: PendingEvent) -> bool:
+    def _acts_on(self, pending: PendingEvent, *, asked: bool) -> bool:
+        """Check whether the sink begins to act on an event. A sink that prepares waits until it is
+        asked, also if the event is back after its end. Once it has acted, it goes on until the
+        event ends, whatever the event changes to: the bridge counts the VM as prepared for a state
+        that comes back.
+        """
         is_due = pending.event.event_status in ("Scheduled", "Started")
-        return is_due and pending.impact in self.settings.impacts
+        if not is_due or pending.impact not in self.settings.impacts:
+            return False
+        return not self.settings.prepares or asked or pending.preparation in _ASKED
 
     def _reconcile(self, records: Sequence[Record], *, is_asked: bool) -> None:
         """Make the node match the pending events, except for its pods: first spec and annotation in

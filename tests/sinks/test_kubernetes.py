@@ -720,6 +720,19 @@ def test_an_event_that_returns_before_its_end_was_delivered_opens_the_node(
     assert bench.node["spec"]["unschedulable"] is True
 
 
+def test_a_node_that_is_prepared_stays_cordoned_until_the_event_ends(make_bench: MakeBench) -> None:
+    """A sink that has prepared the node keeps it cordoned if the event changes to one on which it
+    would not act, since the bridge counts the state that comes back as prepared.
+    """
+    bench = make_bench(prepares=True, drain=True)
+    bench.deliver(record("scheduled", "Redeploy"))
+    for event_type in ("Freeze", "Redeploy"):
+        bench.announce(record("updated", event_type))
+        assert bench.node["spec"]["unschedulable"] is True
+    bench.deliver(record("ended", "Redeploy"))
+    assert bench.is_clean()
+
+
 def test_an_event_that_ends_unasked_leaves_nothing(make_bench: MakeBench) -> None:
     """An event that was only shown leaves nothing on the node after its end."""
     bench = make_bench(prepares=True, drain=True)
