@@ -198,10 +198,14 @@ class KubernetesSink(Sink[KubernetesSettings]):
         event ends, whatever the event changes to: the bridge counts the VM as prepared for a state
         that comes back.
         """
-        is_due = pending.event.event_status in ("Scheduled", "Started")
-        if not is_due or pending.impact not in self.settings.impacts:
+        if not self._needs_empty_node(pending):
             return False
         return not self.settings.prepares or asked or pending.preparation in _ASKED
+
+    def _needs_empty_node(self, pending: PendingEvent) -> bool:
+        """Check whether the event as it is now is one for which the node is to be emptied."""
+        is_due = pending.event.event_status in ("Scheduled", "Started")
+        return is_due and pending.impact in self.settings.impacts
 
     def _reconcile(self, records: Sequence[Record], *, is_asked: bool) -> None:
         """Make the node match the pending events, except for its pods: first spec and annotation in
@@ -248,10 +252,13 @@ class KubernetesSink(Sink[KubernetesSettings]):
         until = time.monotonic() + _PASS_SECONDS
         api = self._connect()
         while True:
-            own = self._coming().get(key)
+            coming = self._coming()
+            own = coming.get(key)
             marks = self._marks_after(self._marks or Marks())
             if own is None or own.event.event_status == "Started" or not marks.acts_for(key):
                 return
+            if not self._needs_empty_node(own):
+                return  # it only keeps the node cordoned
             pods = to_evict(api.pods())
             if not pods:
                 return
@@ -266,7 +273,7 @@ class KubernetesSink(Sink[KubernetesSettings]):
             by_force = self._may_force() and any(
                 self._is_late(key, mark, latest=now)
                 for key, mark in marks.events.items()
-                if mark.acts
+                if mark.acts and key in coming and self._needs_empty_node(coming[key])
             )
             held = self._remove(pods, by_force=by_force)
             if held and not self.settings.force and self._is_late(key, marks.events[key]):

@@ -733,6 +733,25 @@ def test_a_node_that_is_prepared_stays_cordoned_until_the_event_ends(make_bench:
     assert bench.is_clean()
 
 
+def test_an_event_that_only_keeps_the_node_cordoned_forces_no_pod_off(
+    cluster: FakeApi, make_bench: MakeBench, one_look: OneLook
+) -> None:
+    """The node was prepared for an event that is a pause by now, and its time is near: pods that a
+    budget holds stay while the node is drained for another event, which is hours ahead.
+    """
+    bench = make_bench(prepares=True, drain=True, lead=60, force=True)
+    bench.deliver(record("scheduled", "Redeploy"))
+    bench.announce(record("updated", "Freeze"))
+    bench.now = SAMPLE_TIME + timedelta(minutes=14, seconds=55)
+    cluster.add_pod("web", NODE)
+    cluster.protected.add("shop/web")
+    found = record("scheduled", event_id="e-2")
+    event = {**found.data["event"], "notBefore": "2026-03-01T15:00:00.000Z"}
+    with one_look(), pytest.raises(SinkError, match="held by a disruption budget"):
+        bench.deliver(replace(found, data={**found.data, "event": event}))
+    assert list(cluster.pods) == ["shop/web"]
+
+
 def test_an_event_that_ends_unasked_leaves_nothing(make_bench: MakeBench) -> None:
     """An event that was only shown leaves nothing on the node after its end."""
     bench = make_bench(prepares=True, drain=True)
