@@ -355,14 +355,18 @@ class Preparations:
             # It may name this VM again by now.
             or self._rows.ends_after(preparation.event, preparation.asked)
         ):
-            preparation = self._step(preparation, Trigger.OVER)
+            trigger = Trigger.OVER
         elif tracked.fingerprint != preparation.fingerprint and preparation.state != "prepared":
-            preparation = self._step(preparation, Trigger.CHANGED)
+            trigger = Trigger.CHANGED
         else:
             return  # prepared for another state: this counts again if the event changes back
-        preparation = replace(preparation, is_over=True)
-        self._rows.save(preparation)
-        self._replace_row(preparation)
+        # One commit: a preparation that is half over would never be asked for again.
+        over = replace(preparation, is_over=True)
+        if after(preparation.state, trigger) is None:
+            self._rows.save(over)
+            self._replace_row(over)
+        else:
+            self._step(over, trigger)
 
     def _step(
         self, preparation: Preparation, trigger: Trigger, reason: str | None = None

@@ -1,5 +1,7 @@
+import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.documents.documents import (
@@ -24,6 +26,7 @@ from bridge.imds.client import ImdsError
 from bridge.imds.exchange import WithheldError
 from bridge.preparation.preparations import Preparations, PreparingSpec
 from bridge.store.approvals import ApprovalStore
+from bridge.store.database import StoreError
 from bridge.store.opening import FILE_NAME, open_store
 from bridge.store.outbox import Outbox
 from bridge.store.preparations import Preparation, PreparationRows
@@ -235,6 +238,37 @@ def test_what_was_not_done_for_another_state_is_not_taken_up_again(preparing: Pr
     preparing.store.close()
     preparing.begin()
     assert preparing.poll(body(entry(not_before=LATER), incarnation=2)) == ["none"]
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_an_end_that_could_not_be_committed_is_committed_whole(
+    preparing: Preparing, monkeypatch: pytest.MonkeyPatch, restarts: bool
+) -> None:
+    """If the disk is full when a preparation ends, the first state is prepared again at its
+    deadline, because no half of that end is kept.
+    """
+    (known,) = preparing.current.events.values()
+    preparing.preparations.ask(known, "command:1")
+    save = PreparationRows.save
+    saved = []
+
+    def save_once(self: PreparationRows, *args: Any, **kwargs: Any) -> Any:
+        if saved:
+            raise StoreError("disk full")
+        saved.append(args)
+        return save(self, *args, **kwargs)
+
+    monkeypatch.setattr(PreparationRows, "save", save_once)
+    preparing.look(body(entry(not_before=LATER), incarnation=2))
+    with contextlib.suppress(StoreError):
+        preparing.preparations.follow()
+    monkeypatch.undo()
+    if restarts:
+        preparing.store.close()
+        preparing.begin()
+    preparing.look(body(entry(), incarnation=3))
+    preparing.preparations.follow()
+    assert preparing.poll(body(entry(), incarnation=3), after=NOTICE - LEAD + 5) == ["preparing"]
 
 
 @pytest.mark.parametrize("restarts", [False, True])
