@@ -36,7 +36,8 @@ class Reading:
     def group_too_small(self, event: EventFacts) -> str | None:
         """Return the key of a group that is too small for this one event, or None."""
         for key in self.facts.groups_touched(event):
-            if len(self._members(event, key)) > self.facts.groups[key].at_most:
+            named = [vm for vm in self.facts.named(event) if key in vm.groups]
+            if len(named) > self.facts.groups[key].at_most:
                 return key
         return None
 
@@ -48,8 +49,8 @@ class Reading:
         """
         return tuple(
             key
-            for key in self.facts.groups_touched(event)
-            if len(self.away.get(key, {}).keys() - without | self._members(event, key))
+            for key, members in self._members(event).items()
+            if len(self.away.get(key, {}).keys() - without | members)
             > self.facts.groups[key].at_most
         )
 
@@ -57,7 +58,7 @@ class Reading:
         """Return the VMs that are away in the groups of the event, without those that it names."""
         found = {
             away.vm_id: away
-            for key in self.facts.groups_touched(event)
+            for key in self._members(event)
             for away in self.away.get(key, {}).values()
             if away.vm_id not in event.named
         }
@@ -76,9 +77,18 @@ class Reading:
                 away[key] = {vm.vm_id: gone, **away.get(key, {})}
         return replace(self, away=away)
 
-    def _members(self, event: EventFacts, key: str) -> set[str]:
-        """Return the vmIds of the VMs that the event names and that belong to the group."""
-        return {vm.vm_id for vm in self.facts.named(event) if key in vm.groups}
+    def _members(self, event: EventFacts) -> dict[str, set[str]]:
+        """Return the vmIds of the VMs that the event names, by the key of each group in which they
+        count: their groups of now, and those in which they already hold its turn. In order.
+        """
+        turn = self.facts.turns.get(event.key)
+        held = {} if turn is None else {part.vm_id: part.groups for part in turn.still_away}
+        members: dict[str, set[str]] = {}
+        for vm in self.facts.named(event):
+            for key in vm.groups | held.get(vm.vm_id, frozenset()):
+                if key in self.facts.groups:
+                    members.setdefault(key, set()).add(vm.vm_id)
+        return dict(sorted(members.items()))
 
 
 def waits_for_room(turn: Turn, event: EventFacts, reading: Reading) -> bool:

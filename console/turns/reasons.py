@@ -94,6 +94,8 @@ def why_not_approved_yet(turn: Turn, reading: Reading) -> str | None:
         return NO_KEY
     if turn.is_by_group and event.is_disputed:
         return _IS_DISPUTED
+    if turn.is_by_group and (unheard := _not_heard(reading.facts.named(event))):
+        return unheard
     return None if has_room(turn, event, reading) else why_no_room(event, reading)
 
 
@@ -119,14 +121,18 @@ def _about_its_vms(event: EventFacts, reading: Reading) -> str | None:
     permanent = why_too_large(event, reading) or _names_unknown_vms(event)
     if permanent is not None:
         return permanent
-    silent = sorted(vm.name for vm in named if not vm.is_heard)
-    if silent:
-        return f"the console does not hear {', '.join(silent)}"
+    if unheard := _not_heard(named):
+        return unheard
     vms = reading.facts.vms
     not_reporting = sorted(vm.name for vm in named if not event.counts_for(vm, vms))
     if not_reporting:
         return f"{', '.join(not_reporting)} does not report it"
     return _about_its_programs(named)
+
+
+def _not_heard(vms: Iterable[VmFacts]) -> str | None:
+    names = sorted(vm.name for vm in vms if not vm.is_heard)
+    return f"the console does not hear {', '.join(names)}" if names else None
 
 
 def _about_its_programs(vms: Sequence[VmFacts]) -> str | None:

@@ -1352,7 +1352,7 @@ def approved(cluster: Cluster, *said: str, actor: str = "group:db", **more: Any)
     """
     cluster.step()
     cluster.says(0, "prepared")
-    assert "approve db-0" in cluster.step()
+    assert cluster.step() == ["approve db-1"]
     cluster.deliver()
     (command,) = seen(cluster, 0).decided.commands[-1:]
     jti = command.jti if actor == "group:db" else "another"
@@ -2691,6 +2691,73 @@ def test_what_was_prepared_in_an_earlier_stay_of_an_event_counts_no_more_if_it_c
     assert cluster.step() == []
     cluster.says(0, "prepared")
     assert cluster.step() == ["approve db-0"]
+
+
+@pytest.mark.parametrize("moves", [False, True])
+def test_a_vm_that_changes_its_group_keeps_the_budget_of_both(
+    database: Database, *, moves: bool
+) -> None:
+    """A VM that changes its group while it prepares is not approved while another member of the
+    group in which it took its turn is away.
+    """
+    cluster = Cluster(database, match={"tag:cluster": ["*"]}, by=["tag:cluster"])
+    for vm in cluster.vms:
+        vm.tags = {"cluster": "a"}
+    cluster.hear()
+    cluster.announce(0)
+    assert cluster.step() == ["prepare db-0"]
+    if moves:
+        cluster.vms[0].tags = {"cluster": "b"}
+    cluster.wait(5)
+    cluster.lose(1)
+    cluster.says(0, "prepared")
+    answer(cluster, "confirmed")
+    assert cluster.step() == []
+    cluster.wait(1)
+    assert cluster.step() == ["approve db-0"]
+    cluster.decisions.stop()
+
+
+def test_a_vm_that_joins_a_turn_and_is_not_heard_delays_its_approval(database: Database) -> None:
+    """A group approves no event that came to name a VM that the console does not hear, as it takes
+    no turn for an event that was announced so.
+    """
+    cluster = Cluster(database, at_most=2)
+    cluster.speak(1, commands=True)
+    heard = [cluster.vms[0], cluster.vms[2]]
+    for _ in range(5):
+        cluster.now += timedelta(seconds=50)
+        hear_only(cluster, heard)
+    soon = _moment(cluster.now + timedelta(minutes=30))
+    event = {"not_before": soon, "now": cluster.now}
+    cluster.tell(cluster.vms[0].event("E-0", **event))
+    assert cluster.step() == ["prepare db-0"]
+    both = {"resources": ("db-0", "db-1"), "transition": "updated"}
+    cluster.tell(cluster.vms[0].event("E-0", **event, **both))
+    cluster.step()
+    cluster.says(0, "prepared")
+    answer(cluster, "confirmed")
+    for _ in range(3):
+        assert cluster.step() == []
+        cluster.now += timedelta(seconds=11)
+        hear_only(cluster, heard)
+    with cluster.snapshots.open() as snapshot:
+        known = snapshot.events.one("E-0")
+    assert known is not None
+    assert known.turn is not None
+    assert known.turn.reason == "the console does not hear db-1"
+    cluster.speak(1, commands=True)
+    cluster.tell(cluster.vms[1].event("E-0", **event, resources=("db-0", "db-1")))
+    assert cluster.step() == ["approve db-1"]
+    cluster.decisions.stop()
+
+
+def hear_only(cluster: Cluster, vms: list[FakeVm]) -> None:
+    """Hear only these VMs now."""
+    everyone = cluster.vms
+    cluster.vms = vms
+    cluster.hear()
+    cluster.vms = everyone
 
 
 def test_a_vm_rests_also_if_its_group_gets_another_name(database: Database) -> None:
