@@ -20,6 +20,7 @@ from bridge.events.state import CurrentState
 from bridge.store.approvals import Act, Approval
 from bridge.store.database import Store, StoreError
 from bridge.store.outbox import Backlog, Outbox
+from bridge.store.recipient import Recipient
 from sinks.base import SinkContext
 from wire.moment import rfc3339
 from wire.vm import VmIdentity
@@ -130,7 +131,7 @@ class ControlRequests:
         recipient = self._outbox.recipients.get(name)
         line = sink_line(
             name,
-            kind=recipient.kind if recipient else None,
+            recipient=recipient,
             configured=active,
             health=running.health[name] if running else None,
             backlog=self._outbox.backlog(name),
@@ -217,20 +218,21 @@ def _sequences(request: Mapping[str, Any]) -> list[int] | None:
 def sink_line(
     name: str,
     *,
-    kind: str | None,
+    recipient: Recipient | None,
     configured: bool,
     health: Health | None,
     backlog: Backlog | None,
     now: float,
 ) -> dict[str, Any]:
-    """Return the entry of a sink in a list. `health`, `backlog`: None if not known; `now` is
-    monotonic.
+    """Return the entry of a sink in a list. `recipient`, `health`, `backlog`: None if not known;
+    `now` is monotonic.
     """
     due = health.next_try_at if health else None
     return {
         "name": name,
-        "kind": kind,
+        "kind": recipient.kind if recipient else None,
         "configured": configured,
+        "prepares": recipient is not None and recipient.prepares,
         "state": health.state if health else None,
         "reason": health.reason if health else None,
         "backlog": backlog.records if backlog else None,

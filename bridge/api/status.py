@@ -225,17 +225,17 @@ class Status:
             backlogs = self.backlogs()
         except StoreError:
             backlogs = {}
-        dispatcher = self.running.dispatcher
+        recipients = self.running.outbox.recipients
         return [
             sink_line(
                 name,
-                kind=dispatcher.sink(name).settings.kind,
+                recipient=recipients.get(name),
                 configured=True,
                 health=health,
                 backlog=backlogs.get(name),
                 now=self._clock.monotonic(),
             )
-            for name, health in dispatcher.health.items()
+            for name, health in self.running.dispatcher.health.items()
         ]
 
 

@@ -51,10 +51,14 @@ def _works(answer: dict[str, Any]) -> bool:
         return False
     if any(map(_has_trouble, answer["sinks"])):
         return False
-    # A sink that prepares may take as long as its timeout.
-    prepares = any(event["preparation"] == "preparing" for event in answer["events"])
     now = datetime.fromisoformat(answer["now"])
-    return prepares or not any(holds_backlog(sink, now) for sink in answer["sinks"])
+    is_preparing = any(event["preparation"] == "preparing" for event in answer["events"])
+    # The sink that prepares this VM may take as long as its timeout; no other sink may.
+    return not any(
+        holds_backlog(sink, now)
+        for sink in answer["sinks"]
+        if not (sink.get("prepares") and is_preparing)
+    )
 
 
 def _has_trouble(sink: dict[str, Any]) -> bool:

@@ -23,10 +23,18 @@ from bridge.cli.status import command
         ({"sinks": [sink(backlog=2, oldestPendingAt=moment(-61))]}, 1),
         (
             {
-                "sinks": [sink(backlog=2, oldestPendingAt=moment(-61))],
+                "sinks": [sink(prepares=True, backlog=2, oldestPendingAt=moment(-61))],
                 "events": [event(preparation="preparing")],
             },
             0,
+        ),
+        ({"sinks": [sink(prepares=True, backlog=2, oldestPendingAt=moment(-61))]}, 1),
+        (
+            {
+                "sinks": [sink(backlog=2, oldestPendingAt=moment(-61))],
+                "events": [event(preparation="preparing")],
+            },
+            1,
         ),
         ({"sinks": [sink(state="idle", backlog=0, dead=0)]}, 0),
         ({"sinks": [sink(state="idle", backlog=1)]}, 1),

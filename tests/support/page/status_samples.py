@@ -113,6 +113,7 @@ def sink(**changed: Any) -> dict[str, Any]:
         "name": "mqtt",
         "kind": "mqtt",
         "configured": True,
+        "prepares": False,
         "state": "ok",
         "reason": None,
         "backlog": 0,
