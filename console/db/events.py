@@ -11,6 +11,7 @@ from sqlalchemy import (
     Connection,
     Row,
     Select,
+    Subquery,
     and_,
     case,
     func,
@@ -52,6 +53,7 @@ from console.fleet.commands import WORKING, counting
 from console.fleet.contact import Listening
 from console.fleet.event_ids import main_of
 from console.fleet.outcomes import BY_CONSOLE
+from console.fleet.preparations import OF_THE_EVENT
 from console.fleet.values import (
     OPEN,
     UNDECIDED,
@@ -466,7 +468,7 @@ class Events:
                 .where(those)
                 .subquery()
             )
-            for row in self._connection.execute(select(names).where(names.c.rank == 1)):
+            for row in self._connection.execute(_with_failures(names)):
                 keys = keys_of(self._grouping, row[len(row) - len(seen) :])
                 found.setdefault(rows.key_of(row), {})[row.folded] = Named(
                     folded=row.folded,
@@ -480,6 +482,7 @@ class Events:
                     known_since=row.first_at,
                     site=row.site,
                     prepares=bool(row.prepares),
+                    gave_up_on=row.gave_up_on,
                     is_grouped=bool(keys) and row.contact != "retired",
                 )
         return found
@@ -616,6 +619,22 @@ def time_left(known: KnownEvent) -> float:
 def _time_left() -> ColumnElement[float]:
     c = event.c
     return case((c.state == "started", 0.0), else_=func.coalesce(c.not_before, NEVER))
+
+
+def _with_failures(names: Subquery) -> Select[Any]:
+    """Return the VMs that count, and for which state of its event each one's program gave up."""
+    its_failure = and_(
+        preparation.c.event_id == names.c.event_id,
+        preparation.c.scope == names.c.scope,
+        preparation.c.vm_id == names.c.vm_id,
+        preparation.c.state == "failed",
+        func.coalesce(preparation.c.reason, "").not_in(OF_THE_EVENT),
+    )
+    return (
+        select(preparation.c.fingerprint.label("gave_up_on"), names)
+        .outerjoin_from(names, preparation, its_failure)
+        .where(names.c.rank == 1)
+    )
 
 
 def _events() -> Select[Any]:

@@ -21,6 +21,7 @@ from console.fleet.candidates import channel_of
 from console.fleet.commands import working
 from console.fleet.contact import DEFAULT_INTERVAL, INTERVALS, Contact
 from console.fleet.outcomes import BY_CONSOLE
+from console.fleet.preparations import OF_THE_EVENT
 from console.fleet.values import EventKey, KnownEvent, Receipt, Vm, folded
 from console.turns.away import STARTED
 from console.turns.facts import (
@@ -64,8 +65,6 @@ _MAY_PASS: Final = (
     "changed",
 )
 """The reasons of a failed approval after which no VM acts on it, and another may succeed."""
-_OF_THE_EVENT: Final = ("event_changed", "unknown_event")
-"""The reasons a bridge gives when a preparation failed because of the event, not its program."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -318,7 +317,7 @@ def _preparations(
     """
     c = preparation.c
     # A failure that ends with the state of the event says nothing of that state if it is back.
-    is_past = and_(c.state == "failed", c.reason.in_(_OF_THE_EVENT))
+    is_past = and_(c.state == "failed", c.reason.in_(OF_THE_EVENT))
     ids = sorted(event_ids)[:AT_ONCE]
     wanted = select(preparation, is_past.label("is_past")).where(
         or_(c.state != RECOVERED, c.event_id.in_(ids))

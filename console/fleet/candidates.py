@@ -21,6 +21,8 @@ class Candidate:
 
     vm_id: str
     channel: str
+    gave_up: bool
+    """Whether its program could not prepare for the event as it is: it approves nothing."""
     connected: bool
     heard_at: float
 
@@ -58,10 +60,14 @@ def candidates(known: KnownEvent, now: float, listening: Listening) -> list[Cand
         found[named.vm_id] = Candidate(
             vm_id=named.vm_id,
             channel=channel,
+            gave_up=named.gave_up_on == report.fingerprint,
             connected=channel == PULL or listening.connected.get(channel, False),
             heard_at=named.heard_at,
         )
-    return sorted(found.values(), key=lambda each: (not each.connected, -each.heard_at, each.vm_id))
+    return sorted(
+        found.values(),
+        key=lambda each: (each.gave_up, not each.connected, -each.heard_at, each.vm_id),
+    )
 
 
 def first(found: Iterable[Candidate], tried: Collection[str] = ()) -> Candidate | None:

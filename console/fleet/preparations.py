@@ -16,6 +16,8 @@ MAX_PREPARATIONS: Final = 1000
 """How many preparations of one VM are stored. Beyond that, the oldest ones from which it has
 recovered are forgotten.
 """
+OF_THE_EVENT: Final = ("event_changed", "unknown_event")
+"""The reasons a bridge gives when a preparation failed because of the event, not its program."""
 
 
 class PreparationFold:

@@ -476,6 +476,8 @@ class Named:
     """When its first message came in."""
     site: str
     prepares: bool = False
+    gave_up_on: str | None = None
+    """The fingerprint of the state of the event for which its program gave up, if it did."""
     is_grouped: bool = False
     """Whether the VM belongs to a group of this console."""
 
