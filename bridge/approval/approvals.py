@@ -179,11 +179,13 @@ class Approvals:
         return verify(message.token, retained=retained, trust=trust, local=local, rate=self._rate)
 
     def _refuse(self, refused: CommandRefusedError, message: CommandMessage) -> None:
-        if self._refusals.count(refused, message) and refused.command is not None:
-            tracked = self._current.events.get((refused.command.event_id or "").casefold())
-            approval = approval_of_command(refused.command, tracked)
+        command = refused.command
+        if self._refusals.count(refused, message) and command is not None:
+            tracked = self._current.events.get((command.event_id or "").casefold())
+            approval = approval_of_command(command, tracked)
             rejected = replace(approval, state="rejected", reason=refused.reason)
             self._store.add_receipt(receipt(rejected, self._current.observer, self._clock.now()))
+            self._refusals.note_answered(command, refused.reason)
 
     # Rules
 

@@ -6,14 +6,21 @@ import logging
 from collections import Counter
 from typing import Final
 
-from bridge.approval.verification import CommandRefusedError, Rate
+from bridge.approval.verification import (
+    RATE_SECONDS,
+    CommandRefusedError,
+    Rate,
+    SignedCommand,
+)
 from bridge.clock import Clock
 from sinks.base import CommandMessage
 
 _LOG: Final = logging.getLogger(__name__)
 
-REFUSALS_A_MINUTE: Final = 240
-"""How many are logged and answered: each answer is a record at every sink."""
+REFUSALS_A_MINUTE: Final = 60
+"""How many are logged and answered. Each answer is a record at every sink, so it must not be more
+than a slow one takes beside its events.
+"""
 
 
 class Refusals:
@@ -22,20 +29,39 @@ class Refusals:
     def __init__(self, clock: Clock) -> None:
         self.counts: Counter[str] = Counter()
         """How many there were, by reason."""
+        self._monotonic = clock.monotonic
         # One limit for signed and one for unsigned commands: a flood of the latter delays no
         # answer.
         self._rates = {signed: Rate(REFUSALS_A_MINUTE, clock.monotonic) for signed in (True, False)}
+        self._answered: dict[tuple[str, str, str], float] = {}
+        """When each command was last refused for a reason, by its issuer, its jti and the reason:
+        for a minute, the oldest first.
+        """
 
     def count(self, refused: CommandRefusedError, message: CommandMessage) -> bool:
         """Count a refusal; return whether to answer it: within the limit, if its signature
-        identifies the sender, and if the channel has not delivered the same message twice.
+        identifies the sender, and if the channel has not delivered the same message twice. A
+        command that comes again within a minute is not answered again for the same reason.
         """
         self.counts[refused.reason] += 1
-        signed = refused.command is not None
-        if not self._rates[signed].allows():
+        command = refused.command
+        if command is not None and self._was_answered(command, refused.reason):
+            return False
+        if not self._rates[command is not None].allows():
             return False
         self._log(refused, message.channel)
-        return signed and not (refused.reason == "replayed" and message.redelivered)
+        return command is not None and not (refused.reason == "replayed" and message.redelivered)
+
+    def note_answered(self, command: SignedCommand, reason: str) -> None:
+        """Note that the receipt of a refusal is committed."""
+        self._answered[(command.issuer, command.jti, reason)] = self._monotonic()
+
+    def _was_answered(self, command: SignedCommand, reason: str) -> bool:
+        """Check whether a command was refused for this reason within the last minute."""
+        earliest = self._monotonic() - RATE_SECONDS
+        while self._answered and next(iter(self._answered.values())) <= earliest:
+            del self._answered[next(iter(self._answered))]
+        return (command.issuer, command.jti, reason) in self._answered
 
     def _log(self, refused: CommandRefusedError, channel: str) -> None:
         command = refused.command

@@ -227,12 +227,27 @@ def test_good_commands_have_a_rate(bench: ApprovalBench) -> None:
 def test_many_refused_tokens_are_not_all_answered(bench: ApprovalBench) -> None:
     """The number of receipts for refused tokens within a minute is limited."""
     bench.announce()
-    for _ in range(FEW + 50):
-        bench.send(bench.approve(exp=bench.seconds))
+    for number in range(FEW + 50):
+        bench.send(bench.approve(jti=f"old-{number}", exp=bench.seconds))
     assert len(bench.receipts()) == FEW
     bench.clock.advance(60)
-    bench.send(bench.approve(exp=bench.seconds))
+    bench.send(bench.approve(jti="old-0", exp=bench.seconds))
     assert len(bench.receipts()) == FEW + 1
+
+
+def test_a_token_that_comes_again_is_refused_once_a_minute(bench: ApprovalBench) -> None:
+    """One token that is published again and again causes one receipt a minute for each reason, so
+    it does not delay events at a slow sink.
+    """
+    bench.announce()
+    old = bench.approve(jti="old", exp=bench.seconds)
+    for _ in range(FEW + 1):
+        bench.send(old)
+    bench.send(bench.approve(jti="other", exp=bench.seconds))
+    assert bench.story() == [("rejected", "expired"), ("rejected", "expired")]
+    bench.clock.advance(60)
+    bench.send(old)
+    assert len(bench.receipts()) == 3
 
 
 def test_refusals_are_logged_within_limits(
@@ -246,6 +261,7 @@ def test_refusals_are_logged_within_limits(
             bench.send(token)
         for number in range(FEW + 50):
             bench.send(b"junk %d" % number)
+            bench.send(bench.approve(jti=f"other-{number}", iss="https://elsewhere.example"))
     lines = [each for each in caplog.records if getattr(each, "action", "") == "command_refused"]
     assert len(lines) == 2 * FEW
     assert not [each for each in lines if token.decode()[-40:] in str(each.__dict__)]
