@@ -84,8 +84,8 @@ class TurnWorker:
             try:
                 if self._work():
                     continue  # its own step may have a next one, which follows at once
-                # Pause for as long as a large fleet took: others need the database too.
-                rest = max(rest, time.monotonic() - begun)
+                # Pause for half as long as a large fleet took: others need the database too.
+                rest = max(rest, (time.monotonic() - begun) / 2)
             except SebError as error:
                 _LOG.warning("%s", error, extra={"action": "turns_wait"})
             except Exception:  # noqa: BLE001  # logged with its trace

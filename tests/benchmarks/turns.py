@@ -41,9 +41,12 @@ MAX_TURN: Final = 1000.0
 MAX_ANSWER: Final = 100.0
 """Milliseconds, for 95 of 100."""
 PATHS: Final = {"groups page": "/groups", "groups": "/api/v1/groups"}
+_SOURCE: Final = "feed"
 _GROUP: Final = {"name": "set", "by": ["scaleSet"], "approve": {}}
 _BATCH: Final = 1000
 _PAUSE: Final = 0.02
+_WATCH: Final = 0.1
+"""Seconds between two looks at the turn: looking costs the console time too."""
 _PATIENCE: Final = 60.0
 
 
@@ -99,7 +102,7 @@ def measure(
 
 
 def _fill(directory: Path, vms: Sequence[FakeVm], crowded: int) -> None:
-    """A database in which every VM takes commands over HTTPS, and some groups have events."""
+    """A database in which every VM takes commands over MQTT, and some groups have events."""
     directory.mkdir(parents=True)
     database = Database(database_url(Settings(state_dir=directory)))
     database.open()
@@ -108,8 +111,8 @@ def _fill(directory: Path, vms: Sequence[FakeVm], crowded: int) -> None:
         for start in range(0, len(records), _BATCH):
             store(database, records[start : start + _BATCH])
         with database.writing.begin() as connection:
-            # As if each had just polled, and does so all the time.
-            connection.exec_driver_sql("UPDATE vm SET pulled_at = ?", (time.time() + 3600,))
+            # As if the status of each said at the broker that it takes commands.
+            connection.exec_driver_sql("UPDATE vm SET commands = ?", (_SOURCE,))
     finally:
         database.close()
 
@@ -175,7 +178,7 @@ def _wait(console: ConsoleProcess, event: str, wanted: Callable[[str], bool]) ->
     while not wanted(state := console.get(event)["turn"]["state"]):
         if time.monotonic() > deadline:
             raise TimeoutError(f"{event} is {state} still\n{console.log}")
-        time.sleep(_PAUSE)
+        time.sleep(_WATCH)
 
 
 def figures(found: Any) -> list[Figure]:
