@@ -39,7 +39,7 @@ class World:
         """What VMs have said and has not come in."""
         self.away: dict[int, set[str]] = {}
         """VMs that prepare, or that Azure takes, because the console asked; and the groups in which
-        they were then.
+        each was at first.
         """
         self.is_by_force = False
         """Whether a person approves by force: then the budget does not count."""
@@ -124,7 +124,8 @@ class World:
         in different groups and are in one now may go on, one after the other.
         """
         is_first = number not in self.away
-        self.away.setdefault(number, set()).add(self.cluster_of(number))
+        if is_first:
+            self.away[number] = {self.cluster_of(number)}
         for other in self.away.keys() - {number}:
             if not self.is_by_force and (is_first or self.shown.get(other) == "started"):
                 both = self.groups_of(other) & self.groups_of(number)
