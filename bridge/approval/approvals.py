@@ -173,6 +173,7 @@ class Approvals:
                 self._store.may_have_lost(command.issued, now, skew=SKEW_SECONDS)
                 or self._store.has(cause_of(command))
             ),
+            time_of=self._current.time_of,
         )
         retained = message.retained
         trust = self._trust

@@ -71,6 +71,10 @@ class LocalState:
     events: Mapping[str, TrackedEvent]
     used: Callable[[SignedCommand], bool]
     """Whether this jti of this issuer was used before."""
+    time_of: Callable[[TrackedEvent], datetime]
+    """Returns the time that counts for an event: the wall clock may have been set back since the
+    event was first seen.
+    """
     prepares: bool = False
     """Whether a sink of this VM prepares."""
 
@@ -139,7 +143,7 @@ def _checked(payload: bytes, key: TrustedKey, local: LocalState) -> SignedComman
         raise CommandRefusedError("not_allowed", command)
     if claims.get("aud") != f"urn:seb:vm:{local.vm_id}":
         raise CommandRefusedError("wrong_audience", command)
-    _check_times(claims, local.now, command)
+    _check_times(claims, command, local)
     if command.act not in ACTS or (command.act == "prepare" and not local.prepares):
         raise CommandRefusedError("not_allowed", command)
     tracked = _event_of(command, local)
@@ -204,11 +208,15 @@ def _command(claims: Mapping[str, Any], key: TrustedKey) -> SignedCommand:
     )
 
 
-def _check_times(claims: Mapping[str, Any], now: datetime, command: SignedCommand) -> None:
-    seconds = now.timestamp()
+def _check_times(claims: Mapping[str, Any], command: SignedCommand, local: LocalState) -> None:
+    seconds = local.now.timestamp()
     begins = max(claims["nbf"], claims["iat"])
     times = [claims[name] for name in TIME_CLAIMS]
-    if seconds >= claims["exp"]:
+    # A command about an event was signed after that was seen: a clock that was set back since does
+    # not make it valid again.
+    tracked = _event_of(command, local)
+    latest = local.now if tracked is None else max(local.now, local.time_of(tracked))
+    if latest.timestamp() >= claims["exp"]:
         raise CommandRefusedError("expired", command)
     if begins > seconds + SKEW_SECONDS or begins >= claims["exp"]:
         raise CommandRefusedError("not_yet_valid", command)

@@ -811,6 +811,26 @@ def test_a_clock_that_is_set_back_gives_a_command_no_more_time(
     assert bench.story() == [("accepted", None), ("failed", "expired")]
 
 
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_clock_that_is_set_back_makes_no_expired_command_valid(
+    bench: ApprovalBench, *, restart: bool
+) -> None:
+    """A command that comes after its end is refused although the clock was set back meanwhile; one
+    that is signed with more time than that is carried out.
+    """
+    bench.announce()
+    late = bench.approve(jti="late", exp=bench.seconds + 15)
+    bench.poll(after=26)
+    bench.clock.jump(-20)
+    if restart:
+        bench.restart()
+        bench.poll()
+    bench.send(late)
+    assert (bench.imds.posts, bench.story()) == ([], [("rejected", "expired")])
+    bench.send(bench.approve(jti="new", exp=bench.seconds + 60))
+    assert bench.imds.posts == [EVENT_ID]
+
+
 def test_a_boot_that_leaves_the_clock_behind_gives_a_command_no_more_time(
     bench: ApprovalBench,
 ) -> None:

@@ -48,6 +48,7 @@ def judge(
         now=bench.clock.now() + timedelta(seconds=later),
         events=bench.current.events,
         used=lambda command: command.jti in used,
+        time_of=lambda _: bench.clock.now(),
     )
     return verify(
         token,
