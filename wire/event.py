@@ -225,7 +225,8 @@ class Observation:
         Field(
             or_null(number()),
             "On started and ended: seconds that this VM was measured to stand still since the "
-            "event was first seen; null: none measured",
+            "event was first seen; null: none measured. A wall clock that is set forward by up to "
+            "two minutes looks the same",
             is_optional=True,
         ),
     ] = None

@@ -271,7 +271,9 @@ class MqttSink(Sink[MqttSettings]):
         self._announced_commands = commands
 
     def _publish_status(self, publisher: Publisher, message: Message) -> None:
-        """Publish the status; an operator must fix a refusal, and no record waits for it."""
+        """Publish the status. An operator must fix a refusal; until then nothing goes out, because
+        Mosquitto ends the connection after it. Raises `SinkError`.
+        """
         outcome = publisher.publish([message], timeout=self.STATUS_TIMEOUT)
         if outcome.refusal is not None:
             raise SinkError(refused(message.topic, outcome.refusal))

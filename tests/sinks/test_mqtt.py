@@ -148,8 +148,8 @@ def test_a_heartbeat_expires_after_two_of_its_intervals(
         sink.deliver([sealed("seb.bridge.heartbeat.v1", data), sample_record(2)])
         heartbeat, record = [each.expiry for each in seen.messages()]
     sink.close()
-    # A broker hands on what is left of it.
-    assert heartbeat in range(max(0, expiry - 5), expiry + 1)
+    # A broker hands on what is left of it, and nothing if less than a second is left.
+    assert (heartbeat or 0) in range(max(0, expiry - 5), expiry + 1)
     assert record in range(7 * 24 * 3600 - 5, 7 * 24 * 3600 + 1)
 
 
