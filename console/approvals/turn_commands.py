@@ -67,7 +67,7 @@ def due_commands(
         vm = vms.get(vm_id)
         if vm is None:
             continue
-        channel = channel_of(vm.commands, vm.pulled_at, now, snapshot.listening)
+        channel = channel_of(vm.command_source, vm.pulled_at, now, snapshot.listening)
         if channel is None or (channel != PULL and channel not in connected):
             continue
         event, turn = facts.events[key], facts.turns[key]

@@ -19,7 +19,7 @@ token: Final = Table(
     Column("made_at", Float(53), nullable=False),
     Column("ends_at", Float(53), nullable=False),
     Column("revoked_at", Float(53)),
-    Column("changed", BigInteger, nullable=False),
+    Column("change_number", BigInteger, nullable=False),
 )
 
 session: Final = Table(
@@ -52,11 +52,11 @@ enrolment: Final = Table(
     Column("vm_id", Text, primary_key=True),
     Column("generation", Integer, nullable=False),
     Column("revoked_at", Float(53)),
-    Column("changed", BigInteger, nullable=False),
+    Column("change_number", BigInteger, nullable=False),
     Column("resource_id", Text),
     Column("site", Text),
     Column("enrolled_at", Float(53)),
     # As JSON.
     Column("tags", Text),
-    Index("enrolment_changed", "changed"),
+    Index("enrolment_changed", "change_number"),
 )

@@ -24,7 +24,7 @@ def assign(
     subject.
     """
     row = {"kind": kind, "subject": subject[0], "scope": subject[1], "actor": to.actor}
-    upsert(connection, assignment, [{**row, "at": at, "until": to.until, "changed": number}])
+    upsert(connection, assignment, [{**row, "at": at, "until": to.until, "change_number": number}])
 
 
 def assignments_of(

@@ -31,7 +31,7 @@ from console.db.search import is_pattern, tag_of
 
 _TABLE: Final = decision_tables.audit
 _HEAD: Final = decision_tables.audit_head
-_HEAD_REVISION: Final = "0008"
+_HEAD_REVISION: Final = "0005"
 """The first revision of the schema that has the table of the head."""
 _DECISION: Final = decision_tables.decision
 _LONGEST: Final = 300

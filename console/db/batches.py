@@ -77,7 +77,7 @@ def load(
     known = vm_ids & loaded.vms.keys()
     for row in rows_in(connection, select(tables.stream), tables.stream.c.vm_id, known):
         loaded.streams[(row.vm_id, row.stream)] = rows.stream_of(row)
-    with_gaps = {vm.vm_id for vm in loaded.vms.values() if vm.missing}
+    with_gaps = {vm.vm_id for vm in loaded.vms.values() if vm.missing_records}
     for row in rows_in(connection, select(tables.gap), tables.gap.c.vm_id, with_gaps):
         loaded.gaps.setdefault((row.vm_id, row.stream), []).append(rows.gap_of(row))
     loaded.records |= _stored(connection, records)
@@ -98,7 +98,7 @@ def write_changes(connection: Connection, changes: Changes, number: int, *, now:
         connection,
         tables.vm,
         [
-            rows.vm_row(replace(vm, changed=number) if vm.vm_id in altered else vm)
+            rows.vm_row(replace(vm, change_number=number) if vm.vm_id in altered else vm)
             for vm in changes.vms.values()
         ],
     )
@@ -152,7 +152,7 @@ def _move_preparations(
     c = tables.preparation.c
     connection.execute(delete(tables.preparation).where(c.vm_id == vm_id, c.scope == after))
     moved = update(tables.preparation).where(c.vm_id == vm_id, c.scope == before)
-    connection.execute(moved.values(scope=after, changed=number))
+    connection.execute(moved.values(scope=after, change_number=number))
 
 
 def _stored(connection: Connection, records: Iterable[IncomingRecord]) -> dict[str, str]:

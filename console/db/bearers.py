@@ -11,7 +11,14 @@ from console.db.tables import event, event_place, report, resource, vm
 _SHOWN: Final = vm.alias("shown")
 BEARER: Final = vm.alias("bearer")
 """The VM that bears a name, in `bearers_query`."""
-_CONTACT_COLUMNS: Final = ("commands", "pulled_at", "heard_at", "first_at", "site", "prepares")
+_CONTACT_COLUMNS: Final = (
+    "command_source",
+    "pulled_at",
+    "heard_at",
+    "name_since",
+    "site",
+    "prepares",
+)
 
 
 def bearers_query(
@@ -33,7 +40,7 @@ def bearers_query(
     best = case((BEARER.c.vm_id == event.c.shown_by, 0), (report.c.vm_id.is_not(None), 1), else_=2)
     order: list[ColumnElement[Any]] = [BEARER.c.heard_at.desc()]
     if heard is not None:
-        order = [case((heard, 0), else_=1), BEARER.c.first_at, *order]
+        order = [case((heard, 0), else_=1), BEARER.c.name_since, *order]
     rank = func.row_number().over(
         partition_by=(resource.c.event_id, resource.c.scope, resource.c.folded),
         order_by=(is_elsewhere, best, *order, BEARER.c.vm_id),

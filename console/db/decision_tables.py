@@ -53,11 +53,11 @@ decision: Final = Table(
     Column("over_at", Float(53)),
     Column("claimed_by", Text),
     Column("claimed_until", Float(53)),
-    Column("changed", BigInteger, nullable=False),
+    Column("change_number", BigInteger, nullable=False),
     Column("scope", Text, nullable=False, server_default=""),
     Index("decision_event", "event_id"),
     Index("decision_state", "state"),
-    Index("decision_changed", "changed"),
+    Index("decision_changed", "change_number"),
     Index(
         "decision_one_open",
         "event_id",
@@ -85,13 +85,13 @@ command: Final = Table(
     Column("expires_at", Float(53), nullable=False),
     Column("sent_at", Float(53)),
     Column("unanswered_at", Float(53)),
-    Column("changed", BigInteger, nullable=False),
+    Column("change_number", BigInteger, nullable=False),
     Column("scope", Text, nullable=False, server_default=""),
     Column("act", Text, nullable=False, server_default="approve"),  # approve, prepare
     Index("command_decision", "decision_id"),
     Index("command_event", "event_id"),
     Index("command_vm", "vm_id"),
-    Index("command_changed", "changed"),
+    Index("command_changed", "change_number"),
 )
 
 # One row per event whose VMs belong to a group: its turn, or what it waits for. Lists are JSON.
@@ -105,19 +105,19 @@ turn: Final = Table(
     Column("since", Float(53), nullable=False),
     Column("taken_at", Float(53)),
     Column("over_at", Float(53)),  # when its event was over
-    Column("by", Text),  # the actor of its approval
-    Column("asked", Text),  # a person's reason
-    Column("is_forced", Integer, nullable=False, server_default="0"),
+    Column("actor", Text),  # of its approval
+    Column("person_reason", Text),
+    Column("is_overridden", Integer, nullable=False, server_default="0"),
     Column("reason", Text),
     Column("ended_by", Text),  # the person who ended it
-    Column("is_free", Integer, nullable=False, server_default="0"),  # a person may approve it
+    Column("person_may_approve", Integer, nullable=False, server_default="0"),
     Column("groups", Text, nullable=False),
-    Column("holders", Text, nullable=False),
+    Column("vms", Text, nullable=False),
     Column("held_by", Text, nullable=False),
     Column("behind", Text, nullable=False),
-    Column("changed", BigInteger, nullable=False),
+    Column("change_number", BigInteger, nullable=False),
     Index("turn_state", "state"),
-    Index("turn_changed", "changed"),
+    Index("turn_changed", "change_number"),
 )
 
 # The notices that the console sends to people: a stream of records. The id is made from the fact,

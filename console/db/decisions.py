@@ -76,8 +76,8 @@ def commands_changed(connection: Connection, number: int) -> list[tuple[Command,
     receipts.
     """
     r = tables.receipt.c
-    answered = select(r.jti).where(r.changed > number)
-    wanted = select(command).where((command.c.changed > number) | command.c.jti.in_(answered))
+    answered = select(r.jti).where(r.change_number > number)
+    wanted = select(command).where((command.c.change_number > number) | command.c.jti.in_(answered))
     found = _commands(connection, wanted)
     receipts = receipts_of(connection, [each.jti for each in found])
     return [(each, [one for one in receipts if one.facts.jti == each.jti]) for each in found]
@@ -107,7 +107,7 @@ def commands_to_fetch(connection: Connection, channel: str, number: int) -> list
     """
     c = command.c
     wanted = select(command).where(
-        c.changed > number, c.channel == channel, c.unanswered_at.is_(None)
+        c.change_number > number, c.channel == channel, c.unanswered_at.is_(None)
     )
     return _commands(connection, wanted)
 

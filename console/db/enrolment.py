@@ -60,7 +60,7 @@ def write_generations(
                 "vm_id": vm_id,
                 "generation": generation,
                 "revoked_at": revoked_at,
-                "changed": number,
+                "change_number": number,
             }
             for vm_id, generation in generations.items()
         ],
@@ -69,5 +69,5 @@ def write_generations(
 
 def generations_since(connection: Connection, number: int) -> dict[str, int]:
     """Return the generations that a later transaction has changed, by vmId."""
-    rows = connection.execute(select(enrolment).where(enrolment.c.changed > number))
+    rows = connection.execute(select(enrolment).where(enrolment.c.change_number > number))
     return {row.vm_id: row.generation for row in rows}

@@ -26,11 +26,11 @@ from console.db.tables import event, event_place, receipt, resource, vm
 from console.fleet.values import OPEN, folded
 
 SORTS: Final[Mapping[str, ColumnElement[Any]]] = {
-    "at": event.c.first_at,
+    "at": event.c.first_seen_at,
     "type": event.c.event_type,
     "status": event.c.status,
     "site": event.c.sites,
-    "vms": func.substr(event.c.words, func.length(event.c.event_id) + 2),
+    "vms": func.substr(event.c.search_text, func.length(event.c.event_id) + 2),
     "started": event.c.started_at,
     "notice": event.c.notice,
     "downtime": event.c.downtime,
@@ -97,7 +97,7 @@ def filtered(
     if wanted.since is not None:
         query = query.where(or_(c.state.in_(OPEN), c.shown_at >= wanted.since))
     if wanted.until is not None:
-        query = query.where(c.first_at <= wanted.until)
+        query = query.where(c.first_seen_at <= wanted.until)
     return _concerning(query, wanted, by_event=by_event)
 
 
@@ -125,7 +125,7 @@ def in_names(q: str) -> ColumnElement[bool]:
     """Return the SQL for whether a name that an event lists matches a search; `words` has the names
     after the id.
     """
-    found: ColumnElement[bool] = event.c.words.like(
+    found: ColumnElement[bool] = event.c.search_text.like(
         f"%\n%{pattern_of(q.casefold())}%", escape=ESCAPE
     )
     return found
@@ -171,7 +171,7 @@ def _found(q: str, *, by_event: bool) -> ColumnElement[bool]:
     if is_pattern(q):
         listing = select(resource.c.event_id, resource.c.scope).where(is_named_like(resource, q))
         return _among(listing, by_event=by_event)
-    words = c.words.contains(q.casefold(), autoescape=True)
+    words = c.search_text.contains(q.casefold(), autoescape=True)
     reason = func.lower(decision.c.reason).contains(q.lower(), autoescape=True)
     why = func.lower(receipt.c.why).contains(q.lower(), autoescape=True)
     return or_(

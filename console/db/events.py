@@ -107,7 +107,7 @@ def stored_spellings(connection: Connection, event_ids: Iterable[str]) -> dict[s
     given = list(dict.fromkeys(event_ids))
     known: dict[str, list[str]] = {}
     c = event.c
-    query = select(c.event_id).order_by(c.first_at, c.event_id)
+    query = select(c.event_id).order_by(c.first_seen_at, c.event_id)
     lower = {each.lower() for each in given}
     for row in rows_in(connection, query, func.lower(c.event_id), lower):
         known.setdefault(row.event_id.lower(), []).append(row.event_id)
@@ -217,7 +217,7 @@ class Events:
         not more than fit into one answer, as each may name thousands of VMs.
         """
         c = event.c
-        query = select(c.event_id, c.scope, func.length(c.words).label("size"))
+        query = select(c.event_id, c.scope, func.length(c.search_text).label("size"))
         found = self._connection.execute(self._over(query, wanted, after).limit(limit + 1)).all()
         shown: list[Row[Any]] = []
         size = 0
@@ -329,7 +329,7 @@ class Events:
             names.c.rank == 1,
             names.c.contact == "heard",
             names.c.content_hash.is_not(None),
-            or_(names.c.commands.is_not(None), polls),
+            or_(names.c.command_source.is_not(None), polls),
         )
         keys = {rows.key_of(row) for row in self._connection.execute(query)}
         return list(self.of(keys).values())
@@ -367,12 +367,12 @@ class Events:
         """Return the ids of events about which a later transaction has written anything."""
         several = union(
             *(
-                select(table.c.event_id).where(table.c.changed > number)
+                select(table.c.event_id).where(table.c.change_number > number)
                 for table in (event, report, receipt, preparation, decision, command, turn)
             )
         )
         assigned = select(assignment.c.subject).where(
-            assignment.c.changed > number, assignment.c.kind == assignments.EVENT
+            assignment.c.change_number > number, assignment.c.kind == assignments.EVENT
         )
         found = {*self._connection.execute(several).scalars()}
         found |= {*self._connection.execute(assigned).scalars()}
@@ -475,11 +475,11 @@ class Events:
                     vm_id=row.vm_id,
                     contact=row.contact,
                     heard_at=row.heard_at,
-                    commands=row.commands,
+                    command_source=row.command_source,
                     pulled_at=row.pulled_at,
                     content_hash=row.content_hash,
                     is_over=bool(row.over),
-                    known_since=row.first_at,
+                    name_since=row.name_since,
                     site=row.site,
                     prepares=bool(row.prepares),
                     gave_up_on=row.gave_up_on,
@@ -527,7 +527,7 @@ class Events:
             has_begun,
             event.c.state == "scheduled",
             report.c.over == 0,
-            report.c.first_at <= receipt.c.time,
+            report.c.first_seen_at <= receipt.c.time,
             report.c.time > receipt.c.time,
         )
         found: dict[EventKey, list[Receipt]] = {}

@@ -20,7 +20,7 @@ _VM_TIMES: Final = (
     "pulled_at",
     "lost_at",
     "retired_at",
-    "first_at",
+    "name_since",
     "accepted_at",
     "conflict_at",
 )
@@ -47,7 +47,7 @@ def _cap_vms(connection: Connection, *, now: float, number: int) -> int:
     ahead = {name: c[name] > now + MAX_DIFFERENCE for name in _VM_TIMES}
     corrected = {name: case((ahead[name], now), else_=c[name]) for name in _VM_TIMES}
     done = connection.execute(
-        update(vm).where(or_(*ahead.values())).values(**corrected, changed=number)
+        update(vm).where(or_(*ahead.values())).values(**corrected, change_number=number)
     )
     return done.rowcount
 
@@ -64,7 +64,7 @@ def _cap_decisions(connection: Connection, *, now: float, number: int) -> int:
     is_own = c.act != PREPARE
     # A claim lasts for seconds, even on a decision that is hours old.
     claimed = d.claimed_until > now + MAX_DIFFERENCE
-    free = update(decision).where(claimed).values(claimed_until=None, changed=number)
+    free = update(decision).where(claimed).values(claimed_until=None, change_number=number)
     found = connection.execute(free).rowcount
     newest = [
         connection.execute(select(func.max(column)).where(condition)).scalar()
@@ -78,7 +78,7 @@ def _cap_decisions(connection: Connection, *, now: float, number: int) -> int:
         begun = table.c[columns[0]] > now
         if table is command:
             begun = and_(begun, is_own)
-        done = connection.execute(update(table).where(begun).values(**moved, changed=number))
+        done = connection.execute(update(table).where(begun).values(**moved, change_number=number))
         found += done.rowcount
     return found
 
@@ -107,7 +107,7 @@ def _cap_turns(connection: Connection, *, now: float, number: int) -> int:
     }
     is_ahead = or_(c.made_at > latest, c.expires_at > latest + COMMAND_SECONDS)
     done = connection.execute(
-        update(command).where(c.act == PREPARE, is_ahead).values(**values, changed=number)
+        update(command).where(c.act == PREPARE, is_ahead).values(**values, change_number=number)
     )
     return len(ahead) + done.rowcount
 

@@ -74,7 +74,9 @@ def past_of_vm(connection: Connection, vm_id: str, limit: int) -> PastVm:
     newest = prepared.order_by(r.time.desc()).limit(limit)
     bodies = {row.id: row.body for row in connection.execute(newest)}
     gaps = connection.execute(select(tables.gap).where(tables.gap.c.vm_id == vm_id))
-    seen = select(tables.report).where(reported.vm_id == vm_id).order_by(reported.first_at.desc())
+    seen = (
+        select(tables.report).where(reported.vm_id == vm_id).order_by(reported.first_seen_at.desc())
+    )
     return PastVm(
         records=_records(found, receipts, bodies),
         gaps=[rows.gap_of(row) for row in gaps],

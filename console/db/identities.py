@@ -71,7 +71,7 @@ def replace_bound_tags(
 ) -> None:
     """Replace the tags that were given to known VMs; `tags` by vmId."""
     known = _read(connection, tags)
-    given = [replace(vms.with_bound_tags(vm, tags[vm.vm_id]), changed=number) for vm in known]
+    given = [replace(vms.with_bound_tags(vm, tags[vm.vm_id]), change_number=number) for vm in known]
     upsert(connection, tables.vm, [rows.vm_row(vm) for vm in given])
 
 

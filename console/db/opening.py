@@ -26,7 +26,7 @@ _CACHE_KIB: Final = 16384
 _LOG_PAGES: Final = 4000
 _MIGRATIONS: Final = Path(__file__).parent / "migrations"
 _REVISIONS: Final = "alembic_version"
-REVISIONS: Final = tuple(f"{number:04}" for number in range(1, 9))
+REVISIONS: Final = tuple(f"{number:04}" for number in range(1, 6))
 """The revisions of the schema, the newest last."""
 _UPGRADE_SECONDS: Final = 600.0
 _MIGRATING: Final = threading.Lock()

@@ -50,7 +50,7 @@ def give_up(connection: Connection, key: EventKey, now: float, number: int) -> N
         update(command)
         .where(c.event_id == key.event_id, c.scope == key.scope, c.act == PREPARE)
         .where(c.unanswered_at.is_(None))
-        .values(unanswered_at=now, changed=number)
+        .values(unanswered_at=now, change_number=number)
     )
 
 

@@ -90,6 +90,10 @@ def _old_gaps(connection: Connection, moment: float, limit: int) -> int:
         connection.execute(
             v.update()
             .where(v.c.vm_id == row.vm_id)
-            .values(missing=case((v.c.missing > size, v.c.missing - size), else_=0))
+            .values(
+                missing_records=case(
+                    (v.c.missing_records > size, v.c.missing_records - size), else_=0
+                )
+            )
         )
     return len(old)

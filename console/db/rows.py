@@ -118,7 +118,7 @@ def record_row(record: IncomingRecord) -> Values:
 def event_row(event: FleetEvent, number: int) -> Values:
     """Return the row of an event."""
     values = {name: getattr(event, name) for name in _EVENT}
-    changed = {"sites": _json(event.sites), "is_news": int(event.is_news), "changed": number}
+    changed = {"sites": _json(event.sites), "is_news": int(event.is_news), "change_number": number}
     return {**values, **changed}
 
 
@@ -144,10 +144,10 @@ def report_row(latest: LatestReport, number: int) -> Values:
         "stream": latest.stream,
         "sequence": latest.sequence,
         "time": latest.time,
-        "first_at": latest.first_at,
+        "first_seen_at": latest.first_seen_at,
         "over": int(report.state == "ended"),
         "facts": _EVENT_REPORT.dump_json(report).decode(),
-        "changed": number,
+        "change_number": number,
         "scope": latest.scope,
         "is_own": int(latest.is_own),
         "content_hash": latest.content_hash,
@@ -184,7 +184,7 @@ def receipt_row(receipt: Receipt, number: int) -> Values:
         "reason": facts.reason,
         "actor": facts.actor,
         "at": receipt.at,
-        "changed": number,
+        "change_number": number,
         "why": facts.why,
         "act": facts.act,
         "scope": receipt.scope,
@@ -226,7 +226,7 @@ def preparation_row(preparation: ReportedPreparation, number: int) -> Values:
         "stream": preparation.stream,
         "sequence": preparation.sequence,
         "time": preparation.time,
-        "changed": number,
+        "change_number": number,
     }
 
 
@@ -250,7 +250,7 @@ def preparation_of(row: Row[Any]) -> ReportedPreparation:
 
 def decision_row(decision: Decision, number: int) -> Values:
     """Return the row of a decision."""
-    return {**{name: getattr(decision, name) for name in _DECISION}, "changed": number}
+    return {**{name: getattr(decision, name) for name in _DECISION}, "change_number": number}
 
 
 def decision_of(row: Row[Any]) -> Decision:
@@ -260,7 +260,7 @@ def decision_of(row: Row[Any]) -> Decision:
 
 def command_row(command: Command, number: int) -> Values:
     """Return the row of a command."""
-    return {**{name: getattr(command, name) for name in _COMMAND}, "changed": number}
+    return {**{name: getattr(command, name) for name in _COMMAND}, "change_number": number}
 
 
 def command_of(row: Row[Any]) -> Command:

@@ -80,7 +80,7 @@ def write_events(
     renamed = {
         each.key: each
         for each in new
-        if each.key not in events or events[each.key].words != each.words
+        if each.key not in events or events[each.key].search_text != each.search_text
     }
     _write_names(connection, renamed, shown, number)
     _write_places(connection, {each.key: shown[each.key] for each in new})
@@ -133,7 +133,7 @@ def _named_reports(
     )
     found: dict[EventKey, list[NamedReport]] = {}
     query = (
-        select(*columns, _VM.first_at, _VM.site, _VM.folded, _VM.place, contact)
+        select(*columns, _VM.name_since, _VM.site, _VM.folded, _VM.place, contact)
         .join(tables.vm, _VM.vm_id == _REPORT.vm_id)
         .where(_REPORT.is_own == 1)
     )
@@ -146,7 +146,7 @@ def _named_reports(
                 is_over=bool(row.over),
                 time=row.time,
                 is_heard=row.contact == "heard",
-                known_since=row.first_at,
+                name_since=row.name_since,
                 site=row.site,
                 folded=row.folded,
                 place=row.place,
@@ -277,7 +277,7 @@ def _touch(connection: Connection, keys: Iterable[EventKey], number: int) -> Non
     """Mark events as changed that have a new report and otherwise the same values."""
     for some in portions(keys, PAIRS_AT_ONCE):
         same = _EVENT_KEY.in_(some)
-        connection.execute(update(tables.event).where(same).values(changed=number))
+        connection.execute(update(tables.event).where(same).values(change_number=number))
 
 
 def _write_names(
@@ -353,7 +353,7 @@ def _note_dropped(
     p = tables.event_place.c
     places = select(p.place).where(p.event_id == event.event_id, p.scope == event.scope)
     dropped = update(v).where(v.c.place.in_(places), v.c.folded.in_(names))
-    connection.execute(dropped.values(changed=number))
+    connection.execute(dropped.values(change_number=number))
 
 
 def _drop(connection: Connection, keys: Iterable[EventKey]) -> None:

@@ -50,22 +50,21 @@ vm: Final = Table(
     Column("sequence", BigInteger, nullable=False),
     Column("record_time", Float(53), nullable=False),
     Column("heard_at", Float(53), nullable=False),
-    Column("heard_by", Text, nullable=False),
+    Column("heard_source", Text, nullable=False),
     Column("interval", Float(53)),
     Column("stopped_at", Float(53)),
     Column("lost_at", Float(53)),
     Column("lost_session", Text),
     Column("retired_at", Float(53)),
     Column("retired_by", Text),
-    Column("commands", Text),
-    Column("missing", BigInteger, nullable=False),
-    Column("changed", BigInteger, nullable=False),
+    Column("command_source", Text),
+    Column("missing_records", BigInteger, nullable=False),
+    Column("change_number", BigInteger, nullable=False),
     # Whether it has a program that prepares.
     Column("prepares", Integer, nullable=False, server_default="0"),
     # When it last polled the HTTPS command channel; it takes commands there for a minute.
     Column("pulled_at", Float(53)),
-    # When its first message came in: a VM that has been known longer counts before a new one.
-    Column("first_at", Float(53), nullable=False, server_default="0"),
+    Column("name_since", Float(53), nullable=False, server_default="0"),
     # The identity that it reports and that has no effect yet, as JSON; whether another VM bears its
     # name; since when one of these holds; and when a person accepted what it reported.
     Column("reported_as", Text),
@@ -77,8 +76,8 @@ vm: Final = Table(
     Column("folded", Text, nullable=False, server_default=""),
     Column("sort_name", Text, nullable=False, server_default=""),
     # Seconds by which its clock is behind the console's.
-    Column("behind", Float(53), nullable=False, server_default="0"),
-    Index("vm_changed", "changed"),
+    Column("clock_behind", Float(53), nullable=False, server_default="0"),
+    Index("vm_changed", "change_number"),
     Index("vm_place", "place", "folded"),
     Index("vm_sorted", "sort_name", "vm_id"),
     Index("vm_conflict", "conflict_at"),
@@ -147,14 +146,14 @@ event: Final = Table(
     Column("state", Text, nullable=False),
     Column("shown_by", Text, nullable=False),
     Column("shown_at", Float(53), nullable=False),
-    Column("first_at", Float(53), nullable=False),
+    Column("first_seen_at", Float(53), nullable=False),
     Column("event_type", Text),
     Column("not_before", Float(53)),
     # It only informs: no decision is due, and no VM's condition changes.
     Column("is_news", Integer, nullable=False, server_default="0"),
     Column("sites", Text, nullable=False),
-    Column("words", Text, nullable=False),
-    Column("changed", BigInteger, nullable=False),
+    Column("search_text", Text, nullable=False),
+    Column("change_number", BigInteger, nullable=False),
     # Azure's status of the event, and the longest times that any VM has measured.
     Column("status", Text, nullable=False, server_default=""),
     Column("started_at", Float(53)),
@@ -162,9 +161,9 @@ event: Final = Table(
     Column("downtime", Float(53)),
     # Ids are compared without regard to case, and stored in the first spelling.
     Index("event_lower", func.lower(text("event_id"))),
-    Index("event_changed", "changed"),
+    Index("event_changed", "change_number"),
     Index("event_over", "state", "shown_at"),
-    Index("event_first", "first_at"),
+    Index("event_first", "first_seen_at"),
     Index("event_type", "event_type"),
     Index("event_status", "status"),
 )
@@ -199,10 +198,10 @@ report: Final = Table(
     Column("stream", Text, nullable=False),
     Column("sequence", BigInteger, nullable=False),
     Column("time", Float(53), nullable=False),
-    Column("first_at", Float(53), nullable=False),
+    Column("first_seen_at", Float(53), nullable=False),
     Column("over", Integer, nullable=False),
     Column("facts", Text, nullable=False),
-    Column("changed", BigInteger, nullable=False),
+    Column("change_number", BigInteger, nullable=False),
     Column("scope", Text, nullable=False, server_default=""),
     # Whether the event names its reporter.
     Column("is_own", Integer, nullable=False, server_default="0"),
@@ -214,7 +213,7 @@ report: Final = Table(
     # The event is shown by it only until there is a better report.
     Column("is_weak", Integer, nullable=False, server_default="0"),
     Index("report_vm", "vm_id", "over"),
-    Index("report_changed", "changed"),
+    Index("report_changed", "change_number"),
 )
 
 receipt: Final = Table(
@@ -228,7 +227,7 @@ receipt: Final = Table(
     Column("reason", Text),
     Column("actor", Text, nullable=False),
     Column("at", Float(53), nullable=False),
-    Column("changed", BigInteger, nullable=False),
+    Column("change_number", BigInteger, nullable=False),
     Column("why", Text),
     Column("scope", Text, nullable=False, server_default=""),
     Column("act", Text),
@@ -236,7 +235,7 @@ receipt: Final = Table(
     Column("time", Float(53), nullable=False, server_default="0"),
     Index("receipt_event", "event_id"),
     Index("receipt_jti", "jti"),
-    Index("receipt_changed", "changed"),
+    Index("receipt_changed", "change_number"),
 )
 
 # The latest report of one VM about its preparation for one event.
@@ -253,15 +252,15 @@ preparation: Final = Table(
     Column("stream", Text, nullable=False),
     Column("sequence", BigInteger, nullable=False),
     Column("time", Float(53), nullable=False),
-    Column("changed", BigInteger, nullable=False),
+    Column("change_number", BigInteger, nullable=False),
     Index("preparation_vm", "vm_id"),
     Index("preparation_state", "state"),
-    Index("preparation_changed", "changed"),
+    Index("preparation_changed", "change_number"),
 )
 
 # Who works on an event or a VM, and until when. A VM has an empty scope.
 assignment: Final = Table(
-    "taken",
+    "assignment",
     metadata,
     Column("kind", Text, primary_key=True),  # event, vm
     Column("subject", Text, primary_key=True),
@@ -269,8 +268,8 @@ assignment: Final = Table(
     Column("actor", Text, nullable=False),
     Column("at", Float(53), nullable=False),
     Column("until", Float(53), nullable=False),
-    Column("changed", BigInteger, nullable=False),
-    Index("taken_changed", "changed"),
+    Column("change_number", BigInteger, nullable=False),
+    Index("assignment_changed", "change_number"),
 )
 
 quarantine: Final = Table(

@@ -43,13 +43,13 @@ def read_token(connection: Connection, name: str) -> TokenRow | None:
 def insert_token(connection: Connection, row: TokenRow, number: int) -> None:
     """Insert a new token. Raises SQLAlchemy's `IntegrityError` if its name is taken."""
     values = {name: getattr(row, name) for name in TokenRow.__slots__}
-    connection.execute(insert(token).values(**values, changed=number))
+    connection.execute(insert(token).values(**values, change_number=number))
 
 
 def revoke_token(connection: Connection, name: str, *, at: float, number: int) -> None:
     """Revoke a token at a time, in seconds since 1970. Raises SQLAlchemy's errors."""
     statement = update(token).where(token.c.name == name)
-    connection.execute(statement.values(revoked_at=at, changed=number))
+    connection.execute(statement.values(revoked_at=at, change_number=number))
 
 
 def _row(found: Row[Any]) -> TokenRow:

@@ -44,7 +44,7 @@ _FACTS: Final = (
     "stopped_at",
     "lost_at",
     "prepares",
-    "commands",
+    "command_source",
     "pulled_at",
 )
 """The columns of a VM from which turns are decided."""
@@ -62,7 +62,7 @@ _MAY_PASS: Final = (
     "rate_limited",
     "unknown_event",
     "event_changed",
-    "changed",
+    "change_number",
 )
 """The reasons of a failed approval after which no VM acts on it, and another may succeed."""
 
@@ -188,7 +188,7 @@ def _facts(
     due_at = row.heard_at + _LATE_INTERVALS * (row.interval or DEFAULT_INTERVAL)
     is_due = row.contact == "late" and snapshot.now <= due_at
     heard_until = row.heard_at + snapshot.listening.silent_time.of(row.interval)
-    channel = channel_of(row.commands, row.pulled_at, snapshot.now, snapshot.listening)
+    channel = channel_of(row.command_source, row.pulled_at, snapshot.now, snapshot.listening)
     return VmFacts(
         vm_id=row.vm_id,
         name=row.name,
@@ -198,7 +198,7 @@ def _facts(
         contact_since=row.stopped_at or row.lost_at or heard_until,
         prepares=bool(row.prepares),
         # Only heartbeats and the MQTT status say whether it prepares; records of events do not.
-        has_said=bool(row.prepares) or row.interval is not None or row.commands is not None,
+        has_said=bool(row.prepares) or row.interval is not None or row.command_source is not None,
         takes_commands=channel is not None,
         missed_end=missed_end,
         preparations=preparations.get(row.vm_id, ()),
@@ -362,8 +362,8 @@ def _past(known: KnownEvent) -> PastEvent:
     notice = facts.notice_seconds
     not_before = event.not_before
     if not_before is None and notice is not None:  # Azure: NotBefore is blank once it has started
-        not_before = event.first_at + notice
-    starts = max(event.first_at, not_before or event.first_at)
+        not_before = event.first_seen_at + notice
+    starts = max(event.first_seen_at, not_before or event.first_seen_at)
     measured = facts.downtime_seconds or facts.pause_seconds
     lasted = max(0.0, event.shown_at - starts) if measured is None else measured
     announced = _event(known, {})
@@ -376,6 +376,6 @@ def _past(known: KnownEvent) -> PastEvent:
             is_left=False,
             reported_by=None,
         ),
-        announced_at=event.first_at,
+        announced_at=event.first_seen_at,
         seconds=lasted,
     )

@@ -29,7 +29,7 @@ IS_OPEN: Final = event.c.state.in_(("scheduled", "started"))
 _HAS_CHANGED: Final = select(literal(1)).where(
     or_(
         *(
-            select(literal(1)).where(table.c.changed > bindparam("since")).exists()
+            select(literal(1)).where(table.c.change_number > bindparam("since")).exists()
             for table in (event, report, receipt, preparation, decision, command, turn, vm)
         )
     )
@@ -142,12 +142,12 @@ def turn_of(row: Row[Any]) -> Turn:
         since=row.since,
         taken_at=row.taken_at,
         over_at=row.over_at,
-        actor=row.by,
-        person_reason=row.asked,
-        is_overridden=bool(row.is_forced),
+        actor=row.actor,
+        person_reason=row.person_reason,
+        is_overridden=bool(row.is_overridden),
         reason=row.reason,
         ended_by=row.ended_by,
-        person_may_approve=bool(row.is_free),
+        person_may_approve=bool(row.person_may_approve),
         groups=tuple(from_json(row.groups)),
         vms=tuple(
             TurnVm(
@@ -157,7 +157,7 @@ def turn_of(row: Row[Any]) -> Turn:
                 ready_at=more[0] if more else None,
                 unanswered_since=more[1] if len(more) > 1 else None,
             )
-            for vm_id, groups, back_at, *more in from_json(row.holders)
+            for vm_id, groups, back_at, *more in from_json(row.vms)
         ),
         held_by=tuple((vm_id, key and EventKey(*key)) for vm_id, key in from_json(row.held_by)),
         behind=tuple(EventKey(*key) for key in from_json(row.behind)),
@@ -177,15 +177,15 @@ def _row(each: Turn, number: int) -> Values:
         "since": each.since,
         "taken_at": each.taken_at,
         "over_at": each.over_at,
-        "by": each.actor,
-        "asked": each.person_reason,
-        "is_forced": int(each.is_overridden),
+        "actor": each.actor,
+        "person_reason": each.person_reason,
+        "is_overridden": int(each.is_overridden),
         "reason": each.reason,
         "ended_by": each.ended_by,
-        "is_free": int(each.person_may_approve),
+        "person_may_approve": int(each.person_may_approve),
         "groups": json.dumps(each.groups),
-        "holders": json.dumps(vms),
+        "vms": json.dumps(vms),
         "held_by": json.dumps(each.held_by),
         "behind": json.dumps(each.behind),
-        "changed": number,
+        "change_number": number,
     }

@@ -33,13 +33,13 @@ def write_polls(connection: Connection, polls: Mapping[str, float], number: int)
     for vm_id, row in found.items():
         is_back = row.pulled_at is None or polls[vm_id] - row.pulled_at >= PULL_SECONDS
         changed.append(
-            {"key": vm_id, "at": polls[vm_id], "new": number if is_back else row.changed}
+            {"key": vm_id, "at": polls[vm_id], "new": number if is_back else row.change_number}
         )
     if changed:
         statement = (
             update(table)
             .where(table.c.vm_id == bindparam("key"))
-            .values(pulled_at=bindparam("at"), changed=bindparam("new"))
+            .values(pulled_at=bindparam("at"), change_number=bindparam("new"))
         )
         connection.execute(statement, changed)
     return set(found)
@@ -104,6 +104,8 @@ def retire_rows(
     ).scalars()
     there = set(known)
     connection.execute(
-        update(vm).where(vm.c.vm_id.in_(there)).values(retired_at=at, retired_by=by, changed=number)
+        update(vm)
+        .where(vm.c.vm_id.in_(there))
+        .values(retired_at=at, retired_by=by, change_number=number)
     )
     return [each for each in vm_ids if each in there]

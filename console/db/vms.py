@@ -38,7 +38,7 @@ FILTERS: Final = (
     "scale_set",
     "subscription_id",
     "resource_group",
-    "heard_by",
+    "heard_source",
 )
 """The columns by which lists can be filtered."""
 _COLUMNS: Final = {
@@ -162,13 +162,13 @@ class Vms:
         query = self._matching(counts, wanted or WantedVms()).group_by(names.c.condition)
         return {row[0]: row[1] for row in self._connection.execute(query)}
 
-    def count(self, *, heard_by: str | None = None) -> int:
-        """Return how many VMs there are. With `heard_by` it counts only those that are not retired
-        and were last heard over that source.
+    def count(self, *, heard_source: str | None = None) -> int:
+        """Return how many VMs there are. With `heard_source` it counts only those that are not
+        retired and were last heard over that source.
         """
         query = select(func.count()).select_from(vm)
-        if heard_by is not None:
-            query = query.where(vm.c.heard_by == heard_by, vm.c.retired_at.is_(None))
+        if heard_source is not None:
+            query = query.where(vm.c.heard_source == heard_source, vm.c.retired_at.is_(None))
         found: int = self._connection.execute(query).scalar_one()
         return found
 
@@ -182,9 +182,9 @@ class Vms:
         found = self._connection.execute(query.group_by(*columns).having(silent > 0)).all()
         return [(tuple(row[:-2]), row[-2], row[-1]) for row in found]
 
-    def missing(self) -> int:
+    def missing_records(self) -> int:
         """Return how many records are missing, of all VMs."""
-        return int(self._connection.execute(select(func.sum(vm.c.missing))).scalar() or 0)
+        return int(self._connection.execute(select(func.sum(vm.c.missing_records))).scalar() or 0)
 
     def options(self) -> dict[str, list[str]]:
         """Return the values that each filter can have, in order."""
@@ -211,9 +211,9 @@ class Vms:
     def changed_since(self, number: int) -> list[HeardVm]:
         """Return the VMs that a later transaction has changed."""
         assigned = select(assignment.c.subject).where(
-            assignment.c.changed > number, assignment.c.kind == "vm"
+            assignment.c.change_number > number, assignment.c.kind == "vm"
         )
-        changed = or_(vm.c.changed > number, vm.c.vm_id.in_(assigned))
+        changed = or_(vm.c.change_number > number, vm.c.vm_id.in_(assigned))
         return self._heard(select(vm, self._contact).where(changed))
 
     def passed_since(self, then: float, before: Listening) -> list[HeardVm]:
@@ -249,8 +249,8 @@ class Vms:
         mine = self.some(vm_ids)
         places = {each.vm.place for each in mine if each.vm.scale_set}
         tags = {rows.vm_row(each.vm)["tags"] for each in mine if each.vm.tags}
-        alike = {found for each in mine if (found := each.vm.alike) is not None}
-        if not places and not tags and not alike and not also:
+        families = {found for each in mine if (found := each.vm.name_family) is not None}
+        if not places and not tags and not families and not also:
             return []
         query = select(vm, self._contact).where(
             or_(
@@ -259,7 +259,7 @@ class Vms:
                 vm.c.vm_id.in_(also),
                 *(
                     and_(vm.c.place == place, vm.c.folded.startswith(stem, autoescape=True))
-                    for place, stem in sorted(alike)[:_MAX_STEMS]
+                    for place, stem in sorted(families)[:_MAX_STEMS]
                 ),
             ),
             *self._away_or_expecting(),
@@ -337,7 +337,7 @@ class Vms:
         if sort in _COLUMNS:
             return [func.coalesce(vm.c[name], "") for name in _COLUMNS[sort]]
         if sort in ("heard", "missing"):
-            return [vm.c.heard_at if sort == "heard" else vm.c.missing]
+            return [vm.c.heard_at if sort == "heard" else vm.c.missing_records]
         if sort in ("contact", "condition"):
             names = _conditions().subquery()
             started = select(names.c.vm_id).where(names.c.condition == "started")

@@ -28,16 +28,16 @@ class Candidate:
 
 
 def channel_of(
-    commands: str | None, pulled_at: float | None, now: float, listening: Listening
+    source: str | None, pulled_at: float | None, now: float, listening: Listening
 ) -> str | None:
     """Return the channel over which a VM takes commands: a connected source, or else HTTPS, or else
-    a source that is not connected; None if it takes none. `commands` is the source over which the
-    VM says that it takes them, `pulled_at` when it last polled.
+    a source that is not connected; None if it takes none. `source` is the source over which the VM
+    says that it takes them, `pulled_at` when it last polled.
     """
     pulls = pulled_at is not None and now - pulled_at < PULL_SECONDS
-    if commands is None or (pulls and not listening.connected.get(commands)):
+    if source is None or (pulls and not listening.connected.get(source)):
         return PULL if pulls else None
-    return commands if commands in listening.connected else None
+    return source if source in listening.connected else None
 
 
 def candidates(known: KnownEvent, now: float, listening: Listening) -> list[Candidate]:
@@ -50,7 +50,7 @@ def candidates(known: KnownEvent, now: float, listening: Listening) -> list[Cand
     if report.is_news or not report.is_proven:
         return []
     for named in known.named.values():
-        channel = channel_of(named.commands, named.pulled_at, now, listening)
+        channel = channel_of(named.command_source, named.pulled_at, now, listening)
         if (
             channel is None
             or named.contact != "heard"

@@ -20,5 +20,5 @@ def _by_age(known: KnownEvent) -> tuple[bool, float, str]:
     reports them come first, in the order in which these VMs became known. The others follow by the
     time of their first record.
     """
-    ages = [each.known_since for each in known.named.values() if each.content_hash is not None]
-    return not ages, min(ages, default=known.event.first_at), known.event.scope
+    ages = [each.name_since for each in known.named.values() if each.content_hash is not None]
+    return not ages, min(ages, default=known.event.first_seen_at), known.event.scope

@@ -95,11 +95,11 @@ class Fold:
             record,
             put_back=put_back,
             has_new_store=stream is None,
-            behind=vms.clock_behind(vm, stream, record),
+            clock_behind=vms.measured_clock_behind(vm, stream, record),
         )
         if counted.gaps or missing:
             growth = sum(gap.size for gap in counted.gaps) - sum(gap.size for gap in missing)
-            heard = replace(heard, missing=max(0, heard.missing + growth))
+            heard = replace(heard, missing_records=max(0, heard.missing_records + growth))
         heard = self._keep_vm(heard, record.received_at)
         reported_at = heard.reported_at(record.time, record.received_at)
         self._preparations.begin_store(before=vm, vm=heard, record=record, at=reported_at)
@@ -210,8 +210,8 @@ class Fold:
                 return
             if key in self.changes.reports:
                 self.changes.older_reports.append(before)
-            if before.first_at < latest.first_at:
-                latest = replace(latest, first_at=before.first_at)
+            if before.first_seen_at < latest.first_seen_at:
+                latest = replace(latest, first_seen_at=before.first_seen_at)
             if before.scope != latest.scope:  # the reporter's scope was not known until now
                 self.changes.touched.add(before.key)
         was_open = before is not None and before.report.state != "ended"
@@ -237,10 +237,10 @@ class Fold:
             return
         self.changes.older_reports.append(late)
         self.changes.touched.add(newest.key)
-        if late.first_at < newest.first_at:
+        if late.first_seen_at < newest.first_seen_at:
             key = (newest.event_id, newest.vm_id)
             self._loaded.reports[key] = self.changes.reports[key] = replace(
-                newest, first_at=late.first_at
+                newest, first_seen_at=late.first_seen_at
             )
 
     def _apply_state(self, state: IncomingState) -> None:
@@ -250,7 +250,7 @@ class Fold:
         vm = vms.with_state(self._known_vm(state.vm_id), state)
         vm = self._keep_vm(vm, state.received_at)
         at = vm.reported_at(state.time, state.received_at)
-        written_at = state.time + vm.behind
+        written_at = state.time + vm.clock_behind
         pending = set()
         for record_id, event in state.events:
             event_id = event.event.event_id

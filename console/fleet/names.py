@@ -23,7 +23,7 @@ class NameFold:
         """
         silent_seconds = self._changes.silent_time.of(vm.interval)
         if before is None or not vms.bears_the_same_name(before, vm):
-            vm = replace(vm, first_at=at)
+            vm = replace(vm, name_since=at)
         if _may_take_a_name(before, vm, at, silent_seconds):
             vm = self._with_name(vm, at)
         if before is not None and (before.scope, before.place) != (vm.scope, vm.place):
@@ -53,7 +53,7 @@ class NameFold:
             self._loaded.vms[other.vm_id] = self._changes.vms[other.vm_id] = after
             self._changes.altered.add(other.vm_id)
             self._judge_again(after)
-        return replace(vm, withheld=False, first_at=at) if vm.withheld else vm
+        return replace(vm, withheld=False, name_since=at) if vm.withheld else vm
 
     def _judge_again(self, vm: Vm) -> None:
         """Update the reports and preparations of a VM that now bears another name, or is in another

@@ -25,8 +25,8 @@ class NamedReport:
     is_over: bool
     time: float
     is_heard: bool
-    known_since: float
-    """When the first message of the VM came in."""
+    name_since: float
+    """When the VM began to bear its name."""
     site: str
     folded: str
     """The VM's name as it is compared."""
@@ -41,7 +41,7 @@ class NamedReport:
     @property
     def age(self) -> tuple[float, str]:
         """A sort value: lower for a VM that has been known longer."""
-        return self.known_since, self.vm_id
+        return self.name_since, self.vm_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,19 +149,19 @@ def as_shown(
             if each.names_hash == shown.names_hash and (each.is_own or each.vm_id == shown.vm_id)
         ),
     ]
-    first_at = min(each.first_at for each in told)
+    first_seen_at = min(each.first_seen_at for each in told)
     after = FleetEvent(
         event_id=shown.event_id,
         scope=shown.scope,
         state=report.state,
         shown_by=shown.vm_id,
         shown_at=shown.time,
-        first_at=first_at if event is None else min(event.first_at, first_at),
+        first_seen_at=first_seen_at if event is None else min(event.first_seen_at, first_seen_at),
         event_type=report.event.event_type,
         not_before=None if starts is None else starts.timestamp(),
         is_news=report.is_news,
         sites=sites,
-        words="\n".join([report.event.event_id, *report.event.resources]).casefold(),
+        search_text="\n".join([report.event.event_id, *report.event.resources]).casefold(),
         status=report.event.event_status,
         started_at=None if event is None else event.started_at,
         notice=None if event is None else event.notice,
@@ -182,7 +182,7 @@ def dated(
         return event
     if any(each.vm_id == event.shown_by and each.names_hash == shown.names_hash for each in named):
         return event
-    return replace(event, first_at=shown.first_at)
+    return replace(event, first_seen_at=shown.first_seen_at)
 
 
 def _measured(event: FleetEvent, latest: LatestReport) -> FleetEvent:

@@ -240,7 +240,7 @@ def history_item(latest: LatestReport) -> PastEvent:
         event_status=event.event_status,
         affects_this_vm=report.affects_this_vm,
         not_before=event.not_before,
-        first_seen_at=latest.first_at,
+        first_seen_at=latest.first_seen_at,
         last_seen_at=latest.time,
         notice_seconds=report.notice_seconds,
         duration_in_seconds=event.duration_in_seconds,

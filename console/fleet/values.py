@@ -32,7 +32,7 @@ class EventKey(NamedTuple):
     scope: str
 
 
-Alike = tuple[str, str]
+NameFamily = tuple[str, str]
 """A place, and a name without the number at its end."""
 
 
@@ -89,7 +89,7 @@ class Vm:
     record_time: float = 0.0
     """The time of the newest record, by the VM's clock."""
     heard_at: float = 0.0
-    heard_by: str = ""
+    heard_source: str = ""
     """The name of the source over which it was last heard."""
     interval: float | None = None
     """The seconds between its heartbeats."""
@@ -98,15 +98,15 @@ class Vm:
     lost_session: str | None = None
     retired_at: float | None = None
     retired_by: str | None = None
-    commands: str | None = None
+    command_source: str | None = None
     """The name of the source over which it takes commands."""
     prepares: bool = False
     """Whether it has a program that prepares."""
-    missing: int = 0
+    missing_records: int = 0
     """How many records of its streams are missing."""
     pulled_at: float | None = None
     """When it last polled the HTTPS command channel."""
-    first_at: float = 0.0
+    name_since: float = 0.0
     """When it began to bear its name in its place; zero if that was before this was stored."""
     reported_as: FleetName | None = None
     """The name, place and site that it reports if they differ from those it is known by; None if
@@ -120,9 +120,9 @@ class Vm:
     """Since when `reported_as` or `withheld` is set; None if neither is."""
     accepted_at: float = 0.0
     """When a person accepted its name; zero if that was never needed."""
-    behind: float = 0.0
+    clock_behind: float = 0.0
     """How many seconds its clock is behind the console's, by its heartbeats."""
-    changed: int = 0
+    change_number: int = 0
     """The number of the last transaction that changed this row, unless it changed only the time of
     contact.
     """
@@ -139,7 +139,7 @@ class Vm:
         return sha256("\n".join(parts).lower().encode(errors="replace")).hexdigest()
 
     @property
-    def alike(self) -> Alike | None:
+    def name_family(self) -> NameFamily | None:
         """A value that is the same for all VMs of a resource group whose names differ only in the
         number at the end. None if its name has no number, or if it belongs to a scale set, which is
         the better group.
@@ -182,7 +182,7 @@ class Vm:
         """Convert a time that the VM reports to the console's clock; it is never later than
         `received_at`.
         """
-        return min(time + self.behind, received_at)
+        return min(time + self.clock_behind, received_at)
 
     def is_named_by(self, report: EventReport) -> bool:
         """Check whether an event names this VM, by the name that it bears and not by one that it
@@ -271,7 +271,7 @@ class LatestReport:
     """The time of the report, by the console's clock, as `Vm.reported_at` converts it: times of
     several VMs are compared.
     """
-    first_at: float
+    first_seen_at: float
     """The time of the reporter's first record about the event."""
     report: EventReport
     scope: str = ""
@@ -324,13 +324,13 @@ class FleetEvent:
     shown_by: str
     """The vmId of the VM whose report is shown, as `reporter_choice` chooses it."""
     shown_at: float
-    first_at: float
+    first_seen_at: float
     event_type: str | None = None
     not_before: float | None = None
     is_news: bool = False
     """Whether the event is only information: no decision is due, and no VM's condition changes."""
     sites: tuple[str, ...] = ()
-    words: str = ""
+    search_text: str = ""
     """The text that `q` searches: event id and resource names, in lower case."""
     status: str = ""
     """Azure's status, from the report that is shown. Once the event is over, how it ended."""
@@ -466,14 +466,14 @@ class Named:
     vm_id: str
     contact: Contact
     heard_at: float
-    commands: str | None
+    command_source: str | None
     pulled_at: float | None
     content_hash: str | None
     """The hash of its own report of the event; None if it has not reported it."""
     is_over: bool
     """Whether it reports that the event is over."""
-    known_since: float
-    """When its first message came in."""
+    name_since: float
+    """When it began to bear its name in its place."""
     site: str
     prepares: bool = False
     gave_up_on: str | None = None

@@ -186,7 +186,7 @@ def vm_item(
         last_heard_at=vm.heard_at,
         bridge_version=vm.version,
         prepares=vm.prepares,
-        gaps=vm.missing,
+        gaps=vm.missing_records,
         conflict=_vm_conflict(vm),
         events=list(expectation.events),
         taken_by=None if assigned is None else assigned.actor,
@@ -356,7 +356,7 @@ def event_item(
         differing=known.differing,
         resources=[_resource(known, name) for name in report.event.resources],
         seen_by=known.seen_by,
-        first_seen_at=event.first_at,
+        first_seen_at=event.first_seen_at,
         turn=_turn(known.turn),
         decision=DecisionItem(
             state=decision.state,

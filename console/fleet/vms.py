@@ -27,8 +27,8 @@ _NOT_SHOWN: Final = (
     "stream",
     "session",
     "lost_session",
-    "behind",
-    "changed",
+    "clock_behind",
+    "change_number",
 )
 """Fields that change with each heartbeat, or that nothing shows."""
 _SHOWN: Final = tuple(each.name for each in fields(Vm) if each.name not in _NOT_SHOWN)
@@ -38,7 +38,7 @@ class LastContact(NamedTuple):
     """When a VM was last heard, over which source, and whether it was lost or retired since."""
 
     heard_at: float
-    heard_by: str
+    heard_source: str
     lost_at: float | None
     retired_at: float | None
     retired_by: str | None
@@ -50,13 +50,13 @@ def with_record(
     *,
     put_back: bool = False,
     has_new_store: bool = False,
-    behind: float | None = None,
+    clock_behind: float | None = None,
 ) -> Vm:
     """Return the row after a record that is not a duplicate; an older record only proves contact.
 
     `put_back`: its place in the stream was known already, from an earlier state of the VM's disk.
     `has_new_store`: its stream is new, so the record is the newest, whatever the VM's clock says.
-    `behind`: how many seconds that clock is behind, from `clock_behind`; None if unchanged.
+    `clock_behind`: from `measured_clock_behind`; None if unchanged.
     """
     if vm is None:
         vm = _new(record.vm.vm_id, record.vm.name, "", None, record.source)
@@ -87,26 +87,28 @@ def with_record(
         interval=record.interval or vm.interval,
         stopped_at=record.sent_at if record.kind == "stopped" else None,
         lost_session=vm.lost_session,
-        commands=vm.commands,
+        command_source=vm.command_source,
         prepares=vm.prepares if record.prepares is None else record.prepares,
-        missing=vm.missing,
+        missing_records=vm.missing_records,
         pulled_at=vm.pulled_at,
-        first_at=vm.first_at,
+        name_since=vm.name_since,
         reported_as=reported,
         withheld=vm.withheld,
         conflict_at=vm.conflict_at,
         accepted_at=vm.accepted_at,
-        behind=vm.behind if behind is None else behind,
-        changed=vm.changed,
+        clock_behind=vm.clock_behind if clock_behind is None else clock_behind,
+        change_number=vm.change_number,
         heard_at=last.heard_at,
-        heard_by=last.heard_by,
+        heard_source=last.heard_source,
         lost_at=last.lost_at,
         retired_at=last.retired_at,
         retired_by=last.retired_by,
     )
 
 
-def clock_behind(vm: Vm | None, stream: Stream | None, record: IncomingRecord) -> float | None:
+def measured_clock_behind(
+    vm: Vm | None, stream: Stream | None, record: IncomingRecord
+) -> float | None:
     """Return how many seconds a VM's clock is behind the console's, after a record; None if the
     record does not show it. `stream`: as it was before.
 
@@ -116,8 +118,8 @@ def clock_behind(vm: Vm | None, stream: Stream | None, record: IncomingRecord) -
     if vm is None:
         return None
     lag = record.sent_at - record.time
-    if lag < vm.behind:
-        return _not_behind(vm, record.time, record.sent_at).behind
+    if lag < vm.clock_behind:
+        return _not_behind(vm, record.time, record.sent_at).clock_behind
     if record.kind != "heartbeat" or lag <= _RIGHT_SECONDS or stream is None:
         return None
     if stream.beat_time is None or stream.beat_lag is None or record.sequence <= stream.high:
@@ -133,9 +135,9 @@ def _not_behind(vm: Vm, time: float, received_at: float) -> Vm:
     thought to allow, the clock is less far behind.
     """
     lag = received_at - time
-    if lag >= vm.behind:
+    if lag >= vm.clock_behind:
         return vm
-    return replace(vm, behind=lag if lag > _RIGHT_SECONDS else 0.0)
+    return replace(vm, clock_behind=lag if lag > _RIGHT_SECONDS else 0.0)
 
 
 def _identified(vm: Vm, record: IncomingRecord) -> tuple[FleetName, FleetName | None]:
@@ -206,9 +208,9 @@ def with_status(vm: Vm | None, status: IncomingStatus) -> Vm:
     if vm is None:
         site = status.site or DEFAULT_SITE
         vm = _new(status.vm_id, status.name, site, status.resource_id, status.source)
-    commands = status.source if status.commands else None
-    if vm.commands != commands and (commands or vm.commands == status.source):
-        vm = replace(vm, commands=commands)
+    source = status.source if status.commands else None
+    if vm.command_source != source and (source or vm.command_source == status.source):
+        vm = replace(vm, command_source=source)
     if status.lost:
         if vm.lost_session == status.session:  # a retained will is delivered again at each connect
             return vm
@@ -251,7 +253,7 @@ def _new(vm_id: str, name: str | None, site: str, resource_id: str | None, sourc
         subscription_id=subscription,
         resource_group=group,
         scale_set=scale_set,
-        heard_by=source,
+        heard_source=source,
     )
 
 
@@ -322,12 +324,12 @@ def _last_contact(vm: Vm, at: float, source: str) -> LastContact:
     later already.
     """
     if at <= vm.heard_at:
-        return LastContact(vm.heard_at, vm.heard_by, vm.lost_at, vm.retired_at, vm.retired_by)
+        return LastContact(vm.heard_at, vm.heard_source, vm.lost_at, vm.retired_at, vm.retired_by)
     is_found = vm.lost_at is not None and at > vm.lost_at
     is_back = vm.retired_at is not None and at > vm.retired_at
     return LastContact(
         heard_at=at,
-        heard_by=source,
+        heard_source=source,
         lost_at=None if is_found else vm.lost_at,
         retired_at=None if is_back else vm.retired_at,
         retired_by=None if is_back else vm.retired_by,
@@ -383,7 +385,7 @@ def is_before(one: Vm, other: Vm) -> bool:
     """
     if one.accepted_at != other.accepted_at:
         return one.accepted_at > other.accepted_at
-    return one.first_at < other.first_at
+    return one.name_since < other.name_since
 
 
 def keeps_its_name(vm: Vm, now: float, silent_seconds: float) -> bool:

@@ -112,7 +112,7 @@ def _fill(directory: Path, vms: Sequence[FakeVm], crowded: int) -> None:
             store(database, records[start : start + _BATCH])
         with database.writing.begin() as connection:
             # As if the status of each said at the broker that it takes commands.
-            connection.exec_driver_sql("UPDATE vm SET commands = ?", (_SOURCE,))
+            connection.exec_driver_sql("UPDATE vm SET command_source = ?", (_SOURCE,))
     finally:
         database.close()
 

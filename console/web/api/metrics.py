@@ -159,7 +159,9 @@ def _fleet(snapshot: Snapshot) -> Iterator[Metric]:
     yield _one("events_open", "Events that are not over.", snapshot.events.count_open())
     yield _one("decisions_due", "Events that wait for a decision.", seen.decisions_due)
     yield _one(
-        "records_missing", "Records that never came, by their sequence.", snapshot.vms.missing()
+        "records_missing",
+        "Records that never came, by their sequence.",
+        snapshot.vms.missing_records(),
     )
     counted = dict.fromkeys(("approving", "second", "left"), 0.0)
     for each in decisions.read_all_open(snapshot.connection):

@@ -177,7 +177,7 @@ def vm_detail(snapshot: Snapshot, heard: HeardVm) -> VmDetail:
     """Return a VM with its history."""
     vm = heard.vm
     past = past_of_vm(snapshot.connection, vm.vm_id, _RECORDS)
-    channel = channel_of(vm.commands, vm.pulled_at, snapshot.now, snapshot.listening)
+    channel = channel_of(vm.command_source, vm.pulled_at, snapshot.now, snapshot.listening)
     (listed,) = vm_items(snapshot, [heard])
     return VmDetail(
         **dict(listed),

@@ -25,13 +25,13 @@ _FIELDS: Final[Mapping[str, str]] = {
     "scale_set": "Scale set",
     "subscription_id": "Subscription",
     "resource_group": "Resource group",
-    "heard_by": "Source",
+    "heard_source": "Source",
 }
 _IN_URL: Final[Mapping[str, str]] = {
     "scale_set": "scaleSet",
     "subscription_id": "subscription",
     "resource_group": "resourceGroup",
-    "heard_by": "source",
+    "heard_source": "source",
 }
 """Fields that have another name in the URL."""
 

@@ -11,7 +11,7 @@ from console.access.site_access import sees_vm
 from console.db.grouping import keys_among
 from console.db.snapshot import Snapshot
 from console.fleet.decisions import takes_away
-from console.fleet.values import Alike, Expectation, HeardVm, Vm
+from console.fleet.values import Expectation, HeardVm, NameFamily, Vm
 from console.fleet.view import EventItem, decision_on
 from console.turns.groups import Grouping
 
@@ -109,7 +109,7 @@ class _Traits:
     """The keys of the groups of VMs, by vmId."""
     places: Collection[str]
     tags: Sequence[Mapping[str, str]]
-    alike: Collection[Alike]
+    name_families: Collection[NameFamily]
 
     @classmethod
     def of(cls, vms: Sequence[Vm], group_keys: Mapping[str, frozenset[str]]) -> _Traits:
@@ -119,7 +119,7 @@ class _Traits:
             group_keys=group_keys,
             places={each.place for each in vms if each.scale_set},
             tags=[each.tags for each in vms if each.tags],
-            alike={found for each in vms if (found := each.alike) is not None},
+            name_families={found for each in vms if (found := each.name_family) is not None},
         )
 
     def shared_with(self, vm: Vm) -> str | None:
@@ -130,7 +130,7 @@ class _Traits:
             return f"scale set {vm.scale_set}"
         if vm.tags and vm.tags in self.tags:
             return "tags"
-        if vm.alike in self.alike:
+        if vm.name_family in self.name_families:
             return f"resource group {vm.resource_group}, and a similar name"
         return None
 

@@ -14,7 +14,7 @@ _MIN_VMS: Final = 2
 """The least number of silent VMs for a common cause."""
 _MAX_CAUSES: Final = 4
 """The most causes that are shown."""
-_SHARED: Final = (("location", "zone"), ("site",), ("heard_by",), ("scale_set",))
+_SHARED: Final = (("location", "zone"), ("site",), ("heard_source",), ("scale_set",))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,8 +52,8 @@ def silence_causes(snapshot: Snapshot, silent: int, total: int) -> list[SilenceC
 def _cause(
     names: tuple[str, ...], values: tuple[str | None, ...], silent: int, total: int
 ) -> SilenceCause:
-    labels = {"heard_by": "Source", "scale_set": "Scale set", "site": "Site"}
-    asked = {"heard_by": "source", "scale_set": "scaleSet"}
+    labels = {"heard_source": "Source", "scale_set": "Scale set", "site": "Site"}
+    asked = {"heard_source": "source", "scale_set": "scaleSet"}
     first, last = values[0] or "", values[-1] or ""
     words = f"Zone {last} of {first}" if "zone" in names else f"{labels[names[0]]} {last}"
     several = {asked.get(name, name): value for name, value in zip(names, values, strict=True)}

@@ -68,7 +68,7 @@ def values(snapshot: Snapshot, heard: HeardVm) -> dict[str, Any]:
         "vm": vm,
         "portal": _portal(row.resource_id),
         "heard": row.heard_at,
-        "heard_by": row.heard_by,
+        "heard_source": row.heard_source,
         "silent_seconds": snapshot.listening.silent_time.of(row.interval),
         "lost": row.lost_at,
         "stopped": row.stopped_at,

@@ -329,7 +329,7 @@ def test_who_has_a_site_decides_only_what_is_its_sites_alone() -> None:
 
     def event(*sites: str) -> FleetEvent:
         return FleetEvent(
-            event_id="E", state="scheduled", shown_by="x", shown_at=1, first_at=1, sites=sites
+            event_id="E", state="scheduled", shown_by="x", shown_at=1, first_seen_at=1, sites=sites
         )
 
     assert sees_vm(south, vms["south"])

@@ -205,7 +205,7 @@ class Cluster:
         self.tell(*(vm.heartbeat(now=self.now, prepares=True) for vm in self.vms))
         with self.database.writing.begin() as connection:
             at = self.now.timestamp()
-            connection.exec_driver_sql(f"UPDATE vm SET commands = NULL, pulled_at = {at}")
+            connection.exec_driver_sql(f"UPDATE vm SET command_source = NULL, pulled_at = {at}")
 
     def wait(self, seconds: float) -> None:
         """Let time pass, in which every VM is heard."""

@@ -37,7 +37,7 @@ LISTENING = Listening(
     intervals={"mqtt": [Interval(since=START - 1000, until=START + 1000)]},
     connected={"mqtt": True},
 )
-VM = Vm(vm_id="id", name="web-1", heard_at=START, heard_by="mqtt")
+VM = Vm(vm_id="id", name="web-1", heard_at=START, heard_source="mqtt")
 
 
 def judged(database: Database, vm: Vm, now: float, listening: Listening) -> str:
@@ -107,7 +107,7 @@ def test_a_vm_is_not_late_while_no_console_listened(database: Database) -> None:
 
 def test_a_source_that_was_given_up_is_judged_by_the_others(database: Database) -> None:
     """A VM of a removed source becomes silent if no other source hears it."""
-    gone = replace(VM, heard_by="old")
+    gone = replace(VM, heard_source="old")
     assert judged(database, gone, START + 101, LISTENING) == "silent"
     assert judged(database, gone, START + 99, LISTENING) == "late"
 

@@ -204,7 +204,7 @@ def test_a_database_of_0_2_0_opens_with_everything(old: Database) -> None:
         assert (past.event.status, past.event.notice, past.event.downtime) == ("Completed", 900, 42)
         one = snapshot.vms.one("id-1")
         assert one is not None
-        assert (one.vm.pulled_at, one.vm.missing, one.contact) == (AT - 5, 1, "heard")
+        assert (one.vm.pulled_at, one.vm.missing_records, one.contact) == (AT - 5, 1, "heard")
         assert snapshot.vms.expectations(["id-2"])["id-2"].events == ("OPEN",)
         assert kept_head(snapshot.connection) == (1, "aa")
         told = text("SELECT subject, scope FROM notice ORDER BY number")

@@ -415,7 +415,7 @@ def test_what_was_measured_is_known_in_whatever_batches_it_came(
     for batch in batches:
         intake.take(*(records[number] for number in batch))
     found = intake.event().event
-    moments = (found.first_at, found.started_at, found.shown_at)
+    moments = (found.first_seen_at, found.started_at, found.shown_at)
     assert moments == tuple(time.timestamp() for time in times)
     assert found.state == "ended"
 
@@ -463,7 +463,7 @@ def test_a_vm_that_adds_itself_or_is_not_named_dates_no_event(
         intake.take(*lies)
     event = intake.event().event
     assert (event.shown_by, event.state) == (named.vm_id, "scheduled")
-    assert event.first_at == NOW.timestamp()
+    assert event.first_seen_at == NOW.timestamp()
     if not is_first:  # before that nobody else knows of the event
         assert (event.started_at, event.notice, event.downtime) == (None, 900, None)
 
@@ -663,7 +663,7 @@ def test_an_event_that_names_others_each_time_is_written_with_few_questions(
     intake.take(web.heartbeat(now=NOW), liar.heartbeat(now=NOW))
     names = [[f"{letter}-{number}" for number in range(2000)] for letter in "ab"]
     intake.take(liar.event("E", resources=[*names[0], "web-1", "liar"], now=NOW))
-    before = intake.vm(web).vm.changed
+    before = intake.vm(web).vm.change_number
     asked: list[str] = []
 
     def note(*given: object) -> None:
@@ -673,7 +673,7 @@ def test_an_event_that_names_others_each_time_is_written_with_few_questions(
     intake.take(liar.event("E", resources=[*names[1], "liar"], now=NOW))
     event.remove(intake.database.writing, "before_cursor_execute", note)
     assert len(asked) < 40
-    assert intake.vm(web).vm.changed > before
+    assert intake.vm(web).vm.change_number > before
     assert set(intake.event().named) == {"liar"}
 
 

@@ -151,7 +151,7 @@ def test_everything_comes_back_from_the_rows(database: Database, taking: Taking)
         heard = snapshot.vms.one(vm.vm_id)
         known = {each.event.event_id: each for each in snapshot.events.open()}
     assert heard is not None
-    assert heard.vm.missing == 1
+    assert heard.vm.missing_records == 1
     assert heard.vm.scope == "sub-1/group-1"
     assert {event_id: each.event.state for event_id, each in known.items()} == {
         "E1": "scheduled",
@@ -463,7 +463,7 @@ def test_batches_at_random_leave_what_one_batch_leaves(database: Database, seed:
     with look(database) as snapshot:
         rows = snapshot.vms.page(WantedVms(), limit=100)
     assert {each.vm.name: each.vm.sequence for each in rows} == dict.fromkeys(names, 16)
-    assert sum(each.vm.missing for each in rows) == 0
+    assert sum(each.vm.missing_records for each in rows) == 0
 
 
 def test_a_state_of_a_vm_ends_what_it_does_not_list(database: Database, taking: Taking) -> None:

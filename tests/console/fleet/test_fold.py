@@ -33,7 +33,7 @@ def take(known: Loaded, *records: Record, at: float = AT) -> None:
 
 def missing(known: Loaded, vm: FakeVm) -> int:
     """Return how many records of a VM are missing; the row and the gaps agree."""
-    row = known.vms[vm.vm_id].missing
+    row = known.vms[vm.vm_id].missing_records
     assert row == sum(gap.size for gaps in known.gaps.values() for gap in gaps)
     return row
 
@@ -62,10 +62,10 @@ def test_gaps_that_may_be_filled_are_bounded_and_all_are_counted() -> None:
     known, vm = Loaded(), FakeVm()
     records = [vm.event(f"E{n % 10}", now=NOW) for n in range(2 * MAX_GAPS + 101)]
     take(known, *records[::2])
-    assert known.vms[vm.vm_id].missing == MAX_GAPS + 50
+    assert known.vms[vm.vm_id].missing_records == MAX_GAPS + 50
     assert len(known.gaps[(vm.vm_id, vm.stream)]) == MAX_GAPS
     take(known, records[-2])
-    assert known.vms[vm.vm_id].missing == MAX_GAPS + 49
+    assert known.vms[vm.vm_id].missing_records == MAX_GAPS + 49
 
 
 def test_records_before_the_first_are_taken_too() -> None:

@@ -107,7 +107,7 @@ def known(at: float = NOW, **given: Any) -> KnownEvent:
         stream="s",
         sequence=1,
         time=at,
-        first_at=at,
+        first_seen_at=at,
         report=report(**given),
     )
     event = as_shown(None, shown, sites=("default",))

@@ -2,8 +2,9 @@
 tables: the report of each reporter; an event's key with its scope; the times at which consoles
 listened, by which contact is judged; and columns by which past events are searched.
 
-What a reporter says of an event is a report, an event's key has room for its scope, contact is
-judged by when consoles listened, and what is past can be searched.
+Identities become stable: a VM keeps the name, scope, site and tags of its first contact, or those
+with which it was enrolled. The audit keeps the number and hash of its last row. Open incidents,
+preparations and turns are stored. Columns whose names did not say what they hold are renamed.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from alembic import op
 
 from console.fleet.values import Vm, folded, sort_name
 
-revision = "0006"
-down_revision = "0005"
+revision = "0005"
+down_revision = "0004"
 
 _AT_ONCE: Final = 1000
 _EVENT_FIELDS: Final = {
@@ -46,6 +47,28 @@ _OTHER_FIELDS: Final = {
     "goes_on": "goes_on",
 }
 """The other fields of a report, and what they were called."""
+_RENAMED_COLUMNS: Final = (
+    ("vm", "commands", "command_source"),
+    ("vm", "heard_by", "heard_source"),
+    ("vm", "missing", "missing_records"),
+    ("vm", "changed", "change_number"),
+    ("report", "first_at", "first_seen_at"),
+    ("report", "changed", "change_number"),
+    ("receipt", "changed", "change_number"),
+    ("decision", "changed", "change_number"),
+    ("command", "changed", "change_number"),
+    ("token", "changed", "change_number"),
+    ("enrolment", "changed", "change_number"),
+)
+"""Table, name before, and name now. The table of events is created anew."""
+_FILL_INCIDENTS: Final = """
+INSERT INTO incident (vm_id, key, kind, size, at)
+SELECT n.subject, n.subject, n.kind, 1, n.at FROM notice n
+WHERE n.kind IN ('vm-silent', 'vm-not-back') AND n.subject <> 'fleet' AND n.number = (
+    SELECT max(o.number) FROM notice o
+    WHERE o.subject = n.subject AND o.kind IN ('vm-silent', 'vm-not-back', 'vm-heard')
+)
+"""
 Json = dict[str, Any]
 
 
@@ -56,9 +79,13 @@ def upgrade() -> None:
     events = _all("SELECT * FROM event")
     _change_vms()
     _change_reports()
+    _rename_columns()
     _change_events()
     _change_receipts_and_decisions()
     _create_search_tables()
+    _create_preparations_and_turns()
+    _create_incidents()
+    _create_audit_head()
     _fill_vms()
     scopes = _fill_reports(events)
     _fill_events(events, scopes)
@@ -66,14 +93,23 @@ def upgrade() -> None:
 
 
 def _change_vms() -> None:
-    """Add the columns by which VMs are found and sorted, and the table of when consoles listened to
-    them.
+    """Add the columns by which VMs are found and sorted, those of their identity, and the table of
+    when consoles listened to them.
     """
     for name in ("place", "folded", "sort_name"):
         op.add_column("vm", _text(name))
     op.add_column("vm", sa.Column("pulled_at", sa.Float(53)))
-    for name in ("first_at", "behind"):
+    for name in ("name_since", "clock_behind", "accepted_at"):
         op.add_column("vm", sa.Column(name, sa.Float(53), nullable=False, server_default="0"))
+    for name in ("prepares", "withheld"):
+        op.add_column("vm", _flag(name))
+    op.add_column("vm", sa.Column("bound_tags", sa.Text(), nullable=False, server_default="{}"))
+    op.add_column("vm", sa.Column("reported_as", sa.Text()))
+    op.add_column("vm", sa.Column("conflict_at", sa.Float(53)))
+    op.create_index("vm_conflict", "vm", ["conflict_at"])
+    for name in ("resource_id", "site", "tags"):
+        op.add_column("enrolment", sa.Column(name, sa.Text()))
+    op.add_column("enrolment", sa.Column("enrolled_at", sa.Float(53)))
     op.add_column("stream", sa.Column("beat_lag", sa.Float(53)))
     op.drop_index("vm_name", "vm")
     op.create_index("vm_place", "vm", ["place", "folded"])
@@ -105,6 +141,11 @@ def _change_reports() -> None:
         op.add_column("report", _flag(name))
 
 
+def _rename_columns() -> None:
+    for table, before, now in _RENAMED_COLUMNS:
+        op.alter_column(table, before, new_column_name=now)
+
+
 def _change_events() -> None:
     """Create the table anew, as SQLite cannot change a primary key; `_fill_events` puts its rows
     back.
@@ -117,30 +158,35 @@ def _change_events() -> None:
         sa.Column("state", sa.Text(), nullable=False),
         sa.Column("shown_by", sa.Text(), nullable=False),
         sa.Column("shown_at", sa.Float(53), nullable=False),
-        sa.Column("first_at", sa.Float(53), nullable=False),
+        sa.Column("first_seen_at", sa.Float(53), nullable=False),
         sa.Column("event_type", sa.Text()),
         sa.Column("not_before", sa.Float(53)),
         _flag("is_news"),
         sa.Column("sites", sa.Text(), nullable=False),
-        sa.Column("words", sa.Text(), nullable=False),
-        sa.Column("changed", sa.BigInteger(), nullable=False),
+        sa.Column("search_text", sa.Text(), nullable=False),
+        sa.Column("change_number", sa.BigInteger(), nullable=False),
         _text("status"),
         sa.Column("started_at", sa.Float(53)),
         sa.Column("notice", sa.Float(53)),
         sa.Column("downtime", sa.Float(53)),
     )
-    op.create_index("event_changed", "event", ["changed"])
+    op.create_index("event_changed", "event", ["change_number"])
     op.create_index("event_over", "event", ["state", "shown_at"])
-    op.create_index("event_first", "event", ["first_at"])
+    op.create_index("event_first", "event", ["first_seen_at"])
     op.create_index("event_type", "event", ["event_type"])
     op.create_index("event_status", "event", ["status"])
     op.create_index("event_lower", "event", [sa.text("lower(event_id)")])
 
 
 def _change_receipts_and_decisions() -> None:
-    """Add the event's scope to rows that belong to an event, and its own time to a receipt."""
+    """Add the event's scope to rows that belong to an event, its own time to a receipt, and what a
+    command asked for.
+    """
     for name in ("receipt", "decision", "command", "notice"):
         op.add_column(name, _text("scope"))
+    op.add_column("receipt", sa.Column("act", sa.Text()))
+    act = sa.Column("act", sa.Text(), nullable=False, server_default="approve")
+    op.add_column("command", act)
     op.add_column("receipt", sa.Column("time", sa.Float(53), nullable=False, server_default="0"))
     op.drop_index("decision_one_open", "decision")
     op.create_index(
@@ -170,16 +216,99 @@ def _create_search_tables() -> None:
         sa.Column("place", sa.Text(), primary_key=True),
     )
     op.create_table(
-        "taken",
+        "assignment",
         sa.Column("kind", sa.Text(), primary_key=True),
         sa.Column("subject", sa.Text(), primary_key=True),
         sa.Column("scope", sa.Text(), primary_key=True),
         sa.Column("actor", sa.Text(), nullable=False),
         sa.Column("at", sa.Float(53), nullable=False),
         sa.Column("until", sa.Float(53), nullable=False),
-        sa.Column("changed", sa.BigInteger(), nullable=False),
+        sa.Column("change_number", sa.BigInteger(), nullable=False),
     )
-    op.create_index("taken_changed", "taken", ["changed"])
+    op.create_index("assignment_changed", "assignment", ["change_number"])
+
+
+def _create_preparations_and_turns() -> None:
+    op.create_table(
+        "preparation",
+        sa.Column("event_id", sa.Text(), nullable=False),
+        sa.Column("scope", sa.Text(), nullable=False),
+        sa.Column("vm_id", sa.Text(), nullable=False),
+        sa.Column("fingerprint", sa.Text(), nullable=False),
+        sa.Column("state", sa.Text(), nullable=False),
+        sa.Column("reason", sa.Text()),
+        sa.Column("cause", sa.Text()),
+        sa.Column("stream", sa.Text(), nullable=False),
+        sa.Column("sequence", sa.BigInteger(), nullable=False),
+        sa.Column("time", sa.Float(53), nullable=False),
+        sa.Column("change_number", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("event_id", "scope", "vm_id"),
+    )
+    op.create_index("preparation_vm", "preparation", ["vm_id"])
+    op.create_index("preparation_state", "preparation", ["state"])
+    op.create_index("preparation_changed", "preparation", ["change_number"])
+    op.create_table(
+        "turn",
+        sa.Column("event_id", sa.Text(), nullable=False),
+        sa.Column("scope", sa.Text(), nullable=False),
+        sa.Column("fingerprint", sa.Text(), nullable=False),
+        sa.Column("state", sa.Text(), nullable=False),
+        sa.Column("since", sa.Float(53), nullable=False),
+        sa.Column("taken_at", sa.Float(53)),
+        sa.Column("over_at", sa.Float(53)),
+        sa.Column("actor", sa.Text()),
+        sa.Column("person_reason", sa.Text()),
+        _flag("is_overridden"),
+        sa.Column("reason", sa.Text()),
+        sa.Column("ended_by", sa.Text()),
+        _flag("person_may_approve"),
+        sa.Column("groups", sa.Text(), nullable=False),
+        sa.Column("vms", sa.Text(), nullable=False),
+        sa.Column("held_by", sa.Text(), nullable=False),
+        sa.Column("behind", sa.Text(), nullable=False),
+        sa.Column("change_number", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("event_id", "scope"),
+    )
+    op.create_index("turn_state", "turn", ["state"])
+    op.create_index("turn_changed", "turn", ["change_number"])
+
+
+def _create_incidents() -> None:
+    """Create the tables of the open incidents and conflicts of VMs, so that the notice of an end
+    has the key of its beginning. Fill the incidents from the last notice about each VM. Notices
+    about groups of VMs had no end before.
+    """
+    for name in ("incident", "conflict_notice"):
+        op.create_table(
+            name,
+            sa.Column("vm_id", sa.Text(), primary_key=True),
+            sa.Column("key", sa.Text(), nullable=False),
+            sa.Column("kind", sa.Text(), nullable=False),
+            sa.Column("size", sa.Integer(), nullable=False),
+            sa.Column("at", sa.Float(53), nullable=False),
+        )
+    op.execute(_FILL_INCIDENTS)
+
+
+def _create_audit_head() -> None:
+    """Create a table with one row beside the audit, so that a deletion of its last rows is
+    detected: number and hash of the newest row, or of a row before the first.
+    """
+    op.create_table(
+        "audit_head",
+        sa.Column("id", sa.Integer(), primary_key=True),
+        sa.Column("number", sa.BigInteger(), nullable=False),
+        sa.Column("hash", sa.Text(), nullable=False),
+    )
+    op.execute(
+        "INSERT INTO audit_head (id, number, hash) "
+        "SELECT 1, number, hash FROM audit ORDER BY number DESC LIMIT 1"
+    )
+    op.execute(
+        "INSERT INTO audit_head (id, number, hash) "
+        "SELECT 1, 0, '00000000000000000000000000000000' || '00000000000000000000000000000000' "
+        "WHERE NOT EXISTS (SELECT 1 FROM audit_head)"
+    )
 
 
 def _fill_vms() -> None:
@@ -257,8 +386,9 @@ def _fill_events(events: Sequence[Any], scopes: Mapping[str, str]) -> None:
         _event(event, scopes[event.event_id], reports.get(event.event_id, {})) for event in events
     ]
     _write(
-        "INSERT INTO event (event_id, scope, state, shown_by, shown_at, first_at, event_type, "
-        "not_before, is_news, sites, words, changed, status, started_at, notice, downtime) VALUES "
+        "INSERT INTO event (event_id, scope, state, shown_by, shown_at, first_seen_at, event_type, "
+        "not_before, is_news, sites, search_text, change_number, status, started_at, notice, "
+        "downtime) VALUES "
         "(:event_id, :scope, :state, :shown_by, :shown_at, :first_at, :event_type, :not_before, "
         ":is_news, :sites, :words, :changed, :status, "
         '(SELECT min(record."time") FROM record '
