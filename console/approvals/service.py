@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from console.access.people import Person
@@ -19,13 +19,14 @@ from console.audit.limiter import AuditLimiter
 from console.db import decisions
 from console.db.kept_turn_facts import KeptTurnFacts
 from console.db.snapshot import Snapshots
-from console.db.transactions import read_from, write_to
+from console.db.transactions import write_to
 from console.db.turn_facts import TurnSettings
 from console.fleet.candidates import PULL
 from console.fleet.commands import own_receipts
 from console.fleet.values import Command
 from console.ingest.readers import Publisher
 from console.signing.signer import Signer
+from console.turns.plan import may_be_given
 
 
 class Decisions:
@@ -59,6 +60,7 @@ class Decisions:
         self._clock = snapshots.clock
         self._sender = CommandSender(signer, publishers, offer=offer, clock=self._clock)
         self._turns = turns
+        self._turn_facts = turn_facts
         self._worker = DecisionWorker(
             snapshots,
             self._sender,
@@ -110,17 +112,33 @@ class Decisions:
             self._end_turn, person, event_id, reason.strip(), force=force, scope=scope
         )
 
-    def tokens_for(self, vm_id: str) -> list[bytes]:
-        """Return the signed commands for a VM that asks over HTTPS; may be called from any thread.
-        Raises `StoreError` or `SigningError`.
+    def commands_for(self, vm_id: str) -> list[Command]:
+        """Return the commands that a VM that asks over HTTPS is to follow now: those without a
+        receipt that have not expired and for which its group still has room. May be called from
+        any thread. Raises `StoreError`.
         """
-        return [self._sender.token(each) for each in self._waiting(vm_id)]
+        with self._snapshots.open() as snapshot:
+            connection = snapshot.connection
+            waiting = decisions.waiting_commands(connection, PULL, snapshot.now, vm_id=vm_id)
+            if not waiting:
+                return []
+            receipts = decisions.receipts_of(connection, [each.jti for each in waiting])
+            facts = self._turn_facts.within(snapshot)
+            return [
+                each
+                for each in waiting
+                if not own_receipts(each, receipts) and may_be_given(each, facts, snapshot.now)
+            ]
 
-    def fetched(self, vm_id: str) -> None:
-        """Note that the VM was given what `tokens_for` returned; may be called from any thread.
-        Raises `StoreError`.
+    def signed(self, commands: Iterable[Command]) -> list[bytes]:
+        """Return commands, signed; may be called from any thread. Raises `SigningError`."""
+        return [self._sender.token(each) for each in commands]
+
+    def fetched(self, commands: Iterable[Command]) -> None:
+        """Note that a VM was given these commands; may be called from any thread. Raises
+        `StoreError`.
         """
-        self._worker.fetched([each for each in self._waiting(vm_id) if each.sent_at is None])
+        self._worker.fetched([each for each in commands if each.sent_at is None])
 
     def changed(self, since: int | None) -> None:
         """Look at open decisions again: rows were committed after the transaction `since`, here or
@@ -176,10 +194,3 @@ class Decisions:
         if result.refused is not None:
             raise result.refused
         return result
-
-    def _waiting(self, vm_id: str) -> list[Command]:
-        """Return the VM's commands that have no receipt and have not expired."""
-        with read_from(self._database.reading) as connection:
-            waiting = decisions.waiting_commands(connection, PULL, self._clock(), vm_id=vm_id)
-            receipts = decisions.receipts_of(connection, [each.jti for each in waiting])
-        return [each for each in waiting if not own_receipts(each, receipts)]

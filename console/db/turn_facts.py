@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, cast
 from sqlalchemy import ColumnElement, Connection, Row, and_, or_, select
 
 from console.db import prepare_commands, turns
-from console.db.bulk import AT_ONCE, portions
+from console.db.bulk import AT_ONCE, portions, rows_in
 from console.db.contact import contact_of
 from console.db.decisions import approval_counts
 from console.db.event_filters import WantedEvents
@@ -92,12 +92,16 @@ def read_turn_facts(snapshot: Snapshot, settings: TurnSettings) -> TurnFacts:
         for each in pending
     ]
     wanted = {vm_id for each in events for vm_id in each.named} | preparations.keys()
-    wanted |= {one.vm_id for each in found.values() for one in each.vms}
+    holding = {one.vm_id for each in found.values() for one in each.vms}
+    wanted |= holding
     wanted |= {each.shown_by for each in events if each.shown_by is not None}
     asked = prepare_commands.asked_to_prepare(connection, snapshot.now)
     facts = _vms(snapshot, grouping, preparations, wanted | asked.keys())
     for vm_id in asked.keys() & facts.keys():
         facts[vm_id] = replace(facts[vm_id], asked_for=asked[vm_id])
+    reported = _reported(connection, holding & facts.keys())
+    for vm_id, keys in reported.items():
+        facts[vm_id] = replace(facts[vm_id], reported=keys)
     open_keys = {each.key for each in events}
     left = {
         one.event_key: one
@@ -173,6 +177,17 @@ def _missed_ends(connection: Connection, late: Iterable[str]) -> dict[str, Event
     for few in portions(late):
         for row in connection.execute(missed.where(r.vm_id.in_(few))):
             found[row.vm_id] = EventKey(row.event_id, row.scope)
+    return found
+
+
+def _reported(connection: Connection, vm_ids: Iterable[str]) -> dict[str, frozenset[EventKey]]:
+    """Return the keys of the events that VMs report as pending and that name them, by vmId."""
+    r = report.c
+    own = select(r.vm_id, r.event_id, r.scope).where(r.over == 0, r.is_own == 1)
+    found: dict[str, frozenset[EventKey]] = {}
+    for row in rows_in(connection, own, r.vm_id, vm_ids):
+        key = EventKey(row.event_id, row.scope)
+        found[row.vm_id] = found.get(row.vm_id, frozenset()) | {key}
     return found
 
 

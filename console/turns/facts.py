@@ -57,6 +57,10 @@ class VmFacts:
     """The key of an event that it reports as pending, and whose end others have reported since half
     of its silent time has passed: it may be away for it still.
     """
+    reported: frozenset[EventKey] = frozenset()
+    """Of a VM that holds a turn: the keys of the events that it reports itself as pending, and that
+    name it by that report.
+    """
     preparations: Sequence[VmPreparation] = ()
 
     @property

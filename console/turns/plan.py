@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from console.fleet.values import EventKey
+from console.fleet.values import Command, EventKey
 from console.turns.changes import moved, new_turn, taken, with_vms
 from console.turns.facts import Turn, TurnFacts
 from console.turns.preparing import all_prepared, to_prepare, with_unanswered
@@ -111,6 +111,17 @@ def may_ask_next_vm(
     if not turn.is_overridden and not all_prepared(turn, event, reading):
         return "no"
     return "yes" if has_room(turn, event, reading) else "later"
+
+
+def may_be_given(command: Command, facts: TurnFacts, now: float) -> bool:
+    """Check whether a VM that fetches its commands is to follow one that was written before: since
+    then, another VM may have gone away.
+    """
+    key = EventKey(command.event_id, command.scope)
+    if command.act == "approve":
+        return may_ask_next_vm(key, facts, now) == "yes"
+    turn = facts.turns.get(key)
+    return turn is not None and command.vm_id in to_prepare(turn, Reading.at(facts, now))
 
 
 def _in_order(facts: TurnFacts) -> list[Turn]:

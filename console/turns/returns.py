@@ -48,7 +48,8 @@ def _may_leave(vm: VmFacts, turn: Turn, reading: Reading) -> bool:
     if event is None:
         return turn.over_at is not None and vm.heard_at >= turn.over_at
     if vm.vm_id not in event.named:
-        return turn.state in ("preparing", "failed")
+        # The report that is shown may be another VM's. Its own word counts for it.
+        return turn.state in ("preparing", "failed") and event.key not in vm.reported
     if event.status != "Scheduled" or event.may_begin or event.approval in ("open", "confirmed"):
         return False
     if turn.state == "failed":

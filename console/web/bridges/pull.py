@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+from collections.abc import Sequence
 from typing import Final
 from urllib.parse import parse_qsl
 
@@ -12,6 +13,7 @@ from starlette.background import BackgroundTask
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from console.fleet.values import Command
 from console.web.answers import answer
 from console.web.bridges.held_polls import Woken
 from console.web.bridges.parts import BridgeParts
@@ -95,19 +97,21 @@ class CommandPolls:
         """
         decisions = self._parts.decisions
         try:
-            tokens = await asyncio.to_thread(decisions.tokens_for, vm_id)
+            found = await asyncio.to_thread(decisions.commands_for, vm_id)
+            commands = found[:_MAX_TOKENS]
+            tokens = await asyncio.to_thread(decisions.signed, commands)
         except SebError as error:
             _LOG.warning("%s", error, extra={"action": "commands_not_given"})
             return _later("commands cannot be signed now")
         if not tokens:
             return None
-        given = answer([token.decode("ascii") for token in tokens[:_MAX_TOKENS]])
-        given.background = BackgroundTask(self._fetched, vm_id)  # once it has been sent
+        given = answer([token.decode("ascii") for token in tokens])
+        given.background = BackgroundTask(self._fetched, commands)  # once it has been sent
         return given
 
-    async def _fetched(self, vm_id: str) -> None:
+    async def _fetched(self, commands: Sequence[Command]) -> None:
         try:
-            await asyncio.to_thread(self._parts.decisions.fetched, vm_id)
+            await asyncio.to_thread(self._parts.decisions.fetched, commands)
         except SebError as error:  # the receipt will show that it was fetched
             _LOG.warning("%s", error, extra={"action": "fetch_not_noted"})
 

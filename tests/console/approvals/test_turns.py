@@ -2767,6 +2767,73 @@ def test_a_vm_whose_program_gave_up_is_asked_last(pair: Pair) -> None:
     assert asked.vm_id == cluster.vms[0].vm_id
 
 
+def test_a_liar_ends_no_turn_of_a_vm_that_reports_its_event(database: Database) -> None:
+    """A VM that prepares nothing keeps its turn while it reports the event itself, also if others
+    of its place report the event with other names, and their report is shown.
+    """
+    cluster = Cluster(database, match={"name": ["db-*"]})
+    liars = [FakeVm(name=f"web-{number}") for number in range(2)]
+
+    def hear() -> None:
+        for number in range(3):
+            cluster.speak(number, commands=True)
+
+    cluster.tell(*(vm.heartbeat(now=cluster.now) for vm in liars))
+    cluster.now += timedelta(seconds=1)
+    hear()
+    cluster.announce(0)
+    cluster.announce(1)
+    assert cluster.step() == ["approve db-0"]
+    cluster.deliver()
+    (asked,) = seen(cluster, 0).decided.commands
+    about = {"jti": asked.jti, "actor": "group:db", "now": cluster.now}
+    for state in ("accepted", "posted", "confirmed"):
+        cluster.tell(cluster.vms[0].receipt("E-0", state, **about))
+    cluster.tell(cluster.vms[0].event("E-0", transition="started", now=cluster.now))
+    cluster.decide()
+    assert cluster.step() == []
+    assert cluster.state(0) == "away"
+    cluster.now += timedelta(seconds=3)
+    soon = _moment(cluster.now + timedelta(minutes=15))
+    lie = {"resources": ["web-0"], "not_before": soon, "now": cluster.now}
+    cluster.tell(*(vm.event("E-0", **lie) for vm in liars))
+    assert seen(cluster, 0).shown.report.event.resources == ("web-0",)
+    for _ in range(5):
+        assert cluster.step() == []
+        cluster.now += timedelta(seconds=3)
+        hear()
+    cluster.tell(cluster.vms[0].event("E-0", transition="ended", now=cluster.now))
+    cluster.tell(*(vm.event("E-0", transition="ended", now=cluster.now) for vm in liars))
+    cluster.now += timedelta(seconds=1)
+    hear()
+    assert cluster.step() == ["approve db-1"]
+    cluster.decisions.stop()
+
+
+@pytest.mark.parametrize("act", ["prepare", "approve"])
+@pytest.mark.parametrize("crashes", [False, True])
+def test_no_command_is_handed_out_that_has_no_room_any_more(
+    cluster: Cluster, act: str, *, crashes: bool
+) -> None:
+    """A VM that fetches its commands late does not get one for which there was room when it was
+    written, and is none now.
+    """
+    cluster.poll()
+    cluster.announce(0)
+    assert cluster.step() == ["prepare db-0"]
+    if act == "approve":
+        answer(cluster, "confirmed")
+        cluster.says(0, "prepared")
+        cluster.poll()
+        assert cluster.step() == ["approve db-0"]
+    cluster.now += timedelta(seconds=12)
+    cluster.poll()
+    if crashes:
+        cluster.lose(2)
+    found = cluster.decisions.commands_for(cluster.vms[0].vm_id)
+    assert [each.act for each in found] == ([] if crashes else [act])
+
+
 def hear_only(cluster: Cluster, vms: list[FakeVm]) -> None:
     """Hear only these VMs now."""
     everyone = cluster.vms

@@ -24,13 +24,17 @@ class FakeDecisions:
         self.fetches: list[str] = []
         self.fetch = threading.Event()
 
-    def tokens_for(self, vm_id: str) -> list[bytes]:
+    def commands_for(self, vm_id: str) -> list[tuple[str, bytes]]:
         """The commands of a VM."""
-        return self.tokens.get(vm_id, [])
+        return [(vm_id, token) for token in self.tokens.get(vm_id, [])]
 
-    def fetched(self, vm_id: str) -> None:
+    def signed(self, commands: list[tuple[str, bytes]]) -> list[bytes]:
+        """Their tokens."""
+        return [token for _, token in commands]
+
+    def fetched(self, commands: list[tuple[str, bytes]]) -> None:
         """They have been given."""
-        self.fetches.append(vm_id)
+        self.fetches.append(commands[0][0])
         self.fetch.set()
 
 
