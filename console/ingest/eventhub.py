@@ -61,6 +61,8 @@ class EventHubReader:
         database: Database,
         now: Callable[[], float] = time.time,
     ) -> None:
+        self.publisher = None
+        """A hub has no way back to VMs."""
         self._settings = settings
         self._state = state
         self._writer = writer

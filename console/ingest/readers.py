@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from console.db.opening import Database
 from console.ingest.settings import EventHubSource, MqttSource, SourceSettings
@@ -15,19 +15,8 @@ from console.ingest.writer import Writer
 from sinks.mqtt.messages import Message
 
 
-class Reader(Protocol):
-    """A source that reads by itself. A webhook source waits for requests instead."""
-
-    def start(self) -> None:
-        """Start to read; return at once."""
-
-    def stop(self) -> None:
-        """Stop, within seconds."""
-
-
-@runtime_checkable
 class Publisher(Protocol):
-    """A source that can also send."""
+    """Sends messages over the connection of a source."""
 
     @property
     def name(self) -> str:
@@ -37,6 +26,20 @@ class Publisher(Protocol):
         """Send a message; return False without a connection. `done` is called on another thread,
         with None once the broker has the message, or with the reason for which it refuses it.
         """
+
+
+class Reader(Protocol):
+    """A source that reads by itself. A webhook source waits for requests instead."""
+
+    @property
+    def publisher(self) -> Publisher | None:
+        """What sends commands over the same connection; None if it only reads."""
+
+    def start(self) -> None:
+        """Start to read; return at once."""
+
+    def stop(self) -> None:
+        """Stop, within seconds."""
 
 
 def make_readers(
@@ -78,5 +81,6 @@ def make_readers(
 
 
 def publishers(readers: Iterable[Reader]) -> dict[str, Publisher]:
-    """Return the readers that can send commands, by the name of their source."""
-    return {each.name: each for each in readers if isinstance(each, Publisher)}
+    """Return what can send commands, by the name of the source."""
+    found = (each.publisher for each in readers)
+    return {each.name: each for each in found if each is not None}

@@ -27,10 +27,6 @@ KEEPALIVE: Final = 30
 
 # How long a broker keeps the session for commands: as long as a command can live.
 _COMMAND_SESSION: Final = 900
-# How many commands a broker may send before the first of them is settled, and how large (bytes) any
-# packet may be: a command that is too large is to be counted as that, and not to fill the memory.
-_COMMANDS_IN_FLIGHT: Final = 16
-_MAX_PACKET_BYTES: Final = 1024 * 1024 + 64 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,9 +48,15 @@ class ConnectPlan:
     """Seconds for which the broker keeps the session after the connection's end; 0: a new session,
     not kept.
     """
+    receive_maximum: int = 16
+    """How many messages the broker may send before the first of them is acknowledged."""
+    max_packet_bytes: int = 1024 * 1024 + 64 * 1024
+    """How large a packet from the broker may be. This is more than a command may have: one that is
+    too large is counted as that, and does not fill the memory.
+    """
 
     @property
-    def takes_commands(self) -> bool:
+    def keeps_session(self) -> bool:
         """Whether the session is kept after the connection's end, and each message is acknowledged
         by hand.
         """
@@ -153,10 +155,10 @@ def new_client(plan: ConnectPlan, kind: type[C]) -> C:
         CallbackAPIVersion.VERSION2,
         transport=transport,
         client_id=plan.client_id,
-        clean_session=None if is_5 else not plan.takes_commands,
+        clean_session=None if is_5 else not plan.keeps_session,
         protocol=MQTTProtocolVersion.MQTTv5 if is_5 else MQTTProtocolVersion.MQTTv311,
         reconnect_on_failure=False,
-        manual_ack=plan.takes_commands,
+        manual_ack=plan.keeps_session,
     )
     made.proxy = plan.proxy
     if plan.path is not None:
@@ -195,7 +197,7 @@ def connect_properties(plan: ConnectPlan) -> Properties:
     """Return the properties of a CONNECT (MQTT 5, 3.1.2.11)."""
     made = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
     made.SessionExpiryInterval = plan.session_expiry
-    if plan.takes_commands:
-        made.ReceiveMaximum = _COMMANDS_IN_FLIGHT
-        made.MaximumPacketSize = _MAX_PACKET_BYTES
+    if plan.keeps_session:
+        made.ReceiveMaximum = plan.receive_maximum
+        made.MaximumPacketSize = plan.max_packet_bytes
     return made

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from paho.mqtt.client import Client, DisconnectFlags
 from paho.mqtt.enums import MQTTErrorCode
+from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
@@ -37,6 +38,7 @@ from sinks.shared.sockets import cut
 # Well within the keepalive's half of tolerance; a publish or an answer ends the wait at once.
 _LOOP_SECONDS: Final = 5.0
 _GOES_ON: Final = MQTTErrorCode.MQTT_ERR_SUCCESS
+_TOOK_TOO_LONG: Final = Problem("the connection was cut because a call took too long")
 
 
 class Session:
@@ -100,18 +102,20 @@ class Session:
         if self._lost is not None:
             raise SinkError(self._lost)
 
-    def close(self, *, timeout: float) -> None:
-        """Disconnect, so that the broker does not publish the will; cut after `timeout` seconds."""
+    def close(self, *, timeout: float, ends_session: bool = False) -> None:
+        """Disconnect, so that the broker does not publish the will; cut after `timeout` seconds.
+        With `ends_session` the broker of MQTT 5 does not keep the session.
+        """
         if self._thread.ident is None:
             return
-        self.client.disconnect()
+        self.client.disconnect(properties=_end_of_session() if ends_session else None)
         self._thread.join(timeout)
         if self._thread.is_alive():
             self.abort()
 
-    def abort(self) -> None:
+    def abort(self, why: Problem = _TOOK_TOO_LONG) -> None:
         """Cut the connection at once, from any thread; the broker then publishes the will."""
-        self._set_lost(Problem("the connection was cut because a call took too long"))
+        self._set_lost(why)
         connection = plain(self.client.socket())
         if isinstance(connection, socket.socket):
             cut(connection)
@@ -154,7 +158,7 @@ class Session:
                 plan.host,
                 plan.port,
                 KEEPALIVE,
-                clean_start=not plan.takes_commands,
+                clean_start=not plan.keeps_session,
                 properties=connect_properties(plan),
             )
         else:
@@ -208,3 +212,10 @@ class Session:
         self._set_lost(
             ending(code.value, from_broker=from_broker, accepted=self.limits is not None)
         )
+
+
+def _end_of_session() -> Properties:
+    """Return the properties of a DISCONNECT after which no session is kept (MQTT 5, 3.14.2.2)."""
+    made = Properties(PacketTypes.DISCONNECT)  # type: ignore[no-untyped-call]
+    made.SessionExpiryInterval = 0
+    return made
