@@ -358,6 +358,9 @@ class Preparations:
             trigger = Trigger.OVER
         elif tracked.fingerprint != preparation.fingerprint and preparation.state != "prepared":
             trigger = Trigger.CHANGED
+        elif tracked.fingerprint in preparation.before:
+            self._return_to(tracked.fingerprint, preparation)
+            return
         else:
             return  # prepared for another state: this counts again if the event changes back
         # One commit: a preparation that is half over would never be asked for again.
@@ -367,6 +370,18 @@ class Preparations:
             self._replace_row(over)
         else:
             self._step(over, trigger)
+
+    def _return_to(self, fingerprint: str, preparation: Preparation) -> None:
+        """Record that the VM is prepared for an earlier state of the event, which has come back.
+        The last record is about a later state, and whoever reads records alone knows only that one.
+        """
+        others = (each for each in preparation.before if each != fingerprint)
+        again = replace(
+            preparation, fingerprint=fingerprint, before=(*others, preparation.fingerprint)
+        )
+        self._rows.save(again, self._record(again))
+        self._replace_row(again)
+        self._log(again, None)
 
     def _step(
         self, preparation: Preparation, trigger: Trigger, reason: str | None = None

@@ -318,6 +318,12 @@ def test_a_state_that_comes_back_after_another_one_was_prepared_for(
         preparing.store.close()
         preparing.begin()
     assert preparing.poll(body(entry(), incarnation=3)) == [expected]
+    last = [each.data for each in preparing.records() if each.type == PREPARATION][-1]
+    (known,) = preparing.current.events.values()
+    if expected == "prepared":  # for whoever reads records alone
+        assert (last["state"], last["evh"]) == ("prepared", known.fingerprint)
+    else:
+        assert last["evh"] != known.fingerprint
     assert preparing.poll(
         body(entry(not_before="Mon, 02 Mar 2026 10:45:00 GMT"), incarnation=4)
     ) == ["none"]
