@@ -21,7 +21,7 @@ from console.db.opening import Database
 from console.db.transactions import write_to
 from console.errors import RefusedError
 from console.fleet.contact import BY_HEARTBEATS, SilentTime
-from console.fleet.vms import is_resource_id
+from console.fleet.vms import is_resource_id, merged_tags
 from console.ingest.enrolment import (
     EVERY_VM,
     is_vm_id,
@@ -130,7 +130,7 @@ def _with_tags(
     for vm_id in vm_ids:
         row = before.get(vm_id)
         kept = {} if row is None or row.tags is None else json.loads(row.tags)
-        found[vm_id] = {name: value for name, value in {**kept, **tags}.items() if value}
+        found[vm_id] = {name: value for name, value in merged_tags(kept, tags).items() if value}
     return found
 
 

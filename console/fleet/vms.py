@@ -77,7 +77,7 @@ def with_record(
         location=identity.location,
         zone=identity.zone,
         scale_set=known.scale_set,
-        tags={**identity.tags, **vm.bound_tags} if vm.bound_tags else identity.tags,
+        tags=merged_tags(identity.tags, vm.bound_tags) if vm.bound_tags else identity.tags,
         bound_tags=vm.bound_tags,
         version=record.version,
         session=record.session,
@@ -286,8 +286,17 @@ def with_enrolled_identity(vm: Vm, *, resource_id: str | None, site: str | None)
 
 def with_bound_tags(vm: Vm, tags: Mapping[str, str]) -> Vm:
     """Return the row of a VM with these tags from an admin, instead of earlier ones."""
-    own = {name: value for name, value in vm.tags.items() if name not in vm.bound_tags}
-    return replace(vm, bound_tags=tags, tags={**own, **tags})
+    former = {name.casefold() for name in vm.bound_tags}
+    own = {name: value for name, value in vm.tags.items() if name.casefold() not in former}
+    return replace(vm, bound_tags=tags, tags=merged_tags(own, tags))
+
+
+def merged_tags(tags: Mapping[str, str], bound: Mapping[str, str]) -> dict[str, str]:
+    """Return tags with those of an admin, which replace tags of the same name in any case: to
+    Azure, and to groups, that is one name.
+    """
+    names = {name.casefold() for name in bound}
+    return {name: value for name, value in tags.items() if name.casefold() not in names} | {**bound}
 
 
 def is_resource_id(text: str) -> bool:

@@ -25,6 +25,7 @@ from console.audit.limiter import AuditLimiter
 from console.audit.log import everything
 from console.config.groups import GroupSettings
 from console.db import decisions as rows
+from console.db import identities
 from console.db.batches import write_batch
 from console.db.kept_turn_facts import KeptTurnFacts
 from console.db.opening import Database
@@ -2832,6 +2833,26 @@ def test_no_command_is_handed_out_that_has_no_room_any_more(
         cluster.lose(2)
     found = cluster.decisions.commands_for(cluster.vms[0].vm_id)
     assert [each.act for each in found] == ([] if crashes else [act])
+
+
+@pytest.mark.parametrize("name", ["cluster", "Cluster"])
+def test_a_tag_of_an_admin_counts_in_any_case(database: Database, name: str) -> None:
+    """A VM does not leave its group by spelling the name of a tag that an admin gave it in another
+    case.
+    """
+    cluster = Cluster(database, match={"tag:cluster": ["etcd"]})
+    bound = {vm.vm_id: {"cluster": "etcd"} for vm in cluster.vms}
+    with write_to(database) as (connection, number):
+        identities.replace_bound_tags(connection, bound, number)
+    cluster.vms[0].tags = {name: "other", "team": "a"}
+    cluster.wait(1)
+    cluster.announce(0)
+    cluster.announce(1)
+    assert cluster.step() == ["prepare db-0"]
+    with cluster.snapshots.open() as snapshot:
+        (heard,) = snapshot.vms.some([cluster.vms[0].vm_id])
+    assert heard.vm.tags == {"cluster": "etcd", "team": "a"}
+    cluster.decisions.stop()
 
 
 def hear_only(cluster: Cluster, vms: list[FakeVm]) -> None:
