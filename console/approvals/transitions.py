@@ -25,6 +25,7 @@ from console.approvals.decision_situation import (
 )
 from console.approvals.printing import words_of
 from console.fleet.candidates import PULL, first
+from console.fleet.commands import LAPSE_SECONDS
 
 
 class State(Enum):
@@ -208,6 +209,13 @@ def wait_for_end(situation: DecisionSituation) -> Wait:
     return Wait(until=situation.deadline)
 
 
+def wait_for_lapse(situation: DecisionSituation) -> Wait:
+    """Wait until an acceptance counts no more, or the deadline once the event has started."""
+    lapses_at = _last_expires_at(situation) + LAPSE_SECONDS + 1
+    is_scheduled = situation.seen is not None and situation.seen.state == "scheduled"
+    return Wait(until=min(situation.deadline, lapses_at) if is_scheduled else situation.deadline)
+
+
 def wait_for_poll(situation: DecisionSituation) -> Wait:
     """Wait until the token expires."""
     return Wait(until=_last_expires_at(situation))
@@ -324,7 +332,7 @@ TABLE: Final[Mapping[State, Mapping[Predicate, Then]]] = {
         always: NO_ANSWER,
     },
     State.ACCEPTED: {
-        has_time: wait_for_end,
+        has_time: wait_for_lapse,
         always: NO_END,
     },
     State.POSTED: {

@@ -402,7 +402,12 @@ class Events:
                     seen_by=seen_by,
                     differing=ways > 1,
                     named=bearers,
-                    receipts=counting(receipts.get(key, ()), bearers, decision.commands),
+                    receipts=counting(
+                        receipts.get(key, ()),
+                        bearers,
+                        decision.commands,
+                        scheduled_at=self._now if row.state == "scheduled" else None,
+                    ),
                     decided=decision,
                     other_scopes=tuple(sorted(scopes.get(row.event_id, set()) - {row.scope})),
                     disputed=tuple(disputed.get(key, ())),

@@ -181,9 +181,14 @@ def _missed_ends(connection: Connection, late: Iterable[str]) -> dict[str, Event
 
 
 def _reported(connection: Connection, vm_ids: Iterable[str]) -> dict[str, frozenset[EventKey]]:
-    """Return the keys of the events that VMs report as pending and that name them, by vmId."""
+    """Return the keys of the events that VMs report as pending and that name them, by vmId. What a
+    VM reported before its store was made again does not count: it may report no end of that.
+    """
     r = report.c
-    own = select(r.vm_id, r.event_id, r.scope).where(r.over == 0, r.is_own == 1)
+    same_store = and_(vm.c.vm_id == r.vm_id, vm.c.stream == r.stream)
+    own = (
+        select(r.vm_id, r.event_id, r.scope).join(vm, same_store).where(r.over == 0, r.is_own == 1)
+    )
     found: dict[str, frozenset[EventKey]] = {}
     for row in rows_in(connection, own, r.vm_id, vm_ids):
         key = EventKey(row.event_id, row.scope)

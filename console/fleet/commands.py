@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -26,6 +26,10 @@ WORKING: Final = ("accepted", "posted")
 """States after which the VM continues by itself, even after a restart."""
 _RANK: Final = {"rejected": 1, "accepted": 2, "posted": 3, "failed": 4, "confirmed": 5}
 REPLAYED: Final = "replayed"
+LAPSE_SECONDS: Final = 900.0
+"""For how long an acceptance counts after its command has expired: the VM acts on it no more, and
+Azure starts what was approved by then.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,12 +59,23 @@ def foreign(receipt: Receipt, commands: Iterable[values.Command]) -> bool:
 
 
 def counting(
-    receipts: Iterable[Receipt], named: Mapping[str, Named], commands: Iterable[values.Command]
+    receipts: Iterable[Receipt],
+    named: Mapping[str, Named],
+    commands: Iterable[values.Command],
+    *,
+    scheduled_at: float | None,
 ) -> list[Receipt]:
-    """Return the receipts that count for an event. Those of VMs that were asked count. Those of
+    """Return the receipts that count for an event. Those of VMs that were asked count; an
+    acceptance for some time only while the event is Scheduled, that is at `scheduled_at`. Those of
     another VM that the event names count unless a heard VM that it names still reports it as
     pending.
     """
+    commands = list(commands)
+    lapsed = {
+        each.jti
+        for each in commands
+        if scheduled_at is not None and each.expires_at + LAPSE_SECONDS < scheduled_at
+    }
     bearers = {each.vm_id for each in named.values()}
     asked = {(each.jti, each.vm_id) for each in commands}
     waiting = {
@@ -71,9 +86,13 @@ def counting(
     return [
         each
         for each in receipts
-        if (each.facts.jti, each.vm_id) in asked
+        if ((each.facts.jti, each.vm_id) in asked and not _has_lapsed(each, lapsed))
         or (each.vm_id in bearers and waiting <= {each.vm_id})
     ]
+
+
+def _has_lapsed(receipt: Receipt, lapsed: Container[str]) -> bool:
+    return receipt.facts.state == "accepted" and receipt.facts.jti in lapsed
 
 
 def command_status(command: values.Command, receipts: Sequence[Receipt]) -> CommandStatus:

@@ -151,6 +151,8 @@ def _waits_after(turn: Turn, vm: VmFacts, event: EventFacts, reading: Reading) -
     own = reading.event_of(turn)
     if own is None or turn.is_overridden or own.order <= event.order:
         return False
+    if own.may_begin or own.approval in ("open", "confirmed"):
+        return False  # Azure may have been told to start it
     if turn.state == "prepared":
         return True
     return turn.state in ("preparing", "failed") and not vm.has_recovered(own.key)

@@ -41,15 +41,15 @@ def _returned(part: TurnVm, turn: Turn, reading: Reading) -> TurnVm:
 
 def _may_leave(vm: VmFacts, turn: Turn, reading: Reading) -> bool:
     """Check whether a VM may leave a turn: it was heard after the end of the event; or the event
-    has changed and no longer names it, the turn has failed, or there is no room for its VMs any
-    more. Turns must not wait for each other.
+    has changed and no longer names it, also by its own report, the turn has failed, or there is no
+    room for its VMs any more. Turns must not wait for each other.
     """
     event = reading.event_of(turn)
-    if event is None:
-        return turn.over_at is not None and vm.heard_at >= turn.over_at
-    if vm.vm_id not in event.named:
-        # The report that is shown may be another VM's. Its own word counts for it.
-        return turn.state in ("preparing", "failed") and event.key not in vm.reported
+    if event is None or vm.vm_id not in event.named:
+        # The report that is shown may be another VM's: the VM's own word counts for it.
+        if turn.event_key in vm.reported:
+            return False
+        return event is not None or (turn.over_at is not None and vm.heard_at >= turn.over_at)
     if event.status != "Scheduled" or event.may_begin or event.approval in ("open", "confirmed"):
         return False
     if turn.state == "failed":

@@ -16,6 +16,7 @@ from console.approvals.decision_situation import (
     expiry,
 )
 from console.approvals.transitions import TABLE, State, always, next_step, printed
+from console.fleet.commands import LAPSE_SECONDS
 
 STARTED = Seen(state="started", fingerprint="sha256:2")
 CHANGED = Seen(state="scheduled", fingerprint="sha256:2")
@@ -110,7 +111,7 @@ def test_a_late_receipt_of_the_first_counts() -> None:
     asked = [command(), command("vm-2", made_at=AT + 10, sent_at=AT + 10, expires_at=AT + 70)]
     said = [receipt("accepted", after=9), receipt("rejected", "already_started", vm_id="vm-2")]
     step = next_step(situation(*asked, after=20, receipts=said))
-    assert step == Wait(until=AT + 600 + END_SECONDS)
+    assert step == Wait(until=AT + 70 + LAPSE_SECONDS + 1)
     said.append(receipt("confirmed", after=21))
     assert next_step(situation(*asked, after=22, receipts=said)) == End(outcome="confirmed")
 

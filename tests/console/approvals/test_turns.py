@@ -2855,6 +2855,113 @@ def test_a_tag_of_an_admin_counts_in_any_case(database: Database, name: str) -> 
     cluster.decisions.stop()
 
 
+def test_a_vm_whose_post_may_have_worked_waits_behind_nothing(database: Database) -> None:
+    """In a group that became too small, no earlier event is approved beside one that Azure may have
+    been told to start, although its approval has failed.
+    """
+    cluster = Cluster(database, at_most=2)
+    cluster.announce(1)
+    cluster.now += timedelta(seconds=1)
+    cluster.announce(0)
+    assert sorted(cluster.step()) == ["prepare db-0", "prepare db-1"]
+    cluster.says(0, "prepared")
+    assert cluster.step() == ["approve db-0"]
+    cluster.deliver()
+    lower(cluster, 1)
+    (asked,) = [each for each in seen(cluster, 0).decided.commands if each.act == "approve"]
+    about = {"jti": asked.jti, "actor": "group:db", "now": cluster.now}
+    for state, reason in (("accepted", None), ("posted", None), ("failed", "imds_unreachable")):
+        cluster.tell(cluster.vms[0].receipt("E-0", state, reason=reason, **about))
+    cluster.decide()
+    cluster.says(1, "prepared")
+    assert cluster.step() == []
+    cluster.decisions.stop()
+
+
+def test_a_vm_that_an_event_left_out_leaves_a_prepared_turn(pair: Pair) -> None:
+    """A VM that a changed event does not name any more, also by its own report, leaves the turn
+    once it has recovered, also if the turn is prepared and waits for room.
+    """
+    cluster = pair.cluster
+    pair.say(0, "prepared")
+    pair.say(1, "prepared")
+    cluster.lose(2)
+    assert cluster.step() == []
+    pair.tell("updated", named=("db-1",))
+    pair.say(1, "prepared")
+    assert cluster.step() == []
+    assert cluster.state(0) == "prepared"
+    cluster.says(0, "recovered")
+    cluster.now += timedelta(seconds=70)  # the life of the commands
+    hear_only(cluster, [vm for vm in cluster.vms if vm.name != "db-2"])
+    assert cluster.step() == ["approve db-1"]
+
+
+def test_what_a_vm_accepted_and_never_ended_lapses(pair: Pair) -> None:
+    """An acceptance of a VM that is gone since counts for 15 minutes after its command has expired;
+    then another VM is asked.
+    """
+    cluster = pair.cluster
+    pair.approve()
+    (asked,) = [each for each in seen(cluster, 0).decided.commands if each.act == "approve"]
+    (number,) = [n for n, vm in enumerate(cluster.vms) if vm.vm_id == asked.vm_id]
+    gone = cluster.vms[number]
+    cluster.tell(gone.receipt("E-0", "accepted", jti=asked.jti, actor="group:db", now=cluster.now))
+    assert cluster.decide() == []
+    cluster.lose(number)
+    cluster.vms.remove(gone)
+    cluster.wait(600)
+    assert cluster.decide() == []
+    with pytest.raises(DecisionRefusedError, match="approved already"):
+        approve(cluster, 0, force=True)
+    cluster.wait(400)
+    (other,) = [f"db-{n}" for n in (0, 1) if f"db-{n}" != gone.name]
+    assert cluster.decide() == [f"approve {other}"]
+
+
+def test_a_peer_that_says_that_an_event_is_over_brings_no_vm_back_that_reports_it(
+    database: Database,
+) -> None:
+    """A VM that prepares nothing keeps its turn while it reports the event as started, also if a
+    peer that is known longer reports the end and the VM was heard since.
+    """
+    cluster = Cluster(database, match={"name": ["db-0", "db-1"]})
+    with database.writing.begin() as connection:
+        connection.exec_driver_sql("UPDATE vm SET name_since = 1 WHERE name = 'db-2'")
+
+    def hear() -> None:
+        for number in range(3):
+            cluster.speak(number, commands=True)
+
+    cluster.now += timedelta(seconds=1)
+    hear()
+    cluster.announce(0)
+    cluster.announce(1)
+    assert cluster.step() == ["approve db-0"]
+    cluster.deliver()
+    (asked,) = seen(cluster, 0).decided.commands
+    about = {"jti": asked.jti, "actor": "group:db", "now": cluster.now}
+    for state in ("accepted", "posted"):
+        cluster.tell(cluster.vms[0].receipt("E-0", state, **about))
+    cluster.decide()
+    lie = {"resources": ("db-0", "db-2"), "now": cluster.now}
+    for transition in ("started", "ended"):
+        cluster.tell(cluster.vms[2].event("E-0", transition=transition, **lie))
+    cluster.now += timedelta(seconds=5)
+    cluster.tell(cluster.vms[0].event("E-0", transition="started", now=cluster.now))
+    for _ in range(4):
+        cluster.decide()
+        assert cluster.step() == []
+        cluster.now += timedelta(seconds=5)
+        hear()
+    cluster.tell(cluster.vms[0].event("E-0", transition="ended", now=cluster.now))
+    cluster.now += timedelta(seconds=70)
+    hear()
+    cluster.decide()
+    assert cluster.step() == ["approve db-1"]
+    cluster.decisions.stop()
+
+
 def hear_only(cluster: Cluster, vms: list[FakeVm]) -> None:
     """Hear only these VMs now."""
     everyone = cluster.vms
