@@ -208,6 +208,8 @@ def with_status(vm: Vm | None, status: IncomingStatus) -> Vm:
     if vm is None:
         site = status.site or DEFAULT_SITE
         vm = _new(status.vm_id, status.name, site, status.resource_id, status.source)
+    if _is_of_earlier_run(status, vm):
+        return vm
     source = status.source if status.commands else None
     if vm.command_source != source and (source or vm.command_source == status.source):
         vm = replace(vm, command_source=source)
@@ -231,6 +233,15 @@ def with_status(vm: Vm | None, status: IncomingStatus) -> Vm:
         lost_at=None,
         lost_session=None,
     )
+
+
+def _is_of_earlier_run(status: IncomingStatus, vm: Vm) -> bool:
+    """Check whether the bridge's run of a status was over when it sent its newest record. A broker
+    may bring such a status late: it kept it for a session, or was put back.
+    """
+    if status.heard_at is None or status.session == vm.session:
+        return False
+    return status.heard_at < vm.record_time
 
 
 def with_state(vm: Vm | None, state: IncomingState) -> Vm:

@@ -2962,6 +2962,37 @@ def test_a_peer_that_says_that_an_event_is_over_brings_no_vm_back_that_reports_i
     cluster.decisions.stop()
 
 
+def test_a_status_of_an_earlier_run_changes_nothing(cluster: Cluster) -> None:
+    """A status of an earlier run of the bridge that comes late does not say whether the VM
+    prepares, nor that a VM is here that was lost since.
+    """
+
+    def old_status(number: int) -> None:
+        vm = cluster.vms[number]
+        earlier = _moment(cluster.now - timedelta(hours=20))
+        told = {"commands": True, "prepares": False, "time": earlier, "session": "earlier"}
+        status = parse_status(
+            vm.status(**told),
+            source="broker",
+            received_at=cluster.now.timestamp(),
+            vm_id=vm.vm_id,
+            site="default",
+        )
+        cluster.store([status])
+
+    cluster.wait(1)
+    old_status(0)
+    cluster.announce(0)
+    assert cluster.step() == ["prepare db-0"]
+    cluster.says(0, "prepared")
+    answer(cluster, "confirmed")
+    cluster.lose(1)
+    old_status(1)
+    assert cluster.step() == []
+    cluster.wait(1)
+    assert cluster.step() == ["approve db-0"]
+
+
 def hear_only(cluster: Cluster, vms: list[FakeVm]) -> None:
     """Hear only these VMs now."""
     everyone = cluster.vms
