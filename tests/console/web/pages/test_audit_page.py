@@ -103,7 +103,7 @@ def test_every_column_of_the_audit_sorts_both_ways(stage: ConsoleStage, page: Pa
         row = {"id": decision, "event_id": f"E-{number}", "fingerprint": "f", "kind": "approve"}
         row |= {"state": "over" if outcome else "open", "actor": "mia", "reason": reason, "at": 1.0}
         with stage.console.database.writing.begin() as connection:
-            connection.execute(insert(decisions), {**row, "outcome": outcome, "changed": 1})
+            connection.execute(insert(decisions), {**row, "outcome": outcome, "change_number": 1})
     page.goto(f"{stage.url}/audit")
     why = page.locator("tbody td:nth-child(4)")
     for column, up in (("Why", ["a", "m", "z"]), ("Outcome", ["a", "z", "m"])):
