@@ -373,7 +373,7 @@ class Preparations:
 
     def _return_to(self, fingerprint: str, preparation: Preparation) -> None:
         """Record that the VM is prepared for an earlier state of the event, which has come back.
-        The last record is about a later state, and whoever reads records alone knows only that one.
+        The last record is about a later state, and a console over HTTPS has only records.
         """
         others = (each for each in preparation.before if each != fingerprint)
         again = replace(

@@ -62,7 +62,7 @@ _MAY_PASS: Final = (
     "rate_limited",
     "unknown_event",
     "event_changed",
-    "change_number",
+    "changed",
 )
 """The reasons of a failed approval after which no VM acts on it, and another may succeed."""
 

@@ -2993,6 +2993,35 @@ def test_a_status_of_an_earlier_run_changes_nothing(cluster: Cluster) -> None:
     assert cluster.step() == ["approve db-0"]
 
 
+def test_a_group_approves_again_what_was_not_sent_because_the_vm_came_back(
+    cluster: Cluster,
+) -> None:
+    """An approval that was not sent, because its VM was prepared no more, has failed for a reason
+    that may pass: the VM prepares again, and the event is approved then.
+    """
+    soon = _moment(cluster.now + timedelta(hours=3))
+    cluster.tell(cluster.vms[0].event("E-0", now=cluster.now, not_before=soon))
+    cluster.step()
+    cluster.says(0, "prepared")
+    answer(cluster, "confirmed")
+    assert cluster.step() == ["approve db-0"]
+    cluster.says(0, "recovered")
+    cluster.wait(1)
+    for _ in range(10):
+        cluster.wait(10)
+        cluster.decide()
+    decision = seen(cluster, 0).decided.decision
+    assert decision is not None
+    assert (decision.outcome, decision.outcome_reason) == ("overtaken", "changed")
+    sent = []
+    for _ in range(40):
+        sent += cluster.step()
+        cluster.wait(30)
+        if "prepare db-0" in sent:
+            break
+    assert "prepare db-0" in sent
+
+
 def hear_only(cluster: Cluster, vms: list[FakeVm]) -> None:
     """Hear only these VMs now."""
     everyone = cluster.vms

@@ -60,7 +60,7 @@ _RENAMED_COLUMNS: Final = (
     ("token", "changed", "change_number"),
     ("enrolment", "changed", "change_number"),
 )
-"""Table, name before, and name now. The table of events is created anew."""
+"""Table, name before, and name now. The migration makes a new table of events."""
 _FILL_INCIDENTS: Final = """
 INSERT INTO incident (vm_id, key, kind, size, at)
 SELECT n.subject, n.subject, n.kind, 1, n.at FROM notice n
