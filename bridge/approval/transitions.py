@@ -114,14 +114,15 @@ _NO_PREP: Final = _failed("not_prepared")
 
 # A request whose answer was lost may have started the event: then the event itself shows
 # whether it did, and no reason of ours can. An error of a server may have had its effect too, but
-# that an event is over does not show it.
+# that an event is over does not show it. If the event changes after such a request, the approval
+# ends, and its reason says that Azure may have received it.
 # fmt: off
 TABLE: Final[Mapping[Fact, Mapping[Stage, ApprovalStep]]] = {
     #                        UNTRIED     UNREACHED   ERROR       UNSURE      POSTED      PREPARING
     Fact.BEGUN:         _row(_BEGUN,     _NO_IMDS,   _CONFIRM,   _CONFIRM,   _CONFIRM,   _BEGUN),
-    Fact.LEFT:          _row(_CHANGED,   _CHANGED,   _CHANGED,   _CHANGED,   _CHANGED,   _CHANGED),
+    Fact.LEFT:          _row(_CHANGED,   _CHANGED,   _NO_IMDS,   _NO_IMDS,   _CHANGED,   _CHANGED),
     Fact.OVER:          _row(_GONE,      _NO_IMDS,   _NO,        _CONFIRM,   _CONFIRM,   _GONE),
-    Fact.CHANGED:       _row(_AS_FOUND,  _AS_FOUND,  _AS_FOUND,  _AS_FOUND,  _STAY,      _AS_FOUND),
+    Fact.CHANGED:       _row(_AS_FOUND,  _AS_FOUND,  _NO_IMDS,   _NO_IMDS,   _STAY,      _AS_FOUND),
     Fact.WITHDRAWN:     _row(_BARRED,    _BARRED,    _BARRED,    _STAY,      _STAY,      _STAY),
     Fact.EXPIRED:       _row(_EXPIRED,   _EXPIRED,   _STAY,      _STAY,      _STAY,      _STAY),
     Fact.NOT_PREPARED:  _row(_NO_PREP,   _NO_PREP,   _STAY,      _STAY,      _STAY,      _NO_PREP),

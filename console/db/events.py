@@ -524,9 +524,14 @@ class Events:
             report.c.is_own == 1,
         )
         same = and_(event.c.event_id == report.c.event_id, event.c.scope == report.c.scope)
+        # The second one is also the end of an approval that a change overtook.
         has_begun = or_(
             receipt.c.state == "confirmed",
-            and_(receipt.c.state == "failed", receipt.c.reason == "imds_unreachable"),
+            and_(
+                receipt.c.state == "failed",
+                receipt.c.reason == "imds_unreachable",
+                event.c.started_at.is_not(None),
+            ),
         )
         is_past = and_(
             has_begun,

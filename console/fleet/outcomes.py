@@ -68,8 +68,8 @@ _REASONS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
             "See `journalctl -u seb` on the VM. The event starts at its time.",
         ),
         "imds_unreachable": (
-            "The VM could not reach Azure's metadata service, and the event began by itself.",
-            "Run `seb check` on the VM.",
+            "The VM got no answer from Azure's metadata service before the event began or changed.",
+            "Azure may start it. Run `seb check` on the VM.",
         ),
         "no_answer": (
             "The VMs that were asked did not answer.",
