@@ -15,11 +15,11 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from bridge import system
 from bridge.config.address import parsed
 from bridge.config.approval import ApprovalSettings, CommandsSettings
+from bridge.known_api_versions import EVENTS_API_VERSIONS
 from sinks.base import JsonList
 
 PREFIX: Final = "SEB_"
 DEFAULT_IMDS_URL: Final = "http://169.254.169.254"
-DEFAULT_API_VERSION: Final = "2020-07-01"
 
 
 def _base_url(url: str) -> str:
@@ -72,7 +72,7 @@ class ImdsSettings(_Section):
 
     url: Url = Field(DEFAULT_IMDS_URL, description="Base URL of the metadata service")
     api_version: str = Field(
-        DEFAULT_API_VERSION,
+        EVENTS_API_VERSIONS[-1],
         pattern=r"^\d{4}-\d{2}-\d{2}$",
         description="api-version to ask for; `seb check` names newer ones, and if IMDS refuses "
         "this one, older ones are tried",

@@ -2,34 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
-# Azure's documentation of Scheduled Events, newest first.
-EVENTS_VERSIONS: Final = (
-    "2020-07-01",
-    "2019-08-01",
-    "2019-04-01",
-    "2019-01-01",
-    "2017-11-01",
-    "2017-08-01",
-    "2017-03-01",
+from bridge.known_api_versions import INSTANCE_API_VERSIONS
+
+# Azure's documentation of the instance document: the newest has all that a record says of the VM;
+# the others are the first with tagsList, with resourceId, and with a name and a vmId.
+INSTANCE_VERSIONS_TRIED: Final = (
+    INSTANCE_API_VERSIONS[-1],
+    "2019-06-04",
+    "2019-03-11",
+    "2017-04-02",
 )
-# Azure's documentation of the instance document: with all that a record says of the VM, with
-# tagsList, with resourceId, and the first with a name and a vmId.
-INSTANCE_VERSIONS: Final = ("2021-02-01", "2019-06-04", "2019-03-11", "2017-04-02")
-MAX_TRIED: Final = 10
+MAX_TRIED_VERSIONS: Final = 10
 """How many versions one request tries: IMDS refuses more than five requests a second."""
-PATIENCE: Final = 10
+MAX_REFUSALS: Final = 10
 """After how many refusals in a row a version that has worked is given up."""
-PROBE_EVERY: Final = 60
+PROBE_EVERY_REQUESTS: Final = 60
 """After how many requests with another version the wanted one is tried again."""
 
 
 class ApiVersions:
     """The current version, and the versions that could replace it."""
 
-    def __init__(self, wanted: str, known: Sequence[str]) -> None:
+    def __init__(self, wanted: str, known: Iterable[str]) -> None:
         self.current = wanted
         self._wanted = wanted
         self._requests = 0
@@ -42,15 +39,15 @@ class ApiVersions:
         refusals.
         """
         self._requests += 1
-        if self.current != self._wanted and not self._requests % PROBE_EVERY:
+        if self.current != self._wanted and not self._requests % PROBE_EVERY_REQUESTS:
             return [self._wanted, self.current]
-        if self._works and self._refusals + 1 < PATIENCE:
+        if self._works and self._refusals + 1 < MAX_REFUSALS:
             return [self.current]
         return [self.current, *(each for each in self._fallbacks if each != self.current)]
 
     def room(self, tried: Sequence[str]) -> int:
         """Return how many of the versions in a refusal may be tried after these."""
-        return max(0, MAX_TRIED - len(tried)) if len(tried) > len(self._fallbacks) else 0
+        return max(0, MAX_TRIED_VERSIONS - len(tried)) if len(tried) > len(self._fallbacks) else 0
 
     def accepted(self, version: str) -> None:
         """Note that the version works."""

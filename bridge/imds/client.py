@@ -12,9 +12,10 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from bridge.config.settings import DEFAULT_IMDS_URL, Settings
-from bridge.imds.api_versions import EVENTS_VERSIONS, INSTANCE_VERSIONS, ApiVersions
+from bridge.imds.api_versions import INSTANCE_VERSIONS_TRIED, ApiVersions
 from bridge.imds.discovery import endpoints
 from bridge.imds.exchange import Exchange, ImdsError, Reply
+from bridge.known_api_versions import EVENTS_API_VERSIONS
 from wire.strictjson import JsonError, load_json
 
 __all__ = ["Imds", "ImdsAnswer", "ImdsError", "client", "is_on"]
@@ -59,8 +60,8 @@ class Imds:
         self._first_timeout = first_timeout
         self._discover = discover
         self._answered = False
-        self._events = ApiVersions(api_version, EVENTS_VERSIONS)
-        self._instance = ApiVersions(INSTANCE_VERSIONS[0], INSTANCE_VERSIONS)
+        self._events = ApiVersions(api_version, reversed(EVENTS_API_VERSIONS))
+        self._instance = ApiVersions(INSTANCE_VERSIONS_TRIED[0], INSTANCE_VERSIONS_TRIED)
         self._exchange = Exchange(url)
 
     @property

@@ -13,6 +13,7 @@ from typing import Any, Final, Literal
 from urllib.parse import parse_qs, urlsplit
 
 from bridge.clock import Clock
+from bridge.known_api_versions import INSTANCE_API_VERSIONS
 from bridge.simulator.approvals import Post, Posts
 from bridge.simulator.timeline import Timeline
 from bridge.version import __version__
@@ -26,31 +27,6 @@ Target = Literal["events", "instance", "start", "versions"]
 """The endpoints: GET of the events, of the instance and of the api-versions, and POST of
 StartRequests.
 """
-
-# Azure: the version history of the Instance Metadata Service, from the first to be supported on.
-INSTANCE_API_VERSIONS: Final = (
-    "2017-04-02",
-    "2017-08-01",
-    "2017-12-01",
-    "2018-02-01",
-    "2018-04-02",
-    "2018-10-01",
-    "2019-02-01",
-    "2019-03-11",
-    "2019-04-30",
-    "2019-06-01",
-    "2019-06-04",
-    "2019-08-01",
-    "2019-08-15",
-    "2019-11-01",
-    "2020-06-01",
-    "2020-07-15",
-    "2020-09-01",
-    "2020-10-01",
-    "2020-12-01",
-    "2021-01-01",
-    "2021-02-01",
-)
 
 _PATHS: Final = (EVENTS_PATH, INSTANCE_PATH, COMPUTE_PATH, VERSIONS_PATH)
 

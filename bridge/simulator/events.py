@@ -10,16 +10,7 @@ from email.utils import format_datetime
 from typing import Any, Final
 from uuid import uuid4
 
-API_VERSIONS: Final = (
-    "2017-03-01",
-    "2017-08-01",
-    "2017-11-01",
-    "2019-01-01",
-    "2019-04-01",
-    "2019-08-01",
-    "2020-07-01",
-)
-"""The versions of the events endpoint, oldest first."""
+from bridge.known_api_versions import EVENTS_API_VERSIONS
 
 # Azure: the version history in the Scheduled Events documentation.
 _PLAIN_RESOURCE_NAMES_SINCE: Final = "2017-08-01"
@@ -69,7 +60,7 @@ def visible(event: SimulatedEvent, version: str) -> bool:
 def _entry(event: SimulatedEvent, version: str) -> dict[str, Any]:
     # Azure: 2017-03-01 puts an underscore in front of each resource name.
     mark = "" if version >= _PLAIN_RESOURCE_NAMES_SINCE else "_"
-    first = API_VERSIONS[0]
+    first = EVENTS_API_VERSIONS[0]
     entry: tuple[tuple[str, str, Any], ...] = (
         ("EventId", first, event.event_id),
         ("EventStatus", first, event.status),

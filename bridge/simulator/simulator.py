@@ -10,9 +10,9 @@ from types import TracebackType
 from typing import Final, Self
 
 from bridge.clock import Clock, SystemClock
+from bridge.known_api_versions import EVENTS_API_VERSIONS
 from bridge.simulator.answers import SimulatedImds, SimulatedRequest, Target
 from bridge.simulator.approvals import Post, Posts, Timers
-from bridge.simulator.events import API_VERSIONS
 from bridge.simulator.exchange import SimulatedExchange
 from bridge.simulator.faults import Fault, FaultQueue, RefusedFault
 from bridge.simulator.player import Player
@@ -45,7 +45,7 @@ class Simulator(Timeline):
         approval_delay: float = 2.0,
         rate_limit: int | None = None,
         incarnation: int = 1,
-        api_versions: Sequence[str] = API_VERSIONS,
+        api_versions: Sequence[str] = EVENTS_API_VERSIONS,
         clock: Clock | None = None,
         on_document: Callable[[SimulatedDocument], None] = lambda _: None,
         on_approval: Callable[[Post], None] = lambda _: None,

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from bridge.config.settings import DEFAULT_IMDS_URL, Settings
-from bridge.imds.api_versions import EVENTS_VERSIONS, INSTANCE_VERSIONS
 from bridge.imds.client import Imds, ImdsError, client
 from bridge.imds.document import DocumentError, parse_document
 from bridge.imds.identity import IdentityError, fetch_identity
+from bridge.known_api_versions import EVENTS_API_VERSIONS, INSTANCE_API_VERSIONS
 from sinks.base import Check
 from wire.vm import VmIdentity
 
@@ -61,7 +61,7 @@ def _newer_versions(imds: Imds) -> Iterator[Check]:
     """Yield a line for api-versions that this release does not know; no line if IMDS does not list
     any.
     """
-    known = max(imds.api_version, *EVENTS_VERSIONS, *INSTANCE_VERSIONS)
+    known = max(imds.api_version, *EVENTS_API_VERSIONS, *INSTANCE_API_VERSIONS)
     try:
         newer = [each for each in imds.versions() if each > known]
     except ImdsError:

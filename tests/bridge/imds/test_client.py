@@ -14,9 +14,11 @@ from support.sinks.throwaway_ca import ThrowawayCa
 from urllib3.connection import HTTPConnection
 from urllib3.exceptions import NewConnectionError
 
-from bridge.imds.api_versions import PATIENCE, PROBE_EVERY
+from bridge.config.settings import Settings
+from bridge.imds.api_versions import INSTANCE_VERSIONS_TRIED, MAX_REFUSALS, PROBE_EVERY_REQUESTS
 from bridge.imds.client import MAX_RETRY_AFTER, Imds, ImdsError, is_on
 from bridge.imds.exchange import WithheldError, explain
+from bridge.known_api_versions import EVENTS_API_VERSIONS, INSTANCE_API_VERSIONS
 from bridge.simulator.events import SimulatedEvent
 from bridge.simulator.faults import (
     DripBody,
@@ -31,7 +33,7 @@ from bridge.simulator.faults import (
 )
 from bridge.simulator.simulator import Simulator
 
-NEWEST = "2020-07-01"
+OLDER, NEWEST = EVENTS_API_VERSIONS[-2:]
 Client = Callable[..., Imds]
 
 
@@ -334,13 +336,33 @@ def test_an_older_api_version_is_found(client: Client) -> None:
         assert (asked.api_version, old.gets) == ("2019-01-01", 5)
 
 
+def test_the_newest_known_version_is_asked_for() -> None:
+    """Without a setting, the bridge asks for the newest api-version that is known."""
+    assert Settings().imds.api_version == NEWEST
+
+
+@pytest.mark.parametrize("version", EVENTS_API_VERSIONS)
+def test_each_known_version_is_found(client: Client, version: str) -> None:
+    """The simulator answers each api-version that is known, and the bridge finds it by itself."""
+    with Simulator(api_versions=[version]) as simulator:
+        asked = client(simulator.url)
+        asked.events()
+    assert asked.api_version == version
+
+
+def test_the_versions_of_the_instance_document_are_known() -> None:
+    """The simulator knows each api-version in which the bridge asks for the instance document."""
+    assert set(INSTANCE_VERSIONS_TRIED) <= set(INSTANCE_API_VERSIONS)
+
+
 def test_the_versions_that_a_refusal_names_come_last(client: Client) -> None:
     """Unknown versions in a refusal are tried last, in IMDS's order; invalid ones are left out."""
-    named = ["2031-01-01", "x/../y", 7, "2020-07-01", "2030-01-01"]
-    with RawImds(*[refusal(*named)] * 8, reply()) as raw:
+    known = len(EVENTS_API_VERSIONS)
+    named = ["2031-01-01", "x/../y", 7, NEWEST, "2030-01-01"]
+    with RawImds(*[refusal(*named)] * (known + 1), reply()) as raw:
         asked = client(raw.url)
         asked.events()
-    assert raw.versions[7:] == ["2031-01-01", "2030-01-01"]
+    assert raw.versions[known:] == ["2031-01-01", "2030-01-01"]
     assert (asked.api_version, raw.versions[0]) == ("2030-01-01", NEWEST)
 
 
@@ -368,7 +390,7 @@ def test_a_refusal_may_say_anything(body: bytes, client: Client) -> None:
     with RawImds(reply("400 Bad Request", body)) as raw:
         asked = client(raw.url)
         error = refused(asked)
-    assert (error.reason, len(raw.requests)) == ("http_400", 7)
+    assert (error.reason, len(raw.requests)) == ("http_400", len(EVENTS_API_VERSIONS))
 
 
 def test_one_refusal_does_not_change_a_version_that_works(client: Client) -> None:
@@ -386,26 +408,26 @@ def test_one_refusal_does_not_change_a_version_that_works(client: Client) -> Non
 
 def test_a_version_that_is_refused_for_good_is_given_up(client: Client) -> None:
     """A version that is refused again and again is replaced by an older one."""
-    with RawImds(reply(), *[refusal()] * PATIENCE, reply()) as raw:
+    with RawImds(reply(), *[refusal()] * MAX_REFUSALS, reply()) as raw:
         asked = client(raw.url)
         asked.events()
-        for _ in range(PATIENCE - 1):
+        for _ in range(MAX_REFUSALS - 1):
             refused(asked)
         asked.events()
-    assert (raw.versions[-1], asked.api_version) == ("2019-08-01", "2019-08-01")
+    assert (raw.versions[-1], asked.api_version) == (OLDER, OLDER)
 
 
 def test_the_wanted_version_is_asked_for_again(client: Client) -> None:
     """The wanted version is tried again from time to time, because an older one leaves out
     fields.
     """
-    with RawImds(refusal(), *[reply()] * (PROBE_EVERY + 1)) as raw:
+    with RawImds(refusal(), *[reply()] * (PROBE_EVERY_REQUESTS + 1)) as raw:
         asked = client(raw.url)
         used = []
-        for _ in range(PROBE_EVERY):
+        for _ in range(PROBE_EVERY_REQUESTS):
             asked.events()
             used.append(asked.api_version)
-    assert (used[0], used[-2], used[-1]) == ("2019-08-01", "2019-08-01", "2020-07-01")
+    assert (used[0], used[-2], used[-1]) == (OLDER, OLDER, NEWEST)
 
 
 @pytest.mark.parametrize(
@@ -425,7 +447,7 @@ def test_the_instance_document_falls_back_too(client: Client) -> None:
     with RawImds(refusal(), reply(body=b'{"vmId":"x"}')) as raw:
         asked = client(raw.url)
         instance = asked.instance()
-    assert (instance, raw.versions) == ({"vmId": "x"}, ["2021-02-01", "2019-06-04"])
+    assert (instance, raw.versions) == ({"vmId": "x"}, [INSTANCE_API_VERSIONS[-1], "2019-06-04"])
 
 
 def test_outside_a_vnet_the_endpoint_is_found(imds_simulator: Simulator, client: Client) -> None:

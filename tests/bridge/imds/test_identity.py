@@ -7,6 +7,7 @@ from support.documents.documents import VM
 
 from bridge.imds.client import Imds, ImdsError
 from bridge.imds.identity import IdentityError, await_identity, fetch_identity, read_identity
+from bridge.known_api_versions import EVENTS_API_VERSIONS
 from bridge.simulator.simulator import Simulator
 from bridge.simulator.vm import SimulatedVm
 from wire.vm import VmIdentity
@@ -95,7 +96,9 @@ def test_only_named_tags_are_taken(
 def test_an_identity_is_fetched_from_imds() -> None:
     """The identity is read with one request to the instance document."""
     with Simulator(vm=SimulatedVm(name="web_7")) as simulator:
-        imds = Imds(simulator.url, api_version="2020-07-01", timeout=5.0, first_timeout=5.0)
+        imds = Imds(
+            simulator.url, api_version=EVENTS_API_VERSIONS[-1], timeout=5.0, first_timeout=5.0
+        )
         vm = fetch_identity(imds, ["environment"])
     assert ("web_7", simulator.vm.vm_id, {"environment": "simulated"}) == (
         vm.name,

@@ -4,7 +4,8 @@ import pytest
 from support.documents.documents import FakeClock
 from support.imds.client import COMPUTE, EVENTS, METADATA, ask, connect
 
-from bridge.simulator.events import API_VERSIONS, SimulatedEvent
+from bridge.known_api_versions import EVENTS_API_VERSIONS
+from bridge.simulator.events import SimulatedEvent
 from bridge.simulator.simulator import Simulator
 from bridge.simulator.vm import SimulatedVm
 from wire.event import EVENT_FIELDS, azure_name
@@ -30,7 +31,7 @@ def test_a_forwarded_request_is_refused(imds_simulator: Simulator) -> None:
 def test_an_unknown_api_version_lists_the_newest(imds_simulator: Simulator, query: str) -> None:
     """A missing or unknown api-version is answered 400 with the three newest ones."""
     reply = ask(imds_simulator.url, f"/metadata/scheduledevents{query}")
-    newest = ["2020-07-01", "2019-08-01", "2019-04-01"]
+    newest = [*reversed(EVENTS_API_VERSIONS)][:3]
     assert (400, newest) == (reply.status, reply.json()["newest-versions"])
 
 
@@ -55,7 +56,7 @@ def test_other_paths_and_methods_are_json_errors(
 
 def test_every_api_version_is_offered_without_one() -> None:
     """The list of api-versions needs no api-version, and has those of all paths."""
-    with Simulator(api_versions=[*API_VERSIONS, "2031-01-01"]) as simulator:
+    with Simulator(api_versions=[*EVENTS_API_VERSIONS, "2031-01-01"]) as simulator:
         offered = ask(simulator.url, "/metadata/versions").json()["apiVersions"]
     assert {"2017-03-01", "2020-07-01", "2021-02-01", "2031-01-01"} <= set(offered)
     assert offered == sorted(offered)
@@ -103,12 +104,12 @@ BASE = ["EventId", "EventStatus", "EventType", "NotBefore", "ResourceType", "Res
 
 def test_the_newest_version_has_every_field_of_an_event() -> None:
     """The simulator can send every field that the bridge reads."""
-    assert fields(API_VERSIONS[-1], "Freeze") == sorted(map(azure_name, EVENT_FIELDS))
+    assert fields(EVENTS_API_VERSIONS[-1], "Freeze") == sorted(map(azure_name, EVENT_FIELDS))
 
 
 def test_older_versions_leave_out_what_came_later() -> None:
     """Each api-version has the fields that it had when it came out."""
-    later = {version: fields(version, "Freeze") or [] for version in API_VERSIONS}
+    later = {version: fields(version, "Freeze") or [] for version in EVENTS_API_VERSIONS}
     added = {version: sorted(set(names) - set(BASE)) for version, names in later.items()}
     assert added == {
         "2017-03-01": [],
@@ -126,8 +127,8 @@ def test_older_versions_leave_out_what_came_later() -> None:
 )
 def test_older_versions_do_not_show_newer_types(event_type: str, since: str) -> None:
     """An event of a type that a version does not know is not in its document."""
-    shown = [version for version in API_VERSIONS if fields(version, event_type) is not None]
-    assert [version for version in API_VERSIONS if version >= since] == shown
+    shown = [version for version in EVENTS_API_VERSIONS if fields(version, event_type) is not None]
+    assert [version for version in EVENTS_API_VERSIONS if version >= since] == shown
 
 
 def test_a_connection_is_kept_alive(imds_simulator: Simulator) -> None:

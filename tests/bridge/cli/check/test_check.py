@@ -10,7 +10,8 @@ from support.process.seb_here import Here
 from support.sinks.five import PASSWORD, FiveSinks
 from support.sinks.http_server import HttpServer
 
-from bridge.simulator.events import API_VERSIONS, SimulatedEvent
+from bridge.known_api_versions import EVENTS_API_VERSIONS
+from bridge.simulator.events import SimulatedEvent
 from bridge.simulator.faults import Html, StatusFault
 from bridge.simulator.simulator import Simulator
 
@@ -43,7 +44,7 @@ def test_all_is_well(check: Here, launch: Launch, imds_simulator: Simulator) -> 
         assert (said.code, said.err) == (0, "")
         assert {line[:6] for line in said.out.splitlines()} == {"ok    "}
         assert "this VM is vm-0 (3f6a1c1e-8d55-4c0b-9a3e-5b1f0c7d2e90) in westeurope" in said.out
-        assert "api-version 2020-07-01; 1 event is pending" in said.out
+        assert f"api-version {EVENTS_API_VERSIONS[-1]}; 1 event is pending" in said.out
         for name in ("stdout", "file", "webhook", "mqtt", "eventhub"):
             assert f"\nok    sink {name}: " in said.out
         assert set(map(len, sinks.received().values())) == {0}
@@ -62,7 +63,7 @@ def test_as_json(check: Here) -> None:
 
 def test_unknown_api_versions_are_named(check: Here) -> None:
     """Api-versions that this release does not know are named, with the setting that selects one."""
-    with Simulator(api_versions=[*API_VERSIONS, "2031-01-01", "2032-01-01"]) as simulator:
+    with Simulator(api_versions=[*EVENTS_API_VERSIONS, "2031-01-01", "2032-01-01"]) as simulator:
         said = check("--json", SEB_IMDS__URL=simulator.url)
     told = [each for each in objects(said) if each["step"] == "imds"]
     assert [each["level"] for each in told] == ["ok", "ok"]
