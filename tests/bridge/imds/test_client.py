@@ -333,7 +333,8 @@ def test_an_older_api_version_is_found(client: Client) -> None:
         asked = client(old.url)
         asked.events()
         asked.events()
-        assert (asked.api_version, old.gets) == ("2019-01-01", 5)
+        tried = len(EVENTS_API_VERSIONS) - EVENTS_API_VERSIONS.index("2019-01-01")
+        assert (asked.api_version, old.gets) == ("2019-01-01", tried + 1)
 
 
 def test_the_newest_known_version_is_asked_for() -> None:

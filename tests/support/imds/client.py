@@ -8,7 +8,9 @@ from http.client import HTTPConnection
 from typing import Any
 from urllib.parse import urlsplit
 
-EVENTS = "/metadata/scheduledevents?api-version=2020-07-01"
+from bridge.known_api_versions import EVENTS_API_VERSIONS
+
+EVENTS = f"/metadata/scheduledevents?api-version={EVENTS_API_VERSIONS[-1]}"
 COMPUTE = "/metadata/instance/compute?api-version=2021-02-01"
 METADATA = {"Metadata": "true"}
 
