@@ -4,7 +4,8 @@ it reports.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from sqlalchemy import Connection, and_, delete, func, select, tuple_, update
@@ -52,6 +53,8 @@ def write_events(
     events = _events(connection, keys)
     named = _named_reports(connection, keys, now, listening)
     contested = [key for key in keys if is_contested(named.get(key, ()))]
+    if contested:
+        named |= _with_resources(connection, {key: named[key] for key in contested})
     support = _support(connection, contested, now, listening) if contested else {}
     fresh_of: dict[EventKey, list[LatestReport]] = {}
     for each in fresh.values():
@@ -153,6 +156,35 @@ def _named_reports(
             )
         )
     return found
+
+
+def _with_resources(
+    connection: Connection, reports: Mapping[EventKey, Sequence[NamedReport]]
+) -> dict[EventKey, list[NamedReport]]:
+    """Return these reports, with the names that are listed by each one that says the event is
+    over.
+    """
+    ended = {
+        (key.event_id, each.vm_id)
+        for key, several in reports.items()
+        for each in several
+        if each.is_over
+    }
+    reporter = tuple_(_REPORT.event_id, _REPORT.vm_id)
+    listed = {
+        (row.event_id, row.vm_id): frozenset(
+            map(folded, rows.report_of(row).report.event.resources)
+        )
+        for row in rows_in(connection, select(tables.report), reporter, ended)
+    }
+    none: frozenset[str] = frozenset()
+    return {
+        key: [
+            replace(each, resources=listed.get((key.event_id, each.vm_id), none))
+            for each in several
+        ]
+        for key, several in reports.items()
+    }
 
 
 def _support(

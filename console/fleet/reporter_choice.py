@@ -32,6 +32,10 @@ class NamedReport:
     """The VM's name as it is compared."""
     place: str
     """The place in which the names that it reports are unique."""
+    resources: frozenset[str] = frozenset()
+    """The names that it lists, as they are compared. Known of a report by which a contested event
+    is over.
+    """
 
     @property
     def names(self) -> Names:
@@ -107,8 +111,11 @@ def chosen(reports: Sequence[NamedReport], support: Sequence[Support] = ()) -> s
     and in which place. Among those that agree on this, a VM for which the event is pending comes
     before one for which it is over. Then the wording with the most reporters wins, and at last the
     VM that has been known longest. `support` is needed only if they disagree.
+
+    An end counts no more once a VM that this report named reports the event later as pending: it
+    has returned, and may name fewer VMs now.
     """
-    heard = [each for each in reports if each.is_heard]
+    heard = _not_outdated([each for each in reports if each.is_heard])
     if not heard:
         return None
     by_names: Counter[Names] = Counter()
@@ -124,6 +131,19 @@ def chosen(reports: Sequence[NamedReport], support: Sequence[Support] = ()) -> s
     return min(
         (each for each in same if each.content_hash == best.content_hash), key=lambda each: each.age
     ).vm_id
+
+
+def _not_outdated(reports: Sequence[NamedReport]) -> list[NamedReport]:
+    """Return the reports without the ends after which a VM that they name reported the event as
+    pending.
+    """
+    pending = [each for each in reports if not each.is_over]
+    return [
+        each
+        for each in reports
+        if not each.is_over
+        or not any(one.folded in each.resources and one.time > each.time for one in pending)
+    ]
 
 
 def as_shown(

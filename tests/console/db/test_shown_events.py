@@ -133,6 +133,38 @@ def test_a_vm_that_adds_itself_to_an_event_does_not_take_it_over(
             assert known.shown.report.event.resources == ("web-1",)
 
 
+@pytest.mark.parametrize("is_named", [True, False])
+@pytest.mark.parametrize("is_older", [True, False])
+def test_an_event_that_returns_with_fewer_names_is_pending(
+    intake: Intake, *, is_named: bool, is_older: bool
+) -> None:
+    """An event that was over returns by the report of a VM that it named before, though the VM that
+    it does not name any more says nothing. A VM that it did not name brings nothing back.
+    """
+    stays, left, liar = FakeVm(name="stays"), FakeVm(name="left"), FakeVm(name="liar")
+    for vm in (stays, left) if is_older else (left, stays):
+        intake.take(vm.heartbeat(now=NOW))
+        intake.now += timedelta(seconds=1)
+    both = ["stays", "left"]
+    for transition in ("scheduled", "ended"):
+        intake.take(
+            *(
+                vm.event("E", transition=transition, resources=both, now=intake.now)
+                for vm in (stays, left)
+            )
+        )
+        intake.now += timedelta(seconds=5)
+    assert intake.event().event.state == "ended"
+    back = stays if is_named else liar
+    intake.take(back.event("E", resources=[back.name], now=intake.now))
+    assert intake.event().event.state == ("scheduled" if is_named else "ended")
+    intake.now += timedelta(seconds=5)
+    intake.take(*(vm.heartbeat(now=intake.now) for vm in (left, stays)))
+    assert intake.event().event.state == ("scheduled" if is_named else "ended")
+    intake.take(back.event("E", transition="ended", resources=[back.name], now=intake.now))
+    assert intake.event().event.state == "ended"
+
+
 def test_another_scope_has_an_event_of_its_own_under_the_same_id(intake: Intake) -> None:
     """An event of another scope with the same id hides, ends and renames nothing; both are marked,
     and the id alone means the event of the VM that has been known longer.
