@@ -24,6 +24,7 @@ from console.approvals.step_transaction import (
     write_step,
 )
 from console.db import decisions
+from console.db.events.changed_events import changed_event_ids
 from console.db.snapshot import Snapshots
 from console.db.transactions import write_to
 from console.db.turn_facts import TurnSettings
@@ -170,7 +171,7 @@ class DecisionWorker:
             if not every:
                 touched = [event_id for event_id, at in self._due.items() if at <= snapshot.now]
                 if since is not None and found:
-                    touched += snapshot.events.changed_since(since)
+                    touched += changed_event_ids(snapshot.connection, since)
                 found = [each for each in found if each.event_id in touched]
             steps = next_steps(snapshot, found, context)
         if every:

@@ -105,7 +105,7 @@ class RequestTransaction:
 
     def _situation(self, request: DecisionRequest) -> RequestSituation:
         """Return the request with everything on which its outcome depends."""
-        known = self._snapshot.events.one(request.event_id, request.scope)
+        known = self._snapshot.events.find_event(request.event_id, request.scope)
         if known is None:
             return RequestSituation(request=request, rules=self._rules, known=None)
         return RequestSituation(

@@ -156,7 +156,7 @@ class Decisions:
             raise DecisionRefusedError("reason")
         with write_to(self._database) as (connection, number):
             snapshot = self._snapshots.within(connection)
-            known = snapshot.events.one(event_id, scope)
+            known = snapshot.events.find_event(event_id, scope)
             sites = () if known is None else (each.site for each in known.named.values())
             if known is None:
                 raise DecisionRefusedError("unknown")

@@ -51,7 +51,7 @@ def next_steps(
     snapshot: Snapshot, several: Sequence[Decision], context: StepContext
 ) -> list[tuple[Decision, Step]]:
     """Return the next step of each of these decisions, which are not over. Writes nothing."""
-    events = snapshot.events.of({each.key for each in several})
+    events = snapshot.events.events_by_key({each.key for each in several})
     return [
         (each, next_step(_situation(snapshot, each, events.get(each.key), context)))
         for each in several
@@ -65,7 +65,7 @@ def write_step(
     decision = decisions.read_decision(snapshot.connection, decision_id)
     if decision is None or decision.state == "over":
         return StepResult(is_over=True)
-    known = snapshot.events.one(*decision.key)
+    known = snapshot.events.find_event(*decision.key)
     situation = _situation(snapshot, decision, known, context)
     step = _in_turn(snapshot, situation, next_step(situation), context)
     if isinstance(step, End):

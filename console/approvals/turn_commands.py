@@ -61,7 +61,10 @@ def due_commands(
     before = prepare_commands.read(connection, {key.event_id for key, _ in prepares})
     newest = [commands[-1].jti for commands in before.values()]
     receipts = decisions.receipts_of(connection, newest)
-    vms = {seen.vm.vm_id: seen.vm for seen in snapshot.vms.some({vm_id for _, vm_id in prepares})}
+    vms = {
+        seen.vm.vm_id: seen.vm
+        for seen in snapshot.vms.vms_with_ids({vm_id for _, vm_id in prepares})
+    }
     found = []
     for key, vm_id in prepares:
         vm = vms.get(vm_id)

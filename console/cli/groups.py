@@ -16,7 +16,7 @@ from console.config.groups import GroupSettings
 from console.db.opening import existing_database
 from console.db.snapshot import Snapshots
 from console.db.turn_facts import member_of, read_past
-from console.db.vms import WantedVms
+from console.db.vms.vm_lists import WantedVms
 from console.fleet.contact import SilentTime
 from console.fleet.moments import moment
 from console.turns.explain import members, sentence
@@ -87,7 +87,7 @@ def check(overrides: tuple[str, ...]) -> int:
     try:
         snapshots = Snapshots(database, silent_time=SilentTime(seconds=settings.silent_after))
         with snapshots.open() as snapshot:
-            heard = snapshot.vms.page(WantedVms(), limit=_MAX_VMS)
+            heard = snapshot.vm_lists.page_of_vms(WantedVms(), limit=_MAX_VMS)
     finally:
         database.close()
     fleet = [member_of(each.vm) for each in heard if each.contact != "retired"]

@@ -21,7 +21,7 @@ from sqlalchemy import (
 from console.db import rows, tables
 from console.db.bulk import insert_new, rows_in, upsert
 from console.db.enrolment import read_enrolled
-from console.db.events import stored_spellings
+from console.db.events.spellings import stored_spellings
 from console.db.shown_events import (
     pending_of,
     write_events,

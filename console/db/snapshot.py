@@ -12,11 +12,14 @@ from typing import Final
 from sqlalchemy import Connection
 
 from console.db.clock import CommonClock
-from console.db.events import NO_GROUPS, Events
+from console.db.events.event_history import EventHistory
+from console.db.events.event_lists import EventLists
+from console.db.events.known_events import NO_GROUPS, KnownEvents
 from console.db.listening import read_listening
 from console.db.opening import Database
 from console.db.transactions import read_from
-from console.db.vms import Vms
+from console.db.vms.known_vms import KnownVms
+from console.db.vms.vm_lists import VmLists
 from console.fleet.contact import BY_HEARTBEATS, Listening, SilentTime
 from console.turns.groups import Grouping
 
@@ -39,8 +42,11 @@ class Snapshot:
         self.now: Final = now
         """Seconds since 1970."""
         self.listening: Final[Listening] = read_listening(connection, now, silent_time)
-        self.vms: Final = Vms(connection, now, self.listening)
-        self.events: Final = Events(connection, now, self.listening, grouping=grouping)
+        self.vms: Final = KnownVms(connection, now, self.listening)
+        self.vm_lists: Final = VmLists(connection, self.vms)
+        self.events: Final = KnownEvents(connection, now, self.listening, grouping=grouping)
+        self.event_lists: Final = EventLists(connection, self.events)
+        self.event_history: Final = EventHistory(connection, self.events)
 
 
 class Snapshots:

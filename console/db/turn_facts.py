@@ -13,7 +13,7 @@ from console.db.bulk import AT_ONCE, portions, rows_in
 from console.db.contact import contact_of
 from console.db.decisions import approval_counts
 from console.db.event_filters import WantedEvents
-from console.db.events import ENDED
+from console.db.events.event_lists import ENDED
 from console.db.grouping import columns_of, groups_now, keys_of
 from console.db.snapshot import Snapshot
 from console.db.tables import event, preparation, report, vm
@@ -85,7 +85,7 @@ def read_turn_facts(snapshot: Snapshot, settings: TurnSettings) -> TurnFacts:
     every = {each.event_key: each for each in turns.read_turns(connection, of_open_events=True)}
     found = {key: each for key, each in every.items() if each.state != turns.OVER}
     preparations = _preparations(connection, {each.event_id for each in found.values()})
-    pending = snapshot.events.pending()
+    pending = snapshot.events.open_events_for_turns()
     again = _again_at(connection, pending)
     events = [
         _event(each, every, four_eyes=settings.four_eyes, again_at=again.get(each.event.key))
@@ -369,7 +369,7 @@ def read_past(
 ) -> tuple[dict[str, Group], dict[str, VmFacts], list[PastEvent]]:
     """Return today's groups, the VMs that events since a moment have named, and these events."""
     groups = groups_now(snapshot.connection, grouping)
-    known = snapshot.events.over(WantedEvents(since=since))
+    known = snapshot.event_lists.ended_events(WantedEvents(since=since))
     wanted = {named.vm_id for each in known for named in each.named.values()}
     past = [_past(each) for each in known if not each.event.is_news]
     return groups, _vms(snapshot, grouping, {}, wanted), past

@@ -13,8 +13,10 @@ from console.audit.chain import Head
 from console.db import decisions, turns
 from console.db import notices as store
 from console.db.decision_tables import conflict_notice
+from console.db.events.latest_reports import reports_of_named_vms
 from console.db.notices import Incident
 from console.db.snapshot import Snapshot
+from console.db.vms.silent_vms import events_that_silenced
 from console.fleet.values import HeardVm, KnownEvent, LatestReport, Vm
 from console.fleet.view import decision_on
 from console.notify import event_notices, vm_notices
@@ -77,7 +79,7 @@ def due_notices(snapshot: Snapshot, *, begun: float) -> NoticeCandidates:
         notices=[*(each for each in others if each.id in new), *told],
         vms=_vms_to_judge(snapshot, since, incidents),
         incidents=incidents,
-        conflicts=snapshot.vms.in_conflict(),
+        conflicts=snapshot.vms.vms_in_conflict(),
         conflict_incidents=store.incidents(snapshot.connection, conflict_notice),
     )
 
@@ -125,7 +127,7 @@ def _due(snapshot: Snapshot) -> list[AboutEvent]:
     """
     opened = [
         (known, decision_on(known, snapshot.now, snapshot.listening).state)
-        for known in snapshot.events.open()
+        for known in snapshot.event_lists.open_events()
     ]
     due = [(known, state) for known, state in opened if state in event_notices.DUE]
     lives = store.end_notices(snapshot.connection, {known.event.event_id for known, _ in due})
@@ -145,8 +147,8 @@ def _over(snapshot: Snapshot, since: float) -> list[AboutEvent]:
     ended = store.ended_without_notice(snapshot.connection, since, settled)
     lives = store.end_notices(snapshot.connection, {event_id for event_id, _ in ended})
     told: list[AboutEvent] = []
-    reports = snapshot.events.own_reports(ended)
-    for known in snapshot.events.of(ended).values():
+    reports = reports_of_named_vms(snapshot.connection, ended)
+    for known in snapshot.events.events_by_key(ended).values():
         _, life = lives.get(known.event.key, (0, 0))
         reported = reports.get(known.event.key, ())
         told.append((known, event_notices.over(known, _of_its_vms(known, reported), life=life)))
@@ -168,14 +170,15 @@ def _turns(snapshot: Snapshot) -> list[AboutEvent]:
         if each.state in ("forced", "stuck")
     ]
     told = (
-        (each, event_notices.of_turn(each, snapshot.now)) for each in snapshot.events.some(troubled)
+        (each, event_notices.of_turn(each, snapshot.now))
+        for each in snapshot.events.events_with_ids(troubled)
     )
     return [(known, notice) for known, notice in told if notice is not None]
 
 
 def _failed(snapshot: Snapshot, since: float) -> list[Notice]:
     failed = decisions.decisions_over(snapshot.connection, since, event_notices.FAILURES)
-    known = snapshot.events.of({each.key for each in failed})
+    known = snapshot.events.events_by_key({each.key for each in failed})
     return [event_notices.approval_failed(each, known.get(each.key)) for each in failed]
 
 
@@ -185,15 +188,15 @@ def _vms_to_judge(
     """Return the VMs that are silent, that have not come back after an event, or that have an open
     incident.
     """
-    cases = snapshot.vms.silenced_by(since)
-    known = snapshot.events.of(cases.values())
-    silent = {each.vm.vm_id: each for each in snapshot.vms.with_contact(["silent"])}
+    cases = events_that_silenced(snapshot.vms, since)
+    known = snapshot.events.events_by_key(cases.values())
+    silent = {each.vm.vm_id: each for each in snapshot.vms.vms_with_contact(["silent"])}
     others = [vm_id for vm_id in {*incidents, *cases} if vm_id not in silent]
     # VMs that come and go: an incident that would open now waits, and opens later if it still
     # holds.
     waiting = store.at_away_limit(snapshot.connection, snapshot.now - _BOUND_SECONDS) - {*incidents}
     found = []
-    for each in [*silent.values(), *snapshot.vms.some(others)]:
+    for each in [*silent.values(), *snapshot.vms.vms_with_ids(others)]:
         if each.vm.vm_id in waiting:
             continue
         silent_since = _silent_since(each, snapshot)

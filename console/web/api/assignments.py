@@ -60,7 +60,7 @@ class AssignmentRoutes:
         if not assign_vm(self._snapshots, person, vm_id, minutes):
             raise refuse(404, _NO_VM)
         with self._snapshots.open() as snapshot:
-            heard = snapshot.vms.one(vm_id)
+            heard = snapshot.vms.find_vm(vm_id)
             assert heard is not None  # noqa: S101  # VMs are not deleted
             return answer(vm_detail(snapshot, heard))
 
@@ -72,7 +72,7 @@ def assign_event(
     may not see the event.
     """
     with snapshots.open() as snapshot:
-        several = snapshot.events.of_id(event_id)
+        several = snapshot.events.events_with_id(event_id)
         known = main_of([each for each in several if sees_event(person, each.event)], scope)
     if known is None:
         return False
@@ -85,7 +85,7 @@ def assign_vm(snapshots: Snapshots, person: Person, vm_id: str, minutes: int) ->
     not see the VM.
     """
     with snapshots.open() as snapshot:
-        heard = snapshot.vms.one(vm_id)
+        heard = snapshot.vms.find_vm(vm_id)
     if heard is None or not sees_vm(person, heard.vm):
         return False
     _assign(snapshots, person, assignments.VM, (vm_id, ""), minutes)

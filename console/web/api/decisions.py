@@ -92,7 +92,7 @@ class DecisionRoutes:
             if found is None:
                 raise refuse(404, _NO_COMMAND)
             command, receipts = found
-            heard = snapshot.vms.one(command.vm_id)
+            heard = snapshot.vms.find_vm(command.vm_id)
             if person.site is not None and (heard is None or not sees_vm(person, heard.vm)):
                 raise refuse(404, _NO_COMMAND)
             decision = decisions.read_decision(snapshot.connection, command.decision_id)
@@ -140,7 +140,7 @@ class DecisionRoutes:
         site.
         """
         with self._state.snapshots.open() as snapshot:
-            several = snapshot.events.of_id(event_id)
+            several = snapshot.events.events_with_id(event_id)
             found = main_of(each for each in several if sees_event(person, each.event))
         return None if found is None else found.event.scope
 

@@ -12,7 +12,8 @@ from console.access.people import Person
 from console.access.site_access import sees_event, sees_vm
 from console.db import decisions, prepare_commands
 from console.db.event_filters import WantedEvents
-from console.db.events import NEVER, time_left
+from console.db.events.event_lists import NEVER, time_left
+from console.db.events.latest_reports import latest_reports
 from console.db.history import records_of_event
 from console.db.snapshot import Snapshot, Snapshots
 from console.fleet import view
@@ -144,7 +145,7 @@ def events_page(
     place = None if after is None else (float(after[1]), str(after[2]), str(after[3]))
     found: list[KnownEvent] = []
     if state != "over" and (after is None or after[0] == "open"):
-        found = snapshot.events.open(wanted, limit=limit + 1, after=place)
+        found = snapshot.event_lists.open_events(wanted, limit=limit + 1, after=place)
         if len(found) > limit:
             last = found[limit - 1]
             place_of_last = cursor("open", time_left(last), *last.event.key)
@@ -155,7 +156,7 @@ def events_page(
     rest = limit - len(found)
     if not rest:
         return items(found), cursor("over", NEVER, "", "")
-    over, has_more = snapshot.events.page_over(wanted, limit=rest, after=place)
+    over, has_more = snapshot.event_lists.page_of_ended(wanted, limit=rest, after=place)
     following = None
     if has_more:
         last = over[-1]
@@ -169,13 +170,17 @@ def event_detail(
     """Return an event with its timeline; None if the person sees no event with that id, in that
     scope if one is given.
     """
-    several = [each for each in snapshot.events.of_id(event_id) if sees_event(person, each.event)]
+    several = [
+        each for each in snapshot.events.events_with_id(event_id) if sees_event(person, each.event)
+    ]
     known = main_of(several, scope)
     if known is None:
         return None
     key = known.event.key
-    reports = snapshot.events.reports(key)
-    heard = {each.vm.vm_id: each for each in snapshot.vms.some([one.vm_id for one in reports])}
+    reports = latest_reports(snapshot.connection, key)
+    heard = {
+        each.vm.vm_id: each for each in snapshot.vms.vms_with_ids([one.vm_id for one in reports])
+    }
     reporters = []
     for each in reports:
         vm = heard.get(each.vm_id)

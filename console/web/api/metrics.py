@@ -156,12 +156,12 @@ def _fleet(snapshot: Snapshot) -> Iterator[Metric]:
     yield _gauge(
         "vm_conditions", "VMs, by what they expect.", "condition", seen.conditions.model_dump()
     )
-    yield _one("events_open", "Events that are not over.", snapshot.events.count_open())
+    yield _one("events_open", "Events that are not over.", snapshot.event_lists.count_open())
     yield _one("decisions_due", "Events that wait for a decision.", seen.decisions_due)
     yield _one(
         "records_missing",
         "Records that never came, by their sequence.",
-        snapshot.vms.missing_records(),
+        snapshot.vm_lists.count_missing_records(),
     )
     counted = dict.fromkeys(("approving", "second", "left"), 0.0)
     for each in decisions.read_all_open(snapshot.connection):

@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from console.db.snapshot import Snapshot
-from console.db.vms import WantedVms
+from console.db.vms.vm_lists import WantedVms
 from console.fleet import view
 from console.fleet.decisions import takes_away
 from console.web.answers import answer
@@ -39,8 +39,8 @@ def overview(
     """
     wanted = WantedVms(equal={} if site is None else {"site": site})
     return view.overview(
-        snapshot.vms.counted(wanted),
-        snapshot.vms.conditions(wanted),
+        snapshot.vm_lists.count_by_contact(wanted),
+        snapshot.vm_lists.count_by_condition(wanted),
         due=count_due(snapshot, site=site),
         now=snapshot.now,
         sources=sources,
@@ -54,6 +54,6 @@ def count_due(snapshot: Snapshot, *, site: str | None = None) -> int:
     return sum(
         not takes_away(each.event.event_type)
         and view.decision_on(each, now, listening).state == "due"
-        for each in snapshot.events.askable()
+        for each in snapshot.events.askable_events()
         if site is None or site in each.event.sites
     )

@@ -16,8 +16,11 @@ from starlette.responses import Response, StreamingResponse
 
 from console.access.identity import Identity
 from console.db import decisions
+from console.db.events.changed_events import changed_event_ids
+from console.db.events.named_vms import named_vm_ids
 from console.db.snapshot import Snapshot, Snapshots
 from console.db.transactions import newest_number
+from console.db.vms.expectations import expectations_of
 from console.fleet import view
 from console.fleet.commands import command_item
 from console.fleet.contact import Listening
@@ -86,10 +89,10 @@ class ChangeMessages:
         with self._snapshots.open() as snapshot:
             number = newest_number(snapshot.connection)
             since = self._number
-            vms = [] if since is None else snapshot.vms.changed_since(since)
+            vms = [] if since is None else snapshot.vms.changed_vms(since)
             has_passed = abs(snapshot.now - self._then) >= _TIME_SECONDS
             if since is not None and has_passed:
-                vms += snapshot.vms.passed_since(self._then, self._listening)
+                vms += snapshot.vms.vms_changed_by_time(self._then, self._listening)
             if since is not None and number < since:  # restored: it is not known what has changed
                 found = None
             elif since is not None and (number != since or vms):
@@ -103,14 +106,14 @@ class ChangeMessages:
     def _since(
         self, snapshot: Snapshot, since: int, vms: dict[str, HeardVm]
     ) -> list[StreamMessage] | None:
-        event_ids = set(snapshot.events.changed_since(since))
+        event_ids = set(changed_event_ids(snapshot.connection, since))
         if len(event_ids) + len(vms) > _MAX_CHANGES:
             return None
         # A VM's condition depends on events, and the status of a decision depends on VMs.
-        named = snapshot.events.named_by(event_ids) - set(vms)
-        expected = snapshot.vms.expectations(vms)
+        named = named_vm_ids(snapshot.connection, event_ids) - set(vms)
+        expected = expectations_of(snapshot.connection, vms)
         event_ids |= {event_id for each in expected.values() for event_id in each.events}
-        heard = [*vms.values(), *snapshot.vms.some(named)]
+        heard = [*vms.values(), *snapshot.vms.vms_with_ids(named)]
         messages = [
             StreamMessage(
                 kind="event",
@@ -119,12 +122,12 @@ class ChangeMessages:
                 ),
                 sites=known.event.sites,
             )
-            for known in snapshot.events.some(sorted(event_ids))
+            for known in snapshot.events.events_with_ids(sorted(event_ids))
         ]
         commands = decisions.commands_changed(snapshot.connection, since)
         sites = {
             each.vm.vm_id: each.vm.site
-            for each in snapshot.vms.some({command.vm_id for command, _ in commands})
+            for each in snapshot.vms.vms_with_ids({command.vm_id for command, _ in commands})
         }
         messages += [
             StreamMessage(

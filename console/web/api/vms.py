@@ -16,7 +16,8 @@ from console.approvals.requests import is_reason
 from console.db import assignments
 from console.db.history import past_of_vm
 from console.db.snapshot import Snapshot, Snapshots
-from console.db.vms import WantedVms, position_of
+from console.db.vms.expectations import expectations_of
+from console.db.vms.vm_lists import WantedVms, position_of
 from console.fleet import view
 from console.fleet.candidates import channel_of
 from console.fleet.model import Model
@@ -66,7 +67,7 @@ class VmRoutes:
     def one(self, request: Request) -> Response:
         """Answer with a VM, its records, its gaps and the events that named it."""
         with self._snapshots.open() as snapshot:
-            heard = snapshot.vms.one(request.path_params["vmId"])
+            heard = snapshot.vms.find_vm(request.path_params["vmId"])
             if heard is None or not sees_vm(person_of(request), heard.vm):
                 raise refuse(404, "no record of such a VM has come in")
             return answer(vm_detail(snapshot, heard))
@@ -103,7 +104,7 @@ class VmRoutes:
     def _require(self, person: Person, vm_id: str) -> None:
         """Raise an answer of 404 for a VM that the person does not see."""
         with self._snapshots.open() as snapshot:
-            heard = snapshot.vms.one(vm_id)
+            heard = snapshot.vms.find_vm(vm_id)
         if heard is None or not sees_vm(person, heard.vm):
             raise refuse(404, "no record of such a VM has come in")
 
@@ -112,7 +113,7 @@ class VmRoutes:
         if problem is not None:
             raise refuse(*problem)
         with self._snapshots.open() as snapshot:
-            after = snapshot.vms.one(vm_id)
+            after = snapshot.vms.find_vm(vm_id)
             if after is None:
                 raise refuse(404, "all that the VM sent was removed")
             return vm_detail(snapshot, after)
@@ -157,7 +158,7 @@ def vms_page(
 ) -> tuple[list[VmItem], str | None]:
     """Return items and the cursor of the next page."""
     place = None if after is None else (str(after[0]), str(after[1]))
-    found = snapshot.vms.page(wanted, limit=limit + 1, after=place)
+    found = snapshot.vm_lists.page_of_vms(wanted, limit=limit + 1, after=place)
     following = cursor(*position_of(found[limit - 1].vm)) if len(found) > limit else None
     return vm_items(snapshot, found[:limit]), following
 
@@ -165,7 +166,7 @@ def vms_page(
 def vm_items(snapshot: Snapshot, several: list[HeardVm]) -> list[VmItem]:
     """Return VMs as the API lists them."""
     vm_ids = [each.vm.vm_id for each in several]
-    expected = snapshot.vms.expectations(vm_ids)
+    expected = expectations_of(snapshot.connection, vm_ids)
     by = assignments.assignments_of(snapshot.connection, assignments.VM, vm_ids, snapshot.now)
     return [
         view.vm_item(each, expected.get(each.vm.vm_id, Expectation()), by.get((each.vm.vm_id, "")))

@@ -63,7 +63,7 @@ def _depending(state: AppState, source: str) -> str:
     """Return how many VMs were last heard over a source, as a clause."""
     try:
         with state.snapshots.open() as snapshot:
-            count = snapshot.vms.count(heard_source=source)
+            count = snapshot.vm_lists.count_vms(heard_source=source)
     except StoreError:
         return "how many VMs depend on it is not known"
     return f"{plural(count, 'VM')} {'depends' if count == 1 else 'depend'} on it"

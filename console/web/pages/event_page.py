@@ -106,4 +106,4 @@ def _differences(reporters: Sequence[Reporter]) -> list[FieldDifference]:
 def names_of(snapshot: Snapshot, event: EventDetail) -> dict[str, str]:
     """Return the names of the VMs in an event's timeline, as far as they are known."""
     vm_ids = {each.vm_id for each in event.timeline if each.kind != "decision"}
-    return {each.vm.vm_id: each.vm.name for each in snapshot.vms.some(sorted(vm_ids))}
+    return {each.vm.vm_id: each.vm.name for each in snapshot.vms.vms_with_ids(sorted(vm_ids))}

@@ -78,14 +78,14 @@ def open_rows(snapshot: Snapshot) -> list[EventRow]:
     """Return all open events: decisions that are due first, then started events, then by the time
     that is left.
     """
-    return in_order(rows_of(snapshot, snapshot.events.open()))
+    return in_order(rows_of(snapshot, snapshot.event_lists.open_events()))
 
 
 def found_among(snapshot: Snapshot, rows: Sequence[EventRow], q: str) -> list[EventRow]:
     """Return the rows that a search finds among these, as `console.db.search` does."""
     if not q:
         return list(rows)
-    keys = {each.event.key for each in snapshot.events.open(WantedEvents(q=q))}
+    keys = {each.event.key for each in snapshot.event_lists.open_events(WantedEvents(q=q))}
     return [row for row in rows if (row.event.event_id, row.event.scope) in keys]
 
 

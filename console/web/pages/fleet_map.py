@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from console.db.vms import VmCell
+from console.db.vms.vm_lists import VmCell
 
 GROUPS: Final[Mapping[str, str]] = MappingProxyType(
     {"site": "Site", "location": "Location", "zone": "Zone", "scale_set": "Scale set"}

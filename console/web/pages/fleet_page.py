@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from console.db.snapshot import Snapshot
-from console.db.vms import SORTS, WantedVms
+from console.db.vms.expectations import expectations_of
+from console.db.vms.vm_lists import SORTS, WantedVms
 from console.fleet.contact import CONTACTS
 from console.fleet.values import CLEAR, Expectation, HeardVm, Vm
 from console.fleet.view import CONDITIONS
@@ -69,22 +70,23 @@ class Line:
 def values(snapshot: Snapshot, address: ListAddress) -> dict[str, Any]:
     """Return the values of the template."""
     wanted = _wanted(address)
-    contacts = snapshot.vms.counted(replace(wanted, contact=""))
+    contacts = snapshot.vm_lists.count_by_contact(replace(wanted, contact=""))
     count = contacts.get(address["contact"], 0) if address["contact"] else sum(contacts.values())
     last = max(1, -(-count // PAGE))
     page = min(address.page, last)
     first = (page - 1) * PAGE
     is_map = address["view"] == "map"
-    found = [] if is_map else snapshot.vms.page(wanted, limit=PAGE, skip=first)
+    cells = snapshot.vm_lists.map_cells(wanted) if is_map else []
+    found = [] if is_map else snapshot.vm_lists.page_of_vms(wanted, limit=PAGE, skip=first)
     return {
         "address": address,
         "is_map": is_map,
         "contacts": [(name, contacts.get(name, 0)) for name in CONTACTS],
         "conditions": _conditions(snapshot, wanted),
         "selects": _selects(snapshot, address),
-        "total": snapshot.vms.count(),
+        "total": snapshot.vm_lists.count_vms(),
         "count": count,
-        "groups": fleet_map.draw(snapshot.vms.cells(wanted), address["by"]) if is_map else [],
+        "groups": fleet_map.draw(cells, address["by"]),
         "shapes": fleet_map.SHAPES,
         "silent_too": fleet_map.SILENT_TOO,
         "group_words": fleet_map.GROUPS,
@@ -109,14 +111,14 @@ def _wanted(address: ListAddress) -> WantedVms:
 def _conditions(snapshot: Snapshot, wanted: WantedVms) -> list[tuple[str, int]]:
     """Return how many of the chosen VMs have each condition."""
     any_condition = replace(wanted, condition="")
-    counted = snapshot.vms.conditions(any_condition)
-    contacts = snapshot.vms.counted(any_condition)
+    counted = snapshot.vm_lists.count_by_condition(any_condition)
+    contacts = snapshot.vm_lists.count_by_contact(any_condition)
     clear = sum(contacts.values()) - sum(counted.values())
     return [(name, counted.get(name, 0) if name != CLEAR else clear) for name in CONDITIONS]
 
 
 def _expecting(snapshot: Snapshot, several: Sequence[HeardVm]) -> list[Line]:
-    expected = snapshot.vms.expectations([each.vm.vm_id for each in several])
+    expected = expectations_of(snapshot.connection, [each.vm.vm_id for each in several])
     clear = Expectation()
     return [
         Line(
@@ -132,7 +134,7 @@ def _expecting(snapshot: Snapshot, several: Sequence[HeardVm]) -> list[Line]:
 def _selects(snapshot: Snapshot, address: ListAddress) -> list[tuple[str, str, list[str], str]]:
     """Return the filters that divide the fleet: name, label, values, and the chosen value."""
     found = []
-    every = snapshot.vms.options()
+    every = snapshot.vm_lists.filter_values()
     for name, label in _FIELDS.items():
         parameter = _IN_URL.get(name, name)
         options, chosen = list(every[name]), address[parameter]

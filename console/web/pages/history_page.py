@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 
 from console.access.people import Person
 from console.db.event_filters import SORTS, WantedEvents
-from console.db.events import Total
+from console.db.events.event_history import Total
 from console.db.snapshot import Snapshot
 from console.fleet.values import KnownEvent
 from console.fleet.view import EventItem
@@ -79,7 +79,7 @@ def values(
     wanted = wanted_of(EventsQuery.model_validate(address.filters), person.site)
     page, (found, total) = address.page, _past(snapshot, wanted, address, address.page)
     if not found and page > 1:  # behind the last page
-        page = _pages(snapshot.events.count(wanted))
+        page = _pages(snapshot.event_history.count_events(wanted))
         found, total = _past(snapshot, wanted, address, page)
     last = _pages(total.number + total.has_more)
     first = (page - 1) * PAGE
@@ -93,9 +93,9 @@ def values(
         "first": first,
         "page": page,
         "last": last,
-        "types": snapshot.events.words_of("event_type"),
-        "statuses": snapshot.events.words_of("status"),
-        "sites": [person.site] if person.site else snapshot.vms.options()["site"],
+        "types": snapshot.event_history.frequent_values("event_type"),
+        "statuses": snapshot.event_history.frequent_values("status"),
+        "sites": [person.site] if person.site else snapshot.vm_lists.filter_values()["site"],
         "periods": [(words_, _moment(snapshot.now - length)) for words_, length in _PERIODS],
         "night": _last_night(snapshot.now),
         "json_url": f"/api/v1/events?{urlencode({**address.filters, 'limit': 1000})}",
@@ -107,7 +107,7 @@ def _past(
     snapshot: Snapshot, wanted: WantedEvents, address: ListAddress, page: int
 ) -> tuple[list[KnownEvent], Total]:
     """Return the events of a page, and how many there are in all."""
-    return snapshot.events.past(
+    return snapshot.event_history.sorted_events(
         wanted,
         sort=address.column,
         descending=address.descends,

@@ -10,7 +10,7 @@ from typing import Any, Final
 from console.db import assignments
 from console.db.event_filters import WantedEvents
 from console.db.snapshot import Snapshot
-from console.db.vms import WantedVms
+from console.db.vms.vm_lists import WantedVms
 from console.fleet.contact import CONTACTS
 from console.web.api.events import events_page
 from console.web.app_state import AppState
@@ -57,13 +57,13 @@ def values(state: AppState, snapshot: Snapshot, q: str) -> dict[str, Any]:
     over, _ = events_page(snapshot, WantedEvents(q=q or None), state="over", limit=_OVER)
     rows = event_rows.open_rows(snapshot)
     found = event_rows.found_among(snapshot, rows, q)
-    contacts = snapshot.vms.counted()
+    contacts = snapshot.vm_lists.count_by_contact()
     vms: dict[str, int] = {name: contacts.get(name, 0) for name in CONTACTS}
     vms["total"] = sum(vms.values())
-    quiet, silent_found = snapshot.vms.with_contact(["silent"], limit=_SILENT), vms["silent"]
+    quiet, silent_found = snapshot.vms.vms_with_contact(["silent"], limit=_SILENT), vms["silent"]
     if q:
-        quiet = snapshot.vms.page(WantedVms(q=q, contact="silent"), limit=_SILENT)
-        silent_found = snapshot.vms.counted(WantedVms(q=q)).get("silent", 0)
+        quiet = snapshot.vm_lists.page_of_vms(WantedVms(q=q, contact="silent"), limit=_SILENT)
+        silent_found = snapshot.vm_lists.count_by_contact(WantedVms(q=q)).get("silent", 0)
     silent = [each.vm for each in quiet]
     vm_ids = [each.vm_id for each in silent]
     on_it = assignments.assignments_of(snapshot.connection, assignments.VM, vm_ids, snapshot.now)

@@ -212,7 +212,7 @@ class Pages:
         """Answer with a VM's page; `problem`: why its form was not carried out."""
         person = person_of(request)
         with self._state.snapshots.open() as snapshot:
-            heard = snapshot.vms.one(request.path_params["vm_id"])
+            heard = snapshot.vms.find_vm(request.path_params["vm_id"])
             values = None if heard is None else vm_page.values(snapshot, heard)
         if values is None:
             words = "No record of a VM of this id has come in."

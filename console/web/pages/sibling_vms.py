@@ -10,6 +10,8 @@ from console.access.people import Person
 from console.access.site_access import sees_vm
 from console.db.grouping import keys_among
 from console.db.snapshot import Snapshot
+from console.db.vms.expectations import expectations_of
+from console.db.vms.sibling_vms import away_or_expecting_vm_ids, vms_and_siblings
 from console.fleet.decisions import takes_away
 from console.fleet.values import Expectation, HeardVm, NameFamily, Vm
 from console.fleet.view import EventItem, decision_on
@@ -49,13 +51,16 @@ def siblings(
     named = [{each.vm_id for each in event.resources if each.vm_id} for event in several]
     vm_ids = set[str]().union(*named)
     group_keys = _group_keys(snapshot, grouping, vm_ids)
-    found = snapshot.vms.siblings(
-        vm_ids, limit=_MAX_SIBLINGS * len(several), also=sorted(group_keys)[:_MAX_OF_GROUPS]
+    found = vms_and_siblings(
+        snapshot.vms,
+        vm_ids,
+        limit=_MAX_SIBLINGS * len(several),
+        also=sorted(group_keys)[:_MAX_OF_GROUPS],
     )
     found = [each for each in found if sees_vm(person, each.vm)]
     if not found:
         return [[] for _ in several]
-    vms = {each.vm.vm_id: each.vm for each in snapshot.vms.some(vm_ids)}
+    vms = {each.vm.vm_id: each.vm for each in snapshot.vms.vms_with_ids(vm_ids)}
     rows = _rows(snapshot, found)
 
     def of_event(own: Collection[str]) -> list[Sibling]:
@@ -74,9 +79,9 @@ def _rows(snapshot: Snapshot, found: Sequence[HeardVm]) -> dict[str, Sibling]:
     """Return these VMs by vmId, each with its state, and with the event that is shown of it: one
     that is due before others.
     """
-    expected = snapshot.vms.expectations([each.vm.vm_id for each in found])
+    expected = expectations_of(snapshot.connection, [each.vm.vm_id for each in found])
     event_ids = {event_id for each in expected.values() for event_id in each.events}
-    events = {each.event.event_id: each for each in snapshot.events.some(event_ids)}
+    events = {each.event.event_id: each for each in snapshot.events.events_with_ids(event_ids)}
     leaving = {event_id for event_id, known in events.items() if takes_away(known.event.event_type)}
     due = {
         event_id
@@ -148,7 +153,7 @@ def _group_keys(
     wanted = frozenset().union(*own.values())
     if not wanted:
         return {}
-    others = snapshot.vms.away_or_expecting() - set(vm_ids)
+    others = away_or_expecting_vm_ids(snapshot.vms) - set(vm_ids)
     found = keys_among(connection, grouping, others)
     return own | {vm_id: keys for vm_id, keys in found.items() if keys & wanted}
 

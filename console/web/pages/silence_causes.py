@@ -8,6 +8,7 @@ from typing import Final
 from urllib.parse import urlencode
 
 from console.db.snapshot import Snapshot
+from console.db.vms.silent_vms import count_silent_by
 from console.fleet.values import Vm
 
 _MIN_VMS: Final = 2
@@ -43,7 +44,7 @@ def silence_causes(snapshot: Snapshot, silent: int, total: int) -> list[SilenceC
         return []
     found = []
     for names in _SHARED:
-        for values, count, lost in snapshot.vms.silent_by(*names):
+        for values, count, lost in count_silent_by(snapshot.vms, *names):
             if values[-1] and lost >= _MIN_VMS and lost * 2 > count and count < total:
                 found.append(_cause(names, values, lost, count))
     return sorted(found, key=lambda each: (-each.silent, each.total))[:_MAX_CAUSES]

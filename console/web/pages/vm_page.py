@@ -64,6 +64,7 @@ def values(snapshot: Snapshot, heard: HeardVm) -> dict[str, Any]:
     """Return the values of the template for a VM, with its history."""
     row, vm = heard.vm, vm_detail(snapshot, heard)
     history = [_past_row(each) for each in vm.history]
+    naming = _naming(snapshot.events.events_with_ids(vm.events), row.vm_id)
     return {
         "vm": vm,
         "portal": _portal(row.resource_id),
@@ -76,9 +77,7 @@ def values(snapshot: Snapshot, heard: HeardVm) -> dict[str, Any]:
         "conflict_at": row.conflict_at,
         "said": _contradictions(row),
         "interval": row.interval,
-        "open": event_rows.in_order(
-            event_rows.rows_of(snapshot, _naming(snapshot.events.some(vm.events), row.vm_id))
-        ),
+        "open": event_rows.in_order(event_rows.rows_of(snapshot, naming)),
         "history": history[:_HISTORY],
         "silence": _silence(snapshot, heard, vm),
         "strip": strip(history, snapshot.now),
@@ -150,11 +149,11 @@ def _silence(snapshot: Snapshot, heard: HeardVm, vm: VmDetail) -> VmSilence | No
     """Return what explains the silence of a VM; None if it is not silent."""
     if heard.contact != "silent":
         return None
-    contacts = snapshot.vms.counted()
+    contacts = snapshot.vm_lists.count_by_contact()
     there = sum(count for contact, count in contacts.items() if contact != "retired")
     shared = silence_causes(snapshot, contacts.get("silent", 0), there)
     event, since, back = None, None, None
-    for known in _naming(snapshot.events.some(vm.events), vm.vm_id):
+    for known in _naming(snapshot.events.events_with_ids(vm.events), vm.vm_id):
         if known.event.state == "started":
             event, announced = known.event, known.shown.report.event.duration_in_seconds
             since = event.started_at or event.shown_at

@@ -184,7 +184,7 @@ class Cluster:
     def end(self, number: int) -> None:
         """End a VM's event; a VM that was asked to approve it reports the outcome."""
         with self.snapshots.open() as snapshot:
-            known = snapshot.events.one(f"E-{number}")
+            known = snapshot.events.find_event(f"E-{number}")
         assert known is not None
         vm = self.vms[number]
         for each in known.decided.commands:
@@ -195,7 +195,7 @@ class Cluster:
     def says(self, number: int, state: str) -> None:
         """Have a VM report how far it has prepared for its event."""
         with self.snapshots.open() as snapshot:
-            known = snapshot.events.one(f"E-{number}")
+            known = snapshot.events.find_event(f"E-{number}")
         assert known is not None
         data = {"evt": f"E-{number}", "evh": known.shown.report.fingerprint, "sink": "drain"}
         more = {"cause": "deadline", "reason": None, "state": state}
@@ -273,7 +273,7 @@ class Cluster:
     def state(self, number: int) -> str:
         """Return the state of the turn of a VM's event."""
         with self.snapshots.open() as snapshot:
-            known = snapshot.events.one(f"E-{number}")
+            known = snapshot.events.find_event(f"E-{number}")
         return "none" if known is None or known.turn is None else known.turn.state
 
     def actions(self) -> list[str]:
@@ -437,7 +437,7 @@ def test_a_prepare_command_is_sent_again_until_it_is_answered(cluster: Cluster) 
     cluster.wait(30)
     assert cluster.step() == []
     with cluster.snapshots.open() as snapshot:
-        known = snapshot.events.one("E-0")
+        known = snapshot.events.find_event("E-0")
     assert known is not None
     assert known.receipts == []
 
@@ -569,7 +569,7 @@ def test_without_a_role_no_turn_is_ended(cluster: Cluster) -> None:
 def seen(cluster: Cluster, number: int) -> KnownEvent:
     """Return the event of a VM as a person sees it."""
     with cluster.snapshots.open() as snapshot:
-        known = snapshot.events.one(f"E-{number}")
+        known = snapshot.events.find_event(f"E-{number}")
     assert known is not None
     return known
 
@@ -596,7 +596,7 @@ def decide(cluster: Cluster, number: int, **more: Any) -> None:
 def is_due(cluster: Cluster, number: int) -> bool:
     """Check whether a decision on the event of a VM is shown as due."""
     with cluster.snapshots.open() as snapshot:
-        known = snapshot.events.one(f"E-{number}")
+        known = snapshot.events.find_event(f"E-{number}")
         assert known is not None
         return decision_on(known, snapshot.now, snapshot.listening).state == "due"
 
@@ -1498,7 +1498,7 @@ def test_retention_keeps_what_holds_a_turn(cluster: Cluster) -> None:
     with cluster.database.writing.begin() as connection:
         delete_before(connection, cluster.now.timestamp() - 3600, 100)
     with cluster.snapshots.open() as snapshot:
-        assert snapshot.events.one("E-0") is None
+        assert snapshot.events.find_event("E-0") is None
 
 
 def test_a_turn_is_not_tried_again_while_nothing_can_approve_it(database: Database) -> None:
@@ -2743,7 +2743,7 @@ def test_a_vm_that_joins_a_turn_and_is_not_heard_delays_its_approval(database: D
         cluster.now += timedelta(seconds=11)
         hear_only(cluster, heard)
     with cluster.snapshots.open() as snapshot:
-        known = snapshot.events.one("E-0")
+        known = snapshot.events.find_event("E-0")
     assert known is not None
     assert known.turn is not None
     assert known.turn.reason == "the console does not hear db-1"
@@ -2850,7 +2850,7 @@ def test_a_tag_of_an_admin_counts_in_any_case(database: Database, name: str) -> 
     cluster.announce(1)
     assert cluster.step() == ["prepare db-0"]
     with cluster.snapshots.open() as snapshot:
-        (heard,) = snapshot.vms.some([cluster.vms[0].vm_id])
+        (heard,) = snapshot.vms.vms_with_ids([cluster.vms[0].vm_id])
     assert heard.vm.tags == {"cluster": "etcd", "team": "a"}
     cluster.decisions.stop()
 

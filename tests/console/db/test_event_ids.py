@@ -9,8 +9,10 @@ from support.console.intake import Intake
 from support.console.records import FakeVm
 
 from console.db.event_filters import WantedEvents
+from console.db.events.latest_reports import latest_reports
 from console.db.opening import Database
 from console.db.retention import delete_before
+from console.db.vms.expectations import expectations_of
 from console.records.parse import parse_record, parse_state
 
 UPPER = "602D9444-D2CD-49C7-8624-8643E7171297"
@@ -39,15 +41,17 @@ def test_an_id_in_two_cases_is_one_event(intake: Intake, *, at_once: bool) -> No
     for few in [records[:2], records[2:]] if at_once else [[each] for each in records]:
         intake.take(*few)
         with intake.snapshots.open() as snapshot:
-            (known,) = snapshot.events.past(WantedEvents(), sort="at", descending=True, limit=9)[0]
+            (known,) = snapshot.event_history.sorted_events(
+                WantedEvents(), sort="at", descending=True, limit=9
+            )[0]
             assert known.event.event_id == UPPER
     assert (known.seen_by, known.event.state) == (2, "ended")
     with intake.snapshots.open() as snapshot:
-        assert {each.vm_id for each in snapshot.events.reports(known.event.key)} == {
+        assert {each.vm_id for each in latest_reports(snapshot.connection, known.event.key)} == {
             a.vm_id,
             b.vm_id,
         }
-        assert snapshot.events.one(LOWER) == known
+        assert snapshot.events.find_event(LOWER) == known
 
 
 def test_what_a_vm_says_of_its_event_in_another_case_counts(intake: Intake) -> None:
@@ -72,7 +76,7 @@ def test_what_a_vm_says_of_its_event_in_another_case_counts(intake: Intake) -> N
     assert known.other_scopes == ("sub-1/elsewhere",)
     assert known.named["b-1"].content_hash is not None
     with intake.snapshots.open() as snapshot:
-        assert snapshot.vms.expectations([c.vm_id])[c.vm_id].events == (UPPER,)
+        assert expectations_of(snapshot.connection, [c.vm_id])[c.vm_id].events == (UPPER,)
 
 
 def test_an_id_that_was_deleted_has_a_new_spelling(intake: Intake) -> None:

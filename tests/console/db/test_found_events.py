@@ -8,10 +8,10 @@ import pytest
 from support.console.intake import NOW, Intake
 from support.console.records import FakeVm
 
-from console.db import events
 from console.db.decisions import put_decision
 from console.db.event_filters import WantedEvents
-from console.db.events import Total
+from console.db.events import event_history, event_lists
+from console.db.events.event_history import Total
 from console.db.opening import Database
 from console.db.transactions import write_to
 from console.fleet.values import Decision
@@ -34,11 +34,16 @@ def found(intake: Intake, wanted: WantedEvents, *, sort: str = "at") -> list[tup
     ended events.
     """
     with intake.snapshots.open() as snapshot:
-        past, total = snapshot.events.past(wanted, sort=sort, descending=True, limit=100)
+        past, total = snapshot.event_history.sorted_events(
+            wanted, sort=sort, descending=True, limit=100
+        )
         keys = {each.event.key for each in past}
         assert total == Total(number=len(past))
-        assert snapshot.events.count(wanted) == len(past)
-        listed = [*snapshot.events.open(wanted), *snapshot.events.over(wanted)]
+        assert snapshot.event_history.count_events(wanted) == len(past)
+        listed = [
+            *snapshot.event_lists.open_events(wanted),
+            *snapshot.event_lists.ended_events(wanted),
+        ]
         assert {each.event.key for each in listed} == keys
     return sorted(keys)
 
@@ -86,14 +91,14 @@ def test_events_of_most_vms_are_not_counted_to_the_end(
     """For a filter that most events match, the answer says that there are more, and every page is
     there.
     """
-    monkeypatch.setattr(events, "COUNTED", 3)
+    monkeypatch.setattr(event_history, "COUNTED", 3)
     vm = FakeVm(tags={"role": "db"})
     intake.take(*(vm.event(f"E-{number}", now=NOW) for number in range(6)))
     wanted = WantedEvents(tag="role")
     with intake.snapshots.open() as snapshot:
 
         def page(skip: int) -> tuple[list[str], Total]:
-            several, total = snapshot.events.past(
+            several, total = snapshot.event_history.sorted_events(
                 wanted, sort="at", descending=False, limit=2, skip=skip
             )
             return [each.event.event_id for each in several], total
@@ -111,7 +116,7 @@ def test_a_page_holds_fewer_events_if_they_name_thousands_of_vms(
     """A page has fewer events, but at least one, if they name thousands of VMs; every event is on
     one page.
     """
-    monkeypatch.setattr(events, "_MAX_SIGNS", signs)
+    monkeypatch.setattr(event_lists, "_MAX_SIGNS", signs)
     vm = FakeVm()
     for number in range(6):
         at = NOW + timedelta(seconds=number)
@@ -121,7 +126,9 @@ def test_a_page_holds_fewer_events_if_they_name_thousands_of_vms(
     after, has_more = None, True
     with intake.snapshots.open() as snapshot:
         while has_more:
-            found, has_more = snapshot.events.page_over(WantedEvents(), limit=4, after=after)
+            found, has_more = snapshot.event_lists.page_of_ended(
+                WantedEvents(), limit=4, after=after
+            )
             last = found[-1].event
             after = (last.shown_at, *last.key)
             shown += [each.event.event_id for each in found]
@@ -134,8 +141,8 @@ def test_events_that_an_order_puts_last_are_found(
     intake: Intake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A filter that half the VMs match finds events that come last in the order."""
-    monkeypatch.setattr(events, "COUNTED", 2)
-    monkeypatch.setattr(events, "_AHEAD", 1)
+    monkeypatch.setattr(event_history, "COUNTED", 2)
+    monkeypatch.setattr(event_history, "_AHEAD", 1)
     for name, role in (("app", "web"), ("db", "db")):
         vms = [FakeVm(name=f"{name}-{number}", tags={"role": role}) for number in range(5)]
         intake.take(*(vm.event(f"E-{vm.name}", now=NOW) for vm in vms))
@@ -145,7 +152,7 @@ def test_events_that_an_order_puts_last_are_found(
             (True, ["E-db-4", "E-db-3"], Total(number=2, has_more=True)),
             (False, ["E-db-0", "E-db-1"], Total(number=5)),
         ):
-            several, number = snapshot.events.past(
+            several, number = snapshot.event_history.sorted_events(
                 wanted, sort="vms", descending=descending, limit=2
             )
             assert [each.event.event_id for each in several] == first
@@ -179,7 +186,9 @@ def test_what_is_not_known_comes_last_in_both_directions(
 
     def order(sort: str, *, descending: bool) -> list[str]:
         with intake.snapshots.open() as snapshot:
-            found, total = snapshot.events.past(wanted, sort=sort, descending=descending, limit=100)
+            found, total = snapshot.event_history.sorted_events(
+                wanted, sort=sort, descending=descending, limit=100
+            )
         assert total == Total(number=6)
         return [each.event.event_id for each in found]
 

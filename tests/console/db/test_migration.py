@@ -24,6 +24,7 @@ from console.db import decisions, tables
 from console.db.audit import kept_head
 from console.db.opening import Database, database_url
 from console.db.snapshot import Snapshots
+from console.db.vms.expectations import expectations_of
 from console.fleet.values import EventKey
 
 _NUMBERS = count(1)
@@ -176,8 +177,8 @@ def test_a_database_of_0_2_0_opens_with_everything(old: Database) -> None:
     fill(old)
     old.open()
     with Snapshots(old, clock=lambda: AT + 1).open() as snapshot:
-        (known,) = snapshot.events.open()
-        (past,) = snapshot.events.over()
+        (known,) = snapshot.event_lists.open_events()
+        (past,) = snapshot.event_lists.ended_events()
         assert (known.seen_by, known.differing) == (2, False)
         assert known.event.scope == "s/g"
         event = known.shown.report.event
@@ -202,10 +203,10 @@ def test_a_database_of_0_2_0_opens_with_everything(old: Database) -> None:
         assert decisions.read_open(snapshot.connection, EventKey("OPEN", "s/g")) is not None
         assert [(each.facts.state, each.time) for each in past.receipts] == [("confirmed", AT)]
         assert (past.event.status, past.event.notice, past.event.downtime) == ("Completed", 900, 42)
-        one = snapshot.vms.one("id-1")
+        one = snapshot.vms.find_vm("id-1")
         assert one is not None
         assert (one.vm.pulled_at, one.vm.missing_records, one.contact) == (AT - 5, 1, "heard")
-        assert snapshot.vms.expectations(["id-2"])["id-2"].events == ("OPEN",)
+        assert expectations_of(snapshot.connection, ["id-2"])["id-2"].events == ("OPEN",)
         assert kept_head(snapshot.connection) == (1, "aa")
         told = text("SELECT subject, scope FROM notice ORDER BY number")
         assert snapshot.connection.execute(told).all() == [("OPEN", "s/g"), ("id-2", "")]

@@ -19,6 +19,7 @@ from console.config.groups import GroupSettings
 from console.db.event_filters import WantedEvents
 from console.db.grouping import groups_now
 from console.db.opening import Database
+from console.db.vms.expectations import expectations_of
 from console.errors import RefusedError
 from console.records.parse import parse_state, parse_status
 from console.turns.groups import Grouping
@@ -303,9 +304,9 @@ def test_names_are_looked_for_where_any_agreeing_reporter_is(intake: Intake) -> 
     found = {name: each.vm_id for name, each in intake.event().named.items()}
     assert found == {vm.name: vm.vm_id for vm in (one, two, silent)}
     with intake.snapshots.open() as snapshot:
-        expected = snapshot.vms.expectations([vm.vm_id for vm in every])
+        expected = expectations_of(snapshot.connection, [vm.vm_id for vm in every])
         assert set(expected) == {vm.vm_id for vm in (one, two, silent)}
-        found_by_id = snapshot.events.open(WantedEvents(vm=silent.vm_id))
+        found_by_id = snapshot.event_lists.open_events(WantedEvents(vm=silent.vm_id))
         assert [each.event.event_id for each in found_by_id] == ["E"]
     # Where the reporter is that shows it counts before elsewhere.
     shown_by = intake.event().event.shown_by

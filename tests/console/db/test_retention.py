@@ -23,7 +23,7 @@ def delete_older(intake: Intake, days: float) -> None:
 def past_events(intake: Intake) -> list[str]:
     """Return the ids of ended events."""
     with intake.snapshots.open() as snapshot:
-        return [each.event.event_id for each in snapshot.events.over(WantedEvents())]
+        return [each.event.event_id for each in snapshot.event_lists.ended_events(WantedEvents())]
 
 
 @pytest.mark.parametrize("behind", [timedelta(0), timedelta(days=365 * 20)])

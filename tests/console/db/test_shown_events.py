@@ -15,6 +15,7 @@ from console.db.event_filters import WantedEvents
 from console.db.history import past_of_vm, records_of_event
 from console.db.opening import Database
 from console.db.transactions import read_from
+from console.db.vms.expectations import expectations_of
 from console.fleet.values import EventKey, Expectation
 from console.web.api.cursors import position_in
 from console.web.api.events import events_page
@@ -250,8 +251,10 @@ def test_a_vm_whose_scope_is_learned_later_takes_its_event_along(intake: Intake)
     intake.take(web.event("E", transition="updated", now=NOW))
     with read_from(intake.database.reading) as connection:
         snapshot = intake.snapshots.within(connection)
-        assert [each.event.scope for each in snapshot.events.open()] == ["sub-1/group-1"]
-        assert snapshot.events.count_open() == 1
+        assert [each.event.scope for each in snapshot.event_lists.open_events()] == [
+            "sub-1/group-1"
+        ]
+        assert snapshot.event_lists.count_open() == 1
 
 
 def test_a_vm_whose_scope_is_learned_later_shows_no_event_that_is_another_vms(
@@ -286,7 +289,7 @@ def test_a_new_store_takes_no_name_of_a_vm_that_is_heard(intake: Intake) -> None
     known = intake.event()
     assert (known.event.state, known.shown.vm_id) == ("scheduled", web.vm_id)
     with intake.snapshots.open() as snapshot:
-        found = snapshot.vms.one(moved.vm_id)
+        found = snapshot.vms.find_vm(moved.vm_id)
     assert found is not None
     assert found.vm.withheld
 
@@ -294,7 +297,7 @@ def test_a_new_store_takes_no_name_of_a_vm_that_is_heard(intake: Intake) -> None
 def retired(intake: Intake, vm: FakeVm) -> bool:
     """Check whether a VM is retired."""
     with intake.snapshots.open() as snapshot:
-        found = snapshot.vms.one(vm.vm_id)
+        found = snapshot.vms.find_vm(vm.vm_id)
     assert found is not None
     return found.contact == "retired"
 
@@ -510,7 +513,7 @@ def test_a_filter_offers_the_words_that_most_events_have(intake: Intake) -> None
         *(liar.event(f"X{number}", event_type=f"A{number}", now=NOW) for number in range(400))
     )
     with intake.snapshots.open() as snapshot:
-        types = snapshot.events.words_of("event_type")
+        types = snapshot.event_history.frequent_values("event_type")
     assert "Reboot" in types
     assert len(types) < 100
     assert types == sorted(types)
@@ -597,13 +600,13 @@ def test_a_vm_on_a_restored_disk_is_heard(intake: Intake) -> None:
     beat = restored.heartbeat(now=intake.now)
     intake.take(beat)
     with intake.snapshots.open() as snapshot:
-        found = snapshot.vms.one(web.vm_id)
+        found = snapshot.vms.find_vm(web.vm_id)
     assert found is not None
     assert found.contact == "heard"
     intake.let_pass(600)
     intake.take(beat)  # a copy of it proves nothing
     with intake.snapshots.open() as snapshot:
-        found = snapshot.vms.one(web.vm_id)
+        found = snapshot.vms.find_vm(web.vm_id)
     assert found is not None
     assert found.contact == "silent"
 
@@ -637,7 +640,9 @@ def test_a_vm_that_had_stopped_is_heard_on_a_restored_disk(
 def condition(intake: Intake, vm: FakeVm) -> str:
     """Return the condition of a VM."""
     with intake.snapshots.open() as snapshot:
-        return snapshot.vms.expectations([vm.vm_id]).get(vm.vm_id, Expectation()).condition
+        return (
+            expectations_of(snapshot.connection, [vm.vm_id]).get(vm.vm_id, Expectation()).condition
+        )
 
 
 @pytest.mark.parametrize("transition", ["scheduled", "started"])
@@ -729,9 +734,9 @@ def test_what_a_vm_has_sent_is_removed_a_little_at_a_time(intake: Intake) -> Non
     assert found == {liar.vm_id: 451}
     assert len(commits) >= 5
     with intake.snapshots.open() as snapshot:
-        assert [each.event.event_id for each in snapshot.events.over()] == ["E-7"]
-        assert snapshot.events.open() == []
-        assert snapshot.vms.one(liar.vm_id) is None
+        assert [each.event.event_id for each in snapshot.event_lists.ended_events()] == ["E-7"]
+        assert snapshot.event_lists.open_events() == []
+        assert snapshot.vms.find_vm(liar.vm_id) is None
 
 
 def test_a_fleet_that_falls_silent_together_is_looked_at_with_few_questions(

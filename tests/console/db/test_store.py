@@ -20,11 +20,12 @@ from support.eventually import eventually
 
 from console.db import decisions, tables
 from console.db.checkpoints import PartitionClaim, read_checkpoints, read_claims, write_claims
+from console.db.events.changed_events import changed_event_ids
 from console.db.opening import REVISIONS, Database
 from console.db.snapshot import Snapshot, Snapshots
 from console.db.transactions import newest_number, write_to
 from console.db.vm_updates import write_polls
-from console.db.vms import WantedVms
+from console.db.vms.vm_lists import WantedVms
 from console.fleet.fold import MAX_STREAMS
 from console.fleet.values import Command, Decision, EventKey
 from console.ingest.delivery import Checkpoint, Delivery, QuarantinedMessage
@@ -148,8 +149,8 @@ def test_everything_comes_back_from_the_rows(database: Database, taking: Taking)
     }  # as long as a token may have it
     taking.take(taken(first), taken(last), taken(vm.receipt("E2", "posted", **told)))
     with look(database) as snapshot:
-        heard = snapshot.vms.one(vm.vm_id)
-        known = {each.event.event_id: each for each in snapshot.events.open()}
+        heard = snapshot.vms.find_vm(vm.vm_id)
+        known = {each.event.event_id: each for each in snapshot.event_lists.open_events()}
     assert heard is not None
     assert heard.vm.missing_records == 1
     assert heard.vm.scope == "sub-1/group-1"
@@ -174,11 +175,11 @@ def test_what_changed_since_a_number_is_found(database: Database, taking: Taking
         before = newest_number(snapshot.connection)
     taking.take(taken(one.heartbeat(), at=AT + 1), taken(two.heartbeat(), at=AT + 1))
     with look(database) as snapshot:
-        assert snapshot.events.changed_since(before) == []
+        assert changed_event_ids(snapshot.connection, before) == []
     taking.take(taken(one.event("E", transition="ended", resources=["one"]), at=AT + 9))
     with look(database) as snapshot:
-        assert snapshot.events.changed_since(before) == ["E"]
-        assert [each.event.state for each in snapshot.events.some(["E"])] == ["ended"]
+        assert changed_event_ids(snapshot.connection, before) == ["E"]
+        assert [each.event.state for each in snapshot.events.events_with_ids(["E"])] == ["ended"]
 
 
 def test_a_heartbeat_is_no_change_of_its_vm(database: Database, taking: Taking) -> None:
@@ -192,10 +193,10 @@ def test_a_heartbeat_is_no_change_of_its_vm(database: Database, taking: Taking) 
         number = newest_number(snapshot.connection)
     taking.take(taken(vm.heartbeat(), at=AT + 61))
     with look(database) as snapshot:
-        assert snapshot.vms.changed_since(number) == []
+        assert snapshot.vms.changed_vms(number) == []
     taking.take(taken(vm.heartbeat(), at=AT + 999))
     with look(database) as snapshot:
-        assert [each.vm.heard_at for each in snapshot.vms.changed_since(number)] == [AT + 999]
+        assert [each.vm.heard_at for each in snapshot.vms.changed_vms(number)] == [AT + 999]
 
 
 def test_a_field_that_is_newer_than_a_row_is_none(database: Database, taking: Taking) -> None:
@@ -207,7 +208,7 @@ def test_a_field_that_is_newer_than_a_row_is_none(database: Database, taking: Ta
         del older["event"]["description"]
         connection.execute(tables.report.update().values(facts=json.dumps(older)))
     with look(database) as snapshot:
-        event = snapshot.events.one("E").shown.report.event
+        event = snapshot.events.find_event("E").shown.report.event
     assert (event.event_id, event.description) == ("E", None)
 
 
@@ -225,10 +226,12 @@ def test_a_name_that_an_event_dropped_is_somebody_elses(database: Database, taki
     third.name = "one"
     taking.take(taken(third.heartbeat(), at=AT + 4), *(taken(each.event("G")) for each in others))
     with look(database) as snapshot:
-        assert {each.event.event_id for each in snapshot.events.open()} == {"F", "G"}
-        assert snapshot.events.one("G").seen_by == 20
-        assert snapshot.vms.count() == 23
-        assert [each.vm.name for each in snapshot.vms.page(WantedVms(q="one"), limit=9)] == [
+        assert {each.event.event_id for each in snapshot.event_lists.open_events()} == {"F", "G"}
+        assert snapshot.events.find_event("G").seen_by == 20
+        assert snapshot.vm_lists.count_vms() == 23
+        assert [
+            each.vm.name for each in snapshot.vm_lists.page_of_vms(WantedVms(q="one"), limit=9)
+        ] == [
             "one",
             "one",
         ]
@@ -255,14 +258,14 @@ def test_an_event_of_the_retained_state_alone_is_ended_by_it(
 
     taking.take(state(record, after=1))
     with look(database) as snapshot:
-        assert [each.event.state for each in snapshot.events.open()] == ["scheduled"]
+        assert [each.event.state for each in snapshot.event_lists.open_events()] == ["scheduled"]
     taking.take(state(after=2))
     with look(database) as snapshot:
-        assert snapshot.events.open() == []
-        assert snapshot.events.one("E").shown.report.event.event_status == "Unknown"
+        assert snapshot.event_lists.open_events() == []
+        assert snapshot.events.find_event("E").shown.report.event.event_status == "Unknown"
     taking.take(state(record, after=3))
     with look(database) as snapshot:
-        assert [each.event.state for each in snapshot.events.open()] == ["scheduled"]
+        assert [each.event.state for each in snapshot.event_lists.open_events()] == ["scheduled"]
 
 
 def test_when_a_vm_polled_is_written_once_it_is_known(database: Database, taking: Taking) -> None:
@@ -274,12 +277,12 @@ def test_when_a_vm_polled_is_written_once_it_is_known(database: Database, taking
     with write_to(database) as (connection, number):
         assert write_polls(connection, {vm.vm_id: AT}, number) == {vm.vm_id}
     with look(database) as snapshot:
-        assert [each.vm.pulled_at for each in snapshot.vms.changed_since(number - 1)] == [AT]
+        assert [each.vm.pulled_at for each in snapshot.vms.changed_vms(number - 1)] == [AT]
     with write_to(database) as (connection, number):
         write_polls(connection, {vm.vm_id: AT + 20}, number)
     with look(database) as snapshot:
-        assert snapshot.vms.changed_since(number - 1) == []
-        assert snapshot.vms.one(vm.vm_id).vm.pulled_at == AT + 20
+        assert snapshot.vms.changed_vms(number - 1) == []
+        assert snapshot.vms.find_vm(vm.vm_id).vm.pulled_at == AT + 20
 
 
 @pytest.mark.parametrize("nul", ["\\u0000", "\\u0000\\u0000x"])
@@ -332,7 +335,7 @@ def test_what_is_too_long_for_an_index_does_not_stop_the_others(
     event = long.event(name(300), resources=[name(300), long.name])
     taking.take(status(300), taken(event), taken(FakeVm().event("E")))
     with Snapshots(database, clock=lambda: AT).open() as snapshot:
-        assert snapshot.events.one("E") is not None
+        assert snapshot.events.find_event("E") is not None
 
 
 def test_quarantine_has_one_row_per_reason(database: Database, taking: Taking) -> None:
@@ -432,7 +435,7 @@ def test_old_records_go(database: Database, taking: Taking) -> None:
     assert kept == {"NEW"}
     assert left == 2
     with look(database) as snapshot:
-        assert snapshot.events.one("OVER") is None
+        assert snapshot.events.find_event("OVER") is None
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -461,7 +464,7 @@ def test_batches_at_random_leave_what_one_batch_leaves(database: Database, seed:
     assert counted(database, "record") == 40
     assert counted(database, "report") == 40
     with look(database) as snapshot:
-        rows = snapshot.vms.page(WantedVms(), limit=100)
+        rows = snapshot.vm_lists.page_of_vms(WantedVms(), limit=100)
     assert {each.vm.name: each.vm.sequence for each in rows} == dict.fromkeys(names, 16)
     assert sum(each.vm.missing_records for each in rows) == 0
 
@@ -476,7 +479,7 @@ def test_a_state_of_a_vm_ends_what_it_does_not_list(database: Database, taking: 
     state = parse_state(body, source="s", received_at=AT, vm_id=vm.vm_id, site="default")
     taking.take(state)
     with look(database) as snapshot:
-        assert snapshot.events.open() == []
+        assert snapshot.event_lists.open_events() == []
 
 
 def test_a_decision_goes_on_though_the_clock_was_set_back(database: Database) -> None:

@@ -188,7 +188,7 @@ def test_whether_a_vm_prepares(database: Database) -> None:
 
     def prepares() -> bool:
         with snapshots.open() as snapshot:
-            heard = snapshot.vms.one(vm.vm_id)
+            heard = snapshot.vms.find_vm(vm.vm_id)
         return heard is not None and heard.vm.prepares
 
     def status(**more: Any) -> Incoming:

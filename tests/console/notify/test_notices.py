@@ -560,7 +560,7 @@ def test_no_notice_is_longer_than_a_chat_takes(fleet: Fleet, sign: str) -> None:
     vm.name = sign * 299 + "2"
     fleet.say(vm.heartbeat(now=fleet.moment()))
     with fleet.snapshots.open() as snapshot:
-        conflicts = snapshot.vms.in_conflict()
+        conflicts = snapshot.vms.vms_in_conflict()
     about = conflict_notices(conflicts, {}, NOW + 700).notices
     fleet.lose(vm)
     found = [*fleet.tell(NOW + 200), *about]

@@ -73,14 +73,14 @@ class Intake:
     def event(self, event_id: str = "E", scope: str | None = None) -> KnownEvent:
         """An event as it is now."""
         with self.snapshots.open() as snapshot:
-            found = snapshot.events.one(event_id, scope)
+            found = snapshot.events.find_event(event_id, scope)
         assert found is not None
         return found
 
     def vm(self, vm: FakeVm) -> HeardVm:
         """A VM as it is now."""
         with self.snapshots.open() as snapshot:
-            found = snapshot.vms.one(vm.vm_id)
+            found = snapshot.vms.find_vm(vm.vm_id)
         assert found is not None
         return found
 

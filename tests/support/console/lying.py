@@ -64,7 +64,7 @@ class Fleet:
             if len(there) < 2:
                 return  # one against one: nobody can tell who lies
             for vm in there:
-                found = snapshot.vms.one(vm.vm_id)
+                found = snapshot.vms.find_vm(vm.vm_id)
                 assert found is not None
                 assert found.contact in ("heard", "late")
                 assert found.vm.conflict_at is None
@@ -73,7 +73,7 @@ class Fleet:
             for event_id, (names, transition) in self._events.items():
                 if not set(names) <= set(ids):
                     continue
-                known = snapshot.events.one(event_id, _SCOPE)
+                known = snapshot.events.find_event(event_id, _SCOPE)
                 assert known is not None
                 assert known.event.state == transition
                 assert list(known.shown.report.event.resources) == names

@@ -259,7 +259,7 @@ def test_a_vm_that_polls_is_known_to_poll(stage: ConsoleStage, client: PullClien
 
     def polled_at(vm: FakeVm) -> float | None:
         with stage.state.snapshots.open() as snapshot:
-            heard = snapshot.vms.one(vm.vm_id)
+            heard = snapshot.vms.find_vm(vm.vm_id)
         return None if heard is None else heard.vm.pulled_at
 
     eventually(lambda: polled_at(polls) == stage.now.timestamp(), what="the row")

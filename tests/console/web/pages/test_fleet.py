@@ -10,7 +10,7 @@ from playwright.sync_api import Page, expect
 from support.console.records import FakeVm
 from support.console.stage import ConsoleStage, fleet_of_all_states
 
-from console.db.vms import VmCell
+from console.db.vms.vm_lists import VmCell
 from console.web.pages import fleet_map
 from console.web.pages.fleet_page import address_of
 

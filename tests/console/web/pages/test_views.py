@@ -12,7 +12,7 @@ from support.console.records import FakeVm
 from support.console.stage import ConsoleStage, fleet_of_all_states
 from support.page.browser import check_views, watched_page
 
-from console.db.vms import WantedVms
+from console.db.vms.vm_lists import WantedVms
 
 VMS = 400
 
@@ -42,7 +42,9 @@ def full(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConsoleStage]:
 
 def _id_of(stage: ConsoleStage, name: str) -> str:
     with stage.state.snapshots.open() as snapshot:
-        return next(each.vm.vm_id for each in snapshot.vms.page(WantedVms(q=name), limit=1))
+        return next(
+            each.vm.vm_id for each in snapshot.vm_lists.page_of_vms(WantedVms(q=name), limit=1)
+        )
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,1 @@
+"""Events: their rows, and the queries that read them."""

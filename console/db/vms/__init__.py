@@ -1,0 +1,1 @@
+"""VMs: their rows, and the queries that read them."""
