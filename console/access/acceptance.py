@@ -7,9 +7,9 @@ from dataclasses import asdict
 
 from console.access.enrolment import checked, portions
 from console.audit import log
-from console.db import identities
-from console.db.opening import Database
-from console.db.transactions import write_to
+from console.db.batches import identities
+from console.db.connection.opening import Database
+from console.db.connection.transactions import write_to
 from console.fleet.contact import BY_HEARTBEATS, SilentTime
 from console.fleet.values import Vm
 

@@ -10,15 +10,15 @@ from typing import Any, Final
 from sqlalchemy import Connection
 
 from console.audit import log
-from console.db import identities
-from console.db.enrolment import (
+from console.db.access.enrolment import (
     newest_generation,
     read_enrolled,
     read_generations,
     write_generations,
 )
-from console.db.opening import Database
-from console.db.transactions import write_to
+from console.db.batches import identities
+from console.db.connection.opening import Database
+from console.db.connection.transactions import write_to
 from console.errors import RefusedError
 from console.fleet.contact import BY_HEARTBEATS, SilentTime
 from console.fleet.vms import is_resource_id, merged_tags

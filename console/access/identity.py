@@ -17,7 +17,7 @@ from console.access.refused_attempts import RefusedAttempts
 from console.access.sessions import Sessions
 from console.access.tokens import Tokens, token_hash
 from console.config.settings import Settings
-from console.db.opening import Database
+from console.db.connection.opening import Database
 
 CALLBACK = "/login/callback"
 """The path to which the provider sends people back; it is registered at the provider."""

@@ -16,8 +16,8 @@ from starlette.types import Scope
 
 from console.audit import log
 from console.audit.limiter import AuditLimiter
-from console.db.opening import Database
-from console.db.transactions import write_to
+from console.db.connection.opening import Database
+from console.db.connection.transactions import write_to
 from sinks.shared.errors import SebError
 
 UNKNOWN: Final = "unknown"

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 from console.access.enrolment import checked, portions
 from console.audit import log
-from console.db.opening import Database
-from console.db.removal import is_known, remove_past, remove_some, remove_vm
-from console.db.transactions import write_to
-from console.db.vm_updates import retire_rows
+from console.db.connection.opening import Database
+from console.db.connection.transactions import write_to
+from console.db.upkeep.removal import is_known, remove_past, remove_some, remove_vm
+from console.db.vms.vm_updates import retire_rows
 from console.fleet.contact import BY_HEARTBEATS, Listening, SilentTime
 
 

@@ -11,8 +11,8 @@ from console.audit import log
 from console.audit.chain import Fact
 from console.config.settings import ROLES, Settings
 from console.db.audit import WantedRows, found_rows
-from console.db.opening import Database
-from console.db.transactions import write_to
+from console.db.connection.opening import Database
+from console.db.connection.transactions import write_to
 
 _ACTION: Final = "roles_changed"
 _ACTOR: Final = "settings"

@@ -12,10 +12,10 @@ from typing import Final
 from console.access.tokens import token_hash
 from console.audit import log
 from console.config.login import LoginSettings
-from console.db import sessions
-from console.db.opening import Database
-from console.db.sessions import SessionRow
-from console.db.transactions import read_from, write_to
+from console.db.access import sessions
+from console.db.access.sessions import SessionRow
+from console.db.connection.opening import Database
+from console.db.connection.transactions import read_from, write_to
 from sinks.shared.errors import SebError
 
 _LOG: Final = logging.getLogger("console")

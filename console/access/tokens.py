@@ -16,9 +16,9 @@ from typing import Final, cast
 from console.access.people import Person
 from console.audit import log
 from console.config.settings import Role
-from console.db.opening import Database
-from console.db.tokens import TokenRow, insert_token, read_token, read_tokens, revoke_token
-from console.db.transactions import read_from, write_to
+from console.db.access.tokens import TokenRow, insert_token, read_token, read_tokens, revoke_token
+from console.db.connection.opening import Database
+from console.db.connection.transactions import read_from, write_to
 from console.errors import RefusedError
 from console.fleet.moments import moment
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from sqlalchemy import Connection
 
-from console.db import decisions
+from console.db.decisions import decisions
 from console.fleet.candidates import PULL
 from console.fleet.values import Command
 from console.ingest.readers import Publisher

@@ -23,11 +23,11 @@ from console.approvals.step_transaction import (
     next_steps,
     write_step,
 )
-from console.db import decisions
+from console.db.connection.transactions import write_to
+from console.db.decisions import decisions
 from console.db.events.changed_events import changed_event_ids
 from console.db.snapshot import Snapshots
-from console.db.transactions import write_to
-from console.db.turn_facts import TurnSettings
+from console.db.turn_facts.turn_facts import TurnSettings
 from console.fleet.values import Command, Decision
 from sinks.shared.errors import SebError
 

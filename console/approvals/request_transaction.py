@@ -23,9 +23,9 @@ from console.approvals.requests import (
 from console.approvals.turn_requests import PersonsTurn
 from console.audit import log
 from console.audit.limiter import AuditLimiter
-from console.db import decisions
+from console.db.decisions import decisions
 from console.db.snapshot import Snapshot
-from console.db.turn_facts import TurnSettings
+from console.db.turn_facts.turn_facts import TurnSettings
 from console.fleet.candidates import candidates, first
 from console.fleet.commands import working
 from console.fleet.decisions import DecisionState, open_word

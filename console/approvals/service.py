@@ -16,11 +16,11 @@ from console.approvals.requests import DecisionRequest, DecisionRules, is_reason
 from console.approvals.turn_requests import end_turn
 from console.approvals.turn_worker import TurnWorker
 from console.audit.limiter import AuditLimiter
-from console.db import decisions
-from console.db.kept_turn_facts import KeptTurnFacts
+from console.db.connection.transactions import write_to
+from console.db.decisions import decisions
 from console.db.snapshot import Snapshots
-from console.db.transactions import write_to
-from console.db.turn_facts import TurnSettings
+from console.db.turn_facts.kept_turn_facts import KeptTurnFacts
+from console.db.turn_facts.turn_facts import TurnSettings
 from console.fleet.candidates import PULL
 from console.fleet.commands import own_receipts
 from console.fleet.values import Command

@@ -16,9 +16,9 @@ from console.approvals.decision_changes import claimed, ended
 from console.approvals.decision_situation import Ask, DecisionSituation, End, Seen, Send, Step, Wait
 from console.approvals.transitions import next_step
 from console.audit import log
-from console.db import decisions
+from console.db.decisions import decisions
 from console.db.snapshot import Snapshot
-from console.db.turn_facts import TurnSettings, read_turn_facts
+from console.db.turn_facts.turn_facts import TurnSettings, read_turn_facts
 from console.fleet.candidates import PULL, candidates
 from console.fleet.commands import command_status
 from console.fleet.values import Command, Decision, KnownEvent

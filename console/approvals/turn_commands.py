@@ -12,8 +12,8 @@ from uuid import uuid4
 
 from console.approvals.command_sender import Outgoing, outgoing
 from console.audit import log
-from console.db import decisions, prepare_commands
-from console.db.prepare_commands import COMMAND_SECONDS
+from console.db.decisions import decisions, prepare_commands
+from console.db.decisions.prepare_commands import COMMAND_SECONDS
 from console.db.snapshot import Snapshot
 from console.fleet.candidates import PULL, channel_of
 from console.fleet.commands import REPLAYED, own_receipts

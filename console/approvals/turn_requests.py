@@ -13,9 +13,9 @@ from console.approvals.decision_situation import GRACE_SECONDS
 from console.approvals.refusal_reasons import DecisionRefusedError
 from console.approvals.requests import DecisionRequest
 from console.audit import log
-from console.db import decisions, prepare_commands, turns
+from console.db.decisions import decisions, prepare_commands, turns
 from console.db.snapshot import Snapshot
-from console.db.turn_facts import TurnSettings, read_turn_facts
+from console.db.turn_facts.turn_facts import TurnSettings, read_turn_facts
 from console.fleet.values import KnownEvent
 from console.turns.changes import moved, new_turn, taken, with_vms
 from console.turns.facts import EventFacts, Turn, TurnFacts

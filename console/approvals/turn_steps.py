@@ -16,9 +16,9 @@ from console.approvals.request_transaction import DecisionResult, RequestTransac
 from console.approvals.requests import DecisionRequest
 from console.approvals.turn_commands import due_commands, reason_of, write_command
 from console.audit import log
-from console.db import turns
+from console.db.decisions import turns
 from console.db.snapshot import Snapshot
-from console.db.turn_facts import TurnSettings, read_turn_facts
+from console.db.turn_facts.turn_facts import TurnSettings, read_turn_facts
 from console.fleet.values import EventKey
 from console.turns.changes import moved
 from console.turns.facts import Turn, TurnFacts

@@ -17,11 +17,11 @@ from console.approvals.request_transaction import RequestTransaction
 from console.approvals.requests import DecisionRules
 from console.approvals.turn_steps import has_work, write_step
 from console.audit.limiter import AuditLimiter
-from console.db import turns
-from console.db.kept_turn_facts import KeptTurnFacts
+from console.db.connection.transactions import read_from, write_to
+from console.db.decisions import turns
 from console.db.snapshot import Snapshots
-from console.db.transactions import read_from, write_to
-from console.db.turn_facts import TurnSettings
+from console.db.turn_facts.kept_turn_facts import KeptTurnFacts
+from console.db.turn_facts.turn_facts import TurnSettings
 from console.turns.facts import TurnFacts
 from sinks.shared.errors import SebError
 

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Engine
 from console.audit.chain import START, ChainFault, Fact, Head, head_of, sealed, verify
 from console.db import audit
 from console.db.audit import AuditRow, WantedRows
-from console.db.transactions import read_from
+from console.db.connection.transactions import read_from
 
 _AT_ONCE: Final = 1000
 _BEFORE_ALL: Final = -(2**63)

@@ -13,8 +13,8 @@ from console.audit import log
 from console.audit.chain import Head
 from console.cli import common
 from console.cli.client import ConsoleClient, table
-from console.db.errors import StoreError
-from console.db.opening import Database, existing_database
+from console.db.connection.errors import StoreError
+from console.db.connection.opening import Database, existing_database
 from sinks.shared.errors import NO, OK, UnreachableError
 from sinks.shared.text import plain
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import click
 
 from console.cli import common
-from console.db.backup import copy
-from console.db.errors import StoreError
-from console.db.opening import database_url
+from console.db.connection.backup import copy
+from console.db.connection.errors import StoreError
+from console.db.connection.opening import database_url
 from sinks.shared.errors import OK, ConfigurationError
 
 

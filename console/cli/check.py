@@ -16,8 +16,8 @@ from console.access.provider import Provider
 from console.cli import common
 from console.config.load import exposed_secrets
 from console.config.settings import Settings
-from console.db.errors import StoreError, remedy_of
-from console.db.opening import Database, database_url
+from console.db.connection.errors import StoreError, remedy_of
+from console.db.connection.opening import Database, database_url
 from console.ingest import enrolment
 from console.ingest.reachable import reach
 from console.ingest.settings import SourceSettings, WebhookSource, read_sources

@@ -11,7 +11,7 @@ import click
 
 from console.config.load import load
 from console.config.settings import Settings
-from console.db.opening import Database, existing_database
+from console.db.connection.opening import Database, existing_database
 from console.errors import RefusedError
 from sinks.shared.errors import NO, OK
 

@@ -15,7 +15,7 @@ from console.access import enrolment
 from console.access.people import local_person
 from console.cli import common
 from console.config.settings import Settings
-from console.db.opening import Database, database_url
+from console.db.connection.opening import Database, database_url
 from console.errors import RefusedError
 from console.fleet.contact import SilentTime
 from console.ingest.enrolment import KEY_IS_MISSING, read_key

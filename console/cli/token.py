@@ -15,8 +15,8 @@ from console.access.people import local_person
 from console.cli import common
 from console.cli.client import table
 from console.config.settings import ROLES, Role
-from console.db.opening import Database, database_url
-from console.db.tokens import TokenRow
+from console.db.access.tokens import TokenRow
+from console.db.connection.opening import Database, database_url
 from console.fleet.moments import moment
 from sinks.shared.errors import OK
 from sinks.shared.number import Number

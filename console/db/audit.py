@@ -24,9 +24,9 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import GenericFunction
 
-from console.db import decision_tables
 from console.db.bulk import upsert
-from console.db.event_filters import ids_found
+from console.db.events.event_filters import ids_found
+from console.db.schema import decision_tables
 from console.db.search import is_pattern, tag_of
 
 _TABLE: Final = decision_tables.audit

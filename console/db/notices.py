@@ -29,8 +29,8 @@ from sqlalchemy import (
 
 from console.db import rows
 from console.db.bulk import PAIRS_AT_ONCE, portions
-from console.db.decision_tables import incident, notice, notice_cursor
-from console.db.tables import event, report
+from console.db.schema.decision_tables import incident, notice, notice_cursor
+from console.db.schema.tables import event, report
 from console.fleet.values import EventKey
 from wire.record import Record, read_record
 

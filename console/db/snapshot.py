@@ -11,13 +11,13 @@ from typing import Final
 
 from sqlalchemy import Connection
 
-from console.db.clock import CommonClock
+from console.db.connection.clock import CommonClock
+from console.db.connection.opening import Database
+from console.db.connection.transactions import read_from
 from console.db.events.event_history import EventHistory
 from console.db.events.event_lists import EventLists
 from console.db.events.known_events import NO_GROUPS, KnownEvents
-from console.db.listening import read_listening
-from console.db.opening import Database
-from console.db.transactions import read_from
+from console.db.sources.listening import read_listening
 from console.db.vms.known_vms import KnownVms
 from console.db.vms.vm_lists import VmLists
 from console.fleet.contact import BY_HEARTBEATS, Listening, SilentTime

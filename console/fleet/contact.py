@@ -1,6 +1,6 @@
 """How a bridge is heard: the words for it, and when consoles were connected to sources.
 
-`console.db.contact` finds the word of each VM in SQL, so that ten thousand of them are counted,
+`console.db.vms.contact` finds the word of each VM in SQL, so that ten thousand of them are counted,
 filtered and compared at once.
 """
 

@@ -416,7 +416,7 @@ def keeps_its_name(vm: Vm, now: float, silent_seconds: float) -> bool:
 
 
 def is_heard(vm: Vm, now: float, silent_seconds: float) -> bool:
-    """Check whether the VM's contact is `heard`, as `console.db.contact` finds it from the rows."""
+    """Check whether the VM's contact is `heard`, as `console.db.vms.contact` finds it in SQL."""
     is_away = (vm.retired_at, vm.stopped_at, vm.lost_at) != (None, None, None)
     return not is_away and now - vm.heard_at <= silent_seconds / 2
 

@@ -9,14 +9,14 @@ from typing import Any
 
 from azure.eventhub.aio import CheckpointStore
 
-from console.db.checkpoints import (
+from console.db.connection.opening import Database
+from console.db.sources.checkpoints import (
     PartitionClaim,
     claimed,
     read_checkpoints,
     read_claims,
     write_claims,
 )
-from console.db.opening import Database
 
 Fields = dict[str, Any]
 

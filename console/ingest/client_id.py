@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 from uuid import uuid4
 
-from console.db.opening import DATABASE_FILE
+from console.db.connection.opening import DATABASE_FILE
 
 _LOG: Final = logging.getLogger("console")
 

@@ -18,7 +18,7 @@ from typing import Any, Final
 from azure.eventhub import EventData, TransportType
 from azure.eventhub.aio import EventHubConsumerClient, PartitionContext
 
-from console.db.opening import Database
+from console.db.connection.opening import Database
 from console.ingest.checkpoints import Checkpoints
 from console.ingest.delivery import Checkpoint, Delivery, QuarantinedMessage
 from console.ingest.settings import EventHubSource

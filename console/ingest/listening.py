@@ -9,7 +9,7 @@ from typing import Final
 
 from sqlalchemy import Connection
 
-from console.db.listening import (
+from console.db.sources.listening import (
     GRACE_SECONDS,
     Listened,
     end_others,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Protocol
 
-from console.db.opening import Database
+from console.db.connection.opening import Database
 from console.ingest.settings import EventHubSource, MqttSource, SourceSettings
 from console.ingest.state import SourceState
 from console.ingest.vm_limits import VmLimits

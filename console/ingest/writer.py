@@ -19,15 +19,15 @@ from uuid import uuid4
 from sqlalchemy import Connection
 from sqlalchemy.exc import InterfaceError, InternalError, OperationalError, SQLAlchemyError
 
-from console.db.batches import write_batch
-from console.db.checkpoints import write_checkpoint
-from console.db.clock import CommonClock
-from console.db.errors import words_of
-from console.db.opening import Database
-from console.db.passed_time import write_passed_time
-from console.db.quarantine import add_to_quarantine
-from console.db.retention import delete_before
-from console.db.transactions import next_number
+from console.db.batches.batches import write_batch
+from console.db.connection.clock import CommonClock
+from console.db.connection.errors import words_of
+from console.db.connection.opening import Database
+from console.db.connection.transactions import next_number
+from console.db.sources.checkpoints import write_checkpoint
+from console.db.sources.quarantine import add_to_quarantine
+from console.db.upkeep.passed_time import write_passed_time
+from console.db.upkeep.retention import delete_before
 from console.fleet.contact import BY_HEARTBEATS, SilentTime
 from console.fleet.limits import LIMITS
 from console.ingest.delivery import Delivery, QuarantinedMessage

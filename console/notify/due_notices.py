@@ -10,11 +10,11 @@ from typing import Final
 
 from console.audit import log
 from console.audit.chain import Head
-from console.db import decisions, turns
 from console.db import notices as store
-from console.db.decision_tables import conflict_notice
+from console.db.decisions import decisions, turns
 from console.db.events.latest_reports import reports_of_named_vms
 from console.db.notices import Incident
+from console.db.schema.decision_tables import conflict_notice
 from console.db.snapshot import Snapshot
 from console.db.vms.silent_vms import events_that_silenced
 from console.fleet.values import HeardVm, KnownEvent, LatestReport, Vm

@@ -14,10 +14,10 @@ from typing import Any, Final
 from sqlalchemy.exc import SQLAlchemyError
 
 from console.db import notices as store
-from console.db.decision_tables import conflict_notice
-from console.db.errors import words_of
+from console.db.connection.errors import words_of
+from console.db.connection.transactions import write_to
+from console.db.schema.decision_tables import conflict_notice
 from console.db.snapshot import Snapshots
-from console.db.transactions import write_to
 from console.notify.conflict_notices import conflict_notices
 from console.notify.due_notices import due_notices
 from console.notify.sink_worker import SinkWorker

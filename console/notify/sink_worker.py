@@ -13,8 +13,8 @@ from typing import Any, Final
 from sqlalchemy.exc import SQLAlchemyError
 
 from console.db import notices as store
-from console.db.errors import words_of
-from console.db.opening import Database
+from console.db.connection.errors import words_of
+from console.db.connection.opening import Database
 from console.notify.sinks import accepts
 from sinks.backoff import retry_delay
 from sinks.base import Sink, SinkError, SinkPaused, SinkRejected

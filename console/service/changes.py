@@ -7,9 +7,9 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from console.db.errors import StoreError
-from console.db.opening import Database
-from console.db.transactions import newest_number, read_from
+from console.db.connection.errors import StoreError
+from console.db.connection.opening import Database
+from console.db.connection.transactions import newest_number, read_from
 
 _LOG: Final = logging.getLogger("console")
 _OTHERS_SECONDS: Final = 0.25

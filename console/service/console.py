@@ -21,15 +21,15 @@ from console.access.roles_audit import audit_roles
 from console.approvals.service import Decisions
 from console.config.load import exposed_secrets
 from console.config.settings import Settings
-from console.db.clock import CommonClock
-from console.db.decisions import commands_to_fetch
-from console.db.enrolment import generations_since
-from console.db.errors import StoreError
-from console.db.kept_turn_facts import KeptTurnFacts
-from console.db.opening import Database, database_url
+from console.db.access.enrolment import generations_since
+from console.db.connection.clock import CommonClock
+from console.db.connection.errors import StoreError
+from console.db.connection.opening import Database, database_url
+from console.db.connection.transactions import read_from
+from console.db.decisions.decisions import commands_to_fetch
 from console.db.snapshot import Snapshots
-from console.db.transactions import read_from
-from console.db.turn_facts import TurnSettings
+from console.db.turn_facts.kept_turn_facts import KeptTurnFacts
+from console.db.turn_facts.turn_facts import TurnSettings
 from console.fleet.candidates import PULL
 from console.fleet.contact import SilentTime
 from console.ingest.enrolment import EVERY_VM, Enrolments, read_key

@@ -9,7 +9,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.routing import Route
 
-from console.db.errors import StoreError
+from console.db.connection.errors import StoreError
 from console.web.answers import on_error, on_store_error
 from console.web.api.routes import api_routes
 from console.web.api.stream import StreamHub

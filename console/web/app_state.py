@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from console.access.identity import Access
 from console.approvals.service import Decisions
 from console.config.settings import Settings
-from console.db.kept_turn_facts import KeptTurnFacts
-from console.db.opening import Database
+from console.db.connection.opening import Database
 from console.db.snapshot import Snapshots
+from console.db.turn_facts.kept_turn_facts import KeptTurnFacts
 from console.fleet.view import Source
 from console.ingest.state import SourceState
 from console.ingest.writer import Writer

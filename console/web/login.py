@@ -14,7 +14,7 @@ from console.access.login import Login, LoginError
 from console.access.refused_attempts import attempt_at
 from console.access.sessions import UsedLoginError
 from console.audit.limiter import AuditLimiter
-from console.db.errors import StoreError
+from console.db.connection.errors import StoreError
 from console.web.app_state import AppState
 from console.web.pages.login_pages import LoginPages
 

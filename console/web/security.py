@@ -16,7 +16,7 @@ from console.access.identity import Access, BadTokenError, Identity
 from console.access.people import Person
 from console.access.refused_attempts import UNKNOWN, attempt_at, peer_of
 from console.config.settings import Settings
-from console.db.errors import StoreError
+from console.db.connection.errors import StoreError
 from console.web.answers import DATABASE_FAILED, answer
 from console.web.login import LOGIN, OPEN
 from console.web.pages.login_pages import LoginPages

@@ -20,9 +20,9 @@ from support.eventually import eventually
 from support.mqtt.mosquitto import Mosquitto
 
 from console.config.settings import Settings
-from console.db.batches import write_batch
-from console.db.opening import Database, database_url
-from console.db.transactions import next_number
+from console.db.batches.batches import write_batch
+from console.db.connection.opening import Database, database_url
+from console.db.connection.transactions import next_number
 from console.records.parse import parse_record
 from tests.benchmarks.console_intake import make_console, program
 from tests.benchmarks.measure import resident_mib

@@ -23,7 +23,7 @@ from support.eventually import eventually
 from support.mqtt.mosquitto import Mosquitto
 
 from console.config.settings import Settings
-from console.db.opening import Database, database_url
+from console.db.connection.opening import Database, database_url
 from tests.benchmarks.console_intake import make_console, program
 from tests.benchmarks.console_look import HEARTBEATS, store, summary, write_heartbeats
 from tests.benchmarks.frame import Figure, Limit, ms

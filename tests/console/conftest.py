@@ -12,7 +12,7 @@ from support.console.fresh import database_on, put_database
 from support.postgresql import PostgreSql, served
 
 from console.config.settings import Settings
-from console.db.opening import Database, database_url
+from console.db.connection.opening import Database, database_url
 
 _NUMBERS = count(1)
 

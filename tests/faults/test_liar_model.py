@@ -9,7 +9,7 @@ from support.console.lying import lie
 from support.faults.sizes import sizes
 
 from console.config.settings import Settings
-from console.db.opening import Database, database_url
+from console.db.connection.opening import Database, database_url
 
 
 @sizes("histories, first", (3, 1), (40, None), (400, None))

@@ -42,7 +42,7 @@ from alembic import command
 from alembic.config import Config
 import console.db
 config = Config()
-place = pathlib.Path(console.db.__file__).parent / "migrations"
+place = pathlib.Path(console.db.__file__).parent / "schema" / "migrations"
 config.set_main_option("script_location", str(place))
 engine = sqlalchemy.create_engine("sqlite:///" + sys.argv[1])
 with engine.begin() as connection:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from sqlalchemy import Connection, select, union
 
-from console.db import assignments
-from console.db.decision_tables import command, decision, turn
-from console.db.tables import assignment, event, preparation, receipt, report
+from console.db.decisions import assignments
+from console.db.schema.decision_tables import command, decision, turn
+from console.db.schema.tables import assignment, event, preparation, receipt, report
 
 
 def changed_event_ids(connection: Connection, since: int) -> list[str]:

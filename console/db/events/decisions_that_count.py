@@ -10,9 +10,10 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, and_, case, func, or_, select
 
-from console.db import decisions, rows
+from console.db import rows
 from console.db.bulk import portions
-from console.db.tables import event, receipt, record, report, vm
+from console.db.decisions import decisions
+from console.db.schema.tables import event, receipt, record, report, vm
 from console.fleet.commands import WORKING
 from console.fleet.outcomes import BY_CONSOLE
 from console.fleet.values import UNDECIDED, DecisionHistory, EventKey, Receipt

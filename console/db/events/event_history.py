@@ -8,10 +8,16 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, Row, case, func, null, select, tuple_
 
-from console.db.event_filters import WantedEvents, filtered, in_names, matches_many, sorted_by
+from console.db.events.event_filters import (
+    WantedEvents,
+    filtered,
+    in_names,
+    matches_many,
+    sorted_by,
+)
 from console.db.events.known_events import KnownEvents
+from console.db.schema.tables import event
 from console.db.search import is_text
-from console.db.tables import event
 from console.fleet.values import KnownEvent
 
 _MAX_WORDS: Final = 50

@@ -6,9 +6,9 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, case, func, literal, select, tuple_
 
-from console.db.event_filters import WantedEvents, filtered, matches_many
+from console.db.events.event_filters import WantedEvents, filtered, matches_many
 from console.db.events.known_events import KnownEvents, event_query
-from console.db.tables import event
+from console.db.schema.tables import event
 from console.fleet.values import OPEN, KnownEvent
 
 ENDED: Final = "ended"

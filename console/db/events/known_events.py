@@ -7,13 +7,14 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, and_, func, select
 
-from console.db import assignments, rows
+from console.db import rows
 from console.db.bulk import portions, rows_in
+from console.db.decisions import assignments
+from console.db.decisions.turns import shown_turns
 from console.db.events import named_vms
 from console.db.events.decisions_that_count import decisions_that_count
 from console.db.events.spellings import stored_spellings
-from console.db.tables import event, report, resource, vm
-from console.db.turns import shown_turns
+from console.db.schema.tables import event, report, resource, vm
 from console.fleet.commands import counting
 from console.fleet.contact import Listening
 from console.fleet.event_ids import main_of

@@ -8,7 +8,7 @@ from sqlalchemy import Connection, select, tuple_
 
 from console.db import rows
 from console.db.bulk import rows_in
-from console.db.tables import report
+from console.db.schema.tables import report
 from console.fleet.values import EventKey, LatestReport
 
 

@@ -8,11 +8,11 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Select, Subquery, and_, func, or_, select
 
 from console.db import rows
-from console.db.bearers import BEARER, bearers_query
 from console.db.bulk import rows_in
-from console.db.contact import contact_of
-from console.db.grouping import columns_of, keys_of
-from console.db.tables import event, preparation
+from console.db.schema.tables import event, preparation
+from console.db.vms.bearers import BEARER, bearers_query
+from console.db.vms.contact import contact_of
+from console.db.vms.grouping import columns_of, keys_of
 from console.fleet.candidates import PULL_SECONDS
 from console.fleet.contact import Listening
 from console.fleet.preparations import OF_THE_EVENT

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from sqlalchemy import Connection, func, select
 
 from console.db.bulk import rows_in
-from console.db.tables import event
+from console.db.schema.tables import event
 
 
 def stored_spellings(connection: Connection, event_ids: Iterable[str]) -> dict[str, str]:

@@ -7,9 +7,9 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, case, func, select
 
-from console.db.bearers import bearers_query
 from console.db.bulk import rows_in
-from console.db.tables import event
+from console.db.schema.tables import event
+from console.db.vms.bearers import bearers_query
 from console.fleet.values import CLEAR, OPEN, Expectation
 
 

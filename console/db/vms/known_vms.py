@@ -10,8 +10,8 @@ from sqlalchemy import ColumnElement, Connection, Select, func, or_, select
 
 from console.db import rows
 from console.db.bulk import portions
-from console.db.contact import contact_of
-from console.db.tables import assignment, vm
+from console.db.schema.tables import assignment, vm
+from console.db.vms.contact import contact_of
 from console.fleet.candidates import PULL_SECONDS
 from console.fleet.contact import Contact, Listening
 from console.fleet.values import HeardVm, Vm

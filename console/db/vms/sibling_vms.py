@@ -8,7 +8,7 @@ from typing import Final
 from sqlalchemy import ColumnElement, and_, or_, select
 
 from console.db import rows
-from console.db.tables import vm
+from console.db.schema.tables import vm
 from console.db.vms.expectations import conditions_query
 from console.db.vms.known_vms import KnownVms
 from console.fleet.values import HeardVm

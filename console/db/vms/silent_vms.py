@@ -7,9 +7,9 @@ from typing import Any
 from sqlalchemy import and_, case, func, or_, select
 
 from console.db import rows
-from console.db.bearers import BEARER, bearers_query
-from console.db.contact import contact_of
-from console.db.tables import event, vm
+from console.db.schema.tables import event, vm
+from console.db.vms.bearers import BEARER, bearers_query
+from console.db.vms.contact import contact_of
 from console.db.vms.known_vms import KnownVms
 from console.fleet.values import EventKey
 

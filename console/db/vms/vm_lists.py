@@ -9,8 +9,8 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement, Connection, Select, case, func, or_, select, tuple_
 
 from console.db import rows
+from console.db.schema.tables import vm
 from console.db.search import ESCAPE, has_tag, is_pattern, pattern_of, tag_of
-from console.db.tables import vm
 from console.db.vms.expectations import conditions_query
 from console.db.vms.known_vms import KnownVms
 from console.fleet.values import CLEAR, HeardVm, Vm, folded

@@ -12,9 +12,9 @@ from starlette.responses import Response
 
 from console.access.people import Person
 from console.access.site_access import sees_event, sees_vm
-from console.db import assignments
+from console.db.connection.transactions import write_to
+from console.db.decisions import assignments
 from console.db.snapshot import Snapshots
-from console.db.transactions import write_to
 from console.fleet.event_ids import main_of
 from console.fleet.values import Assignment
 from console.web.answers import answer, refuse

@@ -15,7 +15,7 @@ from console.access.refused_attempts import attempt_at
 from console.access.site_access import sees_event, sees_vm
 from console.approvals.refusal_reasons import REASONS, DecisionRefusedError
 from console.approvals.requests import DecisionRequest, What
-from console.db import decisions
+from console.db.decisions import decisions
 from console.fleet.commands import command_item
 from console.fleet.decisions import DecisionState
 from console.fleet.event_ids import main_of

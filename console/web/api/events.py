@@ -10,11 +10,11 @@ from starlette.responses import Response, StreamingResponse
 
 from console.access.people import Person
 from console.access.site_access import sees_event, sees_vm
-from console.db import decisions, prepare_commands
-from console.db.event_filters import WantedEvents
+from console.db.decisions import decisions, prepare_commands
+from console.db.events.event_filters import WantedEvents
 from console.db.events.event_lists import NEVER, time_left
 from console.db.events.latest_reports import latest_reports
-from console.db.history import records_of_event
+from console.db.events.past_records import records_of_event
 from console.db.snapshot import Snapshot, Snapshots
 from console.fleet import view
 from console.fleet.event_ids import main_of

@@ -9,9 +9,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from console.access.people import Person
-from console.db.grouping import groups_now
+from console.db.schema.tables import vm
 from console.db.snapshot import Snapshot
-from console.db.tables import vm
+from console.db.vms.grouping import groups_now
 from console.fleet.model import Count, Model, Moment
 from console.turns.away import Away, away_by_group
 from console.turns.facts import Turn, TurnFacts

@@ -14,8 +14,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from console.audit import log
-from console.db import decisions
-from console.db.errors import StoreError
+from console.db.connection.errors import StoreError
+from console.db.decisions import decisions
 from console.db.snapshot import Snapshot
 from console.fleet.decisions import open_word
 from console.turns.away import away_by_group

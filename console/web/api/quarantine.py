@@ -5,8 +5,8 @@ from __future__ import annotations
 from starlette.requests import Request
 from starlette.responses import Response
 
-from console.db.quarantine import read_quarantine
 from console.db.snapshot import Snapshots
+from console.db.sources.quarantine import read_quarantine
 from console.fleet.model import Count, Model, Moment
 from console.web.answers import answer
 

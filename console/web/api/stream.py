@@ -15,11 +15,11 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from console.access.identity import Identity
-from console.db import decisions
+from console.db.connection.transactions import newest_number
+from console.db.decisions import decisions
 from console.db.events.changed_events import changed_event_ids
 from console.db.events.named_vms import named_vm_ids
 from console.db.snapshot import Snapshot, Snapshots
-from console.db.transactions import newest_number
 from console.db.vms.expectations import expectations_of
 from console.fleet import view
 from console.fleet.commands import command_item

@@ -13,8 +13,8 @@ from console.access.people import Person
 from console.access.retirement import retire
 from console.access.site_access import sees_vm
 from console.approvals.requests import is_reason
-from console.db import assignments
-from console.db.history import past_of_vm
+from console.db.decisions import assignments
+from console.db.events.past_records import past_of_vm
 from console.db.snapshot import Snapshot, Snapshots
 from console.db.vms.expectations import expectations_of
 from console.db.vms.vm_lists import WantedVms, position_of

@@ -9,10 +9,10 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from console.db.errors import StoreError
-from console.db.opening import Database
-from console.db.transactions import write_to
-from console.db.vm_updates import write_polls
+from console.db.connection.errors import StoreError
+from console.db.connection.opening import Database
+from console.db.connection.transactions import write_to
+from console.db.vms.vm_updates import write_polls
 
 _LOG: Final = logging.getLogger("console")
 _WRITE_SECONDS: Final = 1.0

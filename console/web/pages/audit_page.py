@@ -13,10 +13,10 @@ from console.audit import log
 from console.audit.chain import Head, as_json
 from console.db import audit
 from console.db.audit import SORTS, WantedRows
-from console.db.decisions import decisions_by_id
-from console.db.errors import StoreError
-from console.db.opening import Database
-from console.db.transactions import read_from
+from console.db.connection.errors import StoreError
+from console.db.connection.opening import Database
+from console.db.connection.transactions import read_from
+from console.db.decisions.decisions import decisions_by_id
 from console.fleet.moments import seconds_of
 from console.fleet.outcomes import outcome_words
 from console.fleet.values import Decision

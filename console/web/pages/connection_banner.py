@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from console.db.errors import StoreError
+from console.db.connection.errors import StoreError
 from console.web.app_state import AppState
 from console.web.pages.formatting import plural
 

@@ -18,7 +18,7 @@ from starlette.responses import RedirectResponse, Response
 from console.access.people import Person
 from console.approvals.refusal_reasons import REASONS, DecisionRefusedError
 from console.approvals.requests import DecisionRequest
-from console.db.errors import StoreError
+from console.db.connection.errors import StoreError
 from console.web.app_state import AppState
 from console.web.caller import person_of
 from console.web.pages import decide_page, form_fields

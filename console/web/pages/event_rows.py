@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from console.db.event_filters import WantedEvents
+from console.db.events.event_filters import WantedEvents
 from console.db.snapshot import Snapshot
 from console.fleet.decisions import takes_away
 from console.fleet.outcomes import reason_words

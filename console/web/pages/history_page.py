@@ -9,7 +9,7 @@ from typing import Any, Final
 from urllib.parse import urlencode
 
 from console.access.people import Person
-from console.db.event_filters import SORTS, WantedEvents
+from console.db.events.event_filters import SORTS, WantedEvents
 from console.db.events.event_history import Total
 from console.db.snapshot import Snapshot
 from console.fleet.values import KnownEvent

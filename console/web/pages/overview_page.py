@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from console.db import assignments
-from console.db.event_filters import WantedEvents
+from console.db.decisions import assignments
+from console.db.events.event_filters import WantedEvents
 from console.db.snapshot import Snapshot
 from console.db.vms.vm_lists import WantedVms
 from console.fleet.contact import CONTACTS

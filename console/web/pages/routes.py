@@ -12,7 +12,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from console.access.people import Person
-from console.db.errors import StoreError
+from console.db.connection.errors import StoreError
 from console.db.snapshot import Snapshots
 from console.errors import RefusedError
 from console.web.api.assignments import assign_event, assign_vm

@@ -8,9 +8,9 @@ from typing import Final
 
 from console.access.people import Person
 from console.access.site_access import sees_vm
-from console.db.grouping import keys_among
 from console.db.snapshot import Snapshot
 from console.db.vms.expectations import expectations_of
+from console.db.vms.grouping import keys_among
 from console.db.vms.sibling_vms import away_or_expecting_vm_ids, vms_and_siblings
 from console.fleet.decisions import takes_away
 from console.fleet.values import Expectation, HeardVm, NameFamily, Vm

@@ -20,8 +20,8 @@ from support.process.bridge import run_seb
 
 from console.access import enrolment
 from console.audit.log import read
-from console.db.enrolment import generations_since
-from console.db.opening import Database
+from console.db.access.enrolment import generations_since
+from console.db.connection.opening import Database
 from console.errors import RefusedError
 from console.ingest.enrolment import (
     EVERY_VM,

@@ -13,7 +13,7 @@ from console.access.login import local_path
 from console.access.sessions import Sessions, UsedLoginError
 from console.config.login import LoginSettings
 from console.config.settings import Settings
-from console.db.opening import Database
+from console.db.connection.opening import Database
 
 LOGIN = LoginSettings(session_hours=8, idle_minutes=30)
 

@@ -21,7 +21,7 @@ from console.access.site_access import decides_event, sees_event, sees_vm
 from console.access.tokens import Tokens, add_token, end_token, list_tokens
 from console.audit.chain import as_json
 from console.audit.log import everything
-from console.db.opening import Database
+from console.db.connection.opening import Database
 from console.errors import RefusedError
 from console.fleet.values import FleetEvent, Vm
 from sinks.shared.errors import ConfigurationError

@@ -24,16 +24,16 @@ from console.approvals.step_transaction import StepContext, mark_sent, write_ste
 from console.audit.limiter import AuditLimiter
 from console.audit.log import everything
 from console.config.groups import GroupSettings
-from console.db import decisions as rows
-from console.db import identities
-from console.db.batches import write_batch
-from console.db.kept_turn_facts import KeptTurnFacts
-from console.db.opening import Database
-from console.db.passed_time import write_passed_time
-from console.db.retention import delete_before
+from console.db.batches import identities
+from console.db.batches.batches import write_batch
+from console.db.connection.opening import Database
+from console.db.connection.transactions import next_number, write_to
+from console.db.decisions import decisions as rows
 from console.db.snapshot import Snapshots
-from console.db.transactions import next_number, write_to
-from console.db.turn_facts import TurnSettings
+from console.db.turn_facts.kept_turn_facts import KeptTurnFacts
+from console.db.turn_facts.turn_facts import TurnSettings
+from console.db.upkeep.passed_time import write_passed_time
+from console.db.upkeep.retention import delete_before
 from console.fleet.contact import BY_HEARTBEATS, SilentTime
 from console.fleet.preparations import MAX_PREPARATIONS
 from console.fleet.values import Command, KnownEvent

@@ -15,7 +15,7 @@ from support.console.records import FakeVm
 
 from console.approvals.refusal_reasons import DecisionRefusedError
 from console.audit.log import everything
-from console.db.opening import Database
+from console.db.connection.opening import Database
 from tests.console.approvals.test_turns import ALICE, Cluster, _moment, approve, seen
 from wire.record import PREPARATION
 

@@ -16,8 +16,8 @@ from support.console.stage import ConsoleStage
 from console.audit import log
 from console.audit.chain import START, Head, as_json, head_of, sealed, verify
 from console.db.audit import AuditRow, WantedRows
-from console.db.opening import Database
-from console.db.transactions import next_number, read_from
+from console.db.connection.opening import Database
+from console.db.connection.transactions import next_number, read_from
 from wire.strictjson import canonical_json
 
 AT = 1_800_000_000.25

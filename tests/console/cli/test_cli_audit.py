@@ -14,7 +14,7 @@ from support.console.stage import ConsoleStage
 
 from console.audit import log
 from console.audit.chain import Head
-from console.db.transactions import next_number
+from console.db.connection.transactions import next_number
 
 
 @pytest.fixture

@@ -13,19 +13,20 @@ from sqlalchemy import Connection, select
 from support.console.intake import Intake
 from support.console.records import FakeVm
 
-from console.db import rows, tables
+from console.db import rows
 from console.db.bulk import upsert
-from console.db.clock import CommonClock
-from console.db.contact import contact_of
-from console.db.listening import (
+from console.db.connection.clock import CommonClock
+from console.db.connection.opening import Database
+from console.db.connection.transactions import write_to
+from console.db.schema import tables
+from console.db.sources.listening import (
     GRACE_SECONDS,
     Listened,
     end_others,
     read_listening,
     write_listening,
 )
-from console.db.opening import Database
-from console.db.transactions import write_to
+from console.db.vms.contact import contact_of
 from console.fleet.contact import BY_HEARTBEATS, Contact, Interval, Listening, SilentTime, merged
 from console.fleet.values import HeardVm, Vm
 from console.ingest.listening import ListeningLog

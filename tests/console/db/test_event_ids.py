@@ -8,10 +8,10 @@ import pytest
 from support.console.intake import Intake
 from support.console.records import FakeVm
 
-from console.db.event_filters import WantedEvents
+from console.db.connection.opening import Database
+from console.db.events.event_filters import WantedEvents
 from console.db.events.latest_reports import latest_reports
-from console.db.opening import Database
-from console.db.retention import delete_before
+from console.db.upkeep.retention import delete_before
 from console.db.vms.expectations import expectations_of
 from console.records.parse import parse_record, parse_state
 

@@ -8,12 +8,12 @@ import pytest
 from support.console.intake import NOW, Intake
 from support.console.records import FakeVm
 
-from console.db.decisions import put_decision
-from console.db.event_filters import WantedEvents
+from console.db.connection.opening import Database
+from console.db.connection.transactions import write_to
+from console.db.decisions.decisions import put_decision
 from console.db.events import event_history, event_lists
+from console.db.events.event_filters import WantedEvents
 from console.db.events.event_history import Total
-from console.db.opening import Database
-from console.db.transactions import write_to
 from console.fleet.values import Decision
 
 WANTED = (

@@ -7,9 +7,9 @@ from support.console.intake import Intake
 from support.console.records import FakeVm
 
 from console.config.groups import GroupSettings
-from console.db.kept_turn_facts import KeptTurnFacts
-from console.db.opening import Database
-from console.db.turn_facts import TurnSettings
+from console.db.connection.opening import Database
+from console.db.turn_facts.kept_turn_facts import KeptTurnFacts
+from console.db.turn_facts.turn_facts import TurnSettings
 from console.turns.facts import TurnFacts
 from console.turns.groups import Grouping
 

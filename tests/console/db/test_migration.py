@@ -20,9 +20,10 @@ from sqlalchemy import text
 from support.postgresql import PostgreSql
 
 from console.config.settings import Settings
-from console.db import decisions, tables
 from console.db.audit import kept_head
-from console.db.opening import Database, database_url
+from console.db.connection.opening import Database, database_url
+from console.db.decisions import decisions
+from console.db.schema import tables
 from console.db.snapshot import Snapshots
 from console.db.vms.expectations import expectations_of
 from console.fleet.values import EventKey
@@ -30,7 +31,7 @@ from console.fleet.values import EventKey
 _NUMBERS = count(1)
 AT = 1_800_000_000.0
 _OF_0_2_0 = "0004"
-_MIGRATIONS = Path(__file__).parents[3] / "console" / "db" / "migrations"
+_MIGRATIONS = Path(__file__).parents[3] / "console" / "db" / "schema" / "migrations"
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

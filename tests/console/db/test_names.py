@@ -16,10 +16,10 @@ from console.access.enrolment import enroll
 from console.access.retirement import retire
 from console.audit import log
 from console.config.groups import GroupSettings
-from console.db.event_filters import WantedEvents
-from console.db.grouping import groups_now
-from console.db.opening import Database
+from console.db.connection.opening import Database
+from console.db.events.event_filters import WantedEvents
 from console.db.vms.expectations import expectations_of
+from console.db.vms.grouping import groups_now
 from console.errors import RefusedError
 from console.records.parse import parse_state, parse_status
 from console.turns.groups import Grouping

@@ -15,8 +15,8 @@ from support.console.records import FakeVm
 from support.console.stage import ConsoleStage
 from support.postgresql import PostgreSql
 
+from console.db.connection.transactions import write_to
 from console.db.snapshot import Snapshots
-from console.db.transactions import write_to
 from console.web.api.stream import ChangeMessages
 
 _NUMBERS = count(1)

@@ -8,9 +8,9 @@ import pytest
 from support.console.intake import Intake
 from support.console.records import FakeVm
 
-from console.db.event_filters import WantedEvents
-from console.db.opening import Database
-from console.db.retention import delete_before
+from console.db.connection.opening import Database
+from console.db.events.event_filters import WantedEvents
+from console.db.upkeep.retention import delete_before
 
 
 def delete_older(intake: Intake, days: float) -> None:

@@ -11,10 +11,10 @@ from support.console.intake import NOW, Intake
 from support.console.records import FakeVm
 
 from console.access.retirement import forget
-from console.db.event_filters import WantedEvents
-from console.db.history import past_of_vm, records_of_event
-from console.db.opening import Database
-from console.db.transactions import read_from
+from console.db.connection.opening import Database
+from console.db.connection.transactions import read_from
+from console.db.events.event_filters import WantedEvents
+from console.db.events.past_records import past_of_vm, records_of_event
 from console.db.vms.expectations import expectations_of
 from console.fleet.values import EventKey, Expectation
 from console.web.api.cursors import position_in

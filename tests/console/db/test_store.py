@@ -18,14 +18,20 @@ from support.console.intake import Intake
 from support.console.records import FakeVm
 from support.eventually import eventually
 
-from console.db import decisions, tables
-from console.db.checkpoints import PartitionClaim, read_checkpoints, read_claims, write_claims
+from console.db.connection.opening import REVISIONS, Database
+from console.db.connection.transactions import newest_number, write_to
+from console.db.decisions import decisions
 from console.db.events.changed_events import changed_event_ids
-from console.db.opening import REVISIONS, Database
+from console.db.schema import tables
 from console.db.snapshot import Snapshot, Snapshots
-from console.db.transactions import newest_number, write_to
-from console.db.vm_updates import write_polls
+from console.db.sources.checkpoints import (
+    PartitionClaim,
+    read_checkpoints,
+    read_claims,
+    write_claims,
+)
 from console.db.vms.vm_lists import WantedVms
+from console.db.vms.vm_updates import write_polls
 from console.fleet.fold import MAX_STREAMS
 from console.fleet.values import Command, Decision, EventKey
 from console.ingest.delivery import Checkpoint, Delivery, QuarantinedMessage

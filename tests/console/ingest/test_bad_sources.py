@@ -18,7 +18,7 @@ from support.console.records import FakeVm
 from support.eventually import eventually
 from support.mqtt.mosquitto import Mosquitto
 
-from console.db.opening import DATABASE_FILE
+from console.db.connection.opening import DATABASE_FILE
 from sinks.mqtt.messages import EVENT_EXPIRY
 from tests.benchmarks.measure import resident_mib
 from tests.benchmarks.mqtt_feed import publish

@@ -18,7 +18,7 @@ from support.console.records import FakeVm
 from support.eventually import eventually
 from support.mqtt.mosquitto import Mosquitto
 
-from console.db.opening import DATABASE_FILE
+from console.db.connection.opening import DATABASE_FILE
 from console.ingest.client_id import kept_client_id
 from console.ingest.delivery import Delivery, QuarantinedMessage
 from console.ingest.messages import read_message

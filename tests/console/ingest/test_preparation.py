@@ -10,12 +10,12 @@ import pytest
 from sqlalchemy import select
 from support.console.records import FakeVm
 
-from console.db import tables
-from console.db.batches import write_batch
-from console.db.history import records_of_event
-from console.db.opening import Database
+from console.db.batches.batches import write_batch
+from console.db.connection.opening import Database
+from console.db.connection.transactions import next_number
+from console.db.events.past_records import records_of_event
+from console.db.schema import tables
 from console.db.snapshot import Snapshots
-from console.db.transactions import next_number
 from console.fleet.timeline import timeline_item
 from console.fleet.values import EventKey
 from console.records.incoming import Incoming, IncomingRecord

@@ -24,16 +24,16 @@ from support.sinks.http_server import HttpServer
 
 from console.config.settings import Settings
 from console.db import notices as store
-from console.db.batches import write_batch
-from console.db.decision_tables import notice as notice_table
-from console.db.decision_tables import notice_cursor
-from console.db.errors import StoreError
-from console.db.listening import Listened, write_listening
+from console.db.batches.batches import write_batch
+from console.db.connection.errors import StoreError
+from console.db.connection.opening import Database, database_url
+from console.db.connection.transactions import next_number, write_to
 from console.db.notices import MAX_AWAY, MAX_OF_ONE, Incident
-from console.db.opening import Database, database_url
-from console.db.retention import delete_before
+from console.db.schema.decision_tables import notice as notice_table
+from console.db.schema.decision_tables import notice_cursor
 from console.db.snapshot import Snapshots
-from console.db.transactions import next_number, write_to
+from console.db.sources.listening import Listened, write_listening
+from console.db.upkeep.retention import delete_before
 from console.fleet.contact import Contact
 from console.fleet.reporter_choice import as_shown
 from console.fleet.values import UNDECIDED, Decision, KnownEvent, LatestReport, Vm

@@ -10,9 +10,9 @@ from support.documents.documents import FakeClock
 from support.sinks.scripted import PATIENCE, Script, ScriptedSink
 
 from console.db import notices as store
-from console.db.opening import Database
+from console.db.connection.opening import Database
+from console.db.connection.transactions import next_number
 from console.db.snapshot import Snapshots
-from console.db.transactions import next_number
 from console.notify.notice import Notice, NoticeKind
 from console.notify.notice_worker import NoticeWorker
 from console.notify.sink_worker import SinkWorker

@@ -14,9 +14,9 @@ from support.console.intake import Intake
 from support.console.records import FakeVm
 
 from console.db import notices as store
-from console.db.decision_tables import notice
-from console.db.opening import Database
-from console.db.transactions import write_to
+from console.db.connection.opening import Database
+from console.db.connection.transactions import write_to
+from console.db.schema.decision_tables import notice
 from console.notify.notice_worker import NoticeWorker
 from console.records.parse import parse_state, parse_status
 from wire.moment import rfc3339

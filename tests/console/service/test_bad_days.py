@@ -25,8 +25,8 @@ from support.mqtt.mosquitto import Mosquitto
 from support.postgresql import PostgreSql
 
 from console.config.settings import Settings
-from console.db.listening import Listened, write_listening
-from console.db.opening import Database, database_url
+from console.db.connection.opening import Database, database_url
+from console.db.sources.listening import Listened, write_listening
 from console.ingest.delivery import Delivery
 from console.ingest.writer import Writer
 from console.records.parse import parse_record

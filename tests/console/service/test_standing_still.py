@@ -20,10 +20,10 @@ from support.ports import free_port
 from support.postgresql import PostgreSql
 
 from console.config.settings import Settings
-from console.db.errors import StoreError
-from console.db.opening import Database, database_url
-from console.db.postgresql import Patience
-from console.db.transactions import read_from, write_to
+from console.db.connection.errors import StoreError
+from console.db.connection.opening import Database, database_url
+from console.db.connection.postgresql import Patience
+from console.db.connection.transactions import read_from, write_to
 from console.ingest.delivery import Delivery
 from console.ingest.progress import Progress
 from console.ingest.writer import Writer

@@ -19,7 +19,7 @@ from support.eventually import eventually
 
 from console.access.tokens import add_token, end_token
 from console.config.settings import Role, Settings
-from console.db.opening import Database, database_url
+from console.db.connection.opening import Database, database_url
 
 _ROLES = json.dumps(
     {

@@ -12,7 +12,7 @@ from pydantic import SecretStr
 from support.postgresql import PostgreSql
 
 from console.config.settings import Settings
-from console.db.opening import DATABASE_FILE, Database, database_url
+from console.db.connection.opening import DATABASE_FILE, Database, database_url
 
 _TEMPLATE = "seb_template"
 

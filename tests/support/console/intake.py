@@ -7,13 +7,13 @@ from datetime import UTC, datetime, timedelta
 from sqlalchemy import delete
 from support.console.records import FakeVm
 
-from console.db import batches
-from console.db.listening import Listened, write_listening
-from console.db.opening import Database
-from console.db.passed_time import write_passed_time
+from console.db.batches import batches
+from console.db.connection.opening import Database
+from console.db.connection.transactions import write_to
+from console.db.schema.tables import listening
 from console.db.snapshot import Snapshots
-from console.db.tables import listening
-from console.db.transactions import write_to
+from console.db.sources.listening import Listened, write_listening
+from console.db.upkeep.passed_time import write_passed_time
 from console.fleet.fold import fold
 from console.fleet.values import HeardVm, KnownEvent
 from console.records.incoming import Incoming

@@ -12,7 +12,7 @@ from typing import Final
 from support.console.intake import Intake
 from support.console.records import FakeVm
 
-from console.db.opening import Database
+from console.db.connection.opening import Database
 from console.fleet.candidates import candidates
 from console.fleet.view import decision_on
 from console.records.incoming import Incoming

@@ -20,7 +20,7 @@ from support.ports import free_port
 from console.audit.chain import as_json
 from console.audit.log import everything
 from console.config.settings import Settings
-from console.db.opening import Database, database_url
+from console.db.connection.opening import Database, database_url
 from console.ingest.enrolment import read_key, webhook_secret
 from sinks.webhook.signature import SharedSecret, signature_headers
 from wire.record import Record

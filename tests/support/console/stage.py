@@ -21,8 +21,8 @@ from support.eventually import eventually
 from support.ports import free_port
 
 from console.config.load import load
-from console.db import tables
-from console.db.listening import Listened, write_listening
+from console.db.schema import tables
+from console.db.sources.listening import Listened, write_listening
 from console.ingest.delivery import Delivery
 from console.records.incoming import Incoming
 from console.records.parse import parse_record, parse_status

@@ -11,8 +11,8 @@ from support.console.stage import ConsoleStage
 from support.page.browser import check_views
 
 from console.audit import log
-from console.db.decision_tables import decision as decisions
-from console.db.transactions import next_number
+from console.db.connection.transactions import next_number
+from console.db.schema.decision_tables import decision as decisions
 
 BAD = "<script>window.hit=1</script>\u202e\x07"
 SEEN = "<script>window.hit=1</script>\\u202e\\u0007"

@@ -1,0 +1,1 @@
+"""The rows of access: tokens, sessions and enrolments."""

@@ -1,0 +1,1 @@
+"""Batches of messages: each is written in one transaction."""

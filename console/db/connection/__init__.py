@@ -1,0 +1,1 @@
+"""Connections to the database: opening it, its transactions, its errors and its clock."""

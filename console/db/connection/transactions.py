@@ -1,0 +1,52 @@
+"""Transactions, each with its number, that raise `StoreError` with messages without secrets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from sqlalchemy import Connection, Engine, select, text
+from sqlalchemy.exc import SQLAlchemyError
+
+from console.db.connection.errors import StoreError, words_of
+from console.db.connection.opening import Database
+from console.db.schema import tables
+
+_NEXT: Final = text("UPDATE change SET number = number + 1 WHERE id = 1 RETURNING number")
+
+
+def next_number(connection: Connection) -> int:
+    """Return the number of this transaction; on PostgreSQL this waits until other writers
+    are done.
+    """
+    number: int = connection.execute(_NEXT).scalar_one()
+    return number
+
+
+def newest_number(connection: Connection) -> int:
+    """Return the number of the last transaction."""
+    number: int = connection.execute(select(tables.change.c.number)).scalar_one()
+    return number
+
+
+@contextmanager
+def read_from(engine: Engine) -> Iterator[Connection]:
+    """Open a transaction that reads. Raises `StoreError` if the database does not answer."""
+    try:
+        with engine.begin() as connection:
+            yield connection
+    except SQLAlchemyError as error:
+        raise StoreError(words_of(error)) from error
+
+
+@contextmanager
+def write_to(database: Database) -> Iterator[tuple[Connection, int]]:
+    """Open a transaction that writes, with its number; other writers wait for its end. Raises
+    `StoreError`; then nothing was written.
+    """
+    try:
+        with database.writing.begin() as connection:
+            yield connection, next_number(connection)
+    except SQLAlchemyError as error:
+        raise StoreError(words_of(error)) from error

@@ -1,0 +1,1 @@
+"""The rows of decisions and of what follows from them: commands, turns and assignments."""

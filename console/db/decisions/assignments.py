@@ -1,0 +1,39 @@
+"""The rows of assignments: the person who works on an event or a VM for some minutes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from sqlalchemy import Connection, select
+
+from console.db.bulk import rows_in, upsert
+from console.db.schema.tables import assignment
+from console.fleet.values import Assignment
+
+Subject = tuple[str, str]
+"""An event\'s id and scope, or a vmId and an empty scope."""
+EVENT: Final = "event"
+VM: Final = "vm"
+
+
+def assign(
+    connection: Connection, kind: str, subject: Subject, *, to: Assignment, at: float, number: int
+) -> None:
+    """Assign a person from now until the end of the assignment; an end that has passed releases the
+    subject.
+    """
+    row = {"kind": kind, "subject": subject[0], "scope": subject[1], "actor": to.actor}
+    upsert(connection, assignment, [{**row, "at": at, "until": to.until, "change_number": number}])
+
+
+def assignments_of(
+    connection: Connection, kind: str, subjects: Iterable[str], now: float
+) -> dict[Subject, Assignment]:
+    """Return who is assigned to these events or VMs now, by subject and scope."""
+    c = assignment.c
+    found: dict[Subject, Assignment] = {}
+    query = select(assignment).where(c.kind == kind, c.until > now)
+    for row in rows_in(connection, query, c.subject, set(subjects)):
+        found[(row.subject, row.scope)] = Assignment(actor=row.actor, until=row.until)
+    return found

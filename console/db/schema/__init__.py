@@ -1,0 +1,1 @@
+"""The schema: the tables, and the migrations that made them."""

@@ -1,0 +1,143 @@
+"""Checkpoints and claims: how far each partition of a hub has been read, and by which console."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+from uuid import uuid4
+
+from sqlalchemy import Connection, Engine, func, select, update
+from sqlalchemy.dialects import postgresql
+
+from console.db.bulk import insert_of
+from console.db.schema import tables
+
+
+class Checkpoint(Protocol):
+    """A position in a partition."""
+
+    @property
+    def hub(self) -> str: ...  # noqa: D102
+    @property
+    def consumer_group(self) -> str: ...  # noqa: D102
+    @property
+    def partition(self) -> str: ...  # noqa: D102
+    @property
+    def offset(self) -> str: ...  # noqa: D102
+    @property
+    def sequence_number(self) -> int: ...  # noqa: D102
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionClaim:
+    """A reader's claim of a partition. `etag` changes with each claim.
+
+    `modified_at` is by this machine's clock; the rows have the time of the database's clock,
+    because the clocks of other machines may be wrong.
+    """
+
+    hub: str
+    consumer_group: str
+    partition: str
+    owner_id: str
+    etag: str | None = None
+    modified_at: float = 0.0
+
+
+def write_checkpoint(connection: Connection, checkpoint: Checkpoint) -> None:
+    """Store how far a partition has been read, in the transaction of its records. The position
+    never goes back: a console that has lost the partition may still write a batch of it.
+    """
+    values = {
+        "hub": checkpoint.hub,
+        "consumer_group": checkpoint.consumer_group,
+        "partition": checkpoint.partition,
+        "offset": checkpoint.offset,
+        "sequence_number": checkpoint.sequence_number,
+    }
+    statement = insert_of(connection.dialect.name, tables.checkpoint).values(values)
+    connection.execute(
+        statement.on_conflict_do_update(
+            index_elements=["hub", "consumer_group", "partition"],
+            set_={
+                "offset": statement.excluded.offset,
+                "sequence_number": statement.excluded.sequence_number,
+            },
+            where=tables.checkpoint.c.sequence_number < statement.excluded.sequence_number,
+        )
+    )
+
+
+def read_checkpoints(engine: Engine, hub: str, consumer_group: str) -> list[Any]:
+    """Return the rows of a hub: partition, offset, sequence_number."""
+    c = tables.checkpoint.c
+    wanted = select(tables.checkpoint).where(c.hub == hub, c.consumer_group == consumer_group)
+    with engine.begin() as connection:
+        return list(connection.execute(wanted))
+
+
+def read_claims(
+    engine: Engine, hub: str, consumer_group: str, *, own: Callable[[], float] = time.time
+) -> list[PartitionClaim]:
+    """Return the claims of a hub's partitions; `own` is this machine's clock."""
+    c = tables.ownership.c
+    wanted = select(tables.ownership).where(c.hub == hub, c.consumer_group == consumer_group)
+    with engine.begin() as connection:
+        found = [PartitionClaim(**row._mapping) for row in connection.execute(wanted)]  # noqa: SLF001
+        offset = _offset(connection, own)
+    return [replace(each, modified_at=each.modified_at - offset) for each in found]
+
+
+def write_claims(
+    engine: Engine, claims: Iterable[PartitionClaim], *, own: Callable[[], float] = time.time
+) -> list[PartitionClaim]:
+    """Claim partitions; return the claims that succeeded. Another console may have been quicker.
+    `own` is this machine's clock.
+    """
+    with engine.begin() as connection:
+        offset = _offset(connection, own)
+        wanted = [(claim, claimed(claim, own())) for claim in claims]
+        return [made for claim, made in wanted if _is_got(connection, claim, made, offset)]
+
+
+def _offset(connection: Connection, own: Callable[[], float]) -> float:
+    """Return by how many seconds the database's clock is ahead of this machine's."""
+    now = connection.execute(select(func.extract("epoch", func.clock_timestamp()))).scalar_one()
+    return float(now) - own()
+
+
+def claimed(claim: PartitionClaim, now: float) -> PartitionClaim:
+    """Return a claim that is renewed now."""
+    return PartitionClaim(
+        hub=claim.hub,
+        consumer_group=claim.consumer_group,
+        partition=claim.partition,
+        owner_id=claim.owner_id,
+        etag=uuid4().hex,
+        modified_at=now,
+    )
+
+
+def _is_got(
+    connection: Connection, claim: PartitionClaim, made: PartitionClaim, offset: float
+) -> bool:
+    c = tables.ownership.c
+    modified_at = made.modified_at + offset
+    if claim.etag is None:
+        values = {name: getattr(made, name) for name in PartitionClaim.__slots__}
+        values["modified_at"] = modified_at
+        statement: Any = postgresql.insert(tables.ownership).values(values).on_conflict_do_nothing()
+    else:
+        statement = (
+            update(tables.ownership)
+            .where(
+                c.hub == claim.hub,
+                c.consumer_group == claim.consumer_group,
+                c.partition == claim.partition,
+                c.etag == claim.etag,
+            )
+            .values(owner_id=made.owner_id, etag=made.etag, modified_at=modified_at)
+        )
+    return connection.execute(statement.returning(c.etag)).first() is not None

@@ -1,0 +1,91 @@
+"""The intervals in which consoles were connected to sources: their rows, and what they mean now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from sqlalchemy import Connection, delete, or_, select, update
+
+from console.db.bulk import upsert
+from console.db.schema.tables import listening
+from console.fleet.contact import Interval, Listening, SilentTime, merged
+
+GRACE_SECONDS: Final = 12.0
+"""A console that has not written for this long does not run, or does not work."""
+_KEPT_SECONDS: Final = 8 * 86_400.0
+"""More than the longest silent time that can be set."""
+_MAX_INTERVALS: Final = 500
+"""How many intervals are read, the newest first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listened:
+    """An interval in which a console was connected to a source; `until` equals `since` if it is not
+    connected yet.
+    """
+
+    source: str
+    since: float
+    until: float
+
+
+def read_listening(connection: Connection, now: float, silent_time: SilentTime) -> Listening:
+    """Return when the consoles of this database were connected to their sources, until `now`, in
+    seconds since 1970.
+    """
+    c = listening.c
+    kept = or_(c.until > now - _KEPT_SECONDS, c.seen_at > now - GRACE_SECONDS)
+    newest = select(listening).where(kept).order_by(c.until.desc()).limit(_MAX_INTERVALS)
+    intervals: dict[str, list[Interval]] = {}
+    connected: dict[str, bool] = {}
+    for row in connection.execute(newest):
+        runs = row.seen_at >= now - GRACE_SECONDS
+        is_connected = runs and row.until >= row.seen_at
+        # A time in the future was written before the clock was set back.
+        until = now if is_connected else min(now, row.until)
+        if until > row.since:
+            interval = Interval(since=row.since, until=until)
+            intervals.setdefault(row.source, []).append(interval)
+        if runs:
+            connected[row.source] = connected.get(row.source, False) or is_connected
+    return Listening(
+        intervals={source: merged(found) for source, found in intervals.items()},
+        connected=connected,
+        silent_time=silent_time,
+    )
+
+
+def write_listening(
+    connection: Connection, console: str, listened: Iterable[Listened], *, seen_at: float
+) -> None:
+    """Write the intervals of a run of a console; `seen_at` is its current time, or 0 at its end."""
+    upsert(
+        connection,
+        listening,
+        [
+            {
+                "console": console,
+                "source": each.source,
+                "since": each.since,
+                "until": each.until,
+                "seen_at": seen_at,
+            }
+            for each in listened
+        ],
+    )
+
+
+def end_others(connection: Connection, console: str) -> None:
+    """Note that no other run uses this database any more: a SQLite file has one at a time."""
+    c = listening.c
+    connection.execute(update(listening).where(c.console != console).values(seen_at=0))
+
+
+def forget_listening(connection: Connection, now: float) -> None:
+    """Delete the intervals that are too old to matter."""
+    c = listening.c
+    connection.execute(
+        delete(listening).where(c.until < now - _KEPT_SECONDS, c.seen_at < now - _KEPT_SECONDS)
+    )

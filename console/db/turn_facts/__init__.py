@@ -1,0 +1,1 @@
+"""The facts from which turns are decided, read in one transaction."""

@@ -1,0 +1,1 @@
+"""What is written without a message: what time changes, and what is deleted."""
