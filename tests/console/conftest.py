@@ -1,4 +1,4 @@
-"""What several tests of the console share: both databases."""
+"""What several tests of the console share: both databases, and clusters whose VMs take turns."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 from support.console.fresh import database_on, put_database
+from support.console.turn_cluster import EventOfTwo, TurnCluster
 from support.postgresql import PostgreSql, served
 
 from console.config.settings import Settings
@@ -36,3 +37,27 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Databas
     opened.open()
     yield opened
     opened.close()
+
+
+@pytest.fixture
+def cluster(database: Database) -> Iterator[TurnCluster]:
+    """Three VMs of which one may be away; their group approves by itself."""
+    made = TurnCluster(database)
+    yield made
+    made.decisions.stop()
+
+
+@pytest.fixture
+def by_people(database: Database) -> Iterator[TurnCluster]:
+    """Three VMs of which two may be away; their group approves nothing by itself."""
+    made = TurnCluster(database, approve=None, at_most=2)
+    yield made
+    made.decisions.stop()
+
+
+@pytest.fixture
+def pair(database: Database) -> Iterator[EventOfTwo]:
+    """Five VMs; the two that the event names prepare."""
+    made = EventOfTwo(database)
+    yield made
+    made.cluster.decisions.stop()

@@ -4,7 +4,6 @@ not answer or change their group, events that return, and people who end turns; 
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
@@ -12,11 +11,11 @@ from random import Random
 
 import pytest
 from support.console.records import FakeVm
+from support.console.turn_cluster import TurnCluster
 
 from console.approvals.refusal_reasons import DecisionRefusedError
 from console.audit.log import everything
 from console.db.connection.opening import Database
-from tests.console.approvals.test_turns import ALICE, Cluster, _moment, approve, seen
 from wire.record import PREPARATION
 
 NUMBERS = (0, 1)
@@ -29,12 +28,12 @@ class World:
     """A cluster, and its VMs as they really are."""
 
     def __init__(self, database: Database, seed: int) -> None:
-        self.cluster = Cluster(database, match={"tag:cluster": ["*"]}, by=["tag:cluster"])
+        self.cluster = TurnCluster(database, match={"tag:cluster": ["*"]}, by=["tag:cluster"])
         for vm in self.cluster.vms:
             vm.tags = {"cluster": CLUSTERS[0]}
         self.cluster.hear()
         self.chance = Random(seed)
-        self.soon = _moment(self.cluster.now + timedelta(hours=20))
+        self.soon = self.cluster.later(hours=20)
         self.late: list[Callable[[], None]] = []
         """What VMs have said and has not come in."""
         self.away: dict[int, set[str]] = {}
@@ -71,7 +70,7 @@ class World:
         vm = self.cluster.vms[number]
         data = {
             "evt": f"E-{number}",
-            "evh": seen(self.cluster, number).shown.report.fingerprint,
+            "evh": self.cluster.seen(number).shown.report.fingerprint,
             "sink": "drain",
             "cause": "deadline",
             "reason": None,
@@ -184,8 +183,7 @@ class World:
     def person_ends(self, number: int) -> None:
         """End a turn as a person, if that is allowed."""
         with suppress(DecisionRefusedError):
-            ended = self.cluster.decisions.end_turn(ALICE, f"E-{number}", "not now", force=True)
-            asyncio.run(ended)
+            self.cluster.end_turn(number, force=True)
             if number in self.away:
                 self.left_prepared = True
                 self.away[number] = set()  # from now on it counts in its group of now alone
@@ -196,7 +194,7 @@ class World:
         """
         before = len(self.asked(number, "approve"))
         with suppress(DecisionRefusedError):
-            approve(self.cluster, number, force=force)
+            self.cluster.approve(number, force=force)
         if len(self.asked(number, "approve")) > before:
             self.cluster.deliver()
             self.receive(f"approve db-{number}", "well")
@@ -229,7 +227,7 @@ class World:
         for round_number in range(40):
             self.cluster.wait(240)
             for number in sorted(self.shown):
-                turn = seen(self.cluster, number).turn
+                turn = self.cluster.seen(number).turn
                 if self.shown[number] == "started":
                     self.end(number)
                 elif turn is not None and turn.person_may_approve:

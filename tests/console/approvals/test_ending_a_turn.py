@@ -1,0 +1,138 @@
+"""Persons who end a turn: when they may, and what follows."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from support.console.turn_cluster import EventOfTwo, TurnCluster
+
+from console.access.people import Person
+from console.approvals.refusal_reasons import DecisionRefusedError
+
+
+def test_a_person_ends_a_turn_that_is_stuck(cluster: TurnCluster) -> None:
+    """A person can end a turn an hour after its event. What the VM has prepared does not count any
+    more, and the next VM gets its turn.
+    """
+    cluster.announce(0)
+    cluster.announce(1)
+    cluster.step()
+    cluster.says(0, "prepared")
+    cluster.step()
+    cluster.end(0)
+    cluster.step()
+    with pytest.raises(DecisionRefusedError) as refused:
+        cluster.end_turn(0)
+    assert refused.value.why in ("not_stuck", "under_way")
+    cluster.wait(3700)
+    cluster.tell(cluster.vms[1].event("E-1", transition="updated", now=cluster.now))
+    cluster.step()
+    assert cluster.state(0) == "stuck"
+    cluster.end_turn(0)
+    assert cluster.state(0) == "over"
+    assert "prepare db-1" in cluster.step()
+    assert "end_turn" in cluster.actions()
+    with pytest.raises(DecisionRefusedError) as refused:
+        cluster.end_turn(0)
+    assert refused.value.why == "no_turn"
+
+
+def test_a_person_ends_a_turn_whose_vm_accepted_the_approval_and_is_gone(
+    cluster: TurnCluster,
+) -> None:
+    """A person cannot end the turn while its VM may still act on the approval, and afterwards only
+    by force.
+    """
+    soon = cluster.later(hours=10)
+    cluster.tell(cluster.vms[0].event("E-0", now=cluster.now, not_before=soon))
+    cluster.step()
+    cluster.says(0, "prepared")
+    assert cluster.step() == ["approve db-0"]
+    with pytest.raises(DecisionRefusedError) as refused:
+        cluster.end_turn(0, force=True)
+    assert refused.value.why == "under_way"
+    cluster.wait(600)
+    cluster.step()
+    cluster.end_turn(0, force=True)
+    assert "end_turn" in cluster.actions()
+
+
+def test_no_turn_ends_by_force_while_a_vm_may_follow_its_approval(cluster: TurnCluster) -> None:
+    """A person cannot end a turn while a VM may still follow its approval, even if a document has
+    left the event out, because the event may return as it was.
+    """
+    cluster.announce(0)
+    cluster.step()
+    cluster.says(0, "prepared")
+    cluster.answer("confirmed")
+    assert cluster.step() == ["approve db-0"]
+    cluster.now += timedelta(seconds=3)
+    cluster.tell(cluster.vms[0].event("E-0", transition="ended", status="Unknown", now=cluster.now))
+    cluster.says(0, "recovered")
+    cluster.wait(2)
+    cluster.step()
+    assert cluster.state(0) == "away"
+    with pytest.raises(DecisionRefusedError) as refused:
+        cluster.end_turn(0, force=True)
+    assert refused.value.why == "under_way"
+    cluster.wait(75)
+    cluster.step()
+    assert cluster.state(0) == "over"
+
+
+def test_without_a_role_no_turn_is_ended(cluster: TurnCluster) -> None:
+    """A person without the role approver cannot end a turn."""
+    cluster.announce(0)
+    cluster.step()
+    viewer = Person(name="bob", roles=frozenset({"viewer"}))
+    with pytest.raises(DecisionRefusedError) as refused:
+        cluster.end_turn(0, person=viewer, force=True)
+    assert refused.value.why == "role"
+
+
+def test_a_turn_that_a_person_has_ended_is_not_taken_again(cluster: TurnCluster) -> None:
+    """As long as the event has not changed, it is left to people after a person has ended
+    its turn.
+    """
+    cluster.announce(0)
+    cluster.step()
+    cluster.end_turn(0, force=True)
+    assert cluster.step() == []
+    assert cluster.step() == []
+    assert cluster.state(0) == "waiting"
+    cluster.tell(cluster.vms[0].event("E-0", transition="updated", now=cluster.now))
+    assert cluster.step() == ["prepare db-0"]
+
+
+def test_who_ends_a_turn_after_its_event_says_that_its_vm_is_back(cluster: TurnCluster) -> None:
+    """If a person ends a turn after its event, a command that its VM had accepted does not hold up
+    others for an hour.
+    """
+    cluster.announce(0)
+    cluster.announce(1)
+    cluster.step()
+    cluster.answer("accepted")
+    cluster.says(0, "prepared")
+    assert cluster.step() == ["approve db-0"]
+    cluster.end(0)
+    cluster.wait(71)
+    assert cluster.step() == []
+    cluster.end_turn(0, force=True)
+    assert cluster.step() == ["prepare db-1"]
+
+
+def test_the_end_of_a_turn_ends_its_approval(pair: EventOfTwo) -> None:
+    """If a turn ends before the first VM has answered, because the console could not hear it, the
+    second VM is not asked.
+    """
+    cluster = pair.cluster
+    pair.approve()
+    cluster.wait(90)
+    cluster.end_turn(0, force=True)
+    decision = cluster.seen(0).decided.decision
+    assert decision is not None
+    assert decision.state == "over"
+    cluster.wait(5)
+    assert cluster.decide() == []
+    assert cluster.step() == []

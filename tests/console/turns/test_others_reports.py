@@ -1,0 +1,156 @@
+"""A VM that is away is not back because of what other VMs report or one document leaves out."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from support.console.records import FakeVm
+from support.console.turn_cluster import TurnCluster
+
+from console.db.connection.opening import Database
+
+
+def away_again(database: Database, *, rest: float) -> TurnCluster:
+    """Let the event of the first VM be approved and begin, then be missing from one document; the
+    VM has recovered and rests.
+    """
+    cluster = TurnCluster(database, rest=rest)
+    cluster.told_by((0, 2), "scheduled")
+    cluster.step()
+    cluster.answer("confirmed")
+    cluster.says(0, "prepared")
+    assert cluster.step() == ["approve db-0"]
+    for each in cluster.seen(0).decided.commands:
+        more = {"jti": each.jti, "actor": each.subject, "now": cluster.now}
+        cluster.tell(cluster.vms[0].receipt("E-0", "confirmed", **more))
+    cluster.told_by((0, 2), "started")
+    cluster.step()
+    cluster.wait(1)
+    cluster.told_by((0, 2), "ended")
+    cluster.says(0, "recovered")
+    cluster.step()
+    assert cluster.state(0) == "away"
+    cluster.told_by((0, 2), "started")
+    cluster.step()
+    return cluster
+
+
+def test_a_peer_ends_no_turn_of_an_event_that_was_missing_for_a_moment(database: Database) -> None:
+    """A VM that was heard after its event was missing for a moment is not back when a peer reports
+    the real end.
+    """
+    cluster = away_again(database, rest=60)
+    cluster.announce(1)
+    for _ in range(11):
+        cluster.now += timedelta(seconds=10)
+        cluster.tell(*(vm.heartbeat(now=cluster.now, prepares=True) for vm in cluster.vms[1:]))
+        cluster.settle()
+        assert cluster.step() == []
+    cluster.told_by((2,), "ended")
+    cluster.settle()
+    assert cluster.seen(0).event.state == "ended"
+    assert cluster.step() == []
+    assert cluster.state(0) == "away"
+    cluster.decisions.stop()
+
+
+def test_a_vm_rests_after_the_end_of_an_event_that_was_missing_for_a_moment(
+    database: Database,
+) -> None:
+    """A VM rests after the real end of its event; its rest after the moment in which the event was
+    missing does not count.
+    """
+    cluster = away_again(database, rest=300)
+    cluster.wait(400)
+    cluster.told_by((0, 2), "ended")
+    cluster.step()
+    assert cluster.state(0) == "away"
+    cluster.wait(290)
+    cluster.step()
+    assert cluster.state(0) == "away"
+    cluster.wait(20)
+    cluster.step()
+    assert cluster.state(0) == "over"
+    cluster.decisions.stop()
+
+
+def test_a_vm_that_azure_took_is_away_though_a_peer_reports_the_end(cluster: TurnCluster) -> None:
+    """A late VM counts as away for its event although a peer reports the end, because it is not
+    known whether the VM is back.
+    """
+    cluster.told_by((0, 2), "scheduled")
+    cluster.told_by((0, 2), "started")
+    cluster.announce(1)
+    for _ in range(11):
+        cluster.now += timedelta(seconds=10)
+        cluster.tell(*(vm.heartbeat(now=cluster.now, prepares=True) for vm in cluster.vms[1:]))
+        cluster.settle()
+        assert cluster.step() == []
+    cluster.told_by((2,), "ended")
+    cluster.settle()
+    assert cluster.seen(0).event.state == "ended"
+    assert cluster.step() == []
+    cluster.told_by((0,), "ended")
+    assert cluster.step() == ["prepare db-1"]
+
+
+def test_a_liar_ends_no_turn_of_a_vm_that_reports_its_event(database: Database) -> None:
+    """A VM that prepares nothing keeps its turn while it reports the event itself, also if others
+    of its place report the event with other names, and their report is shown.
+    """
+    cluster = TurnCluster(database, match={"name": ["db-*"]})
+    liars = [FakeVm(name=f"web-{number}") for number in range(2)]
+
+    cluster.tell(*(vm.heartbeat(now=cluster.now) for vm in liars))
+    cluster.now += timedelta(seconds=1)
+    cluster.approved_without_preparing("accepted", "posted", "confirmed")
+    cluster.tell(cluster.vms[0].event("E-0", transition="started", now=cluster.now))
+    cluster.decide()
+    assert cluster.step() == []
+    assert cluster.state(0) == "away"
+    cluster.now += timedelta(seconds=3)
+    soon = cluster.later(minutes=15)
+    lie = {"resources": ["web-0"], "not_before": soon, "now": cluster.now}
+    cluster.tell(*(vm.event("E-0", **lie) for vm in liars))
+    assert cluster.seen(0).shown.report.event.resources == ("web-0",)
+    for _ in range(5):
+        assert cluster.step() == []
+        cluster.now += timedelta(seconds=3)
+        cluster.hear_of(range(3), prepares=False)
+    cluster.tell(cluster.vms[0].event("E-0", transition="ended", now=cluster.now))
+    cluster.tell(*(vm.event("E-0", transition="ended", now=cluster.now) for vm in liars))
+    cluster.now += timedelta(seconds=1)
+    cluster.hear_of(range(3), prepares=False)
+    assert cluster.step() == ["approve db-1"]
+    cluster.decisions.stop()
+
+
+def test_a_peer_that_says_that_an_event_is_over_brings_no_vm_back_that_reports_it(
+    database: Database,
+) -> None:
+    """A VM that prepares nothing keeps its turn while it reports the event as started, also if a
+    peer that is known longer reports the end and the VM was heard since.
+    """
+    cluster = TurnCluster(database, match={"name": ["db-0", "db-1"]})
+    with database.writing.begin() as connection:
+        connection.exec_driver_sql("UPDATE vm SET name_since = 1 WHERE name = 'db-2'")
+
+    cluster.now += timedelta(seconds=1)
+    cluster.approved_without_preparing("accepted", "posted")
+    cluster.decide()
+    lie = {"resources": ("db-0", "db-2"), "now": cluster.now}
+    for transition in ("started", "ended"):
+        cluster.tell(cluster.vms[2].event("E-0", transition=transition, **lie))
+    cluster.now += timedelta(seconds=5)
+    cluster.tell(cluster.vms[0].event("E-0", transition="started", now=cluster.now))
+    for _ in range(4):
+        cluster.decide()
+        assert cluster.step() == []
+        cluster.now += timedelta(seconds=5)
+        cluster.hear_of(range(3), prepares=False)
+    cluster.tell(cluster.vms[0].event("E-0", transition="ended", now=cluster.now))
+    cluster.now += timedelta(seconds=70)
+    cluster.hear_of(range(3), prepares=False)
+    cluster.decide()
+    assert cluster.step() == ["approve db-1"]
+    cluster.decisions.stop()
