@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, cast
 
 from console.fleet import values
 from console.fleet.model import Model, Moment
@@ -13,15 +13,6 @@ from console.fleet.values import Decision, Named, Receipt
 CommandState = Literal[
     "sent", "accepted", "posted", "confirmed", "failed", "rejected", "unanswered"
 ]
-STATES: Final = (
-    "sent",
-    "accepted",
-    "posted",
-    "confirmed",
-    "failed",
-    "rejected",
-    "unanswered",
-)
 WORKING: Final = ("accepted", "posted")
 """States after which the VM continues by itself, even after a restart."""
 _RANK: Final = {"rejected": 1, "accepted": 2, "posted": 3, "failed": 4, "confirmed": 5}
@@ -36,7 +27,7 @@ Azure starts what was approved by then.
 class CommandStatus:
     """The status of a command; `at` in seconds since 1970."""
 
-    state: str
+    state: CommandState
     """`sent`, `unanswered`, or the state of the receipt that counts."""
     reason: str | None
     at: float
@@ -105,7 +96,7 @@ def command_status(command: values.Command, receipts: Sequence[Receipt]) -> Comm
             return CommandStatus(state="unanswered", reason=None, at=command.unanswered_at)
         return CommandStatus(state="sent", reason=None, at=command.sent_at or command.made_at)
     best = max(own, key=lambda each: (_rank(each), each.facts.reason != REPLAYED, -each.at))
-    return CommandStatus(state=best.facts.state, reason=best.facts.reason, at=best.at)
+    return CommandStatus(state=_state_of(best), reason=best.facts.reason, at=best.at)
 
 
 def working(receipts: Iterable[Receipt]) -> list[Receipt]:
@@ -170,7 +161,12 @@ def command_item(
 
 def _reported_step(receipt: Receipt) -> CommandStep:
     facts = receipt.facts
-    return CommandStep(state=facts.state, at=receipt.time, reason=facts.reason)
+    return CommandStep(state=_state_of(receipt), at=receipt.time, reason=facts.reason)
+
+
+def _state_of(receipt: Receipt) -> CommandState:
+    """Return the state of one of a command's own receipts, whose state is known."""
+    return cast("CommandState", receipt.facts.state)
 
 
 def _rank(receipt: Receipt) -> int:

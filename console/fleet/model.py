@@ -5,7 +5,7 @@ fields are named there and nowhere else, and `/openapi.json` follows from them.
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final
 
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, WithJsonSchema
 from pydantic.alias_generators import to_camel
@@ -14,7 +14,6 @@ from console.fleet.moments import moment
 from wire.moment import moment_text
 
 _DATE_TIME: Final = WithJsonSchema({"type": "string", "format": "date-time"})
-EventState = Literal["scheduled", "started", "ended"]
 Moment = Annotated[float, PlainSerializer(moment), _DATE_TIME]
 """Seconds since 1970; RFC 3339 in JSON."""
 ReportedMoment = Annotated[datetime, PlainSerializer(moment_text), _DATE_TIME]

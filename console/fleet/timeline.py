@@ -8,10 +8,10 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
-from console.fleet.model import EventState, Model, Moment, ReportedMoment
+from console.fleet.model import Model, Moment, ReportedMoment
 from console.fleet.outcomes import outcome_words
 from console.fleet.values import Command, Decision, LatestReport, Receipt, SequenceGap
-from console.records.incoming import PreparationFacts
+from console.records.incoming import EventState, PreparationFacts
 
 _EVENT: Final = "seb.event."
 

@@ -6,11 +6,23 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from console.fleet.contact import Contact
-from console.records.incoming import EventReport, PreparationFacts, ReceiptFacts
+from console.records.incoming import EventReport, EventState, PreparationFacts, ReceiptFacts
 
+Condition = Literal["clear", "scheduled", "started"]
+TurnState = Literal[
+    "waiting",
+    "preparing",
+    "prepared",
+    "approving",
+    "away",
+    "over",
+    "forced",
+    "failed",
+    "stuck",
+]
 CLEAR: Final = "clear"
 OPEN: Final = ("scheduled", "started")
 """The states of an event that is not over."""
@@ -319,8 +331,8 @@ class FleetEvent:
     event_id: str
     scope: str = ""
     """The scope of the VMs that report it."""
-    state: str
-    """`scheduled`, `started` or `ended`, from the report that is shown."""
+    state: EventState
+    """From the report that is shown."""
     shown_by: str
     """The vmId of the VM whose report is shown, as `reporter_choice` chooses it."""
     shown_at: float
@@ -495,7 +507,7 @@ class TurnHolder:
 class EventTurn:
     """The turn of an event, as it is shown."""
 
-    state: str
+    state: TurnState
     since: float
     groups: tuple[str, ...]
     held_by: tuple[TurnHolder, ...]
@@ -559,5 +571,5 @@ class HeardVm:
 class Expectation:
     """What is coming to a VM: its condition, and the open events that name it."""
 
-    condition: str = CLEAR
+    condition: Condition = CLEAR
     events: tuple[str, ...] = ()

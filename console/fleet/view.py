@@ -5,7 +5,7 @@ it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
 from console.fleet import values
 from console.fleet.candidates import candidates
@@ -13,14 +13,14 @@ from console.fleet.commands import CommandState, command_status
 from console.fleet.contact import CONTACTS, Contact, Listening
 from console.fleet.decisions import DecisionState, DecisionStatus, decision_status, in_turn
 from console.fleet.differences import report_differences
-from console.fleet.model import Count, EventState, Model, Moment, ReportedMoment
+from console.fleet.model import Count, Model, Moment, ReportedMoment
 from console.fleet.timeline import Gap, PastEvent, TimelineEntry
-from console.fleet.values import CLEAR
+from console.records.incoming import EventState
 from wire import event as wire
 from wire.event import EVENT_FIELDS
 from wire.fields import fields_of
 
-CONDITIONS: Final = (CLEAR, "scheduled", "started")
+CONDITIONS: Final = get_args(values.Condition)
 _NOT_AS_REPORTED: Final = {
     "eventId": "as the event's row has it",
     "resources": "each with the VM that it was found to be",
@@ -29,19 +29,6 @@ _NOT_AS_REPORTED: Final = {
 SHOWN_FIELDS: Final = tuple(name for name in EVENT_FIELDS if name not in _NOT_AS_REPORTED)
 """The fields of an event, by their names in records, that the API shows unchanged."""
 _SHOWN: Final = tuple(each.attribute for each in fields_of(wire.Event) if each.wire in SHOWN_FIELDS)
-Condition = Literal["clear", "scheduled", "started"]
-TurnState = Literal[
-    "none",
-    "waiting",
-    "preparing",
-    "prepared",
-    "approving",
-    "away",
-    "over",
-    "forced",
-    "failed",
-    "stuck",
-]
 
 
 class Source(Model):
@@ -142,7 +129,7 @@ class VmItem(Model):
     zone: str | None
     scale_set: str | None
     contact: Contact
-    condition: Condition
+    condition: values.Condition
     last_heard_at: Moment | None
     bridge_version: str | None
     prepares: bool
@@ -273,7 +260,7 @@ class TurnHolderItem(Model):
 class TurnItem(Model):
     """Whose turn it is, in the groups of the event's VMs."""
 
-    state: TurnState
+    state: Literal["none", values.TurnState]
     groups: list[str]
     held_by: list[TurnHolderItem]
     since: Moment | None

@@ -12,6 +12,7 @@ from wire.vm import VmIdentity
 
 UNPROVEN: Final = "unproven:"
 """Prefix of a fingerprint that may not fit what is shown: nothing can be approved by it."""
+EventState = Literal["scheduled", "started", "ended"]
 RecordKind = Literal["event", "receipt", "heartbeat", "stopped", "other"]
 
 
@@ -39,8 +40,8 @@ class EventReport:
         return not self.fingerprint.startswith(UNPROVEN)
 
     @property
-    def state(self) -> str:
-        """`scheduled`, `started` or `ended`."""
+    def state(self) -> EventState:
+        """The state of the event by this report."""
         status = self.event.event_status
         if self.transition == "ended" or status in ("Completed", "Canceled"):
             return "ended"

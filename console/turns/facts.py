@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
-from console.fleet.values import EventKey
+from console.fleet.values import EventKey, TurnState
 from console.turns.groups import Group
-from console.turns.transitions import HOLDING, State
+from console.turns.transitions import HOLDING
 from wire.event import Event
+from wire.preparation import State as PreparationState
 
-Progress = Literal["preparing", "prepared", "failed", "recovered"]
 HeldBy = tuple[str, EventKey | None]
 """The vmId of a VM that is away, and the key of the event for which it is."""
 GROUP_ACTOR: Final = "group:"
@@ -27,7 +27,7 @@ class VmPreparation:
 
     event_key: EventKey
     fingerprint: str
-    state: Progress
+    state: PreparationState
     at: float
 
 
@@ -83,7 +83,7 @@ class VmFacts:
         found = [each for each in self.preparations if each.event_key == event_key]
         return max(found, key=lambda each: each.at) if found else None
 
-    def preparation_of_state(self, event: EventFacts) -> Progress | None:
+    def preparation_of_state(self, event: EventFacts) -> PreparationState | None:
         """Return how far it is with its preparation for this state of the event, or None."""
         last = self.preparation(event.key)
         return last.state if last is not None and last.fingerprint == event.fingerprint else None
@@ -186,7 +186,7 @@ class Turn:
     event_key: EventKey
     fingerprint: str
     """The state of the event that its commands name."""
-    state: State
+    state: TurnState
     since: float
     """When it entered that state."""
     taken_at: float | None = None

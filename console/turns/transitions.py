@@ -9,19 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final, Literal
+from typing import Final
 
-State = Literal[
-    "waiting",
-    "preparing",
-    "prepared",
-    "approving",
-    "away",
-    "over",
-    "forced",
-    "failed",
-    "stuck",
-]
+from console.fleet.values import TurnState
 
 
 class Trigger(Enum):
@@ -58,12 +48,12 @@ class Happened:
     """The new actor of its approval, if that changes."""
 
 
-HOLDING: Final[frozenset[State]] = frozenset(
+HOLDING: Final[frozenset[TurnState]] = frozenset(
     {"preparing", "prepared", "approving", "failed", "away", "stuck"}
 )
 """The states in which the VMs of the event hold a turn: they count as away."""
 
-TABLE: Final[Mapping[State, Mapping[Trigger, State]]] = {
+TABLE: Final[Mapping[TurnState, Mapping[Trigger, TurnState]]] = {
     "waiting": {
         Trigger.TAKEN: "preparing",
         Trigger.NEVER_FITS: "forced",
@@ -145,7 +135,7 @@ TABLE: Final[Mapping[State, Mapping[Trigger, State]]] = {
 """The next state by state and trigger. A trigger that a state does not list leaves it as it is."""
 
 
-def next_state(state: State, trigger: Trigger) -> State:
+def next_state(state: TurnState, trigger: Trigger) -> TurnState:
     """Return the state after a trigger; the same state if the table has no entry for it."""
     return TABLE[state].get(trigger, state)
 

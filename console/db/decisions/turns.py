@@ -20,9 +20,8 @@ from sqlalchemy import (
 from console.db.bulk import Values, portions, upsert
 from console.db.schema.decision_tables import command, decision, turn
 from console.db.schema.tables import event, preparation, receipt, report, vm
-from console.fleet.values import EventKey, EventTurn, TurnHolder
+from console.fleet.values import EventKey, EventTurn, TurnHolder, TurnState
 from console.turns.facts import HeldBy, Turn, TurnVm
-from console.turns.transitions import State
 
 OVER: Final = "over"
 IS_OPEN: Final = event.c.state.in_(("scheduled", "started"))
@@ -138,7 +137,7 @@ def turn_of(row: Row[Any]) -> Turn:
     return Turn(
         event_key=EventKey(row.event_id, row.scope),
         fingerprint=row.fingerprint,
-        state=cast("State", row.state),
+        state=cast("TurnState", row.state),
         since=row.since,
         taken_at=row.taken_at,
         over_at=row.over_at,

@@ -26,7 +26,6 @@ from console.fleet.values import EventKey, KnownEvent, Receipt, Vm, folded
 from console.turns.away import STARTED
 from console.turns.facts import (
     EventFacts,
-    Progress,
     Turn,
     TurnFacts,
     VmFacts,
@@ -35,6 +34,7 @@ from console.turns.facts import (
 from console.turns.groups import Group, Grouping, Member
 from console.turns.replay import PastEvent
 from wire.preparation import RECOVERED
+from wire.preparation import State as PreparationState
 
 _FACTS: Final = (
     "vm_id",
@@ -347,7 +347,7 @@ def _preparations(
         one = VmPreparation(
             event_key=EventKey(row.event_id, row.scope),
             fingerprint="" if row.is_past else row.fingerprint,
-            state=cast("Progress", row.state),
+            state=cast("PreparationState", row.state),
             at=row.time,
         )
         found[row.vm_id] = (*found.get(row.vm_id, ()), one)
