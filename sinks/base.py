@@ -191,4 +191,6 @@ class Sink(ABC, Generic[S]):
         """Stop a stuck call from another thread; return at once and never raise."""
 
     def close(self) -> None:
-        """Release everything. Called once after each `open`, whether it succeeded or failed."""
+        """Release everything. Called after each `open`, whether it succeeded or failed. If it is
+        called without an `open`, or once more, it does nothing.
+        """

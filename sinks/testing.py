@@ -152,13 +152,17 @@ class SinkContract:
         sink.deliver([first])
         destination.stop()
         destination.start()
+        is_open = True
         for _ in range(5):
             try:
-                sink.open()
+                if not is_open:
+                    sink.open()
+                    is_open = True
                 sink.deliver([second])
                 break
             except SinkError:
                 sink.close()
+                is_open = False
         assert destination.received()[-1] == second.body
 
     def test_check_is_silent_about_secrets(self, sink: Sink[Any], destination: Destination) -> None:

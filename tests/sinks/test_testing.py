@@ -1,5 +1,5 @@
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -25,12 +25,14 @@ class Shelf:
     def __init__(self) -> None:
         self.records: list[Record] = []
         self.away = False
+        self.stops = 0
 
     def received(self) -> Sequence[bytes]:
         return [record.body for record in self.records]
 
     def stop(self) -> None:
         self.away = True
+        self.stops += 1
 
     def start(self) -> None:
         self.away = False
@@ -50,19 +52,46 @@ class ShelfSink(MemorySink):
         return [Check(level="ok", text="the shelf is here")]
 
 
+class StrictSink(ShelfSink):
+    """Fails if `open` is called on an open sink, and forgets its connection when the shelf goes."""
+
+    is_open = False
+    stops_seen = 0
+
+    def open(self) -> None:
+        assert not self.is_open
+        self.is_open = True
+        self.stops_seen = self.shelf.stops
+
+    def deliver(self, records: Sequence[Record]) -> None:
+        assert self.is_open
+        if self.stops_seen != self.shelf.stops:
+            raise SinkError("the connection is gone")
+        super().deliver(records)
+
+    def close(self) -> None:
+        self.is_open = False
+
+
 class TestTheSmallestSinkThatKeepsTheContract(SinkContract):
     """The suite passes for a sink that has only what the contract requires."""
 
-    sink_class = ShelfSink
+    sink_class: ClassVar[type[ShelfSink]] = ShelfSink
 
     @pytest.fixture
     def destination(self) -> Shelf:
         return Shelf()
 
     def make(self, destination: Any) -> ShelfSink:
-        made = ShelfSink()
+        made = self.sink_class()
         made.shelf = destination
         return made
+
+
+class TestASinkThatIsOpenedOnlyOnce(TestTheSmallestSinkThatKeepsTheContract):
+    """The suite opens no sink that is open."""
+
+    sink_class = StrictSink
 
 
 class Forgetful(ShelfSink):
