@@ -35,7 +35,7 @@ from console.approvals import requests as decision_requests
 from console.approvals import transitions as decision_transitions
 from console.turns import transitions as turn_transitions
 from sinks import registry
-from sinks.program.variables import VARIABLES
+from sinks.kinds.program.variables import VARIABLES
 from sinks.shared import errors
 from wire.schema import schema
 

@@ -11,16 +11,16 @@ from sinks.base import Sink
 ENTRY_POINT_GROUP: Final = "scheduled_events_bridge.sinks"
 
 BUILT_IN: Final = {
-    "eventhub": "sinks.eventhub:EventHubSink",
-    "file": "sinks.file:FileSink",
-    "kubernetes": "sinks.kubernetes:KubernetesSink",
-    "mqtt": "sinks.mqtt:MqttSink",
-    "program": "sinks.program:ProgramSink",
-    "stdout": "sinks.stdout:StdoutSink",
-    "webhook": "sinks.webhook:WebhookSink",
+    "eventhub": "sinks.kinds.eventhub:EventHubSink",
+    "file": "sinks.kinds.file:FileSink",
+    "kubernetes": "sinks.kinds.kubernetes:KubernetesSink",
+    "mqtt": "sinks.kinds.mqtt:MqttSink",
+    "program": "sinks.kinds.program:ProgramSink",
+    "stdout": "sinks.kinds.stdout:StdoutSink",
+    "webhook": "sinks.kinds.webhook:WebhookSink",
 }
 
-INTERNAL: Final = {"pull": "sinks.pull:PullSink"}
+INTERNAL: Final = {"pull": "sinks.kinds.pull:PullSink"}
 """Kinds that a setting of the bridge adds; they cannot be declared as a sink."""
 
 

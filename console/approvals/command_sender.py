@@ -16,7 +16,7 @@ from console.fleet.values import Command
 from console.ingest.readers import Publisher
 from console.signing.signer import Signer, SigningError
 from sinks.base import SinkError
-from sinks.mqtt.messages import Message, topics_of
+from sinks.kinds.mqtt.messages import Message, topics_of
 
 _LOG: Final = logging.getLogger("console")
 

@@ -12,10 +12,10 @@ from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
 from console.ingest.state import SourceState
-from sinks.mqtt.messages import Message
-from sinks.mqtt.properties import publish_properties
-from sinks.mqtt.reason_codes import FIRST_FAILURE, reason
-from sinks.mqtt.settings import Protocol
+from sinks.kinds.mqtt.messages import Message
+from sinks.kinds.mqtt.properties import publish_properties
+from sinks.kinds.mqtt.reason_codes import FIRST_FAILURE, reason
+from sinks.kinds.mqtt.settings import Protocol
 
 _SUCCESS: Final = MQTTErrorCode.MQTT_ERR_SUCCESS
 Done = Callable[[str | None], None]

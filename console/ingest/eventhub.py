@@ -27,8 +27,8 @@ from console.ingest.writer import Writer
 from console.records.incoming import Incoming, IncomingRecord
 from console.records.parse import ForeignError, parse_record
 from sinks.base import SinkError
-from sinks.eventhub.errors import diagnose
-from sinks.eventhub.tls import TlsSockets
+from sinks.kinds.eventhub.errors import diagnose
+from sinks.kinds.eventhub.tls import TlsSockets
 
 _LOG: Final = logging.getLogger("console")
 _BATCH: Final = 300

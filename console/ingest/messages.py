@@ -9,7 +9,7 @@ from typing import Final
 from console.ingest.delivery import QuarantinedMessage
 from console.records.incoming import Incoming, IncomingRecord
 from console.records.parse import ForeignError, parse_record, parse_state, parse_status
-from sinks.mqtt.messages import EVENT_EXPIRY, RECEIPT_EXPIRY
+from sinks.kinds.mqtt.messages import EVENT_EXPIRY, RECEIPT_EXPIRY
 
 _SHARED: Final = ("event", "receipt")
 _RETAINED: Final = ("state", "status")

@@ -24,9 +24,9 @@ from console.ingest.vm_limits import TOO_MUCH, VmLimits
 from console.ingest.writer import Writer
 from console.records.incoming import Incoming, IncomingRecord
 from sinks.base import SinkError
-from sinks.mqtt.client import plan_for
-from sinks.mqtt.reason_codes import FIRST_FAILURE, network, reason
-from sinks.mqtt.session import Session
+from sinks.kinds.mqtt.client import plan_for
+from sinks.kinds.mqtt.reason_codes import FIRST_FAILURE, network, reason
+from sinks.kinds.mqtt.session import Session
 
 _LOG: Final = logging.getLogger("console")
 _SESSION_EXPIRY: Final = 86_400

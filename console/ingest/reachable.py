@@ -20,8 +20,8 @@ def reach(source: MqttSource | EventHubSource) -> str:
 
 
 def _broker(source: MqttSource) -> str:
-    from sinks.mqtt.client import plan_for  # noqa: PLC0415  # only where there is one
-    from sinks.mqtt.session import Session  # noqa: PLC0415
+    from sinks.kinds.mqtt.client import plan_for  # noqa: PLC0415  # only where there is one
+    from sinks.kinds.mqtt.session import Session  # noqa: PLC0415
 
     # Not the client id of the running console: that would end its session.
     session = Session(plan_for(source, client_id=f"seb-console-check-{uuid4().hex[:8]}"))
@@ -31,8 +31,8 @@ def _broker(source: MqttSource) -> str:
 
 
 def _hub(source: EventHubSource) -> str:
-    from sinks.eventhub.errors import diagnose  # noqa: PLC0415  # only where there is one
-    from sinks.eventhub.producer import HubProducer  # noqa: PLC0415
+    from sinks.kinds.eventhub.errors import diagnose  # noqa: PLC0415  # only where there is one
+    from sinks.kinds.eventhub.producer import HubProducer  # noqa: PLC0415
     from sinks.shared.within import within  # noqa: PLC0415
 
     address = source.address()

@@ -12,7 +12,7 @@ from console.ingest.settings import EventHubSource, MqttSource, SourceSettings
 from console.ingest.state import SourceState
 from console.ingest.vm_limits import VmLimits
 from console.ingest.writer import Writer
-from sinks.mqtt.messages import Message
+from sinks.kinds.mqtt.messages import Message
 
 
 class Publisher(Protocol):

@@ -10,8 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from console.config.variables import PREFIX
 from console.fleet.candidates import PULL
 from sinks.base import SinkSettings
-from sinks.eventhub.settings import EventHubSettings
-from sinks.mqtt.settings import MqttSettings
+from sinks.kinds.eventhub.settings import EventHubSettings
+from sinks.kinds.mqtt.settings import MqttSettings
 from sinks.shared.checked_settings import check_name, checked, suggestion
 from sinks.shared.errors import ConfigurationError
 

@@ -44,7 +44,7 @@ def eventhub(connection_string: str, bodies: Sequence[bytes]) -> None:
     """Send batches under one partition key, each message with the bridge's properties."""
     from azure.eventhub import EventHubProducerClient  # noqa: PLC0415
 
-    from sinks.eventhub.message import to_event  # noqa: PLC0415  # the same messages
+    from sinks.kinds.eventhub.message import to_event  # noqa: PLC0415  # the same messages
     from wire.record import read_record  # noqa: PLC0415
 
     records = [read_record(body) for body in bodies]

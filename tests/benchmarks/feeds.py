@@ -16,7 +16,7 @@ from support.amqp.message import PARTITION_KEY, HubMessage
 from support.amqp.server import EventHubServer
 
 from console.ingest.enrolment import read_key, webhook_secret
-from sinks.webhook.signature import SharedSecret, signature_headers
+from sinks.kinds.webhook.signature import SharedSecret, signature_headers
 
 HUB: Final = "fleet"
 

@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from sinks.mqtt.messages import state_message, status_message, topics
+from sinks.kinds.mqtt.messages import state_message, status_message, topics
 from sinks.samples import sample_bridge_record, sample_context, sample_heartbeat, sample_record
 from wire.record import BRIDGE_STARTED
 

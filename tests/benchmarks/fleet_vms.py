@@ -22,8 +22,8 @@ from bridge.delivery.worker import Worker
 from bridge.logs import Redactor
 from bridge.store.batch import Batch
 from sinks.base import SinkContext, SinkError
-from sinks.mqtt.settings import MqttSettings
-from sinks.mqtt.sink import MqttSink
+from sinks.kinds.mqtt.settings import MqttSettings
+from sinks.kinds.mqtt.sink import MqttSink
 from sinks.samples import SAMPLE_VM, sample_bridge_record, sample_record
 from wire.event import EventData
 from wire.fields import read_object

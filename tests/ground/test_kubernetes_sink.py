@@ -31,8 +31,8 @@ from support.kubernetes.node_bench import PATIENCE, NodeBench, node_bench, soon
 from bridge.simulator.faults import StatusFault
 from bridge.simulator.simulator import Simulator
 from bridge.simulator.vm import SimulatedVm
-from sinks.kubernetes.api import Api
-from sinks.kubernetes.marks import ANNOTATION, CONDITION, TAINT
+from sinks.kinds.kubernetes.api import Api
+from sinks.kinds.kubernetes.marks import ANNOTATION, CONDITION, TAINT
 
 NAMESPACE = "seb"
 ROLE = f"{NAMESPACE}-scheduled-events-bridge"

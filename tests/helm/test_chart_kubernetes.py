@@ -19,8 +19,8 @@ from support.chart.chart import (
 )
 
 from bridge.config.load import load
-from sinks.kubernetes.marks import ANNOTATION, CONDITION, TAINT, Marks, dump_marks
-from sinks.kubernetes.settings import KubernetesSettings
+from sinks.kinds.kubernetes.marks import ANNOTATION, CONDITION, TAINT, Marks, dump_marks
+from sinks.kinds.kubernetes.settings import KubernetesSettings
 
 ON = {"kubernetes": {"enabled": True}}
 WITH_IT = ("kubernetes", "kubernetes-drain")

@@ -21,7 +21,13 @@ atexit.register(note)
 from bridge.cli import main
 main()
 """
-SINKS = {"sinks.eventhub", "sinks.file", "sinks.mqtt", "sinks.stdout", "sinks.webhook"}
+SINKS = {
+    "sinks.kinds.eventhub",
+    "sinks.kinds.file",
+    "sinks.kinds.mqtt",
+    "sinks.kinds.stdout",
+    "sinks.kinds.webhook",
+}
 # Of the extra `console` alone: a bridge is installed without them.
 OF_THE_CONSOLE = {
     "alembic",
@@ -60,9 +66,9 @@ def test_a_run_loads_the_sinks_that_are_named(launch: Launch) -> None:
     """A run with only a file sink imports no MQTT, AMQP, templates or Kubernetes."""
     env = {**launch.env, "SEB_SINK__OPS__KIND": "file", "SEB_SINK__OPS__PATH": "records"}
     found = loaded("run", "--once", home=launch.home, env=env)
-    assert found & SINKS == {"sinks.file"}
+    assert found & SINKS == {"sinks.kinds.file"}
     assert found & {"azure", "paho", "jinja2", "bridge.simulator"} == set()
-    assert found & {"sinks.kubernetes", "lightkube", "httpx2"} == set()
+    assert found & {"sinks.kinds.kubernetes", "lightkube", "httpx2"} == set()
     assert found >= {"apscheduler", "requests", "sqlite3"}
 
 
@@ -82,7 +88,7 @@ def test_a_bridge_does_without_the_console(launch: Launch) -> None:
     }
     found = loaded("check", "--offline", home=launch.home, env=env)
     assert {name.partition(".")[0] for name in found} & OF_THE_CONSOLE == set()
-    assert found >= SINKS - {"sinks.stdout"}
+    assert found >= SINKS - {"sinks.kinds.stdout"}
     without = loaded("check", "--offline", home=launch.home, env=env, before=WITHOUT_THE_EXTRA)
     assert without - OF_THE_CONSOLE == found
     env = {name: value for name, value in env.items() if "WEBHOOK" in name or "SINK" not in name}
@@ -96,5 +102,5 @@ def test_only_a_template_loads_jinja(launch: Launch) -> None:
     plain = loaded("check", "--offline", home=launch.home, env=env)
     env["SEB_SINK__WEBHOOK__TEMPLATE"] = "{{ record.id }}"
     templated = loaded("check", "--offline", home=launch.home, env=env)
-    assert ("sinks.webhook" in plain, "jinja2" in plain) == (True, False)
+    assert ("sinks.kinds.webhook" in plain, "jinja2" in plain) == (True, False)
     assert "jinja2" in templated

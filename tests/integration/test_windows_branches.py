@@ -18,8 +18,8 @@ from bridge.api.server import bound
 from bridge.config.load import load
 from bridge.imds import discovery
 from sinks.base import read_secret
-from sinks.file import _sync_directory
-from sinks.webhook.template import compile_template
+from sinks.kinds.file import _sync_directory
+from sinks.kinds.webhook.template import compile_template
 
 BOM = b"\xef\xbb\xbf"
 """What editors on Windows put in front of UTF-8."""

@@ -32,13 +32,13 @@ def found(code: str, path: str) -> set[str]:
 
 def test_it_bites() -> None:
     """In the bridge and in a sink."""
-    for path in ("bridge/events/poller.py", "sinks/file.py"):
+    for path in ("bridge/events/poller.py", "sinks/kinds/file.py"):
         assert found("import os\nos.kill(1, 9)\n", path) == {RULE}
 
 
 def test_it_leaves_alone_what_is_allowed() -> None:
     """The two modules that differ between systems, tests, and what is the same everywhere."""
-    for path in ("bridge/system.py", "sinks/program/process.py", "tests/bridge/test_host.py"):
+    for path in ("bridge/system.py", "sinks/kinds/program/process.py", "tests/bridge/test_host.py"):
         assert found("import os\nos.kill(1, 9)\n", path) == set()
     code = "import os, signal, socket\nos.getpid(), signal.SIGTERM, socket.AF_INET\n"
     assert found(code, "bridge/events/poller.py") == set()

@@ -14,7 +14,7 @@ from support.sinks.http_proxy import TinyProxy
 from support.sinks.http_server import HttpServer
 from support.sinks.throwaway_ca import ThrowawayCa
 
-from sinks.eventhub import EventHubSink
+from sinks.kinds.eventhub import EventHubSink
 
 
 @pytest.fixture(autouse=True)

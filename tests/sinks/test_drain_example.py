@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from support.process.scripts import shell_script
 
-from sinks.program.variables import environment
+from sinks.kinds.program.variables import environment
 from sinks.samples import sample_bridge_record
 from sinks.testing import sample_record
 from wire.record import EVENT_ENDED, EVENT_STARTED, EVENT_UPDATED, Record

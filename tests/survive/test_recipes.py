@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from sinks.program.variables import environment
+from sinks.kinds.program.variables import environment
 from sinks.samples import sample_record
 from tests.survive.clients import load
 from tests.survive.cluster import Cluster, holds, wait_for

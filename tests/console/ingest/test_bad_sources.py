@@ -19,7 +19,7 @@ from support.eventually import eventually
 from support.mqtt.mosquitto import Mosquitto
 
 from console.db.connection.opening import DATABASE_FILE
-from sinks.mqtt.messages import EVENT_EXPIRY
+from sinks.kinds.mqtt.messages import EVENT_EXPIRY
 from tests.benchmarks.measure import resident_mib
 from tests.benchmarks.mqtt_feed import publish
 from wire.record import Record

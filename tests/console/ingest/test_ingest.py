@@ -15,7 +15,7 @@ from support.console.stage import ConsoleStage
 from support.eventually import eventually
 
 from console.ingest.enrolment import read_key, webhook_secret
-from sinks.webhook.signature import SharedSecret, signature_headers
+from sinks.kinds.webhook.signature import SharedSecret, signature_headers
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from support.console.records import FakeVm
 from console.ingest.delivery import QuarantinedMessage
 from console.ingest.messages import filters, read_message
 from console.records.incoming import IncomingRecord, IncomingStatus
-from sinks.mqtt.messages import EVENT_EXPIRY
+from sinks.kinds.mqtt.messages import EVENT_EXPIRY
 from wire.record import Record
 
 NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)

@@ -56,8 +56,8 @@ from console.notify.vm_notices import (
 from console.records.incoming import EventReport, Incoming
 from console.records.parse import parse_record, parse_status
 from sinks.base import Sink, SinkContext, SinkSettings
+from sinks.kinds.webhook.template import compile_template, render
 from sinks.samples import sample_event
-from sinks.webhook.template import compile_template, render
 from wire.moment import rfc3339
 from wire.record import Record, read_record
 from wire.strictjson import canonical_json

@@ -11,10 +11,10 @@ from pydantic import SecretStr
 from support.sinks.addresses import Addresses
 from support.sinks.http_server import HttpServer
 
+from sinks.kinds.webhook import WebhookSink
+from sinks.kinds.webhook.settings import WebhookSettings
 from sinks.samples import sample_context, sample_record
 from sinks.shared.sockets import NEXT_ADDRESS_SECONDS, connect
-from sinks.webhook import WebhookSink
-from sinks.webhook.settings import WebhookSettings
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from azure.eventhub import EventData, EventHubConsumerClient, PartitionContext
 from support.amqp.message import HubMessage
 from support.amqp.server import EventHubServer
 
-from sinks.eventhub import EventHubSink
-from sinks.eventhub.settings import EventHubSettings
+from sinks.kinds.eventhub import EventHubSink
+from sinks.kinds.eventhub.settings import EventHubSettings
 from sinks.testing import sample_context, sample_record
 from wire.record import Record
 

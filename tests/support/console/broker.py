@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import jwt
 from support.console.stage import ConsoleStage
 
-from sinks.mqtt.messages import Message
+from sinks.kinds.mqtt.messages import Message
 
 
 @dataclass

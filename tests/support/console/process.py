@@ -22,7 +22,7 @@ from console.audit.log import everything
 from console.config.settings import Settings
 from console.db.connection.opening import Database, database_url
 from console.ingest.enrolment import read_key, webhook_secret
-from sinks.webhook.signature import SharedSecret, signature_headers
+from sinks.kinds.webhook.signature import SharedSecret, signature_headers
 from wire.record import Record
 
 

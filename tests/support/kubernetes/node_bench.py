@@ -19,7 +19,7 @@ from support.process.bridge import BridgeProcess, Ended, fast, run_seb
 from bridge.simulator.events import SimulatedEvent
 from bridge.simulator.simulator import Simulator
 from bridge.simulator.vm import SimulatedVm
-from sinks.kubernetes.marks import ANNOTATION, CONDITION, TAINT
+from sinks.kinds.kubernetes.marks import ANNOTATION, CONDITION, TAINT
 
 PATIENCE: Final = 120.0
 APP: Final = "registry.example/app:1"

@@ -5,8 +5,8 @@ import sys
 import pytest
 
 from sinks.base import SinkError
-from sinks.program import ProgramSink
-from sinks.program.settings import ProgramSettings
+from sinks.kinds.program import ProgramSink
+from sinks.kinds.program.settings import ProgramSettings
 from sinks.testing import sample_context, sample_record
 
 

@@ -8,9 +8,9 @@ from support.sinks.http_server import HttpServer
 
 from sinks.base import SinkContext
 from sinks.http.client import HttpLimits
+from sinks.kinds.webhook import WebhookSink
+from sinks.kinds.webhook.settings import WebhookSettings
 from sinks.testing import SAMPLE_VM
-from sinks.webhook import WebhookSink
-from sinks.webhook.settings import WebhookSettings
 
 KEY = "whsec_" + base64.b64encode(b"a key of thirty-two bytes, or so").decode()
 OTHER_KEY = "whsec_" + base64.b64encode(b"another key of thirty-two bytes.").decode()

@@ -1,5 +1,0 @@
-"""Delivers records to an MQTT broker. A refusal by the broker is always an error."""
-
-from sinks.mqtt.sink import MqttSink
-
-__all__ = ["MqttSink"]

@@ -1,5 +1,0 @@
-"""A local command as a destination: its exit code is the acknowledgement."""
-
-from sinks.program.sink import ProgramSink
-
-__all__ = ["ProgramSink"]

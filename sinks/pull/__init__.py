@@ -1,7 +1,0 @@
-"""The HTTPS command channel: a connection that brings commands and accepts the receipts
-for them.
-"""
-
-from sinks.pull.sink import PullSink
-
-__all__ = ["PullSink"]

@@ -1,7 +1,0 @@
-"""An HTTP endpoint as a destination: requests are signed after Standard Webhooks, and have a total
-time limit.
-"""
-
-from sinks.webhook.sink import WebhookSink
-
-__all__ = ["WebhookSink"]
