@@ -17,10 +17,7 @@ from typing import Any, Final
 
 import click
 
-sys.path.append(str(Path(__file__).resolve().parent.parent / "tests"))
-import console_parts
-from support.chart.schema import SCHEMA_FILE, schema_text
-from survive import page as survival_page
+sys.path.append(str(Path(__file__).resolve().parent.parent))
 
 from bridge.api.metric_definitions import DEFINITIONS
 from bridge.approval import transitions
@@ -34,6 +31,8 @@ from bridge.simulator.scenarios import SCENARIOS
 from console.approvals import requests as decision_requests
 from console.approvals import transitions as decision_transitions
 from console.turns import transitions as turn_transitions
+from docs import console_parts, survival_page
+from docs.chart_schema import SCHEMA_FILE, schema_text
 from sinks import registry
 from sinks.kinds.program.variables import VARIABLES
 from sinks.shared import errors

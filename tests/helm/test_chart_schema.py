@@ -8,7 +8,6 @@ import pytest
 import yaml
 from jsonschema import Draft7Validator
 from support.chart.chart import CHART, refused
-from support.chart.schema import BY_REFERENCE, GENERATED, OF_THE_CHART, SCHEMA_FILE, schema_text
 from support.chart.values import (
     BRIDGE_VARIABLES,
     MAY_BE_PLAIN,
@@ -18,6 +17,8 @@ from support.chart.values import (
     problems,
     sample,
 )
+
+from docs.chart_schema import BY_REFERENCE, GENERATED, OF_THE_CHART, SCHEMA_FILE, schema_text
 
 SECRET = "hunter2-and-more"
 # Kubernetes' own, and maps of names that are not ours.

@@ -18,8 +18,9 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
+from docs import survival_page as page  # noqa: E402
 from tests.benchmarks import measure  # noqa: E402  # where it is, the lines above say
-from tests.survive import page, scenes  # noqa: E402
+from tests.survive import scenes  # noqa: E402
 from tests.survive.cluster import Cluster  # noqa: E402
 from tests.survive.services import SERVICES  # noqa: E402
 

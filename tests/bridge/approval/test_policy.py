@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.documents.documents import NOW, entry
+from support.rules import EVERY_KEY, NARROWING
 
 from bridge.approval.policy import Answer, RuleDecision, covers, decide, matches, sentence
 from bridge.config.approval import Rule
@@ -190,14 +191,14 @@ def test_at_any_moment_the_vms_agree_who_may_act(names: list[str], seconds: floa
     assert acting[0]
 
 
-RULES = st.fixed_dictionaries(
-    {"affects_this_vm": st.booleans()},
-    optional={
-        "event_type": st.lists(st.sampled_from(["Freeze", "REBOOT"]), min_size=1, max_size=2),
-        "event_source": st.lists(st.sampled_from(["Platform", "User"]), min_size=1, max_size=2),
-        "max_duration": st.integers(0, 2).map(float),
-    },
-).map(lambda keys: Rule(name="r", **keys))
+NARROWING_VALUES: dict[str, st.SearchStrategy[Any]] = {
+    "event_type": st.lists(st.sampled_from(["Freeze", "REBOOT"]), min_size=1, max_size=2),
+    "event_source": st.lists(st.sampled_from(["Platform", "User"]), min_size=1, max_size=2),
+    "max_duration": st.integers(0, 2).map(float),
+}
+RULES = st.fixed_dictionaries({"affects_this_vm": st.booleans()}, optional=NARROWING_VALUES).map(
+    lambda keys: Rule(name="r", **keys)
+)
 EVENTS = st.builds(
     event,
     event_type=st.sampled_from(["Freeze", "Reboot", "Redeploy"]),
@@ -211,29 +212,16 @@ def test_every_key_that_narrows_a_rule_is_tried_against_covers() -> None:
     """Each key that decides which events match is in the rules above, which are tried against
     `covers`.
     """
-    tried = {"affects_this_vm", "event_type", "event_source", "max_duration"}
-    other = {"name", "max_resources", "after", "leader", "takeover"}
-    assert set(Rule.model_fields) == tried | other
+    assert {"affects_this_vm", *NARROWING_VALUES} == NARROWING.keys()
 
 
 def test_the_sentence_names_every_key_of_a_rule() -> None:
     """The sentences of two rules in `seb check` differ if the rules differ in one key."""
-    other: dict[str, Any] = {
-        "name": "other",
-        "event_type": ("Freeze",),
-        "event_source": ("User",),
-        "affects_this_vm": False,
-        "max_resources": 7,
-        "max_duration": 3.0,
-        "after": ("drain",),
-        "leader": "first",
-        "takeover": 60.0,
-    }
-    assert other.keys() == Rule.model_fields.keys()
-    for key, value in other.items():
+    other = Rule(**EVERY_KEY)
+    for key in EVERY_KEY:
         needed = {"leader": "first"} if key == "takeover" else {}
         plain = Rule(**{"name": "r", "max_resources": 2, **needed})
-        changed = plain.model_copy(update={key: value})
+        changed = plain.model_copy(update={key: getattr(other, key)})
         assert sentence(plain) != sentence(changed), f"bridge/approval/policy.py, sentence: {key}"
 
 

@@ -8,24 +8,23 @@ from typing import Any
 
 import pytest
 from support.console.turn_cluster import START, EventOfTwo, TurnCluster
+from support.rules import EVENT_MATCH, OTHER_EVENT_MATCH
 
 from console.config.groups import GroupSettings
 from console.db.connection.opening import Database
 from console.turns.groups import Grouping
 from sinks.shared.event_match import EventMatch
 
-OTHER = {"event_type": ["Reboot"], "event_source": ["User"], "max_duration": 8}
-"""For each key that says which events a group approves, a value that leaves a freeze of 9 s out."""
 
-
-@pytest.mark.parametrize("other", [{}, *({name: value} for name, value in OTHER.items())], ids=str)
+@pytest.mark.parametrize(
+    "other", [{}, *({name: value} for name, value in OTHER_EVENT_MATCH.items())], ids=str
+)
 def test_a_group_approves_the_events_that_its_keys_mean(
     database: Database, other: dict[str, Any]
 ) -> None:
     """Each key of a group is compared with what the VM has reported."""
-    keys = {"event_type": ["Freeze"], "event_source": ["Platform"], "max_duration": 9}
-    assert keys.keys() == EventMatch.model_fields.keys() == OTHER.keys()
-    cluster = TurnCluster(database, approve={**keys, **other})
+    assert EVENT_MATCH.keys() == EventMatch.model_fields.keys() == OTHER_EVENT_MATCH.keys()
+    cluster = TurnCluster(database, approve={**EVENT_MATCH, **other})
     soon = cluster.later(minutes=15)
     cluster.tell(
         cluster.vms[0].event(

@@ -4,9 +4,9 @@ import json
 from typing import Any
 
 from jsonschema import Draft7Validator
-from support.chart.schema import GENERATED, SCHEMA_FILE
 
 from bridge.config import reference
+from docs.chart_schema import GENERATED, SCHEMA_FILE
 from sinks import registry
 
 SCHEMA = json.loads(SCHEMA_FILE.read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""The part of values.schema.json that follows from the bridge's settings; `make docs` writes it."""
+"""The part of helm/values.schema.json that follows from the bridge's settings."""
 
 import json
 import re
@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from pydantic import BaseModel
-from support.chart import console_schema
 
 from bridge.config.settings import Settings
+from docs import chart_console_schema
 from sinks import registry
 from sinks.base import SinkSettings
 
-SCHEMA_FILE: Final = Path(__file__).resolve().parents[3] / "helm" / "values.schema.json"
+SCHEMA_FILE: Final = Path(__file__).resolve().parents[1] / "helm" / "values.schema.json"
 GENERATED: Final = "bridge-"
 """How the names of generated definitions begin."""
 
@@ -32,12 +32,12 @@ OF_THE_CHART: Final = {
 _ADDRESSES: Final = ("url", "pull_url")
 _TEXTS: Final = ("template",)
 # What makes an address a secret: a user, a query, a chat's hook.
-_SECRET_ADDRESS: Final = (
+_SENSITIVE_ADDRESS: Final = (
     r"[?@]|hooks\.slack|(webhook|outlook)\.office|"
     r"discord(app)?\.com/api/webhooks|/hooks/[A-Za-z0-9]{16,}"
 )
 # Of kinds that are not built in, only names can tell.
-_SECRET_NAME: Final = (
+_SENSITIVE_NAME: Final = (
     "(password|passphrase|secret|token|credential|connection_string"
     "|(access|account|api|private|shared|signing)_?key)s?$"
 )
@@ -48,7 +48,7 @@ def schema_text() -> str:
     """What the file should hold: its own text with the generated definitions put in."""
     schema = json.loads(SCHEMA_FILE.read_text(encoding="utf-8"))
     own = schema.get("definitions", {})
-    generated = (GENERATED, console_schema.GENERATED)
+    generated = (GENERATED, chart_console_schema.GENERATED)
     kept = {name: node for name, node in own.items() if not name.startswith(generated)}
     schema["definitions"] = kept | dict(definitions())
     return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
@@ -71,7 +71,7 @@ def definitions() -> Iterator[tuple[str, dict[str, Any]]]:
         model = _model(registry.load(kind).Settings)
         yield f"{GENERATED}sink-{kind}", {**model, "description": f"A sink of kind {kind}"}
     yield f"{GENERATED}sink-other", _other_sink()
-    yield from console_schema.definitions(_model)
+    yield from chart_console_schema.definitions(_model)
 
 
 def _sinks() -> dict[str, Any]:
@@ -119,7 +119,7 @@ def _other_sink() -> dict[str, Any]:
         "description": "A sink of a kind that is not built in",
         "propertyNames": {"pattern": "^[a-z][a-z0-9_]*$"},
         "properties": _model(SinkSettings)["properties"],
-        "patternProperties": {_SECRET_NAME: {"const": BY_REFERENCE}},
+        "patternProperties": {_SENSITIVE_NAME: {"const": BY_REFERENCE}},
     }
 
 
@@ -169,6 +169,6 @@ def _secret(node: Mapping[str, Any], name: str) -> dict[str, Any]:
     if name in _TEXTS:
         return {"type": "string", "description": description}
     if name in _ADDRESSES:
-        plain = {"type": "string", "not": {"pattern": _SECRET_ADDRESS}}
+        plain = {"type": "string", "not": {"pattern": _SENSITIVE_ADDRESS}}
         return {"anyOf": [plain, refused], "description": description}
     return {**refused, "description": description}

@@ -1,4 +1,4 @@
-"""The part of values.schema.json that follows from the console's own settings."""
+"""The part of helm/values.schema.json that follows from the console's own settings."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, Final
