@@ -123,12 +123,12 @@ class Preparations:
         self._log(asked, None)
 
     def _prepared_before(self, tracked: TrackedEvent) -> tuple[str, ...]:
-        """Return the earlier states of the event for which this VM is prepared."""
+        """Return the earlier states of the event for which this VM is prepared: none after its end
+        for this VM, or after a run of the program of which it is not known that it ended with 0.
+        """
         former = self._by_event.get(tracked.event.key)
         if former is None or former.first_seen != rfc3339(tracked.first_seen):
             return ()
-        if former.fingerprint == tracked.fingerprint:
-            return former.before  # asked for again, after a restart
         is_prepared = former.state == PREPARED and not former.is_over
         return (*former.before, former.fingerprint) if is_prepared else ()
 
@@ -258,6 +258,17 @@ class Preparations:
             each = self._asked_by(record)
             if each is not None:
                 self._step(each, Trigger.DONE)
+
+    def was_cut_off(self, record: Record) -> None:
+        """Note that the sink did what `record` asked for in part: it is asked again, and earlier
+        states of the event are not prepared any more. Raises `StoreError`.
+        """
+        with self._lock:
+            each = self._asked_by(record)
+            if each is not None and each.before:
+                alone = replace(each, before=())
+                self._rows.save(alone)
+                self._replace_row(alone)
 
     def gave_up(self, record: Record, reason: str) -> None:
         """Note that the sink will never do what `record` asked for. Raises `StoreError`."""

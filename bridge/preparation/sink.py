@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from bridge.preparation.preparations import Preparations
-from sinks.base import Check, Sink, SinkRejected
+from sinks.base import Check, Sink, SinkError, SinkRejected
 from wire.record import (
     EVENT_ENDED,
     EVENT_SCHEDULED,
@@ -68,6 +68,9 @@ class PreparingSink(Sink[Any]):
             self._inner.deliver([event])
         except SinkRejected as refused:
             self._preparations.gave_up(record, str(refused))
+            raise
+        except SinkError:
+            self._preparations.was_cut_off(record)
             raise
         self._preparations.prepared(record)
 

@@ -289,13 +289,19 @@ def test_a_state_that_comes_back_is_still_prepared(preparing: Preparing, restart
 
 @pytest.mark.parametrize(
     ("in_between", "expected"),
-    [("prepared", "prepared"), ("gave up", "none"), ("not ended", "none"), ("restart", "prepared")],
+    [
+        ("prepared", "prepared"),
+        ("gave up", "none"),
+        ("not ended", "none"),
+        ("cut off", "none"),
+        ("restart", "none"),
+    ],
 )
 def test_a_state_that_comes_back_after_another_one_was_prepared_for(
     preparing: Preparing, in_between: str, expected: str
 ) -> None:
-    """A state that comes back is still prepared, also over a restart, if the program ended with 0
-    for each state in between.
+    """A state that comes back is still prepared if the program ended with 0 for each state in
+    between, and no run of it was cut off, or may have been because the bridge ended.
     """
 
     def ask() -> Record:
@@ -310,13 +316,14 @@ def test_a_state_that_comes_back_after_another_one_was_prepared_for(
         preparing.store.close()
         preparing.begin()
         asked = ask()
-    if in_between in ("prepared", "restart"):
+    if in_between == "cut off":
+        preparing.preparations.was_cut_off(asked)
+    if in_between in ("prepared", "cut off", "restart"):
         preparing.preparations.prepared(asked)
     if in_between == "gave up":
         preparing.preparations.gave_up(asked, "no")
-    if in_between == "restart":
-        preparing.store.close()
-        preparing.begin()
+    preparing.store.close()
+    preparing.begin()
     assert preparing.poll(body(entry(), incarnation=3)) == [expected]
     last = [each.data for each in preparing.records() if each.type == PREPARATION][-1]
     (known,) = preparing.current.events.values()
@@ -327,6 +334,28 @@ def test_a_state_that_comes_back_after_another_one_was_prepared_for(
     assert preparing.poll(
         body(entry(not_before="Mon, 02 Mar 2026 10:45:00 GMT"), incarnation=4)
     ) == ["none"]
+
+
+def test_what_was_prepared_before_a_recovery_does_not_come_back(preparing: Preparing) -> None:
+    """No earlier state is prepared any more once the event did not name this VM, also if a state is
+    asked for again before the program has recovered.
+    """
+
+    def ask() -> Record:
+        (known,) = preparing.current.events.values()
+        preparing.preparations.ask(known, "command:1")
+        return [each for each in preparing.records() if each.type == PREPARATION][-1]
+
+    preparing.preparations.prepared(ask())
+    preparing.poll(body(entry(not_before=LATER), incarnation=2))
+    preparing.preparations.prepared(ask())
+    preparing.poll(body(entry(resources=("web_9",)), incarnation=3))
+    ended = preparing.records()[-1]
+    preparing.poll(body(entry(not_before=LATER), incarnation=4))
+    asked = ask()
+    preparing.preparations.recovered(ended)
+    preparing.preparations.prepared(asked)
+    assert preparing.poll(body(entry(), incarnation=5)) == ["none"]
 
 
 def test_a_state_that_comes_back_after_the_event_left_this_vm_alone_is_not_prepared(

@@ -82,7 +82,7 @@ class Machine(Sink[SinkSettings]):
     def _run(self, record: Record) -> None:
         event = str(record.event_id)
         over = record.type == EVENT_ENDED or not record.affects_this_vm
-        if self.answer != "takes it":
+        if self.answer not in ("takes it", "is not marked"):  # a mark is the outbox's, not its own
             self.prepared.pop(event, None)
         if self.answer == "fails":
             raise SinkError("no")
