@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -21,7 +22,9 @@ STATE_RENEWAL: Final = timedelta(hours=1)
 
 
 class StatePublisher:
-    """Publishes the state of one VM. A broker may refuse it while it accepts records."""
+    """Publishes the state of one VM. A broker may refuse it while it accepts records, for example
+    because it is too large: then no state is retained, so that no subscriber gets an old one.
+    """
 
     def __init__(
         self,
@@ -39,6 +42,8 @@ class StatePublisher:
         self._is_refused = False
         self._is_apart = False
         """Whether the state may have caused the end of a connection."""
+        self._is_removed = False
+        """Whether the retained state was removed because the present one does not fit."""
         self._problem = Problem("the state was not acknowledged")
         self._again_at = 0.0
         """Monotonic time before which a state is not sent again over a connection of its own."""
@@ -68,18 +73,38 @@ class StatePublisher:
     def _publish(self, publisher: Publisher, state: Message) -> None:
         if self._is_apart and time.monotonic() < self._again_at:
             raise SinkError(self._problem, retry_after=IMPAIRED_SECONDS, stays_open=True)
-        if self._is_apart:
-            self._again_at = time.monotonic() + IMPAIRED_SECONDS
-            outcome = self._publish_apart(state)
-        else:
-            self._is_refused = True  # until it is accepted
-            outcome = publisher.publish([state], timeout=self._timeout)
+        try:
+            outcome = self._send(publisher, state)
+        except SinkError:
+            if self._is_apart:  # twice a connection has ended with it
+                self._remove(state.topic)
+            raise
         if outcome.refusal is not None:
             self._problem = refused(state.topic, outcome.refusal)
             keeps = self._is_apart or not outcome.ended
+            if keeps and outcome.refusal != NOT_AUTHORIZED:
+                self._remove(state.topic)
             raise SinkError(self._problem, retry_after=IMPAIRED_SECONDS, stays_open=keeps)
         self._is_refused = False
         self._is_apart = False
+        self._is_removed = False
+
+    def _send(self, publisher: Publisher, state: Message) -> PublishOutcome:
+        if self._is_apart:
+            self._again_at = time.monotonic() + IMPAIRED_SECONDS
+            return self._publish_apart(state)
+        self._is_refused = True  # until it is accepted
+        return publisher.publish([state], timeout=self._timeout)
+
+    def _remove(self, topic: str) -> None:
+        """Remove the retained state once: it shows what may be over by now, and the broker does not
+        take the present one. An empty payload does that (MQTT 5, 3.3.1.3).
+        """
+        if not self._is_removed:
+            with suppress(SinkError):
+                removed = self._publish_apart(Message(topic=topic, payload=b"", retain=True))
+                self._is_removed = removed.refusal is None
+                self._shown = None
 
 
 def refused(topic: str, code: int) -> Problem:

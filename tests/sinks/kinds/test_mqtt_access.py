@@ -3,18 +3,20 @@ them.
 """
 
 import ssl
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
+from support.eventually import eventually
 from support.mqtt.mosquitto import Mosquitto
 from support.sinks.throwaway_ca import ThrowawayCa
 
-from sinks.base import SinkError, SinkRejected
+from sinks.base import SinkContext, SinkError, SinkRejected
 from sinks.kinds.mqtt import MqttSink
+from sinks.samples import sample_event, sample_pending
 from sinks.testing import SAMPLE_VM, sample_context, sample_record
 
 BASE = f"seb/v1/default/vm/{SAMPLE_VM.vm_id}"
@@ -22,10 +24,10 @@ PASSWORD = "correct horse battery staple"
 LARGE = sample_record(2, description="x" * 5000)
 
 
-def make(broker: Mosquitto, **settings: Any) -> MqttSink:
+def make(broker: Mosquitto, *, context: SinkContext | None = None, **settings: Any) -> MqttSink:
     """Return a sink for the broker."""
     told = {"kind": "mqtt", "host": broker.host, "port": broker.port, **settings}
-    return MqttSink("ops", MqttSink.Settings(**told), sample_context())
+    return MqttSink("ops", MqttSink.Settings(**told), context or sample_context())
 
 
 def opening_fails(sink: MqttSink) -> str:
@@ -150,6 +152,50 @@ def test_a_record_that_is_too_large_is_rejected(tmp_path: Path, limit: str) -> N
         sink.deliver([sample_record(3)])
         sink.close()
     assert caught.value.delivered == 1
+
+
+@pytest.mark.parametrize(
+    ("limit", "protocol"),
+    [
+        ("max_packet_size 3000", "5"),
+        ("message_size_limit 3000", "5"),
+        ("max_packet_size 3000", "3.1.1"),
+    ],
+)
+def test_a_state_that_is_too_large_leaves_no_old_one(
+    tmp_path: Path, limit: str, protocol: str
+) -> None:
+    """If the broker does not take the state because of its size, no state is retained; once it fits
+    again, it is.
+    """
+    few = (sample_pending(sample_event("E1")),)
+    pending = few
+    context = replace(sample_context(), pending=lambda: pending)
+    with (
+        Mosquitto(tmp_path / "broker", extra=[limit]) as broker,
+        broker.subscriber(f"{BASE}/state") as seen,
+    ):
+        sink = make(broker, context=context, protocol=protocol)
+
+        def shown(is_it: Callable[[bytes], bool]) -> bool:
+            try:
+                sink.maintain()
+            except SinkError as error:
+                if not error.stays_open:
+                    sink.close()
+                    sink.open()
+            payloads = seen.payloads()
+            return bool(payloads) and is_it(payloads[-1])
+
+        sink.open()
+        eventually(lambda: shown(lambda payload: b"E1" in payload), what="the state")
+        pending = tuple(sample_pending(sample_event(f"OTHER-{n}")) for n in range(100))
+        eventually(lambda: shown(lambda payload: payload == b""), what="no state", timeout=40)
+        with broker.subscriber(f"{BASE}/state") as later:
+            pending = few
+            eventually(lambda: shown(lambda payload: b"E1" in payload), what="the state again")
+            assert [payload for payload in later.payloads() if b"OTHER" in payload] == []
+        sink.close()
 
 
 def test_mqtt_3_1_1_delivers_and_warns(tmp_path: Path) -> None:
