@@ -11,7 +11,7 @@ from console.db.batches import identities
 from console.db.connection.opening import Database
 from console.db.connection.transactions import write_to
 from console.fleet.contact import BY_HEARTBEATS, SilentTime
-from console.fleet.values import Vm
+from console.fleet.values.vm import Vm
 
 
 def accept(

@@ -20,8 +20,9 @@ from console.db.batches import identities
 from console.db.connection.opening import Database
 from console.db.connection.transactions import write_to
 from console.errors import RefusedError
+from console.fleet.arm_ids import is_resource_id
 from console.fleet.contact import BY_HEARTBEATS, SilentTime
-from console.fleet.vms import is_resource_id, merged_tags
+from console.fleet.tags import merged_tags
 from console.ingest.enrolment import (
     EVERY_VM,
     is_vm_id,

@@ -7,7 +7,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from console.access.people import Person
-from console.fleet.values import FleetEvent, Vm
+from console.fleet.values.event import FleetEvent
+from console.fleet.values.vm import Vm
 
 
 def sees_vm(person: Person, vm: Vm) -> bool:

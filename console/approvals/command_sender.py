@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 
 from console.db.decisions import decisions
 from console.fleet.candidates import PULL
-from console.fleet.values import Command
+from console.fleet.values.decision import Command
 from console.ingest.readers import Publisher
 from console.signing.signer import Signer, SigningError
 from sinks.base import SinkError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from console.fleet.values import Decision
+from console.fleet.values.decision import Decision
 
 LEASE_SECONDS: Final = 5.0
 """For how long other consoles leave the sending of a command to the one that has claimed it."""

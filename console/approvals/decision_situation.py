@@ -15,7 +15,7 @@ from console.fleet.commands import (
     own_receipts,
     working,
 )
-from console.fleet.values import Command, Decision, Receipt
+from console.fleet.values.decision import Command, Decision, Receipt
 
 TAKEOVER_SECONDS: Final = 10.0
 """The next reporter is asked after this time without a receipt."""

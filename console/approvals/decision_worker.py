@@ -28,7 +28,7 @@ from console.db.decisions import decisions
 from console.db.events.changed_events import changed_event_ids
 from console.db.snapshot import Snapshots
 from console.db.turn_facts.turn_facts import TurnSettings
-from console.fleet.values import Command, Decision
+from console.fleet.values.decision import Command, Decision
 from sinks.shared.errors import SebError
 
 _LOG: Final = logging.getLogger("console")

@@ -29,7 +29,8 @@ from console.db.turn_facts.turn_facts import TurnSettings
 from console.fleet.candidates import candidates, first
 from console.fleet.commands import working
 from console.fleet.decisions import DecisionState, open_word
-from console.fleet.values import Command, Decision, KnownEvent
+from console.fleet.values.decision import Command, Decision
+from console.fleet.values.event import KnownEvent
 from wire.moment import moment_text
 
 _MAX_NAMES: Final = 100

@@ -18,7 +18,8 @@ from console.approvals.refusal_reasons import REASONS, RefusalReason
 from console.fleet.candidates import Candidate
 from console.fleet.commands import working
 from console.fleet.decisions import MAX_REASON
-from console.fleet.values import Decision, KnownEvent
+from console.fleet.values.decision import Decision
+from console.fleet.values.event import KnownEvent
 
 What = Literal["approve", "leave"]
 Action = Literal["write_first", "write_left", "answer_second", "answer_left", "send"]

@@ -23,7 +23,7 @@ from console.db.turn_facts.kept_turn_facts import KeptTurnFacts
 from console.db.turn_facts.turn_facts import TurnSettings
 from console.fleet.candidates import PULL
 from console.fleet.commands import own_receipts
-from console.fleet.values import Command
+from console.fleet.values.decision import Command
 from console.ingest.readers import Publisher
 from console.signing.signer import Signer
 from console.turns.plan import may_be_given

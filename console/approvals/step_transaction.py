@@ -21,7 +21,8 @@ from console.db.snapshot import Snapshot
 from console.db.turn_facts.turn_facts import TurnSettings, read_turn_facts
 from console.fleet.candidates import PULL, candidates
 from console.fleet.commands import command_status
-from console.fleet.values import Command, Decision, KnownEvent
+from console.fleet.values.decision import Command, Decision
+from console.fleet.values.event import KnownEvent
 from console.turns.plan import may_ask_next_vm
 
 

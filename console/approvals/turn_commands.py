@@ -18,7 +18,8 @@ from console.db.snapshot import Snapshot
 from console.fleet.candidates import PULL, channel_of
 from console.fleet.commands import REPLAYED, own_receipts
 from console.fleet.decisions import MAX_REASON
-from console.fleet.values import Command, EventKey, Receipt
+from console.fleet.values.decision import Command, Receipt
+from console.fleet.values.keys import EventKey
 from console.turns.facts import EventFacts, Turn, TurnFacts
 from console.turns.returns import ANSWER_SECONDS
 

@@ -16,7 +16,7 @@ from console.audit import log
 from console.db.decisions import decisions, prepare_commands, turns
 from console.db.snapshot import Snapshot
 from console.db.turn_facts.turn_facts import TurnSettings, read_turn_facts
-from console.fleet.values import KnownEvent
+from console.fleet.values.event import KnownEvent
 from console.turns.changes import moved, new_turn, taken, with_vms
 from console.turns.facts import EventFacts, Turn, TurnFacts
 from console.turns.plan import plan

@@ -19,7 +19,7 @@ from console.audit import log
 from console.db.decisions import turns
 from console.db.snapshot import Snapshot
 from console.db.turn_facts.turn_facts import TurnSettings, read_turn_facts
-from console.fleet.values import EventKey
+from console.fleet.values.keys import EventKey
 from console.turns.changes import moved
 from console.turns.facts import Turn, TurnFacts
 from console.turns.plan import plan

@@ -31,7 +31,7 @@ from console.db import rows
 from console.db.bulk import PAIRS_AT_ONCE, portions
 from console.db.schema.decision_tables import incident, notice, notice_cursor
 from console.db.schema.tables import event, report
-from console.fleet.values import EventKey
+from console.fleet.values.keys import EventKey
 from wire.record import Record, read_record
 
 _LEASE_SECONDS: Final = 60.0

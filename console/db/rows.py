@@ -10,21 +10,12 @@ from pydantic_core import from_json, to_json
 from sqlalchemy import Row
 
 from console.db.bulk import Values
-from console.fleet.values import (
-    Command,
-    Decision,
-    EventKey,
-    FleetEvent,
-    FleetName,
-    LatestReport,
-    Receipt,
-    ReportedPreparation,
-    SequenceGap,
-    Stream,
-    Vm,
-    folded,
-    sort_name,
-)
+from console.fleet.values.decision import Command, Decision, Receipt
+from console.fleet.values.event import FleetEvent
+from console.fleet.values.keys import EventKey, folded, sort_name
+from console.fleet.values.report import LatestReport, ReportedPreparation
+from console.fleet.values.stream import SequenceGap, Stream
+from console.fleet.values.vm import FleetName, Vm
 from console.records.incoming import EventReport, IncomingRecord, PreparationFacts, ReceiptFacts
 from wire.event import Event
 from wire.fields import fields_of

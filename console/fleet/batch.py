@@ -7,15 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from console.fleet.contact import BY_HEARTBEATS, SilentTime
-from console.fleet.values import (
-    EventKey,
-    LatestReport,
-    Receipt,
-    ReportedPreparation,
-    SequenceGap,
-    Stream,
-    Vm,
-)
+from console.fleet.values.decision import Receipt
+from console.fleet.values.keys import EventKey
+from console.fleet.values.report import LatestReport, ReportedPreparation
+from console.fleet.values.stream import SequenceGap, Stream
+from console.fleet.values.vm import Vm
 from console.fleet.vms import Bearing
 from console.records.incoming import IncomingRecord
 

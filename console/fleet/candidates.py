@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from console.fleet.contact import Listening
-from console.fleet.values import KnownEvent
+from console.fleet.values.event import KnownEvent
 
 PULL: Final = "pull"
 """The name of the HTTPS channel, used in the place of a source's name."""

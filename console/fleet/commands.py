@@ -6,9 +6,9 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, cast
 
-from console.fleet import values
 from console.fleet.model import Model, Moment
-from console.fleet.values import Decision, Named, Receipt
+from console.fleet.values.decision import Command, Decision, Receipt
+from console.fleet.values.event import Named
 
 CommandState = Literal[
     "sent", "accepted", "posted", "confirmed", "failed", "rejected", "unanswered"
@@ -33,7 +33,7 @@ class CommandStatus:
     at: float
 
 
-def own_receipts(command: values.Command, receipts: Iterable[Receipt]) -> list[Receipt]:
+def own_receipts(command: Command, receipts: Iterable[Receipt]) -> list[Receipt]:
     """Return the receipts from the command's own VM, the oldest first; those of other VMs do not
     count.
     """
@@ -44,7 +44,7 @@ def own_receipts(command: values.Command, receipts: Iterable[Receipt]) -> list[R
     ]
 
 
-def foreign(receipt: Receipt, commands: Iterable[values.Command]) -> bool:
+def foreign(receipt: Receipt, commands: Iterable[Command]) -> bool:
     """Check whether a receipt comes from another VM than the one to which its command was sent."""
     return any(each.jti == receipt.facts.jti and each.vm_id != receipt.vm_id for each in commands)
 
@@ -52,7 +52,7 @@ def foreign(receipt: Receipt, commands: Iterable[values.Command]) -> bool:
 def counting(
     receipts: Iterable[Receipt],
     named: Mapping[str, Named],
-    commands: Iterable[values.Command],
+    commands: Iterable[Command],
     *,
     scheduled_at: float | None,
 ) -> list[Receipt]:
@@ -86,7 +86,7 @@ def _has_lapsed(receipt: Receipt, lapsed: Container[str]) -> bool:
     return receipt.facts.state == "accepted" and receipt.facts.jti in lapsed
 
 
-def command_status(command: values.Command, receipts: Sequence[Receipt]) -> CommandStatus:
+def command_status(command: Command, receipts: Sequence[Receipt]) -> CommandStatus:
     """Return the status of a command. The rejection of a second copy does not undo an acceptance:
     its reason is `replayed`, or another one if the copy was late.
     """
@@ -129,7 +129,7 @@ class CommandItem(Model):
 
 
 def command_item(
-    command: values.Command, receipts: Sequence[Receipt], decision: Decision | None = None
+    command: Command, receipts: Sequence[Receipt], decision: Decision | None = None
 ) -> CommandItem:
     """Return the command as `/api/v1/commands/{jti}` shows it. `decision` is the command's: it may
     be confirmed although the receipt was lost.

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from console.fleet.commands import foreign, working
-from console.fleet.values import UNDECIDED, Decision, DecisionHistory, EventTurn, Receipt
+from console.fleet.values.decision import UNDECIDED, Decision, DecisionHistory, Receipt
+from console.fleet.values.turn import EventTurn
 
 DecisionState = Literal["due", "second", "left", "approving", "approved", "none"]
 MAX_REASON: Final = 300

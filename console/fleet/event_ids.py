@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from console.fleet.values import KnownEvent
+from console.fleet.values.event import KnownEvent
 
 
 def main_of(several: Iterable[KnownEvent], scope: str | None = None) -> KnownEvent | None:

@@ -8,17 +8,16 @@ from typing import Final
 
 from console.fleet import gaps, vms
 from console.fleet.batch import Changes, Loaded, StreamKey
+from console.fleet.clocks import measured_clock_behind
 from console.fleet.gaps import Counted
 from console.fleet.limits import exceeded_by_event, exceeded_limit
 from console.fleet.names import NameFold
 from console.fleet.preparations import PreparationFold
 from console.fleet.reports import ended_unseen, of_pending, of_record, supersedes
-from console.fleet.values import (
-    LatestReport,
-    Receipt,
-    ReportedPreparation,
-    Vm,
-)
+from console.fleet.tags import with_bound_tags
+from console.fleet.values.decision import Receipt
+from console.fleet.values.report import LatestReport, ReportedPreparation
+from console.fleet.values.vm import Vm
 from console.records.incoming import (
     EventReport,
     Incoming,
@@ -95,7 +94,7 @@ class Fold:
             record,
             put_back=put_back,
             has_new_store=stream is None,
-            clock_behind=vms.measured_clock_behind(vm, stream, record),
+            clock_behind=measured_clock_behind(vm, stream, record),
         )
         if counted.gaps or missing:
             growth = sum(gap.size for gap in counted.gaps) - sum(gap.size for gap in missing)
@@ -187,7 +186,7 @@ class Fold:
         before = self._loaded.vms.get(vm.vm_id)
         silent_seconds = self.changes.silent_time.of(vm.interval)
         if before is None and vm.vm_id in self._loaded.bound_tags:
-            vm = vms.with_bound_tags(vm, self._loaded.bound_tags[vm.vm_id])
+            vm = with_bound_tags(vm, self._loaded.bound_tags[vm.vm_id])
         vm = self._names.apply(before, vm, at)
         if before is not None and vms.is_heard(before, at, silent_seconds) != vms.is_heard(
             vm, at, silent_seconds

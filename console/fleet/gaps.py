@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from math import floor
 from typing import Final
 
-from console.fleet.values import SequenceGap, Stream
+from console.fleet.values.stream import SequenceGap, Stream
 from console.records.incoming import IncomingRecord
 from wire.record import BRIDGE_STARTED
 

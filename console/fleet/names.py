@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from console.fleet import vms
 from console.fleet.batch import Changes, Loaded
-from console.fleet.values import Vm
+from console.fleet.values.vm import Vm
 
 
 class NameFold:

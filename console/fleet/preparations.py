@@ -7,7 +7,8 @@ from typing import Final
 
 from console.fleet.batch import Changes, Loaded
 from console.fleet.limits import is_one_too_many
-from console.fleet.values import LatestReport, ReportedPreparation, Vm
+from console.fleet.values.report import LatestReport, ReportedPreparation
+from console.fleet.values.vm import Vm
 from console.records.incoming import IncomingRecord, PreparationFacts
 from wire.preparation import NONE, RECOVERED
 from wire.record import BRIDGE_STORE_RESET

@@ -8,7 +8,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from console.fleet.values import FleetEvent, LatestReport
+from console.fleet.values.event import FleetEvent
+from console.fleet.values.report import LatestReport
 
 Names = tuple[str, str]
 """Equal for two reporters that name the same VMs: a hash of the names, and their place."""

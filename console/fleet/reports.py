@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from console.fleet.values import LatestReport, Vm
+from console.fleet.values.report import LatestReport
+from console.fleet.values.vm import Vm
 from console.records.incoming import EventReport, IncomingRecord, IncomingState
 from wire.event import UNKNOWN_STATUS
 

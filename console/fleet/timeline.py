@@ -10,7 +10,9 @@ from pydantic import Field
 
 from console.fleet.model import Model, Moment, ReportedMoment
 from console.fleet.outcomes import outcome_words
-from console.fleet.values import Command, Decision, LatestReport, Receipt, SequenceGap
+from console.fleet.values.decision import Command, Decision, Receipt
+from console.fleet.values.report import LatestReport
+from console.fleet.values.stream import SequenceGap
 from console.records.incoming import EventState, PreparationFacts
 
 _EVENT: Final = "seb.event."

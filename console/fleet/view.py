@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, get_args
 
-from console.fleet import values
 from console.fleet.candidates import candidates
 from console.fleet.commands import CommandState, command_status
 from console.fleet.contact import CONTACTS, Contact, Listening
@@ -15,12 +14,19 @@ from console.fleet.decisions import DecisionState, DecisionStatus, decision_stat
 from console.fleet.differences import report_differences
 from console.fleet.model import Count, Model, Moment, ReportedMoment
 from console.fleet.timeline import Gap, PastEvent, TimelineEntry
+from console.fleet.values.assignment import Assignment
+from console.fleet.values.decision import Command, Receipt
+from console.fleet.values.event import KnownEvent
+from console.fleet.values.keys import folded
+from console.fleet.values.report import LatestReport
+from console.fleet.values.turn import EventTurn, TurnState
+from console.fleet.values.vm import Condition, Expectation, HeardVm, Vm
 from console.records.incoming import EventState
 from wire import event as wire
 from wire.event import EVENT_FIELDS
 from wire.fields import fields_of
 
-CONDITIONS: Final = get_args(values.Condition)
+CONDITIONS: Final = get_args(Condition)
 _NOT_AS_REPORTED: Final = {
     "eventId": "as the event's row has it",
     "resources": "each with the VM that it was found to be",
@@ -129,7 +135,7 @@ class VmItem(Model):
     zone: str | None
     scale_set: str | None
     contact: Contact
-    condition: values.Condition
+    condition: Condition
     last_heard_at: Moment | None
     bridge_version: str | None
     prepares: bool
@@ -154,9 +160,9 @@ class VmDetail(VmItem):
 
 
 def vm_item(
-    heard: values.HeardVm,
-    expectation: values.Expectation,
-    assigned: values.Assignment | None = None,
+    heard: HeardVm,
+    expectation: Expectation,
+    assigned: Assignment | None = None,
 ) -> VmItem:
     """Return a VM as `/api/v1/vms` lists it."""
     vm = heard.vm
@@ -181,7 +187,7 @@ def vm_item(
     )
 
 
-def _vm_conflict(vm: values.Vm) -> VmConflict | None:
+def _vm_conflict(vm: Vm) -> VmConflict | None:
     """Return what contradicts a VM's name or place, or None."""
     if vm.conflict_at is None:
         return None
@@ -201,7 +207,7 @@ def _vm_conflict(vm: values.Vm) -> VmConflict | None:
     )
 
 
-def decision_on(known: values.KnownEvent, now: float, listening: Listening) -> DecisionStatus:
+def decision_on(known: KnownEvent, now: float, listening: Listening) -> DecisionStatus:
     """Return the status of the decision on an event now."""
     status = decision_status(
         known.event.state,
@@ -260,7 +266,7 @@ class TurnHolderItem(Model):
 class TurnItem(Model):
     """Whose turn it is, in the groups of the event's VMs."""
 
-    state: Literal["none", values.TurnState]
+    state: Literal["none", TurnState]
     groups: list[str]
     held_by: list[TurnHolderItem]
     since: Moment | None
@@ -324,7 +330,7 @@ class EventItem(Model):
 
 
 def event_item(
-    known: values.KnownEvent, now: float, listening: Listening, *, shows_other_scopes: bool = True
+    known: KnownEvent, now: float, listening: Listening, *, shows_other_scopes: bool = True
 ) -> EventItem:
     """Return an event as `/api/v1/events` lists it. With `shows_other_scopes` a conflict names the
     scope or the VM that contradicts; otherwise it says only that there is one.
@@ -361,7 +367,7 @@ def event_item(
     )
 
 
-def _event_conflicts(known: values.KnownEvent, *, shows_other_scopes: bool) -> list[EventConflict]:
+def _event_conflicts(known: KnownEvent, *, shows_other_scopes: bool) -> list[EventConflict]:
     scopes = [
         EventConflict(
             kind="scope", scope=each if shows_other_scopes else None, vm_id=None, name=None
@@ -380,7 +386,7 @@ def _event_conflicts(known: values.KnownEvent, *, shows_other_scopes: bool) -> l
     return scopes + vms
 
 
-def _try(command: values.Command, receipts: Sequence[values.Receipt]) -> Try:
+def _try(command: Command, receipts: Sequence[Receipt]) -> Try:
     """Return one command of the console, and how far it is."""
     now = command_status(command, receipts)
     return Try(
@@ -395,7 +401,7 @@ def _try(command: values.Command, receipts: Sequence[values.Receipt]) -> Try:
     )
 
 
-def _turn(turn: values.EventTurn | None) -> TurnItem:
+def _turn(turn: EventTurn | None) -> TurnItem:
     """Return the turn of an event."""
     if turn is None:
         return TurnItem(state="none", groups=[], held_by=[], since=None, reason=None)
@@ -411,8 +417,8 @@ def _turn(turn: values.EventTurn | None) -> TurnItem:
     )
 
 
-def _resource(known: values.KnownEvent, name: str) -> Resource:
-    named = known.named.get(values.folded(name))
+def _resource(known: KnownEvent, name: str) -> Resource:
+    named = known.named.get(folded(name))
     return Resource(
         name=name,
         vm_id=None if named is None else named.vm_id,
@@ -454,9 +460,7 @@ class EventDetail(EventItem):
     timeline: list[TimelineEntry]
 
 
-def reporter_item(
-    latest: values.LatestReport, heard: values.HeardVm | None, shown: values.LatestReport
-) -> Reporter:
+def reporter_item(latest: LatestReport, heard: HeardVm | None, shown: LatestReport) -> Reporter:
     """Return one reporter's report of an event, with the fields that differ from the report that is
     shown. `heard` is its VM, if its row exists.
     """
@@ -483,7 +487,7 @@ def reporter_item(
     )
 
 
-def _compared(latest: values.LatestReport) -> dict[str, Any]:
+def _compared(latest: LatestReport) -> dict[str, Any]:
     """Return the fields in which reporters can differ. A state document, which has no sequence,
     gives neither impact nor description.
     """

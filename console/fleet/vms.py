@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Final, NamedTuple
 
-from console.fleet.contact import DEFAULT_INTERVAL
-from console.fleet.values import DEFAULT_SITE, FleetName, Stream, Vm, folded
+from console.fleet.arm_ids import names_by_kind, subscription_and_group
+from console.fleet.clocks import with_clock_not_behind
+from console.fleet.tags import merged_tags
+from console.fleet.values.keys import folded
+from console.fleet.values.vm import DEFAULT_SITE, FleetName, Vm
 from console.records.incoming import Incoming, IncomingRecord, IncomingState, IncomingStatus
 
 Bearing = tuple[str, str]
 """A VM's place and folded name. If two VMs have the same, events name only one of them."""
 _CLOCK_SECONDS: Final = 300.0
 """A record with a time further ahead was made by a wrong clock, and does not count as newer."""
-_RIGHT_SECONDS: Final = 60.0
-"""A clock that is behind by no more counts as right: records take some time to arrive."""
-_STEADY_SECONDS: Final = 5.0
-"""How much the delays of two heartbeats may differ that came without waiting."""
 _WITHOUT_SITE: Final = "0.1.0"
 """The version of the bridge whose records have no site."""
 _NOT_SHOWN: Final = (
@@ -59,7 +57,7 @@ def with_record(
     `clock_behind`: from `measured_clock_behind`; None if unchanged.
     """
     if vm is None:
-        vm = _new(record.vm.vm_id, record.vm.name, "", None, record.source)
+        vm = new_vm(record.vm.vm_id, record.vm.name, "", None, record.source)
     counts_again = put_back and is_later(vm, record)
     is_next = counts_again or has_new_store
     if vm.stream is not None and not is_next and not _is_newer(vm, record):
@@ -104,40 +102,6 @@ def with_record(
         retired_at=last.retired_at,
         retired_by=last.retired_by,
     )
-
-
-def measured_clock_behind(
-    vm: Vm | None, stream: Stream | None, record: IncomingRecord
-) -> float | None:
-    """Return how many seconds a VM's clock is behind the console's, after a record; None if the
-    record does not show it. `stream`: as it was before.
-
-    A record may arrive hours late, with the time at which it was made. But if two heartbeats arrive
-    as far apart as they were made, neither of them has waited.
-    """
-    if vm is None:
-        return None
-    lag = record.sent_at - record.time
-    if lag < vm.clock_behind:
-        return _not_behind(vm, record.time, record.sent_at).clock_behind
-    if record.kind != "heartbeat" or lag <= _RIGHT_SECONDS or stream is None:
-        return None
-    if stream.beat_time is None or stream.beat_lag is None or record.sequence <= stream.high:
-        return None
-    steady = min(_STEADY_SECONDS, (record.interval or DEFAULT_INTERVAL) / 4)
-    is_later = record.time - stream.beat_time > steady
-    is_steady = is_later and abs(lag - stream.beat_lag) <= steady
-    return min(lag, stream.beat_lag) if is_steady else None
-
-
-def _not_behind(vm: Vm, time: float, received_at: float) -> Vm:
-    """Return the VM after a time that it reported. If that came in sooner than the clock was
-    thought to allow, the clock is less far behind.
-    """
-    lag = received_at - time
-    if lag >= vm.clock_behind:
-        return vm
-    return replace(vm, clock_behind=lag if lag > _RIGHT_SECONDS else 0.0)
 
 
 def _identified(vm: Vm, record: IncomingRecord) -> tuple[FleetName, FleetName | None]:
@@ -207,7 +171,7 @@ def with_status(vm: Vm | None, status: IncomingStatus) -> Vm:
     """
     if vm is None:
         site = status.site or DEFAULT_SITE
-        vm = _new(status.vm_id, status.name, site, status.resource_id, status.source)
+        vm = new_vm(status.vm_id, status.name, site, status.resource_id, status.source)
     if _is_of_earlier_run(status, vm):
         return vm
     source = status.source if status.commands else None
@@ -218,7 +182,7 @@ def with_status(vm: Vm | None, status: IncomingStatus) -> Vm:
             return vm
         return replace(vm, lost_at=status.received_at, lost_session=status.session)
     if status.heard_at is not None:
-        vm = _not_behind(vm, status.heard_at, status.received_at)
+        vm = with_clock_not_behind(vm, status.heard_at, status.received_at)
         at = vm.reported_at(status.heard_at, status.received_at)
         vm = _heard(vm, at, status.source)
     if not status.online:
@@ -248,14 +212,15 @@ def with_state(vm: Vm | None, state: IncomingState) -> Vm:
     """Return the row after a state document, which proves contact at its time."""
     if vm is None:
         site = state.site or DEFAULT_SITE
-        vm = _new(state.vm_id, state.name, site, state.resource_id, state.source)
-    vm = _not_behind(vm, state.time, state.received_at)
+        vm = new_vm(state.vm_id, state.name, site, state.resource_id, state.source)
+    vm = with_clock_not_behind(vm, state.time, state.received_at)
     return _heard(vm, vm.reported_at(state.time, state.received_at), state.source)
 
 
-def _new(vm_id: str, name: str | None, site: str, resource_id: str | None, source: str) -> Vm:
-    subscription, group = _of_resource(resource_id)
-    scale_set = _kinds_of(resource_id).get("virtualmachinescalesets")
+def new_vm(vm_id: str, name: str | None, site: str, resource_id: str | None, source: str) -> Vm:
+    """Return the row of a VM of which nothing is known but this."""
+    subscription, group = subscription_and_group(resource_id)
+    scale_set = names_by_kind(resource_id).get("virtualmachinescalesets")
     return Vm(
         vm_id=vm_id,
         name=name or vm_id,
@@ -266,71 +231,6 @@ def _new(vm_id: str, name: str | None, site: str, resource_id: str | None, sourc
         scale_set=scale_set,
         heard_source=source,
     )
-
-
-def enrolled(vm_id: str, resource_id: str | None, site: str | None, *, at: float) -> Vm:
-    """Return the row of a VM that was not heard yet, from what an admin gave at a moment."""
-    kinds = _kinds_of(resource_id)
-    # The id of an instance of a scale set has its number, and not its name.
-    name = None if "virtualmachinescalesets" in kinds else kinds.get("virtualmachines")
-    vm = _new(vm_id, name, site or "", resource_id, "")
-    return replace(vm, accepted_at=at if name else 0.0)
-
-
-def with_enrolled_identity(vm: Vm, *, resource_id: str | None, site: str | None) -> Vm:
-    """Return a VM as if it reported what an admin gave, so that this can be accepted."""
-    reported = enrolled(vm.vm_id, resource_id, site, at=0.0)
-    known = vm.reported_as or vm.known_as
-    if resource_id is not None:
-        known = replace(
-            known,
-            name=known.name if reported.name == vm.vm_id else reported.name,
-            subscription_id=reported.subscription_id,
-            resource_group=reported.resource_group,
-            scale_set=reported.scale_set or known.scale_set,
-            resource_id=resource_id,
-        )
-    else:
-        known = vm.known_as
-    return replace(vm, reported_as=replace(known, site=site or known.site))
-
-
-def with_bound_tags(vm: Vm, tags: Mapping[str, str]) -> Vm:
-    """Return the row of a VM with these tags from an admin, instead of earlier ones."""
-    former = {name.casefold() for name in vm.bound_tags}
-    own = {name: value for name, value in vm.tags.items() if name.casefold() not in former}
-    return replace(vm, bound_tags=tags, tags=merged_tags(own, tags))
-
-
-def merged_tags(tags: Mapping[str, str], bound: Mapping[str, str]) -> dict[str, str]:
-    """Return tags with those of an admin, which replace tags of the same name in any case: to
-    Azure, and to groups, that is one name.
-    """
-    names = {name.casefold() for name in bound}
-    return {name: value for name, value in tags.items() if name.casefold() not in names} | {**bound}
-
-
-def is_resource_id(text: str) -> bool:
-    """Check whether a text is the ARM id of a VM, or of an instance of a scale set."""
-    parts = text.split("/")
-    is_whole = text.isprintable() and len(parts) % 2 == 1 and all(parts[1:]) and not parts[0]
-    kinds = {each.lower() for each in parts[1::2]}
-    return is_whole and None not in _of_resource(text) and "virtualmachines" in kinds
-
-
-def _kinds_of(resource_id: str | None) -> dict[str, str]:
-    """Return the names in an ARM id, by their kinds in lower case."""
-    parts = (resource_id or "").split("/")
-    return {kind.lower(): name for kind, name in zip(parts[1::2], parts[2::2], strict=False)}
-
-
-def _of_resource(resource_id: str | None) -> tuple[str | None, str | None]:
-    """Return subscription and resource group of an ARM id."""
-    parts = (resource_id or "").split("/")
-    lower = [part.lower() for part in parts]
-    if lower[1:2] == ["subscriptions"] and lower[3:4] == ["resourcegroups"] and len(parts) > 4:  # noqa: PLR2004
-        return parts[2], parts[4]
-    return None, None
 
 
 def _heard(vm: Vm, at: float, source: str) -> Vm:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from console.db.notices import Incident
-from console.fleet.values import FleetName, Vm
+from console.fleet.values.vm import FleetName, Vm
 from console.notify.notice import Notice, short
 from console.notify.vm_notices import GATHER, MANY, VmNotices, group_notice, vm_path
 

@@ -17,7 +17,9 @@ from console.db.notices import Incident
 from console.db.schema.decision_tables import conflict_notice
 from console.db.snapshot import Snapshot
 from console.db.vms.silent_vms import events_that_silenced
-from console.fleet.values import HeardVm, KnownEvent, LatestReport, Vm
+from console.fleet.values.event import KnownEvent
+from console.fleet.values.report import LatestReport
+from console.fleet.values.vm import HeardVm, Vm
 from console.fleet.view import decision_on
 from console.notify import event_notices, vm_notices
 from console.notify.notice import Notice

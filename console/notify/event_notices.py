@@ -9,7 +9,10 @@ from urllib.parse import quote
 from console.fleet.decisions import takes_away
 from console.fleet.moments import moment
 from console.fleet.outcomes import outcome_words
-from console.fleet.values import Decision, KnownEvent, LatestReport, Named, folded
+from console.fleet.values.decision import Decision
+from console.fleet.values.event import KnownEvent, Named
+from console.fleet.values.keys import folded
+from console.fleet.values.report import LatestReport
 from console.notify.notice import MAX_SHOWN_REASON, Notice, short
 from wire.event import UNKNOWN_STATUS, Event
 from wire.fields import read_object

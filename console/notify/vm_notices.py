@@ -16,7 +16,8 @@ from urllib.parse import quote
 from console.db.notices import Incident
 from console.fleet.contact import Contact
 from console.fleet.moments import moment
-from console.fleet.values import KnownEvent, Vm
+from console.fleet.values.event import KnownEvent
+from console.fleet.values.vm import Vm
 from console.notify.notice import Notice, NoticeKind, short
 
 PATIENCE: Final = 30.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from console.fleet.values import Command
+from console.fleet.values.decision import Command
 from console.signing.signer import SigningError, moment_of, wire_command
 from sinks.shared.errors import ConfigurationError
 from wire.command import sign

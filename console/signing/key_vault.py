@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from console.config.key_vault import KeyVaultSettings
-from console.fleet.values import Command
+from console.fleet.values.decision import Command
 from console.signing.signer import SigningError, moment_of, wire_command
 from sinks.shared.errors import ConfigurationError
 from wire.command import signing_input

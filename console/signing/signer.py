@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
-from console.fleet.values import Command
+from console.fleet.values.decision import Command
 from sinks.shared.errors import SebError
 from wire.command import Command as WireCommand
 

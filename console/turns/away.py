@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from console.fleet.values import EventKey
+from console.fleet.values.keys import EventKey
 from console.turns.facts import EventFacts, TurnFacts, VmFacts
 
 STARTED = "Started"

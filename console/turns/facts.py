@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
-from console.fleet.values import EventKey, TurnState
+from console.fleet.values.keys import EventKey
+from console.fleet.values.turn import TurnState
 from console.turns.groups import Group
 from console.turns.transitions import HOLDING
 from wire.event import Event

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from console.fleet.values import Command, EventKey
+from console.fleet.values.decision import Command
+from console.fleet.values.keys import EventKey
 from console.turns.changes import moved, new_turn, taken, with_vms
 from console.turns.facts import Turn, TurnFacts
 from console.turns.preparing import all_prepared, to_prepare, with_unanswered

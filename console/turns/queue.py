@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
-from console.fleet.values import EventKey
+from console.fleet.values.keys import EventKey
 from console.turns.away import idle_in_turns
 from console.turns.facts import EventFacts, HeldBy, Turn
 from console.turns.preparing import UNANSWERED_SECONDS, awaited

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Final, Literal
 
-from console.fleet.values import EventKey
+from console.fleet.values.keys import EventKey
 from console.turns.facts import EventFacts, Turn, VmFacts
 from console.turns.groups import is_open
 from console.turns.preparing import is_ready

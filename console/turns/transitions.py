@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from console.fleet.values import TurnState
+from console.fleet.values.turn import TurnState
 
 
 class Trigger(Enum):

@@ -31,8 +31,10 @@ from console.db.vms.vm_updates import retire_deleted
 from console.fleet import vms
 from console.fleet.batch import Changes, Loaded
 from console.fleet.contact import BY_HEARTBEATS, Listening, SilentTime
+from console.fleet.enrolled_vms import enrolled_vm
 from console.fleet.fold import fold, is_deletion
-from console.fleet.values import OPEN, Vm
+from console.fleet.values.event import OPEN
+from console.fleet.values.vm import Vm
 from console.records.incoming import (
     Incoming,
     IncomingRecord,
@@ -262,7 +264,7 @@ def _load_names(connection: Connection, loaded: Loaded, batch: Sequence[Incoming
     new = {_vm_id(each) for each in batch} - loaded.vms.keys()
     for vm_id, row in read_enrolled(connection, new).items():
         if row.resource_id or row.site:
-            loaded.enrolled[vm_id] = vms.enrolled(
+            loaded.enrolled[vm_id] = enrolled_vm(
                 vm_id, row.resource_id, row.site, at=row.enrolled_at or 0.0
             )
         if row.tags is not None:

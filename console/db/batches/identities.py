@@ -15,8 +15,10 @@ from console.db.schema import tables
 from console.fleet import vms
 from console.fleet.batch import Loaded
 from console.fleet.contact import BY_HEARTBEATS, SilentTime
+from console.fleet.enrolled_vms import with_enrolled_identity
 from console.fleet.fold import Fold
-from console.fleet.values import Vm
+from console.fleet.tags import with_bound_tags
+from console.fleet.values.vm import Vm
 
 
 def accept(
@@ -56,7 +58,7 @@ def apply_enrolled(
     there = {vm.vm_id: vm for vm in _read(connection, enrolled)}
     loaded = Loaded(
         vms={
-            vm_id: vms.with_enrolled_identity(vm, **_bound(enrolled[vm_id]))
+            vm_id: with_enrolled_identity(vm, **_bound(enrolled[vm_id]))
             for vm_id, vm in there.items()
         },
         silent_time=silent_time,
@@ -72,7 +74,7 @@ def replace_bound_tags(
 ) -> None:
     """Replace the tags that were given to known VMs; `tags` by vmId."""
     known = _read(connection, tags)
-    given = [replace(vms.with_bound_tags(vm, tags[vm.vm_id]), change_number=number) for vm in known]
+    given = [replace(with_bound_tags(vm, tags[vm.vm_id]), change_number=number) for vm in known]
     upsert(connection, tables.vm, [rows.vm_row(vm) for vm in given])
 
 

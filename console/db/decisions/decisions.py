@@ -12,7 +12,8 @@ from console.db import rows
 from console.db.bulk import portions, rows_in
 from console.db.schema import tables
 from console.db.schema.decision_tables import command, decision
-from console.fleet.values import Command, Decision, DecisionHistory, EventKey, Receipt
+from console.fleet.values.decision import Command, Decision, DecisionHistory, Receipt
+from console.fleet.values.keys import EventKey
 
 OVER: Final = "over"
 PREPARE: Final = "prepare"

@@ -13,7 +13,8 @@ from console.db.decisions.decisions import PREPARE
 from console.db.decisions.turns import IS_OPEN, OVER, turn_of
 from console.db.schema.decision_tables import command, turn
 from console.db.schema.tables import event, preparation, receipt, record, vm
-from console.fleet.values import Command, EventKey
+from console.fleet.values.decision import Command
+from console.fleet.values.keys import EventKey
 from wire.preparation import RECOVERED
 
 REJECTED: Final = "rejected"

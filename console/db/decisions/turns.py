@@ -20,7 +20,8 @@ from sqlalchemy import (
 from console.db.bulk import Values, portions, upsert
 from console.db.schema.decision_tables import command, decision, turn
 from console.db.schema.tables import event, preparation, receipt, report, vm
-from console.fleet.values import EventKey, EventTurn, TurnHolder, TurnState
+from console.fleet.values.keys import EventKey
+from console.fleet.values.turn import EventTurn, TurnHolder, TurnState
 from console.turns.facts import HeldBy, Turn, TurnVm
 
 OVER: Final = "over"

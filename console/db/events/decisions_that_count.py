@@ -16,7 +16,8 @@ from console.db.decisions import decisions
 from console.db.schema.tables import event, receipt, record, report, vm
 from console.fleet.commands import WORKING
 from console.fleet.outcomes import BY_CONSOLE
-from console.fleet.values import UNDECIDED, DecisionHistory, EventKey, Receipt
+from console.fleet.values.decision import UNDECIDED, DecisionHistory, Receipt
+from console.fleet.values.keys import EventKey
 
 LOST_SECONDS: Final = 900.0
 """How long an approval still counts if the VM that began it has lost its store, from the first

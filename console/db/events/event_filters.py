@@ -25,7 +25,8 @@ from sqlalchemy import (
 from console.db.schema.decision_tables import decision, turn
 from console.db.schema.tables import event, event_place, receipt, resource, vm
 from console.db.search import ESCAPE, has_tag, is_pattern, pattern_of, tag_of
-from console.fleet.values import OPEN, folded
+from console.fleet.values.event import OPEN
+from console.fleet.values.keys import folded
 
 SORTS: Final[Mapping[str, ColumnElement[Any]]] = {
     "at": event.c.first_seen_at,

@@ -18,7 +18,7 @@ from console.db.events.event_filters import (
 from console.db.events.known_events import KnownEvents
 from console.db.schema.tables import event
 from console.db.search import is_text
-from console.fleet.values import KnownEvent
+from console.fleet.values.event import KnownEvent
 
 _MAX_WORDS: Final = 50
 _AHEAD: Final = 6

@@ -9,7 +9,7 @@ from sqlalchemy import ColumnElement, Connection, Row, Select, case, func, liter
 from console.db.events.event_filters import WantedEvents, filtered, matches_many
 from console.db.events.known_events import KnownEvents, event_query
 from console.db.schema.tables import event
-from console.fleet.values import OPEN, KnownEvent
+from console.fleet.values.event import OPEN, KnownEvent
 
 ENDED: Final = "ended"
 NEVER: Final = 1e18

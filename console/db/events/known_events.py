@@ -18,15 +18,10 @@ from console.db.schema.tables import event, report, resource, vm
 from console.fleet.commands import counting
 from console.fleet.contact import Listening
 from console.fleet.event_ids import main_of
-from console.fleet.values import (
-    OPEN,
-    DecisionHistory,
-    EventKey,
-    KnownEvent,
-    LatestReport,
-    Named,
-    Receipt,
-)
+from console.fleet.values.decision import DecisionHistory, Receipt
+from console.fleet.values.event import OPEN, KnownEvent, Named
+from console.fleet.values.keys import EventKey
+from console.fleet.values.report import LatestReport
 from console.turns.groups import Grouping
 
 NO_GROUPS: Final = Grouping(())

@@ -9,7 +9,8 @@ from sqlalchemy import Connection, select, tuple_
 from console.db import rows
 from console.db.bulk import rows_in
 from console.db.schema.tables import report
-from console.fleet.values import EventKey, LatestReport
+from console.fleet.values.keys import EventKey
+from console.fleet.values.report import LatestReport
 
 
 def latest_reports(connection: Connection, key: EventKey) -> list[LatestReport]:

@@ -16,7 +16,8 @@ from console.db.vms.grouping import columns_of, keys_of
 from console.fleet.candidates import PULL_SECONDS
 from console.fleet.contact import Listening
 from console.fleet.preparations import OF_THE_EVENT
-from console.fleet.values import EventKey, Named
+from console.fleet.values.event import Named
+from console.fleet.values.keys import EventKey
 from console.turns.groups import Grouping
 
 

@@ -13,7 +13,10 @@ from console.db import rows
 from console.db.bulk import portions
 from console.db.schema import tables
 from console.fleet.timeline import PastRecord
-from console.fleet.values import EventKey, LatestReport, Receipt, SequenceGap
+from console.fleet.values.decision import Receipt
+from console.fleet.values.keys import EventKey
+from console.fleet.values.report import LatestReport
+from console.fleet.values.stream import SequenceGap
 from console.records.incoming import PreparationFacts
 from wire.record import PREPARATION
 

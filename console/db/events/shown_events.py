@@ -23,7 +23,9 @@ from console.fleet.reporter_choice import (
     is_contested,
     reporter_of,
 )
-from console.fleet.values import EventKey, FleetEvent, LatestReport, folded
+from console.fleet.values.event import FleetEvent
+from console.fleet.values.keys import EventKey, folded
+from console.fleet.values.report import LatestReport
 
 _EVENT: Final = tables.event.c
 _REPORT: Final = tables.report.c

@@ -22,7 +22,10 @@ from console.fleet.commands import working
 from console.fleet.contact import DEFAULT_INTERVAL, INTERVALS, Contact
 from console.fleet.outcomes import BY_CONSOLE
 from console.fleet.preparations import OF_THE_EVENT
-from console.fleet.values import EventKey, KnownEvent, Receipt, Vm, folded
+from console.fleet.values.decision import Receipt
+from console.fleet.values.event import KnownEvent
+from console.fleet.values.keys import EventKey, folded
+from console.fleet.values.vm import Vm
 from console.turns.away import STARTED
 from console.turns.facts import (
     EventFacts,

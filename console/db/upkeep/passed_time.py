@@ -16,7 +16,7 @@ from console.db.vms.contact import contact_of
 from console.db.vms.vm_updates import retire_deleted
 from console.fleet.contact import BY_HEARTBEATS, Listening, SilentTime
 from console.fleet.reports import forgotten
-from console.fleet.values import OPEN
+from console.fleet.values.event import OPEN
 
 _FORGOTTEN_SECONDS: Final = 3600.0
 

@@ -6,7 +6,7 @@ from sqlalchemy import ColumnElement, Connection, Table, case, delete, exists, f
 
 from console.db.schema import tables
 from console.db.schema.decision_tables import command, decision, notice, turn
-from console.fleet.values import OPEN
+from console.fleet.values.event import OPEN
 from console.turns.transitions import HOLDING
 from wire.preparation import RECOVERED
 

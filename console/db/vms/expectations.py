@@ -10,7 +10,8 @@ from sqlalchemy import Connection, Select, case, func, select
 from console.db.bulk import rows_in
 from console.db.schema.tables import event
 from console.db.vms.bearers import bearers_query
-from console.fleet.values import CLEAR, OPEN, Expectation
+from console.fleet.values.event import OPEN
+from console.fleet.values.vm import CLEAR, Expectation
 
 
 def expectations_of(connection: Connection, vm_ids: Iterable[str]) -> dict[str, Expectation]:

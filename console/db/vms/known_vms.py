@@ -14,7 +14,7 @@ from console.db.schema.tables import assignment, vm
 from console.db.vms.contact import contact_of
 from console.fleet.candidates import PULL_SECONDS
 from console.fleet.contact import Contact, Listening
-from console.fleet.values import HeardVm, Vm
+from console.fleet.values.vm import HeardVm, Vm
 
 
 class KnownVms:

@@ -11,7 +11,7 @@ from console.db import rows
 from console.db.schema.tables import vm
 from console.db.vms.expectations import conditions_query
 from console.db.vms.known_vms import KnownVms
-from console.fleet.values import HeardVm
+from console.fleet.values.vm import HeardVm
 
 _MAX_STEMS: Final = 100
 """How many kinds of names are looked for as siblings of one event: each is a condition in SQL."""

@@ -11,7 +11,7 @@ from console.db.schema.tables import event, vm
 from console.db.vms.bearers import BEARER, bearers_query
 from console.db.vms.contact import contact_of
 from console.db.vms.known_vms import KnownVms
-from console.fleet.values import EventKey
+from console.fleet.values.keys import EventKey
 
 
 def count_silent_by(

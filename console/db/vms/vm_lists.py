@@ -13,7 +13,8 @@ from console.db.schema.tables import vm
 from console.db.search import ESCAPE, has_tag, is_pattern, pattern_of, tag_of
 from console.db.vms.expectations import conditions_query
 from console.db.vms.known_vms import KnownVms
-from console.fleet.values import CLEAR, HeardVm, Vm, folded
+from console.fleet.values.keys import folded
+from console.fleet.values.vm import CLEAR, HeardVm, Vm
 
 FILTERS: Final = (
     "site",

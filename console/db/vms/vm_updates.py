@@ -15,7 +15,7 @@ from console.db.vms.bearers import BEARER, bearers_query
 from console.db.vms.contact import contact_of
 from console.fleet.candidates import PULL_SECONDS
 from console.fleet.contact import Listening
-from console.fleet.values import EventKey
+from console.fleet.values.keys import EventKey
 from wire.event import IMPACTS
 
 _DELETING: Final = tuple(word for word, impact in IMPACTS.items() if impact == "delete")

@@ -20,7 +20,7 @@ from console.fleet import view
 from console.fleet.event_ids import main_of
 from console.fleet.model import Model
 from console.fleet.timeline import timeline
-from console.fleet.values import KnownEvent
+from console.fleet.values.event import KnownEvent
 from console.fleet.view import EventDetail, EventItem
 from console.web.answers import answer, refuse
 from console.web.api.cursors import cursor, position_in

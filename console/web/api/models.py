@@ -20,7 +20,7 @@ from pydantic import (
 
 from console.fleet.contact import Contact
 from console.fleet.model import Model
-from console.fleet.values import Condition
+from console.fleet.values.vm import Condition
 
 DEFAULT_LIMIT: Final = 100
 MAX_ITEMS: Final = 1000

@@ -24,7 +24,7 @@ from console.db.vms.expectations import expectations_of
 from console.fleet import view
 from console.fleet.commands import command_item
 from console.fleet.contact import Listening
-from console.fleet.values import HeardVm
+from console.fleet.values.vm import HeardVm
 from console.web.answers import refuse
 from console.web.api.vms import vm_items
 from console.web.caller import identity_of

@@ -22,7 +22,7 @@ from console.fleet import view
 from console.fleet.candidates import channel_of
 from console.fleet.model import Model
 from console.fleet.timeline import gap_item, history_item, timeline_item
-from console.fleet.values import Expectation, HeardVm
+from console.fleet.values.vm import Expectation, HeardVm
 from console.fleet.view import VmDetail, VmItem
 from console.web.answers import answer, refuse
 from console.web.api.cursors import cursor, position_in

@@ -13,7 +13,7 @@ from starlette.background import BackgroundTask
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from console.fleet.values import Command
+from console.fleet.values.decision import Command
 from console.web.answers import answer
 from console.web.bridges.held_polls import Woken
 from console.web.bridges.parts import BridgeParts

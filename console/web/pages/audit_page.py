@@ -19,7 +19,7 @@ from console.db.connection.transactions import read_from
 from console.db.decisions.decisions import decisions_by_id
 from console.fleet.moments import seconds_of
 from console.fleet.outcomes import outcome_words
-from console.fleet.values import Decision
+from console.fleet.values.decision import Decision
 from console.web.pages import labels
 from console.web.pages.list_address import ListAddress
 

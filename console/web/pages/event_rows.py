@@ -11,7 +11,8 @@ from console.db.events.event_filters import WantedEvents
 from console.db.snapshot import Snapshot
 from console.fleet.decisions import takes_away
 from console.fleet.outcomes import reason_words
-from console.fleet.values import DEFAULT_SITE, FleetEvent, KnownEvent
+from console.fleet.values.event import FleetEvent, KnownEvent
+from console.fleet.values.vm import DEFAULT_SITE
 from console.fleet.view import EventItem
 from console.web.api.events import event_item
 from console.web.pages import labels

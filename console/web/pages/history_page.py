@@ -12,7 +12,7 @@ from console.access.people import Person
 from console.db.events.event_filters import SORTS, WantedEvents
 from console.db.events.event_history import Total
 from console.db.snapshot import Snapshot
-from console.fleet.values import KnownEvent
+from console.fleet.values.event import KnownEvent
 from console.fleet.view import EventItem
 from console.web.api.events import event_item, wanted_of
 from console.web.api.models import EventsQuery

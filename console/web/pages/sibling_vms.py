@@ -13,7 +13,7 @@ from console.db.vms.expectations import expectations_of
 from console.db.vms.grouping import keys_among
 from console.db.vms.sibling_vms import away_or_expecting_vm_ids, vms_and_siblings
 from console.fleet.decisions import takes_away
-from console.fleet.values import Expectation, HeardVm, NameFamily, Vm
+from console.fleet.values.vm import Expectation, HeardVm, NameFamily, Vm
 from console.fleet.view import EventItem, decision_on
 from console.turns.groups import Grouping
 

@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 
 from console.db.snapshot import Snapshot
 from console.db.vms.silent_vms import count_silent_by
-from console.fleet.values import Vm
+from console.fleet.values.vm import Vm
 
 _MIN_VMS: Final = 2
 """The least number of silent VMs for a common cause."""

@@ -9,7 +9,8 @@ from urllib.parse import quote
 
 from console.db.snapshot import Snapshot
 from console.fleet.timeline import PastEvent
-from console.fleet.values import FleetEvent, HeardVm, KnownEvent, Vm
+from console.fleet.values.event import FleetEvent, KnownEvent
+from console.fleet.values.vm import HeardVm, Vm
 from console.fleet.view import VmDetail
 from console.web.api.vms import vm_detail
 from console.web.pages import event_rows, labels, time_comparisons, timeline_lines

@@ -23,7 +23,8 @@ from console.audit.chain import as_json
 from console.audit.log import everything
 from console.db.connection.opening import Database
 from console.errors import RefusedError
-from console.fleet.values import FleetEvent, Vm
+from console.fleet.values.event import FleetEvent
+from console.fleet.values.vm import Vm
 from sinks.shared.errors import ConfigurationError
 
 Call = Callable[..., int]

@@ -15,7 +15,7 @@ from console.config.load import load
 from console.db.batches.batches import write_batch
 from console.db.connection.opening import Database, database_url
 from console.db.connection.transactions import next_number
-from console.fleet.values import Vm
+from console.fleet.values.vm import Vm
 from console.records.parse import parse_record
 
 GROUPS = json.dumps([{"name": "db", "match": {"name": ["db-*"]}, "approve": {}}])

@@ -28,7 +28,7 @@ from console.db.sources.listening import (
 )
 from console.db.vms.contact import contact_of
 from console.fleet.contact import BY_HEARTBEATS, Contact, Interval, Listening, SilentTime, merged
-from console.fleet.values import HeardVm, Vm
+from console.fleet.values.vm import HeardVm, Vm
 from console.ingest.listening import ListeningLog
 from console.ingest.state import SourceState
 

@@ -14,7 +14,7 @@ from console.db.decisions.decisions import put_decision
 from console.db.events import event_history, event_lists
 from console.db.events.event_filters import WantedEvents
 from console.db.events.event_history import Total
-from console.fleet.values import Decision
+from console.fleet.values.decision import Decision
 
 WANTED = (
     (WantedEvents(tag="role:db"), "tag"),

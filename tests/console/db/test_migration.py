@@ -26,7 +26,7 @@ from console.db.decisions import decisions
 from console.db.schema import tables
 from console.db.snapshot import Snapshots
 from console.db.vms.expectations import expectations_of
-from console.fleet.values import EventKey
+from console.fleet.values.keys import EventKey
 
 _NUMBERS = count(1)
 AT = 1_800_000_000.0

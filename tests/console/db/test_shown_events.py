@@ -16,7 +16,8 @@ from console.db.connection.transactions import read_from
 from console.db.events.event_filters import WantedEvents
 from console.db.events.past_records import past_of_vm, records_of_event
 from console.db.vms.expectations import expectations_of
-from console.fleet.values import EventKey, Expectation
+from console.fleet.values.keys import EventKey
+from console.fleet.values.vm import Expectation
 from console.web.api.cursors import position_in
 from console.web.api.events import events_page
 

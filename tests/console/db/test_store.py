@@ -33,7 +33,8 @@ from console.db.sources.checkpoints import (
 from console.db.vms.vm_lists import WantedVms
 from console.db.vms.vm_updates import write_polls
 from console.fleet.fold import MAX_STREAMS
-from console.fleet.values import Command, Decision, EventKey
+from console.fleet.values.decision import Command, Decision
+from console.fleet.values.keys import EventKey
 from console.ingest.delivery import Checkpoint, Delivery, QuarantinedMessage
 from console.ingest.writer import Writer
 from console.records.incoming import Incoming

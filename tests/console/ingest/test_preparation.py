@@ -17,7 +17,7 @@ from console.db.events.past_records import records_of_event
 from console.db.schema import tables
 from console.db.snapshot import Snapshots
 from console.fleet.timeline import timeline_item
-from console.fleet.values import EventKey
+from console.fleet.values.keys import EventKey
 from console.records.incoming import Incoming, IncomingRecord
 from console.records.parse import ForeignError, parse_record, parse_state, parse_status
 from wire.record import PREPARATION, Record

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from console.db.notices import Incident
-from console.fleet.values import Vm
+from console.fleet.values.vm import Vm
 from console.notify.conflict_notices import conflict_notices
 from console.notify.vm_notices import GATHER
 

@@ -36,7 +36,10 @@ from console.db.sources.listening import Listened, write_listening
 from console.db.upkeep.retention import delete_before
 from console.fleet.contact import Contact
 from console.fleet.reporter_choice import as_shown
-from console.fleet.values import UNDECIDED, Decision, KnownEvent, LatestReport, Vm
+from console.fleet.values.decision import UNDECIDED, Decision
+from console.fleet.values.event import KnownEvent
+from console.fleet.values.report import LatestReport
+from console.fleet.values.vm import Vm
 from console.notify.conflict_notices import conflict_notices
 from console.notify.due_notices import due_notices
 from console.notify.event_notices import approval_failed, of_open, over

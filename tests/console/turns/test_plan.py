@@ -8,7 +8,7 @@ from dataclasses import replace
 from support.console.reported import reported
 
 from console.config.groups import GroupSettings
-from console.fleet.values import EventKey
+from console.fleet.values.keys import EventKey
 from console.turns.away import away_by_group
 from console.turns.changes import taken as taken_again
 from console.turns.facts import EventFacts, Turn, TurnFacts, TurnVm, VmFacts, VmPreparation

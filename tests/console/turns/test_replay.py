@@ -5,7 +5,7 @@ from __future__ import annotations
 from support.console.reported import reported
 
 from console.config.groups import GroupSettings
-from console.fleet.values import EventKey
+from console.fleet.values.keys import EventKey
 from console.turns.facts import EventFacts, VmFacts
 from console.turns.groups import Member, groups_of
 from console.turns.replay import Fate, PastEvent, replay

@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from support.console.reported import reported
 
 from console.config.groups import GroupSettings
-from console.fleet.values import EventKey
+from console.fleet.values.keys import EventKey
 from console.turns.changes import moved
 from console.turns.facts import EventFacts, Turn, TurnFacts, VmFacts, VmPreparation
 from console.turns.groups import Member, groups_of, keys_of

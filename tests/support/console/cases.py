@@ -7,7 +7,7 @@ from typing import Any
 
 from console.approvals.decision_situation import DecisionSituation, Seen
 from console.fleet.candidates import Candidate
-from console.fleet.values import Command, Decision, Receipt
+from console.fleet.values.decision import Command, Decision, Receipt
 from console.records.incoming import ReceiptFacts
 
 AT = 1_800_000_000.0

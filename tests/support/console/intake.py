@@ -15,7 +15,8 @@ from console.db.snapshot import Snapshots
 from console.db.sources.listening import Listened, write_listening
 from console.db.upkeep.passed_time import write_passed_time
 from console.fleet.fold import fold
-from console.fleet.values import HeardVm, KnownEvent
+from console.fleet.values.event import KnownEvent
+from console.fleet.values.vm import HeardVm
 from console.records.incoming import Incoming
 from console.records.parse import parse_record
 from wire.record import Record

@@ -27,7 +27,8 @@ from console.db.turn_facts.kept_turn_facts import KeptTurnFacts
 from console.db.turn_facts.turn_facts import TurnSettings
 from console.db.upkeep.passed_time import write_passed_time
 from console.fleet.contact import BY_HEARTBEATS, SilentTime
-from console.fleet.values import Command, KnownEvent
+from console.fleet.values.decision import Command
+from console.fleet.values.event import KnownEvent
 from console.fleet.view import decision_on
 from console.records.parse import parse_record, parse_status
 from console.turns.facts import TurnFacts

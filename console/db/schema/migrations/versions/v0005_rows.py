@@ -18,7 +18,8 @@ from typing import Any, Final
 import sqlalchemy as sa
 from alembic import op
 
-from console.fleet.values import Vm, folded, sort_name
+from console.fleet.values.keys import folded, sort_name
+from console.fleet.values.vm import Vm
 
 revision = "0005"
 down_revision = "0004"

@@ -1,0 +1,101 @@
+"""What was decided about an event, the commands that carry it out, and their receipts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from console.fleet.values.keys import EventKey
+from console.records.incoming import ReceiptFacts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receipt:
+    """One state of one command, as the VM reported it."""
+
+    record_id: str
+    vm_id: str
+    at: float
+    """When the receipt came in. The console measures its own waits from this time."""
+    time: float
+    """When the VM reached this state, by the console's clock, as `Vm.reported_at` converts it."""
+    facts: ReceiptFacts
+    scope: str = ""
+    """The scope of the VM."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What a person or a program decided about an event, and how that ended."""
+
+    id: str
+    event_id: str
+    fingerprint: str
+    """The fingerprint of the event as the person saw it."""
+    kind: str
+    """`approve` or `leave`."""
+    state: str
+    """`second` (waits for the second person), `open`, or `over`."""
+    actor: str
+    reason: str
+    at: float
+    second_actor: str | None = None
+    not_before: float | None = None
+    outcome: str | None = None
+    """`confirmed`, `failed`, `rejected`, `unanswered`, `left` or `overtaken`."""
+    outcome_reason: str | None = None
+    """The reason of the outcome in one word, from a receipt or from the console."""
+    over_at: float | None = None
+    claimed_by: str | None = None
+    """The run of a console that sends a command of this decision now."""
+    claimed_until: float | None = None
+    scope: str = ""
+    """The scope of the event."""
+
+    @property
+    def key(self) -> EventKey:
+        """The event's id and scope."""
+        return EventKey(self.event_id, self.scope)
+
+    @property
+    def actors(self) -> str:
+        """The names of the persons who decided."""
+        return self.actor if self.second_actor is None else f"{self.actor}, {self.second_actor}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """What one VM was asked to do; its token is signed when it is sent."""
+
+    jti: str
+    decision_id: str
+    event_id: str
+    fingerprint: str
+    vm_id: str
+    channel: str
+    """The name of the source over which it is sent, or of the HTTPS channel."""
+    subject: str
+    reason: str
+    made_at: float
+    expires_at: float
+    """When its token expires, in whole seconds. It does not change once the command is sent."""
+    sent_at: float | None = None
+    """When the broker accepted it, or the VM fetched it."""
+    unanswered_at: float | None = None
+    """When the console stopped waiting for its receipt."""
+    scope: str = ""
+    """The scope of the event."""
+    act: str = "approve"
+    """`approve` for a decision, or `prepare` for the turn of an event; a `prepare` belongs to no
+    decision.
+    """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecisionHistory:
+    """The newest decision on an event, and every command about the event, the oldest first."""
+
+    decision: Decision | None = None
+    commands: tuple[Command, ...] = ()
+
+
+UNDECIDED = DecisionHistory()

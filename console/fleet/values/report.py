@@ -1,0 +1,78 @@
+"""What VMs have reported of events and of their preparations: the newest of each VM."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from console.fleet.values.keys import EventKey, folded, text_hash
+from console.records.incoming import EventReport, PreparationFacts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LatestReport:
+    """The newest report of one reporter about one event."""
+
+    event_id: str
+    vm_id: str
+    record_id: str
+    stream: str
+    sequence: int
+    """The sequence of the record; zero if the report is from a state document."""
+    time: float
+    """The time of the report, by the console's clock, as `Vm.reported_at` converts it: times of
+    several VMs are compared.
+    """
+    first_seen_at: float
+    """The time of the reporter's first record about the event."""
+    report: EventReport
+    scope: str = ""
+    """The scope of the reporter, within which the event's id is unique."""
+    is_own: bool = False
+    """Whether the event names the reporter, by the name that the reporter bears."""
+
+    @property
+    def key(self) -> EventKey:
+        """The event's id and scope."""
+        return EventKey(self.event_id, self.scope)
+
+    @property
+    def content_hash(self) -> str:
+        """A hash that is equal for two reporters that report the same."""
+        names = "\n".join(sorted(self.report.event.resources))
+        return text_hash(f"{self.report.fingerprint}\n{names}")
+
+    @property
+    def wording_hash(self) -> str | None:
+        """A hash that is equal for two reporters that report the same impact and description. The
+        fingerprint covers neither. None for a state document, which has neither.
+        """
+        if not self.sequence:
+            return None
+        return text_hash(f"{self.report.impact}\n{self.report.event.description}")
+
+    @property
+    def names_hash(self) -> str:
+        """A hash that is equal for two reporters that name the same VMs."""
+        return text_hash("\n".join(sorted(map(folded, self.report.event.resources))))
+
+    @property
+    def is_weak(self) -> bool:
+        """Whether the event is shown by this report only until another VM reports it. So it is if
+        the report cannot be proven, or if the event goes on without this reporter.
+        """
+        return self.report.goes_on or not self.report.is_proven
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportedPreparation:
+    """The latest report of a VM about its preparation for an event."""
+
+    vm_id: str
+    scope: str
+    """The scope of the VM."""
+    facts: PreparationFacts
+    stream: str
+    sequence: int
+    """The sequence of the record; zero if the report is from a state document."""
+    time: float
+    """The time of the report, by the console's clock, as `Vm.reported_at` converts it."""
