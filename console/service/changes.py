@@ -29,9 +29,9 @@ class ChangeFeed:
     listeners when it has grown.
     """
 
-    def __init__(self, database: Database, changed: Sequence[Changed]) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._changed = changed
+        self._listeners: Sequence[Changed] = ()
         self._wake = threading.Event()
         self._stop = threading.Event()
         self._number: int | None = None
@@ -41,8 +41,9 @@ class ChangeFeed:
         """Whether there was a first look."""
         self._thread = threading.Thread(target=self._run, name="changes", daemon=True)
 
-    def start(self) -> None:
+    def start(self, listeners: Sequence[Changed]) -> None:
         """Start the thread that looks; the database is open."""
+        self._listeners = listeners
         self._thread.start()
 
     def wake(self) -> None:
@@ -79,8 +80,8 @@ class ChangeFeed:
             number = newest_number(connection)
         # A number that went back: the database was restored, or is another one.
         since = None if self._number is None or number < self._number else self._number
-        for changed in self._changed:
-            changed(since, number)
+        for listener in self._listeners:
+            listener(since, number)
         self._number = number
         self.ready = True
         self.looks += 1

@@ -21,18 +21,14 @@ from console.access.roles_audit import audit_roles
 from console.approvals.service import Decisions
 from console.config.load import exposed_secrets
 from console.config.settings import Settings
-from console.db.access.enrolment import generations_since
 from console.db.connection.clock import CommonClock
 from console.db.connection.errors import StoreError
 from console.db.connection.opening import Database, database_url
-from console.db.connection.transactions import read_from
-from console.db.decisions.decisions import commands_to_fetch
 from console.db.snapshot import Snapshots
 from console.db.turn_facts.kept_turn_facts import KeptTurnFacts
 from console.db.turn_facts.turn_facts import TurnSettings
-from console.fleet.candidates import PULL
 from console.fleet.contact import SilentTime
-from console.ingest.enrolment import EVERY_VM, Enrolments, read_key
+from console.ingest.enrolment import Enrolments, read_key
 from console.ingest.listening import ListeningLog
 from console.ingest.readers import make_readers, publishers
 from console.ingest.settings import read_sources
@@ -41,10 +37,12 @@ from console.ingest.vm_limits import VmLimits
 from console.ingest.writer import Writer
 from console.notify.notice_worker import NoticeWorker
 from console.notify.sinks import SITE, read_sinks
+from console.service.change_listeners import ChangeListeners
 from console.service.changes import ChangeFeed
 from console.service.connections import limits, protocol
 from console.service.server import ended_by_signals, listener
 from console.signing.configured import configured_signer
+from console.signing.signer import Signer
 from console.turns.groups import Grouping
 from console.web.api.stream import ChangeMessages, StreamHub
 from console.web.app import application
@@ -72,105 +70,120 @@ class Console:
         """
         self.settings = settings
         self.clock = CommonClock(clock, is_compared=clock is time.time)
-        self.database = Database(database_url(settings))
+        self._own_clock = clock
+        self._silent_time = SilentTime(seconds=settings.silent_after)
         self.grouping = Grouping(settings.groups)
-        silent_time = SilentTime(seconds=settings.silent_after)
+
+        self.database = Database(database_url(settings))
         self.snapshots = Snapshots(
-            self.database,
-            silent_time=silent_time,
-            grouping=self.grouping,
-            clock=self.clock,
+            self.database, silent_time=self._silent_time, grouping=self.grouping, clock=self.clock
         )
+        self.feed = ChangeFeed(self.database)
+
         sources = read_sources(settings.source)
         self.sources = {
             name: SourceState(name=name, kind=each.kind) for name, each in sources.items()
         }
-        self.feed = ChangeFeed(
-            self.database,
-            [
-                self._read_enrolments,
-                self._offer_commands,
-                self._advance_decisions,
-                self._push_changes,
-            ],
-        )
-        self.writer = Writer(
-            self.database,
-            opened=self._opened,
-            committed=self.feed.wake,
-            listening=ListeningLog(uuid4().hex, self.sources.values()),
-            silent_time=silent_time,
-            clock=self.clock,
-        )
-        vm_limits = VmLimits(records=settings.intake.records, size=settings.intake.kib * 1024)
+        self.writer = self._make_writer()
+        self._vm_limits = VmLimits(records=settings.intake.records, size=settings.intake.kib * 1024)
         self.readers = make_readers(
             sources,
             self.sources,
             writer=self.writer,
-            vm_limits=vm_limits,
+            vm_limits=self._vm_limits,
             database=self.database,
             directory=settings.state_dir,
             now=self.clock,
         )
         key = None if settings.enroll_key_file is None else read_key(settings.enroll_key_file)
         self.enrolments = Enrolments(key)
-        self.held_polls = HeldPolls()
+
         signer = configured_signer(settings)
         turns = TurnSettings(
             grouping=self.grouping,
             can_sign=signer is not None,
             four_eyes=settings.approval.four_eyes,
         )
-        turn_facts = KeptTurnFacts(turns)
-        self.decisions = Decisions(
+        self._turn_facts = KeptTurnFacts(turns)
+        self.held_polls = HeldPolls()
+        self.decisions = self._make_decisions(signer, turns)
+
+        self.notices = self._make_notices()
+        self.stream = StreamHub()
+        self._listeners = ChangeListeners(
+            self.database,
+            enrolments=self.enrolments,
+            held_polls=self.held_polls,
+            decisions=self.decisions,
+            stream=self.stream,
+            messages=ChangeMessages(self.snapshots),
+            on_loop=self._on_loop,
+        )
+        self.state = self._make_app_state()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def _make_writer(self) -> Writer:
+        return Writer(
+            self.database,
+            opened=self._opened,
+            committed=self.feed.wake,
+            listening=ListeningLog(uuid4().hex, self.sources.values()),
+            silent_time=self._silent_time,
+            clock=self.clock,
+        )
+
+    def _make_decisions(self, signer: Signer | None, turns: TurnSettings) -> Decisions:
+        return Decisions(
             self.snapshots,
             signer=signer,
             publishers=publishers(self.readers),
             offer=self.held_polls.offer,
             committed=self.feed.wake,
             connected=lambda: {name: state.since for name, state in self.sources.items()},
-            four_eyes=settings.approval.four_eyes,
-            change_pattern=settings.approval.change_pattern,
+            four_eyes=self.settings.approval.four_eyes,
+            change_pattern=self.settings.approval.change_pattern,
             turns=turns,
-            turn_facts=turn_facts,
+            turn_facts=self._turn_facts,
         )
+
+    def _make_notices(self) -> NoticeWorker:
+        settings = self.settings
         own = version("scheduled-events-bridge")
         sinks = read_sinks(settings.sink, version=own, port=settings.address[1])
-        self.notices = NoticeWorker(
+        return NoticeWorker(
             list(sinks.values()),
             snapshots=self.snapshots,
             base=settings.public_url or f"http://{settings.listen}",
             site=SITE,
         )
-        self.stream = StreamHub()
-        self._changes = ChangeMessages(self.snapshots)
-        self.state = AppState(
-            settings=settings,
+
+    def _make_app_state(self) -> AppState:
+        return AppState(
+            settings=self.settings,
             database=self.database,
             snapshots=self.snapshots,
             writer=self.writer,
             sources=self.sources,
-            access=Access(settings, self.database),
+            access=Access(self.settings, self.database),
             decisions=self.decisions,
             grouping=self.grouping,
-            turn_facts=turn_facts,
+            turn_facts=self._turn_facts,
             bridges=BridgeParts(
                 writer=self.writer,
                 enrolments=self.enrolments,
-                vm_limits=vm_limits,
+                vm_limits=self._vm_limits,
                 bodies=RecordBodies(),
                 held_polls=self.held_polls,
                 poll_times=PollTimes(self.database),
                 decisions=self.decisions,
                 is_ready=self._is_ready,
                 clock=self.clock,
-                own_clock=clock,
+                own_clock=self._own_clock,
             ),
             sink_workers=self.notices.workers,
             is_ready=self._is_ready,
             clock=self.clock,
         )
-        self._loop: asyncio.AbstractEventLoop | None = None
 
     def run(self) -> None:
         """Run until SIGTERM or Ctrl-C. Raises `ConfigurationError` if another console uses the
@@ -211,7 +224,7 @@ class Console:
     async def _serve(self, server: uvicorn.Server, listener: socket.socket) -> None:
         self._loop = asyncio.get_running_loop()
         self.held_polls.start()
-        self.feed.start()
+        self.feed.start(self._listeners.all())
         self.writer.start()
         for state in self.sources.values():
             if state.kind == "webhook":
@@ -258,49 +271,6 @@ class Console:
         audit_roles(self.database, self.settings, now=self.clock())
         self.feed.wake()
         self.decisions.start()
-
-    # The change feed calls the methods below on its thread.
-
-    def _read_enrolments(self, since: int | None, number: int) -> None:
-        """Read which secrets have become invalid, because their VMs were enrolled again or
-        revoked.
-        """
-        if since == number:
-            return
-        with read_from(self.database.reading) as connection:
-            generations = generations_since(connection, since or 0)
-        revoked = self.enrolments.put(generations)
-        if revoked:
-            self._on_loop(self._wake_polls, revoked)
-
-    def _wake_polls(self, revoked: set[str]) -> None:
-        """Wake waiting polls, so that each checks whether its token is still valid."""
-        if EVERY_VM in revoked:
-            self.held_polls.wake_all()
-        for vm_id in revoked:
-            self.held_polls.wake(vm_id)
-
-    def _offer_commands(self, since: int | None, number: int) -> None:
-        """Offer the commands that VMs are to fetch, from any console."""
-        if since == number:
-            return
-        with read_from(self.database.reading) as connection:
-            for command in commands_to_fetch(connection, PULL, since or 0):
-                self.held_polls.offer(command.vm_id, command.jti)
-
-    def _advance_decisions(self, since: int | None, number: int) -> None:
-        """Look at open decisions: they may have a next step."""
-        if since != number:
-            self.decisions.changed(since)
-
-    def _push_changes(self, _since: int | None, _number: int) -> None:
-        """Send the open pages what has changed, including changes that only the passing of time has
-        caused.
-        """
-        if not self.stream.has_listeners:
-            self._changes.skip()
-            return
-        self._on_loop(self.stream.send, self._changes.messages())
 
     def _on_loop(self, work: Callable[[T], None], value: T) -> None:
         """Call a function on the event loop's thread, in the order of these calls,
