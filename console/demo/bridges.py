@@ -13,7 +13,7 @@ from typing import Final
 _END_SECONDS: Final = 10.0
 
 
-class BridgeProcess:
+class DemoBridge:
     """`seb run` with its own settings: no variable and no file of the user reaches it."""
 
     def __init__(self, directory: Path, settings: Mapping[str, str]) -> None:

@@ -14,7 +14,7 @@ from bridge.simulator.events import SimulatedEvent
 from bridge.simulator.simulator import Simulator
 from bridge.simulator.timeline import UnknownEventError
 from bridge.simulator.vm import SimulatedVm
-from console.demo.bridges import BridgeProcess
+from console.demo.bridges import DemoBridge
 from console.ingest.enrolment import pull_token, secret_text, webhook_secret
 
 _HEARTBEAT_SECONDS: Final = "4"
@@ -56,7 +56,7 @@ class DemoVm:
         self._site = site
         self._directory = directory / name
         self._settings = dict(settings or {})
-        self._bridge: BridgeProcess | None = None
+        self._bridge: DemoBridge | None = None
 
     def start(self) -> None:
         """Start the simulated metadata service, and a bridge that polls it."""
@@ -74,11 +74,11 @@ class DemoVm:
             "SEB_COMMANDS__PULL_TOKEN": self._token,
             "SEB_APPROVAL__TRUST": str(self._trust),
         }
-        self._bridge = BridgeProcess(self._directory, settings | self._settings)
+        self._bridge = DemoBridge(self._directory, settings | self._settings)
         self._bridge.start()
 
     @property
-    def bridge(self) -> BridgeProcess:
+    def bridge(self) -> DemoBridge:
         """The VM's bridge. Raises `RuntimeError` before `start`."""
         if self._bridge is None:
             raise RuntimeError("a VM of the demo has no bridge before start()")

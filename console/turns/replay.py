@@ -29,7 +29,7 @@ _MAX_STEPS: Final = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PastEvent:
+class ReplayedEvent:
     """One event of the past; times are seconds since 1970."""
 
     facts: EventFacts
@@ -49,7 +49,7 @@ class PastEvent:
 class Fate:
     """What would have happened to an event."""
 
-    past: PastEvent
+    past: ReplayedEvent
     groups: tuple[str, ...]
     approved_at: float | None = None
     waited_for: set[EventKey] = field(default_factory=set)
@@ -65,7 +65,7 @@ class Fate:
 
 
 def replay(
-    groups: Mapping[str, Group], vms: Mapping[str, VmFacts], past: Iterable[PastEvent]
+    groups: Mapping[str, Group], vms: Mapping[str, VmFacts], past: Iterable[ReplayedEvent]
 ) -> list[Fate]:
     """Return what would have happened to each event that touches a group, in their order."""
     ordered = sorted(past, key=lambda each: (each.announced_at, each.facts.key))
@@ -82,7 +82,7 @@ class _Run:
         self,
         groups: Mapping[str, Group],
         vms: Mapping[str, VmFacts],
-        past: Sequence[PastEvent],
+        past: Sequence[ReplayedEvent],
     ) -> None:
         self._groups = groups
         wanted = {vm_id for each in past for vm_id in each.facts.named}

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import requests
-from support.console.mqtt import Fleet
+from support.console.mqtt import MqttFleet
 from support.console.process import ConsoleProcess
 from support.console.records import FakeVm
 from support.eventually import eventually
@@ -165,7 +165,7 @@ def _publish(
 ) -> tuple[dict[str, float], float]:
     """Milliseconds from a publish to the open page's stream; and resident memory then."""
     sent: dict[str, float] = {}
-    with _listening(console) as arrived, Fleet(broker) as fleet:
+    with _listening(console) as arrived, MqttFleet(broker) as fleet:
         for number in range(count):
             vm = vms[number % len(vms)]
             record = vm.event(f"LIVE-{number}")

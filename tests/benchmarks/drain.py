@@ -16,7 +16,7 @@ from bridge.store.opening import open_store
 from bridge.store.outbox import Outbox
 from bridge.store.recipient import Recipient
 from sinks.samples import sample_record
-from tests.benchmarks.farend import KINDS, LIBRARIES, FarEnd, Kind, far_end
+from tests.benchmarks.farend import KINDS, LIBRARIES, Kind, MeasuredEnd, far_end
 from tests.benchmarks.frame import Figure, Limit
 from tests.benchmarks.measure import PYTHON, bridge, running
 from wire.record import Record, RecordDraft
@@ -89,14 +89,14 @@ def draft(number: int, now: datetime) -> RecordDraft:
     )
 
 
-def _bridge(far: FarEnd, scratch: Path, state: Path, count: int) -> float:
+def _bridge(far: MeasuredEnd, scratch: Path, state: Path, count: int) -> float:
     shutil.copytree(scratch / "backlog", state)
     with Simulator() as simulator, bridge(simulator, scratch, state, far.variables):
         first, last = far.find(_MARK, count=count)
     return (count - 1) / (last - first)
 
 
-def _raw(far: FarEnd, scratch: Path, bodies: Path, count: int) -> float:
+def _raw(far: MeasuredEnd, scratch: Path, bodies: Path, count: int) -> float:
     command = [PYTHON, "-m", "tests.benchmarks.bare_drain", far.kind, far.address, str(bodies)]
     with running(command, scratch, may_end=True):
         first, last = far.find(_MARK, count=count)

@@ -24,7 +24,7 @@ _PATIENCE: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FarEnd:
+class MeasuredEnd:
     """A receiver of one kind, and how it is reached."""
 
     kind: Kind
@@ -70,7 +70,7 @@ class FarEnd:
         return first, last
 
 
-def announce(simulator: Simulator, far: FarEnd, *, count: int = 1) -> tuple[float, float]:
+def announce(simulator: Simulator, far: MeasuredEnd, *, count: int = 1) -> tuple[float, float]:
     """Announce one event, and see it arrive so many times; milliseconds from IMDS serving it to the
     first and to the last. Raises `TimeoutError`.
     """
@@ -87,7 +87,7 @@ def announce(simulator: Simulator, far: FarEnd, *, count: int = 1) -> tuple[floa
 
 
 @contextmanager
-def far_end(kind: Kind, scratch: Path) -> Iterator[FarEnd]:
+def far_end(kind: Kind, scratch: Path) -> Iterator[MeasuredEnd]:
     """A receiver of that kind, and for MQTT the broker before it."""
     with ExitStack() as stack:
         arguments = {"mqtt": ["mqtt"], "webhook": ["http"], "eventhub": ["hub"]}[kind]
@@ -96,4 +96,4 @@ def far_end(kind: Kind, scratch: Path) -> Iterator[FarEnd]:
             arguments.append(str(broker.port))
         process = stack.enter_context(child("receiver", *arguments, scratch=scratch))
         assert process.stdout
-        yield FarEnd(kind=kind, port=int(process.stdout.readline()), process=process)
+        yield MeasuredEnd(kind=kind, port=int(process.stdout.readline()), process=process)

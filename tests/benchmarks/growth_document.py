@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from support.documents.documents import LATER, NOT_BEFORE, entry
-from support.imds.polling import Bench
+from support.imds.polling import PollerBench
 
 SIZES: Final = (1, 10, 100, 1000)
 _LOOKS: Final = 3
@@ -31,8 +31,8 @@ def measure(scratch: Path, *, sizes: Sequence[int] = SIZES, changes: int = 25) -
 
 
 @contextmanager
-def _bench(scratch: Path) -> Iterator[Bench]:
-    bench = Bench(Path(tempfile.mkdtemp(dir=scratch)))
+def _bench(scratch: Path) -> Iterator[PollerBench]:
+    bench = PollerBench(Path(tempfile.mkdtemp(dir=scratch)))
     try:
         yield bench
     finally:
@@ -49,7 +49,7 @@ def _body(entries: Sequence[dict[str, Any]], incarnation: int) -> bytes:
     return json.dumps(document, separators=(",", ":")).encode()
 
 
-def _look(bench: Bench, body: bytes) -> float:
+def _look(bench: PollerBench, body: bytes) -> float:
     """The milliseconds of one poll that finds this document."""
     bench.imds.said = body
     bench.clock.advance(1.0)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bridge.simulator.simulator import Simulator
-from tests.benchmarks.farend import FarEnd, announce, far_end
+from tests.benchmarks.farend import MeasuredEnd, announce, far_end
 from tests.benchmarks.measure import bridge
 
 SIZES: Final = (1, 2, 5, 10)
@@ -36,7 +36,7 @@ def measure(scratch: Path, *, sizes: Sequence[int] = SIZES, changes: int = 40) -
     }
 
 
-def _bridge(stack: ExitStack, scratch: Path, far: FarEnd, sinks: int) -> Simulator:
+def _bridge(stack: ExitStack, scratch: Path, far: MeasuredEnd, sinks: int) -> Simulator:
     simulator = stack.enter_context(Simulator())
     variables = {"SEB_POLL_INTERVAL": "0.1", "SEB_HTTP__LISTEN": ""}
     for number in range(sinks):

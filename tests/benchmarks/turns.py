@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from support.console.deciding import made_key
-from support.console.mqtt import Fleet
+from support.console.mqtt import MqttFleet
 from support.console.process import ConsoleProcess
 from support.console.records import FakeVm
 from support.eventually import eventually
@@ -84,7 +84,7 @@ def measure(
                     timeout=_PATIENCE,
                 )
                 found = {name: _ask(console, path, answers) for name, path in PATHS.items()}
-                with Fleet(broker) as speaking:
+                with MqttFleet(broker) as speaking:
                     turns = [
                         _next_turn(console, speaking, fleet[number * MEMBERS], number)
                         for number in range(min(rounds, crowded))
@@ -145,7 +145,7 @@ def _ask(console: ConsoleProcess, path: str, count: int) -> dict[str, float]:
     return summary(times)
 
 
-def _next_turn(console: ConsoleProcess, speaking: Fleet, vm: FakeVm, group: int) -> float:
+def _next_turn(console: ConsoleProcess, speaking: MqttFleet, vm: FakeVm, group: int) -> float:
     """End the first event of a group; milliseconds from the next word of its VM until the second
     event has its turn.
     """
@@ -162,7 +162,7 @@ def _next_turn(console: ConsoleProcess, speaking: Fleet, vm: FakeVm, group: int)
 
 
 def _answer(
-    console: ConsoleProcess, speaking: Fleet, vm: FakeVm, group: int, answered: Collection[str]
+    console: ConsoleProcess, speaking: MqttFleet, vm: FakeVm, group: int, answered: Collection[str]
 ) -> set[str]:
     """The VM answers the commands about the first event of a group, each once; the ids of all."""
     event_id = _event_id(group, 0)

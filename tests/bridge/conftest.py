@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.page.front_stage import Stage
-from support.sinks.scripted import Bench
+from support.page.monitored_bridge import MonitoredBridge
+from support.sinks.scripted import DispatcherBench
 from support.store_helpers import opened
 
 from bridge.store.database import Store
@@ -19,16 +19,16 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 @pytest.fixture
-def bench(store: Store) -> Iterator[Bench]:
+def bench(store: Store) -> Iterator[DispatcherBench]:
     """A bench with one sink, `ops`."""
-    made = Bench(store, "ops")
+    made = DispatcherBench(store, "ops")
     yield made
     made.finish(5)
 
 
 @pytest.fixture
-def stage(tmp_path: Path) -> Iterator[Stage]:
+def stage(tmp_path: Path) -> Iterator[MonitoredBridge]:
     """A bridge that does not know the VM identity yet."""
-    made = Stage(tmp_path)
+    made = MonitoredBridge(tmp_path)
     yield made
     made.close()

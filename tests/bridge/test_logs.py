@@ -200,7 +200,7 @@ def test_a_message_whose_arguments_do_not_fit() -> None:
     assert json.loads(written(stream))["message"] == "%d things"
 
 
-class FullDisk(io.StringIO):
+class RefusingStream(io.StringIO):
     """A stream that accepts nothing."""
 
     def write(self, text: str, /) -> int:
@@ -209,7 +209,7 @@ class FullDisk(io.StringIO):
 
 def test_a_line_that_cannot_be_written_is_gone(capsys: pytest.CaptureFixture[str]) -> None:
     """A line that a full disk refuses is lost, and raises and prints nothing."""
-    configure(form="json", level="info", stream=FullDisk())
+    configure(form="json", level="info", stream=RefusingStream())
     logging.getLogger("x").warning("m")
     flush()
     assert (capsys.readouterr(), dropped()) == (("", ""), 1)

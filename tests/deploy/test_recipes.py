@@ -10,7 +10,7 @@ SHARED = Path(__file__).parent.parent.parent / "deploy" / "recipes" / "recipe.sh
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs a POSIX shell")
 
 
-class Member:
+class SampleRecipe:
     """A recipe that only writes down what it is asked to do."""
 
     def __init__(self, directory: Path) -> None:
@@ -36,18 +36,18 @@ class Member:
 
 
 @pytest.fixture
-def member(tmp_path: Path) -> Member:
+def member(tmp_path: Path) -> SampleRecipe:
     """A member that is prepared for no event."""
-    return Member(tmp_path)
+    return SampleRecipe(tmp_path)
 
 
-def test_a_member_is_prepared_and_brought_back(member: Member) -> None:
+def test_a_member_is_prepared_and_brought_back(member: SampleRecipe) -> None:
     """By the end of the last event that it was prepared for."""
     assert [member.told("scheduled", "A"), member.told("updated", "B")] == ["prepare", "prepare"]
     assert [member.told("ended", "A"), member.told("ended", "B")] == ["", "recover"]
 
 
-def test_an_event_that_goes_on_without_the_vm_is_over_for_it(member: Member) -> None:
+def test_an_event_that_goes_on_without_the_vm_is_over_for_it(member: SampleRecipe) -> None:
     """The member is brought back, and a later event prepares and recovers as the first did."""
     assert member.told("scheduled") == "prepare"
     assert member.told("updated", names_it=False) == "recover"
@@ -55,7 +55,7 @@ def test_an_event_that_goes_on_without_the_vm_is_over_for_it(member: Member) -> 
     assert [member.told("scheduled", "B"), member.told("ended", "B")] == ["prepare", "recover"]
 
 
-def test_what_never_named_the_vm_changes_nothing(member: Member) -> None:
+def test_what_never_named_the_vm_changes_nothing(member: SampleRecipe) -> None:
     """Nor does a record about the bridge itself."""
     assert member.told("scheduled", names_it=False) == ""
     assert member.told("ended", names_it=False) == ""

@@ -19,7 +19,7 @@ class Crash(BaseException):
     """The process is gone; nothing catches this."""
 
 
-class Step(NamedTuple):
+class CrashPoint(NamedTuple):
     """The thing that leaves a trace on disk or at IMDS, before or after which something happens."""
 
     number: int
@@ -34,7 +34,7 @@ class Step(NamedTuple):
 class Fuse:
     """Goes off at a step."""
 
-    def __init__(self, step: Step) -> None:
+    def __init__(self, step: CrashPoint) -> None:
         self._left = step.number
         self._after = step.after
         self._error = step.error
@@ -109,7 +109,7 @@ class FusedBench(ApprovalBench):
 
 
 STEPS = [
-    Step(number, name, after, error)
+    CrashPoint(number, name, after, error)
     for number in range(1, 13)
     for name, after, error in (
         ("crash before", False, Crash),
@@ -146,7 +146,7 @@ FAILURES: dict[str, Callable[[ApprovalBench], list[Callable[[str], None]]]] = {
 @pytest.mark.parametrize("failure", FAILURES)
 @pytest.mark.parametrize("step", STEPS, ids=str)
 def test_an_approval_survives_a_crash_at_any_step(
-    tmp_path: Path, step: Step, failure: str, cause: str
+    tmp_path: Path, step: CrashPoint, failure: str, cause: str
 ) -> None:
     """However it ends in between, a command, or a rule's decision, has one effect and one end."""
     rules = [Rule(name="mine")] if cause == "rule" else []
@@ -163,7 +163,9 @@ def test_an_approval_survives_a_crash_at_any_step(
 
 
 @pytest.mark.parametrize("step", STEPS, ids=str)
-def test_a_start_that_nobody_approved_is_told_as_what_it_is(tmp_path: Path, step: Step) -> None:
+def test_a_start_that_nobody_approved_is_told_as_what_it_is(
+    tmp_path: Path, step: CrashPoint
+) -> None:
     """IMDS cannot be reached, the event starts by itself: no crash makes that two ends, or none."""
     bench = FusedBench(tmp_path, Fuse(step))
     bench.imds.failures = [fails("refused")] * 99

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.commands.approval_stage import Stage
+from support.commands.approval_over_mqtt import ApprovalOverMqtt
 from support.eventually import eventually
 from support.faults.clock import (
     GROWTH,
@@ -116,7 +116,7 @@ def test_before_the_first_time_sync(tmp_path: Path, tell: Tell, moment: str) -> 
     """A bridge that starts before the clock is right sees, tells and commits; it obeys no command
     until the clock is right, and then the same one.
     """
-    with Stage(tmp_path) as stage, WrongClock(tmp_path) as clock:
+    with ApprovalOverMqtt(tmp_path) as stage, WrongClock(tmp_path) as clock:
         clock.set_to(datetime.fromisoformat(moment).replace(tzinfo=UTC))
         with clock.bridge(stage.env, tmp_path) as bridge:
             bridge.wait_for_log("started")
@@ -143,7 +143,7 @@ def test_before_the_first_time_sync(tmp_path: Path, tell: Tell, moment: str) -> 
     ]
 
 
-def evidence_of(stage: Stage, case: str) -> Evidence:
+def evidence_of(stage: ApprovalOverMqtt, case: str) -> Evidence:
     """What a stage has seen, with one good command."""
     written = (stage.home / "records.jsonl").read_bytes().splitlines()
 

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import pytest
 from support.console import killing
-from support.console.killing import Death, HttpsScene, Scene, Step
+from support.console.killing import Death, KillableConsole, KillableHttpsConsole, Step
 from support.console.ledger import NOT_ASKED, Ledger
 from support.console.process import ConsoleProcess
 from support.faults import strace
@@ -54,20 +54,20 @@ def in_turn(steps: Mapping[str, Step], rounds: int) -> Iterator[tuple[str, Step]
     return islice(cycle(steps.items()), rounds)
 
 
-def announced(scene: Scene, *consoles: ConsoleProcess) -> dict[str, Any]:
+def announced(scene: KillableConsole, *consoles: ConsoleProcess) -> dict[str, Any]:
     """An event that waits for a decision at each console, as the first one shows it."""
     event_id = scene.announce()
     seen = [scene.due(each, event_id) for each in consoles]
     return seen[0]
 
 
-def over(scene: Scene, event: Mapping[str, Any]) -> None:
+def over(scene: KillableConsole, event: Mapping[str, Any]) -> None:
     """Nobody needs the event any more."""
     for simulator in scene.simulators:
         simulator.end_event(event["eventId"])
 
 
-def killed_again(scene: Scene, console: ConsoleProcess) -> None:
+def killed_again(scene: KillableConsole, console: ConsoleProcess) -> None:
     """In some rounds, what is to carry the decision on dies too, and is started again."""
     if scene.draw.random() < AGAIN:
         time.sleep(scene.draw.uniform(0, 0.5))
@@ -79,7 +79,7 @@ def killed_again(scene: Scene, console: ConsoleProcess) -> None:
 def test_a_console_on_sqlite(tmp_path: Path, tell: Tell, rounds: int) -> None:
     """It carries on at its next start."""
     steps = SHORTEST if rounds == len(SHORTEST) else needing_strace(killing.SQLITE)
-    with Scene(tmp_path, vms=1, seed=rounds) as scene, scene.console() as console:
+    with KillableConsole(tmp_path, vms=1, seed=rounds) as scene, scene.console() as console:
         ledger = Ledger(scene=scene)
         for name, step in in_turn(steps, rounds):
             event = announced(scene, console)
@@ -96,7 +96,7 @@ def test_one_of_two_consoles_on_postgresql(
 ) -> None:
     """The other one carries on, before the first one is there again."""
     url = postgresql.database(f"killed_{next(_NUMBERS)}")
-    with Scene(tmp_path, vms=1, seed=rounds) as scene, ExitStack() as stack:
+    with KillableConsole(tmp_path, vms=1, seed=rounds) as scene, ExitStack() as stack:
         one, two = [
             stack.enter_context(scene.console(name, DATABASE=scene.database(name, url)))
             for name in ("one", "two")
@@ -117,7 +117,7 @@ def test_one_of_two_consoles_on_postgresql(
 @sizes("rounds", None, 7, 100)
 def test_the_bridge(tmp_path: Path, tell: Tell, rounds: int) -> None:
     """It carries on what it has on disk."""
-    with Scene(tmp_path, vms=1, seed=rounds) as scene, scene.console() as console:
+    with KillableConsole(tmp_path, vms=1, seed=rounds) as scene, scene.console() as console:
         ledger = Ledger(scene=scene)
         beside(ledger, console, scene.bridges[0], in_turn(killing.BRIDGE, rounds))
         tell(ledger.judge(console, "kill -9 of the bridge that is asked", may_end={"confirmed"}))
@@ -126,7 +126,7 @@ def test_the_bridge(tmp_path: Path, tell: Tell, rounds: int) -> None:
 @sizes("rounds", None, 9, 100)
 def test_the_broker(tmp_path: Path, tell: Tell, rounds: int) -> None:
     """It may lose what it has taken; another VM is asked then, or it is said."""
-    with Scene(tmp_path, vms=2, seed=rounds) as scene, scene.console() as console:
+    with KillableConsole(tmp_path, vms=2, seed=rounds) as scene, scene.console() as console:
         ledger = Ledger(scene=scene)
         beside(ledger, console, scene.broker, in_turn(killing.BROKER, rounds))
         tell(
@@ -145,7 +145,7 @@ def test_over_https_alone(tmp_path: Path, tell: Tell, rounds: int) -> None:
     console_steps = needing_strace(killing.HTTPS_CONSOLE).items()
     steps = [(f"console: {name}", step) for name, step in console_steps]
     steps += [(f"bridge: {name}", step) for name, step in killing.HTTPS_BRIDGE.items()]
-    with HttpsScene(tmp_path, seed=rounds) as scene, scene.console() as console:
+    with KillableHttpsConsole(tmp_path, seed=rounds) as scene, scene.console() as console:
         ledger = Ledger(scene=scene)
         with scene.bridge(console) as bridge:
             for name, step in in_turn(dict(steps), rounds):
@@ -164,7 +164,7 @@ def beside(
 ) -> None:
     """Something dies while a console goes on."""
     scene = ledger.scene
-    assert isinstance(scene, Scene)
+    assert isinstance(scene, KillableConsole)
     for name, step in steps:
         event = announced(scene, console)
         step(Death(scene=scene, console=console, event=event, kill=victim.kill))

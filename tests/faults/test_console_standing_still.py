@@ -75,7 +75,7 @@ class Poster:
 
 
 @dataclass
-class Watch:
+class WorstTimes:
     """How long it took, in the worst case."""
 
     known: float = 0.0
@@ -91,7 +91,7 @@ def is_ready(console: ConsoleProcess) -> bool:
         return http.get(f"{console.url}/readyz", timeout=10).status_code == 200
 
 
-def broken(console: ConsoleProcess, line: FaultyLine, draw: Random, watch: Watch) -> None:
+def broken(console: ConsoleProcess, line: FaultyLine, draw: Random, watch: WorstTimes) -> None:
     """One fault of one line, and its end."""
     fault = draw.choice(("forget", "silence", "freeze", "cut"))
     watch.faults[fault] += 1
@@ -128,7 +128,7 @@ def test_a_postgresql_that_stands_still_at_random(
     tmp_path: Path, postgresql: PostgreSql, tell: Tell, seconds: int
 ) -> None:
     """What both consoles acknowledged is there, and each end of an event is told once."""
-    draw, watch = Random(seconds), Watch()
+    draw, watch = Random(seconds), WorstTimes()
     url = postgresql.database(f"standing_{next(_NUMBERS)}")
     file = tmp_path / "notices.jsonl"
     with ExitStack() as stack:

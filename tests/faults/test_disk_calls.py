@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
+class DiskCallFault:
     """What fails, for how many looks at IMDS in a row it may keep a commit from going in, and
     every how many calls it is to be tried.
     """
@@ -32,12 +32,12 @@ class Fault:
 
 FAULTS = {
     # One thread of a few polls, and one sync is a commit: these in turn may each be at theirs.
-    "sync of the store": Fault(rule="fdatasync:error=EIO", looks=5, every=(2, 3, 7)),
+    "sync of the store": DiskCallFault(rule="fdatasync:error=EIO", looks=5, every=(2, 3, 7)),
     # A dozen writes are a commit.
-    "write of the store": Fault(rule="pwrite64:error=ENOSPC", looks=12, every=(5, 19, 41)),
+    "write of the store": DiskCallFault(rule="pwrite64:error=ENOSPC", looks=12, every=(5, 19, 41)),
     # Neither is a matter of the store.
-    "write of file and log": Fault(rule="write:error=ENOSPC", looks=2, every=(2, 3, 7)),
-    "sync of the file": Fault(rule="fsync:error=EIO", looks=2, every=(2, 3, 7)),
+    "write of file and log": DiskCallFault(rule="write:error=ENOSPC", looks=2, every=(2, 3, 7)),
+    "sync of the file": DiskCallFault(rule="fsync:error=EIO", looks=2, every=(2, 3, 7)),
 }
 CASES = [
     *(

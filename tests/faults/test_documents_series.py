@@ -18,13 +18,13 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from support.documents.life import DISTURBANCES, EDITS, Edit, Seen, change, edited
+from support.documents.life import DISTURBANCES, EDITS, Edit, LastSeenEvent, change, edited
 from support.documents.replay import Replay, even
 from support.documents.shapes import Entry, Written, clean, tagged
 from support.documents.strategies import EVENT_IDS, NAMELESS, WRITTEN, spelt
 from support.faults.oracle import Figures
 from support.faults.sizes import sizes
-from support.imds.polling import Bench
+from support.imds.polling import PollerBench
 
 from wire.record import Record
 
@@ -41,11 +41,11 @@ class Documents(RuleBasedStateMachine):
     def begin(self) -> None:
         self.root = tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None)
         self.stores = 0
-        self.bench = Bench(self.new_directory())
+        self.bench = PollerBench(self.new_directory())
         self.replay = Replay()
         self.served: dict[str, Entry] = {}
         self.former: dict[str, list[Entry]] = {event_id: [] for event_id in EVENT_IDS}
-        self.seen: dict[str, Seen] = {}
+        self.seen: dict[str, LastSeenEvent] = {}
         self.incarnation: int | None = None
         self.boot = 1
         self.rebooted = False
@@ -177,7 +177,7 @@ class Documents(RuleBasedStateMachine):
             if kind := change(before.entry if before else None, entry):
                 self.others.append((kind, key))
             due = entry.fields["NotBefore"].read
-            self.seen[key] = Seen(
+            self.seen[key] = LastSeenEvent(
                 entry=entry,
                 due=datetime.fromisoformat(due) if due else before.due if before else None,
                 first=before.first if before else self.now,
@@ -210,7 +210,7 @@ class Documents(RuleBasedStateMachine):
             names = {name for name in {*old, *new} if old.get(name) != new.get(name)}
             assert names == set(data["changed"])
 
-    def examine_observation(self, data: Mapping[str, Any], seen: Seen) -> None:
+    def examine_observation(self, data: Mapping[str, Any], seen: LastSeenEvent) -> None:
         """What was measured is right, and nothing else is added to it by a clock that is set."""
         told = data["observation"]
         notice = None if seen.due is None else round((seen.due - seen.first).total_seconds(), 3)
@@ -221,7 +221,7 @@ class Documents(RuleBasedStateMachine):
                 seen.rebooted,
             )
 
-    def examine_end(self, status: str, before: Seen) -> None:
+    def examine_end(self, status: str, before: LastSeenEvent) -> None:
         """How an event ended is what was seen, or no more than what is known."""
         last = before.entry.status
         if last != "Scheduled":

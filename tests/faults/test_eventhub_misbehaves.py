@@ -5,10 +5,10 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from support.amqp.server import EventHubServer, Fault
+from support.amqp.server import EventHubServer, HubFault
+from support.faults.many_sinks import ManySinks, unchanged
 from support.faults.oracle import Figures
-from support.faults.sink_ends import FarEnd, FarEnds
-from support.faults.sink_scene import Scene, unchanged
+from support.faults.sink_ends import SpoiledEnd, SpoiledEnds
 
 Tell = Callable[[Figures], None]
 OTHER = "healthy"
@@ -21,17 +21,17 @@ class Hubs:
     def __init__(self, stack: ExitStack, home: Path) -> None:
         self._stack = stack
         self._home = home
-        self._made = stack.enter_context(FarEnds(home))
-        self.ends: dict[str, FarEnd] = {}
+        self._made = stack.enter_context(SpoiledEnds(home))
+        self.ends: dict[str, SpoiledEnd] = {}
         self.servers: dict[str, EventHubServer] = {}
 
-    def start(self, *names: str) -> Scene:
+    def start(self, *names: str) -> ManySinks:
         """A hub of each name, and a bridge that delivers to all of them."""
         for name in (OTHER, *names):
             self.ends[name] = self._made.eventhub(name)
             self.servers[name] = self._made.hubs[-1]
         env = {name: told for end in self.ends.values() for name, told in end.env.items()}
-        scene = self._stack.enter_context(Scene(self._home, env))
+        scene = self._stack.enter_context(ManySinks(self._home, env))
         scene.be_near()
         scene.wait_for_empty_outbox()
         return scene
@@ -59,13 +59,13 @@ def hubs(tmp_path: Path) -> Iterator[Hubs]:
 def test_what_a_hub_never_answers(hubs: Hubs, tell: Tell) -> None:
     """An answer that never comes holds up nobody else, and costs no thread once it is over."""
     never = {
-        "no_ack": Fault.NO_ACK,
-        "lost_ack": Fault.LOST_ACK,
-        "release": Fault.RELEASE,
-        "no_attach": Fault.NO_ATTACH,
-        "no_cbs": Fault.NO_CBS,
-        "silent": Fault.SILENT,
-        "no_management": Fault.NO_MANAGEMENT,
+        "no_ack": HubFault.NO_ACK,
+        "lost_ack": HubFault.LOST_ACK,
+        "release": HubFault.RELEASE,
+        "no_attach": HubFault.NO_ATTACH,
+        "no_cbs": HubFault.NO_CBS,
+        "silent": HubFault.SILENT,
+        "no_management": HubFault.NO_MANAGEMENT,
     }
     scene = hubs.start(*never)
     usage = scene.usage()

@@ -34,7 +34,7 @@ HOLLOW = ("empty", "html", "no-events")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Running:
+class BridgeUnderFaults:
     """A bridge that lives through all of it."""
 
     simulator: Simulator
@@ -69,11 +69,11 @@ class Running:
 
 
 @pytest.fixture
-def running(tmp_path: Path) -> Iterator[Callable[..., Running]]:
+def running(tmp_path: Path) -> Iterator[Callable[..., BridgeUnderFaults]]:
     """Starts a fast bridge that does not wait long."""
     with ExitStack() as stack:
 
-        def start(simulator: Simulator, **more: str) -> Running:
+        def start(simulator: Simulator, **more: str) -> BridgeUnderFaults:
             env = {
                 "SEB_IMDS__URL": simulator.url,
                 "SEB_IMDS__TIMEOUT": "0.5",
@@ -85,12 +85,12 @@ def running(tmp_path: Path) -> Iterator[Callable[..., Running]]:
                 **more,
             }
             bridge = stack.enter_context(BridgeProcess("run", env=env, home=tmp_path))
-            return Running(simulator=simulator, bridge=bridge, env=env, home=tmp_path)
+            return BridgeUnderFaults(simulator=simulator, bridge=bridge, env=env, home=tmp_path)
 
         yield start
 
 
-def live_through(running: Running, fault: str) -> None:
+def live_through(running: BridgeUnderFaults, fault: str) -> None:
     """A pending event starts while IMDS misbehaves, and ends when that is over."""
     simulator = running.simulator
     event = simulator.announce(SimulatedEvent())
@@ -111,7 +111,7 @@ def live_through(running: Running, fault: str) -> None:
 
 @pytest.mark.faults
 @pytest.mark.timeout(300)
-def test_every_fault_alone(running: Callable[..., Running], tell: Tell) -> None:
+def test_every_fault_alone(running: Callable[..., BridgeUnderFaults], tell: Tell) -> None:
     """Each fault, twice in a row, while an event starts."""
     with Simulator() as simulator:
         alone = running(simulator)
@@ -123,7 +123,7 @@ def test_every_fault_alone(running: Callable[..., Running], tell: Tell) -> None:
     tell(judge(evidence))
 
 
-def test_every_fault_at_the_start(running: Callable[..., Running], tell: Tell) -> None:
+def test_every_fault_at_the_start(running: Callable[..., BridgeUnderFaults], tell: Tell) -> None:
     """A bridge that meets every fault before its first document, at both endpoints, finds out who
     it is and misses nothing.
     """
@@ -144,7 +144,7 @@ def test_every_fault_at_the_start(running: Callable[..., Running], tell: Tell) -
     tell(judge(evidence))
 
 
-def misbehave(running: Running, *, rounds: int, seed: int) -> None:
+def misbehave(running: BridgeUnderFaults, *, rounds: int, seed: int) -> None:
     """One fault after the other, each until it has been met, while everything changes."""
     simulator, draw = running.simulator, random.Random(seed)
     with RestlessImds(simulator, seed=seed, pause=(0.1, 0.5)) as imds:
@@ -165,7 +165,9 @@ def misbehave(running: Running, *, rounds: int, seed: int) -> None:
 
 
 @sizes("rounds", 8, 40, 1000)
-def test_faults_at_random(running: Callable[..., Running], tell: Tell, rounds: int) -> None:
+def test_faults_at_random(
+    running: Callable[..., BridgeUnderFaults], tell: Tell, rounds: int
+) -> None:
     """Faults among changes."""
     with Simulator() as simulator:
         restless = running(simulator)
@@ -176,7 +178,7 @@ def test_faults_at_random(running: Callable[..., Running], tell: Tell, rounds: i
 
 @pytest.mark.faults
 @pytest.mark.timeout(300)
-def test_approvals_under_faults(running: Callable[..., Running], tell: Tell) -> None:
+def test_approvals_under_faults(running: Callable[..., BridgeUnderFaults], tell: Tell) -> None:
     """POSTs meet every fault, lost answers included: each event is started by one of them, and has
     one final receipt.
     """

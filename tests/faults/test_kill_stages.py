@@ -7,9 +7,9 @@ import pytest
 from support.faults import strace as fault_strace
 from support.faults.approvals import STEPS, MortalBench, evidence_of
 from support.faults.gate import GatedReceiver
+from support.faults.mortal_delivery import STAGES, MortalDelivery
 from support.faults.oracle import Evidence, Figures, judge, outbox_of
 from support.faults.sizes import sizes
-from support.faults.stages import STAGES, Scene
 
 from bridge.simulator.simulator import Simulator
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(
 def die(home: Path, stages: Sequence[str], *, rounds: int, seed: int) -> Evidence:
     """A death at each of the stages, so many times over on one store, and a life to the end."""
     with Simulator() as simulator, GatedReceiver() as receiver:
-        scene = Scene(home, simulator, receiver, seed=seed)
+        scene = MortalDelivery(home, simulator, receiver, seed=seed)
         for _ in range(rounds):
             for stage in stages:
                 scene.die_at(stage)

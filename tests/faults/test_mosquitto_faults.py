@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from support.faults.oracle import Figures
-from support.faults.sink_broker import Intruder, Stage
+from support.faults.sink_broker import BrokerAndBridge, Intruder
 
 from bridge.simulator.events import SimulatedEvent
 
@@ -14,14 +14,14 @@ Tell = Callable[[Figures], None]
 
 
 @pytest.fixture
-def stage(tmp_path: Path) -> Iterator[Stage]:
+def stage(tmp_path: Path) -> Iterator[BrokerAndBridge]:
     """Where a broker and a bridge meet; both are ended with the test."""
-    with Stage(tmp_path) as made:
+    with BrokerAndBridge(tmp_path) as made:
         yield made
 
 
 @pytest.mark.parametrize("rounds", [1, pytest.param(10, marks=pytest.mark.faults)])
-def test_restarts(stage: Stage, tell: Tell, rounds: int) -> None:
+def test_restarts(stage: BrokerAndBridge, tell: Tell, rounds: int) -> None:
     """A broker that shuts down in the middle of things, time and again, gets everything."""
     broker = stage.run()
     for _ in range(rounds):
@@ -35,7 +35,7 @@ def test_restarts(stage: Stage, tell: Tell, rounds: int) -> None:
 
 
 @pytest.mark.faults
-def test_kills(stage: Stage, tell: Tell) -> None:
+def test_kills(stage: BrokerAndBridge, tell: Tell) -> None:
     """So does one that is killed: what it had acknowledged and saved is not asked of it again."""
     broker = stage.run()
     for _ in range(6):
@@ -50,7 +50,7 @@ def test_kills(stage: Stage, tell: Tell) -> None:
 
 
 @pytest.mark.faults
-def test_a_broker_that_stands_still(stage: Stage, tell: Tell) -> None:
+def test_a_broker_that_stands_still(stage: BrokerAndBridge, tell: Tell) -> None:
     """A broker that freezes is given up on; what it takes in once it goes on may come twice."""
     stage.run()
     stage.freeze()
@@ -62,7 +62,7 @@ def test_a_broker_that_stands_still(stage: Stage, tell: Tell) -> None:
 
 
 @pytest.mark.parametrize("rounds", [1, pytest.param(3, marks=pytest.mark.faults)])
-def test_a_session_that_is_taken_over(stage: Stage, tell: Tell, rounds: int) -> None:
+def test_a_session_that_is_taken_over(stage: BrokerAndBridge, tell: Tell, rounds: int) -> None:
     """Another client of the same id costs a reconnect, and no record."""
     stage.run()
     for _ in range(rounds):
@@ -75,7 +75,7 @@ def test_a_session_that_is_taken_over(stage: Stage, tell: Tell, rounds: int) -> 
 
 
 @pytest.mark.faults
-def test_one_message_in_flight(stage: Stage, tell: Tell) -> None:
+def test_one_message_in_flight(stage: BrokerAndBridge, tell: Tell) -> None:
     """A broker that takes one message at a time gets a burst in order, and never one too many."""
     stage.run(extra=["max_inflight_messages 1"])
     with stage.scene.simulator.change():

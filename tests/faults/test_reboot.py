@@ -64,7 +64,7 @@ CASES = (
 )
 
 
-class Machine:
+class RebootedVm:
     """A VM that boots twice, with one event."""
 
     def __init__(self, home: Path, simulator: Simulator, case: Case) -> None:
@@ -146,7 +146,7 @@ class Machine:
 def live_twice(home: Path, case: Case) -> tuple[list[Mapping[str, Any]], Evidence]:
     """The records of the second life; and all that the oracle wants to know."""
     with Simulator(approval_delay=60) as simulator:
-        machine = Machine(home, simulator, case)
+        machine = RebootedVm(home, simulator, case)
         with machine.boot("boot-1") as bridge:
             bridge.wait_for_log("started")
             assert simulator.wait_until_served(gets=2)

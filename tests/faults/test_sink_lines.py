@@ -7,10 +7,10 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from support.faults.many_sinks import Delays, ManySinks, unchanged
 from support.faults.oracle import Figures
 from support.faults.proxy import FaultProxy, Spoil
-from support.faults.sink_ends import FarEnd, FarEnds, Kind
-from support.faults.sink_scene import Delays, Scene, unchanged
+from support.faults.sink_ends import Kind, SpoiledEnd, SpoiledEnds
 
 from bridge.simulator.events import SimulatedEvent
 
@@ -37,25 +37,25 @@ class Lines:
     def __init__(self, stack: ExitStack, home: Path) -> None:
         self._stack = stack
         self._home = home
-        self.ends = stack.enter_context(FarEnds(home))
+        self.ends = stack.enter_context(SpoiledEnds(home))
         self.healthy = {kind: self.ends.make(kind, f"healthy_{kind}") for kind in KINDS}
-        self.sick: dict[str, FarEnd] = {}
+        self.sick: dict[str, SpoiledEnd] = {}
 
     def add(self, kind: Kind, fault: str) -> None:
         """A sink of this kind, to be made sick."""
         name = f"{kind}_{fault}"
         self.sick[name] = self.ends.make(kind, name, tls=fault.endswith("_tls"))
 
-    def start(self) -> Scene:
+    def start(self) -> ManySinks:
         """Start the bridge; returns once every sink takes records."""
         everybody = self.all_ends()
         env = {name: told for end in everybody for name, told in end.env.items()}
-        scene = self._stack.enter_context(Scene(self._home, {**self.ends.env, **env}))
+        scene = self._stack.enter_context(ManySinks(self._home, {**self.ends.env, **env}))
         scene.be_near()
         scene.wait_for_empty_outbox()
         return scene
 
-    def all_ends(self) -> list[FarEnd]:
+    def all_ends(self) -> list[SpoiledEnd]:
         """Healthy and sick."""
         return [*self.healthy.values(), *self.sick.values()]
 
@@ -176,7 +176,7 @@ def test_a_backlog_over_slow_lines(lines: Lines, tell: Tell) -> None:
     tell(scene.judge("lines that are slow", lines.received(), rounds=len(KINDS)))
 
 
-def flap(lines: Lines, scene: Scene, *, rounds: int, seed: int) -> None:
+def flap(lines: Lines, scene: ManySinks, *, rounds: int, seed: int) -> None:
     """Faults come and go at random on every line, while events come and go."""
     draw = random.Random(seed)
     for _ in range(rounds):

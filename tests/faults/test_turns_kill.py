@@ -12,8 +12,8 @@ from itertools import count
 from pathlib import Path
 
 import pytest
+from support.console.preparing_cluster import PreparingCluster
 from support.console.process import ConsoleProcess
-from support.console.turning import Cluster
 from support.eventually import eventually
 from support.faults.sizes import sizes
 from support.postgresql import PostgreSql
@@ -28,7 +28,7 @@ _AT_ONCE = 1
 class Maintenance:
     """Azure, which has an event for each VM of a cluster, and the next one after its end."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: PreparingCluster) -> None:
         self._cluster = cluster
         self._events: dict[int, str] = {}
         self.ended = 0
@@ -51,7 +51,7 @@ class Maintenance:
         return starts[-1:] == ["started"]
 
 
-def check(cluster: Cluster) -> None:
+def check(cluster: PreparingCluster) -> None:
     """What must hold at every moment, as the VMs tell it."""
     assert cluster.most_away() <= _AT_ONCE
     for number, simulator in enumerate(cluster.simulators):
@@ -85,7 +85,7 @@ def strike_for(
     """Kill and freeze some consoles for so long; `settings` are those of each, by its name."""
     draw = random.Random(seconds)
     faults = 0
-    with Cluster(directory, vms=3) as cluster, ExitStack() as stack:
+    with PreparingCluster(directory, vms=3) as cluster, ExitStack() as stack:
         consoles = [
             stack.enter_context(cluster.console(name, **each)) for name, each in settings.items()
         ]

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from support.ground import ansible
 from support.ground.ansible import Ansible
-from support.ground.doc_page import Pages
+from support.ground.doc_page import PageBlocks
 from support.ground.nspawn import Machine, missing
 from support.ground.packages import NAME, made
 from support.sinks.far_ends import PASSWORD, FarEnds
@@ -117,7 +117,7 @@ def has_the_package(machine: Machine) -> bool:
 
 def test_the_commands_are_those_of_the_page() -> None:
     """What the page has people type is played below, with another inventory."""
-    page = Pages("docs/rollout.md", by="tests/ground/test_ansible.py")
+    page = PageBlocks("docs/rollout.md", by="tests/ground/test_ansible.py")
     folder, commands = page.take("Ansible"), page.take("Ansible")
     assert folder.splitlines() == ["cd deploy/ansible", "cp inventory.example.yml inventory.yml"]
     play = "ansible-playbook -i inventory.yml rollout.yml"

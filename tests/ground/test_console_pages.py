@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from support.eventually import eventually
-from support.ground.doc_page import Pages, blocks
+from support.ground.doc_page import PageBlocks, blocks
 from support.ground.nspawn import HOME, Machine, missing
 from support.ground.packages import CONSOLE, NAME, made
 from support.sinks.throwaway_ca import ThrowawayCa
@@ -68,9 +68,9 @@ def prepared() -> Machine:
 
 
 @pytest.fixture(scope="module")
-def pages() -> dict[str, Pages]:
+def pages() -> dict[str, PageBlocks]:
     """The blocks of each page that this file runs."""
-    return {name: Pages(f"docs/{name}", by=HERE) for name in NAMES}
+    return {name: PageBlocks(f"docs/{name}", by=HERE) for name in NAMES}
 
 
 def do(machine: Machine, script: str, *, typed: str | None = None) -> str:
@@ -103,7 +103,7 @@ def wait_until_ready(machine: Machine) -> None:
     )
 
 
-def test_install(machine: Machine, pages: dict[str, Pages]) -> None:
+def test_install(machine: Machine, pages: dict[str, PageBlocks]) -> None:
     """The package, the key of enrolment, the settings, and a console that is ready."""
     do(machine, pages["console-install.md"].take("Install"))
     do(machine, pages["console-sources.md"].take("HTTPS only"))
@@ -112,14 +112,14 @@ def test_install(machine: Machine, pages: dict[str, Pages]) -> None:
     wait_until_ready(machine)
 
 
-def test_the_rollouts_page_says_the_same(machine: Machine, pages: dict[str, Pages]) -> None:
+def test_the_rollouts_page_says_the_same(machine: Machine, pages: dict[str, PageBlocks]) -> None:
     """Its short way is the same steps again, which change nothing."""
     text = console_env(machine).read_text()
     do(machine, pages["rollout.md"].take("The console"), typed=text)
     wait_until_ready(machine)
 
 
-def test_a_private_authority(machine: Machine, pages: dict[str, Pages]) -> None:
+def test_a_private_authority(machine: Machine, pages: dict[str, PageBlocks]) -> None:
     """Trusted by the system and in a file; nginx as the page has it, with its certificate."""
     page = pages["private-authorities.md"]
     do(machine, page.take("Trust an authority"))
@@ -136,7 +136,7 @@ def test_a_private_authority(machine: Machine, pages: dict[str, Pages]) -> None:
     assert page_answers(machine) == "401"
 
 
-def test_passwords_of_nginx(machine: Machine, pages: dict[str, Pages]) -> None:
+def test_passwords_of_nginx(machine: Machine, pages: dict[str, PageBlocks]) -> None:
     """The block of oauth2-proxy with the page's other location lets in who has a password, under
     that name alone; the tests below go through it.
     """
@@ -167,7 +167,7 @@ def with_passwords() -> str:
     )
 
 
-def test_a_vm_is_enrolled_and_heard(machine: Machine, pages: dict[str, Pages]) -> None:
+def test_a_vm_is_enrolled_and_heard(machine: Machine, pages: dict[str, PageBlocks]) -> None:
     """A bridge with the lines of the page's command reports through nginx, with the private
     authority.
     """
@@ -207,7 +207,7 @@ def vms(machine: Machine) -> dict[str, str]:
     return {each["vmId"]: each["contact"] for each in json.loads(said)["items"]}
 
 
-def test_approving(machine: Machine, pages: dict[str, Pages]) -> None:
+def test_approving(machine: Machine, pages: dict[str, PageBlocks]) -> None:
     """The key, the trust file, and an audit that verifies."""
     page = pages["console-approving.md"]
     do(machine, page.take("Let it approve"))
@@ -219,7 +219,7 @@ def test_approving(machine: Machine, pages: dict[str, Pages]) -> None:
     assert do(machine, page.take("The audit")).startswith("ok")
 
 
-def test_the_loss_of_the_machine(machine: Machine, pages: dict[str, Pages]) -> None:
+def test_the_loss_of_the_machine(machine: Machine, pages: dict[str, PageBlocks]) -> None:
     """A backup beside the running console, and on another machine the same fleet with good keys."""
     page = pages["disaster-recovery.md"]
     do(machine, page.take("Backup, with the console running"))
@@ -237,7 +237,7 @@ def test_the_loss_of_the_machine(machine: Machine, pages: dict[str, Pages]) -> N
         assert len(json.loads(said)["items"]) == 1
 
 
-def test_keys_are_rotated(machine: Machine, pages: dict[str, Pages]) -> None:
+def test_keys_are_rotated(machine: Machine, pages: dict[str, PageBlocks]) -> None:
     """Both keys are trusted for a while, then the new one alone; new secrets for the fleet."""
     page = pages["rotation.md"]
     title = "The key that signs approvals"
@@ -257,7 +257,7 @@ def test_keys_are_rotated(machine: Machine, pages: dict[str, Pages]) -> None:
     eventually(lambda: machine.outcome("seb check").returncode == 0, what="seb check", timeout=90)
 
 
-def test_vms_that_are_gone(machine: Machine, pages: dict[str, Pages]) -> None:
+def test_vms_that_are_gone(machine: Machine, pages: dict[str, PageBlocks]) -> None:
     """What Azure does not have any more loses its secrets, here and at the broker."""
     page = pages["decommissioning.md"]
     machine.run(f"touch {HOME}/azure.txt /etc/mosquitto/passwd")
@@ -273,7 +273,7 @@ def test_vms_that_are_gone(machine: Machine, pages: dict[str, Pages]) -> None:
     )
 
 
-def test_postgresql_with_the_package(machine: Machine, pages: dict[str, Pages]) -> None:
+def test_postgresql_with_the_package(machine: Machine, pages: dict[str, PageBlocks]) -> None:
     """The packaged console connects, makes its tables, and is ready."""
     machine.run("systemctl start postgresql")
     do(machine, pages["console-install.md"].take("With PostgreSQL"))
@@ -285,6 +285,6 @@ def test_postgresql_with_the_package(machine: Machine, pages: dict[str, Pages]) 
 
 
 @pytest.mark.usefixtures("machine")
-def test_everything_was_executed(pages: dict[str, Pages]) -> None:
+def test_everything_was_executed(pages: dict[str, PageBlocks]) -> None:
     """No block that a page says is run here was left out."""
     assert {name: page.left() for name, page in pages.items() if page.left()} == {}

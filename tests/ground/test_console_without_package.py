@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from support.eventually import eventually
-from support.ground.doc_page import Pages
+from support.ground.doc_page import PageBlocks
 from support.ground.nspawn import Machine, missing
 
 pytestmark = pytest.mark.timeout(900)
@@ -16,7 +16,7 @@ def test_the_same_as_with_the_package() -> None:
     """
     if why := missing():
         pytest.skip(why)
-    page = Pages("docs/console-install.md", by="tests/ground/test_console_without_package.py")
+    page = PageBlocks("docs/console-install.md", by="tests/ground/test_console_without_package.py")
     with Machine() as machine:
         machine.run(page.take("Without the package"), network=True, timeout=600)
         machine.file("/etc/seb/console.env").write_text(

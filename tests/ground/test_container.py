@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from support.eventually import eventually
 from support.ground.cache import ROOT
-from support.ground.doc_page import Pages, files
+from support.ground.doc_page import PageBlocks, files
 from support.ground.podman import Engine, kill, missing, process_of
 from support.sinks.far_ends import IMDS, PASSWORD, receiver, records
 from support.sinks.throwaway_ca import ThrowawayCa
@@ -22,7 +22,7 @@ SEB = ROOT / ".venv" / "bin" / "seb"
 pytestmark = pytest.mark.timeout(600)
 
 
-class Vm:
+class ContainerVm:
     """The VM that the page is read on: an engine, a directory, and what the settings name."""
 
     def __init__(self, engine: Engine, home: Path) -> None:
@@ -57,7 +57,7 @@ class Vm:
 
 
 @pytest.fixture(scope="module")
-def vm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Vm]:
+def vm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ContainerVm]:
     """A VM with an engine, in the directory of the settings."""
     if why := missing():
         pytest.skip(why)
@@ -65,27 +65,27 @@ def vm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Vm]:
     ca = ThrowawayCa(home)
     ca.server(hosts=("broker.example", "ops.example"))
     with Engine(home, trusted=ca.cert, hosts=("broker.example", "ops.example")) as engine:
-        made = Vm(engine, home)
+        made = ContainerVm(engine, home)
         made.far_ends()
         yield made
 
 
 @pytest.fixture(scope="module")
-def page() -> Pages:
+def page() -> PageBlocks:
     """The page, whose blocks are taken one after the other."""
-    return Pages(PAGE)
+    return PageBlocks(PAGE)
 
 
 TITLE = "Run the bridge in a container on a VM"
 
 
-def test_build(vm: Vm, page: Pages) -> None:
+def test_build(vm: ContainerVm, page: PageBlocks) -> None:
     """The image builds as the page says, with and without managed identity."""
     done = vm.engine.outcome(page.take(TITLE), where=ROOT, timeout=580)
     assert done.returncode == 0, done.stderr[-3000:]
 
 
-def test_check(vm: Vm, page: Pages) -> None:
+def test_check(vm: ContainerVm, page: PageBlocks) -> None:
     """`seb check` in the container finds what is missing, and passes once it is there."""
     (vm.home / "seb.env").write_text(files(PAGE)["seb.env"] + IMDS)
     (vm.home / "mqtt").write_text(PASSWORD)
@@ -97,20 +97,20 @@ def test_check(vm: Vm, page: Pages) -> None:
     eventually(lambda: vm.engine.outcome(script).returncode == 0, what="success", timeout=60)
 
 
-def test_start(vm: Vm, page: Pages) -> None:
+def test_start(vm: ContainerVm, page: PageBlocks) -> None:
     """The container starts, and its poll loop works."""
     vm.engine.run(page.take(TITLE))
     eventually(vm.answers, what="the first poll", timeout=60)
 
 
-def test_health(vm: Vm) -> None:
+def test_health(vm: ContainerVm) -> None:
     """The image's health check passes."""
     assert vm.engine.outcome("docker healthcheck run seb").returncode == 0
     checked = vm.engine.run("docker inspect --format '{{json .Config.Healthcheck.Test}}' seb")
     assert json.loads(checked) == ["CMD", "seb", "status", "--alive"]
 
 
-def test_rights(vm: Vm) -> None:
+def test_rights(vm: ContainerVm) -> None:
     """It runs as 65532, without capabilities, and can write to its volume only."""
     said = vm.engine.run("docker exec seb cat /proc/1/status; docker exec seb id -u")
     status = dict(line.split(":\t", 1) for line in said.splitlines() if ":\t" in line)
@@ -119,7 +119,7 @@ def test_rights(vm: Vm) -> None:
         assert vm.engine.outcome(f"docker exec seb touch {place}/x").returncode != 0
 
 
-def test_state_is_private(vm: Vm) -> None:
+def test_state_is_private(vm: ContainerVm) -> None:
     """Every file in the volume is its owner's only, whatever the engine's umask is."""
     mount = vm.engine.run("docker volume inspect seb --format '{{.Mountpoint}}'").strip()
     modes = {path.name: path.lstat().st_mode & 0o077 for path in Path(mount).rglob("*")}
@@ -127,18 +127,18 @@ def test_state_is_private(vm: Vm) -> None:
     assert {name: oct(mode) for name, mode in modes.items() if mode} == {}
 
 
-def test_look(vm: Vm, page: Pages) -> None:
+def test_look(vm: ContainerVm, page: PageBlocks) -> None:
     """Every command for looking at it answers."""
     said = vm.engine.run(page.take("Look at it"))
     assert "mqtt" in said
 
 
-def test_delivery(vm: Vm) -> None:
+def test_delivery(vm: ContainerVm) -> None:
     """Records arrive at the webhook."""
     eventually(lambda: len(records(vm.received)) >= 2, what="records", timeout=60)
 
 
-def test_kill(vm: Vm) -> None:
+def test_kill(vm: ContainerVm) -> None:
     """After kill -9 the engine starts it again."""
     before = process_of(vm.engine, "seb")
     kill(vm.engine, "seb")
@@ -146,7 +146,7 @@ def test_kill(vm: Vm) -> None:
     eventually(vm.answers, what="the first poll", timeout=60)
 
 
-def test_upgrade(vm: Vm, page: Pages) -> None:
+def test_upgrade(vm: ContainerVm, page: PageBlocks) -> None:
     """A stop is clean, and a new container goes on where the old one was: nothing lost or twice."""
     script = page.take("Upgrade")
     stop, rest = script.split("\n", 1)
@@ -162,19 +162,19 @@ def test_upgrade(vm: Vm, page: Pages) -> None:
     assert sorted(set(numbers)) == numbers
 
 
-def test_wrong_setting(vm: Vm) -> None:
+def test_wrong_setting(vm: ContainerVm) -> None:
     """A wrong setting ends with 78 and names it."""
     said = vm.engine.outcome("docker run --rm --network host --env SEB_POLL_INTERVAL=often seb")
     assert (said.returncode, "SEB_POLL_INTERVAL" in said.stderr) == (78, True)
 
 
-def test_remove(vm: Vm, page: Pages) -> None:
+def test_remove(vm: ContainerVm, page: PageBlocks) -> None:
     """The page's removal leaves no container, no volume and no image of ours."""
     vm.engine.run(page.take("Remove"))
     left = "docker ps -aq; docker volume ls -q; docker images -q seb"
     assert vm.engine.run(left).split() == []
 
 
-def test_everything_was_executed(page: Pages) -> None:
+def test_everything_was_executed(page: PageBlocks) -> None:
     """No command of the page is left out."""
     assert page.left() == []

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from support.eventually import eventually
 from support.ground.cache import ROOT
-from support.ground.kube import Cluster, missing
+from support.ground.kube import KubernetesCluster, missing
 
 CHART = str(ROOT / "helm")
 VALUES = {each.stem: each for each in sorted((ROOT / "tests" / "helm" / "values").glob("*.yaml"))}
@@ -21,15 +21,15 @@ each_values = pytest.mark.parametrize("name", VALUES)
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubernetesCluster]:
     """A cluster without pods."""
     if why := missing():
         pytest.skip(why)
-    with Cluster(tmp_path_factory.mktemp("kube")) as made:
+    with KubernetesCluster(tmp_path_factory.mktemp("kube")) as made:
         yield made
 
 
-def install(cluster: Cluster, name: str, namespace: str) -> None:
+def install(cluster: KubernetesCluster, name: str, namespace: str) -> None:
     """Install or upgrade the release with one of the values files."""
     words = ("upgrade", "--install", "seb", CHART, "-n", namespace, *IMAGE, "-f", str(VALUES[name]))
     done = cluster.helm(*words)
@@ -37,7 +37,7 @@ def install(cluster: Cluster, name: str, namespace: str) -> None:
 
 
 @each_values
-def test_strict(cluster: Cluster, name: str) -> None:
+def test_strict(cluster: KubernetesCluster, name: str) -> None:
     """The API server takes every object of the chart with strict validation of its fields."""
     namespace = cluster.namespace(f"strict-{name}")
     words = ("template", "seb", CHART, "-n", namespace, *IMAGE, "-f", str(VALUES[name]))
@@ -49,7 +49,7 @@ def test_strict(cluster: Cluster, name: str) -> None:
 
 
 @each_values
-def test_pod_security(cluster: Cluster, name: str) -> None:
+def test_pod_security(cluster: KubernetesCluster, name: str) -> None:
     """Pod Security admits the pod at `baseline`, unless it needs a hostPath or hostNetwork."""
     namespace = cluster.namespace(f"install-{name}")
     install(cluster, name, namespace)
@@ -75,7 +75,7 @@ def test_pod_security(cluster: Cluster, name: str) -> None:
     assert needs_host or not allowed["restricted"], allowed["restricted"]
 
 
-def test_life(cluster: Cluster) -> None:
+def test_life(cluster: KubernetesCluster) -> None:
     """A release is installed, gets one pod a node, is changed, rolled back, and removed whole."""
     namespace = cluster.namespace("life")
     install(cluster, "mqtt", namespace)
@@ -107,7 +107,7 @@ def test_life(cluster: Cluster) -> None:
     )
 
 
-def test_a_mistake_is_refused(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_mistake_is_refused(cluster: KubernetesCluster, tmp_path: Path) -> None:
     """The server's validation looks: a misspelt field would not pass."""
     wrong = tmp_path / "wrong.yaml"
     wrong.write_text("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\ndate: {}\n")

@@ -25,7 +25,7 @@ from lightkube.resources.core_v1 import Node, NodeStatus
 from lightkube.types import PatchType
 from support.faults.proxy import FaultProxy, Spoil
 from support.ground.cache import ROOT
-from support.ground.kube import Cluster, missing
+from support.ground.kube import KubernetesCluster, missing
 from support.kubernetes.node_bench import PATIENCE, NodeBench, node_bench, soon
 
 from bridge.simulator.faults import StatusFault
@@ -42,7 +42,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 MakeBench = Callable[..., AbstractContextManager[NodeBench]]
 
 
-def install(cluster: Cluster, release: str, namespace: str, values: str) -> None:
+def install(cluster: KubernetesCluster, release: str, namespace: str, values: str) -> None:
     """Install the chart, with one of its values files."""
     cluster.namespace(namespace)
     image = ("--set", "image.repository=registry.example/seb", "-f", f"{VALUES}/{values}.yaml")
@@ -51,17 +51,17 @@ def install(cluster: Cluster, release: str, namespace: str, values: str) -> None
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubernetesCluster]:
     """A cluster with the chart and all that the sink can do."""
     if why := missing():
         pytest.skip(why)
-    with Cluster(tmp_path_factory.mktemp("kube"), runs_pods=True) as made:
+    with KubernetesCluster(tmp_path_factory.mktemp("kube"), runs_pods=True) as made:
         install(made, "scheduled-events-bridge", NAMESPACE, "kubernetes-drain")
         yield made
 
 
 @pytest.fixture
-def make(cluster: Cluster, tmp_path: Path) -> MakeBench:
+def make(cluster: KubernetesCluster, tmp_path: Path) -> MakeBench:
     """Makes nodes, each with its VM."""
 
     @contextmanager
@@ -527,7 +527,9 @@ def test_seb_check(make: MakeBench) -> None:
             assert "see that the pod's network reaches the API server" in bench.seb("check").out
 
 
-def test_the_token_of_one_node_changes_no_other(cluster: Cluster, make: MakeBench) -> None:
+def test_the_token_of_one_node_changes_no_other(
+    cluster: KubernetesCluster, make: MakeBench
+) -> None:
     """Each thing that RBAC would allow is tried: on another node, and on the own one what is not
     the sink's.
     """
@@ -595,7 +597,7 @@ def test_the_token_of_one_node_changes_no_other(cluster: Cluster, make: MakeBenc
         assert other.left() == []
 
 
-def test_a_token_of_no_pod_changes_nothing(cluster: Cluster, make: MakeBench) -> None:
+def test_a_token_of_no_pod_changes_nothing(cluster: KubernetesCluster, make: MakeBench) -> None:
     """A token that somebody made for the service account names no node."""
     with make() as bench:
         pods = cluster.get("pod", bench.pod, "-n", NAMESPACE)
@@ -608,7 +610,7 @@ def test_a_token_of_no_pod_changes_nothing(cluster: Cluster, make: MakeBench) ->
         assert "is not that of a pod on a node" in bench.seb("check").out
 
 
-def test_who_only_shows_cannot_taint_or_cordon(cluster: Cluster, make: MakeBench) -> None:
+def test_who_only_shows_cannot_taint_or_cordon(cluster: KubernetesCluster, make: MakeBench) -> None:
     """The policy follows from the settings of the chart."""
     install(cluster, "seb", "shows", "kubernetes")
     with make(namespace="shows") as bench:
@@ -651,7 +653,7 @@ def test_what_a_drain_without_a_deadline_leaves(make: MakeBench) -> None:
             soon(lambda: bench.left() == ["cordon"], what="our marks gone")
 
 
-def test_the_policy_is_well_typed(cluster: Cluster) -> None:
+def test_the_policy_is_well_typed(cluster: KubernetesCluster) -> None:
     """The API server finds no expression that it cannot type."""
     found: list[Any] = []
 
@@ -689,7 +691,7 @@ def event_about(what: dict[str, str]) -> dict[str, Any]:
 
 
 @contextmanager
-def without(cluster: Cluster, *what: str) -> Iterator[None]:
+def without(cluster: KubernetesCluster, *what: str) -> Iterator[None]:
     """An object of the chart is deleted, and made again."""
     made = cluster.get(*what)
     for each in ("resourceVersion", "uid", "creationTimestamp", "managedFields"):

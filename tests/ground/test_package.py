@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from support.eventually import eventually
-from support.ground.doc_page import Pages
+from support.ground.doc_page import PageBlocks
 from support.ground.nspawn import HOME, Machine, missing
 from support.ground.packages import CONSOLE, NAME, left_behind, made, newer_deb
 from support.sinks.far_ends import IMDS, FarEnds
@@ -154,7 +154,7 @@ def test_one_vm_as_the_page_has_it(machine: Machine, far: FarEnds) -> None:
     """
     machine.run(f"dpkg -P {NAME}; ln -sfn /usr/lib/{NAME} /opt/seb")
     machine.run(f"cp /var/tmp/seb.deb {HOME}/scheduled-events-bridge_0.2.0-1_amd64.deb")
-    page = Pages("docs/rollout.md", by="tests/ground/test_package.py")
+    page = PageBlocks("docs/rollout.md", by="tests/ground/test_package.py")
     script = page.take("One VM").replace("apt-get install", "apt-get install -y -q")
     install, check = script.split("sudo seb check")
     before = len(far.received())
@@ -166,7 +166,7 @@ def test_one_vm_as_the_page_has_it(machine: Machine, far: FarEnds) -> None:
     machine.run(f"seb check{check}")
     eventually(lambda: len(far.received()) > before, what="a record", timeout=120)
     machine.run(f"echo s3cret > {HOME}/new-password")
-    rotation = Pages("docs/rotation.md", by="tests/ground/test_package.py")
+    rotation = PageBlocks("docs/rotation.md", by="tests/ground/test_package.py")
     machine.run(f"cd {HOME}\n" + rotation.take("A file on each VM"))
     said = machine.run("stat -c '%a %U %G' /etc/seb/files/mqtt-password")
     assert said.strip() == "640 root seb"

@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 from support.eventually import eventually
-from support.ground.doc_page import Pages
+from support.ground.doc_page import PageBlocks
 from support.ground.nspawn import Machine, missing
 from support.ground.packages import CONSOLE, NAME, left_behind, made, newer_deb
 
 STATE = f"/var/lib/{CONSOLE}"
 PROGRAM = f"/usr/lib/{CONSOLE}"
-PAGE = Pages("docs/console-install.md", by="tests/ground/test_package_console.py")
+PAGE = PageBlocks("docs/console-install.md", by="tests/ground/test_package_console.py")
 SETTINGS = """\
 SEB_CONSOLE_SOURCE__WEBHOOK__KIND=webhook
 SEB_CONSOLE_ENROLL_KEY_FILE=/etc/seb/console/enroll.key

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 from support.eventually import eventually
-from support.ground.doc_page import Pages
+from support.ground.doc_page import PageBlocks
 from support.ground.nspawn import SOURCE, Machine, missing
 from support.sinks.far_ends import IMDS
 
@@ -29,12 +29,12 @@ def machine() -> Iterator[Machine]:
 
 
 @pytest.fixture(scope="module")
-def page() -> Pages:
+def page() -> PageBlocks:
     """The README, whose blocks are taken one after the other."""
-    return Pages("README.md")
+    return PageBlocks("README.md")
 
 
-def test_make_demo(machine: Machine, page: Pages) -> None:
+def test_make_demo(machine: Machine, page: PageBlocks) -> None:
     """`make demo` installs what it needs and shows an event; CI runs the other targets."""
     lines = page.take("scheduled-events-bridge").splitlines()
     commands = [line for line in lines if not line.startswith("#")]
@@ -42,14 +42,14 @@ def test_make_demo(machine: Machine, page: Pages) -> None:
     assert SCHEDULED in machine.run("make demo", network=True, timeout=500)
 
 
-def test_without_make(machine: Machine, page: Pages) -> None:
+def test_without_make(machine: Machine, page: PageBlocks) -> None:
     """So do three commands without make."""
     machine.run("rm -rf .venv")
     script = page.take("scheduled-events-bridge")
     assert SCHEDULED in machine.run(script, network=True, timeout=500)
 
 
-def test_a_laptop(machine: Machine, page: Pages) -> None:
+def test_a_laptop(machine: Machine, page: PageBlocks) -> None:
     """A simulator in one terminal and a bridge in another: check, records, page, status, tail."""
     machine.run("rm -rf .venv")
     machine.run(page.take(LAPTOP), network=True, timeout=500)
@@ -63,7 +63,7 @@ def test_a_laptop(machine: Machine, page: Pages) -> None:
     assert "<!doctype html>" in machine.look(PATH + page_and_status + run, 20).lower()
 
 
-def test_a_broker(machine: Machine, page: Pages) -> None:
+def test_a_broker(machine: Machine, page: PageBlocks) -> None:
     """With Mosquitto on the same machine, a subscriber sees topics and records."""
     said = machine.look(
         f"{PATH}export SEB_IMDS__URL=http://127.0.0.1:8169\n{page.take(LAPTOP)}", 25
@@ -74,7 +74,7 @@ def test_a_broker(machine: Machine, page: Pages) -> None:
 
 def test_try_a_program(machine: Machine) -> None:
     """The part "Try it" of docs/prepare-and-recover.md: the mark of drain.sh comes and goes."""
-    prepare = Pages("docs/prepare-and-recover.md")
+    prepare = PageBlocks("docs/prepare-and-recover.md")
     prepare.take("On Linux")  # systemd/test_b_programs.py runs it
     simulate, run = prepare.take("Try it"), prepare.take("Try it")
     machine.run("systemctl stop simulate; rm -rf /tmp/seb")
@@ -89,18 +89,18 @@ def test_try_a_program(machine: Machine) -> None:
 
 def test_a_sink_of_ones_own(machine: Machine) -> None:
     """docs/writing-a-sink.md: once the package is installed, the bridge lists its kind."""
-    own = Pages("docs/writing-a-sink.md")
+    own = PageBlocks("docs/writing-a-sink.md")
     said = machine.run(PATH + own.take("1. Three things make a sink"), network=True)
     assert "email" in said
     assert own.left() == []
 
 
-def test_keys(machine: Machine, page: Pages) -> None:
+def test_keys(machine: Machine, page: PageBlocks) -> None:
     """The key of a control plane, and the file that each VM trusts."""
     machine.run(f"{PATH}cd /root\n{page.take('Approving')}\nseb keys show trust.jwks")
 
 
-def test_a_service_in_four_lines(machine: Machine, page: Pages) -> None:
+def test_a_service_in_four_lines(machine: Machine, page: PageBlocks) -> None:
     """The short way to a service works, from a file of settings that is all comments."""
     script = page.take("On a VM")
     install, start = script.split("systemctl daemon-reload")
@@ -112,6 +112,6 @@ def test_a_service_in_four_lines(machine: Machine, page: Pages) -> None:
     eventually(lambda: machine.outcome(status).returncode == 0, what="status", timeout=60)
 
 
-def test_everything_was_executed(page: Pages) -> None:
+def test_everything_was_executed(page: PageBlocks) -> None:
     """No command of the README is left out; the chart's is run by the tests of the chart."""
     assert [each.split()[0] for each in page.left()] == ["helm"]

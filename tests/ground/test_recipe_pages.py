@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.ground.doc_page import ROOT, Pages, blocks
+from support.ground.doc_page import ROOT, PageBlocks, blocks
 from support.ground.nspawn import Machine, missing
 from support.ground.packages import NAME, made
 from support.ports import free_port
@@ -47,9 +47,9 @@ def machine() -> Iterator[Machine]:
         yield up
 
 
-def page_of(recipe: str) -> Pages:
+def page_of(recipe: str) -> PageBlocks:
     """The commands of a recipe's page."""
-    return Pages(f"deploy/recipes/{recipe}/README.md", by=HERE)
+    return PageBlocks(f"deploy/recipes/{recipe}/README.md", by=HERE)
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
@@ -74,7 +74,7 @@ def test_a_recipe_is_installed_as_its_page_has_it(machine: Machine, recipe: str)
 
 def test_azure_is_asked_again(machine: Machine) -> None:
     """After an event that was played, the line that named the simulator is gone."""
-    page = Pages("deploy/recipes/README.md", by=HERE)
+    page = PageBlocks("deploy/recipes/README.md", by=HERE)
     machine.file("/etc/seb/seb.env").write_text(IMDS + SINK)
     machine.run(page.take("Try it"))
     assert machine.file("/etc/seb/seb.env").read_text() == SINK

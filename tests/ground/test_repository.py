@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from support.ground.cache import ROOT
-from support.ground.doc_page import Pages
+from support.ground.doc_page import PageBlocks
 from support.ground.nspawn import HOME, Machine, missing
 from support.ground.packages import NAME, made
 from support.sinks.throwaway_ca import ThrowawayCa
@@ -31,13 +31,13 @@ pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture(scope="module")
-def page() -> Pages:
+def page() -> PageBlocks:
     """The blocks that are run here."""
-    return Pages("docs/packages.md", by="tests/ground/test_repository.py")
+    return PageBlocks("docs/packages.md", by="tests/ground/test_repository.py")
 
 
 @pytest.fixture(scope="module")
-def repository(page: Pages, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def repository(page: PageBlocks, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Both repositories, signed with a key that is made for it."""
     made(f"{NAME}_*_amd64.deb")
     if names := [
@@ -82,7 +82,7 @@ def machine(repository: Path) -> Iterator[Machine]:
         yield up
 
 
-def test_apt_installs_from_it(machine: Machine, page: Pages) -> None:
+def test_apt_installs_from_it(machine: Machine, page: PageBlocks) -> None:
     """The key, the source, the update and the installation, as the page has them."""
     machine.run(page.take("A repository"))
     machine.run("seb version && getent passwd seb")

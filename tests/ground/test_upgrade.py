@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from support.eventually import eventually
-from support.ground.doc_page import Pages
+from support.ground.doc_page import PageBlocks
 from support.ground.nspawn import Machine, missing
 from support.ground.packages import CONSOLE, NAME, left_behind, made, newer_deb, newer_rpm
 from support.ground.released import VERSION, released
@@ -167,7 +167,7 @@ def test_back_to_the_release(machine: Machine, far: FarEnds) -> None:
     """0.2.0 refuses the newer store and database, ends with 78 and changes nothing; once they are
     moved away as the bridge's page and the console's have it, it works.
     """
-    page = Pages("docs/rollout.md", by="tests/ground/test_upgrade.py")
+    page = PageBlocks("docs/rollout.md", by="tests/ground/test_upgrade.py")
     install, _, start = as_typed(page).partition("sudo systemctl start")
     machine.run(
         f"""
@@ -204,7 +204,7 @@ def test_back_to_the_release(machine: Machine, far: FarEnds) -> None:
     eventually(lambda: len(vms(machine)) == 1, what="the VM on the console", timeout=120)
 
 
-def as_typed(page: Pages) -> str:
+def as_typed(page: PageBlocks) -> str:
     """The page's next commands of the way back, with the answers that a person gives to apt."""
     return page.take("Upgrade, and back").replace(
         "apt-get install", f"apt-get install -y -q {KEEP}"

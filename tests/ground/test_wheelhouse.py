@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import pytest
-from support.ground.doc_page import Pages
+from support.ground.doc_page import PageBlocks
 from support.ground.nspawn import HOME, Machine, missing
 from support.ground.packages import NAME, made
 
@@ -17,7 +17,7 @@ def test_it_installs_without_a_network() -> None:
     archive = made(f"{NAME}-*-wheelhouse-linux.tar.gz")
     if why := missing():
         pytest.skip(why)
-    page = Pages("docs/rollout.md", by="tests/ground/test_wheelhouse.py")
+    page = PageBlocks("docs/rollout.md", by="tests/ground/test_wheelhouse.py")
     with Machine() as machine:
         name = f"{NAME}-0.2.0-wheelhouse-linux.tar.gz"
         machine.file(f"{HOME}/{name}").write_bytes(archive.read_bytes())

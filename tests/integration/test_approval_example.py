@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.commands.approval_stage import Stage
+from support.commands.approval_over_mqtt import ApprovalOverMqtt
 from support.mqtt.mosquitto import Mosquitto
 from support.process.bridge import BridgeProcess, run_seb
 from support.sinks.throwaway_ca import ThrowawayCa
@@ -59,7 +59,7 @@ def test_it_approves_with_a_key_of_seb(tmp_path: Path, alg: str) -> None:
         home=tmp_path,
     )
     assert made.code == 0, made.err
-    with Stage(tmp_path) as stage:
+    with ApprovalOverMqtt(tmp_path) as stage:
         stage.trust.write_text(made.out)
         address = ("--host", stage.broker.host, "--port", str(stage.broker.port), "--plain")
         example = BridgeProcess(

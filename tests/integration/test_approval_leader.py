@@ -18,7 +18,7 @@ NAMES = ("web_1", "web_2")
 TAKEOVER = 4.0
 
 
-class Fleet:
+class TwoBridges:
     """Two VMs with a bridge each. Both see the same event, and an approval by either starts it."""
 
     def __init__(self, home: Path, stack: ExitStack) -> None:
@@ -64,13 +64,13 @@ RULE = {"name": "lead", "max_resources": 2, "leader": "first", "takeover": TAKEO
 
 
 @pytest.fixture
-def fleet(tmp_path: Path) -> Iterator[Fleet]:
+def fleet(tmp_path: Path) -> Iterator[TwoBridges]:
     """Two VMs."""
     with ExitStack() as stack:
-        yield Fleet(tmp_path, stack)
+        yield TwoBridges(tmp_path, stack)
 
 
-def test_one_leads_and_the_next_takes_over_from_the_dead(fleet: Fleet) -> None:
+def test_one_leads_and_the_next_takes_over_from_the_dead(fleet: TwoBridges) -> None:
     """The VM that the event lists first sends the only POST, and the other one sees the start. If
     the first one is killed, the second one acts after `takeover`, and not before.
     """

@@ -11,8 +11,8 @@ import jsonschema
 import pytest
 from paho.mqtt.client import Client
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
-from support.commands.approval_stage import CONTROL, OTHER_VM, Stage
-from support.commands.control_plane import Signer
+from support.commands.approval_over_mqtt import CONTROL, OTHER_VM, ApprovalOverMqtt
+from support.commands.control_plane import IssuerKey
 from support.eventually import eventually
 from support.faults.process import usage
 from support.ground.doc_page import blocks
@@ -33,14 +33,14 @@ def access_list() -> list[str]:
 
 
 @pytest.fixture
-def stage(tmp_path: Path) -> Iterator[Stage]:
+def stage(tmp_path: Path) -> Iterator[ApprovalOverMqtt]:
     """Broker, IMDS and control plane, with the documentation's access list."""
-    with Stage(tmp_path, acl=access_list()) as made:
+    with ApprovalOverMqtt(tmp_path, acl=access_list()) as made:
         yield made
 
 
 @pytest.fixture
-def bridge(stage: Stage) -> Iterator[BridgeProcess]:
+def bridge(stage: ApprovalOverMqtt) -> Iterator[BridgeProcess]:
     """A running bridge that listens for commands."""
     with stage.bridge() as made:
         made.wait_for_log("started")
@@ -48,7 +48,7 @@ def bridge(stage: Stage) -> Iterator[BridgeProcess]:
         yield made
 
 
-def test_an_event_is_approved_over_mqtt(stage: Stage, bridge: BridgeProcess) -> None:
+def test_an_event_is_approved_over_mqtt(stage: ApprovalOverMqtt, bridge: BridgeProcess) -> None:
     """A signed command starts the event; each step is a receipt with the jti as its Correlation
     Data, and the other sinks get the same bytes.
     """
@@ -70,7 +70,7 @@ def test_an_event_is_approved_over_mqtt(stage: Stage, bridge: BridgeProcess) -> 
     assert [each.body for each in receipts] == [each for each in written if b'"jti"' in each]
 
 
-def test_a_command_reaches_imds_soon(stage: Stage) -> None:
+def test_a_command_reaches_imds_soon(stage: ApprovalOverMqtt) -> None:
     """A command leads to a POST well within the time of one poll, at any polling interval."""
     with stage.bridge({"SEB_POLL_INTERVAL": "2"}) as slow:
         slow.wait_for_log("started")
@@ -85,13 +85,13 @@ def test_a_command_reaches_imds_soon(stage: Stage) -> None:
     assert statistics.median(delays) < 1.0
 
 
-def test_a_flood_of_bad_commands(stage: Stage, bridge: BridgeProcess) -> None:
+def test_a_flood_of_bad_commands(stage: ApprovalOverMqtt, bridge: BridgeProcess) -> None:
     """10,000 bad commands delay no poll and no delivery, use no memory, cause no POST, and get few
     answers.
     """
     record, vm_id, signer = stage.announce().record, stage.vm_id, stage.signer
     tokens = [b"junk", b"A" * 8193]
-    tokens += [each.approve(record) for each in (Signer("key-9"), Signer("key-1"))]
+    tokens += [each.approve(record) for each in (IssuerKey("key-9"), IssuerKey("key-1"))]
     tokens += [signer.approve(record, **wrong) for wrong in ({"exp": 1}, {"aud": "x"}, {"jti": 7})]
     before, gets = usage(bridge.pid).memory, stage.simulator.gets
     delays = []
@@ -118,7 +118,7 @@ def test_a_flood_of_bad_commands(stage: Stage, bridge: BridgeProcess) -> None:
     assert len(stage.line.receipts()) < 1000
 
 
-def test_a_dry_run_approves_nothing(stage: Stage) -> None:
+def test_a_dry_run_approves_nothing(stage: ApprovalOverMqtt) -> None:
     """A dry run approves nothing, whatever the rules say."""
     rules = json.dumps([{"name": "mine"}])
     env = {**stage.env, "SEB_APPROVAL__RULES": rules}
@@ -145,7 +145,7 @@ def publish_as(broker: Mosquitto, user: str, topic: str) -> int:
     return codes[0]
 
 
-def test_the_access_list_allows_no_more_than_it_says(stage: Stage) -> None:
+def test_the_access_list_allows_no_more_than_it_says(stage: ApprovalOverMqtt) -> None:
     """A VM cannot publish another VM's messages or commands, and the control plane can publish
     commands only.
     """

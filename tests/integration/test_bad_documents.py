@@ -22,7 +22,7 @@ HOSTILE = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Running:
+class SharedBridge:
     """One bridge for all tests of this module."""
 
     simulator: Simulator
@@ -60,17 +60,17 @@ class Running:
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedBridge]:
     """The bridge and its IMDS."""
     with ExitStack() as stack, Simulator() as simulator:
         launch = Launch(stack, simulator.url, tmp_path_factory.mktemp("bad"))
         bridge = launch()
         bridge.wait_for_records(1)
-        yield Running(simulator=simulator, bridge=bridge)
+        yield SharedBridge(simulator=simulator, bridge=bridge)
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_hostile_document(running: Running, name: str) -> None:
+def test_a_hostile_document(running: SharedBridge, name: str) -> None:
     """A hostile document is logged in one line, and the next good document continues from the last
     one.
     """

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
-from support.mqtt.subscriber import Seen
+from support.mqtt.subscriber import SeenMessage
 from support.process.bridge import BridgeProcess, run_seb
 from support.sinks.five import FiveSinks
 
@@ -86,7 +86,7 @@ EXPECTED = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run:
+class RunOfScenarios:
     """The results of one run."""
 
     code: int
@@ -98,7 +98,7 @@ class Run:
     """The events of the retained state while one was pending."""
     announced: dict[str, Any]
     """The record of that event."""
-    mqtt: Sequence[Seen]
+    mqtt: Sequence[SeenMessage]
 
     @property
     def records(self) -> list[dict[str, Any]]:
@@ -106,7 +106,7 @@ class Run:
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunOfScenarios]:
     """The results of a bridge that played every scenario, and was then stopped."""
     home = tmp_path_factory.mktemp("five")
     with FiveSinks(home) as sinks, Simulator(vm=VM, speed=SPEED) as simulator:
@@ -121,7 +121,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
             simulator.end_event(event.event_id)
             about(bridge, event.event_id, 2)
             code = bridge.stop()
-        yield Run(
+        yield RunOfScenarios(
             code=code,
             errors=bridge.errors,
             received=sinks.received(bridge),
@@ -183,7 +183,7 @@ def about(bridge: BridgeProcess, event_id: str, count: int) -> list[dict[str, An
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_a_scenario_gives_its_records(run: Run, name: str) -> None:
+def test_a_scenario_gives_its_records(run: RunOfScenarios, name: str) -> None:
     """A scenario gives records with the expected transitions, statuses, impacts and revisions."""
     letters: dict[str, str] = {}
     found = []
@@ -197,12 +197,12 @@ def test_a_scenario_gives_its_records(run: Run, name: str) -> None:
 
 
 @pytest.mark.parametrize("sink", ["stdout", "webhook", "mqtt", "eventhub"])
-def test_every_sink_gets_the_same_bytes(run: Run, sink: str) -> None:
+def test_every_sink_gets_the_same_bytes(run: RunOfScenarios, sink: str) -> None:
     """Every sink got the same bytes in the same order."""
     assert run.received["file"] == run.received[sink]
 
 
-def test_the_run_is_whole(run: Run) -> None:
+def test_the_run_is_whole(run: RunOfScenarios) -> None:
     """The first record is the start and the last one the stop; the sequence has no gap, no id
     occurs twice, and each record has the site and only the named tag.
     """
@@ -220,7 +220,7 @@ def test_the_run_is_whole(run: Run) -> None:
     assert run.code == 0
 
 
-def test_every_record_is_valid(run: Run, tmp_path: Path) -> None:
+def test_every_record_is_valid(run: RunOfScenarios, tmp_path: Path) -> None:
     """Each record is valid against the schema that `seb schema` prints, formats included."""
     schema = json.loads(run_seb("schema", home=tmp_path).out)
     Draft202012Validator.check_schema(schema)
@@ -228,7 +228,7 @@ def test_every_record_is_valid(run: Run, tmp_path: Path) -> None:
     assert [error.message for each in run.records for error in validator.iter_errors(each)] == []
 
 
-def test_the_retained_state_is_what_is_pending(run: Run) -> None:
+def test_the_retained_state_is_what_is_pending(run: RunOfScenarios) -> None:
     """While an event is pending, the retained state shows it as its record does, and at the end the
     state is empty.
     """
@@ -245,7 +245,7 @@ def test_the_retained_state_is_what_is_pending(run: Run) -> None:
     assert last.retain
 
 
-def test_an_idle_poll_logs_nothing(run: Run) -> None:
+def test_an_idle_poll_logs_nothing(run: RunOfScenarios) -> None:
     """The log has a line for each transition and each change of a sink's health, and no others."""
     actions = [json.loads(line)["action"] for line in run.errors.splitlines()]
     transitions = [action for action in actions if action.startswith("event.")]

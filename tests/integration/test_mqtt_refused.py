@@ -5,7 +5,7 @@ from pathlib import Path
 
 from support.eventually import eventually
 from support.mqtt.mosquitto import Mosquitto
-from support.mqtt.subscriber import Seen
+from support.mqtt.subscriber import SeenMessage
 from support.process.launch import Launch
 
 from bridge.simulator.events import SimulatedEvent
@@ -74,7 +74,7 @@ def test_a_refused_state_costs_one_connection(
         assert bridge.stop() == 0
 
 
-def shown(seen: Seen) -> list[str] | None:
+def shown(seen: SeenMessage) -> list[str] | None:
     """Return the events that a state shows; None for another message."""
     if not seen.topic.endswith("/state"):
         return None

@@ -33,7 +33,7 @@ sys.exit(int(open(code).read()) if os.path.exists(code) else 0)
 """
 
 
-class Preparing:
+class PreparingProcess:
     """A bridge whose program prepares, and what the program has been told."""
 
     def __init__(self, launch: Launch) -> None:
@@ -100,9 +100,9 @@ def waiting(launch: Launch) -> list[int]:
 
 
 @pytest.fixture
-def preparing(launch: Launch) -> Preparing:
+def preparing(launch: Launch) -> PreparingProcess:
     """A bridge with a program that prepares, not yet started."""
-    return Preparing(launch)
+    return PreparingProcess(launch)
 
 
 def an_event(seconds: float = 900, **fields: Any) -> SimulatedEvent:
@@ -115,7 +115,7 @@ RULE = json.dumps([{"name": "all"}])
 
 
 def test_an_event_reaches_the_program_only_once_it_is_asked(
-    preparing: Preparing, simulator: Simulator, launch: Launch
+    preparing: PreparingProcess, simulator: Simulator, launch: Launch
 ) -> None:
     """Its announcement does not; a person does; a second wish is answered without a second run."""
     listen = {"SEB_HTTP__LISTEN": f"127.0.0.1:{free_port()}"}
@@ -144,7 +144,7 @@ def test_an_event_reaches_the_program_only_once_it_is_asked(
 
 
 def test_an_event_that_ends_unasked_never_reaches_the_program(
-    preparing: Preparing, simulator: Simulator
+    preparing: PreparingProcess, simulator: Simulator
 ) -> None:
     """There is nothing to recover from."""
     preparing.start()
@@ -156,7 +156,9 @@ def test_an_event_that_ends_unasked_never_reaches_the_program(
     assert preparing.runs() == []
 
 
-def test_an_approval_waits_for_the_program(preparing: Preparing, simulator: Simulator) -> None:
+def test_an_approval_waits_for_the_program(
+    preparing: PreparingProcess, simulator: Simulator
+) -> None:
     """The rule approves at once; IMDS hears of it when the program has ended with 0."""
     preparing.hold()
     preparing.start(SEB_APPROVAL__RULES=RULE)
@@ -174,7 +176,7 @@ def test_an_approval_waits_for_the_program(preparing: Preparing, simulator: Simu
 
 
 def test_a_program_that_gives_up_stops_the_approval(
-    preparing: Preparing, simulator: Simulator
+    preparing: PreparingProcess, simulator: Simulator
 ) -> None:
     """Exit code 65: nothing is posted, and the receipt says why."""
     preparing.ends_with(65)
@@ -187,7 +189,7 @@ def test_a_program_that_gives_up_stops_the_approval(
 
 
 def test_a_rule_for_other_vms_is_not_fulfilled_by_a_program_that_is_not_asked(
-    preparing: Preparing, simulator: Simulator
+    preparing: PreparingProcess, simulator: Simulator
 ) -> None:
     """This VM prepares for events that name it alone: no other is approved after the program."""
     rule = {"name": "peers", "affects_this_vm": False, "max_resources": 2, "after": ["drain"]}
@@ -200,7 +202,7 @@ def test_a_rule_for_other_vms_is_not_fulfilled_by_a_program_that_is_not_asked(
 
 
 def test_lead_seconds_before_the_event_the_program_is_asked_anyway(
-    preparing: Preparing, simulator: Simulator
+    preparing: PreparingProcess, simulator: Simulator
 ) -> None:
     """A console that is away must not leave the VM unprepared."""
     preparing.start(SEB_SINK__DRAIN__LEAD="600")
@@ -210,7 +212,7 @@ def test_lead_seconds_before_the_event_the_program_is_asked_anyway(
 
 
 def test_the_deadline_counts_while_the_identity_is_not_confirmed(
-    preparing: Preparing, simulator: Simulator
+    preparing: PreparingProcess, simulator: Simulator
 ) -> None:
     """To prepare is no approval: after a restart it waits for no answer about the identity."""
     preparing.start()
@@ -221,7 +223,9 @@ def test_the_deadline_counts_while_the_identity_is_not_confirmed(
     eventually(lambda: preparing.runs() == ["scheduled"], what="the program")
 
 
-def test_the_deadline_comes_while_a_poll_hangs(preparing: Preparing, simulator: Simulator) -> None:
+def test_the_deadline_comes_while_a_poll_hangs(
+    preparing: PreparingProcess, simulator: Simulator
+) -> None:
     """The first poll of a run may be waited for longer than the event waits."""
     preparing.start(SEB_SINK__DRAIN__LEAD="600")
     simulator.announce(an_event(seconds=615))
@@ -232,7 +236,9 @@ def test_the_deadline_comes_while_a_poll_hangs(preparing: Preparing, simulator: 
     eventually(lambda: preparing.runs() == ["scheduled"], what="the program", timeout=40)
 
 
-def test_the_deadline_comes_between_two_polls(preparing: Preparing, simulator: Simulator) -> None:
+def test_the_deadline_comes_between_two_polls(
+    preparing: PreparingProcess, simulator: Simulator
+) -> None:
     """Polls may be rare."""
     simulator.announce(an_event(seconds=605))
     preparing.start(SEB_SINK__DRAIN__LEAD="600", SEB_POLL_INTERVAL="60")
@@ -240,7 +246,7 @@ def test_the_deadline_comes_between_two_polls(preparing: Preparing, simulator: S
 
 
 def test_what_was_being_prepared_is_taken_up_before_the_identity_is_confirmed(
-    preparing: Preparing, simulator: Simulator, launch: Launch
+    preparing: PreparingProcess, simulator: Simulator, launch: Launch
 ) -> None:
     """Within one boot: what was asked for is not lost with the process."""
     preparing.hold()
@@ -259,7 +265,7 @@ def test_what_was_being_prepared_is_taken_up_before_the_identity_is_confirmed(
 
 
 def test_a_wish_is_fulfilled_while_imds_does_not_answer(
-    preparing: Preparing, simulator: Simulator, launch: Launch
+    preparing: PreparingProcess, simulator: Simulator, launch: Launch
 ) -> None:
     """It is asked when it is accepted, and confirmed once IMDS shows the event again."""
     preparing.start()
@@ -275,7 +281,7 @@ def test_a_wish_is_fulfilled_while_imds_does_not_answer(
 
 
 def test_an_event_that_ends_while_the_program_runs_fails_the_preparation(
-    preparing: Preparing, simulator: Simulator, launch: Launch
+    preparing: PreparingProcess, simulator: Simulator, launch: Launch
 ) -> None:
     """The receipt says what became of the event, and the program is told of the end."""
     preparing.hold()
@@ -296,7 +302,7 @@ def test_an_event_that_ends_while_the_program_runs_fails_the_preparation(
     ]
 
 
-def test_a_preparation_survives_kill_9(preparing: Preparing, simulator: Simulator) -> None:
+def test_a_preparation_survives_kill_9(preparing: PreparingProcess, simulator: Simulator) -> None:
     """What was not reported is done again; what was reported is not."""
     preparing.hold()
     preparing.start(SEB_APPROVAL__RULES=RULE)
@@ -315,7 +321,7 @@ def test_a_preparation_survives_kill_9(preparing: Preparing, simulator: Simulato
 
 
 def test_an_event_that_changes_and_changes_back_is_still_prepared(
-    preparing: Preparing, simulator: Simulator, launch: Launch
+    preparing: PreparingProcess, simulator: Simulator, launch: Launch
 ) -> None:
     """A program does not run twice for one state that it has prepared."""
     preparing.start()
@@ -331,7 +337,7 @@ def test_an_event_that_changes_and_changes_back_is_still_prepared(
 
 
 def test_a_wish_without_a_sink_that_prepares_fails(
-    preparing: Preparing, simulator: Simulator, launch: Launch
+    preparing: PreparingProcess, simulator: Simulator, launch: Launch
 ) -> None:
     """The sink is taken out while it is asked: nothing was prepared, and nothing says so."""
     preparing.ends_with(1)
@@ -346,7 +352,7 @@ def test_a_wish_without_a_sink_that_prepares_fails(
 
 
 def test_a_sink_that_prepares_no_more_learns_what_is_pending(
-    preparing: Preparing, simulator: Simulator, launch: Launch
+    preparing: PreparingProcess, simulator: Simulator, launch: Launch
 ) -> None:
     """What it acknowledged unseen is no acknowledgement for a rule."""
     preparing.start()
@@ -364,7 +370,7 @@ def test_a_sink_that_prepares_no_more_learns_what_is_pending(
 
 
 def test_a_sink_of_another_name_is_asked_again(
-    preparing: Preparing, simulator: Simulator, launch: Launch
+    preparing: PreparingProcess, simulator: Simulator, launch: Launch
 ) -> None:
     """What the old name was asked for and did not do, the new one does."""
     preparing.ends_with(1)
@@ -391,7 +397,7 @@ def test_a_sink_of_another_name_is_asked_again(
     ],
 )
 def test_a_sink_of_another_name_gets_the_end_of_what_was_prepared(
-    preparing: Preparing, simulator: Simulator, launch: Launch, between: dict[str, str]
+    preparing: PreparingProcess, simulator: Simulator, launch: Launch, between: dict[str, str]
 ) -> None:
     """It ends in a run in which no sink prepares; the next one that does is told."""
     preparing.start(SEB_APPROVAL__RULES=RULE)
@@ -409,7 +415,7 @@ def test_a_sink_of_another_name_gets_the_end_of_what_was_prepared(
 
 
 def test_a_preparation_that_was_given_up_can_be_tried_again(
-    preparing: Preparing, simulator: Simulator, launch: Launch
+    preparing: PreparingProcess, simulator: Simulator, launch: Launch
 ) -> None:
     """`seb outbox retry` runs the program again, and then the VM is prepared."""
     preparing.ends_with(65)
@@ -424,7 +430,7 @@ def test_a_preparation_that_was_given_up_can_be_tried_again(
 
 
 def test_a_recovery_that_was_given_up_is_tried_again(
-    preparing: Preparing, simulator: Simulator, launch: Launch
+    preparing: PreparingProcess, simulator: Simulator, launch: Launch
 ) -> None:
     """`seb outbox retry` runs the program for the end once more."""
     preparing.start(SEB_APPROVAL__RULES=RULE)
@@ -441,7 +447,7 @@ def test_a_recovery_that_was_given_up_is_tried_again(
 
 
 def test_a_sink_that_begins_to_prepare_gets_the_end_of_what_it_was_told(
-    preparing: Preparing, simulator: Simulator
+    preparing: PreparingProcess, simulator: Simulator
 ) -> None:
     """A VM that was drained by a plain sink must not stay drained."""
     preparing.start(SEB_SINK__DRAIN__PREPARES="false")
@@ -454,7 +460,7 @@ def test_a_sink_that_begins_to_prepare_gets_the_end_of_what_it_was_told(
 
 
 def test_a_sink_that_begins_to_prepare_again_gets_the_end_of_what_it_was_told(
-    preparing: Preparing, simulator: Simulator
+    preparing: PreparingProcess, simulator: Simulator
 ) -> None:
     """It is the same if the sink prepared before it was a plain one."""
     preparing.start()
@@ -469,7 +475,7 @@ def test_a_sink_that_begins_to_prepare_again_gets_the_end_of_what_it_was_told(
 
 
 def test_a_sink_that_comes_back_gets_no_end_of_what_it_was_not_asked_about(
-    preparing: Preparing, simulator: Simulator, launch: Launch
+    preparing: PreparingProcess, simulator: Simulator, launch: Launch
 ) -> None:
     """Another one prepared for one run; neither was asked, so there is nothing to recover."""
     preparing.start()
@@ -486,7 +492,7 @@ def test_a_sink_that_comes_back_gets_no_end_of_what_it_was_not_asked_about(
 
 @pytest.mark.parametrize("how", ["its recovery fails", "it is away", "its drain is cut"])
 def test_a_sink_that_begins_to_prepare_gets_the_end_that_it_missed(
-    preparing: Preparing, simulator: Simulator, launch: Launch, how: str
+    preparing: PreparingProcess, simulator: Simulator, launch: Launch, how: str
 ) -> None:
     """A plain sink drained, and the end waits, or came while the sink was out of the settings; or
     the sink was killed within its drain.
@@ -520,7 +526,7 @@ def test_a_sink_that_begins_to_prepare_gets_the_end_that_it_missed(
 
 
 def test_a_sink_that_prepares_no_more_gets_the_end_of_what_it_was_asked_about(
-    preparing: Preparing, simulator: Simulator, launch: Launch
+    preparing: PreparingProcess, simulator: Simulator, launch: Launch
 ) -> None:
     """The event ends while the sink is out of the settings. Once it prepares again, that is over:
     the console is told, and an event of the same id is another one.

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support.commands.control_plane import Signer, jwks
+from support.commands.control_plane import IssuerKey, jwks
 from support.eventually import eventually
 from support.process.launch import Launch
 from support.sinks.http_server import HttpServer
@@ -116,7 +116,7 @@ def test_a_trust_file_that_is_bad_later_ends_no_run(launch: Launch, simulator: S
     trust.write_text("{")
     variables = {"SEB_SINK__STDOUT__FORMAT": "json", "SEB_APPROVAL__TRUST": str(trust)}
     assert launch(**variables).wait() == 78
-    trust.write_text(jwks(Signer()))
+    trust.write_text(jwks(IssuerKey()))
     bridge = launch(**variables)
     event = simulator.announce(SimulatedEvent())
     bridge.wait_for_records(1, types="seb.event.scheduled")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from support.dockerfile import Stage, ignore_patterns, ignored, read
+from support.dockerfile import BuildStage, ignore_patterns, ignored, read
 
 from bridge.cli import seb
 
@@ -14,12 +14,12 @@ ROOT = Path(__file__).parent.parent.parent
 
 
 @pytest.fixture
-def stages() -> list[Stage]:
+def stages() -> list[BuildStage]:
     """The stages of our Dockerfile."""
     return read(ROOT / "Dockerfile")
 
 
-def test_all_stages_are_on_one_base(stages: list[Stage]) -> None:
+def test_all_stages_are_on_one_base(stages: list[BuildStage]) -> None:
     """The tools stay behind, the environment finds the Python that it was made with, and the last
     stage, which is built unless another is asked for, is the bridge.
     """
@@ -39,7 +39,7 @@ def test_all_stages_are_on_one_base(stages: list[Stage]) -> None:
     ],
 )
 def test_an_image_needs_no_shell_and_writes_its_state_only(
-    stages: list[Stage], name: str, command: list[str], variable: str, state: str
+    stages: list[BuildStage], name: str, command: list[str], variable: str, state: str
 ) -> None:
     """Every command is a list of words; one volume, its owner's alone, where the program looks for
     it; an environment and nothing else, so that the bridge's image has no console; and a user by
@@ -66,7 +66,7 @@ def test_an_image_needs_no_shell_and_writes_its_state_only(
     assert not {"RUN", "COPY", "ADD"} & set(names[names.index("USER") :])
 
 
-def test_the_image_has_no_installer_and_no_bytecode(stages: list[Stage]) -> None:
+def test_the_image_has_no_installer_and_no_bytecode(stages: list[BuildStage]) -> None:
     """The environment has no pip of its own, and nothing is written beside the code."""
     made = stages[0].all("RUN")[0].exec_form or []
     assert made[1:] == ["-m", "venv", "--without-pip", "/opt/seb"]
@@ -79,7 +79,7 @@ def test_what_the_health_check_calls_is_there() -> None:
     assert (said.exit_code, "--alive" in said.output) == (0, True)
 
 
-def test_what_is_installed_is_pinned(stages: list[Stage]) -> None:
+def test_what_is_installed_is_pinned(stages: list[BuildStage]) -> None:
     """By hash, or it is the wheel that was made here."""
     runs = [part for stage in stages for run in stage.all("RUN") for part in run.rest.split("&&")]
     installs = [part for part in runs if " install " in part and " pip " in part]
@@ -96,7 +96,7 @@ def test_extras_have_a_lock_of_their_own() -> None:
     assert "azure-identity" in more.keys() - plain.keys()
 
 
-def test_what_is_copied_is_there(stages: list[Stage]) -> None:
+def test_what_is_copied_is_there(stages: list[BuildStage]) -> None:
     """And .dockerignore does not hide it."""
     patterns = ignore_patterns(ROOT / ".dockerignore")
     sources = [

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from support.eventually import eventually
-from support.ground.doc_page import Pages, blocks
+from support.ground.doc_page import PageBlocks, blocks
 from support.mqtt.mosquitto import executable
 from support.ports import free_port
 from support.process.bridge import clean_environment
@@ -29,7 +29,7 @@ pytestmark = [
 ]
 
 
-class ConfigSources:
+class PageMachine:
     """The machine of the page, below one directory: its paths, its broker's name and port."""
 
     def __init__(self, home: Path) -> None:
@@ -103,7 +103,7 @@ def test_the_page_from_the_first_command_to_a_record(
     tmp_path: Path, imds_simulator: Simulator
 ) -> None:
     """Users keep their passwords when one is added, the VM may send, and the subscriber gets it."""
-    places, page = ConfigSources(tmp_path), Pages(PAGE)
+    places, page = PageMachine(tmp_path), PageBlocks(PAGE)
     ca = ThrowawayCa(tmp_path / "etc/mosquitto/tls")
     ca.server()
     shutil.copy(ca.cert, tmp_path / "etc/seb/ca.pem")

@@ -87,7 +87,7 @@ MANY = [
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class State:
+class PageState:
     """What the bridge says, and what the page makes of it."""
 
     said: dict[str, Any]
@@ -99,18 +99,18 @@ class State:
 
 
 STATES = {
-    "all-clear": State(
+    "all-clear": PageState(
         said=status(),
         records=tuple(STORY),
         name="All clear",
         says=("No event is announced", "Last: Freeze ended 1 min 30 s ago"),
     ),
-    "not-looking": State(
+    "not-looking": PageState(
         said=blind(events=[event()]),
         name="Not looking",
         says=("last answered 42 s ago", "did not answer within 5 s", "Last known: Freeze", "14:32"),
     ),
-    "not-looking-yet": State(
+    "not-looking-yet": PageState(
         said=status(
             looking=False,
             ready=False,
@@ -123,12 +123,12 @@ STATES = {
         name="Not looking yet",
         says=("has not answered yet", "may take two minutes"),
     ),
-    "hung": State(
+    "hung": PageState(
         said=status(healthy=False, looking=False, imds=imds(lastSuccessAt=moment(-70))),
         name="Not looking",
         says=("last answered 1 min 10 s ago", "the bridge's poll loop hangs"),
     ),
-    "coming": State(
+    "coming": PageState(
         said=status(events=[event(resources=["web_4", "WEB_3"])]),
         records=(BEGAN, record("event.scheduled", 2), receipt(3, 5, "posted")),
         name="Event coming",
@@ -142,7 +142,7 @@ STATES = {
             "9 s of interruption",
         ),
     ),
-    "evicted": State(
+    "evicted": PageState(
         said=status(
             events=[
                 event(
@@ -158,7 +158,7 @@ STATES = {
         name="Event coming",
         says=("00:29", "Preempt: eviction", "duration not given", "This VM only"),
     ),
-    "under-way": State(
+    "under-way": PageState(
         said=status(
             events=[
                 event(
@@ -174,7 +174,7 @@ STATES = {
         name="Event under way",
         says=("1 min 15 s", "Reboot: restart", "announced", "was down", "and 1 more event"),
     ),
-    "others": State(
+    "others": PageState(
         said=status(
             events=[
                 numbered(1, affectsThisVm=False, resources=["web_4", "web_5"]),
@@ -184,7 +184,7 @@ STATES = {
         name="Events for others",
         says=("Nothing is announced for this VM.", "2 other VMs", "1 d 01:00:00"),
     ),
-    "sinks-down": State(
+    "sinks-down": PageState(
         said=status(
             sinks=TROUBLED,
             store=status()["store"] | {"writable": False, "trouble": "the disk is full"},
@@ -199,13 +199,13 @@ STATES = {
             "12 min",
         ),
     ),
-    "many": State(
+    "many": PageState(
         said=status(events=MANY),
         records=tuple(STORY),
         name="Event coming",
         says=("01:01", "25 of 50 for this VM", "and 49 more events", "This VM and 1,000 others"),
     ),
-    "hostile": State(
+    "hostile": PageState(
         said=status(
             vm=VM | {"name": HOSTILE, "vmSize": HOSTILE, "tags": {HOSTILE: HOSTILE}},
             site=HOSTILE,

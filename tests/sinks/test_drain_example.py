@@ -16,7 +16,7 @@ SCRIPT = Path(__file__).parents[2] / "examples" / "drain.sh"
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs POSIX scripts")
 
 
-class Vm:
+class DrainVm:
     """The VM as the script sees it: its directory, and an `ss` that lists connections."""
 
     def __init__(self, directory: Path) -> None:
@@ -58,9 +58,9 @@ class Vm:
 
 
 @pytest.fixture
-def vm(tmp_path: Path) -> Vm:
+def vm(tmp_path: Path) -> DrainVm:
     """A VM in service."""
-    return Vm(tmp_path)
+    return DrainVm(tmp_path)
 
 
 def reboot(sequence: int = 1, *, impact: str = "restart", **fields: str) -> Record:
@@ -70,7 +70,7 @@ def reboot(sequence: int = 1, *, impact: str = "restart", **fields: str) -> Reco
     return record
 
 
-def test_it_takes_the_vm_out_of_service_and_back(vm: Vm) -> None:
+def test_it_takes_the_vm_out_of_service_and_back(vm: DrainVm) -> None:
     """The script takes the VM out of service at the notice and back at the end; each step may run
     twice.
     """
@@ -80,7 +80,7 @@ def test_it_takes_the_vm_out_of_service_and_back(vm: Vm) -> None:
     assert (vm.run(ended), vm.run(ended), vm.draining()) == (0, 0, set())
 
 
-def test_an_event_that_no_longer_names_this_vm(vm: Vm) -> None:
+def test_an_event_that_no_longer_names_this_vm(vm: DrainVm) -> None:
     """The script puts the VM back into service when the event no longer names it, before the event
     ends.
     """
@@ -89,7 +89,7 @@ def test_an_event_that_no_longer_names_this_vm(vm: Vm) -> None:
     assert (vm.run(elsewhere), vm.draining()) == (0, set())
 
 
-def test_two_events_overlap(vm: Vm) -> None:
+def test_two_events_overlap(vm: DrainVm) -> None:
     """The script keeps the VM out of service for the second event when the first one ends."""
     other = sample_record(2, event_id="B-2")
     other.data["impact"] = "redeploy"  # type: ignore[index]
@@ -98,7 +98,7 @@ def test_two_events_overlap(vm: Vm) -> None:
     assert vm.draining() == {"B-2"}
 
 
-def test_records_that_need_no_drain(vm: Vm) -> None:
+def test_records_that_need_no_drain(vm: DrainVm) -> None:
     """The script does nothing for a pause, for events of other VMs, for records about the bridge,
     and for an end after a reboot has cleared its directory.
     """
@@ -118,7 +118,7 @@ def test_records_that_need_no_drain(vm: Vm) -> None:
     ("clients", "seconds", "code"), [(1, {}, 0), (9, {"DRAIN_SECONDS": "0"}, 1)]
 )
 def test_it_waits_until_no_client_is_connected(
-    vm: Vm, capfd: pytest.CaptureFixture[str], clients: int, seconds: dict[str, str], code: int
+    vm: DrainVm, capfd: pytest.CaptureFixture[str], clients: int, seconds: dict[str, str], code: int
 ) -> None:
     """The script ends with success once the last client has gone. If clients stay it fails: the VM
     stays out of service, and the event is not approved.
@@ -129,13 +129,13 @@ def test_it_waits_until_no_client_is_connected(
     assert ("port 8080 still has connections" in capfd.readouterr().err) == bool(code)
 
 
-def test_a_missing_tool_is_a_failure(vm: Vm) -> None:
+def test_a_missing_tool_is_a_failure(vm: DrainVm) -> None:
     """The script fails if it cannot list the connections, so that the event is not approved."""
     vm.without_ss()
     assert vm.run(reboot(), DRAIN_PORT="8080") != 0
 
 
-def test_an_event_that_has_started_is_not_waited_for(vm: Vm) -> None:
+def test_an_event_that_has_started_is_not_waited_for(vm: DrainVm) -> None:
     """The script does not wait for clients if the event has started: failed hardware gives no
     notice.
     """

@@ -31,7 +31,7 @@ class Instruction:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stage:
+class BuildStage:
     """What follows one FROM."""
 
     base: str
@@ -54,16 +54,16 @@ class Stage:
         return {name: value for name, _, value in pairs}
 
 
-def read(path: Path) -> list[Stage]:
+def read(path: Path) -> list[BuildStage]:
     """The stages of a Dockerfile, with what ARG before the first FROM says filled in."""
-    stages: list[Stage] = []
+    stages: list[BuildStage] = []
     arguments: dict[str, str] = {}
     for instruction in _instructions(path.read_text(encoding="utf-8")):
         if instruction.name == "FROM":
             base, *more = re.sub(
                 r"\$\{(\w+)\}", lambda found: arguments[found[1]], instruction.rest
             ).split()
-            stages.append(Stage(base=base, name=more[1] if more else None))
+            stages.append(BuildStage(base=base, name=more[1] if more else None))
         elif not stages:
             name, _, value = instruction.rest.partition("=")
             arguments[name] = value

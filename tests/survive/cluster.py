@@ -18,7 +18,7 @@ from support.console.process import ConsoleProcess
 from bridge.simulator.simulator import Simulator
 from bridge.simulator.vm import SimulatedVm
 from console.ingest.enrolment import pull_token, read_key, secret_text, webhook_secret
-from tests.survive.machine import Machine, Unit
+from tests.survive.machine import MemberVm, Unit
 
 ROOT = Path(__file__).resolve().parents[2]
 RECIPES = ROOT / "deploy" / "recipes"
@@ -57,7 +57,7 @@ class Cluster(ABC):
             for number in range(MEMBERS)
         ]
         self.machines = [
-            Machine(simulator.vm.name, self.directory / simulator.vm.name)
+            MemberVm(simulator.vm.name, self.directory / simulator.vm.name)
             for simulator in self.simulators
         ]
         control, self._trust = made_key(self.directory / "keys")

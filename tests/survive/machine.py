@@ -28,7 +28,7 @@ class Unit:
     cwd: str = "/"
 
 
-class Machine:
+class MemberVm:
     """One VM, in a directory of its own that outlives its death."""
 
     def __init__(self, name: str, directory: Path) -> None:

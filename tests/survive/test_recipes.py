@@ -32,7 +32,7 @@ KILLS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class RecipeRun:
     """What became of a run of the program."""
 
     code: int
@@ -41,7 +41,7 @@ class Ended:
     """How many commands of the service it has started."""
 
 
-class Vm:
+class RecipeVm:
     """A recipe's program on one member, as the bridge runs it."""
 
     def __init__(self, cluster: Cluster, number: int, scratch: Path) -> None:
@@ -80,19 +80,21 @@ class Vm:
         kill_at: int = 0,
         hang: bool = False,
         more: Mapping[str, str] | None = None,
-    ) -> Ended:
+    ) -> RecipeRun:
         """Run it for a scheduled event; `more` are variables that a site sets."""
         due = datetime.now(UTC) + timedelta(seconds=notice)
         facts = {"SEB_EVENT_NOT_BEFORE": due.strftime("%Y-%m-%dT%H:%M:%SZ"), **(more or {})}
         record = sample_record(event_id=event)
         return self._run(record, facts, kill_at=kill_at, hang=hang)
 
-    def recover(self, event: str = "A", *, kill_at: int = 0, hang: bool = False) -> Ended:
+    def recover(self, event: str = "A", *, kill_at: int = 0, hang: bool = False) -> RecipeRun:
         """Run it for the end of the event."""
         record = sample_record(record_type=EVENT_ENDED, event_id=event)
         return self._run(record, {}, kill_at=kill_at, hang=hang)
 
-    def _run(self, record: Record, facts: Mapping[str, str], *, kill_at: int, hang: bool) -> Ended:
+    def _run(
+        self, record: Record, facts: Mapping[str, str], *, kill_at: int, hang: bool
+    ) -> RecipeRun:
         self._count.write_text("")
         more = {
             "PATH": f"{self._bin}{os.pathsep}{self._path}",
@@ -112,7 +114,7 @@ class Vm:
             start_new_session=True,
         )
         steps = len(self._count.read_text().splitlines())
-        return Ended(done.returncode, done.stderr.decode(), steps)
+        return RecipeRun(done.returncode, done.stderr.decode(), steps)
 
     def prepare_until_done(self, event: str = "A") -> None:
         """As the bridge does: again, until it ends with 0."""
@@ -139,10 +141,10 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
 
 
 @pytest.fixture
-def leader(cluster: Cluster, tmp_path: Path) -> Iterator[Vm]:
+def leader(cluster: Cluster, tmp_path: Path) -> Iterator[RecipeVm]:
     """The member that an event hurts most; the cluster is whole before and after."""
     wait_for(cluster.is_whole, what="a whole cluster")
-    vm = Vm(cluster, cluster.leader(), tmp_path)
+    vm = RecipeVm(cluster, cluster.leader(), tmp_path)
     yield vm
     for event in ("A", "B"):  # a test that failed may have left it prepared
         vm.recover(event)
@@ -155,7 +157,7 @@ def moments(steps: int) -> list[int]:
     return sorted({1 + round(place * (steps - 1) / (KILLS - 1)) for place in range(KILLS)})
 
 
-def test_it_hands_over_and_comes_back(leader: Vm) -> None:
+def test_it_hands_over_and_comes_back(leader: RecipeVm) -> None:
     """After the preparation another member leads; after the recovery the cluster is whole, once all
     members have reported that.
     """
@@ -165,13 +167,13 @@ def test_it_hands_over_and_comes_back(leader: Vm) -> None:
     leader.await_whole()
 
 
-def test_it_can_be_repeated(leader: Vm) -> None:
+def test_it_can_be_repeated(leader: RecipeVm) -> None:
     """A record that comes twice changes nothing the second time."""
     assert [leader.prepare().code, leader.prepare().code] == [0, 0]
     assert [leader.recover().code, leader.recover().code] == [0, 0]
 
 
-def test_killed_while_it_prepares(leader: Vm) -> None:
+def test_killed_while_it_prepares(leader: RecipeVm) -> None:
     """A run that is killed at any of its commands is completed, or undone, by the next one."""
     steps = leader.prepare().steps
     leader.recover_until_done()
@@ -184,7 +186,7 @@ def test_killed_while_it_prepares(leader: Vm) -> None:
         leader.recover_until_done()
 
 
-def test_killed_while_it_recovers(leader: Vm) -> None:
+def test_killed_while_it_recovers(leader: RecipeVm) -> None:
     """A recovery that is killed at any of its commands is completed by the next one."""
     leader.prepare_until_done()
     steps = leader.recover().steps
@@ -195,7 +197,7 @@ def test_killed_while_it_recovers(leader: Vm) -> None:
         leader.recover_until_done()
 
 
-def test_a_cluster_that_is_one_short(leader: Vm) -> None:
+def test_a_cluster_that_is_one_short(leader: RecipeVm) -> None:
     """In a cluster that lacks a member the recipe hands nothing over: it waits while there is time,
     and then gives up with the reason.
     """
@@ -213,7 +215,7 @@ def test_a_cluster_that_is_one_short(leader: Vm) -> None:
     leader.recover_until_done()
 
 
-def test_tools_that_do_not_answer(leader: Vm) -> None:
+def test_tools_that_do_not_answer(leader: RecipeVm) -> None:
     """If the service's tools do not answer, the recipe ends in time with the reason, and the
     cluster is as it was.
     """
@@ -228,7 +230,7 @@ def test_tools_that_do_not_answer(leader: Vm) -> None:
     leader.recover_until_done()
 
 
-def test_a_vm_that_stood_still_a_moment_ago(leader: Vm) -> None:
+def test_a_vm_that_stood_still_a_moment_ago(leader: RecipeVm) -> None:
     """Preparing a VM that has just stood still loses no acknowledged write, even if its tools wait
     for a while first.
     """
@@ -244,7 +246,7 @@ def test_a_vm_that_stood_still_a_moment_ago(leader: Vm) -> None:
     assert found["lost"] == 0, found
 
 
-def test_two_events_of_one_vm(leader: Vm) -> None:
+def test_two_events_of_one_vm(leader: RecipeVm) -> None:
     """The end of one event does not undo the preparation for another."""
     assert [leader.prepare("A").code, leader.prepare("B").code] == [0, 0]
     assert leader.recover("A").code == 0
@@ -252,11 +254,11 @@ def test_two_events_of_one_vm(leader: Vm) -> None:
     leader.recover_until_done("B")
 
 
-def test_one_member_at_a_time(leader: Vm, tmp_path: Path) -> None:
+def test_one_member_at_a_time(leader: RecipeVm, tmp_path: Path) -> None:
     """While one member is prepared, the recipe on another one waits and says why."""
     cluster = leader.cluster
     (tmp_path / "other").mkdir()
-    other = Vm(cluster, (leader.number + 1) % len(cluster.machines), tmp_path / "other")
+    other = RecipeVm(cluster, (leader.number + 1) % len(cluster.machines), tmp_path / "other")
     leader.prepare_until_done()
     refused = other.prepare()
     assert refused.code == 75, refused
@@ -266,16 +268,16 @@ def test_one_member_at_a_time(leader: Vm, tmp_path: Path) -> None:
     other.recover_until_done()
 
 
-def test_two_members_at_the_same_moment(leader: Vm, tmp_path: Path) -> None:
+def test_two_members_at_the_same_moment(leader: RecipeVm, tmp_path: Path) -> None:
     """Of two members that prepare at the same moment at most one leaves, and the service works
     on.
     """
     cluster = leader.cluster
     (tmp_path / "other").mkdir()
-    other = Vm(cluster, (leader.number + 1) % len(cluster.machines), tmp_path / "other")
+    other = RecipeVm(cluster, (leader.number + 1) % len(cluster.machines), tmp_path / "other")
     both = (leader, other)
     with ThreadPoolExecutor() as pool:
-        codes = {each.code for each in pool.map(Vm.prepare, both)}
+        codes = {each.code for each in pool.map(RecipeVm.prepare, both)}
     assert codes in ({0, 75}, {75}), codes
     with load(cluster.client()):
         pass  # its first write is acknowledged

@@ -9,7 +9,7 @@ import pytest
 from tests.survive.clients import load
 from tests.survive.cluster import wait_for
 from tests.survive.services.redis import Redis
-from tests.survive.test_recipes import DISTRUST_SECONDS, STILL_SECONDS, Vm
+from tests.survive.test_recipes import DISTRUST_SECONDS, STILL_SECONDS, RecipeVm
 
 pytestmark = [pytest.mark.survive, pytest.mark.timeout(600)]
 
@@ -24,7 +24,7 @@ def redis() -> Iterator[Redis]:
 
 def test_a_failover_that_would_come_late(redis: Redis, tmp_path: Path) -> None:
     """If Sentinel stands still when it is asked, the failover does not come while writes go on."""
-    master = Vm(redis, redis.leader(), tmp_path)
+    master = RecipeVm(redis, redis.leader(), tmp_path)
     sentinel = redis.sentinel_pid(master.number)
     goes_on = f"(sleep {STILL_SECONDS}; kill -CONT {sentinel}) >/dev/null 2>&1 &"
     still = f"kill -STOP {sentinel}; {goes_on}"

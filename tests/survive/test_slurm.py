@@ -7,7 +7,7 @@ import pytest
 
 from tests.survive.cluster import wait_for
 from tests.survive.services.slurm import Slurm
-from tests.survive.test_recipes import SOON, Vm
+from tests.survive.test_recipes import SOON, RecipeVm
 
 pytestmark = [pytest.mark.survive, pytest.mark.timeout(600)]
 
@@ -20,17 +20,17 @@ def slurm() -> Iterator[Slurm]:
 
 
 @pytest.fixture
-def node(slurm: Slurm, tmp_path: Path) -> Iterator[Vm]:
+def node(slurm: Slurm, tmp_path: Path) -> Iterator[RecipeVm]:
     """A node of a whole cluster; it is whole afterwards too, and no job is left."""
     wait_for(slurm.is_whole, what="a whole cluster")
-    vm = Vm(slurm, slurm.leader(), tmp_path)
+    vm = RecipeVm(slurm, slurm.leader(), tmp_path)
     yield vm
     slurm.ask("scancel", "--state=RUNNING")
     slurm.ask("scancel", "--state=PENDING")
     vm.await_whole()
 
 
-def submit(node: Vm, seconds: float, *options: str) -> str:
+def submit(node: RecipeVm, seconds: float, *options: str) -> str:
     """Begin a job on the node, and wait until it runs; its id."""
     slurm = node.cluster
     assert isinstance(slurm, Slurm)
@@ -48,12 +48,12 @@ def state_of(slurm: Slurm, job: str) -> str:
     return slurm.ask("squeue", "-h", "-t", "all", "-j", job, "-o", "%T").strip()
 
 
-def reason_of(slurm: Slurm, node: Vm) -> str:
+def reason_of(slurm: Slurm, node: RecipeVm) -> str:
     """Why a node is drained."""
     return slurm.ask("sinfo", "-h", "-n", slurm.machines[node.number].name, "-o", "%E").strip()
 
 
-def test_a_job_may_end(slurm: Slurm, node: Vm) -> None:
+def test_a_job_may_end(slurm: Slurm, node: RecipeVm) -> None:
     """The recipe is done once the job has ended, not before."""
     job = submit(node, 8)
     node.prepare_until_done()
@@ -61,7 +61,7 @@ def test_a_job_may_end(slurm: Slurm, node: Vm) -> None:
     node.recover_until_done()
 
 
-def test_a_job_that_does_not_end(slurm: Slurm, node: Vm) -> None:
+def test_a_job_that_does_not_end(slurm: Slurm, node: RecipeVm) -> None:
     """The recipe waits while there is time, and then gives up and names the job, which runs on."""
     job = submit(node, 600)
     early, late = node.prepare(), node.prepare(notice=SOON)
@@ -73,7 +73,7 @@ def test_a_job_that_does_not_end(slurm: Slurm, node: Vm) -> None:
     node.recover_until_done()
 
 
-def test_a_job_may_be_requeued(slurm: Slurm, node: Vm) -> None:
+def test_a_job_may_be_requeued(slurm: Slurm, node: RecipeVm) -> None:
     """Near the event the job is requeued, if the site has chosen that and the job allows it; not
     for a freeze.
     """
@@ -92,7 +92,7 @@ def test_a_job_may_be_requeued(slurm: Slurm, node: Vm) -> None:
 
 
 @pytest.mark.parametrize("state", ["drain", "down"])
-def test_a_node_that_a_person_has_taken_out(slurm: Slurm, node: Vm, state: str) -> None:
+def test_a_node_that_a_person_has_taken_out(slurm: Slurm, node: RecipeVm, state: str) -> None:
     """A node that a person has drained is ready for the event, and stays drained for that person's
     reason.
     """
@@ -103,7 +103,7 @@ def test_a_node_that_a_person_has_taken_out(slurm: Slurm, node: Vm, state: str) 
     slurm.ask("scontrol", "update", name, "state=resume")
 
 
-def test_a_node_that_a_person_drains_meanwhile(slurm: Slurm, node: Vm) -> None:
+def test_a_node_that_a_person_drains_meanwhile(slurm: Slurm, node: RecipeVm) -> None:
     """A node that a person has drained during the event stays drained after it."""
     node.prepare_until_done()
     assert reason_of(slurm, node) == "seb: scheduled event"
@@ -114,7 +114,7 @@ def test_a_node_that_a_person_drains_meanwhile(slurm: Slurm, node: Vm) -> None:
     slurm.ask("scontrol", "update", name, "state=resume")
 
 
-def test_a_node_that_comes_back_later_than_the_bridge(slurm: Slurm, node: Vm) -> None:
+def test_a_node_that_comes_back_later_than_the_bridge(slurm: Slurm, node: RecipeVm) -> None:
     """A node is not resumed before its slurmd answers: jobs that it gets would fail."""
     node.prepare_until_done()
     machine = slurm.machines[node.number]
@@ -126,7 +126,7 @@ def test_a_node_that_comes_back_later_than_the_bridge(slurm: Slurm, node: Vm) ->
     node.recover_until_done()
 
 
-def test_a_controller_that_is_down(slurm: Slurm, node: Vm) -> None:
+def test_a_controller_that_is_down(slurm: Slurm, node: RecipeVm) -> None:
     """If the controller is down, the recipe asks again, and gives up only when the time is over."""
     slurm.stop_controller()
     prepared = node.prepare()
@@ -136,7 +136,7 @@ def test_a_controller_that_is_down(slurm: Slurm, node: Vm) -> None:
     node.await_whole()
 
 
-def test_an_unknown_name(node: Vm) -> None:
+def test_an_unknown_name(node: RecipeVm) -> None:
     """With a wrong SLURM_NODE the recipe gives up at once, with the reason."""
     refused = node.prepare(more={"SLURM_NODE": "misspelt"})
     assert refused.code == 65

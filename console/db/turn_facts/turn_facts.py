@@ -35,7 +35,7 @@ from console.turns.facts import (
     VmPreparation,
 )
 from console.turns.groups import Group, Grouping, Member
-from console.turns.replay import PastEvent
+from console.turns.replay import ReplayedEvent
 from wire.preparation import RECOVERED
 from wire.preparation import State as PreparationState
 
@@ -369,7 +369,7 @@ def _leftover(preparation: VmPreparation) -> Turn:
 
 def read_past(
     snapshot: Snapshot, grouping: Grouping, *, since: float
-) -> tuple[dict[str, Group], dict[str, VmFacts], list[PastEvent]]:
+) -> tuple[dict[str, Group], dict[str, VmFacts], list[ReplayedEvent]]:
     """Return today's groups, the VMs that events since a moment have named, and these events."""
     groups = groups_now(snapshot.connection, grouping)
     known = snapshot.event_lists.ended_events(WantedEvents(since=since))
@@ -378,7 +378,7 @@ def read_past(
     return groups, _vms(snapshot, grouping, {}, wanted), past
 
 
-def _past(known: KnownEvent) -> PastEvent:
+def _past(known: KnownEvent) -> ReplayedEvent:
     """Return an event as it was announced, as far as that is known."""
     facts = known.shown.report
     event = known.event
@@ -390,7 +390,7 @@ def _past(known: KnownEvent) -> PastEvent:
     measured = facts.downtime_seconds or facts.pause_seconds
     lasted = max(0.0, event.shown_at - starts) if measured is None else measured
     announced = _event(known, {})
-    return PastEvent(
+    return ReplayedEvent(
         facts=replace(
             announced,
             status="Scheduled",

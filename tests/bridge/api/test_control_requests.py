@@ -3,7 +3,7 @@ without.
 """
 
 import pytest
-from support.sinks.scripted import Bench
+from support.sinks.scripted import DispatcherBench
 from support.store_helpers import draft, recipients
 
 from bridge.api.control import ControlError
@@ -11,7 +11,7 @@ from bridge.api.control_requests import ControlRequests
 from sinks.base import SinkPaused
 
 
-def test_the_list_of_a_running_bridge(bench: Bench) -> None:
+def test_the_list_of_a_running_bridge(bench: DispatcherBench) -> None:
     """The list has each sink's state and its reason, and sinks that are not configured any more."""
     bench.scripts["ops"].on_deliver = [SinkPaused("gone")]
     bench.outbox.register(recipients("old", "ops"))
@@ -25,7 +25,7 @@ def test_the_list_of_a_running_bridge(bench: Bench) -> None:
     assert (ops["configured"], ops["state"], ops["reason"]) == (True, "paused", "gone")
 
 
-def test_the_list_says_why_the_bridge_cannot_commit(bench: Bench) -> None:
+def test_the_list_says_why_the_bridge_cannot_commit(bench: DispatcherBench) -> None:
     """The list has the trouble of the store as it is now, such as a full disk, not only that of the
     last poll.
     """
@@ -45,7 +45,7 @@ def test_the_list_says_why_the_bridge_cannot_commit(bench: Bench) -> None:
     ],
 )
 def test_a_request_that_cannot_be_carried_out(
-    bench: Bench, request_: dict[str, object], said: str
+    bench: DispatcherBench, request_: dict[str, object], said: str
 ) -> None:
     """A request that cannot be carried out changes nothing, and its message says what to do."""
     with pytest.raises(ControlError, match=said):

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from support.documents.documents import NOW, body, entry, started
-from support.page.front_stage import Stage
+from support.page.monitored_bridge import MonitoredBridge
 
 from bridge.api.metric_definitions import DEFINITIONS
 from bridge.approval.receipts import receipt
@@ -21,13 +21,13 @@ def by_sink(name: str) -> str:
 
 
 @pytest.fixture
-def stage(stage: Stage) -> Stage:
+def stage(stage: MonitoredBridge) -> MonitoredBridge:
     """A bridge that knows the VM identity and has not polled."""
     stage.begin()
     return stage
 
 
-def test_exactly_the_documented_metrics_are_served(stage: Stage) -> None:
+def test_exactly_the_documented_metrics_are_served(stage: MonitoredBridge) -> None:
     """The served metrics have exactly the documented names, types, help texts and labels."""
     stage.poll(body(entry()))
     stage.poll(ImdsError("no", reason="http_500"))
@@ -47,13 +47,13 @@ def test_exactly_the_documented_metrics_are_served(stage: Stage) -> None:
 
 def test_before_the_vm_is_known_there_are_metrics(tmp_path: Path) -> None:
     """The metrics of a bridge that waits for the VM identity show that it waits."""
-    stage = Stage(tmp_path)
+    stage = MonitoredBridge(tmp_path)
     samples = stage.samples()
     assert (samples["seb_looking"], samples["seb_polls_total"]) == (0.0, 0.0)
     stage.close()
 
 
-def test_polls_are_counted_by_what_they_bring(stage: Stage) -> None:
+def test_polls_are_counted_by_what_they_bring(stage: MonitoredBridge) -> None:
     """Polls are counted by their result, failed ones by reason, with the time of the last good
     one.
     """
@@ -69,7 +69,7 @@ def test_polls_are_counted_by_what_they_bring(stage: Stage) -> None:
     assert attempt == (NOW + timedelta(seconds=4)).timestamp()
 
 
-def test_pending_events_are_counted_by_type_and_status(stage: Stage) -> None:
+def test_pending_events_are_counted_by_type_and_status(stage: MonitoredBridge) -> None:
     """An event that is over is not counted any more, and its series remains, with 0."""
     stage.poll(body(entry()))
     series = (
@@ -83,13 +83,13 @@ def test_pending_events_are_counted_by_type_and_status(stage: Stage) -> None:
     assert nearest not in stage.samples()
 
 
-def test_news_is_never_due(stage: Stage) -> None:
+def test_news_is_never_due(stage: MonitoredBridge) -> None:
     """News of an event of another status, such as Advisory, has no time at which it may start."""
     stage.poll(body(entry(status="Advisory")))
     assert not [name for name in stage.samples() if name.startswith("seb_next_not_before")]
 
 
-def test_words_of_imds_make_no_series_without_end(stage: Stage) -> None:
+def test_words_of_imds_make_no_series_without_end(stage: MonitoredBridge) -> None:
     """An unknown type or status counts as `other`, so that the number of series is limited."""
     for number in range(20):
         stage.poll(body(entry(f"e{number}", event_type=f"Odd{number}")))
@@ -98,7 +98,7 @@ def test_words_of_imds_make_no_series_without_end(stage: Stage) -> None:
     assert stage.samples()['seb_event_notice_seconds_count{event_type="other"}'] == 20.0
 
 
-def test_records_are_counted_by_their_transition(stage: Stage) -> None:
+def test_records_are_counted_by_their_transition(stage: MonitoredBridge) -> None:
     """Each counter begins with 0, so that the first record is an increase."""
     name = 'seb_records_total{transition="started",type="seb.event.started.v1"}'
     stage.poll(body(entry()))
@@ -107,7 +107,7 @@ def test_records_are_counted_by_their_transition(stage: Stage) -> None:
     assert stage.samples()[name] == 1.0
 
 
-def test_the_backlog_of_a_sink(stage: Stage) -> None:
+def test_the_backlog_of_a_sink(stage: MonitoredBridge) -> None:
     """A sink's backlog has its size, and the time of its oldest record, which is absent while
     nothing waits.
     """
@@ -121,7 +121,7 @@ def test_the_backlog_of_a_sink(stage: Stage) -> None:
     assert stage.samples()[by_sink("seb_sink_up")] == 0.0
 
 
-def test_an_idle_sink_is_neither_up_nor_down(stage: Stage) -> None:
+def test_an_idle_sink_is_neither_up_nor_down(stage: MonitoredBridge) -> None:
     """Two series distinguish a sink that has delivered nothing yet from one that fails."""
     stage.poll(body())
     stage.parts.dispatcher.health["file"].set_state("idle", None, 0.0)
@@ -132,7 +132,7 @@ def test_an_idle_sink_is_neither_up_nor_down(stage: Stage) -> None:
     assert [samples[by_sink(name)] for name in ("seb_sink_up", "seb_sink_idle")] == [1.0, 0.0]
 
 
-def test_deliveries_are_measured(stage: Stage) -> None:
+def test_deliveries_are_measured(stage: MonitoredBridge) -> None:
     """The delivery time is measured in seconds from a record's observation to its
     acknowledgement.
     """
@@ -142,7 +142,7 @@ def test_deliveries_are_measured(stage: Stage) -> None:
     assert samples[by_sink("seb_sink_delivery_lag_seconds_sum")] == 40.003
 
 
-def test_approvals_are_counted_by_their_receipts(stage: Stage) -> None:
+def test_approvals_are_counted_by_their_receipts(stage: MonitoredBridge) -> None:
     """Every outcome of an approval has its series from the start."""
     entry = Approval("cause", "j", "e", None, "rule:x", None, (), state="confirmed")
     approved = receipt(entry, stage.parts.state.observer, NOW)
@@ -157,14 +157,14 @@ def test_approvals_are_counted_by_their_receipts(stage: Stage) -> None:
     ]
 
 
-def test_refused_commands_are_counted_by_reason(stage: Stage) -> None:
+def test_refused_commands_are_counted_by_reason(stage: MonitoredBridge) -> None:
     """Every reason of a refused command has its series from the start."""
     stage.parts.approvals.refused["expired"] += 3
     found = dict(re.findall(r'seb_commands_refused_total{reason="(\w+)"} (\S+)', text(stage)))
     assert found == {reason: "3.0" if reason == "expired" else "0.0" for reason in REFUSALS}
 
 
-def test_pauses_jumps_and_downtimes_are_counted(stage: Stage) -> None:
+def test_pauses_jumps_and_downtimes_are_counted(stage: MonitoredBridge) -> None:
     """Pauses, jumps of the clock, and downtimes of a VM (not of the bridge alone) are counted."""
     stage.metrics.stood_still(4.5)
     stage.metrics.jumped()
@@ -189,6 +189,6 @@ def test_pauses_jumps_and_downtimes_are_counted(stage: Stage) -> None:
     )
 
 
-def text(stage: Stage) -> str:
+def text(stage: MonitoredBridge) -> str:
     """Return the metrics as they are served."""
     return stage.metrics.text().decode()

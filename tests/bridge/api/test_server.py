@@ -168,7 +168,7 @@ def test_clients_that_never_read_do_not_block_others(port: int) -> None:
 
 
 @dataclass
-class Line:
+class ServerConnection:
     """A connection as the server keeps it."""
 
     creation_time: float
@@ -183,7 +183,7 @@ class Line:
 
 def test_an_incomplete_request_is_not_waited_for() -> None:
     """A connection whose request is not complete in time is closed, even if single bytes arrive."""
-    slow, new = Line(100.0, last_activity=110.0), Line(105.0)
+    slow, new = ServerConnection(100.0, last_activity=110.0), ServerConnection(105.0)
     close_slow([slow, new], 100.1 + ASK_SECONDS)
     assert (slow.closed, new.closed) == (True, False)
 
@@ -193,17 +193,20 @@ def test_an_answer_that_is_not_read_is_not_kept() -> None:
     kept.
     """
     now = 1000.0
-    unread = Line(0.0, last_activity=now - READ_SECONDS - 0.1, total_outbufs_len=9)
-    read = Line(0.0, last_activity=now - 1.0, total_outbufs_len=9, requests=["r"])
-    made = Line(0.0, requests=["r"])
+    unread = ServerConnection(0.0, last_activity=now - READ_SECONDS - 0.1, total_outbufs_len=9)
+    read = ServerConnection(0.0, last_activity=now - 1.0, total_outbufs_len=9, requests=["r"])
+    made = ServerConnection(0.0, requests=["r"])
     close_slow([unread, read, made], now)
     assert (unread.closed, read.closed, made.closed) == (True, False, False)
 
 
 def test_room_is_made_by_the_oldest_that_has_not_asked() -> None:
     """Only a connection without a complete request makes room, the oldest one first."""
-    asked, reading = Line(0.0, requests=["r"]), Line(0.0, total_outbufs_len=9)
-    old, new = Line(1.0), Line(2.0)
+    asked, reading = (
+        ServerConnection(0.0, requests=["r"]),
+        ServerConnection(0.0, total_outbufs_len=9),
+    )
+    old, new = ServerConnection(1.0), ServerConnection(2.0)
     make_room([asked, reading, old, new])
     assert [each.closed for each in (asked, reading, old, new)] == [False, False, True, False]
     make_room([asked, reading])

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 from support.documents.documents import EVENT_ID, LATER, OTHER_ID, VM, body, entry, started
-from support.page.front_stage import Stage
+from support.page.monitored_bridge import MonitoredBridge
 
 from bridge.config.approval import ApprovalSettings
 from bridge.config.load import sink_spec
@@ -13,7 +13,7 @@ from bridge.store.database import StoreError
 DOWN = ImdsError("nobody listens", reason="refused")
 
 
-def test_before_anything_is_known_it_is_alive_and_not_ready(stage: Stage) -> None:
+def test_before_anything_is_known_it_is_alive_and_not_ready(stage: MonitoredBridge) -> None:
     """A bridge without the VM identity is alive and not ready, and says what it waits for."""
     stage.front.tried("IMDS gives no identity")
     told = stage.status.snapshot()
@@ -26,7 +26,7 @@ def test_before_anything_is_known_it_is_alive_and_not_ready(stage: Stage) -> Non
     assert told["store"]["writable"] is False
 
 
-def test_after_a_poll_the_status_is_complete(stage: Stage) -> None:
+def test_after_a_poll_the_status_is_complete(stage: MonitoredBridge) -> None:
     """After a poll the status has the VM, its pending events, and the state of each sink."""
     stage.begin()
     assert not stage.status.snapshot()["looking"]
@@ -39,7 +39,7 @@ def test_after_a_poll_the_status_is_complete(stage: Stage) -> None:
     assert [sink["backlog"] for sink in told["sinks"]] == [1]
 
 
-def test_an_event_is_shown_as_its_record_has_it(stage: Stage) -> None:
+def test_an_event_is_shown_as_its_record_has_it(stage: MonitoredBridge) -> None:
     """The status shows an event with the fields, the fingerprint and the notice of its record."""
     stage.begin()
     stage.poll(body(entry()))
@@ -52,7 +52,7 @@ def test_an_event_is_shown_as_its_record_has_it(stage: Stage) -> None:
     assert event["noticeSeconds"] == data["observation"]["noticeSeconds"]
 
 
-def test_the_nearest_event_comes_first(stage: Stage) -> None:
+def test_the_nearest_event_comes_first(stage: MonitoredBridge) -> None:
     """Started events come first, then the others by their time."""
     stage.begin()
     stage.poll(body(entry(event_id="far", not_before=LATER), entry(), started(OTHER_ID)))
@@ -63,7 +63,7 @@ def test_the_nearest_event_comes_first(stage: Stage) -> None:
 
 
 def test_an_imds_that_is_away_is_not_ready_after_ten_seconds_and_alive_for_ever(
-    stage: Stage,
+    stage: MonitoredBridge,
 ) -> None:
     """While IMDS does not answer, the bridge is not ready after ten seconds and stays alive,
     because a restart would not help.
@@ -78,7 +78,7 @@ def test_an_imds_that_is_away_is_not_ready_after_ten_seconds_and_alive_for_ever(
     assert stage.status.snapshot()["imds"]["trouble"]["reason"] == "refused"
 
 
-def test_a_loop_that_hangs_is_neither(stage: Stage) -> None:
+def test_a_loop_that_hangs_is_neither(stage: MonitoredBridge) -> None:
     """A bridge whose poll loop hangs is neither alive nor ready."""
     stage.begin()
     stage.poll(body())
@@ -86,7 +86,7 @@ def test_a_loop_that_hangs_is_neither(stage: Stage) -> None:
     assert (stage.status.is_alive(), stage.status.is_polling()) == (False, False)
 
 
-def test_a_store_that_cannot_be_written_is_not_ready(stage: Stage) -> None:
+def test_a_store_that_cannot_be_written_is_not_ready(stage: MonitoredBridge) -> None:
     """While the store cannot be written the bridge is not ready, although IMDS answers and no event
     changes.
     """
@@ -104,7 +104,7 @@ def test_a_store_that_cannot_be_written_is_not_ready(stage: Stage) -> None:
     assert stage.status.not_ready() is None
 
 
-def test_a_readiness_request_writes_nothing(stage: Stage) -> None:
+def test_a_readiness_request_writes_nothing(stage: MonitoredBridge) -> None:
     """A request for readiness writes nothing to the store: polls and heartbeats do, and their
     result is kept.
     """
@@ -117,7 +117,7 @@ def test_a_readiness_request_writes_nothing(stage: Stage) -> None:
     assert stage.store.read("SELECT total_changes()") == before
 
 
-def test_counting_a_backlog_serves_everybody_for_a_second(stage: Stage) -> None:
+def test_counting_a_backlog_serves_everybody_for_a_second(stage: MonitoredBridge) -> None:
     """One count of the backlog answers all requests of a second."""
     stage.begin()
     stage.poll(body())
@@ -132,7 +132,7 @@ def test_a_file_of_keys_that_cannot_be_used_is_shown(tmp_path: Path) -> None:
     """While the file of trusted keys cannot be used, the status says why no command is accepted."""
     file = tmp_path / "trust.jwks"
     file.write_text('{"keys": []}')
-    stage = Stage(tmp_path / "state", approval=ApprovalSettings(trust=file))
+    stage = MonitoredBridge(tmp_path / "state", approval=ApprovalSettings(trust=file))
     stage.begin()
     stage.poll(body())
     assert stage.status.approval_trouble() is None
@@ -145,7 +145,7 @@ def test_a_file_of_keys_that_cannot_be_used_is_shown(tmp_path: Path) -> None:
 def test_no_secret_is_shown(tmp_path: Path) -> None:
     """The status shows no secret of a sink's settings, whatever the sink's state."""
     spec = sink_spec("webhook", {"url": "https://127.0.0.1/t0ken", "secret": "whsec_c2VjcmV0"})
-    stage = Stage(tmp_path, [spec])
+    stage = MonitoredBridge(tmp_path, [spec])
     stage.begin()
     stage.poll(body(entry()))
     shown = str(stage.status.snapshot()) + stage.metrics.text().decode()
@@ -153,7 +153,9 @@ def test_no_secret_is_shown(tmp_path: Path) -> None:
     stage.close()
 
 
-def test_a_disk_without_room_is_not_ready(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_without_room_is_not_ready(
+    stage: MonitoredBridge, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """With a full disk the bridge is not ready, although writes in place still succeed."""
     stage.begin()
     stage.poll(body())

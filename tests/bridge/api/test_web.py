@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from support.documents.documents import body, entry
-from support.page.front_stage import Stage, ask
+from support.page.monitored_bridge import MonitoredBridge, ask
 
 from bridge.api.event_stream import MAX_STREAMS
 from bridge.api.web import Web, is_ours, page_policy
@@ -16,7 +16,7 @@ PATHS = ("/", "/healthz", "/readyz", "/metrics", "/api/v1/status", "/api/v1/even
 
 
 @pytest.fixture
-def stage(stage: Stage) -> Stage:
+def stage(stage: MonitoredBridge) -> MonitoredBridge:
     """A bridge that has polled once, and found an event."""
     stage.begin()
     stage.poll(body(entry()))
@@ -24,7 +24,7 @@ def stage(stage: Stage) -> Stage:
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_every_answer_has_the_security_headers(stage: Stage, path: str) -> None:
+def test_every_answer_has_the_security_headers(stage: MonitoredBridge, path: str) -> None:
     """Every answer forbids sniffing, frames, caches and referrers, and everything that its content
     policy does not name.
     """
@@ -40,7 +40,7 @@ def test_every_answer_has_the_security_headers(stage: Stage, path: str) -> None:
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_head_tells_the_length_and_no_more(stage: Stage, path: str) -> None:
+def test_head_tells_the_length_and_no_more(stage: MonitoredBridge, path: str) -> None:
     """HEAD is answered like GET, with the length and without the body."""
     reply = stage.get(path, method="HEAD")
     assert (reply.code, reply.body) == (200, b"")
@@ -48,14 +48,14 @@ def test_head_tells_the_length_and_no_more(stage: Stage, path: str) -> None:
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"])
-def test_nothing_can_be_written(stage: Stage, method: str) -> None:
+def test_nothing_can_be_written(stage: MonitoredBridge, method: str) -> None:
     """Every method but GET and HEAD is refused on every path."""
     for path in PATHS:
         reply = stage.get(path, method=method)
         assert (reply.code, reply.headers["Allow"]) == (405, "GET, HEAD")
 
 
-def test_an_unknown_path_says_what_there_is(stage: Stage) -> None:
+def test_an_unknown_path_says_what_there_is(stage: MonitoredBridge) -> None:
     """An unknown path is answered with 404 and the list of paths."""
     for path in ("/nothing", "/api/v1/status/", "//", "/static/index.html", "/../etc/passwd"):
         reply = stage.get(path)
@@ -105,7 +105,7 @@ def test_only_its_own_address_is_answered(host: str, listen: str, *, ours: bool)
         ("evil.seb.example", 421),
     ],
 )
-def test_a_name_that_was_given_is_answered(stage: Stage, host: str, code: int) -> None:
+def test_a_name_that_was_given_is_answered(stage: MonitoredBridge, host: str, code: int) -> None:
     """A request with a configured name is answered; the whole name counts, without regard to
     case.
     """
@@ -113,7 +113,7 @@ def test_a_name_that_was_given_is_answered(stage: Stage, host: str, code: int) -
     assert ask(web, "/healthz", host=host).code == code
 
 
-def test_a_foreign_host_learns_nothing(stage: Stage) -> None:
+def test_a_foreign_host_learns_nothing(stage: MonitoredBridge) -> None:
     """The refusal of a foreign Host does not depend on whether the path exists."""
     for path in (*PATHS, "/nothing"):
         reply = stage.get(path, host="evil.example")
@@ -132,7 +132,7 @@ def test_the_page_may_run_its_own_script_and_nothing_else() -> None:
     assert "unsafe" not in policy
 
 
-def test_records_are_the_bytes_that_were_committed(stage: Stage) -> None:
+def test_records_are_the_bytes_that_were_committed(stage: MonitoredBridge) -> None:
     """Records are answered in order, as committed, with the newest sequence of the store."""
     reply = stage.get("/api/v1/events")
     for record in stage.records():
@@ -143,7 +143,7 @@ def test_records_are_the_bytes_that_were_committed(stage: Stage) -> None:
     assert told["records"] == [json.loads(record.body) for record in stage.records()]
 
 
-def test_a_reader_pages_by_sequence(stage: Stage) -> None:
+def test_a_reader_pages_by_sequence(stage: MonitoredBridge) -> None:
     """A reader gets all records page by page with `after` and `limit`."""
     for number in range(5):
         stage.poll(body(entry(f"e{number}")))
@@ -155,7 +155,7 @@ def test_a_reader_pages_by_sequence(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("query", ["limit=0", "limit=-1", "limit=x", "after=", "after=1e9"])
-def test_a_query_that_makes_no_sense_is_refused(stage: Stage, query: str) -> None:
+def test_a_query_that_makes_no_sense_is_refused(stage: MonitoredBridge, query: str) -> None:
     """A query with an invalid value is refused, and the answer says what is valid."""
     reply = stage.get(f"/api/v1/events?{query}")
     assert reply.code == 400
@@ -163,12 +163,12 @@ def test_a_query_that_makes_no_sense_is_refused(stage: Stage, query: str) -> Non
 
 
 @pytest.mark.parametrize("query", ["limit=100000", "after=99999999999999999999", "else=1"])
-def test_a_query_beyond_the_limits_is_cut_to_them(stage: Stage, query: str) -> None:
+def test_a_query_beyond_the_limits_is_cut_to_them(stage: MonitoredBridge, query: str) -> None:
     """A `limit` above the largest is reduced to it."""
     assert stage.get(f"/api/v1/events?{query}").code == 200
 
 
-def test_too_many_followers_are_sent_away(stage: Stage) -> None:
+def test_too_many_followers_are_sent_away(stage: MonitoredBridge) -> None:
     """A stream above the limit is refused, with a hint at the answer without a stream."""
     for _ in range(MAX_STREAMS):
         assert stage.get("/api/v1/events", accept="text/event-stream").code == 200
@@ -181,7 +181,7 @@ def test_before_the_vm_is_known_there_are_no_records(tmp_path: Path) -> None:
     """Before the VM identity is known, the list of records is empty, and no stream can be
     opened.
     """
-    stage = Stage(tmp_path)
+    stage = MonitoredBridge(tmp_path)
     assert stage.get("/api/v1/events").json()["records"] == []
     assert stage.get("/api/v1/events", accept="text/event-stream").code == 503
     assert stage.get("/").code == 200

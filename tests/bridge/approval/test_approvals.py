@@ -19,7 +19,7 @@ from support.commands.approving import (
     scene,
     tell_poll,
 )
-from support.commands.control_plane import Signer
+from support.commands.control_plane import IssuerKey
 from support.commands.forged_claims import FORGERIES
 from support.documents.documents import EVENT_ID, LATER, OTHER_ID, VM, entry
 
@@ -749,8 +749,8 @@ def test_a_retry_needs_the_key_that_signed_it(bench: ApprovalBench, instead: str
     bench.trust(
         {
             "another key": bench.curve,
-            "another key of that name": Signer(bench.signer.kid),
-            "another issuer": Signer(bench.signer.kid, issuer="https://other.example"),
+            "another key of that name": IssuerKey(bench.signer.kid),
+            "another issuer": IssuerKey(bench.signer.kid, issuer="https://other.example"),
         }[instead]
     )
     bench.poll()

@@ -6,17 +6,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.commands.control_plane import LEAVE_OUT, Signer, b64, jwks
+from support.commands.control_plane import LEAVE_OUT, IssuerKey, b64, jwks
 from support.faults.held_file import held
 
 from bridge.approval.trusted_keys import Trust, TrustError, read_trust
 from wire.keys import MAX_FILE_BYTES
 
-KEY = Signer()
-CURVE = Signer("key-2", alg="ES256")
+KEY = IssuerKey()
+CURVE = IssuerKey("key-2", alg="ES256")
 
 
-def private(signer: Signer) -> dict[str, Any]:
+def private(signer: IssuerKey) -> dict[str, Any]:
     """Return the key with its private half, which the module must never return."""
     return signer.jwk(d="c2VjcmV0LXNlY3JldC1zZWNyZXQtc2VjcmV0LXNlY3JldA")
 
@@ -102,7 +102,7 @@ def test_what_is_no_jwks_is_refused(file: Path, content: bytes) -> None:
 
 def test_two_keys_of_one_kid_are_refused(file: Path) -> None:
     """Two keys with the same kid are refused, because a token could mean either."""
-    file.write_text(jwks(KEY, Signer()))
+    file.write_text(jwks(KEY, IssuerKey()))
     with pytest.raises(TrustError, match="two keys have the same kid"):
         read_trust(file)
 
@@ -127,7 +127,7 @@ def test_a_key_is_found_by_its_id_alone(file: Path) -> None:
 
 def test_rotation_takes_effect_at_once(file: Path) -> None:
     """After a rotation the next command is verified with the new keys only."""
-    trust, new = Trust(file), Signer("key-8")
+    trust, new = Trust(file), IssuerKey("key-8")
     assert trust.find(KEY.kid)
     file.write_text(jwks(KEY, new))
     assert trust.find(KEY.kid)
@@ -139,7 +139,7 @@ def test_rotation_takes_effect_at_once(file: Path) -> None:
 
 def test_a_change_is_seen_whatever_the_time_stamp_says(file: Path) -> None:
     """A new file with the same size and time stamp is read."""
-    trust, new = Trust(file), Signer()
+    trust, new = Trust(file), IssuerKey()
     old = trust.find(KEY.kid)
     stat = file.stat()
     file.write_text(jwks(new))
@@ -181,7 +181,7 @@ def test_a_missing_file_trusts_no_key(file: Path) -> None:
 def test_a_file_that_does_not_open_trusts_no_key() -> None:
     """A hanging mount delays one reading, and the late result of that is ignored."""
     with held(jwks(KEY)) as hold:
-        trust, new = Trust(hold.path), Signer("key-8")
+        trust, new = Trust(hold.path), IssuerKey("key-8")
         assert trust.find(KEY.kid) is None
         assert "was not read within" in (trust.trouble or "")
         assert trust.find(KEY.kid) is None

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support.commands.approving import ApprovalBench, populate, scene
-from support.commands.control_plane import Signer, joined, split
+from support.commands.control_plane import IssuerKey, joined, split
 from support.commands.forged_claims import FORGERIES
 from support.commands.forged_tokens import CURVE_ORDER
-from support.commands.forgery import Forgery, Scene
+from support.commands.forgery import ForgerTools, Forgery
 from support.documents.documents import VM, FakeClock
 
 from bridge.approval.trusted_keys import Trust
@@ -178,15 +178,19 @@ def test_a_signature_in_its_other_form_is_the_same_command(bench: ApprovalBench)
     assert refusal(bench, twin, "twin").reason == "replayed"
 
 
-Wrong = Callable[[Scene], bytes]
+Wrong = Callable[[ForgerTools], bytes]
 ORDER: list[tuple[str, Wrong, dict[str, Any]]] = [
     ("too_large", lambda s: b"A" * 9000, {"retained": True}),
     ("retained", lambda s: b"no token", {"retained": True}),
     ("malformed", lambda s: s.headed(typ="JWT", kid="key-9"), {}),
     ("malformed", lambda s: s.headed(kid="key-9") + b".AA", {}),
-    ("unknown_key", lambda s: Signer("key-9").approve(s.soon, now=s.now), {}),
-    ("bad_signature", lambda s: Signer("key-1").token(b"[]"), {}),
-    ("bad_signature", lambda s: Signer("key-1").approve(s.soon, now=s.now, iss="x", exp="x"), {}),
+    ("unknown_key", lambda s: IssuerKey("key-9").approve(s.soon, now=s.now), {}),
+    ("bad_signature", lambda s: IssuerKey("key-1").token(b"[]"), {}),
+    (
+        "bad_signature",
+        lambda s: IssuerKey("key-1").approve(s.soon, now=s.now, iss="x", exp="x"),
+        {},
+    ),
     ("malformed", lambda s: s.approve(iat=None, iss="x", aud="x"), {}),
     ("not_allowed", lambda s: s.approve(iss="x", aud="x"), {}),
     ("wrong_audience", lambda s: s.approve(aud="x", iat=1, nbf=1, exp=2), {}),

@@ -17,7 +17,7 @@ from wire.command import MAX_TOKEN_BYTES
 PATIENCE = 10.0
 
 
-class Approvals:
+class NotedCalls:
     """A stand-in that notes its calls in order; each kind can be made to do something first."""
 
     def __init__(self) -> None:
@@ -73,11 +73,11 @@ class Approvals:
         return [self.done.get(timeout=PATIENCE) for _ in range(count)]
 
 
-class Scene:
+class WorkerWithGate:
     """A worker, its stand-in, and a gate that can hold it."""
 
     def __init__(self, stack: ExitStack) -> None:
-        self.approvals = Approvals()
+        self.approvals = NotedCalls()
         self.approval_worker = ApprovalWorker(self.approvals)  # type: ignore[arg-type]  # it answers as one
         self.gate = threading.Event()
         self.reached = threading.Event()
@@ -120,13 +120,13 @@ class Scene:
 
 
 @pytest.fixture
-def scene() -> Iterator[Scene]:
+def scene() -> Iterator[WorkerWithGate]:
     """A worker that has not begun."""
     with ExitStack() as stack:
-        yield Scene(stack)
+        yield WorkerWithGate(stack)
 
 
-def test_one_thing_is_done_after_the_other(scene: Scene) -> None:
+def test_one_thing_is_done_after_the_other(scene: WorkerWithGate) -> None:
     """Commands are carried out and settled in the order in which they came."""
     scene.begin()
     assert all(scene.send(name) for name in ("a", "b", "c"))
@@ -135,7 +135,7 @@ def test_one_thing_is_done_after_the_other(scene: Scene) -> None:
     assert scene.settled == ["a", "b", "c"]
 
 
-def test_commands_wait_for_the_first_poll(scene: Scene) -> None:
+def test_commands_wait_for_the_first_poll(scene: WorkerWithGate) -> None:
     """Commands wait for the first poll, because they may be about events that the bridge has not
     seen.
     """
@@ -146,7 +146,7 @@ def test_commands_wait_for_the_first_poll(scene: Scene) -> None:
 
 
 def test_commands_do_not_wait_for_it_for_ever(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
+    scene: WorkerWithGate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If IMDS does not answer, commands are verified after a time, and pings answered."""
     monkeypatch.setattr(module, "FIRST_POLL_SECONDS", 0.05)
@@ -155,7 +155,7 @@ def test_commands_do_not_wait_for_it_for_ever(
     assert scene.approvals.next() == ["a"]
 
 
-def test_a_flood_is_turned_away(scene: Scene) -> None:
+def test_a_flood_is_turned_away(scene: WorkerWithGate) -> None:
     """A limited number of commands wait, and there is room again as soon as one is done."""
     scene.begin()
     scene.hold()
@@ -167,7 +167,7 @@ def test_a_flood_is_turned_away(scene: Scene) -> None:
     assert scene.approvals.next() == ["later"]
 
 
-def test_looks_and_people_go_before_a_flood(scene: Scene) -> None:
+def test_looks_and_people_go_before_a_flood(scene: WorkerWithGate) -> None:
     """A full queue of commands delays neither a rule nor a person."""
     scene.begin()
     scene.hold()
@@ -190,7 +190,7 @@ def test_looks_and_people_go_before_a_flood(scene: Scene) -> None:
     person.join(PATIENCE)
 
 
-def test_requests_that_hang_starve_neither_commands_nor_people(scene: Scene) -> None:
+def test_requests_that_hang_starve_neither_commands_nor_people(scene: WorkerWithGate) -> None:
     """Between two requests that hang, waiting commands and people are served."""
     scene.approvals.requests = ["first", "second", "third"]
 
@@ -208,7 +208,7 @@ def test_requests_that_hang_starve_neither_commands_nor_people(scene: Scene) -> 
     assert scene.approvals.next(6) == ["first", "look", "a", "b", "second", "third"]
 
 
-def test_a_flood_of_commands_starves_no_request(scene: Scene) -> None:
+def test_a_flood_of_commands_starves_no_request(scene: WorkerWithGate) -> None:
     """A round takes only the commands that waited at its beginning, so that requests are sent."""
     scene.approvals.before["again"] = lambda: scene.send("again")
     scene.begin()
@@ -220,7 +220,7 @@ def test_a_flood_of_commands_starves_no_request(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("error", [StoreError("the disk is full"), RuntimeError("a bug")])
-def test_a_step_that_fails_is_not_tried_at_once(scene: Scene, error: Exception) -> None:
+def test_a_step_that_fails_is_not_tried_at_once(scene: WorkerWithGate, error: Exception) -> None:
     """A step that fails is tried again with the next poll, and not in a loop."""
     scene.begin()
 
@@ -236,7 +236,7 @@ def test_a_step_that_fails_is_not_tried_at_once(scene: Scene, error: Exception) 
     assert scene.approvals.next(2) == ["look", "good"]
 
 
-def test_a_poll_that_failed_lets_no_command_go_first(scene: Scene) -> None:
+def test_a_poll_that_failed_lets_no_command_go_first(scene: WorkerWithGate) -> None:
     """After a failed first poll, commands wait on, and open approvals are followed."""
     scene.start()
     assert scene.send("a")
@@ -246,7 +246,7 @@ def test_a_poll_that_failed_lets_no_command_go_first(scene: Scene) -> None:
     assert scene.approvals.next(2) == ["look", "a"]
 
 
-def test_a_large_message_is_not_kept_whole(scene: Scene) -> None:
+def test_a_large_message_is_not_kept_whole(scene: WorkerWithGate) -> None:
     """Of a large message only the bytes are kept that are needed to refuse it."""
     scene.begin()
     assert scene.send("x" * (1 << 20))
@@ -254,7 +254,7 @@ def test_a_large_message_is_not_kept_whole(scene: Scene) -> None:
     assert scene.approvals.sizes == [MAX_TOKEN_BYTES + 1]
 
 
-def test_a_command_that_cannot_be_stored_is_tried_again(scene: Scene) -> None:
+def test_a_command_that_cannot_be_stored_is_tried_again(scene: WorkerWithGate) -> None:
     """A command that cannot be stored stays the first, and is settled once it is stored."""
     scene.begin()
     failures = [StoreError("the disk is full")] * 2
@@ -276,7 +276,7 @@ def test_a_command_that_cannot_be_stored_is_tried_again(scene: Scene) -> None:
 
 
 def test_a_command_that_finds_a_bug_is_settled(
-    scene: Scene, caplog: pytest.LogCaptureFixture
+    scene: WorkerWithGate, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A command that raises an unexpected error is settled, and the thread works on."""
     scene.begin()
@@ -289,7 +289,7 @@ def test_a_command_that_finds_a_bug_is_settled(
 
 
 @pytest.mark.parametrize("error", [StoreError("the disk is full"), RuntimeError("a bug")])
-def test_a_look_that_fails_is_not_the_last(scene: Scene, error: Exception) -> None:
+def test_a_look_that_fails_is_not_the_last(scene: WorkerWithGate, error: Exception) -> None:
     """After a failed round the next one is made."""
     scene.begin()
     failures = [error]
@@ -307,7 +307,7 @@ def test_a_look_that_fails_is_not_the_last(scene: Scene, error: Exception) -> No
 
 
 @pytest.mark.parametrize("error", [LookupError("unknown_event"), StoreError("the disk is full")])
-def test_a_person_gets_the_error(scene: Scene, error: Exception) -> None:
+def test_a_person_gets_the_error(scene: WorkerWithGate, error: Exception) -> None:
     """The error reaches the person who asked."""
     scene.begin()
 
@@ -319,7 +319,7 @@ def test_a_person_gets_the_error(scene: Scene, error: Exception) -> None:
         scene.approval_worker.local("E-1", user="anna", seconds=PATIENCE)
 
 
-def test_a_person_who_no_longer_waits_gets_nothing_done(scene: Scene) -> None:
+def test_a_person_who_no_longer_waits_gets_nothing_done(scene: WorkerWithGate) -> None:
     """A request that could not begin in time is not carried out later."""
     scene.begin()
     scene.hold()
@@ -330,7 +330,7 @@ def test_a_person_who_no_longer_waits_gets_nothing_done(scene: Scene) -> None:
     assert scene.approvals.next(2) == ["held", "b"]
 
 
-def test_a_person_learns_that_it_is_under_way(scene: Scene) -> None:
+def test_a_person_learns_that_it_is_under_way(scene: WorkerWithGate) -> None:
     """A request that has begun is reported as under way, and not as undone."""
     scene.begin()
     scene.approvals.before["anna: E-1"] = lambda: scene.gate.wait(PATIENCE)
@@ -338,7 +338,7 @@ def test_a_person_learns_that_it_is_under_way(scene: Scene) -> None:
         scene.approval_worker.local("E-1", user="anna", seconds=1.0)
 
 
-def test_a_stop_settles_nothing_that_was_not_done(scene: Scene) -> None:
+def test_a_stop_settles_nothing_that_was_not_done(scene: WorkerWithGate) -> None:
     """At the end, commands that still wait are not settled, so that their channel keeps them."""
     scene.begin()
     scene.hold()
@@ -354,7 +354,7 @@ def test_a_stop_settles_nothing_that_was_not_done(scene: Scene) -> None:
     assert not scene.approval_worker._thread.is_alive()
 
 
-def test_a_stop_does_not_wait_for_ever(scene: Scene) -> None:
+def test_a_stop_does_not_wait_for_ever(scene: WorkerWithGate) -> None:
     """A hanging request delays the end no longer than allowed."""
     scene.begin()
     scene.hold()
@@ -362,7 +362,7 @@ def test_a_stop_does_not_wait_for_ever(scene: Scene) -> None:
     assert scene.approval_worker._thread.is_alive()
 
 
-def test_before_the_identity_is_confirmed_nothing_is_carried_out(scene: Scene) -> None:
+def test_before_the_identity_is_confirmed_nothing_is_carried_out(scene: WorkerWithGate) -> None:
     """Until the identity is confirmed a person is asked to wait, and commands wait; the VM is
     prepared nevertheless.
     """
@@ -379,7 +379,7 @@ def test_before_the_identity_is_confirmed_nothing_is_carried_out(scene: Scene) -
     assert scene.settled == ["early"]
 
 
-def test_a_deadline_needs_no_poll(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_deadline_needs_no_poll(scene: WorkerWithGate, monkeypatch: pytest.MonkeyPatch) -> None:
     """The VM is prepared at its deadline although a poll hangs or is late."""
     monkeypatch.setattr(module, "FIRST_POLL_SECONDS", 0.05)
     scene.approvals.before["prepare"] = lambda: setattr(scene.approvals, "deadline", None)
@@ -389,7 +389,7 @@ def test_a_deadline_needs_no_poll(scene: Scene, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_deadline_that_cannot_be_stored_is_tried_again(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
+    scene: WorkerWithGate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A deadline that cannot be stored is tried again without a poll, and not in a loop."""
     monkeypatch.setattr(module, "FIRST_POLL_SECONDS", 0.05)

@@ -12,7 +12,7 @@ import pytest
 from support.commands.fleet import ISSUER, CommandFleet
 from support.documents.documents import entry
 from support.mqtt.commands import send
-from support.process.bridge import PATIENCE, SEB, BridgeProcess, Ended, clean_environment
+from support.process.bridge import PATIENCE, SEB, BridgeProcess, EndedCommand, clean_environment
 from support.process.seb_here import Here
 
 from bridge.api import control
@@ -67,7 +67,7 @@ def wait_for_line(bridge: BridgeProcess, action: str, **said: str) -> None:
     )
 
 
-def steps(said: Ended) -> list[list[str]]:
+def steps(said: EndedCommand) -> list[list[str]]:
     """Return state and event of each step that was shown."""
     return [line.split()[:2] for line in said.out.splitlines()]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from support.eventually import eventually
-from support.process.bridge import BridgeProcess, Ended, run_seb
+from support.process.bridge import BridgeProcess, EndedCommand, run_seb
 from support.process.launch import Launch
 from support.process.seb_here import Here
 from support.sinks.http_server import HttpServer
@@ -34,20 +34,20 @@ def environment(launch: Launch, server: HttpServer) -> dict[str, str]:
     }
 
 
-UNKNOWN = Ended(1, "", "seb: there is no sink hoook; the sinks are: hook, stdout\n")
+UNKNOWN = EndedCommand(1, "", "seb: there is no sink hoook; the sinks are: hook, stdout\n")
 
 
 @pytest.fixture
 def outbox(launch: Launch, server: HttpServer, here: Here) -> Here:
     """Run `seb outbox`; return its outcome."""
 
-    def run(*arguments: str) -> Ended:
+    def run(*arguments: str) -> EndedCommand:
         return here("outbox", *arguments, **environment(launch, server))
 
     return run
 
 
-def hook_of(said: Ended) -> dict[str, Any]:
+def hook_of(said: EndedCommand) -> dict[str, Any]:
     """Return the entry of the webhook in `list --json`."""
     assert said.code == 0
     (found,) = [each for each in json.loads(said.out)["sinks"] if each["sink"] == "hook"]

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.commands.control_plane import LEAVE_OUT, Signer, jwks
+from support.commands.control_plane import LEAVE_OUT, IssuerKey, jwks
 from support.rules import EVERY_KEY
 
 from bridge.approval.trusted_keys import trust_of
@@ -113,5 +113,5 @@ def test_a_trust_file_is_read(tmp_path: Path) -> None:
         trust_of(config.settings.approval)
     why = f"SEB_APPROVAL__TRUST: the file {file} cannot be read: No such file or directory"
     assert str(caught.value) == why
-    file.write_text(jwks(Signer()))
+    file.write_text(jwks(IssuerKey()))
     assert len(trust_of(config.settings.approval).keys()) == 1

@@ -6,17 +6,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.sinks.scripted import Bench
+from support.sinks.scripted import DispatcherBench
 from support.store_helpers import draft, opened
 
 from sinks.base import SinkError
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Iterator[Bench]:
+def bench(tmp_path: Path) -> Iterator[DispatcherBench]:
     """A bench with two sinks; hanging calls are released at the end."""
     with opened(tmp_path) as store:
-        made = Bench(store, "bad", "good")
+        made = DispatcherBench(store, "bad", "good")
         yield made
         made.finish(5)
 
@@ -29,7 +29,7 @@ def release() -> Iterator[threading.Event]:
     event.set()
 
 
-def hang(bench: Bench, release: threading.Event) -> None:
+def hang(bench: DispatcherBench, release: threading.Event) -> None:
     """Commit a record, and wait until the bad sink hangs on it."""
     bench.scripts["bad"].on_deliver = [lambda: release.wait(30) and None]  # type: ignore[func-returns-value, list-item]
     bench.commit(draft(1))
@@ -37,7 +37,7 @@ def hang(bench: Bench, release: threading.Event) -> None:
     bench.scripts["bad"].wait_for_calls("deliver", 1)
 
 
-def test_a_hanging_sink_delays_no_other(bench: Bench, release: threading.Event) -> None:
+def test_a_hanging_sink_delays_no_other(bench: DispatcherBench, release: threading.Event) -> None:
     """The other sink gets every record while one hangs."""
     hang(bench, release)
     for number in range(2, 30):
@@ -47,7 +47,7 @@ def test_a_hanging_sink_delays_no_other(bench: Bench, release: threading.Event) 
 
 
 def test_a_stuck_sink_is_replaced_after_its_deadline(
-    bench: Bench, release: threading.Event
+    bench: DispatcherBench, release: threading.Event
 ) -> None:
     """A stuck call is cut after the deadline and not before, and a new sink delivers the same
     record.
@@ -69,7 +69,7 @@ def test_a_stuck_sink_is_replaced_after_its_deadline(
 
 
 def test_a_stuck_call_that_returns_ends_the_long_wait(
-    bench: Bench, release: threading.Event
+    bench: DispatcherBench, release: threading.Event
 ) -> None:
     """When the stuck call returns, the sink waits only as long as after any failure."""
     hang(bench, release)
@@ -89,7 +89,7 @@ def test_a_stuck_call_that_returns_ends_the_long_wait(
 
 
 def test_what_a_stuck_call_brings_back_does_not_count(
-    bench: Bench, release: threading.Event
+    bench: DispatcherBench, release: threading.Event
 ) -> None:
     """The result of an abandoned call is ignored, and its thread ends without touching sink or
     store.
@@ -109,7 +109,7 @@ def test_what_a_stuck_call_brings_back_does_not_count(
     assert bench.dispatcher.health["bad"].stuck_threads == 0
 
 
-def test_a_call_that_ends_in_time_is_not_given_up(bench: Bench) -> None:
+def test_a_call_that_ends_in_time_is_not_given_up(bench: DispatcherBench) -> None:
     """An idle sink is not abandoned, however long it is idle."""
     bench.start()
     bench.scripts["bad"].wait_for_calls("maintain", 1)
@@ -118,7 +118,9 @@ def test_a_call_that_ends_in_time_is_not_given_up(bench: Bench) -> None:
     assert bench.scripts["bad"].made == 1
 
 
-def test_finish_ends_in_time_although_one_hangs(bench: Bench, release: threading.Event) -> None:
+def test_finish_ends_in_time_although_one_hangs(
+    bench: DispatcherBench, release: threading.Event
+) -> None:
     """`finish` delivers the last record of the good sink, and abandons the stuck one."""
     hang(bench, release)
     bad = bench.scripts["bad"]
@@ -135,7 +137,7 @@ def test_finish_ends_in_time_although_one_hangs(bench: Bench, release: threading
 
 
 def test_an_abort_that_hangs_delays_nothing(
-    bench: Bench, release: threading.Event, monkeypatch: pytest.MonkeyPatch
+    bench: DispatcherBench, release: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The watchdog does not wait for a sink's `abort`."""
     hang(bench, release)
@@ -148,7 +150,7 @@ def test_an_abort_that_hangs_delays_nothing(
 
 @pytest.mark.parametrize("when", ["at the start", "at a replacement"])
 def test_a_constructor_with_a_bug_stops_no_other_sink(
-    bench: Bench, release: threading.Event, when: str
+    bench: DispatcherBench, release: threading.Event, when: str
 ) -> None:
     """A sink that cannot be made is shown as failing, and the other one delivers."""
     bad = bench.scripts["bad"]
@@ -168,7 +170,9 @@ def test_a_constructor_with_a_bug_stops_no_other_sink(
     bench.scripts["good"].wait_for_records(1)
 
 
-def test_a_thread_that_died_is_replaced(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_thread_that_died_is_replaced(
+    bench: DispatcherBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A sink whose thread has ended gets a new worker."""
     monkeypatch.setattr(threading, "excepthook", lambda args: None)
     bad = bench.scripts["bad"]
@@ -194,7 +198,9 @@ def test_a_thread_that_died_is_replaced(bench: Bench, monkeypatch: pytest.Monkey
     bad.wait_for_records(1)
 
 
-def test_changes_of_health_are_logged_once(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+def test_changes_of_health_are_logged_once(
+    bench: DispatcherBench, caplog: pytest.LogCaptureFixture
+) -> None:
     """The log has one line when a sink begins to fail, and one when it works again."""
     caplog.set_level(logging.INFO)
     good = bench.scripts["good"]

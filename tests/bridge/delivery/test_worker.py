@@ -3,7 +3,7 @@
 import threading
 
 import pytest
-from support.sinks.scripted import PATIENCE, Bench, Script
+from support.sinks.scripted import PATIENCE, DispatcherBench, Script
 from support.store_helpers import bridge_draft, draft
 
 from bridge.delivery.health import reason_of
@@ -13,12 +13,12 @@ from wire.record import BRIDGE_DEAD_LETTER, BRIDGE_HEARTBEAT
 
 
 @pytest.fixture
-def ops(bench: Bench) -> Script:
+def ops(bench: DispatcherBench) -> Script:
     """The script of the one sink."""
     return bench.scripts["ops"]
 
 
-def test_records_are_delivered_in_order(bench: Bench, ops: Script) -> None:
+def test_records_are_delivered_in_order(bench: DispatcherBench, ops: Script) -> None:
     """Records from before the start and later ones are delivered in order."""
     bench.commit(*[draft(n) for n in range(1, 6)])
     bench.start()
@@ -29,7 +29,7 @@ def test_records_are_delivered_in_order(bench: Bench, ops: Script) -> None:
     ops.wait_for(lambda: bench.dispatcher.health["ops"].delivered == 6)
 
 
-def test_a_failure_is_tried_again_after_a_wait(bench: Bench, ops: Script) -> None:
+def test_a_failure_is_tried_again_after_a_wait(bench: DispatcherBench, ops: Script) -> None:
     """A record that failed is delivered again when the wait is over, and not before."""
     ops.on_deliver = [SinkError("down, secret")]
     bench.commit(draft(1), draft(2))
@@ -46,7 +46,7 @@ def test_a_failure_is_tried_again_after_a_wait(bench: Bench, ops: Script) -> Non
     assert (ops.sequences(), health.failures) == ([1, 2], 0)
 
 
-def test_a_failed_open_is_closed_and_tried_again(bench: Bench, ops: Script) -> None:
+def test_a_failed_open_is_closed_and_tried_again(bench: DispatcherBench, ops: Script) -> None:
     """`close` is called after each `open`, whether it succeeded or failed."""
     ops.on_open = [SinkError("no")]
     bench.start()
@@ -57,7 +57,7 @@ def test_a_failed_open_is_closed_and_tried_again(bench: Bench, ops: Script) -> N
     ops.wait_for(lambda: bench.dispatcher.health["ops"].state == "idle")
 
 
-def test_a_sink_that_refuses_every_record_is_never_ok(bench: Bench, ops: Script) -> None:
+def test_a_sink_that_refuses_every_record_is_never_ok(bench: DispatcherBench, ops: Script) -> None:
     """A sink that only refuses records never has the state ok."""
     seen = set()
     # The records about the dead ones are refused too.
@@ -71,7 +71,7 @@ def test_a_sink_that_refuses_every_record_is_never_ok(bench: Bench, ops: Script)
     assert "ok" not in seen
 
 
-def test_a_refusal_after_deliveries_takes_the_ok_away(bench: Bench, ops: Script) -> None:
+def test_a_refusal_after_deliveries_takes_the_ok_away(bench: DispatcherBench, ops: Script) -> None:
     """After a refusal the sink is not ok until it accepts a record again."""
     taken_again = threading.Event()
 
@@ -90,7 +90,7 @@ def test_a_refusal_after_deliveries_takes_the_ok_away(bench: Bench, ops: Script)
 
 
 def test_a_failure_between_two_records_is_over_when_the_sink_is_open_again(
-    bench: Bench, ops: Script
+    bench: DispatcherBench, ops: Script
 ) -> None:
     """A sink that has acknowledged a record in this run is ok again after an error in `maintain`
     once it is open.
@@ -105,13 +105,13 @@ def test_a_failure_between_two_records_is_over_when_the_sink_is_open_again(
     assert wait_ok(bench, ops) == "ok"
 
 
-def wait_ok(bench: Bench, ops: Script) -> str:
+def wait_ok(bench: DispatcherBench, ops: Script) -> str:
     """Wait until the sink is ok."""
     ops.wait_for(lambda: bench.dispatcher.health["ops"].state == "ok")
     return bench.dispatcher.health["ops"].state
 
 
-def test_what_was_acknowledged_is_not_sent_again(bench: Bench, ops: Script) -> None:
+def test_what_was_acknowledged_is_not_sent_again(bench: DispatcherBench, ops: Script) -> None:
     """Records that an error counts as delivered are not sent again, and the wait begins with its
     shortest value.
     """
@@ -129,7 +129,7 @@ def test_what_was_acknowledged_is_not_sent_again(bench: Bench, ops: Script) -> N
 
 
 @pytest.mark.parametrize("delivered", [-1, 7])
-def test_an_error_that_counts_wrongly(bench: Bench, ops: Script, delivered: int) -> None:
+def test_an_error_that_counts_wrongly(bench: DispatcherBench, ops: Script, delivered: int) -> None:
     """An error with an impossible number of delivered records loses no record and does not stop the
     worker.
     """
@@ -149,7 +149,7 @@ def test_an_error_that_counts_wrongly(bench: Bench, ops: Script, delivered: int)
     assert ops.sequences() == list(range(ops.sequences()[0], 8))
 
 
-def test_a_refused_record_is_dead_and_the_others_go_on(bench: Bench, ops: Script) -> None:
+def test_a_refused_record_is_dead_and_the_others_go_on(bench: DispatcherBench, ops: Script) -> None:
     """A refused record is dead with its reason, a dead letter reports it to the same sink, and
     later records are delivered.
     """
@@ -164,7 +164,7 @@ def test_a_refused_record_is_dead_and_the_others_go_on(bench: Bench, ops: Script
 
 
 def test_the_last_refusal_is_shown_until_a_record_is_acknowledged(
-    bench: Bench, ops: Script
+    bench: DispatcherBench, ops: Script
 ) -> None:
     """A sink that refused the last record is idle and says why, until it acknowledges one."""
     ops.on_deliver = [SinkRejected("no"), SinkRejected("no")]
@@ -178,7 +178,9 @@ def test_the_last_refusal_is_shown_until_a_record_is_acknowledged(
     assert health.reason is None
 
 
-def test_a_record_that_may_yet_be_taken_is_tried_so_often(bench: Bench, ops: Script) -> None:
+def test_a_record_that_may_yet_be_taken_is_tried_so_often(
+    bench: DispatcherBench, ops: Script
+) -> None:
     """A record is marked as dead after as many tries as the error says."""
     ops.on_deliver = [SinkRejected("no", tries=3) for _ in range(3)]
     bench.commit(draft(1), draft(2))
@@ -193,7 +195,7 @@ def test_a_record_that_may_yet_be_taken_is_tried_so_often(bench: Bench, ops: Scr
 
 @pytest.mark.parametrize("kind", [BRIDGE_HEARTBEAT, BRIDGE_DEAD_LETTER])
 def test_a_refused_dead_letter_or_heartbeat_makes_no_record(
-    bench: Bench, ops: Script, kind: str
+    bench: DispatcherBench, ops: Script, kind: str
 ) -> None:
     """A refused dead letter or heartbeat is marked as dead without a further record."""
     ops.on_deliver = [SinkRejected("no")]
@@ -205,7 +207,7 @@ def test_a_refused_dead_letter_or_heartbeat_makes_no_record(
     assert ops.sequences() == [2]
 
 
-def test_a_damaged_record_is_dead(bench: Bench, ops: Script) -> None:
+def test_a_damaged_record_is_dead(bench: DispatcherBench, ops: Script) -> None:
     """A damaged record is marked as dead, nothing of it is sent, and later records are
     delivered.
     """
@@ -218,7 +220,7 @@ def test_a_damaged_record_is_dead(bench: Bench, ops: Script) -> None:
     assert [dead.sequence for dead in bench.outbox.dead.shown()] == [2]
 
 
-def test_a_paused_sink_rests_until_a_person_acts(bench: Bench, ops: Script) -> None:
+def test_a_paused_sink_rests_until_a_person_acts(bench: DispatcherBench, ops: Script) -> None:
     """A paused sink is not tried until a person resumes it, and no record is lost."""
     ops.on_deliver = [SinkPaused("gone for good")]
     bench.commit(draft(1))
@@ -233,7 +235,7 @@ def test_a_paused_sink_rests_until_a_person_acts(bench: Bench, ops: Script) -> N
     assert ops.sequences() == [1, 2]
 
 
-def test_the_destinations_wish_is_honoured(bench: Bench, ops: Script) -> None:
+def test_the_destinations_wish_is_honoured(bench: DispatcherBench, ops: Script) -> None:
     """The worker waits for the destination's Retry-After, up to five minutes."""
     ops.on_deliver = [SinkError("busy", retry_after=100), SinkError("busy", retry_after=1e9)]
     bench.commit(draft(1))
@@ -249,7 +251,7 @@ def test_the_destinations_wish_is_honoured(bench: Bench, ops: Script) -> None:
     ops.wait_for_records(1)
 
 
-def test_a_near_event_cuts_the_wait(bench: Bench, ops: Script) -> None:
+def test_a_near_event_cuts_the_wait(bench: DispatcherBench, ops: Script) -> None:
     """If an event of this VM may start within two minutes, no wait is longer than five seconds."""
     ops.on_deliver = [SinkError("no", retry_after=300)]
     bench.commit(draft(1))
@@ -265,7 +267,7 @@ def test_a_near_event_cuts_the_wait(bench: Bench, ops: Script) -> None:
 @pytest.mark.parametrize("error", [ZeroDivisionError("oops"), SystemExit(3), KeyError()])
 @pytest.mark.parametrize("place", ["on_open", "on_deliver", "on_maintain"])
 def test_a_bug_in_a_sink_is_tried_again(
-    bench: Bench, ops: Script, place: str, error: BaseException
+    bench: DispatcherBench, ops: Script, place: str, error: BaseException
 ) -> None:
     """Any exception of a sink, even an attempt to exit, is a failure that is reported as a bug, and
     the record is tried again.
@@ -282,7 +284,7 @@ def test_a_bug_in_a_sink_is_tried_again(
 
 
 def test_an_error_of_the_store_is_waited_out(
-    bench: Bench, ops: Script, monkeypatch: pytest.MonkeyPatch
+    bench: DispatcherBench, ops: Script, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If a refusal cannot be stored, the record is not skipped."""
     ops.on_deliver = [SinkRejected("no"), SinkRejected("no")]
@@ -303,7 +305,7 @@ def test_an_error_of_the_store_is_waited_out(
     ops.wait_for(lambda: bench.outbox.dead.count("ops") == 1)
 
 
-def test_finish_delivers_what_is_left(bench: Bench, ops: Script) -> None:
+def test_finish_delivers_what_is_left(bench: DispatcherBench, ops: Script) -> None:
     """`finish` delivers every record, closes the sink and ends its thread."""
     bench.commit(*[draft(n) for n in range(1, 20)])
     bench.start()
@@ -313,7 +315,7 @@ def test_finish_delivers_what_is_left(bench: Bench, ops: Script) -> None:
     assert not [thread for thread in ops.threads if thread.is_alive()]
 
 
-def test_finish_gives_a_waiting_sink_one_try(bench: Bench, ops: Script) -> None:
+def test_finish_gives_a_waiting_sink_one_try(bench: DispatcherBench, ops: Script) -> None:
     """`finish` makes a waiting sink try at once, and only once."""
     ops.on_deliver = [SinkError("no", retry_after=300), SinkError("still no")]
     bench.commit(draft(1))
@@ -324,7 +326,7 @@ def test_finish_gives_a_waiting_sink_one_try(bench: Bench, ops: Script) -> None:
     assert bench.outbox.backlog("ops").records == 1
 
 
-def test_finish_leaves_a_paused_sink_alone(bench: Bench, ops: Script) -> None:
+def test_finish_leaves_a_paused_sink_alone(bench: DispatcherBench, ops: Script) -> None:
     """`finish` does not try a paused sink."""
     ops.on_deliver = [SinkPaused("gone")]
     bench.commit(draft(1))
@@ -351,7 +353,7 @@ def test_reasons_fit_a_line_and_a_record() -> None:
     assert reason_of(KeyError(), redact) == "KeyError"
 
 
-def test_a_refusal_on_a_good_connection_keeps_it(bench: Bench, ops: Script) -> None:
+def test_a_refusal_on_a_good_connection_keeps_it(bench: DispatcherBench, ops: Script) -> None:
     """After an error that `stays_open`, the sink is not closed, and is maintained while it
     waits.
     """
@@ -370,7 +372,7 @@ def test_a_refusal_on_a_good_connection_keeps_it(bench: Bench, ops: Script) -> N
 
 
 def test_a_connection_that_breaks_while_the_sink_waits_is_made_again(
-    bench: Bench, ops: Script
+    bench: DispatcherBench, ops: Script
 ) -> None:
     """A sink whose `maintain` fails during a wait is closed, and opened by the next try."""
     ops.on_deliver = [SinkError("refused", stays_open=True)]
@@ -383,7 +385,7 @@ def test_a_connection_that_breaks_while_the_sink_waits_is_made_again(
     assert ops.calls.count("open") == 2
 
 
-def test_records_go_out_though_maintaining_fails(bench: Bench, ops: Script) -> None:
+def test_records_go_out_though_maintaining_fails(bench: DispatcherBench, ops: Script) -> None:
     """Each try delivers before `maintain` is called, so that its errors delay no record."""
     ops.on_maintain = [SinkError("no commands come in")] * 3
     bench.commit(draft(1))
@@ -395,7 +397,7 @@ def test_records_go_out_though_maintaining_fails(bench: Bench, ops: Script) -> N
     assert ops.sequences() == [1, 2]
 
 
-def test_a_sink_that_hangs_while_it_waits_is_abandoned(bench: Bench, ops: Script) -> None:
+def test_a_sink_that_hangs_while_it_waits_is_abandoned(bench: DispatcherBench, ops: Script) -> None:
     """A call of `maintain` that hangs is abandoned like any other."""
     release = threading.Event()
     ops.on_deliver = [SinkError("refused", stays_open=True)]

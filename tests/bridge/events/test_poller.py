@@ -16,7 +16,7 @@ from support.documents.documents import (
     entry,
     started,
 )
-from support.imds.polling import Bench, told
+from support.imds.polling import PollerBench, told
 from support.store_helpers import draft as store_draft
 
 from bridge.events import tracked
@@ -30,14 +30,14 @@ DOWN = ImdsError("nobody listens", reason="refused")
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Iterator[Bench]:
+def bench(tmp_path: Path) -> Iterator[PollerBench]:
     """A bridge that has not polled yet."""
-    made = Bench(tmp_path / "state")
+    made = PollerBench(tmp_path / "state")
     yield made
     made.close()
 
 
-def test_a_record_says_which_documents_it_lies_between(bench: Bench) -> None:
+def test_a_record_says_which_documents_it_lies_between(bench: PollerBench) -> None:
     """A record has the incarnation of its document and of the one before, also across a restart;
     the numbers may go back.
     """
@@ -52,7 +52,7 @@ def test_a_record_says_which_documents_it_lies_between(bench: Bench) -> None:
     ]
 
 
-def test_an_idle_poll_does_nothing(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_idle_poll_does_nothing(bench: PollerBench, caplog: pytest.LogCaptureFixture) -> None:
     """A poll without a change wakes no sink, writes no record and logs no line."""
     woken: list[bool] = []
     bench.store.subscribe(lambda _: woken.append(True))
@@ -65,7 +65,7 @@ def test_an_idle_poll_does_nothing(bench: Bench, caplog: pytest.LogCaptureFixtur
     assert (woken, caplog.messages) == ([], [])
 
 
-def test_who_gets_a_record_finds_its_event_pending(bench: Bench) -> None:
+def test_who_gets_a_record_finds_its_event_pending(bench: PollerBench) -> None:
     """A sink gets a record only once its event is among the pending ones."""
     seen: list[list[str]] = []
     bench.store.subscribe(lambda _: seen.append([e.event.event_id for e in bench.state.pending()]))
@@ -76,7 +76,7 @@ def test_who_gets_a_record_finds_its_event_pending(bench: Bench) -> None:
 
 
 def test_delivered_records_are_forgotten_while_imds_does_not_answer(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
+    bench: PollerBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Delivered receipts are deleted while IMDS does not answer, because commands still come in."""
     monkeypatch.setattr(retention, "KEEP_DELIVERED", 10)
@@ -88,7 +88,7 @@ def test_delivered_records_are_forgotten_while_imds_does_not_answer(
 
 
 def test_a_record_is_of_the_moment_of_the_answer(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
+    bench: PollerBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A record has the time of the answer: the wait for it, or a suspension, does not make the
     notice longer.
@@ -120,7 +120,7 @@ def test_a_record_is_of_the_moment_of_the_answer(
     ],
     ids=str,
 )
-def test_a_bad_day_ends_nothing(bench: Bench, error: Exception | bytes) -> None:
+def test_a_bad_day_ends_nothing(bench: PollerBench, error: Exception | bytes) -> None:
     """Failed polls end no event, and what has changed meanwhile is recorded afterwards."""
     bench.serve(body(entry()))
     bench.fails(error)
@@ -129,7 +129,7 @@ def test_a_bad_day_ends_nothing(bench: Bench, error: Exception | bytes) -> None:
 
 
 def test_trouble_is_logged_once_and_its_end_once(
-    bench: Bench, caplog: pytest.LogCaptureFixture
+    bench: PollerBench, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Trouble with IMDS is logged once, and so is its end, however many polls it lasts; it is not
     reported as trouble of the store.
@@ -145,7 +145,7 @@ def test_trouble_is_logged_once_and_its_end_once(
 
 
 def test_a_bug_is_logged_with_its_trace_once(
-    bench: Bench, caplog: pytest.LogCaptureFixture
+    bench: PollerBench, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A bug in a poll is logged once with its trace, and the next poll is made."""
     for _ in range(3):
@@ -154,7 +154,7 @@ def test_a_bug_is_logged_with_its_trace_once(
     bench.serve(body())
 
 
-def test_imds_is_left_in_peace_as_long_as_it_asks(bench: Bench) -> None:
+def test_imds_is_left_in_peace_as_long_as_it_asks(bench: PollerBench) -> None:
     """No request is sent before IMDS's Retry-After has passed, by the monotonic clock."""
     bench.fails(ImdsError("too many", reason="http_429", retry_after=3.0))
     bench.clock.jump(3600.0)
@@ -166,7 +166,7 @@ def test_imds_is_left_in_peace_as_long_as_it_asks(bench: Bench) -> None:
     assert bench.imds.asked == 2
 
 
-def test_what_could_not_be_committed_is_found_again(bench: Bench) -> None:
+def test_what_could_not_be_committed_is_found_again(bench: PollerBench) -> None:
     """A change that could not be committed is found again by the next poll."""
     bench.store.read("PRAGMA query_only=ON")
     bench.fails(body(entry()))
@@ -175,7 +175,7 @@ def test_what_could_not_be_committed_is_found_again(bench: Bench) -> None:
     assert told(bench.serve(body(entry()))) == [("event.scheduled", "Scheduled")]
 
 
-def test_a_long_outage_is_told_before_what_it_hid(bench: Bench) -> None:
+def test_a_long_outage_is_told_before_what_it_hid(bench: PollerBench) -> None:
     """After a long outage a gap record comes first, and the end of an event that disappeared has an
     unknown status.
     """
@@ -187,7 +187,9 @@ def test_a_long_outage_is_told_before_what_it_hid(bench: Bench) -> None:
     assert ended.data["observation"]["gapSeconds"] == 61.0
 
 
-def test_a_gap_because_of_the_store_says_so(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_gap_because_of_the_store_says_so(
+    bench: PollerBench, caplog: pytest.LogCaptureFixture
+) -> None:
     """If changes could not be committed for a while, although IMDS answered, the gap's reason is
     the store, and so the log says at its end.
     """
@@ -206,14 +208,14 @@ def test_a_gap_because_of_the_store_says_so(bench: Bench, caplog: pytest.LogCapt
     assert [each.data["gap"]["reason"] for each in bench.serve(body(), after=20.0)] == ["imds"]
 
 
-def test_an_outage_is_told_once(bench: Bench) -> None:
+def test_an_outage_is_told_once(bench: PollerBench) -> None:
     """An outage has one gap record, also if the document is the same after it."""
     bench.serve(body(entry()))
     assert told(bench.serve(body(entry()), after=60.0)) == [("bridge.gap", None)]
     assert bench.serve(body(entry())) == []
 
 
-def test_a_reboot_completes_an_event(bench: Bench) -> None:
+def test_a_reboot_completes_an_event(bench: PollerBench) -> None:
     """If the boot id has changed since an event was announced, the event ends as Completed, and the
     time without a poll is its downtime.
     """
@@ -224,7 +226,7 @@ def test_a_reboot_completes_an_event(bench: Bench) -> None:
     assert {"restarted": True, "downtimeSeconds": 61.5}.items() <= ended.data["observation"].items()
 
 
-def test_a_reboot_is_remembered_until_the_event_ends(bench: Bench) -> None:
+def test_a_reboot_is_remembered_until_the_event_ends(bench: PollerBench) -> None:
     """A reboot counts until its event ends, which Azure may keep for minutes, also over a restart
     of the bridge.
     """
@@ -236,7 +238,7 @@ def test_a_reboot_is_remembered_until_the_event_ends(bench: Bench) -> None:
     assert {"restarted": True, "downtimeSeconds": 30.0}.items() <= ended.data["observation"].items()
 
 
-def test_a_reboot_that_others_had_says_nothing_of_their_events(bench: Bench) -> None:
+def test_a_reboot_that_others_had_says_nothing_of_their_events(bench: PollerBench) -> None:
     """A reboot is measured for an event of other VMs too, but does not complete it."""
     bench.serve(body(entry(resources=["web_4"])))
     bench.restart(boot_id="boot-2")
@@ -245,7 +247,7 @@ def test_a_reboot_that_others_had_says_nothing_of_their_events(bench: Bench) -> 
     assert ended.data["observation"]["restarted"]
 
 
-def test_a_reboot_with_the_clock_behind_is_a_reboot(bench: Bench) -> None:
+def test_a_reboot_with_the_clock_behind_is_a_reboot(bench: PollerBench) -> None:
     """A reboot counts although the VM comes up with a clock that is a day behind."""
     bench.serve(body(entry()))
     bench.clock.jump(-86400.0)
@@ -253,7 +255,7 @@ def test_a_reboot_with_the_clock_behind_is_a_reboot(bench: Bench) -> None:
     assert told(bench.serve(body())) == [("event.ended", "Completed")]
 
 
-def test_a_pause_is_measured_for_the_events_that_are_pending(bench: Bench) -> None:
+def test_a_pause_is_measured_for_the_events_that_are_pending(bench: PollerBench) -> None:
     """A pause is stored with the pending events at the next poll, although the document is the
     same.
     """
@@ -267,7 +269,7 @@ def test_a_pause_is_measured_for_the_events_that_are_pending(bench: Bench) -> No
 
 
 def test_parts_that_cannot_be_read_are_logged_and_end_nothing(
-    bench: Bench, caplog: pytest.LogCaptureFixture
+    bench: PollerBench, caplog: pytest.LogCaptureFixture
 ) -> None:
     """An unreadable part of a document is logged and ends no event, and the rest is recorded."""
     bench.serve(body(entry()))
@@ -277,7 +279,9 @@ def test_parts_that_cannot_be_read_are_logged_and_end_nothing(
 
 
 @pytest.mark.parametrize("jump", [0.0, -3600.0])
-def test_what_vanishes_after_its_time_is_not_called_canceled(bench: Bench, jump: float) -> None:
+def test_what_vanishes_after_its_time_is_not_called_canceled(
+    bench: PollerBench, jump: float
+) -> None:
     """An event that disappears after its time, also by a clock that was set back, does not end as
     Canceled: a poll may have missed Started.
     """
@@ -291,7 +295,7 @@ def test_what_vanishes_after_its_time_is_not_called_canceled(bench: Bench, jump:
     assert told(bench.serve(body())) == [("event.ended", "Unknown")]
 
 
-def test_a_night_of_sleep_is_a_long_gap(bench: Bench) -> None:
+def test_a_night_of_sleep_is_a_long_gap(bench: PollerBench) -> None:
     """A suspension of the machine is a gap with a record, and an event that disappeared in it does
     not end as Canceled.
     """
@@ -307,7 +311,7 @@ def test_a_night_of_sleep_is_a_long_gap(bench: Bench) -> None:
     assert bench.serve(body()) == []
 
 
-def test_urgent_is_what_is_near_and_names_this_vm(bench: Bench) -> None:
+def test_urgent_is_what_is_near_and_names_this_vm(bench: PollerBench) -> None:
     """An event that names this VM is urgent if it has begun or is near, and never once it has
     ended.
     """
@@ -322,7 +326,7 @@ def test_urgent_is_what_is_near_and_names_this_vm(bench: Bench) -> None:
     assert answers == [False, False, True, True, True, False, False]
 
 
-def test_what_is_near_stays_near_when_the_clock_is_set_back(bench: Bench) -> None:
+def test_what_is_near_stays_near_when_the_clock_is_set_back(bench: PollerBench) -> None:
     """An event that is near stays urgent whatever the clock is set to."""
     bench.serve(body(entry()))
     bench.clock.jump(-3600.0)
@@ -346,7 +350,7 @@ def test_what_is_near_stays_near_when_the_clock_is_set_back(bench: Bench) -> Non
 )
 @pytest.mark.parametrize("restarts", [False, True])
 def test_an_event_that_stops_naming_this_vm_says_so_once(
-    bench: Bench, documents: list[str], expected: list[bool], restarts: bool
+    bench: PollerBench, documents: list[str], expected: list[bool], restarts: bool
 ) -> None:
     """A reader of this VM's events gets the record by which an event stops naming it, and the
     event's end, also over restarts, and nothing of an event that never named it.
@@ -367,7 +371,7 @@ def test_an_event_that_stops_naming_this_vm_says_so_once(
     assert all(VALIDATOR.is_valid(json.loads(each.body)) for each in events)
 
 
-def test_a_recommendation_is_news_and_no_more(bench: Bench) -> None:
+def test_a_recommendation_is_news_and_no_more(bench: PollerBench) -> None:
     """An event with the status Advisory keeps Azure's word; it is never due, and its end is not
     guessed.
     """
@@ -382,19 +386,19 @@ def test_a_recommendation_is_news_and_no_more(bench: Bench) -> None:
 
 class TestScopeSelf:
     @pytest.fixture
-    def bench(self, tmp_path: Path) -> Iterator[Bench]:
+    def bench(self, tmp_path: Path) -> Iterator[PollerBench]:
         """A bridge that records only what names its VM."""
-        made = Bench(tmp_path / "state", scope_self=True)
+        made = PollerBench(tmp_path / "state", scope_self=True)
         yield made
         made.close()
 
-    def test_other_vms_events_are_not_recorded(self, bench: Bench) -> None:
+    def test_other_vms_events_are_not_recorded(self, bench: PollerBench) -> None:
         """With SEB_SCOPE=self nothing of an event of other VMs is recorded."""
         for document in (body(entry(resources=["web_33"])), body(started() | {"Resources": []})):
             assert bench.serve(document) == []
         assert bench.serve(body()) == []
 
-    def test_an_event_that_leaves_this_vm_out_has_ended_for_it(self, bench: Bench) -> None:
+    def test_an_event_that_leaves_this_vm_out_has_ended_for_it(self, bench: PollerBench) -> None:
         """An event that stops naming this VM ends, and one that begins to name it appears."""
         bench.serve(body(entry(resources=["web_3", "web_4"])))
         assert told(bench.serve(body(entry(resources=["web_4"])))) == [("event.ended", "Unknown")]
@@ -402,7 +406,7 @@ class TestScopeSelf:
 
     @pytest.mark.parametrize("last", [entry(), started()])
     def test_an_event_that_goes_on_without_this_vm(
-        self, bench: Bench, last: dict[str, Any]
+        self, bench: PollerBench, last: dict[str, Any]
     ) -> None:
         """An event that continues without this VM ends with an unknown status; if it returns, that
         is a new appearance with an end of its own.
@@ -421,7 +425,7 @@ class TestScopeSelf:
         assert back.data["revision"] == 3
         VALIDATOR.validate(json.loads(ended.body))
 
-    def test_a_narrower_scope_ends_what_it_leaves_out(self, bench: Bench) -> None:
+    def test_a_narrower_scope_ends_what_it_leaves_out(self, bench: PollerBench) -> None:
         """After SEB_SCOPE changes to self, a sink that had the event of another VM gets its end,
         and its return.
         """
@@ -439,7 +443,7 @@ class TestScopeSelf:
         (back,) = bench.serve(body(entry(resources=["web_4"])))
         assert (back.data["transition"], back.data["revision"]) == ("scheduled", 3)
 
-    def test_a_narrower_scope_still_counts_on(self, bench: Bench) -> None:
+    def test_a_narrower_scope_still_counts_on(self, bench: PollerBench) -> None:
         """An event that begins to name this VM continues its revisions, so that no id is used
         twice.
         """
@@ -453,7 +457,7 @@ class TestScopeSelf:
 
 
 def test_what_is_remembered_of_ended_events_stays_small(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
+    bench: PollerBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The number of ended events is limited, in memory and on disk."""
     monkeypatch.setattr(tracked, "KEEP_ENDED", 10)
@@ -465,7 +469,7 @@ def test_what_is_remembered_of_ended_events_stays_small(
     assert on_disk == {f"event-{number}" for number in range(20, 30)}
 
 
-def test_an_event_that_was_forgotten_counts_on_when_it_returns(bench: Bench) -> None:
+def test_an_event_that_was_forgotten_counts_on_when_it_returns(bench: PollerBench) -> None:
     """A forgotten event that returns continues its revisions, in this run or a later one, so that
     no id is used twice.
     """
@@ -480,7 +484,7 @@ def test_an_event_that_was_forgotten_counts_on_when_it_returns(bench: Bench) -> 
 
 
 def test_a_change_after_the_store_was_put_back_has_an_id_of_its_own(
-    bench: Bench, tmp_path: Path
+    bench: PollerBench, tmp_path: Path
 ) -> None:
     """If a store is put back to before a change, the next change has another id than that one, also
     if the incarnations have begun again meanwhile and the change reads the same.
@@ -499,7 +503,7 @@ def test_a_change_after_the_store_was_put_back_has_an_id_of_its_own(
 
 
 def test_an_end_after_the_store_was_put_back_has_an_id_of_its_own(
-    bench: Bench, tmp_path: Path
+    bench: PollerBench, tmp_path: Path
 ) -> None:
     """If an event ended, returned and ends again after the store was put back to before all that,
     no consumer takes the second end for the first.
@@ -516,7 +520,7 @@ def test_an_end_after_the_store_was_put_back_has_an_id_of_its_own(
     assert first.id != second.id
 
 
-def test_a_start_with_a_wrong_clock_forgets_no_revision(bench: Bench) -> None:
+def test_a_start_with_a_wrong_clock_forgets_no_revision(bench: PollerBench) -> None:
     """An event that returns after a start with a clock thirty years ahead continues its
     revisions.
     """

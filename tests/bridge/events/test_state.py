@@ -3,10 +3,10 @@
 from dataclasses import replace
 
 from support.documents.documents import VM, body, entry
-from support.page.front_stage import Stage
+from support.page.monitored_bridge import MonitoredBridge
 
 
-def test_a_new_identity_reaches_every_reader(stage: Stage) -> None:
+def test_a_new_identity_reaches_every_reader(stage: MonitoredBridge) -> None:
     """After a VM was resized, records, status and sinks have its new size at once."""
     stage.begin()
     resized = replace(VM, vm_size="Standard_D64s_v5")

@@ -39,7 +39,7 @@ NOTICE = 900.0
 SILENCE = ImdsError("no: http_503", reason="http_503")
 
 
-class Preparing:
+class PreparingBridge:
     """A bridge with a sink that prepares, whose polls a test makes by hand."""
 
     def __init__(self, directory: Path) -> None:
@@ -97,20 +97,20 @@ class Preparing:
 
 
 @pytest.fixture
-def preparing(tmp_path: Path) -> Iterator[Preparing]:
+def preparing(tmp_path: Path) -> Iterator[PreparingBridge]:
     """A bridge that has seen an event."""
-    made = Preparing(tmp_path)
+    made = PreparingBridge(tmp_path)
     assert made.poll(body(entry())) == ["none"]
     yield made
     made.store.close()
 
 
-def stored(preparing: Preparing) -> list[Preparation]:
+def stored(preparing: PreparingBridge) -> list[Preparation]:
     """Return the preparations in the store."""
     return PreparationRows(preparing.store).all()
 
 
-def test_the_deadline_comes_while_imds_does_not_answer(preparing: Preparing) -> None:
+def test_the_deadline_comes_while_imds_does_not_answer(preparing: PreparingBridge) -> None:
     """The sink is asked at the deadline while IMDS does not answer, until the event may have
     begun.
     """
@@ -118,20 +118,20 @@ def test_the_deadline_comes_while_imds_does_not_answer(preparing: Preparing) -> 
     assert preparing.poll(SILENCE, after=1) == ["preparing"]
 
 
-def test_the_deadline_comes_while_a_document_hides_the_event(preparing: Preparing) -> None:
+def test_the_deadline_comes_while_a_document_hides_the_event(preparing: PreparingBridge) -> None:
     """The sink is asked at the deadline although an unreadable entry may hide the event."""
     hidden = body({"EventStatus": "Scheduled"}, incarnation=2)
     assert preparing.poll(hidden, after=NOTICE - LEAD) == ["preparing"]
 
 
-def test_the_deadline_comes_in_a_run_that_imds_does_not_answer(preparing: Preparing) -> None:
+def test_the_deadline_comes_in_a_run_that_imds_does_not_answer(preparing: PreparingBridge) -> None:
     """The sink is asked at the deadline of an event that the previous run has seen."""
     preparing.store.close()
     preparing.begin()
     assert preparing.poll(SILENCE, after=NOTICE - LEAD) == ["preparing"]
 
 
-def test_what_may_have_begun_unseen_is_not_prepared(preparing: Preparing) -> None:
+def test_what_may_have_begun_unseen_is_not_prepared(preparing: PreparingBridge) -> None:
     """After a suspension past the event's time, the sink is not asked before a document shows the
     event.
     """
@@ -140,7 +140,7 @@ def test_what_may_have_begun_unseen_is_not_prepared(preparing: Preparing) -> Non
     assert preparing.poll(body(entry())) == ["preparing"]
 
 
-def test_a_deadline_is_known_before_it_comes(preparing: Preparing) -> None:
+def test_a_deadline_is_known_before_it_comes(preparing: PreparingBridge) -> None:
     """The seconds to the deadline are known, and the sink is asked then without a poll."""
     assert preparing.preparations.seconds_to_deadline() == NOTICE - LEAD
     preparing.clock.advance(NOTICE - LEAD)
@@ -150,14 +150,16 @@ def test_a_deadline_is_known_before_it_comes(preparing: Preparing) -> None:
     assert preparing.preparations.seconds_to_deadline() is None
 
 
-def test_what_may_have_begun_unseen_has_no_deadline(preparing: Preparing) -> None:
+def test_what_may_have_begun_unseen_has_no_deadline(preparing: PreparingBridge) -> None:
     """An event that may have begun has no deadline, and waits for a poll."""
     preparing.clock.advance(NOTICE)
     assert preparing.preparations.seconds_to_deadline() is None
 
 
 @pytest.mark.parametrize("restarts", [False, True])
-def test_a_clock_that_is_set_back_delays_no_deadline(preparing: Preparing, restarts: bool) -> None:
+def test_a_clock_that_is_set_back_delays_no_deadline(
+    preparing: PreparingBridge, restarts: bool
+) -> None:
     """A clock that is set back after the event appeared does not delay the deadline."""
     preparing.clock.jump(-3600.0)
     assert preparing.poll(body(entry()), after=300.0) == ["none"]
@@ -169,7 +171,7 @@ def test_a_clock_that_is_set_back_delays_no_deadline(preparing: Preparing, resta
     assert preparing.poll(body(entry()), after=1) == ["preparing"]
 
 
-def test_a_clock_that_is_wrong_at_the_start_delays_no_deadline(preparing: Preparing) -> None:
+def test_a_clock_that_is_wrong_at_the_start_delays_no_deadline(preparing: PreparingBridge) -> None:
     """A clock that is behind at the start counts as at least the time of the last poll."""
     assert preparing.poll(body(entry()), after=300.0) == ["none"]
     preparing.store.close()
@@ -178,7 +180,7 @@ def test_a_clock_that_is_wrong_at_the_start_delays_no_deadline(preparing: Prepar
     assert preparing.preparations.seconds_to_deadline() == NOTICE - LEAD - 300.0
 
 
-def test_a_clock_that_is_set_forward_hastens_a_deadline(preparing: Preparing) -> None:
+def test_a_clock_that_is_set_forward_hastens_a_deadline(preparing: PreparingBridge) -> None:
     """A clock that is set forward makes the deadline come early, because the old time may have been
     the wrong one, but only once it has not been set again for a while.
     """
@@ -187,7 +189,7 @@ def test_a_clock_that_is_set_forward_hastens_a_deadline(preparing: Preparing) ->
     assert preparing.poll(body(entry()), after=STOOD_SECONDS) == ["preparing"]
 
 
-def test_a_clock_that_is_ahead_at_the_start_hastens_no_deadline(preparing: Preparing) -> None:
+def test_a_clock_that_is_ahead_at_the_start_hastens_no_deadline(preparing: PreparingBridge) -> None:
     """If the bridge starts with a clock that is ahead and is set right a moment later, the deadline
     does not come early.
     """
@@ -202,7 +204,7 @@ def test_a_clock_that_is_ahead_at_the_start_hastens_no_deadline(preparing: Prepa
 
 
 def test_an_event_that_appears_after_a_clock_was_set_back_has_the_new_time(
-    preparing: Preparing,
+    preparing: PreparingBridge,
 ) -> None:
     """For an event that appears after the clock was set back, the new time counts."""
     preparing.clock.jump(-3600.0)
@@ -211,7 +213,7 @@ def test_an_event_that_appears_after_a_clock_was_set_back_has_the_new_time(
     assert preparing.preparations.seconds_to_deadline() == NOTICE + 3600.0 - LEAD
 
 
-def test_what_was_not_done_is_taken_up_again_in_the_next_run(preparing: Preparing) -> None:
+def test_what_was_not_done_is_taken_up_again_in_the_next_run(preparing: PreparingBridge) -> None:
     """A preparation that was not done is asked for again in the next run, for the same cause,
     although IMDS does not answer.
     """
@@ -224,14 +226,16 @@ def test_what_was_not_done_is_taken_up_again_in_the_next_run(preparing: Preparin
     assert [each.cause for each in stored(preparing)] == ["command:1"]
 
 
-def test_there_is_nothing_to_prepare_for_news(preparing: Preparing) -> None:
+def test_there_is_nothing_to_prepare_for_news(preparing: PreparingBridge) -> None:
     """News, such as an Advisory, is never due, so its preparation has no state."""
     preparing.poll(body(entry(status="Advisory"), incarnation=2))
     (known,) = preparing.current.events.values()
     assert preparing.preparations.state_of(known) is None
 
 
-def test_what_was_not_done_for_another_state_is_not_taken_up_again(preparing: Preparing) -> None:
+def test_what_was_not_done_for_another_state_is_not_taken_up_again(
+    preparing: PreparingBridge,
+) -> None:
     """A preparation for an earlier state of the event is not asked for again."""
     (known,) = preparing.current.events.values()
     preparing.preparations.ask(known, "command:1")
@@ -242,7 +246,7 @@ def test_what_was_not_done_for_another_state_is_not_taken_up_again(preparing: Pr
 
 @pytest.mark.parametrize("restarts", [False, True])
 def test_an_end_that_could_not_be_committed_is_committed_whole(
-    preparing: Preparing, monkeypatch: pytest.MonkeyPatch, restarts: bool
+    preparing: PreparingBridge, monkeypatch: pytest.MonkeyPatch, restarts: bool
 ) -> None:
     """If the disk is full when a preparation ends, the first state is prepared again at its
     deadline, because no half of that end is kept.
@@ -272,7 +276,9 @@ def test_an_end_that_could_not_be_committed_is_committed_whole(
 
 
 @pytest.mark.parametrize("restarts", [False, True])
-def test_a_state_that_comes_back_is_still_prepared(preparing: Preparing, restarts: bool) -> None:
+def test_a_state_that_comes_back_is_still_prepared(
+    preparing: PreparingBridge, restarts: bool
+) -> None:
     """A state that comes back is still prepared if nothing has brought the VM back in between."""
     (known,) = preparing.current.events.values()
     preparing.preparations.ask(known, "command:1")
@@ -298,7 +304,7 @@ def test_a_state_that_comes_back_is_still_prepared(preparing: Preparing, restart
     ],
 )
 def test_a_state_that_comes_back_after_another_one_was_prepared_for(
-    preparing: Preparing, in_between: str, expected: str
+    preparing: PreparingBridge, in_between: str, expected: str
 ) -> None:
     """A state that comes back is still prepared if the program ended with 0 for each state in
     between, and no run of it was cut off, or may have been because the bridge ended.
@@ -336,7 +342,7 @@ def test_a_state_that_comes_back_after_another_one_was_prepared_for(
     ) == ["none"]
 
 
-def test_what_was_prepared_before_a_recovery_does_not_come_back(preparing: Preparing) -> None:
+def test_what_was_prepared_before_a_recovery_does_not_come_back(preparing: PreparingBridge) -> None:
     """No earlier state is prepared any more once the event did not name this VM, also if a state is
     asked for again before the program has recovered.
     """
@@ -359,7 +365,7 @@ def test_what_was_prepared_before_a_recovery_does_not_come_back(preparing: Prepa
 
 
 def test_a_state_that_comes_back_after_the_event_left_this_vm_alone_is_not_prepared(
-    preparing: Preparing,
+    preparing: PreparingBridge,
 ) -> None:
     """A state is not prepared any more if the event did not name this VM in between: the program
     brings the VM back.
@@ -373,7 +379,7 @@ def test_a_state_that_comes_back_after_the_event_left_this_vm_alone_is_not_prepa
 
 
 def test_an_event_that_left_this_vm_between_two_looks_is_not_prepared(
-    preparing: Preparing,
+    preparing: PreparingBridge,
 ) -> None:
     """An event that named only another VM between two followed polls is not prepared any more."""
     (known,) = preparing.current.events.values()
@@ -385,7 +391,7 @@ def test_an_event_that_left_this_vm_between_two_looks_is_not_prepared(
 
 
 def test_no_post_goes_out_for_an_event_that_left_this_vm_since_the_last_look(
-    preparing: Preparing,
+    preparing: PreparingBridge,
 ) -> None:
     """No POST is sent for an accepted approval if the event has left this VM, because the program
     brings the VM back.
@@ -430,7 +436,7 @@ def test_no_post_goes_out_for_an_event_that_left_this_vm_since_the_last_look(
 
 
 def test_what_changed_before_the_program_ran_is_not_run_for_the_earlier_state(
-    preparing: Preparing,
+    preparing: PreparingBridge,
 ) -> None:
     """A change of the event before the program ran cancels that run, so that no unseen state counts
     as prepared.
@@ -446,7 +452,7 @@ def test_what_changed_before_the_program_ran_is_not_run_for_the_earlier_state(
     assert preparing.states() == ["none"]
 
 
-def test_what_another_kind_has_prepared_does_not_count(preparing: Preparing) -> None:
+def test_what_another_kind_has_prepared_does_not_count(preparing: PreparingBridge) -> None:
     """A preparation by a sink of another kind does not count; that kind gets the end when it is
     back.
     """
@@ -469,7 +475,7 @@ def test_what_another_kind_has_prepared_does_not_count(preparing: Preparing) -> 
 
 
 def test_an_earlier_end_that_a_person_has_tried_again_undoes_no_later_preparation(
-    preparing: Preparing,
+    preparing: PreparingBridge,
 ) -> None:
     """A retried end from before the event's return does not reach the program after a new
     preparation.
@@ -491,7 +497,7 @@ def test_an_earlier_end_that_a_person_has_tried_again_undoes_no_later_preparatio
     assert preparing.states() == ["prepared"]
 
 
-def test_what_another_kind_has_not_done_is_taken_up(preparing: Preparing) -> None:
+def test_what_another_kind_has_not_done_is_taken_up(preparing: PreparingBridge) -> None:
     """A preparation that a sink of another kind has not done is asked of the new one, for the same
     cause.
     """
@@ -509,7 +515,7 @@ def test_what_another_kind_has_not_done_is_taken_up(preparing: Preparing) -> Non
 
 
 def test_what_a_lost_store_may_have_prepared_gets_its_end(
-    preparing: Preparing, tmp_path: Path
+    preparing: PreparingBridge, tmp_path: Path
 ) -> None:
     """After a loss of the store, the program gets the end of each event that the first document
     names this VM in, and of no later one.
@@ -531,7 +537,7 @@ def test_what_a_lost_store_may_have_prepared_gets_its_end(
 
 
 def test_a_loss_is_not_forgotten_by_a_run_without_a_sink_that_prepares(
-    preparing: Preparing, tmp_path: Path
+    preparing: PreparingBridge, tmp_path: Path
 ) -> None:
     """A loss counts although the first run of the new store had no sink that prepares."""
     preparing.store.close()
@@ -544,7 +550,7 @@ def test_a_loss_is_not_forgotten_by_a_run_without_a_sink_that_prepares(
     assert [each.event_id for each in stored(preparing)] == [EVENT_ID]
 
 
-def test_a_loss_ends_with_the_first_document(preparing: Preparing, tmp_path: Path) -> None:
+def test_a_loss_ends_with_the_first_document(preparing: PreparingBridge, tmp_path: Path) -> None:
     """Only the events of the first document count as possibly prepared, also without a document
     number.
     """
@@ -555,7 +561,7 @@ def test_a_loss_ends_with_the_first_document(preparing: Preparing, tmp_path: Pat
 
 
 def test_a_loss_is_not_forgotten_by_a_run_that_ends_at_once(
-    preparing: Preparing, tmp_path: Path
+    preparing: PreparingBridge, tmp_path: Path
 ) -> None:
     """A loss counts although the run that reported it was killed before IMDS answered."""
     preparing.lose(tmp_path)
@@ -567,7 +573,7 @@ def test_a_loss_is_not_forgotten_by_a_run_that_ends_at_once(
 
 
 def test_what_the_first_document_of_a_new_bridge_shows_was_not_prepared(
-    preparing: Preparing,
+    preparing: PreparingBridge,
 ) -> None:
     """Without an earlier store no event counts as prepared."""
     assert stored(preparing) == []
@@ -582,7 +588,7 @@ def test_what_the_first_document_of_a_new_bridge_shows_was_not_prepared(
     ids=["changed", "over"],
 )
 def test_what_was_not_done_ends_in_the_records_too(
-    preparing: Preparing, document: bytes, reason: str
+    preparing: PreparingBridge, document: bytes, reason: str
 ) -> None:
     """A preparation that is not continued after a restart has its end in the records."""
     (known,) = preparing.current.events.values()

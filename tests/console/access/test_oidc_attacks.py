@@ -13,7 +13,7 @@ import jwt
 import pytest
 from support.console.process import ConsoleProcess
 from support.eventually import eventually
-from support.oidc.hostile import Attempt, HostileProvider, Key, unsigned
+from support.oidc.hostile import BegunLogin, HostileProvider, ProviderKey, unsigned
 from support.ports import free_port
 
 Json = dict[str, Any]
@@ -55,7 +55,7 @@ def test_the_right_answer_logs_in(console: ConsoleProcess, provider: HostileProv
     """The correct answer, from which the attacks below differ, logs in, with PKCE and without the
     code in the next address.
     """
-    attempt = Attempt(console.url)
+    attempt = BegunLogin(console.url)
     assert attempt.query["code_challenge_method"] == "S256"
     assert attempt.query["redirect_uri"] == f"{console.url}/login/callback"
     provider.id_token = provider.sign(provider.claims(attempt.nonce))
@@ -77,7 +77,7 @@ def _hmac_with_the_public_key(provider: HostileProvider, nonce: str) -> str:
 
 
 def _with_its_own_key(provider: HostileProvider, nonce: str) -> str:
-    key = Key("first")
+    key = ProviderKey("first")
     header = {"jwk": key.public, "jku": f"{provider.issuer}/evil", "x5u": "http://127.0.0.1:9/"}
     return provider.sign(provider.claims(nonce), key=key, **header)
 
@@ -117,7 +117,7 @@ _FORGED: dict[str, tuple[Forge, str]] = {
     ),
     "key in the token": (_with_its_own_key, "bad_signature"),
     "unknown key": (
-        lambda provider, nonce: provider.sign(provider.claims(nonce), key=Key("other")),
+        lambda provider, nonce: provider.sign(provider.claims(nonce), key=ProviderKey("other")),
         "unknown_key",
     ),
     "critical": (
@@ -137,7 +137,7 @@ def test_a_forged_id_token_logs_nobody_in(
 ) -> None:
     """A forged ID token is answered 403 without a cookie, and the log has one reason."""
     forge, reason = _FORGED[kind]
-    attempt = Attempt(console.url)
+    attempt = BegunLogin(console.url)
     provider.id_token = forge(provider, attempt.nonce)
     answer = attempt.come_back()
     assert answer.status_code == 403
@@ -152,7 +152,7 @@ def test_another_logins_answer_logs_nobody_in(
     console: ConsoleProcess, provider: HostileProvider
 ) -> None:
     """An answer with another login's state, nonce or cookie is refused."""
-    victim, attacker = Attempt(console.url), Attempt(console.url)
+    victim, attacker = BegunLogin(console.url), BegunLogin(console.url)
     provider.id_token = provider.sign(provider.claims(attacker.nonce))
     assert victim.come_back(state=attacker.query["state"]).status_code == 403
     assert victim.come_back(state="x" * 43).status_code == 403
@@ -171,7 +171,7 @@ def test_an_answer_that_is_none_logs_nobody_in(
     """An answer from another issuer, without a code, or with a refusal, is refused, and none of its
     text is on the page.
     """
-    attempt = Attempt(console.url)
+    attempt = BegunLogin(console.url)
     provider.id_token = provider.sign(provider.claims(attempt.nonce))
     before = len(provider.asked)
     described = {"error_description": "<b>call 555</b>"}
@@ -186,7 +186,7 @@ def test_a_strangers_words_are_not_in_the_audit(
     console: ConsoleProcess, provider: HostileProvider
 ) -> None:
     """An error that OAuth does not define is in the audit as one fixed word."""
-    attempt = Attempt(console.url)
+    attempt = BegunLogin(console.url)
     answer = attempt.come_back(error="call_five_five_five", error_description="now")
     assert answer.status_code == 403
     assert "call_five" not in answer.text + console.log
@@ -212,10 +212,10 @@ def test_logins_that_are_begun_are_one_cookie(
     console: ConsoleProcess, provider: HostileProvider
 ) -> None:
     """Several tabs that begin a login share one cookie, and each login can be finished."""
-    first = Attempt(console.url)
+    first = BegunLogin(console.url)
     others = []
     for n in range(40):
-        other = Attempt(console.url, f"/fleet?q={n}", http=first.http)
+        other = BegunLogin(console.url, f"/fleet?q={n}", http=first.http)
         others.append(other)
     assert len(first.http.cookies) == 1
     for attempt, place in ((others[7], "/fleet?q=7"), (first, "/fleet?q=a")):
@@ -228,7 +228,7 @@ def test_where_a_login_leads_to_cannot_be_changed_on_the_way(
     console: ConsoleProcess, provider: HostileProvider
 ) -> None:
     """A changed or foreign state, which has the path after the login, is refused."""
-    attempt = Attempt(console.url)
+    attempt = BegunLogin(console.url)
     head, _, signature = attempt.query["state"].split(".")
     claims = {"nonce": attempt.nonce, "leads_to": "//evil.example", "exp": 9_999_999_999}
     body = base64.urlsafe_b64encode(json.dumps(claims).encode()).decode().rstrip("=")
@@ -244,7 +244,7 @@ def test_the_same_answer_twice_makes_one_session(
     """An answer makes one session even if the provider accepts a code twice and the cookie was
     copied.
     """
-    attempt = Attempt(console.url)
+    attempt = BegunLogin(console.url)
     cookies = attempt.http.cookies.copy()
     provider.id_token = provider.sign(provider.claims(attempt.nonce))
     assert attempt.come_back().status_code == 303
@@ -261,7 +261,7 @@ def test_a_code_that_the_provider_refuses(
     """The provider refuses a code that was used before, or by another client, and so does the
     console.
     """
-    attempt = Attempt(console.url)
+    attempt = BegunLogin(console.url)
     provider.token_status = 400
     answer = attempt.come_back()
     assert answer.status_code == 403
@@ -274,10 +274,10 @@ def test_a_new_key_is_believed_and_an_old_one_forgotten(
     """The keys are read again, at most every five seconds, for an unknown key; removed keys are not
     accepted any more.
     """
-    new = Key("second")
+    new = ProviderKey("second")
 
-    def come(console: ConsoleProcess, key: Key) -> int:
-        attempt = Attempt(console.url)
+    def come(console: ConsoleProcess, key: ProviderKey) -> int:
+        attempt = BegunLogin(console.url)
         provider.id_token = provider.sign(provider.claims(attempt.nonce), key=key)
         return attempt.come_back().status_code
 
@@ -291,7 +291,7 @@ def test_a_new_key_is_believed_and_an_old_one_forgotten(
         eventually(lambda: come(console, new) == 303, what="the new key")
         before, began = len(provider.asked), time.monotonic()
         for _ in range(5):
-            assert come(console, Key("unknown")) == 403
+            assert come(console, ProviderKey("unknown")) == 403
         looks = [path for path, _ in provider.asked[before:]].count("/keys")
         assert looks <= 1 + (time.monotonic() - began) / 5
         assert come(console, provider.key) == 403, "the first key was withdrawn"
@@ -302,7 +302,7 @@ def test_groups_from_userinfo_are_about_the_same_person(
 ) -> None:
     """Groups from userinfo are used if its subject is that of the ID token."""
     for subject, status in (("eve", 503), ("ann", 303)):
-        attempt = Attempt(console.url)
+        attempt = BegunLogin(console.url)
         provider.id_token = provider.sign(provider.claims(attempt.nonce, groups=None))
         provider.about = {"sub": subject, "groups": ["ops"], "preferred_username": "root"}
         assert attempt.come_back().status_code == status
@@ -318,7 +318,7 @@ def test_an_address_that_is_not_verified_is_nobodys_name(
     """
     with console_at(tmp_path, provider.issuer, LOGIN__NAME_CLAIM="email") as console:
         for verified, status in ((False, 403), ("false", 403), ("true", 303), (None, 303)):
-            attempt = Attempt(console.url)
+            attempt = BegunLogin(console.url)
             claims = {"email": "ann@example.com", "email_verified": verified}
             provider.id_token = provider.sign(provider.claims(attempt.nonce, **claims))
             assert attempt.come_back().status_code == status
@@ -330,7 +330,7 @@ def test_too_many_groups_are_said_to_be_so(
     """If Entra ID leaves the groups out because they are too many, the page says so, and the
     address that it names is not requested.
     """
-    attempt = Attempt(console.url)
+    attempt = BegunLogin(console.url)
     elsewhere = {
         "_claim_names": {"groups": "src1"},
         "_claim_sources": {"src1": {"endpoint": f"{provider.issuer}/graph"}},
@@ -389,6 +389,6 @@ def test_logins_that_are_begun_leave_nothing(
     """A flood of begun logins neither fills the database nor sends requests to the provider."""
     before = len(provider.asked)
     for _ in range(50):
-        Attempt(console.url)
+        BegunLogin(console.url)
     assert len(provider.asked) <= before + 1
     assert console.audit("begun") == []

@@ -18,7 +18,7 @@ from console.db.connection.opening import Database
 LOGIN = LoginSettings(session_hours=8, idle_minutes=30)
 
 
-class Clock:
+class SessionClock:
     """A clock in seconds since 1970 that a test moves."""
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ class Clock:
 
 def test_a_session_ends_after_an_idle_time(database: Database) -> None:
     """A session ends after its idle time, which each request begins again."""
-    clock = Clock()
+    clock = SessionClock()
 
     async def lives() -> None:
         sessions = Sessions(database, LOGIN, clock)
@@ -51,7 +51,7 @@ def test_a_session_ends_after_its_whole_time(database: Database) -> None:
     """A session ends after its whole time although it is used; ended sessions are deleted at the
     next login.
     """
-    clock = Clock()
+    clock = SessionClock()
 
     async def lives() -> None:
         sessions = Sessions(database, LOGIN, clock)
@@ -105,7 +105,7 @@ def test_a_session_ends_with_the_next_login_or_the_logout(database: Database) ->
 @pytest.mark.parametrize("hours", [0.6, 9])
 def test_a_stream_ends_with_a_session_that_ends_by_itself(database: Database, hours: float) -> None:
     """A stream ends when its session expires, although no request follows."""
-    clock = Clock()
+    clock = SessionClock()
 
     async def ends() -> None:
         sessions = Sessions(database, LOGIN, clock)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from support.console.deciding import DecisionBench, audit, decide, ended
-from support.console.mqtt import Fleet
+from support.console.mqtt import MqttFleet
 from support.console.process import ConsoleProcess
 from support.console.records import FakeVm
 from support.eventually import eventually
@@ -83,7 +83,7 @@ def test_a_forged_record_makes_no_approval(tmp_path: Path) -> None:
         fake.revisions[event_id] = 50
         told = {"event_type": "Freeze", "impact": "pause", "not_before": "2030-01-01T00:00:00.000Z"}
         forged = fake.event(event_id, transition="updated", resources=[vm.name], **told)
-        with Fleet(bench.broker) as publisher:
+        with MqttFleet(bench.broker) as publisher:
             publisher.say(fake, forged)
         shown = forged.data["fingerprint"]
         eventually(

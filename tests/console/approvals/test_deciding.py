@@ -36,7 +36,7 @@ LOGIN = {
 }
 
 
-class DecisionBench:
+class DueEvent:
     """A stage with one VM, an event of its own that is due, and people who come by a proxy."""
 
     def __init__(self, stage: ConsoleStage, *, names: int = 1) -> None:
@@ -114,12 +114,12 @@ def stage(tmp_path: Path, key: Path, request: pytest.FixtureRequest) -> Iterator
 
 
 @pytest.fixture
-def bench(stage: ConsoleStage) -> DecisionBench:
+def bench(stage: ConsoleStage) -> DueEvent:
     """One event of one VM."""
-    return DecisionBench(stage)
+    return DueEvent(stage)
 
 
-def test_approving_sends_one_token_with_the_name_on_it(bench: DecisionBench) -> None:
+def test_approving_sends_one_token_with_the_name_on_it(bench: DueEvent) -> None:
     """An approval is answered 202 with the jti. The token says who asks, why, for which event in
     which state, and for which VM.
     """
@@ -149,7 +149,7 @@ def test_approving_sends_one_token_with_the_name_on_it(bench: DecisionBench) -> 
     assert (row["jti"], row["fingerprint"]) == (claims["jti"], seen["fingerprint"])
 
 
-def test_an_event_is_decided_by_its_id_in_any_case(bench: DecisionBench) -> None:
+def test_an_event_is_decided_by_its_id_in_any_case(bench: DueEvent) -> None:
     """A person may write an event's id in any case. The decision, its token, the assignment and the
     audit have the id as a VM wrote it, and the page of that id has the form.
     """
@@ -175,7 +175,7 @@ def test_an_event_is_decided_by_its_id_in_any_case(bench: DecisionBench) -> None
         assert "why not" in page.text
 
 
-def test_what_has_changed_is_not_signed(bench: DecisionBench) -> None:
+def test_what_has_changed_is_not_signed(bench: DueEvent) -> None:
     """A decision on a former state of the event is answered 409 with the event as it is now; the
     attempt is audited and nothing is sent.
     """
@@ -190,7 +190,7 @@ def test_what_has_changed_is_not_signed(bench: DecisionBench) -> None:
     assert bench.broker.sent == []
 
 
-def test_of_a_flood_of_refused_decisions_few_are_rows(bench: DecisionBench) -> None:
+def test_of_a_flood_of_refused_decisions_few_are_rows(bench: DueEvent) -> None:
     """A program whose decisions are refused again and again adds few rows to the audit, which is
     kept for ever.
     """
@@ -204,7 +204,7 @@ def test_of_a_flood_of_refused_decisions_few_are_rows(bench: DecisionBench) -> N
 
 
 @pytest.mark.parametrize("to", ["approve", "leave"])
-def test_what_is_being_approved_is_not_approved_again(bench: DecisionBench, to: str) -> None:
+def test_what_is_being_approved_is_not_approved_again(bench: DueEvent, to: str) -> None:
     """A second approval, also by another person, is answered 409 with the jti of the first; one
     token is sent.
     """
@@ -217,7 +217,7 @@ def test_what_is_being_approved_is_not_approved_again(bench: DecisionBench, to: 
     assert bench.broker.jtis == [jti]
 
 
-def test_what_a_rule_has_begun_is_not_approved_again(bench: DecisionBench) -> None:
+def test_what_a_rule_has_begun_is_not_approved_again(bench: DueEvent) -> None:
     """While a VM approves an event by its rule, a person's approval is refused with the id of that
     approval; otherwise the VM would POST twice.
     """
@@ -228,7 +228,7 @@ def test_what_a_rule_has_begun_is_not_approved_again(bench: DecisionBench) -> No
     assert answer.json()["decision"]["by"] == "rule:quick"
 
 
-def test_a_vm_that_the_event_does_not_name_stops_nothing(bench: DecisionBench) -> None:
+def test_a_vm_that_the_event_does_not_name_stops_nothing(bench: DueEvent) -> None:
     """A receipt from a VM that the event does not name neither approves the event nor prevents an
     approval.
     """
@@ -237,7 +237,7 @@ def test_a_vm_that_the_event_does_not_name_stops_nothing(bench: DecisionBench) -
     assert bench.decide().status_code == 202
 
 
-def test_a_vm_that_the_event_does_not_name_confirms_nothing(bench: DecisionBench) -> None:
+def test_a_vm_that_the_event_does_not_name_confirms_nothing(bench: DueEvent) -> None:
     """A VM that the event does not name cannot confirm an approval, neither by the jti of another
     VM's command nor in the name of a rule.
     """
@@ -249,7 +249,7 @@ def test_a_vm_that_the_event_does_not_name_confirms_nothing(bench: DecisionBench
 
 
 def test_an_event_that_comes_back_is_not_approved_by_what_was_before(
-    bench: DecisionBench,
+    bench: DueEvent,
 ) -> None:
     """An approval that was confirmed because the event had gone does not count once the event is
     Scheduled again: a decision is due.
@@ -266,7 +266,7 @@ def test_an_event_that_comes_back_is_not_approved_by_what_was_before(
     assert bench.decide(BOB).status_code == 202
 
 
-def test_a_receipt_that_a_broker_lost_leaves_nothing_open(bench: DecisionBench) -> None:
+def test_a_receipt_that_a_broker_lost_leaves_nothing_open(bench: DueEvent) -> None:
     """If the last receipt is lost, but Azure took the request and the event has started, the event
     counts as approved by its person.
     """
@@ -287,7 +287,7 @@ def test_a_receipt_that_a_broker_lost_leaves_nothing_open(bench: DecisionBench) 
 
 
 def test_while_the_database_is_locked_nothing_is_signed(
-    bench: DecisionBench, caplog: pytest.LogCaptureFixture
+    bench: DueEvent, caplog: pytest.LogCaptureFixture
 ) -> None:
     """While another program locks the database, a decision is answered 503 after some seconds;
     afterwards it works.
@@ -302,7 +302,7 @@ def test_while_the_database_is_locked_nothing_is_signed(
     assert bench.decide().status_code == 202
 
 
-def test_who_may_not_approve_is_refused_and_audited(bench: DecisionBench) -> None:
+def test_who_may_not_approve_is_refused_and_audited(bench: DueEvent) -> None:
     """A viewer is answered 403 and is named in the audit, an unknown event is 404, and nothing is
     sent.
     """
@@ -318,7 +318,7 @@ def test_who_may_not_approve_is_refused_and_audited(bench: DecisionBench) -> Non
 @pytest.mark.parametrize(
     "reason", ["", " ", "two\nlines", "x" * 301, "\u202e", "nul\0", "\ud800"], ids=repr
 )
-def test_a_reason_is_one_line(bench: DecisionBench, reason: str) -> None:
+def test_a_reason_is_one_line(bench: DueEvent, reason: str) -> None:
     """A decision without a reason, or with one that a token cannot have, is answered 422."""
     assert bench.decide(reason=reason).status_code == 422
     assert bench.state() == "due"
@@ -338,14 +338,14 @@ def test_a_reason_is_one_line(bench: DecisionBench, reason: str) -> None:
     ],
     ids=range(8),
 )
-def test_a_body_of_another_shape_is_refused(bench: DecisionBench, body: bytes) -> None:
+def test_a_body_of_another_shape_is_refused(bench: DueEvent, body: bytes) -> None:
     """A body with other fields is answered 422, and one that is too large 413."""
     url = f"{bench.stage.url}/api/v1/events/E/approve"
     answer = bench.stage.http.post(url, data=body, headers=bench.as_(ADA), timeout=20)
     assert answer.status_code in (413, 422)
 
 
-def test_leaving_is_a_decision_that_can_be_changed(bench: DecisionBench) -> None:
+def test_leaving_is_a_decision_that_can_be_changed(bench: DueEvent) -> None:
     """A person leaves an event with a reason; the same again is no new decision, and an approval
     replaces it.
     """
@@ -358,14 +358,14 @@ def test_leaving_is_a_decision_that_can_be_changed(bench: DecisionBench) -> None
     assert [row["action"] for row in bench.audited()] == ["leave", "approve"]
 
 
-def test_what_was_left_is_due_again_if_it_changes(bench: DecisionBench) -> None:
+def test_what_was_left_is_due_again_if_it_changes(bench: DueEvent) -> None:
     """A decision is due again if an event that a person left has changed."""
     bench.decide(to="leave")
     bench.announce(transition="updated", not_before=bench.stage.moment(1200))
     eventually(lambda: bench.state() == "due", what="due again")
 
 
-def test_without_a_vm_to_ask_nothing_is_approved(bench: DecisionBench) -> None:
+def test_without_a_vm_to_ask_nothing_is_approved(bench: DueEvent) -> None:
     """If no VM that the event names is heard and takes commands, an approval is answered 409 with a
     sentence.
     """
@@ -379,7 +379,7 @@ def test_without_a_vm_to_ask_nothing_is_approved(bench: DecisionBench) -> None:
 def test_without_a_key_nothing_is_approved(tmp_path: Path) -> None:
     """Without a key an approval is answered 503 with the missing setting; leaving needs no key."""
     with ConsoleStage(tmp_path, **LOGIN) as running:
-        bench = DecisionBench(running)
+        bench = DueEvent(running)
         answer = bench.decide()
         assert answer.status_code == 503
         assert "SEB_CONSOLE_KEY" in answer.json()["error"]
@@ -394,7 +394,7 @@ class TestFourEyes:
         """The first person's approval alone sends nothing, however often it is given; the second
         person's name is in the token.
         """
-        bench = DecisionBench(stage, names=2)
+        bench = DueEvent(stage, names=2)
         for _ in range(2):
             answer = bench.decide(ADA)
             assert (answer.status_code, answer.json()) == (202, {"jti": None, "state": "second"})
@@ -412,7 +412,7 @@ class TestFourEyes:
     @pytest.mark.parametrize("name", SAME)
     def test_nobody_is_their_own_second_person(self, stage: ConsoleStage, name: str) -> None:
         """Two spellings that people read as one name are one person."""
-        bench = DecisionBench(stage, names=2)
+        bench = DueEvent(stage, names=2)
         assert bench.decide(("jörg@example.com", "approvers")).json()["state"] == "second"
         answer = bench.decide((name, "approvers"))
         if answer.status_code == 202:
@@ -426,7 +426,7 @@ class TestFourEyes:
         """If the event has changed since the first approval, the second person's approval is the
         first one of the new state.
         """
-        bench = DecisionBench(stage, names=2)
+        bench = DueEvent(stage, names=2)
         bench.decide(ADA)
         bench.announce(transition="updated", not_before=stage.moment(1200))
         assert bench.decide(BOB).json() == {"jti": None, "state": "second"}
@@ -434,11 +434,11 @@ class TestFourEyes:
 
     def test_a_small_event_needs_one(self, stage: ConsoleStage) -> None:
         """For an event that names fewer VMs than the setting says, one person is enough."""
-        assert DecisionBench(stage).decide().json()["state"] == "approving"
+        assert DueEvent(stage).decide().json()["state"] == "approving"
 
 
 def test_without_the_audit_nothing_is_signed(
-    bench: DecisionBench, caplog: pytest.LogCaptureFixture
+    bench: DueEvent, caplog: pytest.LogCaptureFixture
 ) -> None:
     """If the row of the audit cannot be written there is no decision, no command and no token."""
     with bench.stage.console.database.writing.begin() as connection:
@@ -462,7 +462,7 @@ def test_without_the_audit_nothing_is_signed(
     eventually(lambda: len(bench.broker.sent) == 1, what="the command")
 
 
-def test_what_the_broker_refuses_ends_with_words(bench: DecisionBench) -> None:
+def test_what_the_broker_refuses_ends_with_words(bench: DueEvent) -> None:
     """If the broker's ACL refuses the console's commands, the decision fails with a sentence that
     says so.
     """
@@ -482,7 +482,7 @@ def test_what_the_broker_refuses_ends_with_words(bench: DecisionBench) -> None:
     ("reason", "words"),
     [("event_changed", "another state"), ("not_allowed", "does not take"), ("expired", "clock")],
 )
-def test_a_rejection_says_what_to_do(bench: DecisionBench, reason: str, words: str) -> None:
+def test_a_rejection_says_what_to_do(bench: DueEvent, reason: str, words: str) -> None:
     """If the VM rejects the command, as after a forged record, the decision is over and the event
     is due again.
     """
@@ -496,14 +496,14 @@ def test_a_rejection_says_what_to_do(bench: DecisionBench, reason: str, words: s
     assert bench.event()["decision"]["reason"] == f"rejected: {reason}"
 
 
-def test_a_command_that_is_not_there(bench: DecisionBench) -> None:
+def test_a_command_that_is_not_there(bench: DueEvent) -> None:
     """The status of an unknown command is 404, whatever its jti is."""
     for jti in ("x", "..%2f", "x" * 500):
         url = f"{bench.stage.url}/api/v1/commands/{jti}"
         assert bench.stage.http.get(url, headers=bench.as_(ADA), timeout=20).status_code == 404
 
 
-def test_the_head_of_the_audit_is_among_the_metrics(bench: DecisionBench) -> None:
+def test_the_head_of_the_audit_is_among_the_metrics(bench: DueEvent) -> None:
     """The metrics have the number and hash of the audit's head, so that there is a copy elsewhere,
     and the number of open decisions by state.
     """

@@ -24,7 +24,7 @@ CLUSTERS = ("a", "b")
 """The values of the tag by which VMs are in groups; all begin in the first one."""
 
 
-class World:
+class DisturbedCluster:
     """A cluster, and its VMs as they really are."""
 
     def __init__(self, database: Database, seed: int) -> None:
@@ -245,7 +245,7 @@ def test_each_event_has_its_turn_in_the_end(database: Database, seed: int) -> No
     """Each event has its turn in the end, whatever happened before, and the console never sends
     more than one VM of a group away at a time.
     """
-    world = World(database, seed)
+    world = DisturbedCluster(database, seed)
     for number in NUMBERS:
         world.tell(number, "scheduled")
     for _ in range(12):

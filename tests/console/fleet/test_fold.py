@@ -307,7 +307,7 @@ def test_a_new_store_counts_revisions_from_the_beginning(learned: str) -> None:
     assert known.reports[("E", vm.vm_id)].report.state == "started"
 
 
-class Preparing:
+class PreparingVm:
     """A VM that prepares for one event, and reports that by records and state documents."""
 
     def __init__(self) -> None:
@@ -356,7 +356,7 @@ def test_a_document_that_came_before_a_record_hides_no_recovery(*, is_lost: bool
     """If a VM boots with its clock ten minutes back, its recovery counts, because the order of its
     records does.
     """
-    one = Preparing()
+    one = PreparingVm()
     late = one.record("prepared", second=1)
     one.document("prepared", second=2)
     if not is_lost:
@@ -368,7 +368,7 @@ def test_a_document_that_came_before_a_record_hides_no_recovery(*, is_lost: bool
 
 def test_a_document_that_came_before_a_record_hides_no_end_of_the_program() -> None:
     """If the clock is set back while the program runs, the record of the program's end counts."""
-    one = Preparing()
+    one = PreparingVm()
     late = one.record("preparing", second=1)
     one.document("preparing", second=2)
     take(one.known, late, at=AT + 3)
@@ -380,7 +380,7 @@ def test_the_recovery_from_an_earlier_stay_comes_in_after_a_newer_document() -> 
     """A recovery from an earlier stay of the event, whose record comes in late, does not undo the
     preparation for the newer stay.
     """
-    one = Preparing()
+    one = PreparingVm()
     first = one.record("prepared", second=1)
     ended = one.vm.event("E", transition="ended", now=NOW + timedelta(seconds=2))
     recovered = one.record("recovered", second=3)

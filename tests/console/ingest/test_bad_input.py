@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from support.console.mqtt import Fleet
+from support.console.mqtt import MqttFleet
 from support.console.process import ConsoleProcess
 from support.console.records import FakeVm
 from support.eventually import eventually
@@ -28,9 +28,9 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mosquitto]:
 
 
 @pytest.fixture(scope="module")
-def fleet(broker: Mosquitto) -> Iterator[Fleet]:
+def fleet(broker: Mosquitto) -> Iterator[MqttFleet]:
     """A publisher at the broker."""
-    with Fleet(broker) as publisher:
+    with MqttFleet(broker) as publisher:
         yield publisher
 
 
@@ -111,7 +111,7 @@ def dropping(path: str) -> Change:
     ],
 )
 def test_an_invalid_record_is_counted_with_its_reason(
-    console: ConsoleProcess, fleet: Fleet, reason: str, change: Change
+    console: ConsoleProcess, fleet: MqttFleet, reason: str, change: Change
 ) -> None:
     """An invalid record changes nothing, its reason is in the metric, and the next record is
     stored.
@@ -127,7 +127,7 @@ def test_an_invalid_record_is_counted_with_its_reason(
     "moment", ["2026-02-30T00:00:00Z", "9999-12-31T23:59:59-14:00", "0001-01-01T00:00:00+14:00"]
 )
 def test_a_not_before_that_no_calendar_has_is_set_aside(
-    console: ConsoleProcess, fleet: Fleet, moment: str
+    console: ConsoleProcess, fleet: MqttFleet, moment: str
 ) -> None:
     """A record with an impossible notBefore goes to quarantine, because events are sorted by that
     time.
@@ -142,7 +142,7 @@ def test_a_not_before_that_no_calendar_has_is_set_aside(
     eventually(lambda: quarantined(console, "wrong_type") == before + 2, what="the state too")
 
 
-def test_quarantined_messages_are_shown(console: ConsoleProcess, fleet: Fleet) -> None:
+def test_quarantined_messages_are_shown(console: ConsoleProcess, fleet: MqttFleet) -> None:
     """API and page show how many messages were quarantined, why, and the last one of each
     reason.
     """
@@ -180,7 +180,9 @@ def quarantined(console: ConsoleProcess, reason: str) -> float:
 
 
 @pytest.mark.parametrize("cut", [1, 100, 700])
-def test_a_truncated_record_is_set_aside(console: ConsoleProcess, fleet: Fleet, cut: int) -> None:
+def test_a_truncated_record_is_set_aside(
+    console: ConsoleProcess, fleet: MqttFleet, cut: int
+) -> None:
     """Half a record goes to quarantine."""
     before = quarantined(console, "not_json")
     vm = FakeVm(name="cut")
@@ -188,7 +190,7 @@ def test_a_truncated_record_is_set_aside(console: ConsoleProcess, fleet: Fleet, 
     eventually(lambda: quarantined(console, "not_json") == before + 1, what="the count")
 
 
-def test_a_record_above_256_kib_is_set_aside(console: ConsoleProcess, fleet: Fleet) -> None:
+def test_a_record_above_256_kib_is_set_aside(console: ConsoleProcess, fleet: MqttFleet) -> None:
     """A record above 256 KiB goes to quarantine, and one just below is stored."""
     vm = FakeVm(name="large")
     fleet.publish(vm.topic(), changed(vm.event("E-HUGE"), setting("data.raw", "x" * 262_144)))
@@ -199,7 +201,7 @@ def test_a_record_above_256_kib_is_set_aside(console: ConsoleProcess, fleet: Fle
     assert quarantined(console, "too_large") == 1
 
 
-def test_fields_of_a_later_version_are_ignored(console: ConsoleProcess, fleet: Fleet) -> None:
+def test_fields_of_a_later_version_are_ignored(console: ConsoleProcess, fleet: MqttFleet) -> None:
     """A record with unknown fields is stored, and so is one with a new type of v1."""
     vm = FakeVm(name="later")
 
@@ -213,7 +215,7 @@ def test_fields_of_a_later_version_are_ignored(console: ConsoleProcess, fleet: F
     eventually(lambda: console.vms()["later"]["gaps"] == 0, what="no gap")
 
 
-def test_texts_of_every_kind_are_only_texts(console: ConsoleProcess, fleet: Fleet) -> None:
+def test_texts_of_every_kind_are_only_texts(console: ConsoleProcess, fleet: MqttFleet) -> None:
     """Markup, SQL, control characters and right-to-left marks are shown as they were sent."""
     vm = FakeVm(name="<script>alert(1)</script>")
     text = "'; DROP TABLE vm; -- \u202e\u0007 {{7*7}} <img src=x onerror=alert(1)>"
@@ -225,7 +227,9 @@ def test_texts_of_every_kind_are_only_texts(console: ConsoleProcess, fleet: Flee
     assert "<img src=x" not in page
 
 
-def test_a_clock_that_is_wrong_by_a_day_hides_no_vm(console: ConsoleProcess, fleet: Fleet) -> None:
+def test_a_clock_that_is_wrong_by_a_day_hides_no_vm(
+    console: ConsoleProcess, fleet: MqttFleet
+) -> None:
     """A VM whose clock is a day off is heard when its record comes in."""
     for name, days in (("ahead", 1), ("behind", -1)):
         vm = FakeVm(name=name)
@@ -237,7 +241,7 @@ def test_a_clock_that_is_wrong_by_a_day_hides_no_vm(console: ConsoleProcess, fle
 
 
 def test_a_vm_that_comes_back_with_another_name_is_the_same(
-    console: ConsoleProcess, fleet: Fleet
+    console: ConsoleProcess, fleet: MqttFleet
 ) -> None:
     """A VM with a new name and the same vmId is one row, has the new name once it is accepted, and
     its event is found by that name.
@@ -256,7 +260,7 @@ def test_a_vm_that_comes_back_with_another_name_is_the_same(
     assert console.events()["E-RENAMED"]["resources"][0]["vmId"] == vm.vm_id
 
 
-def test_a_new_vm_with_an_old_name_is_another(console: ConsoleProcess, fleet: Fleet) -> None:
+def test_a_new_vm_with_an_old_name_is_another(console: ConsoleProcess, fleet: MqttFleet) -> None:
     """Two VMs that had one name one after the other are two rows, each with its own events."""
     old = FakeVm(name="reborn", vm_id="11111111-0000-0000-0000-000000000001")
     new = FakeVm(name="reborn", vm_id="11111111-0000-0000-0000-000000000002")
@@ -267,7 +271,9 @@ def test_a_new_vm_with_an_old_name_is_another(console: ConsoleProcess, fleet: Fl
     assert len(console.get("vms", q="reborn")["items"]) == 2
 
 
-def test_a_scale_set_that_shrinks_leaves_no_alarm(console: ConsoleProcess, fleet: Fleet) -> None:
+def test_a_scale_set_that_shrinks_leaves_no_alarm(
+    console: ConsoleProcess, fleet: MqttFleet
+) -> None:
     """A VM is retired that has stopped, has reported its deletion, and whose deletion a peer in its
     own scale set reports.
     """
@@ -286,7 +292,7 @@ def test_a_scale_set_that_shrinks_leaves_no_alarm(console: ConsoleProcess, fleet
     assert by_id()[twin.vm_id] == "heard"
 
 
-def test_a_week_that_is_repeated_changes_nothing(console: ConsoleProcess, fleet: Fleet) -> None:
+def test_a_week_that_is_repeated_changes_nothing(console: ConsoleProcess, fleet: MqttFleet) -> None:
     """A second copy of every record changes nothing: no count, no event and no contact."""
     vm = FakeVm(name="repeated")
     records = [vm.started()]
@@ -307,7 +313,7 @@ def test_a_week_that_is_repeated_changes_nothing(console: ConsoleProcess, fleet:
     assert console.events(q="R-") == {}
 
 
-def test_a_flood_of_garbage_stops_no_records(console: ConsoleProcess, fleet: Fleet) -> None:
+def test_a_flood_of_garbage_stops_no_records(console: ConsoleProcess, fleet: MqttFleet) -> None:
     """Thousands of invalid messages are counted in limited memory, and records are still stored."""
     vm, noisy = FakeVm(name="calm"), FakeVm(name="noisy")
     before = quarantined(console, "not_json")

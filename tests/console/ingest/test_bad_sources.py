@@ -9,10 +9,10 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from support.amqp.faults import Fault
+from support.amqp.faults import HubFault
 from support.amqp.message import PARTITION_KEY, HubMessage
 from support.amqp.server import EventHubServer
-from support.console.mqtt import Fleet
+from support.console.mqtt import MqttFleet
 from support.console.process import ConsoleProcess
 from support.console.records import FakeVm
 from support.eventually import eventually
@@ -89,7 +89,7 @@ def test_a_broker_that_refuses_is_shown_and_others_are_read(tmp_path: Path) -> N
 def test_a_hub_that_refuses_is_shown(tmp_path: Path) -> None:
     """A token that a hub refuses is shown, and the hub is read as soon as it accepts one."""
     with EventHubServer(partitions=2) as hub:
-        hub.misbehave(Fault.CBS_STATUS, status=401)
+        hub.misbehave(HubFault.CBS_STATUS, status=401)
         settings = {"SOURCE__HUB__KIND": "eventhub"}
         settings["SOURCE__HUB__CONNECTION_STRING"] = hub.connection_string("fleet")
         vm = FakeVm()
@@ -116,7 +116,10 @@ def test_what_lay_at_a_broker_for_a_day_hides_no_silence(broker: Mosquitto, tmp_
     """
     vm, fresh = FakeVm(name="yesterday"), FakeVm(name="today")
     then = datetime.now(UTC) - timedelta(days=1)
-    with ConsoleProcess(tmp_path / "console", **mqtt(broker)) as console, Fleet(broker) as fleet:
+    with (
+        ConsoleProcess(tmp_path / "console", **mqtt(broker)) as console,
+        MqttFleet(broker) as fleet,
+    ):
         eventually(lambda: not trouble(console, "broker"), what="the connection")
         late = vm.event("E-LATE", now=then)
         fleet.publish(vm.topic(), late.body, expiry=EVENT_EXPIRY - DAY)
@@ -167,7 +170,10 @@ def test_any_order_and_copies_over_a_real_broker_come_to_the_same(
     random = Random(12)
     mixed = said + said[::3]
     random.shuffle(mixed)
-    with ConsoleProcess(tmp_path / "console", **mqtt(broker)) as console, Fleet(broker) as fleet:
+    with (
+        ConsoleProcess(tmp_path / "console", **mqtt(broker)) as console,
+        MqttFleet(broker) as fleet,
+    ):
         eventually(lambda: not trouble(console, "broker"), what="the connection")
         for vm, record in mixed:
             fleet._client.publish(vm.topic(), record.body, 1)
@@ -214,7 +220,7 @@ def test_a_flood_is_taken_in_bounded_memory(broker: Mosquitto, tmp_path: Path, c
         for _ in range(count // len(lines)):
             publish(broker.port, lines, 0)
         marker = FakeVm(name="marker")
-        with Fleet(broker) as fleet:
+        with MqttFleet(broker) as fleet:
             fleet.say(marker, marker.event("E-LAST"))
         eventually(lambda: "E-LAST" in console.events(), what="the last record", timeout=900)
         assert console.http.get(f"{console.url}/readyz", timeout=10).status_code == 200

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from support.console.mqtt import Fleet
+from support.console.mqtt import MqttFleet
 from support.console.process import ConsoleProcess
 from support.console.records import FakeVm
 from support.eventually import eventually
@@ -54,9 +54,9 @@ def broker(tmp_path: Path) -> Iterator[Mosquitto]:
 
 
 @pytest.fixture
-def fleet(broker: Mosquitto) -> Iterator[Fleet]:
+def fleet(broker: Mosquitto) -> Iterator[MqttFleet]:
     """A publisher at the broker."""
-    with Fleet(broker) as publisher:
+    with MqttFleet(broker) as publisher:
         yield publisher
 
 
@@ -68,7 +68,7 @@ def console(broker: Mosquitto, tmp_path: Path) -> Iterator[ConsoleProcess]:
         yield running
 
 
-def test_a_published_record_is_shown(console: ConsoleProcess, fleet: Fleet) -> None:
+def test_a_published_record_is_shown(console: ConsoleProcess, fleet: MqttFleet) -> None:
     """A record on a VM's topic becomes an open event, and the VM is heard."""
     vm = FakeVm()
     fleet.say(vm, vm.started(), vm.event("E1"))
@@ -77,7 +77,7 @@ def test_a_published_record_is_shown(console: ConsoleProcess, fleet: Fleet) -> N
 
 
 def test_what_was_published_while_the_console_was_away_comes(
-    console: ConsoleProcess, fleet: Fleet
+    console: ConsoleProcess, fleet: MqttFleet
 ) -> None:
     """The broker keeps the session over a kill -9, so that no record is lost."""
     vm = FakeVm()
@@ -89,7 +89,9 @@ def test_what_was_published_while_the_console_was_away_comes(
     eventually(lambda: len(console.events(limit=200)) == 51, what="all events")
 
 
-def test_another_vms_topic_is_refused_and_counted(console: ConsoleProcess, fleet: Fleet) -> None:
+def test_another_vms_topic_is_refused_and_counted(
+    console: ConsoleProcess, fleet: MqttFleet
+) -> None:
     """A record on another VM's topic is quarantined, and others are stored."""
     victim, forger, honest = FakeVm(name="victim"), FakeVm(name="forger"), FakeVm(name="honest")
     fleet.publish(forger.topic(), victim.event("E-FORGED").body)
@@ -101,7 +103,7 @@ def test_another_vms_topic_is_refused_and_counted(console: ConsoleProcess, fleet
 
 
 def test_a_lost_connection_is_silent_at_once_and_its_return_ends_that(
-    console: ConsoleProcess, fleet: Fleet
+    console: ConsoleProcess, fleet: MqttFleet
 ) -> None:
     """A VM is silent at once after its bridge's last will, and heard again after its next
     message.
@@ -118,7 +120,7 @@ def test_a_lost_connection_is_silent_at_once_and_its_return_ends_that(
 
 
 def test_the_present_is_rebuilt_from_what_is_retained(
-    broker: Mosquitto, fleet: Fleet, tmp_path: Path
+    broker: Mosquitto, fleet: MqttFleet, tmp_path: Path
 ) -> None:
     """A new console learns VMs and pending events from retained messages at its first connect."""
     vm = FakeVm()
@@ -133,7 +135,7 @@ def test_the_present_is_rebuilt_from_what_is_retained(
 
 
 def test_an_event_that_is_not_in_a_newer_state_is_over(
-    console: ConsoleProcess, fleet: Fleet
+    console: ConsoleProcess, fleet: MqttFleet
 ) -> None:
     """An event that is missing from a newer state document has ended, with an unknown outcome."""
     vm = FakeVm()
@@ -182,7 +184,7 @@ def test_a_client_id_that_cannot_be_kept_is_logged(
 
 
 def test_a_pod_that_is_replaced_gets_what_came_meanwhile(
-    broker: Mosquitto, fleet: Fleet, tmp_path: Path
+    broker: Mosquitto, fleet: MqttFleet, tmp_path: Path
 ) -> None:
     """With CLIENT_ID, a new pod with an empty state directory gets what the broker kept for the old
     one.
@@ -198,7 +200,7 @@ def test_a_pod_that_is_replaced_gets_what_came_meanwhile(
 
 
 def test_a_console_that_leaves_a_shared_subscription_loses_nothing(
-    broker: Mosquitto, fleet: Fleet, tmp_path: Path
+    broker: Mosquitto, fleet: MqttFleet, tmp_path: Path
 ) -> None:
     """If one of two consoles ends in order, the other one gets the records that it did not take,
     and the broker keeps none for it.
@@ -226,7 +228,7 @@ def test_a_console_that_leaves_a_shared_subscription_loses_nothing(
         assert taken | set(left.events(limit=1000)) == expected
 
 
-class Inbox:
+class HeldInbox:
     """A writer that accepts everything, and commits nothing until a test lets it."""
 
     def __init__(self) -> None:
@@ -237,7 +239,7 @@ class Inbox:
 
 
 def test_a_message_that_brings_out_a_bug_stops_no_other(
-    broker: Mosquitto, fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+    broker: Mosquitto, fleet: MqttFleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A message whose reading raises goes to quarantine, and the next one is stored over the same
     connection.
@@ -250,7 +252,7 @@ def test_a_message_that_brings_out_a_bug_stops_no_other(
 
     monkeypatch.setattr("console.ingest.mqtt.read_message", broken)
     vm = FakeVm()
-    inbox = Inbox()
+    inbox = HeldInbox()
     state = SourceState(name="broker", kind="mqtt")
     settings = MqttSource(kind="mqtt", host=broker.host, port=broker.port)
     reader = MqttReader(

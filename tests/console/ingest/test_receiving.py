@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from support.console.mqtt import Fleet
+from support.console.mqtt import MqttFleet
 from support.console.process import ConsoleProcess
 from support.console.records import FakeVm
 from support.eventually import eventually
@@ -21,7 +21,7 @@ from wire.strictjson import canonical_json
 
 
 @contextmanager
-def reached(way: str, directory: Path) -> Iterator[tuple[Fleet, dict[str, str]]]:
+def reached(way: str, directory: Path) -> Iterator[tuple[MqttFleet, dict[str, str]]]:
     """A publisher at a broker, and the settings of a source that reads the broker in one of several
     ways.
     """
@@ -30,14 +30,14 @@ def reached(way: str, directory: Path) -> Iterator[tuple[Fleet, dict[str, str]]]
         extra = [f"listener {plain} 127.0.0.1", "allow_anonymous true"]
         with (
             Mosquitto(directory / "broker", tls=ca.server(), extra=extra) as broker,
-            Fleet(broker, port=plain) as fleet,
+            MqttFleet(broker, port=plain) as fleet,
         ):
             yield fleet, {"PORT": str(broker.port), "TLS__CA": str(ca.cert)}
         return
     with (
         Mosquitto(directory / "broker") as broker,
         WebSocketGate(broker.port) as gate,
-        Fleet(broker) as fleet,
+        MqttFleet(broker) as fleet,
     ):
         yield (
             fleet,

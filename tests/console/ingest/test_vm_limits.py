@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.console.mqtt import Fleet
+from support.console.mqtt import MqttFleet
 from support.console.process import ConsoleProcess
 from support.console.records import FakeVm
 from support.eventually import eventually
@@ -83,7 +83,7 @@ def test_a_flood_over_mqtt_delays_no_other_vm(tmp_path: Path) -> None:
     """A VM's messages above the limit are acknowledged and counted; those of other VMs are
     stored.
     """
-    with Mosquitto(tmp_path / "broker") as broker, Fleet(broker) as fleet:
+    with Mosquitto(tmp_path / "broker") as broker, MqttFleet(broker) as fleet:
         source = {
             "SOURCE__BROKER__KIND": "mqtt",
             "SOURCE__BROKER__HOST": broker.host,

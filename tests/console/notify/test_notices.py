@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 from sqlalchemy import delete, select, text
-from support.console.mqtt import Fleet as Publisher
+from support.console.mqtt import MqttFleet as Publisher
 from support.console.process import ConsoleProcess
 from support.console.records import FakeVm
 from support.eventually import eventually
@@ -125,7 +125,7 @@ def known(at: float = NOW, **given: Any) -> KnownEvent:
     )
 
 
-class Fleet:
+class NoticedFleet:
     """VMs whose records are in a database, and the look that finds their notices."""
 
     def __init__(self, database: Database) -> None:
@@ -177,11 +177,11 @@ class Fleet:
 
 
 @pytest.fixture
-def fleet(tmp_path: Path) -> Iterator[Fleet]:
+def fleet(tmp_path: Path) -> Iterator[NoticedFleet]:
     """An empty database on SQLite."""
     database = Database(database_url(Settings(state_dir=tmp_path)))
     database.open()
-    yield Fleet(database)
+    yield NoticedFleet(database)
     database.close()
 
 
@@ -390,7 +390,7 @@ def test_a_vm_that_is_retired_ends_its_incident(is_gone: bool) -> None:
 
 
 @pytest.mark.parametrize("is_past", [True, False])
-def test_a_vm_that_does_not_come_back_from_its_event(fleet: Fleet, is_past: bool) -> None:
+def test_a_vm_that_does_not_come_back_from_its_event(fleet: NoticedFleet, is_past: bool) -> None:
     """A VM is not reported as silent during its event, and is reported as not back after the
     event's time.
     """
@@ -410,7 +410,7 @@ def test_a_vm_that_does_not_come_back_from_its_event(fleet: Fleet, is_past: bool
     assert ("vm-not-back", vm.vm_id) not in kinds(fleet.tell(NOW + RETURN_SECONDS + 50))
 
 
-def test_a_vm_that_stopped_in_order_and_does_not_come_back(fleet: Fleet) -> None:
+def test_a_vm_that_stopped_in_order_and_does_not_come_back(fleet: NoticedFleet) -> None:
     """A VM whose bridge stopped before it could report the start is reported as not back."""
     vm = FakeVm(name="web-1")
     start = rfc3339(fleet.moment() + timedelta(seconds=30))
@@ -451,7 +451,7 @@ def test_many_vms_that_do_not_come_back_are_one_notice() -> None:
 
 
 @pytest.mark.parametrize("knows", [True, False])
-def test_a_peer_does_not_hide_that_a_vm_is_silent(fleet: Fleet, *, knows: bool) -> None:
+def test_a_peer_does_not_hide_that_a_vm_is_silent(fleet: NoticedFleet, *, knows: bool) -> None:
     """A peer's report of a long event does not hide for long that a VM is silent, and for less time
     if the VM has not reported the event itself.
     """
@@ -470,7 +470,7 @@ def test_a_peer_does_not_hide_that_a_vm_is_silent(fleet: Fleet, *, knows: bool) 
         assert told in kinds(fleet.tell(NOW + AWAY_SECONDS + RETURN_SECONDS))
 
 
-def lasting(record: Record, seconds: int, fleet: Fleet) -> Record:
+def lasting(record: Record, seconds: int, fleet: NoticedFleet) -> Record:
     """Return the record of an event with another duration, made now."""
     whole = json.loads(record.body)
     whole["time"] = rfc3339(fleet.moment())
@@ -498,7 +498,7 @@ def test_a_group_is_ended_though_one_of_it_got_an_incident_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("kind", ["Terminate", "Preempt"])
-def test_a_deleted_vm_is_not_awaited(fleet: Fleet, kind: str) -> None:
+def test_a_deleted_vm_is_not_awaited(fleet: NoticedFleet, kind: str) -> None:
     """A VM that its event deletes is not awaited, and is reported as silent."""
     vm = FakeVm(name="web-1")
     now = fleet.moment()
@@ -508,7 +508,9 @@ def test_a_deleted_vm_is_not_awaited(fleet: Fleet, kind: str) -> None:
 
 
 @pytest.mark.parametrize("is_double", [False, True])
-def test_what_one_vm_reports_delays_no_notice_of_others(fleet: Fleet, *, is_double: bool) -> None:
+def test_what_one_vm_reports_delays_no_notice_of_others(
+    fleet: NoticedFleet, *, is_double: bool
+) -> None:
     """Many ends from one VM, with any times and with ids of another scope, delay no notice of
     another VM's event, which is among the first.
     """
@@ -530,7 +532,7 @@ def test_what_one_vm_reports_delays_no_notice_of_others(fleet: Fleet, *, is_doub
     assert 0 < len(ends) <= MAX_OF_ONE * len(liars)
 
 
-def test_a_vm_that_comes_and_goes_has_few_notices(fleet: Fleet) -> None:
+def test_a_vm_that_comes_and_goes_has_few_notices(fleet: NoticedFleet) -> None:
     """A VM that reports an old start and is stopped and heard in turn has a few notices within ten
     minutes, always in pairs, and one later if it stays away.
     """
@@ -551,7 +553,7 @@ def test_a_vm_that_comes_and_goes_has_few_notices(fleet: Fleet) -> None:
 
 
 @pytest.mark.parametrize("sign", ["x", "\ue000", "\U000e0041", "\n"])
-def test_no_notice_is_longer_than_a_chat_takes(fleet: Fleet, sign: str) -> None:
+def test_no_notice_is_longer_than_a_chat_takes(fleet: NoticedFleet, sign: str) -> None:
     """A notice has a limited length whatever a VM reports, because a chat that refuses it would
     delay those behind it.
     """
@@ -573,7 +575,7 @@ def test_no_notice_is_longer_than_a_chat_takes(fleet: Fleet, sign: str) -> None:
         assert len(each.title) + len(each.text) < 2000
 
 
-def test_an_end_is_read_once(fleet: Fleet) -> None:
+def test_an_end_is_read_once(fleet: NoticedFleet) -> None:
     """Of five hundred ended events, a look reads only those without the notice of their end."""
     vms = [FakeVm(name=f"web-{number}") for number in range(3)]
     for number in range(5):
@@ -587,7 +589,7 @@ def test_an_end_is_read_once(fleet: Fleet) -> None:
     assert fleet.tell(NOW + 2) == []
 
 
-def takes_commands(fleet: Fleet, vm: FakeVm) -> None:
+def takes_commands(fleet: NoticedFleet, vm: FakeVm) -> None:
     """A VM is heard and takes commands."""
     body = vm.status(commands=True, time=rfc3339(fleet.moment()))
     fleet.take(
@@ -595,7 +597,7 @@ def takes_commands(fleet: Fleet, vm: FakeVm) -> None:
     )
 
 
-def test_a_late_end_has_a_notice_if_a_decision_was_due(fleet: Fleet) -> None:
+def test_a_late_end_has_a_notice_if_a_decision_was_due(fleet: NoticedFleet) -> None:
     """The end of an event whose decision was due has a notice, although the console was away or the
     VM's clock is behind.
     """
@@ -610,7 +612,7 @@ def test_a_late_end_has_a_notice_if_a_decision_was_due(fleet: Fleet) -> None:
     assert fleet.tell(NOW + 7300) == []
 
 
-def test_an_event_that_comes_back_has_new_notices(fleet: Fleet) -> None:
+def test_an_event_that_comes_back_has_new_notices(fleet: NoticedFleet) -> None:
     """An event that comes back has new notices, because its first end has ended the incident; its
     earlier approval does not count.
     """
@@ -635,7 +637,7 @@ def test_an_event_that_comes_back_has_new_notices(fleet: Fleet) -> None:
         assert fleet.tell(at + 5) == []
 
 
-def test_an_end_has_a_notice_though_the_first_look_was_in_the_future(fleet: Fleet) -> None:
+def test_an_end_has_a_notice_though_the_first_look_was_in_the_future(fleet: NoticedFleet) -> None:
     """An end has a notice although the console's clock was a day ahead at its first start."""
     vm = FakeVm()
     for transition in ("scheduled", "ended"):
@@ -645,7 +647,7 @@ def test_an_end_has_a_notice_though_the_first_look_was_in_the_future(fleet: Flee
     assert ("event-over", "E") in kinds(found.notices)
 
 
-def test_notices_of_an_open_event_are_kept(fleet: Fleet) -> None:
+def test_notices_of_an_open_event_are_kept(fleet: NoticedFleet) -> None:
     """The retention keeps notices about an open event, because they would be sent again."""
     vm = FakeVm()
     fleet.say(vm.event("E", now=fleet.moment()))
@@ -659,7 +661,7 @@ def test_notices_of_an_open_event_are_kept(fleet: Fleet) -> None:
     assert fleet.tell(NOW + 3) == []
 
 
-def test_two_events_of_one_id_have_their_own_notices(fleet: Fleet) -> None:
+def test_two_events_of_one_id_have_their_own_notices(fleet: NoticedFleet) -> None:
     """Two events with one id in two scopes have their own notices: the end of one ends no incident
     of the other, and repeats no notice of its decision.
     """
@@ -803,7 +805,7 @@ class Memory(Sink[SinkSettings]):
         pass
 
 
-def console_of(fleet: Fleet) -> NoticeWorker:
+def console_of(fleet: NoticedFleet) -> NoticeWorker:
     """Return the notices of a console that shows a fleet."""
     context = SinkContext(
         identity=lambda: VmIdentity(vm_id="c", name="c"),
@@ -818,7 +820,7 @@ def console_of(fleet: Fleet) -> NoticeWorker:
 
 def test_a_failed_write_loses_no_notice(database: Database) -> None:
     """A notice that the database refused is stored by the next look."""
-    fleet, vm = Fleet(database), FakeVm()
+    fleet, vm = NoticedFleet(database), FakeVm()
     fleet.say(vm.heartbeat(now=fleet.moment()))
     fleet.lose(vm)
     fleet.now = NOW + PATIENCE

@@ -22,7 +22,7 @@ from sinks.samples import sample_context
 NOW = 1_790_000_000.0
 
 
-class Bench:
+class NoticeBench:
     """The notices of a console with one scripted sink, and clocks that are moved by hand."""
 
     def __init__(self, database: Database) -> None:
@@ -69,15 +69,15 @@ class Bench:
 
 
 @pytest.fixture
-def bench(database: Database) -> Iterator[Bench]:
+def bench(database: Database) -> Iterator[NoticeBench]:
     """A console that has begun to deliver."""
-    made = Bench(database)
+    made = NoticeBench(database)
     made.start()
     yield made
     made.notices.stop()
 
 
-def test_a_call_that_hangs_holds_no_notice_until_a_restart(bench: Bench) -> None:
+def test_a_call_that_hangs_holds_no_notice_until_a_restart(bench: NoticeBench) -> None:
     """A call that hangs is cut at the sink's deadline, a new sink gets the notices, and a late
     result has no effect.
     """
@@ -113,7 +113,7 @@ def test_a_call_that_hangs_holds_no_notice_until_a_restart(bench: Bench) -> None
     assert bench.worker.health.trouble == "away"
 
 
-def test_a_paused_sink_keeps_its_notices_until_a_restart(bench: Bench) -> None:
+def test_a_paused_sink_keeps_its_notices_until_a_restart(bench: NoticeBench) -> None:
     """A paused sink is not tried again until a restart, and its notices are kept."""
     script = bench.script
     script.on_deliver = [SinkPaused("gone", stays_open=True)]
@@ -133,7 +133,7 @@ def test_a_paused_sink_keeps_its_notices_until_a_restart(bench: Bench) -> None:
     assert script.sequences() == [1]
 
 
-def test_a_sink_that_fails_to_open_is_closed(bench: Bench) -> None:
+def test_a_sink_that_fails_to_open_is_closed(bench: NoticeBench) -> None:
     """A sink whose `open` fails is closed before it is opened again."""
     script = bench.script
     script.on_open = [SinkError("away")]
@@ -145,7 +145,7 @@ def test_a_sink_that_fails_to_open_is_closed(bench: Bench) -> None:
     assert script.calls[:3] == ["open", "close", "open"]
 
 
-def test_an_error_that_leaves_the_connection_good_closes_nothing(bench: Bench) -> None:
+def test_an_error_that_leaves_the_connection_good_closes_nothing(bench: NoticeBench) -> None:
     """After an error that `stays_open`, the sink is maintained until the next try."""
     script = bench.script
     script.on_deliver = [SinkError("not now", stays_open=True)]

@@ -16,7 +16,7 @@ from random import Random
 import pytest
 from pydantic import SecretStr
 from support.console.intake import Intake
-from support.console.mqtt import Fleet
+from support.console.mqtt import MqttFleet
 from support.console.process import ConsoleProcess
 from support.console.records import FakeVm
 from support.eventually import eventually
@@ -58,14 +58,14 @@ def broker(tmp_path: Path) -> Iterator[Mosquitto]:
 
 
 @pytest.fixture
-def fleet(broker: Mosquitto) -> Iterator[Fleet]:
+def fleet(broker: Mosquitto) -> Iterator[MqttFleet]:
     """A publisher at the broker."""
-    with Fleet(broker) as publisher:
+    with MqttFleet(broker) as publisher:
         yield publisher
 
 
 def test_a_postgresql_that_stops_for_a_while_loses_nothing(
-    broker: Mosquitto, fleet: Fleet, postgresql: PostgreSql, tmp_path: Path
+    broker: Mosquitto, fleet: MqttFleet, postgresql: PostgreSql, tmp_path: Path
 ) -> None:
     """While PostgreSQL is stopped the console is not ready; afterwards it stores what came in
     between.
@@ -170,7 +170,7 @@ def test_a_console_starts_before_its_database(postgresql: PostgreSql, tmp_path: 
 @pytest.mark.parametrize("share", [{}, {"SOURCE__BROKER__SHARE": "console"}], ids=["all", "shared"])
 def test_two_consoles_on_one_database_show_the_same(
     broker: Mosquitto,
-    fleet: Fleet,
+    fleet: MqttFleet,
     postgresql: PostgreSql,
     tmp_path: Path,
     share: dict[str, str],
@@ -210,7 +210,7 @@ def test_two_consoles_on_one_database_show_the_same(
         eventually(lambda: "E0" not in two.events(), what="the end", timeout=40)
 
 
-def test_a_locked_sqlite_is_waited_for(broker: Mosquitto, fleet: Fleet, tmp_path: Path) -> None:
+def test_a_locked_sqlite_is_waited_for(broker: Mosquitto, fleet: MqttFleet, tmp_path: Path) -> None:
     """While another program locks the file, the console waits, and no record is lost."""
     vm = FakeVm()
     with ConsoleProcess(tmp_path / "console", **mqtt(broker)) as console:
@@ -226,7 +226,7 @@ def test_a_locked_sqlite_is_waited_for(broker: Mosquitto, fleet: Fleet, tmp_path
         assert status(console, "/readyz") == 200
 
 
-def test_a_full_disk_is_waited_for(broker: Mosquitto, fleet: Fleet, tmp_path: Path) -> None:
+def test_a_full_disk_is_waited_for(broker: Mosquitto, fleet: MqttFleet, tmp_path: Path) -> None:
     """Records are not acknowledged while the disk is full, and are stored once there is room."""
     vm = FakeVm()
     with small_disk(tmp_path / "disk", megabytes=4) as disk:
@@ -244,7 +244,7 @@ def test_a_full_disk_is_waited_for(broker: Mosquitto, fleet: Fleet, tmp_path: Pa
 
 
 def test_kill_at_any_moment_loses_and_doubles_nothing(
-    broker: Mosquitto, fleet: Fleet, tmp_path: Path
+    broker: Mosquitto, fleet: MqttFleet, tmp_path: Path
 ) -> None:
     """After each kill -9 under load every published record is stored once."""
     rounds(broker, fleet, tmp_path, count=5)
@@ -253,13 +253,13 @@ def test_kill_at_any_moment_loses_and_doubles_nothing(
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_a_hundred_kills_lose_and_double_nothing(
-    broker: Mosquitto, fleet: Fleet, tmp_path: Path
+    broker: Mosquitto, fleet: MqttFleet, tmp_path: Path
 ) -> None:
     """After a hundred kills every published record is stored once."""
     rounds(broker, fleet, tmp_path, count=100)
 
 
-def rounds(broker: Mosquitto, fleet: Fleet, tmp_path: Path, *, count: int) -> None:
+def rounds(broker: Mosquitto, fleet: MqttFleet, tmp_path: Path, *, count: int) -> None:
     """Publish and kill so many times, then compare the rows with what was sent."""
     random = Random(count)
     vms = [FakeVm(name=f"web-{n}") for n in range(5)]

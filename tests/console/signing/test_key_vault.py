@@ -35,7 +35,7 @@ def b64(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
-class Key:
+class VaultKey:
     """A private key that only the vault has."""
 
     def __init__(self) -> None:
@@ -53,7 +53,7 @@ class Key:
         return numbers.x.to_bytes(32), numbers.y.to_bytes(32)
 
 
-class AwayVault(Key):
+class AwayVault(VaultKey):
     """A vault that does not answer."""
 
     def sign(self, digest: bytes) -> bytes:
@@ -83,7 +83,7 @@ def check(signer: KeyVaultSigner) -> None:
 
 def test_what_a_vault_signs_is_a_command() -> None:
     """The vault gets only a digest, and the token is a valid command."""
-    key = Key()
+    key = VaultKey()
     check(KeyVaultSigner(settings(), lambda _: key))
 
 
@@ -122,7 +122,7 @@ def test_half_a_vault_is_refused(given: dict[str, str]) -> None:
 class _Answers(BaseHTTPRequestHandler):
     """The two operations of Key Vault's REST API that the console needs, after a challenge."""
 
-    key: Key
+    key: VaultKey
     url: str
 
     def log_message(self, *_: Any) -> None:
@@ -171,7 +171,7 @@ class _Answers(BaseHTTPRequestHandler):
 def served(tmp_path: Path) -> Iterator[tuple[str, Path]]:
     """A stand-in for Key Vault over TLS: its URL, and the CA to trust."""
     authority = ThrowawayCa(tmp_path / "ca")
-    handler = type("Answers", (_Answers,), {"key": Key(), "url": ""})
+    handler = type("Answers", (_Answers,), {"key": VaultKey(), "url": ""})
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         server.socket = authority.server().context.wrap_socket(server.socket, server_side=True)
         handler.url = f"https://127.0.0.1:{server.server_port}"  # type: ignore[attr-defined]

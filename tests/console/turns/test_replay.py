@@ -8,14 +8,14 @@ from console.config.groups import GroupSettings
 from console.fleet.values.keys import EventKey
 from console.turns.facts import EventFacts, VmFacts
 from console.turns.groups import Member, groups_of
-from console.turns.replay import Fate, PastEvent, replay
+from console.turns.replay import Fate, ReplayedEvent, replay
 
 NOW = 1_800_000_000.0
 
 
 def past(
     event_id: str, vm_id: str, *, at: float = 0, seconds: float = 60, **facts: object
-) -> PastEvent:
+) -> ReplayedEvent:
     """Return an event with a notice of ten minutes."""
     given = {"not_before": NOW + at + 600, **facts}
     event = EventFacts(
@@ -26,10 +26,10 @@ def past(
         named=frozenset({vm_id}),
         **given,  # type: ignore[arg-type]
     )
-    return PastEvent(facts=event, announced_at=NOW + at, seconds=seconds)
+    return ReplayedEvent(facts=event, announced_at=NOW + at, seconds=seconds)
 
 
-def played(*events: PastEvent, has_said: bool = True, **keys: object) -> dict[str, Fate]:
+def played(*events: ReplayedEvent, has_said: bool = True, **keys: object) -> dict[str, Fate]:
     """Return what becomes of these events in a group of three."""
     rule = GroupSettings.model_validate({"name": "db", "approve": {}, **keys})
     members = [Member(vm_id=f"v{n}", name=f"db-{n}") for n in range(3)]

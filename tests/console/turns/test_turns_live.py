@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from support.console.deciding import audit, decide
-from support.console.turning import Cluster, reaches, turn
+from support.console.preparing_cluster import PreparingCluster, reaches, turn
 from support.eventually import eventually
 from support.postgresql import PostgreSql
 
@@ -21,7 +21,7 @@ pytestmark = [
 
 def test_the_second_waits_for_the_first(tmp_path: Path) -> None:
     """Of two overlapping events, both are prepared and approved, one after the other."""
-    with Cluster(tmp_path, vms=3, heartbeat="10") as cluster, cluster.console() as console:
+    with PreparingCluster(tmp_path, vms=3, heartbeat="10") as cluster, cluster.console() as console:
         first = cluster.announce_for(0)
         reaches(console, first, "approving", "away")
         second = cluster.announce_for(1)
@@ -76,7 +76,7 @@ def test_a_vm_that_cannot_prepare_is_not_approved(tmp_path: Path) -> None:
     """If a VM's program gives up, nothing is approved, and a person may approve the event all the
     same.
     """
-    with Cluster(tmp_path, vms=2, heartbeat="10") as cluster, cluster.console() as console:
+    with PreparingCluster(tmp_path, vms=2, heartbeat="10") as cluster, cluster.console() as console:
         (cluster.home(0) / "code").write_text("65")
         event_id = cluster.announce_for(0)
         reaches(console, event_id, "failed")
@@ -93,7 +93,7 @@ def test_a_person_waits_for_the_group_or_overrides_it(tmp_path: Path) -> None:
     """A person's approval beyond the budget is answered 409 with the holders. With force both VMs
     are away, and the audit names the person.
     """
-    cluster = Cluster(tmp_path, vms=3, heartbeat="10")
+    cluster = PreparingCluster(tmp_path, vms=3, heartbeat="10")
     cluster.group = {"name": "db", "match": {"name": ["web-*"]}}
     with cluster, cluster.console() as console:
         first, second = cluster.announce_for(0), cluster.announce_for(1)
@@ -129,7 +129,7 @@ def test_a_console_that_starts_again_carries_turns_on(tmp_path: Path) -> None:
     """If the console is killed while a VM prepares, the program runs once and the event is approved
     once.
     """
-    with Cluster(tmp_path, vms=2, heartbeat="10") as cluster, cluster.console() as console:
+    with PreparingCluster(tmp_path, vms=2, heartbeat="10") as cluster, cluster.console() as console:
         (cluster.home(0) / "hold").touch()
         first = cluster.announce_for(0)
         eventually(lambda: cluster.words(0) == ["scheduled begun"], what="preparing", timeout=60)
@@ -150,7 +150,7 @@ def test_another_console_goes_on(tmp_path: Path, postgresql: PostgreSql) -> None
     the event.
     """
     url = postgresql.database(f"live_{next(_NUMBERS)}")
-    with Cluster(tmp_path, vms=2, heartbeat="10") as cluster, ExitStack() as stack:
+    with PreparingCluster(tmp_path, vms=2, heartbeat="10") as cluster, ExitStack() as stack:
         one, two = [
             stack.enter_context(cluster.console(name, DATABASE=url)) for name in ("one", "two")
         ]

@@ -80,7 +80,7 @@ def _is_taken(before: Turn | None, after: Turn) -> bool:
 
 
 @dataclass(slots=True, kw_only=True)
-class SimulatedVm:
+class ModelVm:
     """One VM as it really is."""
 
     vm_id: str
@@ -95,7 +95,7 @@ class SimulatedVm:
 
 
 @dataclass(slots=True, kw_only=True)
-class SimulatedEvent:
+class ModelEvent:
     """One event as Azure has it."""
 
     key: EventKey
@@ -115,8 +115,8 @@ class TurnsModel(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.now = 1_000_000.0
-        self.vms = {vm_id: SimulatedVm(vm_id=vm_id) for vm_id in MEMBERS}
-        self.events: dict[EventKey, SimulatedEvent] = {}
+        self.vms = {vm_id: ModelVm(vm_id=vm_id) for vm_id in MEMBERS}
+        self.events: dict[EventKey, ModelEvent] = {}
         self.turns: dict[EventKey, Turn] = {}
         # What the console knows: rows that its sources brought.
         self.heard_at = dict.fromkeys(MEMBERS, self.now)
@@ -124,7 +124,7 @@ class TurnsModel(RuleBasedStateMachine):
         self.shown: dict[EventKey, EventFacts] = {}
         self.unanswered: dict[tuple[str, str, EventKey], float] = {}
         """When commands expire that no answer has come to, by vmId, act and event."""
-        self.missing: dict[EventKey, SimulatedEvent] = {}
+        self.missing: dict[EventKey, ModelEvent] = {}
         """Events that documents do not name at the moment."""
         self.ended_at: dict[EventKey, float] = {}
         """When the console came to know of the end of an event."""
@@ -152,7 +152,7 @@ class TurnsModel(RuleBasedStateMachine):
     def announce(self, key: EventKey, named: set[str]) -> None:
         """Announce an event."""
         if key not in self.events and key not in self.missing:
-            self.events[key] = SimulatedEvent(
+            self.events[key] = ModelEvent(
                 key=key, named=frozenset(named), not_before=self.now + NOTICE
             )
 
@@ -701,7 +701,7 @@ class TurnsModel(RuleBasedStateMachine):
         self.vms[vm_id].inbox.append((act, event.key, event.fingerprint, expires))
         self.unanswered[(vm_id, act, event.key)] = expires
 
-    def _begin(self, event: SimulatedEvent) -> None:
+    def _begin(self, event: ModelEvent) -> None:
         event.status = "Started"
         for vm_id in event.named:
             self.vms[vm_id].is_up = False

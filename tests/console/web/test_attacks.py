@@ -33,7 +33,7 @@ _DECIDED = {"approve", "approve_first", "approve_second", "leave"}
 EVENT = "E-1"
 
 
-class Target:
+class AttackedConsole:
     """A console with an event that could be approved at once, because a VM that it names polls for
     commands.
     """
@@ -114,7 +114,7 @@ class Target:
 
 
 @pytest.fixture(scope="module")
-def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AttackedConsole]:
     """A console behind a proxy on this machine."""
     directory = tmp_path_factory.mktemp("console")
     key, _ = made_key(directory / "keys")
@@ -128,7 +128,7 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
         "PUBLIC_URL": "https://console.example",
     }
     with ConsoleProcess(directory, **settings) as console:
-        yield Target(console)
+        yield AttackedConsole(console)
 
 
 _API = ("POST", f"/api/v1/events/{EVENT}/approve", "application/json")
@@ -139,7 +139,11 @@ WAYS = pytest.mark.parametrize("way", [_API, _LEAVE, _FORM, _SEVERAL], ids=lambd
 
 
 def send(
-    target: Target, way: tuple[str, str, str], headers: dict[str, str], *, source: str = "127.0.0.1"
+    target: AttackedConsole,
+    way: tuple[str, str, str],
+    headers: dict[str, str],
+    *,
+    source: str = "127.0.0.1",
 ) -> tuple[int, str]:
     """Send a raw request without additions; return status and body."""
     method, path, kind = way
@@ -187,7 +191,7 @@ def send(
     ids=str,
 )
 def test_a_person_without_the_role_is_refused(
-    target: Target, way: tuple[str, str, str], headers: dict[str, str], status: int
+    target: AttackedConsole, way: tuple[str, str, str], headers: dict[str, str], status: int
 ) -> None:
     """The API, the event's form and the list's form refuse a person without the role."""
     assert send(target, way, headers)[0] == status
@@ -195,7 +199,9 @@ def test_a_person_without_the_role_is_refused(
 
 
 @WAYS
-def test_a_header_from_elsewhere_is_not_a_proxys(target: Target, way: tuple[str, str, str]) -> None:
+def test_a_header_from_elsewhere_is_not_a_proxys(
+    target: AttackedConsole, way: tuple[str, str, str]
+) -> None:
     """Only the connection's own address makes a proxy, whatever the headers say."""
     forged = {
         "X-Forwarded-User": "ann",
@@ -209,7 +215,7 @@ def test_a_header_from_elsewhere_is_not_a_proxys(target: Target, way: tuple[str,
 
 @WAYS
 @pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS", "PUT", "PATCH", "DELETE"])
-def test_only_post_decides(target: Target, way: tuple[str, str, str], method: str) -> None:
+def test_only_post_decides(target: AttackedConsole, way: tuple[str, str, str], method: str) -> None:
     """Any other method decides nothing, whatever the request contains."""
     query = urlencode({"action": "approve", "reason": "x", "fingerprint": "y"})
     for path in (way[1], f"{way[1]}?{query}"):
@@ -218,7 +224,7 @@ def test_only_post_decides(target: Target, way: tuple[str, str, str], method: st
     target.assert_untouched()
 
 
-def test_methods_are_not_overridden(target: Target) -> None:
+def test_methods_are_not_overridden(target: AttackedConsole) -> None:
     """A header or field that names another method has no effect."""
     for name in ("X-HTTP-Method-Override", "X-HTTP-Method", "X-Method-Override"):
         send(target, ("GET", *_API[1:]), {"X-Forwarded-User": "ann", name: "POST"})
@@ -226,7 +232,7 @@ def test_methods_are_not_overridden(target: Target) -> None:
 
 
 @WAYS
-def test_tokens_that_open_nothing(target: Target, way: tuple[str, str, str]) -> None:
+def test_tokens_that_open_nothing(target: AttackedConsole, way: tuple[str, str, str]) -> None:
     """Expired and revoked tokens, tokens of another role or site, and the VM's own are refused."""
     expected = {
         target.token("ended", days=0): (401,),
@@ -243,7 +249,7 @@ def test_tokens_that_open_nothing(target: Target, way: tuple[str, str, str]) -> 
     target.assert_untouched()
 
 
-def test_a_token_of_another_site_learns_nothing(target: Target) -> None:
+def test_a_token_of_another_site_learns_nothing(target: AttackedConsole) -> None:
     """A token of another site gets the same answer as for an event that does not exist."""
     token = target.token("learner", site="south")
     headers = {"Authorization": f"Bearer {token}"}
@@ -257,7 +263,7 @@ def test_a_token_of_another_site_learns_nothing(target: Target) -> None:
     target.assert_untouched()
 
 
-def test_refused_attempts_are_in_the_audit(target: Target) -> None:
+def test_refused_attempts_are_in_the_audit(target: AttackedConsole) -> None:
     """A refused attempt is in the audit with name, event and reason, and the chain is unchanged."""
     for user in ("vera", "rob"):  # whose budget no other test has used
         send(target, _API, {"X-Forwarded-User": user})
@@ -277,7 +283,7 @@ def test_refused_attempts_are_in_the_audit(target: Target) -> None:
     assert target.console.run("audit", "verify").returncode == 0
 
 
-def test_roles_are_in_the_audit_when_they_change(target: Target) -> None:
+def test_roles_are_in_the_audit_when_they_change(target: AttackedConsole) -> None:
     """A start with the same roles adds no row, and one with others adds the new roles."""
     console = target.console
     assert [row["approver"] for row in console.audit("roles_changed")] == [["user:abe", "user:ann"]]
@@ -298,7 +304,7 @@ def test_roles_are_in_the_audit_when_they_change(target: Target) -> None:
     assert (rows[-1]["login"], rows[-1]["proxies"]) == ("proxy", ["127.0.0.1"])
 
 
-def test_an_approver_decides(target: Target) -> None:
+def test_an_approver_decides(target: AttackedConsole) -> None:
     """An approver's request, from which all attacks differ, gives the VM a command."""
     assert target.console.post(target.vm.heartbeat()).status_code == 204
     eventually(lambda: target.ask().status_code == 204, what="an answer to the VM")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from support.console.deciding import decide, made_key
-from support.console.mqtt import Fleet
+from support.console.mqtt import MqttFleet
 from support.console.process import ConsoleProcess
 from support.console.pulling import PullClient
 from support.console.records import FakeVm
@@ -82,7 +82,7 @@ def test_a_decision_is_due_while_a_heard_vm_can_take_it(broker: Mosquitto, tmp_p
         "SOURCE__BROKER__HOST": broker.host,
         "SOURCE__BROKER__PORT": str(broker.port),
     }
-    with ConsoleProcess(tmp_path / "console", **settings) as console, Fleet(broker) as fleet:
+    with ConsoleProcess(tmp_path / "console", **settings) as console, MqttFleet(broker) as fleet:
         vm, onlooker = FakeVm(name="named"), FakeVm(name="onlooker")
 
         def decision() -> dict[str, Any]:
@@ -131,7 +131,7 @@ def test_a_vm_whose_broker_was_taken_out_takes_commands_over_https(
     def decision() -> dict[str, Any]:
         return dict(console.get("events/E")["decision"])
 
-    with console, Fleet(broker) as fleet:
+    with console, MqttFleet(broker) as fleet:
         fleet.retain(vm, "status", vm.status("online", commands=True))
         assert console.post(vm.event("E")).status_code == 204
         eventually(lambda: decision()["state"] == "due", what="due")

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from support.ground.doc_page import Pages
+from support.ground.doc_page import PageBlocks
 from support.ground.nspawn import Machine, missing
 from support.sinks.far_ends import FarEnds
 
@@ -28,6 +28,6 @@ def far(machine: Machine) -> FarEnds:
 
 
 @pytest.fixture(scope="package")
-def page() -> Pages:
+def page() -> PageBlocks:
     """The page, whose blocks are taken one after the other."""
-    return Pages("docs/linux.md")
+    return PageBlocks("docs/linux.md")

@@ -6,7 +6,7 @@ import re
 
 import pytest
 from support.eventually import eventually
-from support.ground.doc_page import Pages
+from support.ground.doc_page import PageBlocks
 from support.ground.nspawn import Machine
 from support.ground.service import restarted, show, wait_for
 from support.sinks.far_ends import IMDS, PASSWORD, FarEnds
@@ -17,13 +17,13 @@ SECRET = "/etc/seb/credentials/SEB_SINK__MQTT__PASSWORD"
 pytestmark = pytest.mark.timeout(600)
 
 
-def test_install(machine: Machine, page: Pages) -> None:
+def test_install(machine: Machine, page: PageBlocks) -> None:
     """Step 1 installs it beside other versions."""
     said = machine.run(page.take("1. Install"), network=True, timeout=500)
     assert said.splitlines()[-1] == "0.2.0"
 
 
-def test_settings_and_secrets(machine: Machine, page: Pages, far: FarEnds) -> None:
+def test_settings_and_secrets(machine: Machine, page: PageBlocks, far: FarEnds) -> None:
     """Steps 2 and 3: settings and secrets are files that only root can read."""
     far.make()
     machine.type_into_editor(page.take("2. Settings"), page.file("/etc/seb/seb.env") + IMDS)
@@ -32,7 +32,7 @@ def test_settings_and_secrets(machine: Machine, page: Pages, far: FarEnds) -> No
     assert said.splitlines() == ["600 root /etc/seb/seb.env", f"600 root {SECRET}"]
 
 
-def test_check(machine: Machine, page: Pages) -> None:
+def test_check(machine: Machine, page: PageBlocks) -> None:
     """Step 4 finds what is missing (no receiver yet: 69), and passes once it is there."""
     script = page.take("4. Check")
     first = machine.outcome(script)
@@ -42,7 +42,7 @@ def test_check(machine: Machine, page: Pages) -> None:
     machine.run("systemctl stop receiver")
 
 
-def test_service(machine: Machine, page: Pages) -> None:
+def test_service(machine: Machine, page: PageBlocks) -> None:
     """Step 5 starts the service, with its secrets, from drop-ins, without a terminal."""
     machine.run(page.take("5. The service"))
     machine.run(page.take("5. The service"))
@@ -65,7 +65,7 @@ def test_state_is_private(machine: Machine) -> None:
     assert [line for line in said.splitlines() if line.split()[0][-2:] != "00"] == []
 
 
-def test_look(machine: Machine, page: Pages) -> None:
+def test_look(machine: Machine, page: PageBlocks) -> None:
     """Every command of step 6 answers."""
     # A person types the commands one by one: `seb status` ends with 1 while a sink fails.
     said = machine.run(f"set +e\n{page.take('6. Look at it')}")
@@ -78,7 +78,7 @@ def test_what_the_last_check_said(machine: Machine) -> None:
     """The command for the last start's check prints one start, after several."""
     machine.run("systemctl restart seb; systemctl restart seb")
     wait_for(machine, "ActiveState", "active")
-    script = next(b.text for b in Pages(LINUX).all("6. Look at it") if "INVOCATION" in b.text)
+    script = next(b.text for b in PageBlocks(LINUX).all("6. Look at it") if "INVOCATION" in b.text)
     said = machine.run(script[script.index("# What the check said") :])
     assert len(re.findall(r"(?m)^ok +settings", said)) == 1, said
 
@@ -130,10 +130,10 @@ def test_reboot(machine: Machine, far: FarEnds) -> None:
     assert came[0]["type"] == "seb.event.scheduled.v1"
 
 
-def test_upgrade_and_back(machine: Machine, page: Pages) -> None:
+def test_upgrade_and_back(machine: Machine, page: PageBlocks) -> None:
     """Step 8 changes to another version, and back, with the same records."""
     bump = "sed -i 's/0[.]2[.]0/0.3.0/' bridge/version.py"
-    install = Pages(LINUX).take("1. Install").replace("0.2.0", "0.3.0")
+    install = PageBlocks(LINUX).take("1. Install").replace("0.2.0", "0.3.0")
     machine.run(bump)
     machine.run(install, network=True, timeout=500)
     streams_of = "[.. | objects | .stream? // empty] | unique | .[]"

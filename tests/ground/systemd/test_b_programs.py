@@ -6,7 +6,7 @@ import shlex
 
 import pytest
 from support.eventually import eventually
-from support.ground.doc_page import Pages
+from support.ground.doc_page import PageBlocks
 from support.ground.nspawn import SOURCE, Machine
 from support.ground.service import show, this_run
 
@@ -14,9 +14,9 @@ PREPARE = "docs/prepare-and-recover.md"
 pytestmark = pytest.mark.timeout(600)
 
 
-def test_drain(machine: Machine, page: Pages) -> None:
+def test_drain(machine: Machine, page: PageBlocks) -> None:
     """examples/drain.sh runs within the unit: it waits for connections, marks, and unmarks."""
-    prepare = Pages(PREPARE)
+    prepare = PageBlocks(PREPARE)
     settings = shlex.quote(prepare.file("/etc/seb/seb.env"))
     machine.run(f"printf %s {settings} >> /etc/seb/seb.env")
     machine.run(prepare.take("On Linux"))
@@ -42,7 +42,7 @@ def test_marks_outlive_a_restart(machine: Machine) -> None:
     machine.run("rm /run/drain/of-another-event")
 
 
-def test_a_service_is_stopped(machine: Machine, page: Pages) -> None:
+def test_a_service_is_stopped(machine: Machine, page: PageBlocks) -> None:
     """Part 7's account and rule of polkit let a program stop that service, and no other."""
     for name in ("haproxy", "other"):
         unit = "[Service]\nExecStart=/bin/sleep infinity\n"
@@ -81,7 +81,7 @@ def test_logs_directory(machine: Machine) -> None:
     )
 
 
-def test_remove(machine: Machine, page: Pages) -> None:
+def test_remove(machine: Machine, page: PageBlocks) -> None:
     """Step 9 leaves no file, no account and no unit."""
     stop, rest = page.take("9. Remove").split("\n", 1)
     machine.run(stop)
@@ -99,6 +99,6 @@ def test_remove(machine: Machine, page: Pages) -> None:
     assert left.split() == []
 
 
-def test_everything_was_executed(page: Pages) -> None:
+def test_everything_was_executed(page: PageBlocks) -> None:
     """No command of the page is left out."""
     assert page.left() == []

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from support.process.bridge import BridgeProcess, Ended, run_seb
+from support.process.bridge import BridgeProcess, EndedCommand, run_seb
 from support.process.launch import Launch
 
 from bridge.simulator.simulator import Simulator
@@ -44,7 +44,7 @@ class Seb:
     def __init__(self, launch: Launch) -> None:
         self._launch = launch
 
-    def __call__(self, *arguments: str, timeout: float = 80.0, **env: str) -> Ended:
+    def __call__(self, *arguments: str, timeout: float = 80.0, **env: str) -> EndedCommand:
         """The outcome of one command."""
         return run_seb(
             *arguments,

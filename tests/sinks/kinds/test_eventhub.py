@@ -7,7 +7,7 @@ from support.amqp.cases import (
     records,
     sink_for,
 )
-from support.amqp.server import SHARED_KEY, EventHubServer, Fault
+from support.amqp.server import SHARED_KEY, EventHubServer, HubFault
 from support.sinks.destination import FarEnd
 
 from sinks.base import SinkError, SinkRejected
@@ -130,7 +130,7 @@ def test_what_was_acknowledged_before_a_failure_is_counted() -> None:
     with EventHubServer(max_message_size=4 * len(sent[0].body)) as hub:
         sink = sink_for(hub)
         sink.open()
-        hub.misbehave(Fault.REJECT, condition="com.microsoft:server-busy", after=1)
+        hub.misbehave(HubFault.REJECT, condition="com.microsoft:server-busy", after=1)
         with pytest.raises(SinkError) as caught:
             sink.deliver(sent)
         sink.close()

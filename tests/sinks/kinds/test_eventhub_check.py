@@ -8,7 +8,7 @@ from support.amqp.cases import (
     forget_stuck_threads,
     sink_for,
 )
-from support.amqp.server import SHARED_KEY, EventHubServer, Fault
+from support.amqp.server import SHARED_KEY, EventHubServer, HubFault
 
 from sinks.base import Sink, SinkError
 from sinks.testing import sample_record
@@ -58,17 +58,17 @@ def test_check_counts_the_partitions(hub: EventHubServer) -> None:
 @pytest.mark.parametrize(
     ("fault", "seconds", "levels"),
     [
-        (Fault.NO_MANAGEMENT, 2.0, ["ok", "warn"]),
-        (Fault.MANAGEMENT_STATUS, 2.0, ["ok", "warn"]),
-        (Fault.SILENT, 1.0, ["fail"]),
-        (Fault.NO_CBS, 1.0, ["fail"]),
-        (Fault.NO_ATTACH, 1.0, ["fail"]),
+        (HubFault.NO_MANAGEMENT, 2.0, ["ok", "warn"]),
+        (HubFault.MANAGEMENT_STATUS, 2.0, ["ok", "warn"]),
+        (HubFault.SILENT, 1.0, ["fail"]),
+        (HubFault.NO_CBS, 1.0, ["fail"]),
+        (HubFault.NO_ATTACH, 1.0, ["fail"]),
     ],
 )
 def test_check_never_hangs(
     hub: EventHubServer,
     monkeypatch: pytest.MonkeyPatch,
-    fault: Fault,
+    fault: HubFault,
     seconds: float,
     levels: list[str],
 ) -> None:

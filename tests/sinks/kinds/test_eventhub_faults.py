@@ -9,7 +9,7 @@ from support.amqp.cases import (
     records,
     sink_for,
 )
-from support.amqp.server import SHARED_KEY, EventHubServer, Fault
+from support.amqp.server import SHARED_KEY, EventHubServer, HubFault
 
 from sinks.base import SinkError, SinkRejected
 from sinks.kinds.eventhub import EventHubSink
@@ -18,7 +18,7 @@ from sinks.testing import sample_record
 # Misbehaviour.
 
 
-@pytest.mark.parametrize("fault", [Fault.REJECT, Fault.DETACH, Fault.CLOSE])
+@pytest.mark.parametrize("fault", [HubFault.REJECT, HubFault.DETACH, HubFault.CLOSE])
 @pytest.mark.parametrize(
     ("condition", "words"),
     [
@@ -31,14 +31,14 @@ from sinks.testing import sample_record
     ],
 )
 def test_an_error_is_named(
-    hub: EventHubServer, hub_sink: EventHubSink, fault: Fault, condition: str, words: str
+    hub: EventHubServer, hub_sink: EventHubSink, fault: HubFault, condition: str, words: str
 ) -> None:
     """The message of an error has its condition and a remedy, and none of the hub's own text."""
     hub.misbehave(fault, condition=condition, description=f"sig={SHARED_KEY}")
     with pytest.raises(SinkError, match=words) as caught:
         hub_sink.deliver([sample_record()])
     assert condition in str(caught.value)
-    busy = condition.endswith("busy") and fault is not Fault.CLOSE
+    busy = condition.endswith("busy") and fault is not HubFault.CLOSE
     assert not busy or caught.value.retry_after == 4.0
     assert SHARED_KEY not in everything_about(caught.value)
 
@@ -47,7 +47,7 @@ def test_a_malformed_record_is_found_in_its_batch(
     hub: EventHubServer, hub_sink: EventHubSink
 ) -> None:
     """A condition that a record itself causes rejects that record, after five tries."""
-    hub.misbehave(Fault.REJECT, condition="com.microsoft:argument-error")
+    hub.misbehave(HubFault.REJECT, condition="com.microsoft:argument-error")
     with pytest.raises(SinkRejected) as caught:
         hub_sink.deliver(records(3))
     assert (caught.value.delivered, caught.value.tries) == (0, 5)
@@ -55,16 +55,16 @@ def test_a_malformed_record_is_found_in_its_batch(
 
 def test_a_rejection_keeps_the_link(hub: EventHubServer, hub_sink: EventHubSink) -> None:
     """A throttled namespace gets no new connections because of a rejection."""
-    hub.misbehave(Fault.REJECT, condition="com.microsoft:server-busy", times=1)
+    hub.misbehave(HubFault.REJECT, condition="com.microsoft:server-busy", times=1)
     with pytest.raises(SinkError):
         hub_sink.deliver([sample_record()])
     hub_sink.deliver([sample_record()])
     assert hub.accepted == 1
 
 
-@pytest.mark.parametrize("fault", [Fault.DETACH, Fault.CLOSE, Fault.DROP])
+@pytest.mark.parametrize("fault", [HubFault.DETACH, HubFault.CLOSE, HubFault.DROP])
 def test_a_link_that_ends_once_is_opened_again(
-    hub: EventHubServer, hub_sink: EventHubSink, fault: Fault
+    hub: EventHubServer, hub_sink: EventHubSink, fault: HubFault
 ) -> None:
     """A link that the hub ended is opened again, without an error."""
     hub.misbehave(fault, condition="amqp:link:detach-forced", times=1)
@@ -74,7 +74,7 @@ def test_a_link_that_ends_once_is_opened_again(
 
 def test_a_link_that_always_ends_is_an_error(hub: EventHubServer, hub_sink: EventHubSink) -> None:
     """If the hub ends every link, the sink raises after the second one."""
-    hub.misbehave(Fault.DETACH, condition="amqp:link:detach-forced")
+    hub.misbehave(HubFault.DETACH, condition="amqp:link:detach-forced")
     with pytest.raises(SinkError, match="detach-forced"):
         hub_sink.deliver([sample_record()])
     assert hub.accepted == 2
@@ -113,12 +113,12 @@ def test_maintain_is_rare(hub: EventHubServer, hub_sink: EventHubSink) -> None:
     assert time.monotonic() - begun < 2.0
 
 
-@pytest.mark.parametrize(("fault", "stored"), [(Fault.NO_ACK, 0), (Fault.LOST_ACK, 1)])
+@pytest.mark.parametrize(("fault", "stored"), [(HubFault.NO_ACK, 0), (HubFault.LOST_ACK, 1)])
 def test_a_missing_acknowledgement_is_an_error(
     hub: EventHubServer,
     hub_sink: EventHubSink,
     monkeypatch: pytest.MonkeyPatch,
-    fault: Fault,
+    fault: HubFault,
     stored: int,
 ) -> None:
     """A send without an answer ends in time with an error, and the sink does not repeat it by
@@ -137,15 +137,15 @@ def test_a_missing_acknowledgement_is_an_error(
 @pytest.mark.parametrize(("status", "words"), [(401, "access was refused"), (404, "not exist")])
 def test_a_refused_token_is_an_error(hub: EventHubServer, status: int, words: str) -> None:
     """The error about a token that the hub refuses says so, and what to check."""
-    hub.misbehave(Fault.CBS_STATUS, status=status)
+    hub.misbehave(HubFault.CBS_STATUS, status=status)
     with pytest.raises(SinkError, match=words) as caught:
         sink_for(hub).open()
     assert f"status {status}" in str(caught.value)
     assert SHARED_KEY not in everything_about(caught.value)
 
 
-@pytest.mark.parametrize("fault", [Fault.REFUSE_ATTACH, Fault.DETACH_AT_ONCE])
-def test_a_hub_that_is_missing_is_an_error(hub: EventHubServer, fault: Fault) -> None:
+@pytest.mark.parametrize("fault", [HubFault.REFUSE_ATTACH, HubFault.DETACH_AT_ONCE])
+def test_a_hub_that_is_missing_is_an_error(hub: EventHubServer, fault: HubFault) -> None:
     """`open` raises an error that names the hub if the hub does not exist."""
     hub.misbehave(fault, condition="amqp:not-found")
     with pytest.raises(SinkError, match=f"hub {HUB} at 127.0.0.1:{hub.port}: the hub does not"):
@@ -155,8 +155,8 @@ def test_a_hub_that_is_missing_is_an_error(hub: EventHubServer, fault: Fault) ->
 # A stuck thread.
 
 
-@pytest.mark.parametrize("fault", [Fault.SILENT, Fault.NO_CBS, Fault.NO_ATTACH])
-def test_an_abandoned_open_ends(hub: EventHubServer, fault: Fault) -> None:
+@pytest.mark.parametrize("fault", [HubFault.SILENT, HubFault.NO_CBS, HubFault.NO_ATTACH])
+def test_an_abandoned_open_ends(hub: EventHubServer, fault: HubFault) -> None:
     """A thread that waits in `open` for a silent hub ends soon after `abort`, and `close` does not
     wait for the hub.
     """
@@ -169,9 +169,9 @@ def test_an_abandoned_open_ends(hub: EventHubServer, fault: Fault) -> None:
     assert time.monotonic() - begun < 12.0
 
 
-@pytest.mark.parametrize("fault", [Fault.NO_ACK, Fault.RELEASE])
+@pytest.mark.parametrize("fault", [HubFault.NO_ACK, HubFault.RELEASE])
 def test_an_abandoned_delivery_ends(
-    hub: EventHubServer, hub_sink: EventHubSink, fault: Fault
+    hub: EventHubServer, hub_sink: EventHubSink, fault: HubFault
 ) -> None:
     """A thread that waits for an acknowledgement ends soon after `abort`."""
     hub.misbehave(fault)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pytest
 from support.amqp.cases import HUB, abandoned, bodies, everything_about
-from support.amqp.server import SHARED_KEY, EventHubServer, Fault
+from support.amqp.server import SHARED_KEY, EventHubServer, HubFault
 from support.sinks.throwaway_ca import ThrowawayCa
 
 from sinks.base import SinkError
@@ -68,8 +68,8 @@ def test_a_certificate_that_is_not_trusted_is_refused(server: EventHubServer) ->
 
 
 @pytest.mark.usefixtures("trusted")
-@pytest.mark.parametrize("fault", [Fault.SILENT, Fault.NO_ATTACH, Fault.NO_ACK])
-def test_an_abandoned_call_ends(server: EventHubServer, fault: Fault) -> None:
+@pytest.mark.parametrize("fault", [HubFault.SILENT, HubFault.NO_ATTACH, HubFault.NO_ACK])
+def test_an_abandoned_call_ends(server: EventHubServer, fault: HubFault) -> None:
     """A thread that waits in the handshake, for the link or for an acknowledgement ends soon after
     `abort`.
     """
@@ -91,7 +91,7 @@ def test_check_of_a_silent_handshake_leaves_no_thread(
     thread.
     """
     monkeypatch.setattr("sinks.kinds.eventhub.check.CHECK_SECONDS", 1.0)
-    server.misbehave(Fault.SILENT)
+    server.misbehave(HubFault.SILENT)
     (line,) = make().check()
     assert line.level == "fail"
     for thread in threading.enumerate():

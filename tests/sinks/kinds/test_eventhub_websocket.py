@@ -6,7 +6,7 @@ from contextlib import ExitStack
 
 import pytest
 from support.amqp.cases import HUB, abandoned, bodies, everything_about, records
-from support.amqp.server import SHARED_KEY, EventHubServer, Fault
+from support.amqp.server import SHARED_KEY, EventHubServer, HubFault
 from support.sinks.addresses import Addresses
 from support.sinks.http_proxy import TinyProxy
 from support.sinks.throwaway_ca import ThrowawayCa
@@ -57,7 +57,7 @@ def test_records_are_sent_again_after_a_cut_connection(
     sink.deliver([sample_record(1)])
     gate.cut()
     deliver_at_last(sink, 2)
-    hub.misbehave(Fault.NO_ACK, times=1)
+    hub.misbehave(HubFault.NO_ACK, times=1)
     with pytest.raises(SinkError, match="no answer in time"):
         sink.deliver([sample_record(3)])
     deliver_at_last(sink, 3)
@@ -243,7 +243,7 @@ def test_a_stuck_delivery_can_be_cut(
     monkeypatch.setenv("SSL_CERT_FILE", str(ca.cert))
     sink = secured_sink()
     sink.open()
-    hub.misbehave(Fault.NO_ACK)
+    hub.misbehave(HubFault.NO_ACK)
     ended = abandoned(hub, sink, lambda: sink.deliver([sample_record()]))
     assert isinstance(ended, SinkError)
     sink.close()

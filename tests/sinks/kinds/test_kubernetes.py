@@ -102,7 +102,7 @@ class TestContract(SinkContract):
         made.stop()
 
 
-MakeBench = Callable[..., "Bench"]
+MakeBench = Callable[..., "KubernetesSinkBench"]
 
 
 @pytest.fixture
@@ -110,10 +110,10 @@ def make_bench(cluster: FakeApi, tmp_path: Path) -> Iterator[MakeBench]:
     """Return a function that makes a bench with given settings, and close its connections at the
     end.
     """
-    made: list[Bench] = []
+    made: list[KubernetesSinkBench] = []
 
-    def make(**settings: object) -> Bench:
-        made.append(Bench(cluster, tmp_path, **settings))
+    def make(**settings: object) -> KubernetesSinkBench:
+        made.append(KubernetesSinkBench(cluster, tmp_path, **settings))
         return made[-1]
 
     yield make
@@ -121,7 +121,7 @@ def make_bench(cluster: FakeApi, tmp_path: Path) -> Iterator[MakeBench]:
         bench.sink.close()
 
 
-class Bench:
+class KubernetesSinkBench:
     """A sink on a cluster, with the pending events that a bridge would know."""
 
     def __init__(self, cluster: FakeApi, path: Path, **settings: object) -> None:
@@ -467,7 +467,9 @@ def test_a_run_that_is_killed_at_any_step_leaves_nothing(tmp_path: Path, is_done
             cluster.add_pod("a", NODE)
             cluster.add_pod("held", NODE)
             cluster.protected.add("shop/held")
-            bench = Bench(cluster, tmp_path, taint=True, drain=True, force=True, lead=3600)
+            bench = KubernetesSinkBench(
+                cluster, tmp_path, taint=True, drain=True, force=True, lead=3600
+            )
             cluster.until_cut, cluster.cuts_done = steps, is_done
             for transition in ("scheduled", "updated", "started", "ended"):
                 each = record(transition)

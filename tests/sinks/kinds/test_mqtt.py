@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from support.mqtt.mosquitto import Mosquitto
-from support.mqtt.subscriber import Seen
+from support.mqtt.subscriber import SeenMessage
 from support.sinks.destination import FarEnd
 
 from sinks.base import SinkContext, SinkError
@@ -96,7 +96,7 @@ def make(
     return MqttSink(name, MqttSink.Settings(**told), context or sample_context())
 
 
-def at(broker: Mosquitto, topic: str) -> Seen:
+def at(broker: Mosquitto, topic: str) -> SeenMessage:
     """Return the retained message of a topic, as a new subscriber gets it."""
     with broker.subscriber(f"{BASE}/{topic}") as newcomer:
         (seen,) = newcomer.messages()
@@ -122,7 +122,7 @@ def test_a_record_has_the_properties_of_its_topic(
         sink.deliver([record])
         message = seen.messages()[-1]
     sink.close()
-    expected = Seen(
+    expected = SeenMessage(
         topic=f"{BASE}/{topic}",
         payload=record.body,
         retain=False,

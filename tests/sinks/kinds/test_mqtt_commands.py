@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from support.eventually import eventually
-from support.mqtt.commands import Source, send
+from support.mqtt.commands import CommandTaker, send
 from support.mqtt.mosquitto import Mosquitto
 from support.mqtt.stub import SILENCE, MqttStub
 from support.ports import free_port
@@ -30,7 +30,7 @@ BASE = f"seb/v1/default/vm/{SAMPLE_VM.vm_id}"
 TOPIC = f"{BASE}/command"
 
 
-def context_with(source: Source, site: str = "default") -> SinkContext:
+def context_with(source: CommandTaker, site: str = "default") -> SinkContext:
     """Return the context of a sink whose commands go to this source."""
     return replace(sample_context(), command=source, site=site)
 
@@ -43,7 +43,7 @@ def make(host: str, port: int, context: SinkContext, **settings: Any) -> MqttSin
 
 @contextmanager
 def listening(
-    broker: Mosquitto, source: Source, *, site: str = "default", **settings: Any
+    broker: Mosquitto, source: CommandTaker, *, site: str = "default", **settings: Any
 ) -> Iterator[MqttSink]:
     """An open sink whose commands go to the source."""
     sink = make(broker.host, broker.port, context_with(source, site), **settings)
@@ -64,10 +64,10 @@ def test_the_status_says_whether_commands_are_taken(broker: Mosquitto) -> None:
             found = [json.loads(each.payload) for each in newcomer.messages()]
         return [(each["status"], each["commands"]) for each in found]
 
-    with listening(broker, Source()):
+    with listening(broker, CommandTaker()):
         assert said() == [("online", True)]
     assert said() == [("offline", True)]
-    with listening(broker, Source(), commands=False):
+    with listening(broker, CommandTaker(), commands=False):
         assert said() == [("online", False)]
 
 
@@ -76,7 +76,7 @@ def test_commands_that_cannot_be_verified_are_not_promised(broker: Mosquitto) ->
     has not confirmed the VM identity.
     """
     verifies = [False]
-    context = replace(context_with(Source()), verifies=lambda: verifies[0])
+    context = replace(context_with(CommandTaker()), verifies=lambda: verifies[0])
     sink = make(broker.host, broker.port, context)
     with broker.subscriber(f"{BASE}/status") as plane:
 
@@ -96,7 +96,7 @@ def test_a_sink_that_takes_commands_gets_receipts() -> None:
     decides.
     """
     asked, plain = (
-        make("127.0.0.1", 1, context_with(Source()), commands=commands, types=["seb.event.*"])
+        make("127.0.0.1", 1, context_with(CommandTaker()), commands=commands, types=["seb.event.*"])
         for commands in (True, False)
     )
     wanted = [sink.accepts(APPROVAL, None) for sink in (asked, plain)]
@@ -112,7 +112,7 @@ def test_commands_that_the_broker_keeps_back_are_not_promised() -> None:
         return 0
 
     with MqttStub(granted=0x87, answer=answer) as stub:
-        sink = make(stub.host, stub.port, context_with(Source()))
+        sink = make(stub.host, stub.port, context_with(CommandTaker()))
         sink.open()
         sink.close()
     assert [json.loads(each)["commands"] for each in published] == [False, False]
@@ -120,7 +120,7 @@ def test_commands_that_the_broker_keeps_back_are_not_promised() -> None:
 
 def test_commands_are_off_by_default(broker: Mosquitto) -> None:
     """Without COMMANDS=true the sink does not subscribe to commands."""
-    source = Source()
+    source = CommandTaker()
     with listening(broker, source, commands=False):
         send(broker, TOPIC, b"a.b.c")
     with listening(broker, source):
@@ -134,7 +134,7 @@ def test_a_command_is_acknowledged_once_it_is_settled(broker: Mosquitto, protoco
     """The next connection brings the commands that were not settled and those that were sent in
     between, and none that was settled.
     """
-    first, second, third = Source(), Source(), Source()
+    first, second, third = CommandTaker(), CommandTaker(), CommandTaker()
     with listening(broker, first, protocol=protocol) as sink:
         send(broker, TOPIC, b"settled", b"unsettled")
         first.wait_for(2)[0].settled()
@@ -158,7 +158,7 @@ def test_a_retained_command_is_handed_in_as_retained(
     set.
     """
     send(broker, TOPIC, b"kept", retain=True)
-    source = Source()
+    source = CommandTaker()
     with listening(broker, source, protocol=protocol):
         send(broker, TOPIC, b"live")
         send(broker, TOPIC, b"to keep", retain=True)
@@ -174,7 +174,7 @@ def test_of_a_huge_command_only_the_front_is_handed_in(broker: Mosquitto) -> Non
     verifier recognizes it. The broker knows the largest packet and drops larger ones, and later
     commands arrive.
     """
-    source, sizes = Source(), (MAX_TOKEN_BYTES, 1_000_000, 2_000_000, 5)
+    source, sizes = CommandTaker(), (MAX_TOKEN_BYTES, 1_000_000, 2_000_000, 5)
     with listening(broker, source):
         send(broker, TOPIC, *(b"x" * size for size in sizes))
         messages = source.wait_for(3)
@@ -186,7 +186,7 @@ def test_the_broker_sends_no_more_than_it_may(broker: Mosquitto) -> None:
     """The broker waits while 16 commands are not settled, and sends another one for each that
     is.
     """
-    source = Source()
+    source = CommandTaker()
     with listening(broker, source) as sink:
         send(broker, TOPIC, *(b"%d" % n for n in range(40)))
         source.wait_for(16)
@@ -198,7 +198,7 @@ def test_the_broker_sends_no_more_than_it_may(broker: Mosquitto) -> None:
 
 def test_a_bridge_that_is_full_gets_the_command_later(broker: Mosquitto) -> None:
     """A command that the bridge had no room for is kept, and handed in at the next `maintain`."""
-    source = Source()
+    source = CommandTaker()
     source.full = True
     with listening(broker, source) as sink:
         send(broker, TOPIC, b"patient")
@@ -215,7 +215,7 @@ def test_room_is_used_as_soon_as_one_is_settled(broker: Mosquitto) -> None:
     """A waiting command is handed in as soon as another one is settled, without a call of
     `maintain`.
     """
-    source = Source()
+    source = CommandTaker()
     with listening(broker, source):
         send(broker, TOPIC, b"first")
         (first,) = source.wait_for(1)
@@ -231,7 +231,11 @@ def test_over_3_1_1_too_much_is_dropped_and_blocks_nothing(tmp_path: Path) -> No
     """With MQTT 3.1.1, commands above the sink's own limit are dropped, and the channel works
     on.
     """
-    source, many, large = Source(), 2 * MAX_UNSETTLED // MAX_TOKEN_BYTES, b"x" * MAX_TOKEN_BYTES
+    source, many, large = (
+        CommandTaker(),
+        2 * MAX_UNSETTLED // MAX_TOKEN_BYTES,
+        b"x" * MAX_TOKEN_BYTES,
+    )
     source.full = True
     with (
         Mosquitto(tmp_path / "b", extra=["max_inflight_messages 0"]) as broker,
@@ -253,7 +257,7 @@ def test_a_second_settlement_is_not_for_the_next_command_of_that_number() -> Non
     """A command that was handed in twice is settled twice, and the broker may have given its number
     to another command after the first time.
     """
-    source, time = Source(), [0.0]
+    source, time = CommandTaker(), [0.0]
     settings = MqttSink.Settings(kind="mqtt", host="127.0.0.1", port=free_port())
     session = Session(plan_for(settings, client_id="web-4"))
     channel = CommandChannel(
@@ -278,7 +282,7 @@ def _inbound(payload: bytes, *, mid: int) -> Inbound:
 
 def test_a_command_at_qos_0_has_one_chance(broker: Mosquitto) -> None:
     """A command at QoS 0 is handed in, or dropped if too many wait, and never acknowledged."""
-    source = Source()
+    source = CommandTaker()
     with listening(broker, source) as sink:
         send(broker, TOPIC, b"taken", qos=0)
         source.wait_for(1)[0].settled()
@@ -294,7 +298,7 @@ def test_settling_after_the_connection_is_gone_does_no_harm(broker: Mosquitto) -
     """A command that is settled after the connection has ended is sent again by the broker, and the
     verifier knows its jti.
     """
-    source, again = Source(), Source()
+    source, again = CommandTaker(), CommandTaker()
     with listening(broker, source):
         send(broker, TOPIC, b"late")
         (message,) = source.wait_for(1)
@@ -308,11 +312,11 @@ def test_a_command_for_another_site_is_not_handed_in(broker: Mosquitto) -> None:
     """A command that a session of earlier settings still holds is not handed in, and does not block
     the channel.
     """
-    with listening(broker, Source(), site="old"):
+    with listening(broker, CommandTaker(), site="old"):
         pass
     old = TOPIC.replace("default", "old")
     send(broker, old, *(b"old" for _ in range(20)))
-    source = Source()
+    source = CommandTaker()
     with listening(broker, source):
         send(broker, TOPIC, b"new")
         source.wait_for(1)

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import pytest
 from pydantic import ValidationError
 from support.eventually import eventually
-from support.mqtt.commands import Source
+from support.mqtt.commands import CommandTaker
 from support.sinks.http_server import HttpServer, Mode
 from support.sinks.throwaway_ca import ThrowawayCa
 
@@ -41,14 +41,14 @@ def settings(url: str, **others: Any) -> PullSettings:
     return PullSettings.model_validate({"kind": "pull", "url": url, "token": TOKEN, **others})
 
 
-def make(server: HttpServer, source: Source | None = None, **others: Any) -> HastyPullSink:
+def make(server: HttpServer, source: CommandTaker | None = None, **others: Any) -> HastyPullSink:
     """Return a sink that polls this server, not yet open."""
-    context: SinkContext = replace(sample_context(), command=source or Source())
+    context: SinkContext = replace(sample_context(), command=source or CommandTaker())
     return HastyPullSink("pull", settings(f"{server.origin}{PATH}", **others), context)
 
 
 @contextmanager
-def polling(server: HttpServer, source: Source, **others: Any) -> Iterator[HastyPullSink]:
+def polling(server: HttpServer, source: CommandTaker, **others: Any) -> Iterator[HastyPullSink]:
     """An open sink."""
     sink = make(server, source, **others)
     sink.open()
@@ -91,7 +91,7 @@ def opening_fails(sink: PullSink) -> SinkError:
 
 def test_what_is_asked(server: HttpServer) -> None:
     """The first request does not wait; the later ones let the server wait."""
-    with polling(server, Source()):
+    with polling(server, CommandTaker()):
         eventually(lambda: len(server.requests()) >= 2, what="it")
         first, second = server.requests()[:2]
     assert [f"{PATH}?vm={SAMPLE_VM.vm_id}&wait={wait}" for wait in (0, 25)] == [
@@ -106,7 +106,7 @@ def test_commands_are_handed_in(server: HttpServer) -> None:
     """The commands of the first request and of the long poll are handed in, in order, under the
     sink's name.
     """
-    source = Source()
+    source = CommandTaker()
     tell(server, "a.b.c", "d.e.f")
     tell(server, "g.h.i")
     with polling(server, source):
@@ -117,7 +117,7 @@ def test_commands_are_handed_in(server: HttpServer) -> None:
 
 def test_commands_wait_for_room(server: HttpServer) -> None:
     """While the bridge has too many commands, the poll keeps its own and requests no more."""
-    source = Source()
+    source = CommandTaker()
     source.full = True
     tell(server, "a.b.c")
     with polling(server, source) as sink:
@@ -174,7 +174,7 @@ def test_any_other_answer_is_a_sink_error(
 )
 def test_a_body_that_is_no_list_of_tokens_is_a_sink_error(server: HttpServer, body: bytes) -> None:
     """A body that is not a list of tokens is an error, and nothing of it is handed in."""
-    source = Source()
+    source = CommandTaker()
     server.answer(status=200, body=body)
     said = str(opening_fails(make(server, source)))
     assert "not a JSON list of tokens" in said
@@ -183,7 +183,7 @@ def test_a_body_that_is_no_list_of_tokens_is_a_sink_error(server: HttpServer, bo
 
 def test_tokens_above_the_limit_come_with_the_next_answers(server: HttpServer) -> None:
     """Of a long list the first tokens are read; the others come with the next answers."""
-    source = Source()
+    source = CommandTaker()
     tokens = [f"a.b.{number}" for number in range(2 * MAX_TOKENS + 1)]
     for _ in range(3):
         tell(server, *tokens)
@@ -198,7 +198,7 @@ def test_an_invalid_token_does_not_affect_the_others(server: HttpServer) -> None
     """An invalid entry of the list is handed in for the verifier to count, and the other tokens are
     handed in.
     """
-    source = Source()
+    source = CommandTaker()
     server.answer(status=200, body=b'["a.b.c", 1, null, {}, [["x"]], "d.e.f"]')
     with polling(server, source) as sink:
         source.wait_for(3)
@@ -210,7 +210,7 @@ def test_a_copy_of_a_token_is_ignored_for_a_time(server: HttpServer) -> None:
     """A copy of a token is ignored for a time, as the server repeats it until it has the receipt;
     while only copies come, the poll is no more frequent.
     """
-    source = Source()
+    source = CommandTaker()
     began = time.monotonic()
     for _ in range(4):
         tell(server, "a.b.c", "a.b.c")
@@ -233,7 +233,7 @@ def test_a_token_that_was_not_taken_counts_at_once(server: HttpServer) -> None:
     """A token that the bridge had no room for when the connection ended is handed in at once when
     it comes again.
     """
-    source = Source()
+    source = CommandTaker()
     source.full = True
     tell(server, "a.b.c")
     tell(server, "a.b.c")
@@ -281,7 +281,7 @@ def test_an_odd_token_is_for_the_verifier_to_refuse(
     server: HttpServer, body: bytes, token: bytes
 ) -> None:
     """An odd token is handed in as it is, and of a token that is too long only the front."""
-    source = Source()
+    source = CommandTaker()
     server.answer(status=200, body=body)
     with polling(server, source):
         source.wait_for(1)
@@ -310,7 +310,7 @@ def test_retry_after_is_passed_on(server: HttpServer, header: str, seconds: floa
 
 def test_one_lost_connection_is_no_trouble(server: HttpServer) -> None:
     """A connection that is cut once is no error, and the next request brings the commands."""
-    source = Source()
+    source = CommandTaker()
     server.answer()
     server.answer(mode="close")
     tell(server, "a.b.c")
@@ -357,7 +357,7 @@ def test_a_bug_behind_the_poll_is_raised_by_maintain(server: HttpServer) -> None
 def test_a_server_that_does_not_wait_is_not_hammered(server: HttpServer) -> None:
     """A server that answers at once without a command is polled once a second at most."""
     began = time.monotonic()
-    with polling(server, Source()):
+    with polling(server, CommandTaker()):
         eventually(lambda: len(server.requests()) >= 4, what="it")
     assert time.monotonic() - began > 1.8
 
@@ -367,7 +367,7 @@ def test_the_poll_ends_at_once(server: HttpServer, end: Callable[[PullSink], Non
     """`close` ends the poll at once while the server holds its answer, and no command is handed in
     after that.
     """
-    source = Source()
+    source = CommandTaker()
     patient = PullSink("pull", make(server).settings, replace(sample_context(), command=source))
     server.answer()
     server.answer(mode="silence")
@@ -398,7 +398,7 @@ def test_over_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The poll works over TLS with a certificate that the system trusts."""
     ca = ThrowawayCa(tmp_path)
     monkeypatch.setenv("SSL_CERT_FILE", str(ca.cert))
-    source = Source()
+    source = CommandTaker()
     with HttpServer(tls=ca.server()) as secured:
         tell(secured, "a.b.c")
         with polling(secured, source):
@@ -421,7 +421,7 @@ def test_the_token_may_change_in_its_file(server: HttpServer, tmp_path: Path) ->
     def sent() -> list[str]:
         return [request.headers["authorization"] for request in server.requests()]
 
-    with polling(server, Source(), token=None, token_file=str(file)):
+    with polling(server, CommandTaker(), token=None, token_file=str(file)):
         assert sent()[0] == "Bearer old"
         file.write_text("new\n")
         eventually(lambda: sent()[-1] == "Bearer new", what="it")

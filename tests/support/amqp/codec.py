@@ -99,7 +99,7 @@ _ENCODERS: tuple[tuple[type, Callable[[Any], bytes]], ...] = (
 )
 
 
-class Reader:
+class AmqpReader:
     """Reads values off the front of some bytes."""
 
     def __init__(self, data: bytes) -> None:

@@ -9,8 +9,8 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from support.amqp.codec import (
+    AmqpReader,
     Described,
-    Reader,
     Symbol,
     Symbols,
     UByte,
@@ -19,7 +19,7 @@ from support.amqp.codec import (
     UShort,
     encode,
 )
-from support.amqp.faults import Fault
+from support.amqp.faults import HubFault
 from support.amqp.links import Consumer, Link, Requests, Sender, address_of, error
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Connection:
     def run(self) -> None:
         """Serve until the end; a peer that breaks off is normal."""
         try:
-            if self.server.struck(Fault.SILENT):
+            if self.server.struck(HubFault.SILENT):
                 while self._socket.recv(65536):
                     pass
             else:
@@ -115,7 +115,7 @@ class Connection:
         payload = self._exactly(size - 8)[(offset - 2) * 4 :]
         if not payload:
             return True
-        reader = Reader(payload)
+        reader = AmqpReader(payload)
         frame: Described = reader.value()
         fields = frame.value + [None] * 14
         return self._handle(channel, frame.code, fields, reader.rest)
@@ -174,9 +174,9 @@ class Connection:
         link = self._link(channel, fields)
         self._links[(channel, link.handle)] = link
         is_sender = isinstance(link, Sender)
-        if is_sender and self.server.struck(Fault.NO_ATTACH):
+        if is_sender and self.server.struck(HubFault.NO_ATTACH):
             return
-        refusal = self.server.struck(Fault.REFUSE_ATTACH) if is_sender else None
+        refusal = self.server.struck(HubFault.REFUSE_ATTACH) if is_sender else None
         announced = self.server.announced_size or self.server.max_message_size
         answer = [
             fields[0],
@@ -195,7 +195,7 @@ class Connection:
             None,
         ]
         self.send(channel, ATTACH, answer)
-        refusal = refusal or (self.server.struck(Fault.DETACH_AT_ONCE) if is_sender else None)
+        refusal = refusal or (self.server.struck(HubFault.DETACH_AT_ONCE) if is_sender else None)
         if refusal:
             self.detach(link, refusal.condition, refusal.description)
         elif link.is_sink:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Fault(StrEnum):
+class HubFault(StrEnum):
     """What can go wrong at the far end."""
 
     SILENT = "TCP is accepted, then nothing is ever answered"
@@ -28,7 +28,7 @@ class Fault(StrEnum):
 class Armed:
     """A fault that waits for its turn."""
 
-    fault: Fault
+    fault: HubFault
     condition: str
     description: str
     status: int

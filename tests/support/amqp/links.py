@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from support.amqp.codec import Described, Symbol, Timestamp
-from support.amqp.faults import Fault
+from support.amqp.faults import HubFault
 from support.amqp.message import decode_message, reply, unpack
 
 if TYPE_CHECKING:
@@ -71,24 +71,24 @@ class Sender(Link):
         server, connection = self.connection.server, self.connection
         if len(payload) > server.max_message_size:
             connection.detach(self, TOO_LARGE, "the message is too large")
-        elif armed := server.struck(Fault.DETACH):
+        elif armed := server.struck(HubFault.DETACH):
             connection.detach(self, armed.condition, armed.description)
-        elif armed := server.struck(Fault.CLOSE):
+        elif armed := server.struck(HubFault.CLOSE):
             connection.close(armed.condition, armed.description)
-        elif server.struck(Fault.DROP):
+        elif server.struck(HubFault.DROP):
             connection.cut()
-        elif server.struck(Fault.NO_ACK):
+        elif server.struck(HubFault.NO_ACK):
             return
-        elif armed := server.struck(Fault.REJECT):
+        elif armed := server.struck(HubFault.REJECT):
             refused = Described(REJECTED, [error(armed.condition, armed.description)])
             connection.settle(self, delivery, refused)
             connection.grant(self)
-        elif server.struck(Fault.RELEASE):
+        elif server.struck(HubFault.RELEASE):
             connection.settle(self, delivery, Described(RELEASED, []))
             connection.grant(self)
         else:
             server.append(self.address, unpack(payload, message_format))
-            if not server.struck(Fault.LOST_ACK):
+            if not server.struck(HubFault.LOST_ACK):
                 connection.settle(self, delivery, Described(ACCEPTED, []))
                 connection.grant(self)
 
@@ -163,16 +163,16 @@ class Requests(Link):
     def _token(self, token: Any) -> tuple[int, Any] | None:
         server = self.connection.server
         server.tokens.append(token.decode() if isinstance(token, bytes) else str(token))
-        if server.struck(Fault.NO_CBS):
+        if server.struck(HubFault.NO_CBS):
             return None
-        refusal = server.struck(Fault.CBS_STATUS)
+        refusal = server.struck(HubFault.CBS_STATUS)
         return (refusal.status if refusal else 202), None
 
     def _read(self, request: Any) -> tuple[int, Any] | None:
         server, asked = self.connection.server, request.application_properties
-        if server.struck(Fault.NO_MANAGEMENT):
+        if server.struck(HubFault.NO_MANAGEMENT):
             return None
-        if refusal := server.struck(Fault.MANAGEMENT_STATUS):
+        if refusal := server.struck(HubFault.MANAGEMENT_STATUS):
             return refusal.status, None
         name, logs = asked["name"], server.hub(asked["name"])
         if "partition" not in asked:

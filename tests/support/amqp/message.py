@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from support.amqp.codec import Described, Reader, Symbol, Timestamp, encode
+from support.amqp.codec import AmqpReader, Described, Symbol, Timestamp, encode
 
 BATCH_FORMAT = 0x80013700
 """Event Hubs: the data sections of such a message are messages themselves."""
@@ -60,7 +60,7 @@ class HubMessage:
 
 def decode_sections(payload: bytes) -> list[Described]:
     """The sections of a message, in order."""
-    reader, sections = Reader(payload), []
+    reader, sections = AmqpReader(payload), []
     while reader.rest:
         sections.append(reader.value())
     return sections

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from support.amqp.connection import Connection
-from support.amqp.faults import Armed, Fault
+from support.amqp.faults import Armed, HubFault
 from support.amqp.message import HubMessage
 from support.ports import free_port
 
@@ -56,7 +56,7 @@ class EventHubServer:
         self.lock = threading.RLock()
         self._hubs: dict[str, list[Partition]] = {}
         self._arrivals: dict[str, list[HubMessage]] = {}
-        self._armed: dict[Fault, Armed] = {}
+        self._armed: dict[HubFault, Armed] = {}
         self._listener: socket.socket | None = None
         self._connections: list[Connection] = []
         self._threads: list[threading.Thread] = []
@@ -79,7 +79,7 @@ class EventHubServer:
 
     def misbehave(
         self,
-        fault: Fault,
+        fault: HubFault,
         *,
         condition: str = "amqp:internal-error",
         description: str = "made up by the stand-in",
@@ -162,7 +162,7 @@ class EventHubServer:
 
     # What a connection asks.
 
-    def struck(self, fault: Fault) -> Armed | None:
+    def struck(self, fault: HubFault) -> Armed | None:
         """The fault, if it is armed; it then counts as having struck."""
         with self.lock:
             armed = self._armed.get(fault)
@@ -197,4 +197,4 @@ class EventHubServer:
             connection.pump()
 
 
-__all__ = ["SHARED_KEY", "EventHubServer", "Fault"]
+__all__ = ["SHARED_KEY", "EventHubServer", "HubFault"]

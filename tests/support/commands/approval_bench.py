@@ -25,7 +25,7 @@ from support.commands.approving import (
     run_once,
     tell_poll,
 )
-from support.commands.control_plane import Signer, jwks
+from support.commands.control_plane import IssuerKey, jwks
 from support.documents.documents import FakeClock, body
 from support.imds.polling import state_and_poller
 
@@ -42,10 +42,10 @@ from bridge.store.recipient import Accepts, Recipient
 from sinks.base import CommandMessage
 
 SIGNERS = {
-    "one": Signer("key-1"),
-    "one, renewed": Signer("key-1"),
-    "one, second": Signer("key-2"),
-    "other": Signer("key-3", issuer="https://other.example"),
+    "one": IssuerKey("key-1"),
+    "one, renewed": IssuerKey("key-1"),
+    "one, second": IssuerKey("key-2"),
+    "other": IssuerKey("key-3", issuer="https://other.example"),
 }
 """Made once: a key costs time."""
 HANG_SECONDS = 5

@@ -7,8 +7,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from support.commands.control_plane import Signer, jwks
-from support.commands.forgery import Scene
+from support.commands.control_plane import IssuerKey, jwks
+from support.commands.forgery import ForgerTools
 from support.documents.documents import EVENT_ID, VM, FakeClock, StandInImds, body, entry
 from support.imds.polling import state_and_poller
 
@@ -140,9 +140,9 @@ class ApprovalBench:
         self.directory = directory / "state"
         self.directory.mkdir(parents=True, exist_ok=True)
         self.trust_file: Path | None = directory / "trust.json"
-        self.signer = Signer()
-        self.other = Signer("key-2", issuer="https://other.example")
-        self.curve = Signer("key-3", alg="ES256")
+        self.signer = IssuerKey()
+        self.other = IssuerKey("key-2", issuer="https://other.example")
+        self.curve = IssuerKey("key-3", alg="ES256")
         self.trust(self.signer, self.other, self.curve)
         self.rules = list(rules)
         self.interval = interval
@@ -195,7 +195,7 @@ class ApprovalBench:
         with suppress(AttributeError):
             self.store.close()
 
-    def trust(self, *signers: Signer) -> None:
+    def trust(self, *signers: IssuerKey) -> None:
         """Trust these keys from now on."""
         assert self.trust_file is not None
         self.trust_file.write_text(jwks(*signers))
@@ -322,14 +322,14 @@ def populate(bench: ApprovalBench) -> None:
     bench.poll()
 
 
-def scene(bench: ApprovalBench) -> Scene:
+def scene(bench: ApprovalBench) -> ForgerTools:
     """What a forger has at hand in a full bench, now."""
     records = {
         (each["data"]["event"]["eventId"], each["data"]["transition"]): each
         for each in bench.records()
         if "event" in each["data"]
     }
-    return Scene(
+    return ForgerTools(
         signer=bench.signer,
         other=bench.other,
         curve=bench.curve,

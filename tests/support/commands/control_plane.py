@@ -35,7 +35,7 @@ def unb64(text: str) -> bytes:
     return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
 
 
-class Signer:
+class IssuerKey:
     """One key of one issuer."""
 
     def __init__(self, kid: str = "key-1", *, alg: str = "EdDSA", issuer: str = ISSUER) -> None:
@@ -123,7 +123,7 @@ class Signer:
         }
 
 
-def jwks(*signers: Signer, extra: tuple[Mapping[str, Any], ...] = ()) -> str:
+def jwks(*signers: IssuerKey, extra: tuple[Mapping[str, Any], ...] = ()) -> str:
     """A trust file."""
     return json.dumps({"keys": [*(signer.jwk() for signer in signers), *extra]})
 

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from support.commands.approval_stage import CONTROL, Stage
-from support.process.bridge import BridgeProcess, Ended
+from support.commands.approval_over_mqtt import CONTROL, ApprovalOverMqtt
+from support.process.bridge import BridgeProcess, EndedCommand
 from support.process.seb_here import Here
 
 from bridge.cli.key_files import write_private
@@ -17,7 +17,7 @@ from wire import keys
 ISSUER = "https://control.example"
 
 
-class CommandFleet(Stage):
+class CommandFleet(ApprovalOverMqtt):
     """The same at an IMDS that runs already, with a key in a file; `run` runs the commands."""
 
     run: Here
@@ -52,11 +52,11 @@ class CommandFleet(Stage):
         bridge.wait_until(lambda: any(each["subject"] == about for each in bridge.records), about)
         return made.event_id
 
-    def here(self, *arguments: str) -> Ended:
+    def here(self, *arguments: str) -> EndedCommand:
         """`seb approve` on the VM."""
         return self.run("approve", *arguments, **self.on_the_vm)
 
-    def afar(self, *arguments: str, key: Path | None = None, **variables: str) -> Ended:
+    def afar(self, *arguments: str, key: Path | None = None, **variables: str) -> EndedCommand:
         """`seb approve --to` this VM, from the control plane: the broker, and nothing else."""
         return self.run(
             *("approve", *arguments, "--to", self.vm_id, "--key", str(key or self.key)),

@@ -8,14 +8,14 @@ from typing import Any
 
 from cryptography.hazmat.primitives import hmac
 from cryptography.hazmat.primitives.hashes import SHA256
-from support.commands.control_plane import LEAVE_OUT, Signer, b64, joined, split
-from support.commands.forgery import Forgery, Make, Scene, forged
+from support.commands.control_plane import LEAVE_OUT, IssuerKey, b64, joined, split
+from support.commands.forgery import ForgerTools, Forgery, Make, forged
 
 CURVE_ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 EDWARDS_ORDER = 2**252 + 27742317777372353535851937790883648493
 
 
-def _hs256(scene: Scene, secret: bytes) -> bytes:
+def _hs256(scene: ForgerTools, secret: bytes) -> bytes:
     header = scene.signer.header(alg="HS256")
     parts = [b64(json.dumps(each).encode()) for each in (header, scene.claims())]
     signed = ".".join(parts).encode()
@@ -24,13 +24,13 @@ def _hs256(scene: Scene, secret: bytes) -> bytes:
     return signed + b"." + b64(mac.finalize()).encode()
 
 
-def _cut(scene: Scene, edit: Callable[[bytes], bytes]) -> bytes:
+def _cut(scene: ForgerTools, edit: Callable[[bytes], bytes]) -> bytes:
     """A good approval with another signature."""
     header, claims, signature = split(scene.approve())
     return joined(header, claims, edit(signature))
 
 
-def _curved(scene: Scene, edit: Callable[[int, int], bytes]) -> bytes:
+def _curved(scene: ForgerTools, edit: Callable[[int, int], bytes]) -> bytes:
     """A good ES256 approval whose two numbers are written otherwise."""
     token = scene.curve.approve(scene.soon, now=scene.now)
     header, claims, signature = split(token)
@@ -38,7 +38,7 @@ def _curved(scene: Scene, edit: Callable[[int, int], bytes]) -> bytes:
     return joined(header, claims, edit(r, s))
 
 
-def _der(scene: Scene) -> bytes:
+def _der(scene: ForgerTools) -> bytes:
     header, claims, _ = split(scene.curve.approve(scene.soon, now=scene.now))
     return joined(header, claims, scene.curve.der(f"{header}.{claims}".encode()))
 
@@ -63,17 +63,17 @@ def _flattened(token: bytes) -> bytes:
     return json.dumps(made).encode()
 
 
-def _header_twice(scene: Scene) -> bytes:
+def _header_twice(scene: ForgerTools) -> bytes:
     good = json.dumps(scene.signer.header())
     return scene.signer.token(scene.claims(), ('{"alg": "none", ' + good[1:]).encode())
 
 
-def _own_key(scene: Scene) -> bytes:
-    stranger = Signer(scene.signer.kid)
+def _own_key(scene: ForgerTools) -> bytes:
+    stranger = IssuerKey(scene.signer.kid)
     return stranger.token(scene.claims(), stranger.header(jwk=stranger.jwk()))
 
 
-def _other_claims(scene: Scene) -> bytes:
+def _other_claims(scene: ForgerTools) -> bytes:
     header, _, signature = split(scene.signer.approve(scene.elsewhere, now=scene.now))
     return joined(header, b64(json.dumps(scene.claims()).encode()), signature)
 
@@ -179,7 +179,9 @@ _MADE: Mapping[str, Mapping[str, Make]] = {
         "ES256 said of an Ed25519 key": _headed({"alg": "ES256"}),
     },
     "bad_signature": {
-        "another key under a known kid": lambda s: Signer(s.signer.kid).approve(s.soon, now=s.now),
+        "another key under a known kid": lambda s: IssuerKey(s.signer.kid).approve(
+            s.soon, now=s.now
+        ),
         "the kid of another issuer's key": lambda s: s.headed(kid=s.other.kid),
         "a signature cut short": lambda s: _cut(s, lambda sig: sig[:-1]),
         "a signature too long": lambda s: _cut(s, lambda sig: sig + b"\0"),

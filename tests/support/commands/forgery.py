@@ -4,19 +4,19 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from support.commands.control_plane import Signer
+from support.commands.control_plane import IssuerKey
 
 Record = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scene:
+class ForgerTools:
     """What a forger has at hand. `now` is seconds since 1970, as the bridge has it."""
 
-    signer: Signer
-    other: Signer
+    signer: IssuerKey
+    other: IssuerKey
     """Trusted too, as another issuer's."""
-    curve: Signer
+    curve: IssuerKey
     """Trusted too, ES256."""
     soon: Record
     """Of an event that names this VM and is Scheduled, in its second revision."""
@@ -54,7 +54,7 @@ class Scene:
         return found
 
 
-Make = Callable[[Scene], bytes]
+Make = Callable[[ForgerTools], bytes]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

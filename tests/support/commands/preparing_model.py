@@ -59,7 +59,7 @@ class KilledError(BaseException):
     """The bridge is killed while the program runs, or before it has noted how that ended."""
 
 
-class Machine(Sink[SinkSettings]):
+class StandInDrain(Sink[SinkSettings]):
     """What prepares, of one kind: it goes away for an event, and comes back at its end."""
 
     KIND = "machine"
@@ -131,7 +131,7 @@ class PreparingBench:
         self._directory = directory
         self._clock = FakeClock()
         self._imds = HangingImds(self)
-        self._machines = {kind: Machine(kind) for kind in KINDS}
+        self._machines = {kind: StandInDrain(kind) for kind in KINDS}
         self._kind: str | None = KINDS[0]
         self._interrupted = False
         self._begin()

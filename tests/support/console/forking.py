@@ -46,7 +46,7 @@ _IMPORTED = (
 )
 
 
-class Started:
+class ForkedProcess:
     """A process that was started, with what `subprocess.Popen` offers to end it."""
 
     def __init__(self, told: socket.socket) -> None:
@@ -85,14 +85,14 @@ class Started:
         self._socket.close()
 
 
-def start(words: Sequence[str], *, env: Mapping[str, str], out: Path, err: Path) -> Started:
+def start(words: Sequence[str], *, env: Mapping[str, str], out: Path, err: Path) -> ForkedProcess:
     """Start `seb` with these words; its outputs are appended to files."""
     told = socket.socket(socket.AF_UNIX)
     told.settimeout(_PATIENCE)
     told.connect(_server())
     files = {"out": str(out), "err": str(err), "place": str(Path.cwd())}
     told.sendall(json.dumps({"words": list(words), "env": dict(env), **files}).encode() + b"\n")
-    return Started(told)
+    return ForkedProcess(told)
 
 
 def executed(

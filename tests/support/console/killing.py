@@ -35,7 +35,7 @@ from support.faults.strace import Injection
 from bridge.simulator.approvals import Post
 
 
-class Scene(DecisionBench):
+class KillableConsole(DecisionBench):
     """A bench on which each way to the broker, and to PostgreSQL, has a proxy."""
 
     def __init__(self, directory: Path, *, vms: int, seed: int) -> None:
@@ -70,7 +70,7 @@ class Scene(DecisionBench):
         self.on_post()
 
 
-class HttpsScene(HttpsBench):
+class KillableHttpsConsole(HttpsBench):
     """The same for one VM that has HTTPS alone."""
 
     def __init__(self, directory: Path, *, seed: int) -> None:
@@ -78,9 +78,9 @@ class HttpsScene(HttpsBench):
         self.draw = random.Random(seed)
         self.lines: dict[str, HoldingProxy] = {}
         self.commands: dict[str, dict[str, Any]] = {}
-        """As `Scene`'s."""
+        """As `KillableConsole`'s."""
         self.on_post: Callable[[], None] = lambda: None
-        """As `Scene`'s."""
+        """As `KillableConsole`'s."""
 
     def console(self, name: str = "console", **settings: str) -> ConsoleProcess:
         """See `HttpsBench`: its bridge finds it behind a proxy."""
@@ -103,7 +103,7 @@ class HttpsScene(HttpsBench):
 class Death:
     """A console is asked to approve an event, and something is killed on the way."""
 
-    scene: Scene | HttpsScene
+    scene: KillableConsole | KillableHttpsConsole
     console: ConsoleProcess
     """The one that is asked."""
     event: Mapping[str, Any]

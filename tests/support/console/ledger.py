@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from support.console.deciding import audit
-from support.console.killing import HttpsScene, Scene
+from support.console.killing import KillableConsole, KillableHttpsConsole
 from support.console.process import ConsoleProcess
 from support.eventually import eventually
 
@@ -21,7 +21,7 @@ NOT_ASKED = "not asked"
 class Ledger:
     """What became of each round."""
 
-    scene: Scene | HttpsScene
+    scene: KillableConsole | KillableHttpsConsole
     ends: dict[str, str] = field(default_factory=dict)
     """By event id, how it ended."""
     steps: dict[str, str] = field(default_factory=dict)

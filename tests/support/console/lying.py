@@ -26,7 +26,7 @@ _SCOPE: Final = "sub-1/group-1"
 _STATES: Final = ("accepted", "posted", "confirmed", "failed", "rejected")
 
 
-class Fleet:
+class FleetWithLiar:
     """Three honest VMs that see each other's events, and a liar."""
 
     def __init__(self, database: Database, seed: int) -> None:
@@ -194,7 +194,7 @@ class Fleet:
 
 def lie(database: Database, seed: int, steps: int) -> None:
     """A history of so many steps; what must hold is looked at after each."""
-    fleet = Fleet(database, seed)
+    fleet = FleetWithLiar(database, seed)
     for _ in range(steps):
         fleet.step()
         fleet.check()

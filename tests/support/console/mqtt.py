@@ -16,7 +16,7 @@ from support.mqtt.mosquitto import Mosquitto
 from wire.record import Record
 
 
-class Fleet:
+class MqttFleet:
     """One connection over which every VM's messages go."""
 
     def __init__(self, broker: Mosquitto, *, port: int | None = None) -> None:

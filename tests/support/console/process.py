@@ -45,8 +45,8 @@ class ConsoleProcess:
             "SEB_CONSOLE_ENROLL_KEY_FILE": str(self.key_file),
             **{f"SEB_CONSOLE_{name}": value for name, value in settings.items()},
         }
-        self.begin: Callable[..., forking.Started | subprocess.Popen[bytes]] = forking.start
-        self.process: forking.Started | subprocess.Popen[bytes] | None = None
+        self.begin: Callable[..., forking.ForkedProcess | subprocess.Popen[bytes]] = forking.start
+        self.process: forking.ForkedProcess | subprocess.Popen[bytes] | None = None
         self.http = requests.Session()
         self.http.trust_env = False
 

@@ -32,7 +32,7 @@ DISTURBANCES: Final = st.lists(
 
 
 @dataclass(frozen=True)
-class Seen:
+class LastSeenEvent:
     """A pending event as the last good document had it."""
 
     entry: Entry

@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from support.commands.approval_stage import Stage
+from support.commands.approval_over_mqtt import ApprovalOverMqtt
 from support.eventually import eventually
 from support.faults.cause import CauseWitness
 from support.faults.gate import GatedReceiver
+from support.faults.mortal_delivery import Mortal
 from support.faults.posts import FINAL
-from support.faults.stages import Mortal
 from support.process.bridge import BridgeProcess
 
 from bridge.simulator.approvals import Post
@@ -30,7 +30,7 @@ class MortalBench(Mortal):
         self._doomed = False
         self.receiver = receiver
         self.witness = CauseWitness(home / "state" / "seb.db", home)
-        self.stage = Stage(
+        self.stage = ApprovalOverMqtt(
             home, simulator=Simulator(approval_delay=0.1, on_approval=self._is_asked)
         )
         self.commands: list[str] = []

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from support.faults.posts import wrong_posts, wrong_receipts
-from support.faults.records import Heard, Record, Streams, wrong_facts
+from support.faults.records import Heard, OwedStreams, Record, wrong_facts
 from support.imds.restless import fingerprint
 from support.process.bridge import run_seb
 
@@ -113,7 +113,7 @@ def judge(evidence: Evidence, *, more: str = "") -> Figures:
 
 def _wrong(evidence: Evidence, heard: Heard) -> Iterator[str]:
     yield from heard.wrong
-    streams = Streams(
+    streams = OwedStreams(
         heard,
         evidence.outbox["dead"],
         wants=evidence.wants,
@@ -137,7 +137,7 @@ def _wrong(evidence: Evidence, heard: Heard) -> Iterator[str]:
     )
 
 
-def _wrong_outbox(evidence: Evidence, streams: Streams) -> Iterator[str]:
+def _wrong_outbox(evidence: Evidence, streams: OwedStreams) -> Iterator[str]:
     """At the end nothing is to be delivered, and what is dead says why."""
     for sink in evidence.outbox["sinks"]:
         if sink["sink"] in evidence.received and sink["backlog"]:
@@ -166,7 +166,7 @@ def _missing_facts(evidence: Evidence, heard: Heard) -> Iterator[str]:
                 yield f"lost: {event['EventStatus']} of {fact[0]}, read in document {place}"
 
 
-def _wrong_end(standing: Mapping[str, Any], streams: Streams) -> Iterator[str]:
+def _wrong_end(standing: Mapping[str, Any], streams: OwedStreams) -> Iterator[str]:
     """What the records of the last stream leave pending is what stood at the end."""
     stands = {event["EventId"]: fingerprint(event) for event in standing["Events"]}
     told = streams.pending()

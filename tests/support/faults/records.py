@@ -62,7 +62,7 @@ class Heard:
         self.streams = max(seen, key=len, default=[])
 
 
-class Streams:
+class OwedStreams:
     """What each sink is owed of each stream, and whether it got it in order."""
 
     def __init__(
@@ -184,7 +184,7 @@ class Streams:
         ]
 
 
-def wrong_facts(streams: Streams) -> Iterator[str]:
+def wrong_facts(streams: OwedStreams) -> Iterator[str]:
     """One id for one fact in every stream, and a story of each event without a hole."""
     ids: dict[str, object] = {}
     facts: dict[object, str] = {}

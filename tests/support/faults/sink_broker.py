@@ -13,9 +13,9 @@ from typing import Self
 from paho.mqtt.client import Client
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 from support.eventually import eventually
+from support.faults.many_sinks import ManySinks
 from support.faults.oracle import Figures
 from support.faults.sink_ends import variables
-from support.faults.sink_scene import Scene
 from support.mqtt.mosquitto import Mosquitto
 from support.mqtt.subscriber import Subscriber
 from support.sinks.five import is_event
@@ -23,11 +23,11 @@ from support.sinks.five import is_event
 _PATIENCE = 20.0
 
 
-class Stage:
+class BrokerAndBridge:
     """One broker, one subscriber, one bridge; a context manager that ends all of them."""
 
     broker: Mosquitto
-    scene: Scene
+    scene: ManySinks
     _seen: Subscriber
 
     def __init__(self, home: Path) -> None:
@@ -48,7 +48,7 @@ class Stage:
         self.broker = self._stack.enter_context(made)
         self._seen = self._stack.enter_context(made.subscriber("seb/#"))
         env = variables("mqtt", {"host": made.host, "port": str(made.port)})
-        self.scene = self._stack.enter_context(Scene(self.home, env))
+        self.scene = self._stack.enter_context(ManySinks(self.home, env))
         self.scene.be_near()
         self.wait_for_everything()
         return made

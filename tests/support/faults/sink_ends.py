@@ -21,7 +21,7 @@ AMQPS_PORT = 5671
 
 
 @dataclass(frozen=True, kw_only=True)
-class FarEnd:
+class SpoiledEnd:
     """One sink's far end: how the sink is told of it, and what it has."""
 
     name: str
@@ -33,7 +33,7 @@ class FarEnd:
     """What arrived, in order, repetitions included."""
 
 
-class FarEnds:
+class SpoiledEnds:
     """Makes far ends, and takes them down; a context manager."""
 
     def __init__(self, directory: Path) -> None:
@@ -51,12 +51,12 @@ class FarEnds:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def make(self, kind: Kind, name: str, *, tls: bool = False) -> FarEnd:
+    def make(self, kind: Kind, name: str, *, tls: bool = False) -> SpoiledEnd:
         """The far end of a sink of this kind and name."""
         makers = {"webhook": self.webhook, "mqtt": self.mqtt, "eventhub": self.eventhub}
         return makers[kind](name, tls=tls)
 
-    def webhook(self, name: str, *, tls: bool = False) -> FarEnd:
+    def webhook(self, name: str, *, tls: bool = False) -> SpoiledEnd:
         """A path of its own at a server that takes everything."""
         if tls not in self._servers:
             pair = self.ca.server("webhook") if tls else None
@@ -64,7 +64,7 @@ class FarEnds:
         server = self._servers[tls]
         proxy = self._stack.enter_context(FaultProxy(server.port))
         scheme = "https" if tls else "http"
-        return FarEnd(
+        return SpoiledEnd(
             name=name,
             kind="webhook",
             env=variables(
@@ -74,7 +74,7 @@ class FarEnds:
             received=lambda: [each.body for each in server.requests() if each.target == f"/{name}"],
         )
 
-    def mqtt(self, name: str, *, tls: bool = False) -> FarEnd:
+    def mqtt(self, name: str, *, tls: bool = False) -> SpoiledEnd:
         """A broker of its own: two sinks of one VM would write the same topics."""
         pair = self.ca.server(f"broker-{name}") if tls else None
         broker = self._stack.enter_context(Mosquitto(self.directory / name, tls=pair))
@@ -84,7 +84,7 @@ class FarEnds:
         where = {"kind": "mqtt", "host": proxy.host, "port": str(proxy.port)}
         if tls:
             where["tls__ca"] = str(self.ca.cert)
-        return FarEnd(
+        return SpoiledEnd(
             name=name,
             kind="mqtt",
             env=variables(name, where),
@@ -92,7 +92,7 @@ class FarEnds:
             received=lambda: [each.payload for each in seen.messages() if is_event(each.topic)],
         )
 
-    def eventhub(self, name: str, *, tls: bool = False) -> FarEnd:
+    def eventhub(self, name: str, *, tls: bool = False) -> SpoiledEnd:
         """A namespace of its own, so that one may misbehave alone."""
         host, port = (a_loopback_address(), AMQPS_PORT) if tls else ("127.0.0.1", 0)
         context = self.ca.server(f"hub-{name}", addresses=[host]).context if tls else None
@@ -106,7 +106,7 @@ class FarEnds:
                 f"SharedAccessKey={SHARED_KEY};EntityPath={name}"
             )
         told = told.replace(f":{server.port}/", f":{proxy.port}/")
-        return FarEnd(
+        return SpoiledEnd(
             name=name,
             kind="eventhub",
             env=variables(name, {"kind": "eventhub", "connection_string": told}),

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Self
 
 from support.eventually import eventually
+from support.faults.many_sinks import ManySinks
 from support.faults.proxy import FaultProxy
 from support.faults.sink_ends import variables
-from support.faults.sink_scene import Scene
 from support.sinks.http_server import HttpServer
 
 _ADDRESS = re.compile(r'inet_addr\("([^"]+)"\)|inet_pton\(AF_INET6, "([^"]+)"')
@@ -82,12 +82,14 @@ class Hooks:
         self.servers[name], self.proxies[name] = server, proxy
         return server
 
-    def start(self, more: Mapping[str, str] | None = None, *, trace: Path | None = None) -> Scene:
+    def start(
+        self, more: Mapping[str, str] | None = None, *, trace: Path | None = None
+    ) -> ManySinks:
         """A bridge that calls them; `trace` gets the system's account of its connections."""
         env = {**self._env, **(more or {})}
         strace = ["strace", "-D", "-f", "-qq", "--seccomp-bpf", "--trace=connect", "-o", str(trace)]
         prefix = strace if trace else []
-        return self._stack.enter_context(Scene(self._home, env, prefix=prefix))
+        return self._stack.enter_context(ManySinks(self._home, env, prefix=prefix))
 
     def received(self) -> dict[str, Callable[[], list[bytes]]]:
         """What every receiver took, for the oracle."""

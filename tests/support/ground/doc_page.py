@@ -60,7 +60,7 @@ def files(name: str) -> dict[str, str]:
     return {each.path: each.text for each in blocks(name) if each.path}
 
 
-class Pages:
+class PageBlocks:
     """The shell blocks of a page, handed out in order, so that a test can see what was left."""
 
     def __init__(self, name: str, *, by: str | None = None) -> None:

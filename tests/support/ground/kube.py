@@ -84,7 +84,7 @@ def _go(where: Path, *arguments: str, **more: str) -> str:
     return fetch("nice", "-n", "10", "go", *arguments, where=where, env=env)
 
 
-class Cluster:
+class KubernetesCluster:
     """The control plane, from `up` to the end; a context manager that leaves nothing behind."""
 
     def __init__(self, home: Path, *, runs_pods: bool = False) -> None:

@@ -16,7 +16,7 @@ METADATA = {"Metadata": "true"}
 
 
 @dataclass(frozen=True)
-class Reply:
+class SimulatorReply:
     status: int
     headers: dict[str, str]
     body: bytes
@@ -39,18 +39,18 @@ def ask(
     headers: Mapping[str, str] = METADATA,
     body: bytes | None = None,
     timeout: float = 5.0,
-) -> Reply:
+) -> SimulatorReply:
     """The answer to one request on a connection of its own."""
     connection = connect(url, timeout=timeout)
     try:
         connection.request(method, target, body=body, headers=dict(headers))
         response = connection.getresponse()
-        return Reply(response.status, dict(response.getheaders()), response.read())
+        return SimulatorReply(response.status, dict(response.getheaders()), response.read())
     finally:
         connection.close()
 
 
-def approve(url: str, *event_ids: str) -> Reply:
+def approve(url: str, *event_ids: str) -> SimulatorReply:
     """The answer to a POST of StartRequests."""
     body = json.dumps({"StartRequests": [{"EventId": event_id} for event_id in event_ids]})
     return ask(url, method="POST", body=body.encode())

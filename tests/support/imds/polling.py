@@ -52,7 +52,7 @@ def state_and_poller(
     return state, poller
 
 
-class Bench:
+class PollerBench:
     """One bridge's life: it may restart, with another boot id, and lose its store."""
 
     def __init__(self, directory: Path, *, scope_self: bool = False) -> None:

@@ -13,8 +13,8 @@ from uuid import uuid4
 
 from lightkube import Client, KubeConfig
 from lightkube.resources.core_v1 import Event, Node, Pod
-from support.ground.kube import Cluster
-from support.process.bridge import BridgeProcess, Ended, fast, run_seb
+from support.ground.kube import KubernetesCluster
+from support.process.bridge import BridgeProcess, EndedCommand, fast, run_seb
 
 from bridge.simulator.events import SimulatedEvent
 from bridge.simulator.simulator import Simulator
@@ -44,7 +44,12 @@ class NodeBench:
     """
 
     def __init__(
-        self, cluster: Cluster, admin: Client, home: Path, simulator: Simulator, namespace: str
+        self,
+        cluster: KubernetesCluster,
+        admin: Client,
+        home: Path,
+        simulator: Simulator,
+        namespace: str,
     ) -> None:
         self.cluster = cluster
         self.admin = admin
@@ -105,7 +110,7 @@ class NodeBench:
         """A bridge on the state of the one before it."""
         return BridgeProcess("run", env={**self.env, **more}, home=self.home)
 
-    def seb(self, *words: str) -> Ended:
+    def seb(self, *words: str) -> EndedCommand:
         """The outcome of a command of the bridge."""
         return run_seb(*words, home=self.home, env=self.env)
 
@@ -246,7 +251,7 @@ class NodeBench:
 
 @contextmanager
 def node_bench(
-    cluster: Cluster, home: Path, namespace: str, *, name: str = "", **settings: str
+    cluster: KubernetesCluster, home: Path, namespace: str, *, name: str = "", **settings: str
 ) -> Iterator[NodeBench]:
     """A new node, with the VM that it is; its pods are gone afterwards."""
     admin = Client(config=KubeConfig.from_file(cluster.config).get(), trust_env=False)

@@ -28,7 +28,7 @@ def send(
     )
 
 
-class Source:
+class CommandTaker:
     """Takes commands, or turns them away while `full`; `settle` does it at once where it is set."""
 
     def __init__(self, *, settle: bool = False) -> None:

@@ -22,7 +22,7 @@ _PATIENCE = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class SeenMessage:
     """A message as it arrived."""
 
     topic: str
@@ -54,14 +54,14 @@ class Subscriber:
         self._tls = tls
         self._id = f"test-{uuid4().hex[:12]}"
         self._marker = f"test-marker/{self._id}"
-        self._inbox: queue.Queue[Seen] = queue.Queue()
-        self._all: list[Seen] = []
+        self._inbox: queue.Queue[SeenMessage] = queue.Queue()
+        self._all: list[SeenMessage] = []
         self._client: Client | None = None
         # With its marker: to leave earlier would leave retained messages unacknowledged, and so
         # have them come twice.
         self.messages()
 
-    def messages(self) -> Sequence[Seen]:
+    def messages(self) -> Sequence[SeenMessage]:
         """Everything so far, in order; complete up to what the broker has acknowledged."""
         self._connect()
         try:
@@ -74,7 +74,7 @@ class Subscriber:
         """The payloads of `messages`, of one topic or of all."""
         return [seen.payload for seen in self.messages() if topic in (None, seen.topic)]
 
-    def wait_for(self, wanted: Callable[[Seen], bool]) -> Seen:
+    def wait_for(self, wanted: Callable[[SeenMessage], bool]) -> SeenMessage:
         """The next message that is wanted, as soon as it comes; `queue.Empty` after 10 s."""
         self._connect()
         try:
@@ -99,7 +99,7 @@ class Subscriber:
         self._running.publish(self._marker, token, 1)
         self._until(lambda seen: seen.topic == self._marker and seen.payload == token)
 
-    def _until(self, wanted: Callable[[Seen], bool]) -> Seen:
+    def _until(self, wanted: Callable[[SeenMessage], bool]) -> SeenMessage:
         while True:
             seen = self._inbox.get(timeout=_PATIENCE)
             if seen.topic != self._marker:
@@ -139,7 +139,7 @@ class Subscriber:
     def _keep(self, _client: Client, _data: Any, message: MQTTMessage) -> None:
         told = message.properties
         self._inbox.put(
-            Seen(
+            SeenMessage(
                 topic=message.topic,
                 payload=bytes(message.payload),
                 retain=message.retain,

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 Json = dict[str, Any]
 
 
-class Key:
+class ProviderKey:
     """A signing key with a name."""
 
     def __init__(self, kid: str) -> None:
@@ -35,7 +35,7 @@ class HostileProvider:
     """It runs as a context manager. A test changes what it publishes and what it gives."""
 
     def __init__(self) -> None:
-        self.key = Key("first")
+        self.key = ProviderKey("first")
         self.published: list[Json] = [self.key.public]
         self.metadata: Json = {}
         """What differs from a right discovery document."""
@@ -112,7 +112,7 @@ class HostileProvider:
         }
         return {name: value for name, value in (right | changed).items() if value is not None}
 
-    def sign(self, claims: Json, *, key: Key | None = None, **header: Any) -> str:
+    def sign(self, claims: Json, *, key: ProviderKey | None = None, **header: Any) -> str:
         """An ID token, by default of its own key."""
         used = key or self.key
         return jwt.encode(claims, used.private, "RS256", {"kid": used.kid, **header})
@@ -124,7 +124,7 @@ def unsigned(claims: Json, header: Json, signature: bytes = b"") -> str:
     return ".".join(base64.urlsafe_b64encode(each).decode().rstrip("=") for each in parts)
 
 
-class Attempt:
+class BegunLogin:
     """A login that was begun at a console, as its browser knows it; `http` is a browser's own."""
 
     def __init__(

@@ -22,7 +22,7 @@ _KEPT = ("PATH", "PYTHONPATH", "SYSTEMROOT", "TEMP", "TMP", "TMPDIR", "COVERAGE_
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class OutputLine:
     """A line of standard output, and when it came (monotonic seconds)."""
 
     text: bytes
@@ -70,7 +70,7 @@ class BridgeProcess:
         self._env = clean_environment(home, env)
         self._home = home
         self._changed = threading.Condition()
-        self._out: list[Line] = []
+        self._out: list[OutputLine] = []
         self._err: list[str] = []
         self._process: subprocess.Popen[bytes] | None = None
         self._readers: list[threading.Thread] = []
@@ -95,7 +95,7 @@ class BridgeProcess:
             stderr=subprocess.PIPE,
         )
         self._read(
-            self._process.stdout, lambda line: self._out.append(Line(line, time.monotonic()))
+            self._process.stdout, lambda line: self._out.append(OutputLine(line, time.monotonic()))
         )
         self._read(self._process.stderr, lambda line: self._err.append(_text(line)))
 
@@ -152,7 +152,7 @@ class BridgeProcess:
     # What it said.
 
     @property
-    def output(self) -> list[Line]:
+    def output(self) -> list[OutputLine]:
         """Standard output so far."""
         with self._changed:
             return list(self._out)
@@ -227,7 +227,7 @@ def written(path: Path) -> list[dict[str, Any]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class EndedCommand:
     """A command that has ended."""
 
     code: int
@@ -241,12 +241,12 @@ def run_seb(
     env: Mapping[str, str] | None = None,
     timeout: float = PATIENCE,
     prefix: Sequence[str] = SEB,
-) -> Ended:
+) -> EndedCommand:
     """Run a command to its end."""
     with BridgeProcess(*arguments, env=env or {}, home=home, prefix=prefix) as process:
         code = process.wait(timeout)
         out = _text(b"".join(line.text for line in process.output))
-        return Ended(code, out, process.errors)
+        return EndedCommand(code, out, process.errors)
 
 
 def _text(said: bytes) -> str:

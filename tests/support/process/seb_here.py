@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.process.bridge import NOWHERE, Ended
+from support.process.bridge import NOWHERE, EndedCommand
 
 from bridge.cli import main
 
@@ -24,7 +24,7 @@ def _leave(code: int) -> None:
     raise LeftError(code)
 
 
-Here = Callable[..., Ended]
+Here = Callable[..., EndedCommand]
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def here(
 ) -> Here:
     """Runs a command with these variables and no other of ours: one that starts nothing."""
 
-    def run(*arguments: str, **env: str) -> Ended:
+    def run(*arguments: str, **env: str) -> EndedCommand:
         with monkeypatch.context() as patch:
             for name in list(os.environ):
                 if name.startswith("SEB_"):
@@ -47,6 +47,6 @@ def here(
                 main()
         out, err = capsys.readouterr()
         code = ended.value.code if isinstance(ended.value, (SystemExit, LeftError)) else None
-        return Ended(int(code or 0), out, err)
+        return EndedCommand(int(code or 0), out, err)
 
     return run

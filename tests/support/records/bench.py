@@ -15,10 +15,10 @@ from support.records.oracle import (
     Facts,
     Lineage,
     Moment,
-    Poll,
-    Receiver,
+    OraclePoll,
+    OracleReceiver,
+    OracleState,
     Record,
-    State,
     gap_between,
     judge_poll,
 )
@@ -54,7 +54,7 @@ class Quiet(Sink[SinkSettings]):
         raise NotImplementedError
 
 
-class Clock(FakeClock):
+class CountingClock(FakeClock):
     """It also knows how much time there was, whatever the clocks show."""
 
     def __init__(self) -> None:
@@ -78,12 +78,12 @@ class Clock(FakeClock):
         self.jump(seconds)
 
 
-class Imds(StandInImds):
+class ChangingImds(StandInImds):
     """Says what it is told to."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.said: dict[str, State] = {}
+        self.said: dict[str, OracleState] = {}
         self.gone: dict[str, object] = {}
         """Since which incarnation an event is not there."""
         self.incarnation = 1
@@ -106,7 +106,7 @@ class Imds(StandInImds):
         odd = [{"EventType": "Reboot"}] if self.is_odd else []
         return body(*entries, *odd, incarnation=self.incarnation)
 
-    def say(self, event: str, state: State | None) -> None:
+    def say(self, event: str, state: OracleState | None) -> None:
         """From now on this is so."""
         before = self.said.get(event)
         if (state is None) == (before is None) and not (state and before and state.differs(before)):
@@ -138,7 +138,7 @@ class Committing:
 class Owner(Ownership):
     """It is told who the VM is."""
 
-    def __init__(self, clock: Clock, vm_id: str) -> None:
+    def __init__(self, clock: CountingClock, vm_id: str) -> None:
         settings: Any = SimpleNamespace(identity=SimpleNamespace(tags=()), poll_interval=1.0)
         super().__init__(settings, clock, boot_id="boot-1")
         self.vm = replace(VM, vm_id=vm_id)
@@ -164,13 +164,13 @@ class RecordBench:
 
     def __init__(self, directory: Path, setup: Setup) -> None:
         self._directory = directory
-        self.clock = Clock()
-        self.imds = Imds()
+        self.clock = CountingClock()
+        self.imds = ChangingImds()
         self.imds.answering = self._answered
         self._measured = 0.0
         self.facts = Facts()
         self.lineage = Lineage()
-        self.receivers: dict[str, Receiver] = {}
+        self.receivers: dict[str, OracleReceiver] = {}
         self.records = 0
         self.vm_id = VM.vm_id
         self._runs = 0
@@ -236,7 +236,7 @@ class RecordBench:
             self.lineage.left[sink] = self.store.head
             self.lineage.kinds[name_of(sink)] = sink
         for sink in self._named:
-            receiver = self.receivers.setdefault(sink, Receiver(self.facts))
+            receiver = self.receivers.setdefault(sink, OracleReceiver(self.facts))
             if sink in before:
                 continue
             if self.lineage.kinds.get(name_of(sink), sink) == sink:
@@ -275,7 +275,7 @@ class RecordBench:
         self.stop(in_order=in_order)
         self.begin(setup)
 
-    def say(self, event: str, state: State | None) -> None:
+    def say(self, event: str, state: OracleState | None) -> None:
         """From now on IMDS says this of an event, or that there is none."""
         self.imds.say(event, state)
 
@@ -293,12 +293,12 @@ class RecordBench:
         answered = self._answer
         gap = None if self._looked is None else gap_between(self._looked, (asked, answered))
         self._looked = (asked, answered)
-        poll = Poll(visible=visible, gone=gone, gap=gap, at=answered.wall)
+        poll = OraclePoll(visible=visible, gone=gone, gap=gap, at=answered.wall)
         self.records += len(self._committed)
         judge_poll(self.lineage, self.facts, poll, self._committed)
 
     def slow_poll(
-        self, how: str, seconds: float, until: str, event: str, state: State | None
+        self, how: str, seconds: float, until: str, event: str, state: OracleState | None
     ) -> None:
         """A poll that takes so long until its answer or its commit, while something changes."""
 
@@ -327,7 +327,7 @@ class RecordBench:
     def many(self, count: int) -> None:
         """So many other events come and go."""
         others = [f"F-{number}" for number in range(count)]
-        for state in (State(resources=("web_9",)), None):
+        for state in (OracleState(resources=("web_9",)), None):
             for event in others:
                 self.imds.say(event, state)
             self.poll()
@@ -427,7 +427,7 @@ class RecordBench:
         before = {event: state.said for event, state in self.lineage.pending.items()}
         return before != {event: state.said for event, state in self._visible().items()}
 
-    def _visible(self) -> dict[str, State]:
+    def _visible(self) -> dict[str, OracleState]:
         """The events that are within the scope of this run; what is absent beside an entry that
         could be any event may still be there.
         """

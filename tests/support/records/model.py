@@ -19,7 +19,7 @@ from hypothesis.stateful import (
 )
 from support.faults.oracle import Figures
 from support.records.bench import RecordBench
-from support.records.oracle import OURS, State
+from support.records.oracle import OURS, OracleState
 
 from bridge.events import poller, tracked
 from bridge.store import ballast, database, retention
@@ -29,13 +29,13 @@ MEMORY = Path("/dev/shm")
 Step = tuple[Any, ...]
 """The name of a method of `RecordBench`, and what it is called with."""
 EVENTS = ("E-1", "E-2")
-STATES: list[State | None] = [
-    State(),
-    State(),
-    State(duration=60),
-    State(resources=("web_4",)),
-    State(resources=("web_4", OURS)),
-    State(status="Started"),
+STATES: list[OracleState | None] = [
+    OracleState(),
+    OracleState(),
+    OracleState(duration=60),
+    OracleState(resources=("web_4",)),
+    OracleState(resources=("web_4", OURS)),
+    OracleState(status="Started"),
     None,
     None,
 ]
@@ -84,7 +84,7 @@ SLOW = [
     for how in (*HOW, "passes")
     for seconds in (3.0, 20.0)
     for until in ("answer", "commit")
-    for state in (None, State(), State(status="Started"))
+    for state in (None, OracleState(), OracleState(status="Started"))
 ]
 PUT_BACKS, LOSSES, CASES = (
     [(what, setup) for setup in SETUPS] for what in ("put_back", "lose", "case")

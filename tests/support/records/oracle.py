@@ -18,7 +18,7 @@ Record = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class OracleState:
     """What IMDS says of an event."""
 
     status: str = "Scheduled"
@@ -31,7 +31,7 @@ class State:
     def names_us(self) -> bool:
         return OURS in self.resources
 
-    def differs(self, other: "State") -> bool:
+    def differs(self, other: "OracleState") -> bool:
         """Whether it says something else; since when does not count."""
         return self.said != other.said
 
@@ -44,7 +44,7 @@ class State:
 class Lineage:
     """What one store has recorded; a copy of the store has a copy of it."""
 
-    pending: dict[str, State] = field(default_factory=dict)
+    pending: dict[str, OracleState] = field(default_factory=dict)
     revisions: dict[str, int] = field(default_factory=dict)
     newest: dict[str, Record] = field(default_factory=dict)
     """Of each event, the data of its newest record."""
@@ -57,7 +57,7 @@ class Lineage:
         return deepcopy(self)
 
 
-class Receiver:
+class OracleReceiver:
     """The far end of one sink: it drops what it has had, and believes what was observed last."""
 
     def __init__(self, facts: "Facts") -> None:
@@ -176,7 +176,7 @@ class Moment:
 
 
 @dataclass(frozen=True, slots=True)
-class Gap:
+class OracleGap:
     """Seconds for which the bridge did not look."""
 
     real: float
@@ -186,12 +186,12 @@ class Gap:
     """What it may tell: a pause that a clock counted may look like another one."""
 
 
-def gap_between(before: tuple[Moment, Moment], after: tuple[Moment, Moment]) -> Gap:
+def gap_between(before: tuple[Moment, Moment], after: tuple[Moment, Moment]) -> OracleGap:
     """The gap between two polls, each the moments of its request and its answer: its document shows
     a moment between these.
     """
     both = list(zip(before, after, strict=True))
-    return Gap(
+    return OracleGap(
         max(later.real - earlier.real for earlier, later in both),
         max(_least(earlier, later) for earlier, later in both),
         max(
@@ -206,20 +206,20 @@ def _least(before: Moment, after: Moment) -> float:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Poll:
+class OraclePoll:
     """What a good poll saw."""
 
-    visible: Mapping[str, State]
+    visible: Mapping[str, OracleState]
     """The events within the scope."""
     gone: Mapping[str, object]
     """Since when an event that is not visible is gone."""
-    gap: Gap | None
+    gap: OracleGap | None
     """Since this run's last good poll; None for the first."""
     at: str
     """The wall clock's time of the answer."""
 
 
-def judge_poll(lineage: Lineage, facts: Facts, poll: Poll, records: Iterable[Record]) -> None:
+def judge_poll(lineage: Lineage, facts: Facts, poll: OraclePoll, records: Iterable[Record]) -> None:
     """A poll committed these records."""
     told: dict[str, Record] = {}
     gaps = 0
@@ -243,7 +243,7 @@ def judge_poll(lineage: Lineage, facts: Facts, poll: Poll, records: Iterable[Rec
         lineage.newest[event] = record["data"]
 
 
-def _changes(lineage: Lineage, visible: Mapping[str, State]) -> dict[str, str]:
+def _changes(lineage: Lineage, visible: Mapping[str, OracleState]) -> dict[str, str]:
     """The transition of each event that is not as the store has it."""
     changes = {event: "ended" for event in lineage.pending if event not in visible}
     for event, state in visible.items():
@@ -256,7 +256,7 @@ def _changes(lineage: Lineage, visible: Mapping[str, State]) -> dict[str, str]:
     return changes
 
 
-def _judge_change(lineage: Lineage, facts: Facts, poll: Poll, record: Record) -> None:
+def _judge_change(lineage: Lineage, facts: Facts, poll: OraclePoll, record: Record) -> None:
     data, told = record["data"], record["data"]["event"]
     event, state = told["eventId"], poll.visible.get(told["eventId"])
     assert data["revision"] == lineage.revisions.get(event, 0) + 1, "a revision is not the next"

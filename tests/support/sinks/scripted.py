@@ -112,7 +112,7 @@ class ScriptedSink(Sink[SinkSettings]):
         self.script.play("close", self.script.on_close)
 
 
-class Bench:
+class DispatcherBench:
     """A dispatcher with scripted sinks on a real store, and a clock that is moved by hand."""
 
     def __init__(self, store: Store, *names: str, draw: float = 1.0) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.commands.control_plane import Signer, jwks
+from support.commands.control_plane import IssuerKey, jwks
 
 from bridge.cli.check.approval import check_approval
 from bridge.config.load import load
@@ -118,7 +118,7 @@ def test_a_rule_that_a_sink_which_prepares_does_not_serve_is_a_warning(
 def test_trusted_keys_are_listed_with_their_issuers(tmp_path: Path) -> None:
     """`check` names the issuers of the trusted keys, and the channels of their commands."""
     file = tmp_path / "trust.json"
-    file.write_text(jwks(Signer(), Signer("k2", alg="ES256", issuer="https://a.example")))
+    file.write_text(jwks(IssuerKey(), IssuerKey("k2", alg="ES256", issuer="https://a.example")))
     variables = {
         "SEB_APPROVAL__TRUST": str(file),
         "SEB_SINK__MQTT__HOST": "localhost",
@@ -141,7 +141,7 @@ def test_a_channel_and_its_keys_belong_together(tmp_path: Path) -> None:
         ("warn", "keys are trusted, but no channel receives commands"),
     ]
     assert expected == texts(**trust)
-    file.write_text(jwks(Signer()))
+    file.write_text(jwks(IssuerKey()))
     assert [each.level for each in lines(**trust, **mqtt)] == ["ok"]
 
 

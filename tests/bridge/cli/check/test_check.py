@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from support.process.bridge import Ended, run_seb
+from support.process.bridge import EndedCommand, run_seb
 from support.process.launch import Launch
 from support.process.seb_here import Here
 from support.sinks.five import PASSWORD, FiveSinks
@@ -24,12 +24,12 @@ def check(launch: Launch, here: Here) -> Here:
     return lambda *arguments, **variables: here("check", *arguments, **{**launch.env, **variables})
 
 
-def steps(said: Ended) -> list[tuple[str, str]]:
+def steps(said: EndedCommand) -> list[tuple[str, str]]:
     """Return level and name of each line."""
     return [(each["step"], each["level"]) for each in objects(said)]
 
 
-def objects(said: Ended) -> list[dict[str, Any]]:
+def objects(said: EndedCommand) -> list[dict[str, Any]]:
     """Return the objects of `--json`."""
     return [json.loads(line) for line in said.out.splitlines()]
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 from support.console.deciding import made_key
-from support.console.mqtt import Fleet
+from support.console.mqtt import MqttFleet
 from support.console.process import ConsoleProcess
 from support.console.records import FakeVm
 from support.eventually import eventually
 from support.mqtt.mosquitto import Mosquitto
-from support.oidc.hostile import Attempt, HostileProvider
+from support.oidc.hostile import BegunLogin, HostileProvider
 from support.page.browser import check_views, new_context, watched_page
 
 
@@ -22,7 +22,7 @@ def test_after_a_restart_what_was_due_is_due_and_what_was_typed_is_there(
     open form keeps its text.
     """
     key, _ = made_key(tmp_path / "keys")
-    with Mosquitto(tmp_path / "broker") as broker, Fleet(broker) as fleet:
+    with Mosquitto(tmp_path / "broker") as broker, MqttFleet(broker) as fleet:
         console = ConsoleProcess(
             tmp_path / "console",
             KEY=str(key),
@@ -52,7 +52,7 @@ def test_after_a_restart_what_was_due_is_due_and_what_was_typed_is_there(
 
 def log_in(console: ConsoleProcess, provider: HostileProvider, context: BrowserContext) -> None:
     """Log Ann in, in the test's own client and in the browser, as in another of her tabs."""
-    attempt = Attempt(console.url, http=console.http)
+    attempt = BegunLogin(console.url, http=console.http)
     provider.id_token = provider.sign(provider.claims(attempt.nonce))
     assert attempt.come_back().status_code == 303
     value = console.http.cookies["seb-session"]
@@ -77,7 +77,7 @@ def test_a_page_is_open_for_six_hours_over_a_restart_and_the_end_of_a_login(
     with (
         HostileProvider() as provider,
         Mosquitto(tmp_path / "broker") as broker,
-        Fleet(broker) as fleet,
+        MqttFleet(broker) as fleet,
         new_context(browser) as context,
         ConsoleProcess(
             tmp_path / "console",

@@ -59,7 +59,7 @@ class Mortal(ABC):
             self.life.wait()
 
 
-class Scene(TwoSinks, Mortal):
+class MortalDelivery(TwoSinks, Mortal):
     """One simulator, one file, one webhook."""
 
     def __init__(
@@ -102,32 +102,32 @@ class Scene(TwoSinks, Mortal):
         self.receiver.wait_for_more(before)
 
 
-Stage = Callable[[Scene], None]
+Stage = Callable[[MortalDelivery], None]
 
 
 def _at_call(call: str, *, last: int = 1) -> Stage:
     """As a thread enters its first such call after a change, or one of so many."""
 
-    def die(scene: Scene) -> None:
+    def die(scene: MortalDelivery) -> None:
         scene.under(f"{call}:signal=KILL:when={scene.draw.randint(1, last)}", scene.change)
 
     return die
 
 
-def _observe(scene: Scene) -> None:
+def _observe(scene: MortalDelivery) -> None:
     """IMDS has answered, and nothing is committed yet."""
     scene.change()
     assert scene.simulator.wait_until_served()
     scene.life.kill()
 
 
-def _acknowledge(scene: Scene) -> None:
+def _acknowledge(scene: MortalDelivery) -> None:
     """The webhook has it all, and has not answered."""
     scene.withhold()
     scene.life.kill()
 
 
-def _mark(scene: Scene) -> None:
+def _mark(scene: MortalDelivery) -> None:
     """The answer is there; the progress of the sink is being written."""
     scene.withhold()
     scene.under(f"pwrite64:signal=KILL:when={scene.draw.randint(1, 2)}", scene.receiver.release)

@@ -35,7 +35,7 @@ note('done')
 GROUP = {"name": "db", "match": {"name": ["web-*"]}, "approve": {}}
 
 
-class Cluster(DecisionBench):
+class PreparingCluster(DecisionBench):
     """Some VMs with a program each that prepares, in one group unless settings say otherwise."""
 
     group: dict[str, Any] = GROUP

@@ -49,7 +49,7 @@ def unchanged(before: Delays, during: Delays) -> None:
         assert delay < 5 * before.median[name] + 0.5, name
 
 
-class Scene:
+class ManySinks:
     """`seb run` with a file, standard output, and the sinks that the variables name."""
 
     def __init__(self, home: Path, env: Mapping[str, str], *, prefix: Sequence[str] = ()) -> None:

@@ -22,7 +22,7 @@ from bridge.store.opening import open_store
 from wire.record import Record
 
 
-class Reply:
+class PageReply:
     """An answer, whole."""
 
     def __init__(self, status: str, headers: list[tuple[str, str]], body: Iterable[bytes]) -> None:
@@ -35,7 +35,7 @@ class Reply:
         return json.loads(self.body)
 
 
-def ask(web: Web, path: str, *, method: str = "GET", **headers: str) -> Reply:
+def ask(web: Web, path: str, *, method: str = "GET", **headers: str) -> PageReply:
     """Call a WSGI application as a server would."""
     path, _, query = path.partition("?")
     environ: dict[str, Any] = {"REQUEST_METHOD": method, "PATH_INFO": path, "QUERY_STRING": query}
@@ -45,10 +45,10 @@ def ask(web: Web, path: str, *, method: str = "GET", **headers: str) -> Reply:
     environ["wsgi.input"] = io.BytesIO()
     begun: list[Any] = []
     body = web(environ, lambda status, sent: begun.extend((status, sent)))
-    return Reply(begun[0], begun[1], body)
+    return PageReply(begun[0], begun[1], body)
 
 
-class Stage:
+class MonitoredBridge:
     """A bridge that has not polled yet; `poll` makes it look. Its sinks deliver nothing."""
 
     def __init__(self, directory: Path, sinks: Iterable[SinkSpec] = (), **settings: Any) -> None:
@@ -95,7 +95,7 @@ class Stage:
         """Every sample of the metrics by its name and labels, as the text has them."""
         return samples(self.metrics.text())
 
-    def get(self, path: str, *, method: str = "GET", **headers: str) -> Reply:
+    def get(self, path: str, *, method: str = "GET", **headers: str) -> PageReply:
         """What the server answers, without a server."""
         return ask(self.web, path, method=method, **headers)
 

@@ -5,7 +5,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self
 
-from support.commands.control_plane import Signer, jwks
+from support.commands.control_plane import IssuerKey, jwks
 from support.mqtt.mosquitto import Mosquitto
 from support.process.bridge import BridgeProcess, fast
 from support.process.control_line import Came, ControlLine
@@ -17,7 +17,7 @@ CONTROL = "control"
 OTHER_VM = "00000000-0000-0000-0000-000000000002"
 
 
-class Stage:
+class ApprovalOverMqtt:
     """One broker, one simulator, one key; bridges are started by the tests. With an access list,
     the broker's users are this VM, another one and the control plane.
     """
@@ -30,7 +30,7 @@ class Stage:
         self.vm_id = self.simulator.vm.vm_id
         users = {self.vm_id: "vm-word", OTHER_VM: "other-word", CONTROL: "control-word"}
         self.broker = Mosquitto(home / "broker", users=users if acl else {}, acl=acl)
-        self.signer = Signer()
+        self.signer = IssuerKey()
         self.trust = home / "trust.json"
         self.trust.write_text(jwks(self.signer))
         self.line: ControlLine
