@@ -86,7 +86,7 @@ def verify(*, heads: tuple[str, ...], overrides: tuple[str, ...]) -> int:
     try:
         return _verified(database, known)
     except StoreError as error:
-        raise UnreachableError(f"{database.place} cannot be read; {error}") from None
+        raise UnreachableError(f"{database.address} cannot be read; {error}") from None
     finally:
         database.close()
 

@@ -107,10 +107,10 @@ def _running(settings: Settings) -> str | None:
 
 
 def _used(settings: Settings, readiness: str) -> str:
-    place = Database(database_url(settings)).place
+    address = Database(database_url(settings)).address
     if not readiness.startswith("ok"):
         raise UnreachableError(f"the running console says: {readiness}")
-    return f"{place}, which the running console uses"
+    return f"{address}, which the running console uses"
 
 
 def _sinks(settings: Settings) -> Iterator[str]:
@@ -154,7 +154,7 @@ def _database(settings: Settings) -> str:
         raise StoreError(f"{error}; {remedy_of(str(error))}") from None
     finally:
         database.close()
-    return database.place
+    return database.address
 
 
 def _enrolment(settings: Settings) -> str:

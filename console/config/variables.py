@@ -1,7 +1,7 @@
-"""The places of settings as one tree: environment, `.env`, TOML file and secrets directory.
+"""The config sources as one tree: environment, `.env`, TOML file and secrets directory.
 
-They are the bridge's places; only names that begin with `SEB_CONSOLE_` count (in the TOML file: the
-table `[console]`). No message shows a value.
+They are the bridge's; only names that begin with `SEB_CONSOLE_` count (in the TOML file: the table
+`[console]`). No message shows a value.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ def tree_of(variables: Mapping[str, str]) -> Tree:
         if not upper.startswith(PREFIX):
             continue
         *sections, last = upper.removeprefix(PREFIX).lower().split(_DELIMITER)
-        place = tree
+        branch = tree
         for section in sections:
-            inner = place.setdefault(section, {})
+            inner = branch.setdefault(section, {})
             if not isinstance(inner, dict):
                 raise ConfigurationError(f"{upper}: {PREFIX}{section.upper()} is set already")
-            place = inner
-        place[last] = variables[name]
+            branch = inner
+        branch[last] = variables[name]
     return tree
 
 

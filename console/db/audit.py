@@ -39,16 +39,16 @@ _ID: Final = 36
 """The length of a decision's id, in characters."""
 
 
-class _PlaceOf(GenericFunction[int]):
+class _PositionOf(GenericFunction[int]):
     """The SQL function for the position of one text in another, from 1; 0 if it is not there."""
 
     name = "instr"
-    identifier = "place_of"
+    identifier = "position_of"
     inherit_cache = True
 
 
-@compiles(_PlaceOf, "postgresql")
-def _in_postgresql(element: _PlaceOf, compiler: SQLCompiler, **how: Any) -> str:
+@compiles(_PositionOf, "postgresql")
+def _in_postgresql(element: _PositionOf, compiler: SQLCompiler, **how: Any) -> str:
     return f"strpos{compiler.function_argspec(element, **how)}"
 
 
@@ -58,8 +58,8 @@ def _in_body(name: str, length: int) -> ColumnElement[str]:
     In JSON a quotation mark within a value has a backslash, so `"name":"` is found only as a name.
     """
     mark = f'"{name}":"'
-    place = _PlaceOf(_TABLE.c.body, mark)
-    return case((place > 0, func.substr(_TABLE.c.body, place + len(mark), length)), else_="")
+    position = _PositionOf(_TABLE.c.body, mark)
+    return case((position > 0, func.substr(_TABLE.c.body, position + len(mark), length)), else_="")
 
 
 def _outcome() -> ColumnElement[str]:

@@ -240,10 +240,10 @@ def _first_of_each(
     shows any, so that a VM with many does not delay the others.
     """
     e = event.c
-    place = func.row_number().over(partition_by=e.shown_by, order_by=e.shown_at).label("place")
-    ranked = select(e.event_id, e.scope, e.shown_at, place).where(*conditions).subquery()
-    some = select(ranked.c.event_id, ranked.c.scope).where(ranked.c.place <= MAX_OF_ONE)
-    some = some.order_by(ranked.c.place, ranked.c.shown_at).limit(_MAX_ENDS)
+    rank = func.row_number().over(partition_by=e.shown_by, order_by=e.shown_at).label("rank")
+    ranked = select(e.event_id, e.scope, e.shown_at, rank).where(*conditions).subquery()
+    some = select(ranked.c.event_id, ranked.c.scope).where(ranked.c.rank <= MAX_OF_ONE)
+    some = some.order_by(ranked.c.rank, ranked.c.shown_at).limit(_MAX_ENDS)
     return {rows.key_of(row): None for row in connection.execute(some)}
 
 
@@ -323,8 +323,8 @@ def claim(
 
 def _before(sink: str) -> ColumnElement[bool]:
     """Return the SQL for whether a sink has not acknowledged a notice."""
-    place = select(notice_cursor.c.number).where(notice_cursor.c.sink == sink).scalar_subquery()
-    return notice.c.number > place
+    number = select(notice_cursor.c.number).where(notice_cursor.c.sink == sink).scalar_subquery()
+    return notice.c.number > number
 
 
 def release(connection: Connection, console: str) -> None:

@@ -87,7 +87,7 @@ class Fold:
             self._count_again(record)
             return
         self._keep_counted(counted)
-        # Another record at a known place: the store was restored from an earlier copy.
+        # Another record with a known sequence: the store was restored from an earlier copy.
         put_back = not counted.fresh
         heard = vms.with_record(
             vm,

@@ -25,7 +25,7 @@ class Counted:
     stream: Stream
     gaps: list[SequenceGap]
     fresh: bool
-    """False if this place of the stream was known already, or was taken for a heartbeat's."""
+    """False if this sequence of the stream was known already, or was taken for a heartbeat's."""
 
 
 def count(

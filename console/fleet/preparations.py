@@ -37,7 +37,7 @@ class PreparationFold:
                 and before.time < reported.time
                 and _is_lost(before.facts, reported.facts)
             ):
-                # A document is no record: it has no place among those of the VM.
+                # A document is no record: it has no sequence among those of the VM.
                 lost = replace(before, sequence=0)
                 self.keep(_lost(lost, reported.time))
             return

@@ -45,8 +45,8 @@ def _first(directory: Path, source: str) -> str:
     because its session at the broker may have messages.
     """
     if (directory / DATABASE_FILE).exists():
-        place = f"{socket.gethostname()}\n{directory.resolve()}\n{source}"
-        return f"seb-console-{hashlib.sha256(place.encode()).hexdigest()[:12]}"
+        origin = f"{socket.gethostname()}\n{directory.resolve()}\n{source}"
+        return f"seb-console-{hashlib.sha256(origin.encode()).hexdigest()[:12]}"
     return _new()
 
 

@@ -84,7 +84,7 @@ class NoticeWorker:
 
     def supervise(self) -> None:
         """Replace stuck workers; called once a second."""
-        for place, worker in enumerate(self.workers):
+        for index, worker in enumerate(self.workers):
             if not worker.abandon_if_stuck():
                 continue
             try:
@@ -94,7 +94,7 @@ class NoticeWorker:
                 continue
             self._stuck.append(worker)
             worker.health.stuck_threads += 1
-            self.workers[place] = successor
+            self.workers[index] = successor
             successor.start()
         self._stuck = [worker for worker in self._stuck if worker.is_alive]
         for each in self.workers:

@@ -162,7 +162,7 @@ class EventFacts:
 
     @property
     def order(self) -> tuple[float, str]:
-        """The place among waiting events: by notBefore, and then by eventId."""
+        """The position among waiting events: by notBefore, and then by eventId."""
         return (float("inf") if self.not_before is None else self.not_before, self.event_id)
 
 

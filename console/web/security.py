@@ -154,8 +154,8 @@ class Admission:
         is_shown = headers.get("sec-fetch-dest", "document") == "document"
         if is_stranger and self._leads and is_page and is_shown:
             query = scope.get("query_string", b"").decode("latin-1")
-            place = scope["path"] + (f"?{query}" if query else "")
-            address = f"{LOGIN}?leads_to={quote(place, safe='')}"
+            leads_to = scope["path"] + (f"?{query}" if query else "")
+            address = f"{LOGIN}?leads_to={quote(leads_to, safe='')}"
             return RedirectResponse(address, 302, {"Cache-Control": "no-store"})
         if "text/html" in headers.get("accept", "") and not scope["path"].startswith(_API):
             return self._pages.answer(found.status, found.words, login=is_stranger)

@@ -50,7 +50,7 @@ class Database:
             self.reading = self.writing.execution_options(isolation_level="REPEATABLE READ")
 
     @property
-    def place(self) -> str:
+    def address(self) -> str:
         """The address of the database, without its password, for messages."""
         return self.url.render_as_string(hide_password=True)
 

@@ -55,8 +55,8 @@ class EventLists:
         limit: int | None = None,
         after: ListPosition | None = None,
     ) -> list[KnownEvent]:
-        """Return ended events, the newest first; `after` is the place of the last one of the page
-        before.
+        """Return ended events, the newest first; `after` is the position of the last one of the
+        page before.
         """
         return self._known.read(self._over(event_query(), wanted, after).limit(limit))
 
@@ -87,7 +87,7 @@ class EventLists:
     def _over(
         self, query: Select[Any], wanted: WantedEvents | None, after: ListPosition | None
     ) -> Select[Any]:
-        """Return the query of ended events, the newest first, after a place in that order."""
+        """Return the query of ended events, the newest first, after a position in that order."""
         c = event.c
         is_common = wanted is not None and matches_many(self._connection, wanted)
         query = filtered(query.where(c.state == ENDED), wanted, by_event=is_common)

@@ -50,9 +50,9 @@ def records_of_event(
     )
     if site is not None:
         of_scope = of_scope.join(tables.vm, v.vm_id == reported.vm_id).where(v.site == site)
-    place = func.row_number().over(partition_by=r.vm_id, order_by=r.time.desc()).label("place")
-    some = select(r.id, place).where(r.event_id == key.event_id, r.vm_id.in_(of_scope)).subquery()
-    query = select(*_RECORD).join(some, some.c.id == r.id).where(some.c.place <= _MAX_OF_ONE)
+    rank = func.row_number().over(partition_by=r.vm_id, order_by=r.time.desc()).label("rank")
+    some = select(r.id, rank).where(r.event_id == key.event_id, r.vm_id.in_(of_scope)).subquery()
+    query = select(*_RECORD).join(some, some.c.id == r.id).where(some.c.rank <= _MAX_OF_ONE)
     query = query.order_by(r.time, r.received_at).limit(_MAX_RECORDS)
     found = connection.execute(query).all()
     receipts: list[Receipt] = []

@@ -225,16 +225,16 @@ def _support(
 
 def _newest(connection: Connection, keys: Iterable[EventKey]) -> dict[EventKey, str]:
     """Return the reporter with the newest report of each of these events, if it has one."""
-    place = func.row_number().over(
+    rank = func.row_number().over(
         partition_by=(_REPORT.event_id, _REPORT.scope),
         order_by=(_REPORT.is_weak, _REPORT.time.desc(), _REPORT.vm_id),
     )
     found: dict[EventKey, str] = {}
     for some in portions(keys, PAIRS_AT_ONCE):
-        ranked = select(_REPORT.event_id, _REPORT.scope, _REPORT.vm_id, place.label("place"))
+        ranked = select(_REPORT.event_id, _REPORT.scope, _REPORT.vm_id, rank.label("rank"))
         ranked = ranked.where(tuple_(_REPORT.event_id, _REPORT.scope).in_(some))
         each = ranked.subquery().c
-        newest = select(each.event_id, each.scope, each.vm_id).where(each.place == 1)
+        newest = select(each.event_id, each.scope, each.vm_id).where(each.rank == 1)
         for row in connection.execute(newest):
             found[rows.key_of(row)] = row.vm_id
     return found

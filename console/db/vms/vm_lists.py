@@ -215,5 +215,5 @@ def _in_name(q: str) -> ColumnElement[bool]:
 
 
 def position_of(known: Vm) -> tuple[str, str]:
-    """Return the place of a VM in the order of names."""
+    """Return the position of a VM in the order of names."""
     return rows.vm_row(known)["sort_name"], known.vm_id

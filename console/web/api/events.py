@@ -142,21 +142,21 @@ def events_page(
             event_item(snapshot, each, shows_other_scopes=shows_other_scopes) for each in several
         ]
 
-    place = None if after is None else (float(after[1]), str(after[2]), str(after[3]))
+    position = None if after is None else (float(after[1]), str(after[2]), str(after[3]))
     found: list[KnownEvent] = []
     if state != "over" and (after is None or after[0] == "open"):
-        found = snapshot.event_lists.open_events(wanted, limit=limit + 1, after=place)
+        found = snapshot.event_lists.open_events(wanted, limit=limit + 1, after=position)
         if len(found) > limit:
             last = found[limit - 1]
             place_of_last = cursor("open", time_left(last), *last.event.key)
             return items(found[:limit]), place_of_last
         if state == "open":
             return items(found), None
-        place = None
+        position = None
     rest = limit - len(found)
     if not rest:
         return items(found), cursor("over", NEVER, "", "")
-    over, has_more = snapshot.event_lists.page_of_ended(wanted, limit=rest, after=place)
+    over, has_more = snapshot.event_lists.page_of_ended(wanted, limit=rest, after=position)
     following = None
     if has_more:
         last = over[-1]

@@ -157,8 +157,8 @@ def vms_page(
     snapshot: Snapshot, wanted: WantedVms, *, limit: int, after: list[Any] | None = None
 ) -> tuple[list[VmItem], str | None]:
     """Return items and the cursor of the next page."""
-    place = None if after is None else (str(after[0]), str(after[1]))
-    found = snapshot.vm_lists.page_of_vms(wanted, limit=limit + 1, after=place)
+    position = None if after is None else (str(after[0]), str(after[1]))
+    found = snapshot.vm_lists.page_of_vms(wanted, limit=limit + 1, after=position)
     following = cursor(*position_of(found[limit - 1].vm)) if len(found) > limit else None
     return vm_items(snapshot, found[:limit]), following
 

@@ -77,8 +77,8 @@ class Attempt:
             return [*done, Step(words=words, mark="bad", at=self.at.get(self.state))]
         reached = names.index(self.state) if self.state in names else -1
         return [
-            Step(words=_WORDS[name], mark=_mark(place, reached, name), at=self.at.get(name))
-            for place, name in enumerate(names)
+            Step(words=_WORDS[name], mark=_mark(index, reached, name), at=self.at.get(name))
+            for index, name in enumerate(names)
         ]
 
 
@@ -118,7 +118,7 @@ def attempts(timeline: Iterable[TimelineEntry], name_of: Callable[[str], str]) -
     return list(found.values())
 
 
-def _mark(place: int, reached: int, name: str) -> str:
-    if place > reached:
+def _mark(index: int, reached: int, name: str) -> str:
+    if index > reached:
         return "open"
-    return "now" if place == reached and name != "confirmed" else "done"
+    return "now" if index == reached and name != "confirmed" else "done"
