@@ -16,13 +16,13 @@ from typing import Final
 from bridge.clock import Clock
 from bridge.events.state import CurrentState
 from bridge.events.tracked import TrackedEvent
-from bridge.preparation.transitions import Trigger, after
+from bridge.preparation.transitions import Stage, Trigger, next_step, stage_of
 from bridge.store.database import PREPARATIONS_LOST_KEY, Store
 from bridge.store.outbox import Outbox
 from bridge.store.preparations import Preparation, PreparationRows, is_end
 from bridge.store.recipient import role_of
 from wire.moment import rfc3339
-from wire.preparation import NONE, PREPARED, PreparationData
+from wire.preparation import NONE, PREPARED, RECOVERED, PreparationData
 from wire.record import EVENT_STARTED, PREPARATION, Record, RecordDraft, draft
 
 _LOG: Final = logging.getLogger(__name__)
@@ -129,7 +129,7 @@ class Preparations:
         former = self._by_event.get(tracked.event.key)
         if former is None or former.first_seen != rfc3339(tracked.first_seen):
             return ()
-        is_prepared = former.state == PREPARED and not former.is_over
+        is_prepared = stage_of(former) is Stage.PREPARED
         return (*former.before, former.fingerprint) if is_prepared else ()
 
     def follow(self) -> None:
@@ -162,7 +162,7 @@ class Preparations:
         sink = self.spec.sink
         for each in list(self._by_event.values()):
             if self._has_passed(each) and outbox.acknowledged_before(sink, each.event):
-                self._recover(each)
+                self._step(each, Trigger.RECOVERED)
         for event in outbox.events_known_before(sink):
             newest = self._rows.newest(event)
             tracked = self._current.events.get(event)
@@ -286,25 +286,12 @@ class Preparations:
             # A preparation that was asked for after that record is for the next announcement.
             if each is None or not is_end(record) or each.asked > record.sequence:
                 return
-            if reason is None:
-                self._recover(each)
-            else:  # kept, because a person may have it tried again
-                ended = replace(each, state="failed", is_over=True)
-                self._rows.save(ended, self._record(ended, reason))
-                self._replace_row(ended)
-                self._log(ended, reason)
-
-    def _recover(self, preparation: Preparation) -> None:
-        ended = replace(preparation, state="recovered", is_over=True)
-        self._rows.finish(ended, self._record(ended))
-        self._interrupted.discard(ended.event)
-        self._by_event = {key: each for key, each in self._by_event.items() if key != ended.event}
-        self._log(ended, None)
+            self._step(each, Trigger.RECOVERED if reason is None else Trigger.NOT_RECOVERED, reason)
 
     def _asked_by(self, record: Record) -> Preparation | None:
         for each in self._by_event.values():
             # A person may have a record tried again that the sink gave up on.
-            is_open = each.state in ("preparing", "failed") and not each.is_over
+            is_open = stage_of(each) in (Stage.PREPARING, Stage.FAILED)
             if each.asked == record.sequence and is_open and each.event not in self._interrupted:
                 return each
         return None
@@ -356,9 +343,9 @@ class Preparations:
         """Check whether the event is still the one of the preparation. What an earlier run asked
         for and did not see done ends in the records too.
         """
+        if stage_of(preparation) is Stage.OVER:
+            return  # only the program ends it
         tracked = self._current.events.get(preparation.event)
-        if preparation.is_over:
-            return
         if (
             tracked is None
             or not tracked.affects_this_vm
@@ -366,45 +353,39 @@ class Preparations:
             # It may name this VM again by now.
             or self._rows.ends_after(preparation.event, preparation.asked)
         ):
-            trigger = Trigger.OVER
-        elif tracked.fingerprint != preparation.fingerprint and preparation.state != "prepared":
-            trigger = Trigger.CHANGED
-        elif tracked.fingerprint in preparation.before:
-            self._return_to(tracked.fingerprint, preparation)
+            self._step(preparation, Trigger.OVER)
+        elif stage_of(preparation) is Stage.PREPARED and tracked.fingerprint in preparation.before:
+            self._step(_for_earlier_state(preparation, tracked.fingerprint), Trigger.RETURNED)
+        elif tracked.fingerprint != preparation.fingerprint:
+            self._step(preparation, Trigger.CHANGED)
+
+    def _step(self, preparation: Preparation, trigger: Trigger, reason: str | None = None) -> None:
+        """Carry out what the table says. It is one commit: a preparation that is half over would
+        never be asked for again.
+        """
+        step = next_step(preparation, trigger)
+        if step is None:
             return
-        else:
-            return  # prepared for another state: this counts again if the event changes back
-        # One commit: a preparation that is half over would never be asked for again.
-        over = replace(preparation, is_over=True)
-        if after(preparation.state, trigger) is None:
+        if step.state is None:
+            over = replace(preparation, is_over=step.is_over)
             self._rows.save(over)
             self._replace_row(over)
+            return
+        reason = step.reason or reason
+        after = replace(preparation, state=step.state, is_over=step.is_over)
+        record = self._record(after, reason)
+        if step.state == RECOVERED:
+            self._rows.finish(after, record)
+            self._remove_row(after)
         else:
-            self._step(over, trigger)
+            self._rows.save(after, record)
+            self._replace_row(after)
+        self._log(after, reason)
 
-    def _return_to(self, fingerprint: str, preparation: Preparation) -> None:
-        """Record that the VM is prepared for an earlier state of the event, which has come back.
-        The last record is about a later state, and a console over HTTPS has only records.
-        """
-        others = (each for each in preparation.before if each != fingerprint)
-        again = replace(
-            preparation, fingerprint=fingerprint, before=(*others, preparation.fingerprint)
-        )
-        self._rows.save(again, self._record(again))
-        self._replace_row(again)
-        self._log(again, None)
-
-    def _step(
-        self, preparation: Preparation, trigger: Trigger, reason: str | None = None
-    ) -> Preparation:
-        step = after(preparation.state, trigger)
-        if step is None:
-            return preparation
-        moved = replace(preparation, state=step.state)
-        self._rows.save(moved, self._record(moved, step.reason or reason))
-        self._replace_row(moved)
-        self._log(moved, step.reason or reason)
-        return moved
+    def _remove_row(self, preparation: Preparation) -> None:
+        self._interrupted.discard(preparation.event)
+        gone = preparation.event
+        self._by_event = {key: each for key, each in self._by_event.items() if key != gone}
 
     def _replace_row(self, preparation: Preparation) -> None:
         self._interrupted.discard(preparation.event)
@@ -437,3 +418,11 @@ class Preparations:
                 "reason": reason,
             },
         )
+
+
+def _for_earlier_state(preparation: Preparation, fingerprint: str) -> Preparation:
+    """Return the preparation for an earlier state of the event, which has come back. It is recorded
+    again: the last record is about a later state, and a console over HTTPS has only records.
+    """
+    others = (each for each in preparation.before if each != fingerprint)
+    return replace(preparation, fingerprint=fingerprint, before=(*others, preparation.fingerprint))

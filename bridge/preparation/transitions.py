@@ -12,53 +12,106 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from bridge.store.preparations import Preparation
 from wire.preparation import State
 
 
-class Trigger(Enum):
-    """What changed for a preparation since the last `Preparations.follow`."""
+class Stage(Enum):
+    """How far a preparation is."""
 
-    OVER = "the event is over, or does not name this VM any more"
-    CHANGED = "the event has changed"
+    PREPARING = "preparing"
+    PREPARED = "prepared"
+    FAILED = "failed"
+    OVER = "over: the program is still to be told"
+
+
+class Trigger(Enum):
+    """What happened to a preparation."""
+
     DONE = "the program ended with 0"
     GIVEN_UP = "the program gave up"
+    CHANGED = "the event has changed"
+    RETURNED = "the event has changed back to a state for which this VM is prepared"
+    OVER = "the event is over, or does not name this VM any more"
+    RECOVERED = "the program was told that the event is over, and ended with 0"
+    NOT_RECOVERED = "the program was told that the event is over, and gave up"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparationStep:
-    """The next state of a preparation, and what is recorded."""
+    """The next step of a preparation."""
 
-    state: State
+    state: State | None = None
+    """The state that is recorded now; with None nothing is recorded, and the state stays."""
     reason: str | None = None
     """The reason of a state `failed`; None if the program gave one."""
+    is_over: bool = False
+    """Whether the preparation counts no more."""
+
+    def __str__(self) -> str:
+        if self.state is None:
+            return Stage.OVER.value
+        state = f"{self.state}: {self.reason}" if self.reason else self.state
+        return f"{state}, and over" if self.is_over and self.state != "recovered" else state
 
 
-# fmt: off
-TABLE: Final[Mapping[State, Mapping[Trigger, PreparationStep]]] = {
-    "preparing": {
-        Trigger.DONE: PreparationStep(state="prepared"),
+_PREPARED: Final = PreparationStep(state="prepared")
+_OVER: Final = PreparationStep(is_over=True)
+# The stored preparation is deleted.
+_RECOVERED: Final = PreparationStep(state="recovered", is_over=True)
+# It is kept: a person may have the program tried again.
+_NOT_RECOVERED: Final = PreparationStep(state="failed", is_over=True)
+
+TABLE: Final[Mapping[Stage, Mapping[Trigger, PreparationStep]]] = {
+    Stage.PREPARING: {
+        Trigger.DONE: _PREPARED,
         Trigger.GIVEN_UP: PreparationStep(state="failed"),
-        Trigger.CHANGED: PreparationStep(state="failed", reason="event_changed"),
-        Trigger.OVER: PreparationStep(state="failed", reason="unknown_event"),
+        Trigger.CHANGED: PreparationStep(state="failed", reason="event_changed", is_over=True),
+        Trigger.OVER: PreparationStep(state="failed", reason="unknown_event", is_over=True),
+        Trigger.RECOVERED: _RECOVERED,
+        Trigger.NOT_RECOVERED: _NOT_RECOVERED,
     },
-    # The row goes once the program has been told that the event is over: that is `recovered`.
-    "prepared": {},
-    # The program gave up, and a person has had it tried again.
-    "failed": {Trigger.DONE: PreparationStep(state="prepared")},
-    "recovered": {},
+    # After a change this counts again if the event changes back.
+    Stage.PREPARED: {
+        Trigger.RETURNED: _PREPARED,
+        Trigger.OVER: _OVER,
+        Trigger.RECOVERED: _RECOVERED,
+        Trigger.NOT_RECOVERED: _NOT_RECOVERED,
+    },
+    # The program gave up. A person may have it tried again.
+    Stage.FAILED: {
+        Trigger.DONE: _PREPARED,
+        Trigger.CHANGED: _OVER,
+        Trigger.OVER: _OVER,
+        Trigger.RECOVERED: _RECOVERED,
+        Trigger.NOT_RECOVERED: _NOT_RECOVERED,
+    },
+    Stage.OVER: {
+        Trigger.RECOVERED: _RECOVERED,
+        Trigger.NOT_RECOVERED: _NOT_RECOVERED,
+    },
 }
-# fmt: on
+_STAGES: Final = {
+    "preparing": Stage.PREPARING,
+    "prepared": Stage.PREPARED,
+    "failed": Stage.FAILED,
+}
 
 
-def after(state: State, trigger: Trigger) -> PreparationStep | None:
-    """Return the next step of a preparation; None if its state stays."""
-    return TABLE[state].get(trigger)
+def stage_of(preparation: Preparation) -> Stage:
+    """Return the stage of a preparation, as the store has it."""
+    return Stage.OVER if preparation.is_over else _STAGES[preparation.state]
+
+
+def next_step(preparation: Preparation, trigger: Trigger) -> PreparationStep | None:
+    """Return the next step of a preparation; None if nothing changes."""
+    return TABLE[stage_of(preparation)].get(trigger)
 
 
 def printed() -> list[Sequence[str]]:
-    """Return the table as rows of text."""
+    """Return the table as rows of text: stage, what happens, next step."""
     return [
-        (state, trigger.value, f"{step.state}{f': {step.reason}' if step.reason else ''}")
-        for state, row in TABLE.items()
+        (stage.value, trigger.value, str(step))
+        for stage, row in TABLE.items()
         for trigger, step in row.items()
     ]
