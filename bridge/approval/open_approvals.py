@@ -13,12 +13,12 @@ from bridge.approval.policy import BEGUN
 from bridge.approval.receipts import receipt
 from bridge.approval.rule_decisions import RuleDecisions
 from bridge.approval.transitions import (
-    TABLE,
     ApprovalSituation,
     ApprovalStep,
     Fact,
     Stage,
     answer_of,
+    next_step,
     stage_of,
 )
 from bridge.approval.trusted_keys import Trust
@@ -176,7 +176,7 @@ class OpenApprovals:
         opened.fact = seen.fact
         if opened.fact is Fact.UNPREPARED:
             self._ask_to_prepare(seen)
-        step = TABLE[opened.fact][opened.stage]
+        step = next_step(opened.fact, opened.stage)
         self._end(opened, step, seen.objection)
         return step
 
@@ -192,7 +192,7 @@ class OpenApprovals:
         if self._preparations is not None:
             self._preparations.follow()  # the event may have left this VM, and be back
         seen = self._observe(opened)  # writing may have taken long
-        if not TABLE[seen.fact][opened.stage].post or not self._still_holds(opened, seen):
+        if not next_step(seen.fact, opened.stage).post or not self._still_holds(opened, seen):
             self._save_effect(opened, opened.stage.effect)
             return False
         opened.due = self._clock.monotonic() + MAX_RETRY_SECONDS  # whatever happens to this one
@@ -210,7 +210,7 @@ class OpenApprovals:
 
     def _answered(self, opened: OpenApproval, error: ImdsError | None) -> None:
         answer = answer_of(error, refused_before=opened.refused)
-        step = TABLE[answer][opened.stage]
+        step = next_step(answer, opened.stage)
         opened.refused = opened.refused or answer is Fact.REFUSED
         opened.stage = step.stage or opened.stage
         opened.pause = min(2 * opened.pause or RETRY_SECONDS, MAX_RETRY_SECONDS)
@@ -287,7 +287,7 @@ class OpenApprovals:
         )
         return (
             self._current.events.get(opened.key) == tracked
-            and TABLE[latest.fact][opened.stage].post
+            and next_step(latest.fact, opened.stage).post
         )
 
     def _end(self, opened: OpenApproval, step: ApprovalStep, found: str | None) -> None:

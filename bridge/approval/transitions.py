@@ -233,6 +233,11 @@ def answer_of(error: ImdsError | None, *, refused_before: bool) -> Fact:
     return Fact.LOST
 
 
+def next_step(fact: Fact, stage: Stage) -> ApprovalStep:
+    """Return the next step of an approval in this stage."""
+    return TABLE[fact][stage]
+
+
 def printed() -> list[Sequence[str]]:
     """Return the table as rows of text: the fact, then the step of each stage."""
     return [(fact.value, *(str(each) for each in row.values())) for fact, row in TABLE.items()]

@@ -6,7 +6,7 @@ Nothing here signs or sends. What is to be sent has its audit row in the same tr
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Final, cast
+from typing import Final
 from uuid import uuid4
 
 from console.approvals.command_sender import Outgoing, outgoing
@@ -14,11 +14,12 @@ from console.approvals.decision_changes import claimed, ended
 from console.approvals.decision_situation import expiry
 from console.approvals.refusal_reasons import REASONS, DecisionRefusedError, RefusalReason
 from console.approvals.requests import (
-    ACTIONS,
+    Action,
     DecisionRequest,
     DecisionRules,
+    Refuse,
     RequestSituation,
-    outcome_of,
+    next_step,
 )
 from console.approvals.turn_requests import PersonsTurn
 from console.audit import log
@@ -76,17 +77,19 @@ class RequestTransaction:
     def decide(self, request: DecisionRequest) -> DecisionResult:
         """Carry out what a person asks for, or refuse it."""
         situation = self._situation(request)
-        outcome = outcome_of(situation)
+        step = next_step(situation)
+        if isinstance(step, Refuse):
+            return self._refuse(step.reason, situation)
         known = situation.known
-        if known is None or outcome not in ACTIONS:
-            return self._refuse(cast("RefusalReason", outcome), situation)
-        if outcome == "answer_second":
+        if known is None:  # the table refuses it
+            return self._refuse("unknown", situation)
+        if step is Action.ANSWER_SECOND:
             return DecisionResult(state="second")
-        if outcome == "answer_left":
+        if step is Action.ANSWER_LEFT:
             return DecisionResult(state="left")
-        if outcome == "send":
+        if step is Action.SEND:
             return self._send_in_turn(situation, known)
-        is_leave = outcome == "write_left"
+        is_leave = step is Action.WRITE_LEFT
         kind, state = ("leave", "open") if is_leave else ("approve", "second")
         decision = self._decision(situation.request, known, kind=kind, state=state)
         return self._write_unsent(situation, known, decision)
@@ -99,10 +102,10 @@ class RequestTransaction:
         known = situation.known
         if known is None or known.event.scope != request.scope:
             return DecisionResult()
-        outcome = outcome_of(situation)
-        if outcome in ACTIONS:
-            return self._send(situation, known) if outcome == "send" else DecisionResult()
-        return DecisionResult(refused=DecisionRefusedError(cast("RefusalReason", outcome)))
+        step = next_step(situation)
+        if isinstance(step, Refuse):
+            return DecisionResult(refused=DecisionRefusedError(step.reason))
+        return self._send(situation, known) if step is Action.SEND else DecisionResult()
 
     def _situation(self, request: DecisionRequest) -> RequestSituation:
         """Return the request with everything on which its outcome depends."""

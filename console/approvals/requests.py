@@ -1,6 +1,6 @@
-"""The outcome of a person's request, as one table; values in, values out.
+"""The next step of a person's request, as one table; values in, values out.
 
-The first condition that holds names the action or the refusal. docs/console-reference.md shows the
+The first condition that holds names the next step. docs/console-reference.md shows the
 table; `request_transaction` carries it out.
 """
 
@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, cast
+from enum import Enum
+from typing import Final, Literal
 
 from console.access.people import Person, is_same_person
 from console.access.site_access import decides_event
@@ -22,14 +23,32 @@ from console.fleet.values.decision import Decision
 from console.fleet.values.event import KnownEvent
 
 What = Literal["approve", "leave"]
-Action = Literal["write_first", "write_left", "answer_second", "answer_left", "send"]
-ACTIONS: Final[dict[Action, str]] = {
-    "write_first": "Note the first of two persons.",
-    "write_left": "Note that it is left until its notBefore.",
-    "answer_second": "Answer that a second person is needed; nothing is written.",
-    "answer_left": "Answer that it is left; nothing is written.",
-    "send": "Write decision and command; what is to be sent is sent after the commit.",
-}
+
+
+class Action(Enum):
+    """What a request that is not refused leads to."""
+
+    WRITE_FIRST = "Note the first of two persons."
+    WRITE_LEFT = "Note that it is left until its notBefore."
+    ANSWER_SECOND = "Answer that a second person is needed; nothing is written."
+    ANSWER_LEFT = "Answer that it is left; nothing is written."
+    SEND = "Write decision and command; what is to be sent is sent after the commit."
+
+    def __str__(self) -> str:
+        return str(self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """Refuse the request."""
+
+    reason: RefusalReason
+
+    def __str__(self) -> str:
+        return f"Refuse ({self.reason}): {REASONS[self.reason].sentence}"
+
+
+RequestStep = Refuse | Action
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,10 +106,10 @@ class RequestSituation:
 Predicate = Callable[[RequestSituation], bool]
 
 
-def outcome_of(situation: RequestSituation) -> RefusalReason | Action:
+def next_step(situation: RequestSituation) -> RequestStep:
     """Return why a request is refused, or which action follows."""
     row = TABLE[situation.request.what]
-    return next(outcome for predicate, outcome in row.items() if predicate(situation))
+    return next(step for predicate, step in row.items() if predicate(situation))
 
 
 def is_reason(text: str) -> bool:
@@ -215,48 +234,42 @@ def _needs_two(situation: RequestSituation) -> bool:
     return known is not None and 0 < least <= len(known.shown.report.event.resources)
 
 
-TABLE: Final[Mapping[What, Mapping[Predicate, RefusalReason | Action]]] = {
+TABLE: Final[Mapping[What, Mapping[Predicate, RequestStep]]] = {
     "approve": {
-        has_no_role: "role",
-        is_of_other_sites: "site",
-        has_no_reason: "reason",
-        names_no_change: "change",
-        is_unknown: "unknown",
-        is_under_way: "under_way",
-        is_not_what_was_seen: "changed",
-        is_news: "not_approvable",
-        cannot_sign: "no_key",
-        is_unproven: "unproven",
-        is_first_of_two: "write_first",
-        is_the_same_person: "answer_second",
-        is_second_token: "second",
-        nobody_can_be_asked: "no_witness",
-        always: "send",
+        has_no_role: Refuse("role"),
+        is_of_other_sites: Refuse("site"),
+        has_no_reason: Refuse("reason"),
+        names_no_change: Refuse("change"),
+        is_unknown: Refuse("unknown"),
+        is_under_way: Refuse("under_way"),
+        is_not_what_was_seen: Refuse("changed"),
+        is_news: Refuse("not_approvable"),
+        cannot_sign: Refuse("no_key"),
+        is_unproven: Refuse("unproven"),
+        is_first_of_two: Action.WRITE_FIRST,
+        is_the_same_person: Action.ANSWER_SECOND,
+        is_second_token: Refuse("second"),
+        nobody_can_be_asked: Refuse("no_witness"),
+        always: Action.SEND,
     },
     "leave": {
-        has_no_role: "role",
-        is_of_other_sites: "site",
-        has_no_reason: "reason",
-        is_unknown: "unknown",
-        is_under_way: "under_way",
-        is_not_what_was_seen: "changed",
-        is_news: "not_approvable",
-        is_left_already: "answer_left",
-        always: "write_left",
+        has_no_role: Refuse("role"),
+        is_of_other_sites: Refuse("site"),
+        has_no_reason: Refuse("reason"),
+        is_unknown: Refuse("unknown"),
+        is_under_way: Refuse("under_way"),
+        is_not_what_was_seen: Refuse("changed"),
+        is_news: Refuse("not_approvable"),
+        is_left_already: Action.ANSWER_LEFT,
+        always: Action.WRITE_LEFT,
     },
 }
 
 
 def printed() -> list[Sequence[str]]:
-    """Return the table as rows of text: request, condition and outcome."""
+    """Return the table as rows of text: request, condition and step."""
     return [
-        (what, words_of(predicate), _outcome_words(outcome))
+        (what, words_of(predicate), str(step))
         for what, row in TABLE.items()
-        for predicate, outcome in row.items()
+        for predicate, step in row.items()
     ]
-
-
-def _outcome_words(outcome: RefusalReason | Action) -> str:
-    if outcome in ACTIONS:
-        return ACTIONS[outcome]
-    return f"Refuse ({outcome}): {REASONS[cast('RefusalReason', outcome)].sentence}"

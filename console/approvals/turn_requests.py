@@ -17,7 +17,7 @@ from console.db.decisions import decisions, prepare_commands, turns
 from console.db.snapshot import Snapshot
 from console.db.turn_facts.turn_facts import TurnSettings, read_turn_facts
 from console.fleet.values.event import KnownEvent
-from console.turns.changes import moved, new_turn, taken, with_vms
+from console.turns.changes import after_trigger, new_turn, take_turn, with_vms
 from console.turns.facts import EventFacts, Turn, TurnFacts
 from console.turns.plan import plan
 from console.turns.reading import Reading
@@ -54,7 +54,7 @@ class PersonsTurn:
     def sent(self, turn: Turn) -> None:
         """Note that the approval of the event was written."""
         approved = Happened(trigger=Trigger.APPROVED)
-        self._put(moved(turn, approved, None, self._snapshot.now))
+        self._put(after_trigger(turn, approved, None, self._snapshot.now))
 
     def _approve_held(
         self, request: DecisionRequest, turn: Turn, event: EventFacts, facts: TurnFacts
@@ -88,7 +88,7 @@ class PersonsTurn:
             self._put(self._refused(turn, event, facts))
             raise DecisionRefusedError(why)
         actor = request.person.name
-        begun = taken(turn, event, facts, now, actor=actor, is_overridden=why is not None)
+        begun = take_turn(turn, event, facts, now, actor=actor, is_overridden=why is not None)
         begun = replace(begun, person_reason=request.reason)
         as_taken = replace(
             facts,
@@ -195,7 +195,7 @@ def end_turn(
     prepare_commands.give_up(snapshot.connection, key, snapshot.now, number)
     _end_approval(snapshot, known, number)
     ended_now = Happened(trigger=Trigger.ENDED_BY_PERSON)
-    over = replace(moved(turn, ended_now, event, snapshot.now), ended_by=person.name)
+    over = replace(after_trigger(turn, ended_now, event, snapshot.now), ended_by=person.name)
     if event is None and over.over_at is None:
         over = replace(over, over_at=snapshot.now)
     turns.put_turns(snapshot.connection, [over], number)

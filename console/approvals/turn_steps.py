@@ -20,7 +20,7 @@ from console.db.decisions import turns
 from console.db.snapshot import Snapshot
 from console.db.turn_facts.turn_facts import TurnSettings, read_turn_facts
 from console.fleet.values.keys import EventKey
-from console.turns.changes import moved
+from console.turns.changes import after_trigger
 from console.turns.facts import Turn, TurnFacts
 from console.turns.plan import plan
 from console.turns.transitions import Happened, Trigger
@@ -57,18 +57,18 @@ def write_step(
     """
     facts = read_turn_facts(snapshot, settings)
     changed: dict[EventKey, Turn] = {}
-    given: list[EventKey] = []
+    taking: list[EventKey] = []
     todo = plan(facts, snapshot.now)
     # One change may lead to the next: a turn ends, and another event gets its turn and is prepared.
     for _ in range(_MAX_CHANGES):
         if not todo.turns:
             break
         changed |= todo.turns
-        given += todo.given
+        taking += todo.taking
         facts = facts.with_turns(todo.turns)
         todo = plan(facts, snapshot.now)
     written = TurnsResult()
-    for key in given:
+    for key in taking:
         _audit_taken(snapshot, changed[key], facts)
     for key in todo.approvals:
         turn = facts.turns[key]
@@ -77,7 +77,7 @@ def write_step(
             changed[key] = replace(turn, reason=str(made.refused))
         if made.jti is not None:
             approved = Happened(trigger=Trigger.APPROVED)
-            changed[key] = moved(turn, approved, facts.events[key], snapshot.now)
+            changed[key] = after_trigger(turn, approved, facts.events[key], snapshot.now)
             if made.outgoing is not None:
                 written.outgoing.append(made.outgoing)
     turns.put_turns(snapshot.connection, changed.values(), number)

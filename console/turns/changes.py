@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from console.turns.facts import EventFacts, Turn, TurnFacts, TurnVm, VmFacts
-from console.turns.transitions import Happened, Trigger, next_state
+from console.turns.transitions import Happened, Trigger, next_step
 
 _NEW_STATE = (Trigger.CHANGED, Trigger.RETURNED, Trigger.OUTDATED)
 """The triggers after which the turn is for another state of its event."""
@@ -23,7 +23,7 @@ def new_turn(event: EventFacts, now: float) -> Turn:
     )
 
 
-def taken(
+def take_turn(
     before: Turn | None,
     event: EventFacts,
     facts: TurnFacts,
@@ -36,7 +36,7 @@ def taken(
     turn = before or new_turn(event, now)
     begun = replace(
         turn,
-        state=next_state(turn.state, Trigger.TAKEN),
+        state=next_step(turn.state, Trigger.TAKEN),
         fingerprint=event.fingerprint,
         since=now,
         taken_at=now,
@@ -66,10 +66,10 @@ def with_vms(turn: Turn, vms: Iterable[VmFacts]) -> Turn:
     return replace(turn, vms=(*before, *(new[vm_id] for vm_id in sorted(new))))
 
 
-def moved(turn: Turn, happened: Happened, event: EventFacts | None, now: float) -> Turn:
+def after_trigger(turn: Turn, happened: Happened, event: EventFacts | None, now: float) -> Turn:
     """Return the turn after something happened to it."""
     trigger = happened.trigger
-    state = next_state(turn.state, trigger)
+    state = next_step(turn.state, trigger)
     fingerprint = turn.fingerprint
     if trigger in _NEW_STATE and event is not None:
         fingerprint = event.fingerprint

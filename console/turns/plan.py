@@ -12,7 +12,7 @@ from typing import Literal
 
 from console.fleet.values.decision import Command
 from console.fleet.values.keys import EventKey
-from console.turns.changes import moved, new_turn, taken, with_vms
+from console.turns.changes import after_trigger, new_turn, take_turn, with_vms
 from console.turns.facts import Turn, TurnFacts
 from console.turns.preparing import all_prepared, to_prepare, with_unanswered
 from console.turns.queue import Waiting, next_turns
@@ -34,7 +34,7 @@ class Plan:
 
     turns: Mapping[EventKey, Turn] = field(default_factory=dict)
     """The turns that begin or change, by the key of their event."""
-    given: tuple[EventKey, ...] = ()
+    taking: tuple[EventKey, ...] = ()
     """Keys of the events that get their turn now."""
     prepares: tuple[tuple[EventKey, str], ...] = ()
     """Event key and vmId of each VM that is to prepare and has not reported that it has."""
@@ -61,7 +61,7 @@ def plan(facts: TurnFacts, now: float) -> Plan:
         turn, reading = _with_new_vms(with_returns(before, reading), reading)
         happened = what_happened(turn, reading)
         if happened is not None:
-            turns[key] = moved(turn, happened, event, now)
+            turns[key] = after_trigger(turn, happened, event, now)
             if event is not None and happened.trigger is Trigger.TAKEN:
                 reading = reading.with_away(event, facts.named(event), now)
             continue
@@ -78,16 +78,16 @@ def plan(facts: TurnFacts, now: float) -> Plan:
         turns[key] = replace(
             turn, reason=reason, person_may_approve=_may_be_approved_again(turn, reading)
         )
-    given, waiting = next_turns(reading)
-    for event in given:
+    taking, waiting = next_turns(reading)
+    for event in taking:
         actor = facts.group_actor(event)
-        turns[event.key] = taken(turns.get(event.key), event, facts, now, actor=actor)
+        turns[event.key] = take_turn(turns.get(event.key), event, facts, now, actor=actor)
     for key, why in waiting.items():
         turn = turns.get(key) or new_turn(facts.events[key], now)
         turns[key] = _waiting(turn, why)
     return Plan(
         turns={key: turn for key, turn in turns.items() if turn != facts.turns.get(key)},
-        given=tuple(event.key for event in given),
+        taking=tuple(event.key for event in taking),
         prepares=tuple(prepares),
         approvals=tuple(approvals),
         waiting=waiting,
@@ -152,7 +152,7 @@ def _not_held(turn: Turn, reading: Reading) -> Turn:
     happened = what_happened_without_turn(turn, reading, has_unrecovered=bool(unrecovered))
     if happened is None:
         return turn
-    return moved(with_vms(turn, unrecovered), happened, event, reading.now)
+    return after_trigger(with_vms(turn, unrecovered), happened, event, reading.now)
 
 
 def _with_new_vms(turn: Turn, reading: Reading) -> tuple[Turn, Reading]:

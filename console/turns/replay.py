@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from console.fleet.values.keys import EventKey
-from console.turns.changes import moved
+from console.turns.changes import after_trigger
 from console.turns.facts import EventFacts, Turn, TurnFacts, VmFacts
 from console.turns.groups import Group
 from console.turns.plan import Plan, plan
@@ -151,7 +151,7 @@ class _Run:
         changed = dict(todo.turns)
         for key in todo.approvals:
             approved = Happened(trigger=Trigger.APPROVED)
-            changed[key] = moved(changed.get(key, self._turns[key]), approved, None, now)
+            changed[key] = after_trigger(changed.get(key, self._turns[key]), approved, None, now)
             self.fates[key].approved_at = now
             self._start(key, now)
         self._turns = facts.with_turns(changed).turns

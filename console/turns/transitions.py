@@ -1,7 +1,7 @@
 """The states of a turn, as one table; values in, values out.
 
-A turn begins as `waiting`. `what_happened` finds the trigger, and `changes.moved` returns the turn
-after it. docs/console-reference.md shows the table.
+A turn begins as `waiting`. `what_happened` finds the trigger, and `changes.after_trigger` returns
+the turn after it. docs/console-reference.md shows the table.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ TABLE: Final[Mapping[TurnState, Mapping[Trigger, TurnState]]] = {
 """The next state by state and trigger. A trigger that a state does not list leaves it as it is."""
 
 
-def next_state(state: TurnState, trigger: Trigger) -> TurnState:
+def next_step(state: TurnState, trigger: Trigger) -> TurnState:
     """Return the state after a trigger; the same state if the table has no entry for it."""
     return TABLE[state].get(trigger, state)
 

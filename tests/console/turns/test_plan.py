@@ -10,7 +10,7 @@ from support.console.reported import reported
 from console.config.groups import GroupSettings
 from console.fleet.values.keys import EventKey
 from console.turns.away import away_by_group
-from console.turns.changes import taken as taken_again
+from console.turns.changes import take_turn
 from console.turns.facts import EventFacts, Turn, TurnFacts, TurnVm, VmFacts, VmPreparation
 from console.turns.groups import Group, Member, groups_of
 from console.turns.plan import Plan, plan
@@ -729,5 +729,5 @@ def test_a_turn_that_is_taken_again_keeps_the_groups_in_which_its_vm_is_away() -
     turn = replace(taken(A, "v1"), state="failed")
     moved_vm = vm("v1", groups=frozenset({"rack"}))
     facts = situation([event(A, "v1")], [moved_vm], [turn], rule(), rule(name="rack"))
-    again = taken_again(turn, facts.events[A], facts, NOW, actor="alice")
+    again = take_turn(turn, facts.events[A], facts, NOW, actor="alice")
     assert again.vms[0].groups == {"etcd", "rack"}

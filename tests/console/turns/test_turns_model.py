@@ -15,7 +15,7 @@ from support.console.reported import reported
 
 from console.config.groups import GroupSettings
 from console.fleet.values.keys import EventKey
-from console.turns.changes import moved
+from console.turns.changes import after_trigger
 from console.turns.facts import EventFacts, Turn, TurnFacts, VmFacts, VmPreparation
 from console.turns.groups import Member, groups_of, keys_of
 from console.turns.plan import plan
@@ -584,7 +584,7 @@ class TurnsModel(RuleBasedStateMachine):
             # The decision is committed together with the turn; the command is sent after that.
             self.approvals[key] = (situation.events[key].fingerprint, self.now + LIFE)
             approved = Happened(trigger=Trigger.APPROVED)
-            turns[key] = moved(turns[key], approved, situation.events[key], now)
+            turns[key] = after_trigger(turns[key], approved, situation.events[key], now)
         for key, after in turns.items():
             before = self.turns.get(key)
             if before is not None:
