@@ -10,6 +10,8 @@ from console.turns.reading import Reading, waits_for_room
 
 ANSWER_SECONDS: Final = 120.0
 """A VM that has not followed a command to prepare after this time will not follow it any more."""
+_REPORT_SECONDS: Final = 10.0
+"""How long the reports of a VM that is heard again may take to arrive: its status comes first."""
 
 
 def with_returns(turn: Turn, reading: Reading) -> Turn:
@@ -32,8 +34,11 @@ def _returned(part: TurnVm, turn: Turn, reading: Reading) -> TurnVm:
     has_recovered = vm.is_heard and vm.has_recovered(turn.event_key)
     if not (has_recovered and _may_leave(vm, turn, reading)):
         return part
-    if reading.event_of(turn) is None or vm.preparation(turn.event_key) is not None:
-        return _rested(part, vm, reading)
+    event = reading.event_of(turn)
+    may_have_posted = event is not None and event.approval == "failed"
+    if event is None or may_have_posted or vm.preparation(turn.event_key) is not None:
+        least = _REPORT_SECONDS if may_have_posted else 0.0
+        return _rested(part, vm, reading, least=least)
     # It has prepared nothing: it was not away, unless it still follows a command.
     follows_none = vm.prepares_nothing or vm.heard_at >= turn.since + ANSWER_SECONDS
     return replace(part, back_at=reading.now) if follows_none else part
@@ -58,10 +63,12 @@ def _may_leave(vm: VmFacts, turn: Turn, reading: Reading) -> bool:
     return waits_for_room(turn, event, reading)
 
 
-def _rested(part: TurnVm, vm: VmFacts, reading: Reading) -> TurnVm:
-    """Return the part of a VM that has recovered: its rest begins, goes on, or is over."""
+def _rested(part: TurnVm, vm: VmFacts, reading: Reading, *, least: float) -> TurnVm:
+    """Return the part of a VM that has recovered: its rest of at least `least` seconds begins, goes
+    on, or is over.
+    """
     since = reading.now if part.ready_at is None else part.ready_at
-    if reading.now - since >= _rest(part, vm, reading):
+    if reading.now - since >= max(least, _rest(part, vm, reading)):
         return replace(part, back_at=reading.now)
     return replace(part, ready_at=since)
 

@@ -243,3 +243,66 @@ def test_a_retired_vm_approves_nothing_any_more(pair: EventOfTwo) -> None:
     cluster.decide()
     cluster.step()
     cluster.approve(0, force=True)
+
+
+def test_a_vm_whose_status_comes_before_its_receipts_holds_its_turn(database: Database) -> None:
+    """A VM that has told Azure to start its event, and whose link is gone until its command has
+    expired, still counts as away when its status comes before its receipts.
+    """
+    cluster = TurnCluster(database)
+    cluster.approved_without_preparing()
+    posted_at = cluster.now
+    (asked,) = cluster.seen(0).decided.commands
+    sent = []
+    for _ in range(20):
+        cluster.now += timedelta(seconds=5)
+        cluster.hear_of((1, 2), prepares=False)
+        sent += cluster.step() + cluster.decide()
+    assert cluster.state(0) == "failed"
+    vm = cluster.vms[0]
+    cluster.status(vm, vm.status(commands=True, prepares=False, time=rfc3339(cluster.now)))
+    sent += cluster.step()
+    cluster.now += timedelta(seconds=1)
+    for state in ("accepted", "posted"):
+        cluster.tell(vm.receipt("E-0", state, jti=asked.jti, actor="group:db", now=posted_at))
+    for _ in range(20):
+        cluster.now += timedelta(seconds=5)
+        cluster.hear_of(range(3), prepares=False)
+        sent += cluster.step() + cluster.decide()
+    assert "approve db-1" not in sent
+
+
+def test_a_vm_that_answers_again_and_has_done_nothing_is_back(database: Database) -> None:
+    """A VM whose approval failed unanswered is back soon after it is heard again."""
+    cluster = TurnCluster(database)
+    cluster.approved_without_preparing()
+    sent = []
+    for heard in (*[(1, 2)] * 20, *[(0, 1, 2)] * 4):
+        cluster.now += timedelta(seconds=5)
+        cluster.hear_of(heard, prepares=False)
+        sent += cluster.step() + cluster.decide()
+    assert "approve db-1" in sent
+
+
+def test_a_vm_whose_answer_from_azure_was_lost_holds_its_turn(cluster: TurnCluster) -> None:
+    """A VM that got no answer from Azure before its event changed counts as away, however often the
+    event changes: Azure may start it.
+    """
+    cluster.announce(0)
+    cluster.announce(1)
+    cluster.approved("accepted")
+    for minutes in (30, 40, 50):
+        cluster.wait(5)
+        cluster.change(0, not_before=cluster.later(minutes=minutes))
+        if minutes == 30:
+            (asked,) = cluster.seen(0).decided.commands
+            about = {"jti": asked.jti, "actor": "group:db", "reason": "imds_unreachable"}
+            cluster.tell(cluster.vms[0].receipt("E-0", "failed", now=cluster.now, **about))
+        assert "approve db-1" not in cluster.step() + cluster.decide()
+    cluster.says(0, "recovered")
+    sent = []
+    for _ in range(60):
+        cluster.wait(10)
+        sent += cluster.step() + cluster.decide()
+    assert "approve db-1" not in sent
+    assert "prepare db-1" not in sent
