@@ -274,16 +274,20 @@ def test_a_vm_of_a_turn_that_failed_is_back_once_it_has_recovered_and_rested() -
 
 
 def test_a_vm_that_may_have_told_azure_to_begin_is_held() -> None:
-    """A VM whose approval has failed keeps its turn if Azure's answer was lost, or if a command is
-    on its way to it.
+    """A VM whose approval has failed keeps its turn until its reports have had time to come, and
+    longer if Azure's answer was lost, or if a command is on its way to it.
     """
     turn = replace(taken(A, "v1"), state="failed", actor="alice")
     nothing = vm("v1", prepares=False)
     free = situation([event(A, "v1", approval="failed")], [nothing], [turn])
-    assert done(free)[0].turns[A].vm_ids == set()
+    waiting, _ = done(free)
+    assert done(waiting, NOW + 9)[0].turns[A].vm_ids == {"v1"}
+    free = waiting
+    assert done(free, NOW + 10)[0].turns[A].vm_ids == set()
     unsure = event(A, "v1", approval="failed", may_begin=True)
-    assert done(replace(free, events={A: unsure}))[0].turns[A].vm_ids == {"v1"}
-    assert done(replace(free, followed_until={A: NOW + 1}))[0].turns[A].vm_ids == {"v1"}
+    assert done(replace(free, events={A: unsure}), NOW + 10)[0].turns[A].vm_ids == {"v1"}
+    followed = replace(free, followed_until={A: NOW + 11})
+    assert done(followed, NOW + 10)[0].turns[A].vm_ids == {"v1"}
 
 
 def test_a_turn_waits_for_a_vm_that_has_not_said_whether_it_prepares() -> None:
