@@ -33,11 +33,11 @@ from console.ingest.enrolment import (
 
 MAX_VMS: Final = 10_000
 """The limit for one call."""
-_MAX_SITE: Final = 64
+_MAX_SITE_CHARACTERS: Final = 64
 # Azure's own limits.
-_MAX_TAG_NAME: Final = 512
-_MAX_TAG_VALUE: Final = 256
-_AT_ONCE: Final = 500
+_MAX_TAG_NAME_CHARACTERS: Final = 512
+_MAX_TAG_VALUE_CHARACTERS: Final = 256
+_VMS_AT_ONCE: Final = 500
 """How many VMs one transaction has: writers of records wait for it."""
 
 
@@ -116,7 +116,7 @@ def _require_valid(resource_ids: Iterable[str], site: str | None, tags: Mapping[
             f"{wrong[:200]!r} is not the ARM id of a VM: /subscriptions/SUBSCRIPTION/"
             "resourceGroups/GROUP/providers/Microsoft.Compute/virtualMachines/NAME"
         )
-    if site is not None and (not is_vm_id(site) or len(site) > _MAX_SITE):
+    if site is not None and (not is_vm_id(site) or len(site) > _MAX_SITE_CHARACTERS):
         raise RefusedError(f"{site[:60]!r} is not a site: it is a word without / + and #")
     for name, value in tags.items():
         _require_tag(name, value)
@@ -136,11 +136,12 @@ def _with_tags(
 
 
 def _require_tag(name: str, value: str) -> None:
-    is_name = 0 < len(name) <= _MAX_TAG_NAME and name.isprintable()
-    if not is_name or len(value) > _MAX_TAG_VALUE or not value.isprintable():
+    is_name = 0 < len(name) <= _MAX_TAG_NAME_CHARACTERS and name.isprintable()
+    if not is_name or len(value) > _MAX_TAG_VALUE_CHARACTERS or not value.isprintable():
         raise RefusedError(
             f"{name[:60]!r} with the value {value[:60]!r} is not a tag: Azure's have a name of "
-            f"1 to {_MAX_TAG_NAME} characters and a value of at most {_MAX_TAG_VALUE}"
+            f"1 to {_MAX_TAG_NAME_CHARACTERS} characters and a value of "
+            f"at most {_MAX_TAG_VALUE_CHARACTERS}"
         )
 
 
@@ -217,5 +218,5 @@ def _of(known: Mapping[str, int], vm_id: str) -> int:
 def portions(vm_ids: Sequence[str]) -> Iterable[list[str]]:
     """Yield the vmIds in lists, each for one transaction."""
     rest = iter(vm_ids)
-    while some := list(islice(rest, _AT_ONCE)):
+    while some := list(islice(rest, _VMS_AT_ONCE)):
         yield some

@@ -24,7 +24,7 @@ UNKNOWN: Final = "unknown"
 """The actor of an attempt by an unknown caller."""
 _LOG: Final = logging.getLogger("console")
 _MAX_CHARACTERS: Final = 200
-_ACTORS: Final = 1000
+_MAX_ACTORS: Final = 1000
 _ABOUT_EVENT: Final = re.compile(r"(?:/api/v1)?/events/([^/]+)(?:/approve|/leave)?")
 
 
@@ -92,7 +92,7 @@ class RefusedAttempts:
         """Return the budget of an actor; those of the last thousand actors are kept."""
         limiter = self._limiters.pop(actor, None) or AuditLimiter(self._monotonic)
         self._limiters[actor] = limiter
-        if len(self._limiters) > _ACTORS:
+        if len(self._limiters) > _MAX_ACTORS:
             del self._limiters[next(iter(self._limiters))]
         return limiter
 

@@ -21,7 +21,7 @@ from sinks.shared.errors import SebError
 _LOG: Final = logging.getLogger("console")
 _FRESH_SECONDS: Final = 0.5
 """For how long a session that ended at another console may still be valid here."""
-_REMEMBERED: Final = 1000
+_MAX_REMEMBERED: Final = 1000
 _TOUCHES: Final = 10
 """How many times at most the time of a session's last request is written within the idle time."""
 
@@ -93,7 +93,7 @@ class Sessions:
     def _remember(self, moment: float, row: SessionRow) -> None:
         self._seen.pop(row.hash, None)
         self._seen[row.hash] = moment, row
-        if len(self._seen) > _REMEMBERED:
+        if len(self._seen) > _MAX_REMEMBERED:
             del self._seen[next(iter(self._seen))]
 
     def _insert(self, row: SessionRow, login: str, ends: str) -> None:

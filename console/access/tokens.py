@@ -28,7 +28,7 @@ ACTOR: Final = "token:"
 """Prefix of a token's name where it stands in the place of a person's."""
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _MAX_CHARACTERS: Final = 200
-_DAY: Final = 86_400.0
+_DAY_SECONDS: Final = 86_400.0
 _FRESH_SECONDS: Final = 0.5
 """For how long a token that was just revoked may still be valid."""
 _UNKNOWN_SECONDS: Final = 0.1
@@ -65,7 +65,7 @@ def add_token(
         site=site,
         made_by=actor,
         made_at=now,
-        ends_at=now + days * _DAY,
+        ends_at=now + days * _DAY_SECONDS,
     )
     with write_to(database) as (connection, number):
         if read_token(connection, name) is not None:

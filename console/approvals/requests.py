@@ -18,7 +18,7 @@ from console.approvals.printing import words_of
 from console.approvals.refusal_reasons import REASONS, RefusalReason
 from console.fleet.candidates import Candidate
 from console.fleet.commands import working
-from console.fleet.decisions import MAX_REASON
+from console.fleet.decisions import MAX_REASON_CHARACTERS
 from console.fleet.values.decision import Decision
 from console.fleet.values.event import KnownEvent
 
@@ -114,7 +114,7 @@ def next_step(situation: RequestSituation) -> RequestStep:
 
 def is_reason(text: str) -> bool:
     """Check whether a text can be the reason of a decision: one line, and not too long."""
-    return 0 < len(text) <= MAX_REASON and text.isprintable() and not text.isspace()
+    return 0 < len(text) <= MAX_REASON_CHARACTERS and text.isprintable() and not text.isspace()
 
 
 def names_change(reason: str, pattern: str | None) -> bool:

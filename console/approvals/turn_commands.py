@@ -17,7 +17,7 @@ from console.db.decisions.prepare_commands import COMMAND_SECONDS
 from console.db.snapshot import Snapshot
 from console.fleet.candidates import PULL, channel_of
 from console.fleet.commands import REPLAYED, own_receipts
-from console.fleet.decisions import MAX_REASON
+from console.fleet.decisions import MAX_REASON_CHARACTERS
 from console.fleet.values.decision import Command, Receipt
 from console.fleet.values.keys import EventKey
 from console.turns.facts import EventFacts, Turn, TurnFacts
@@ -148,7 +148,7 @@ def reason_of(turn: Turn) -> str:
     characters from the tag of a VM: only printable ones are kept.
     """
     text = turn.person_reason or f"its turn in {', '.join(turn.groups)}"
-    return "".join(each for each in text if each.isprintable())[:MAX_REASON]
+    return "".join(each for each in text if each.isprintable())[:MAX_REASON_CHARACTERS]
 
 
 def write_command(snapshot: Snapshot, due: DueCommand, number: int) -> Outgoing | None:

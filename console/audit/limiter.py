@@ -11,10 +11,10 @@ from typing import Final
 
 _SAME_SECONDS: Final = 60.0
 """The time between two rows of one kind."""
-_BURST: Final = 60
+_BURST_ROWS: Final = 60
 _PER_SECOND: Final = 1 / 30
 """The rate of all kinds together, after the burst: a megabyte a day."""
-_KINDS: Final = 1000
+_MAX_KINDS: Final = 1000
 
 
 class AuditLimiter:
@@ -24,7 +24,7 @@ class AuditLimiter:
         self._monotonic = monotonic
         self._kinds: dict[tuple[str, ...], float] = {}
         """When a row of each kind was written last, the oldest first."""
-        self._rows = float(_BURST)
+        self._rows = float(_BURST_ROWS)
         self._filled_at = monotonic()
         self._unwritten = 0
         self._lock = threading.Lock()
@@ -48,13 +48,13 @@ class AuditLimiter:
 
     def _may_write(self, kind: tuple[str, ...]) -> bool:
         now = self._monotonic()
-        self._rows = min(_BURST, self._rows + (now - self._filled_at) * _PER_SECOND)
+        self._rows = min(_BURST_ROWS, self._rows + (now - self._filled_at) * _PER_SECOND)
         self._filled_at = now
         if now - self._kinds.get(kind, float("-inf")) < _SAME_SECONDS or self._rows < 1:
             return False
         self._rows -= 1
         self._kinds.pop(kind, None)
         self._kinds[kind] = now
-        if len(self._kinds) > _KINDS:
+        if len(self._kinds) > _MAX_KINDS:
             del self._kinds[next(iter(self._kinds))]
         return True

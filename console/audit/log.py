@@ -12,7 +12,7 @@ from console.db import audit
 from console.db.audit import AuditRow, WantedRows
 from console.db.connection.transactions import read_from
 
-_AT_ONCE: Final = 1000
+_ROWS_AT_ONCE: Final = 1000
 _BEFORE_ALL: Final = -(2**63)
 """Below every number that a row can have."""
 
@@ -81,7 +81,7 @@ def found(
 def everything(engine: Engine) -> Iterator[AuditRow]:
     """Yield all rows, the oldest first, read a thousand at a time. Raises `StoreError`."""
     after = _BEFORE_ALL
-    while some := read(engine, after=after, limit=_AT_ONCE):
+    while some := read(engine, after=after, limit=_ROWS_AT_ONCE):
         yield from some
         after = some[-1].number
 

@@ -18,9 +18,9 @@ from console.db.connection.opening import Database, existing_database
 from sinks.shared.errors import NO, OK, UnreachableError
 from sinks.shared.text import plain
 
-_PAGE: Final = 1000
+_PAGE_ROWS: Final = 1000
 _HASH: Final = re.compile(r"[0-9a-f]{64}")
-_REASON: Final = 60
+_REASON_CHARACTERS: Final = 60
 """How many characters of a reason the table shows."""
 
 
@@ -39,7 +39,7 @@ def command(context: click.Context, *, as_json: bool, after: int, limit: int) ->
     client = ConsoleClient()
     rows: list[dict[str, Any]] = []
     while limit > 0:
-        found = client.lines("audit", after=after, limit=min(_PAGE, limit))
+        found = client.lines("audit", after=after, limit=min(_PAGE_ROWS, limit))
         if not found:
             break
         limit -= len(found)
@@ -60,8 +60,8 @@ def _table(rows: list[dict[str, Any]]) -> str:
 
 def _cells(row: Mapping[str, Any]) -> list[object]:
     reason = row.get("reason")
-    if isinstance(reason, str) and len(reason) > _REASON:
-        reason = reason[: _REASON - 1] + "…"
+    if isinstance(reason, str) and len(reason) > _REASON_CHARACTERS:
+        reason = reason[: _REASON_CHARACTERS - 1] + "…"
     return [*(row.get(name) for name in ("number", "at", "actor", "action", "eventId")), reason]
 
 

@@ -19,7 +19,7 @@ from sinks.shared.text import plain
 
 _SECONDS: Final = 15.0
 _MAX_BYTES: Final = 64 << 20
-_PAGE: Final = 500
+_PAGE_ITEMS: Final = 500
 
 
 class ConsoleClient:
@@ -81,7 +81,9 @@ class ConsoleClient:
         items: list[dict[str, Any]] = []
         following: str | None = None
         while len(items) < limit:
-            page = self.get(path, limit=min(_PAGE, limit - len(items)), cursor=following, **params)
+            page = self.get(
+                path, limit=min(_PAGE_ITEMS, limit - len(items)), cursor=following, **params
+            )
             items += page["items"]
             following = page["next"]
             if following is None:

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 import click
 
 from console.errors import RefusedError
-from console.fleet.decisions import MAX_REASON
+from console.fleet.decisions import MAX_REASON_CHARACTERS
 from console.fleet.differences import differences, names_of, seen_of
 from sinks.shared.errors import NO
 from sinks.shared.text import plain
@@ -20,8 +20,8 @@ def checked_reason(reason: str, *, yes: bool) -> str:
     could not be answered.
     """
     reason = reason.strip()
-    if not (0 < len(reason) <= MAX_REASON and reason.isprintable()):
-        raise click.UsageError(f"--reason is one line of 1 to {MAX_REASON} characters")
+    if not (0 < len(reason) <= MAX_REASON_CHARACTERS and reason.isprintable()):
+        raise click.UsageError(f"--reason is one line of 1 to {MAX_REASON_CHARACTERS} characters")
     if not (yes or sys.stdin.isatty()):
         raise click.UsageError("standard input is not a terminal; confirm with --yes")
     return reason

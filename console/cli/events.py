@@ -9,13 +9,13 @@ import click
 
 from console.cli.client import Columns, ConsoleClient, show
 
-_NAMES: Final = 3
+_NAMES_SHOWN: Final = 3
 
 
 def _names(event: dict[str, Any]) -> str:
     names = [each["name"] for each in event["resources"]]
-    more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
-    return ", ".join(names[:_NAMES]) + more
+    more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
+    return ", ".join(names[:_NAMES_SHOWN]) + more
 
 
 def _decision(event: dict[str, Any]) -> object:

@@ -34,8 +34,8 @@ _HEAD: Final = decision_tables.audit_head
 _HEAD_REVISION: Final = "0005"
 """The first revision of the schema that has the table of the head."""
 _DECISION: Final = decision_tables.decision
-_LONGEST: Final = 300
-_ID: Final = 36
+_MAX_CHARACTERS: Final = 300
+_ID_CHARACTERS: Final = 36
 """The length of a decision's id, in characters."""
 
 
@@ -65,7 +65,11 @@ def _in_body(name: str, length: int) -> ColumnElement[str]:
 def _outcome() -> ColumnElement[str]:
     """Return the SQL for how a row's decision ended, or for its state while it is open."""
     outcome = func.coalesce(_DECISION.c.outcome, _DECISION.c.state)
-    found = select(outcome).where(_DECISION.c.id == _in_body("decision", _ID)).scalar_subquery()
+    found = (
+        select(outcome)
+        .where(_DECISION.c.id == _in_body("decision", _ID_CHARACTERS))
+        .scalar_subquery()
+    )
     return func.coalesce(found, "")
 
 
@@ -73,7 +77,7 @@ SORTS: Final[Mapping[str, ColumnElement[Any]]] = {
     "at": _TABLE.c.number,
     "actor": _TABLE.c.actor,
     "action": _TABLE.c.action,
-    "reason": _in_body("reason", _LONGEST),
+    "reason": _in_body("reason", _MAX_CHARACTERS),
     "outcome": _outcome(),
 }
 """The columns by which rows can be sorted."""

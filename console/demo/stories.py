@@ -12,7 +12,7 @@ from typing import Final
 from console.demo.vms import DemoVm, SharedEvent
 
 _UPDATE: Final = "Host server is undergoing maintenance."
-_SLICE: Final = 0.25
+_SLICE_SECONDS: Final = 0.25
 """The time between two looks for an approval, in seconds."""
 Wait = Callable[[float], bool]
 """Wait for some seconds; return True if the demo ends meanwhile."""
@@ -111,7 +111,7 @@ def has_looked(vm: DemoVm, wait: Wait) -> bool:
     """Wait until the VM's bridge has polled again; return True if the demo ends meanwhile."""
     before = vm.simulator.gets
     while vm.simulator.gets == before:
-        if wait(_SLICE):
+        if wait(_SLICE_SECONDS):
             return True
     return False
 
@@ -144,7 +144,7 @@ def _until_approved(event: SharedEvent, seconds: float, wait: Wait) -> bool:
     """Wait for an approval, at most so many seconds; return True if the demo ends meanwhile."""
     left = seconds
     while left > 0 and not event.is_approved:
-        if wait(_SLICE):
+        if wait(_SLICE_SECONDS):
             return True
-        left -= _SLICE
+        left -= _SLICE_SECONDS
     return False

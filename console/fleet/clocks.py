@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from console.fleet.contact import DEFAULT_INTERVAL
+from console.fleet.contact import DEFAULT_INTERVAL_SECONDS
 from console.fleet.values.stream import Stream
 from console.fleet.values.vm import Vm
 from console.records.incoming import IncomingRecord
@@ -34,7 +34,7 @@ def measured_clock_behind(
         return None
     if stream.beat_time is None or stream.beat_lag is None or record.sequence <= stream.high:
         return None
-    steady = min(_STEADY_SECONDS, (record.interval or DEFAULT_INTERVAL) / 4)
+    steady = min(_STEADY_SECONDS, (record.interval or DEFAULT_INTERVAL_SECONDS) / 4)
     is_later = record.time - stream.beat_time > steady
     is_steady = is_later and abs(lag - stream.beat_lag) <= steady
     return min(lag, stream.beat_lag) if is_steady else None

@@ -21,7 +21,7 @@ CONTACTS: Final[tuple[Contact, ...]] = (
 )
 INTERVALS: Final = 3
 """How many heartbeats may be missing until a VM is silent."""
-DEFAULT_INTERVAL: Final = 60.0
+DEFAULT_INTERVAL_SECONDS: Final = 60.0
 """Seconds between heartbeats, until a heartbeat states the interval."""
 
 
@@ -44,7 +44,7 @@ class SilentTime:
         """Return the silent time in seconds of a VM with this heartbeat interval."""
         if self.seconds is not None:
             return self.seconds
-        return INTERVALS * (interval or DEFAULT_INTERVAL)
+        return INTERVALS * (interval or DEFAULT_INTERVAL_SECONDS)
 
 
 BY_HEARTBEATS: Final = SilentTime()

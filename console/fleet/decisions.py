@@ -11,7 +11,7 @@ from console.fleet.values.decision import UNDECIDED, Decision, DecisionHistory, 
 from console.fleet.values.turn import EventTurn
 
 DecisionState = Literal["due", "second", "left", "approving", "approved", "none"]
-MAX_REASON: Final = 300
+MAX_REASON_CHARACTERS: Final = 300
 """The limit of a reason, in characters; a token's text may have 512."""
 _IN_VAIN: Final = ("failed", "rejected", "unanswered")
 

@@ -34,7 +34,7 @@ _LOG: Final = logging.getLogger("console")
 _BATCH: Final = 300
 _BALANCING_SECONDS: Final = 5.0
 _CLAIM_SECONDS: Final = 30.0
-_MAX_WAIT: Final = 30.0
+_MAX_WAIT_SECONDS: Final = 30.0
 _NEXT_ADDRESS_SECONDS: Final = 0.25
 
 
@@ -100,7 +100,7 @@ class EventHubReader:
             except Exception as error:  # noqa: BLE001  # a thread that ends would end the connection for good
                 self._trouble(error)
             self._stop.wait(random.uniform(wait / 2, wait))  # noqa: S311  # jitter
-            wait = 0.5 if self._state.connected else min(_MAX_WAIT, wait * 2)
+            wait = 0.5 if self._state.connected else min(_MAX_WAIT_SECONDS, wait * 2)
 
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()

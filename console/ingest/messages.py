@@ -18,7 +18,7 @@ OWN_VM: Final = "seb-console-"
 """The prefix of a console's name, which a topic has in the place of the vmId: its notices are not
 records.
 """
-_CLOCKS_AGREE: Final = 120.0
+_CLOCKS_AGREE_SECONDS: Final = 120.0
 """How many seconds the record's time may differ from the wait that the broker reports."""
 
 
@@ -88,4 +88,4 @@ def _waited(expiry: int | None, record: IncomingRecord) -> float:
         whole = min(whole, max(1, ceil(2 * record.interval)))
     waited = float(whole - expiry)
     by_clock = record.received_at - record.time
-    return waited if waited > 0 and abs(waited - by_clock) < _CLOCKS_AGREE else 0.0
+    return waited if waited > 0 and abs(waited - by_clock) < _CLOCKS_AGREE_SECONDS else 0.0

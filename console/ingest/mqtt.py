@@ -29,7 +29,7 @@ from sinks.kinds.mqtt.reason_codes import FIRST_FAILURE, network, reason
 from sinks.kinds.mqtt.session import Session
 
 _LOG: Final = logging.getLogger("console")
-_SESSION_EXPIRY: Final = 86_400
+_SESSION_EXPIRY_SECONDS: Final = 86_400
 IN_FLIGHT: Final = 500
 """How many messages the broker may send before the first is acknowledged: enough for a large batch
 while the previous one is committed, and less than the writer's queue holds.
@@ -37,7 +37,7 @@ while the previous one is committed, and less than the writer's queue holds.
 _MAX_PACKET_BYTES: Final = 1024 * 1024
 _CONNECT_SECONDS: Final = 20.0
 _LOOK_SECONDS: Final = 5.0
-_MAX_WAIT: Final = 30.0
+_MAX_WAIT_SECONDS: Final = 30.0
 _QUIET_SECONDS: Final = 0.5
 _LEAVE_SECONDS: Final = 5.0
 _CLOSE_SECONDS: Final = 2.0
@@ -112,7 +112,7 @@ class MqttReader:
                 _LOG.warning("%s", lost, extra=fields)
             self._state.down(lost)
             self._stop.wait(random.uniform(wait / 2, wait))  # noqa: S311  # jitter
-            wait = min(_MAX_WAIT, wait * 2)
+            wait = min(_MAX_WAIT_SECONDS, wait * 2)
 
     def _serve(self) -> None:
         """Use one connection, from CONNECT to its end. Raises `SinkError` with the reason for which
@@ -121,7 +121,7 @@ class MqttReader:
         session = Session(
             replace(
                 plan_for(self._settings, client_id=self._client_id),
-                session_expiry=_SESSION_EXPIRY,
+                session_expiry=_SESSION_EXPIRY_SECONDS,
                 receive_maximum=IN_FLIGHT,
                 max_packet_bytes=_MAX_PACKET_BYTES,
             )

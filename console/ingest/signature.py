@@ -8,7 +8,7 @@ import hmac
 from collections.abc import Mapping
 from typing import Final
 
-TOLERANCE: Final = 300
+TOLERANCE_SECONDS: Final = 300
 """How many seconds the sender's clock may differ; Standard Webhooks recommends five minutes."""
 
 
@@ -34,8 +34,8 @@ def verify(headers: Mapping[str, str], body: bytes, *, secret: bytes, now: float
             "the signature is not that of this VM's secret; see `seb console enroll`"
         )
     late = now - int(timestamp)
-    if abs(late) > TOLERANCE:
+    if abs(late) > TOLERANCE_SECONDS:
         raise UnsignedError(
             f"webhook-timestamp is {late:.0f} s behind this console's clock; the limit is "
-            f"{TOLERANCE} s: set the clock of the VM"
+            f"{TOLERANCE_SECONDS} s: set the clock of the VM"
         )

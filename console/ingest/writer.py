@@ -53,7 +53,7 @@ _GATHER_ITEMS: Final = 16
 """For how many items a transaction waits. A broker may send at most 20 unacknowledged messages, so
 this must not be more.
 """
-_MAX_WAIT: Final = 1.0
+_MAX_WAIT_SECONDS: Final = 1.0
 _RETENTION_ROWS: Final = 500
 """How many rows of a table retention deletes in one transaction."""
 _ABOUT_THE_DATABASE: Final = (OperationalError, InterfaceError, InternalError)
@@ -209,7 +209,7 @@ class Writer:
                     _LOG.error("%s", words, extra={"action": "database_failed"})
                 if self._stop.wait(random.uniform(wait / 2, wait)):  # noqa: S311  # jitter
                     return False
-                wait = min(_MAX_WAIT, wait * 2)
+                wait = min(_MAX_WAIT_SECONDS, wait * 2)
             else:
                 if self.progress.worked():
                     _LOG.info("the database works again", extra={"action": "database_recovered"})

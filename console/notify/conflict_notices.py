@@ -10,7 +10,7 @@ from typing import Final
 from console.db.notices import Incident
 from console.fleet.values.vm import FleetName, Vm
 from console.notify.notice import Notice, short
-from console.notify.vm_notices import GATHER, MANY, VmNotices, group_notice, vm_path
+from console.notify.vm_notices import GATHER_SECONDS, MANY_VMS, VmNotices, group_notice, vm_path
 
 _TAKEN_SECONDS: Final = 300.0
 """How long a VM that was made again under its old name waits for the other one to fall silent."""
@@ -32,7 +32,7 @@ def conflict_notices(
     result = VmNotices()
     ready = [vm for vm in found if vm.vm_id not in incidents and _is_ready(vm, now)]
     begun = min((vm.conflict_at or now for vm in ready), default=now)
-    if len(ready) == 1 or now - begun >= GATHER:
+    if len(ready) == 1 or now - begun >= GATHER_SECONDS:
         _add(result, ready, now)
     there = {vm.vm_id for vm in found}
     over: dict[str, Incident] = {}
@@ -52,7 +52,7 @@ def _is_ready(vm: Vm, now: float) -> bool:
 
 
 def _add(result: VmNotices, vms: Sequence[Vm], now: float) -> None:
-    if len(vms) > MANY:
+    if len(vms) > MANY_VMS:
         result.open_group(
             KIND,
             [(vm, vm.conflict_at or now) for vm in vms],

@@ -13,7 +13,7 @@ from console.fleet.values.decision import Decision
 from console.fleet.values.event import KnownEvent, Named
 from console.fleet.values.keys import folded
 from console.fleet.values.report import LatestReport
-from console.notify.notice import MAX_SHOWN_REASON, Notice, short
+from console.notify.notice import MAX_REASON_CHARACTERS_SHOWN, Notice, short
 from wire.event import UNKNOWN_STATUS, Event
 from wire.fields import read_object
 from wire.moment import moment_text
@@ -22,7 +22,7 @@ ESCALATE_SECONDS: Final = 300.0
 """This long before notBefore, an event without a decision gets a second notice."""
 DUE: Final = ("due", "second")
 """The states of a decision that need a notice."""
-_NAMED: Final = 5
+_NAMES_SHOWN: Final = 5
 FAILURES: Final = ("failed", "rejected", "unanswered")
 
 
@@ -80,7 +80,7 @@ def of_turn(known: KnownEvent, at: float) -> Notice | None:
         words = f"In {groups} others wait for it. A person can end it on the event's page."
     else:
         title = f"no turn in {groups}"
-        reason = short(turn.reason or "", most=MAX_SHOWN_REASON)
+        reason = short(turn.reason or "", most=MAX_REASON_CHARACTERS_SHOWN)
         words = f"{reason[:1].upper()}{reason[1:]}."
     return _about(
         "turn-stuck" if turn.state == "stuck" else "turn-forced",
@@ -114,7 +114,7 @@ def approval_failed(decision: Decision, known: KnownEvent | None) -> Notice:
     """Return the notice of an approval that failed; `known` is what is known of its event now."""
     event = _unknown(decision.event_id) if known is None else known.shown.report.event
     outcome = decision.outcome or ""
-    words = short(outcome_words(outcome, decision.outcome_reason), most=MAX_SHOWN_REASON)
+    words = short(outcome_words(outcome, decision.outcome_reason), most=MAX_REASON_CHARACTERS_SHOWN)
     return _about(
         "approval-failed",
         known or event,
@@ -186,8 +186,8 @@ def _whom(event: Event) -> str:
 
 def _listed(names: Iterable[str]) -> str:
     named = list(names)
-    more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
-    return ", ".join(named[:_NAMED]) + more
+    more = f" and {len(named) - _NAMES_SHOWN} more" if len(named) > _NAMES_SHOWN else ""
+    return ", ".join(named[:_NAMES_SHOWN]) + more
 
 
 def _ended(outcome: str) -> str:

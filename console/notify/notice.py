@@ -33,7 +33,7 @@ _MAX_CHARACTERS: Final = 100
 """The limit of a text from outside: Azure's names have at most 64 characters, and a chat takes a
 few thousand in all.
 """
-MAX_SHOWN_REASON: Final = 300
+MAX_REASON_CHARACTERS_SHOWN: Final = 300
 _ENDS: Final = ("vm-heard", "vm-retired", "vm-conflict-over", "event-over")
 """The kinds that say that something is over: a pager resolves its incident."""
 

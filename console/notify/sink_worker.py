@@ -23,7 +23,7 @@ from sinks.shared.errors import SebError
 from wire.record import Record
 
 _LOG: Final = logging.getLogger("console")
-_DATABASE_WAIT: Final = 1.0
+_DATABASE_WAIT_SECONDS: Final = 1.0
 """The longest wait while the database does not answer."""
 _IDLE_SECONDS: Final = 5.0
 
@@ -215,7 +215,7 @@ class SinkWorker:
         self.health.failures += 1
         if isinstance(error, SQLAlchemyError):
             self._report_trouble(words_of(error), action="sink_down")
-            return retry_delay(self.health.failures, cap=_DATABASE_WAIT)
+            return retry_delay(self.health.failures, cap=_DATABASE_WAIT_SECONDS)
         if isinstance(error, SinkPaused):
             # Its remedy is for a bridge, whose sinks a person can resume.
             words = f"{error.problem.what}; it is tried again when the console starts"

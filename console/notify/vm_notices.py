@@ -20,7 +20,7 @@ from console.fleet.values.event import KnownEvent
 from console.fleet.values.vm import Vm
 from console.notify.notice import Notice, NoticeKind, short
 
-PATIENCE: Final = 30.0
+PATIENCE_SECONDS: Final = 30.0
 """How long a VM must be silent until there is a notice: connections come and go."""
 RETURN_SECONDS: Final = 600.0
 """How long a VM may take to come back after the start of its event, in addition to its duration."""
@@ -29,12 +29,12 @@ AWAY_SECONDS: Final = 3600.0
 said to have: once the VM is silent, peers can report any duration.
 """
 _DELETES: Final = "delete"
-GATHER: Final = 60.0
+GATHER_SECONDS: Final = 60.0
 """For how long VMs that fall silent are gathered, if there are several."""
-MANY: Final = 10
+MANY_VMS: Final = 10
 """Up to so many VMs have a notice each; more of them share one."""
-_LISTED: Final = 20
-_IDS: Final = 100
+_NAMES_LISTED: Final = 20
+_VM_IDS_LISTED: Final = 100
 _NAMESPACE: Final = uuid.UUID("7c1f8a52-54c6-4c39-a3c1-2b0a5d0f6a3e")
 _SILENT_VMS: Final = "/fleet?contact=silent"
 
@@ -84,8 +84,8 @@ class VmNotices:
         facts = [kind, *(f"{vm.vm_id} {at}" for vm, at in known)]
         ordered = [vm for vm, _ in known]
         key = f"vms-{uuid.uuid5(_NAMESPACE, ' '.join(facts)).hex[:16]}"
-        names = ", ".join(short(vm.name) for vm in ordered[:_LISTED])
-        more = f" and {len(ordered) - _LISTED} more" if len(ordered) > _LISTED else ""
+        names = ", ".join(short(vm.name) for vm in ordered[:_NAMES_LISTED])
+        more = f" and {len(ordered) - _NAMES_LISTED} more" if len(ordered) > _NAMES_LISTED else ""
         self.notices.append(
             group_notice(
                 key,
@@ -95,7 +95,7 @@ class VmNotices:
                 text=f"{names}{more}. {advice}",
                 path=path,
                 count=len(ordered),
-                vm_ids=[vm.vm_id for vm in ordered[:_IDS]],
+                vm_ids=[vm.vm_id for vm in ordered[:_VM_IDS_LISTED]],
             )
         )
         self.opened += [
@@ -129,10 +129,13 @@ def _add_not_back(
         if case is not None and each.contact in ("silent", "stopped") and not has_notice:
             awaited.append((each.vm, case))
     first = min((case.due for _, case in awaited), default=now)
-    if now < first + GATHER and sum(case.due < first + GATHER for _, case in awaited) > 1:
+    if (
+        now < first + GATHER_SECONDS
+        and sum(case.due < first + GATHER_SECONDS for _, case in awaited) > 1
+    ):
         return
     missed = [(vm, case) for vm, case in awaited if now >= case.due]
-    if len(missed) > MANY:
+    if len(missed) > MANY_VMS:
         result.open_group(
             "vm-not-back",
             [(vm, vm.heard_at) for vm, _ in missed],
@@ -162,17 +165,17 @@ def _add_not_back(
 def _add_silent(result: VmNotices, seen: Iterable[JudgedVm], now: float) -> None:
     """Add notices about VMs without an incident that have been silent for long enough.
 
-    A VM that falls silent alone has a notice after `PATIENCE`. Several are gathered, so that a
-    broker that is down does not page four hundred times.
+    A VM that falls silent alone has a notice after `PATIENCE_SECONDS`. Several are gathered, so
+    that a broker that is down does not page four hundred times.
     """
     silent = [each for each in seen if each.contact == "silent" and each.case is None]
     if not silent:
         return
     first = min(each.since for each in silent)
-    if now - first < PATIENCE + (GATHER if len(silent) > 1 else 0):
+    if now - first < PATIENCE_SECONDS + (GATHER_SECONDS if len(silent) > 1 else 0):
         return
-    vms = [each.vm for each in silent if now - each.since >= PATIENCE]
-    if len(vms) > MANY:
+    vms = [each.vm for each in silent if now - each.since >= PATIENCE_SECONDS]
+    if len(vms) > MANY_VMS:
         result.open_group(
             "vm-silent",
             [(vm, vm.heard_at) for vm in vms],

@@ -38,7 +38,7 @@ _PARTITION_KEY: Final = re.compile(rb'"partitionkey"\s*:\s*"([^"\\]{1,512})"')
 _MAX_SEQUENCE: Final = 10**15
 """A VM that makes a record every millisecond needs thirty thousand years to reach it."""
 _MAX_SECONDS: Final = 10 * 366 * 86_400.0
-_MIN_INTERVAL: Final = 0.01
+_MIN_INTERVAL_SECONDS: Final = 0.01
 
 
 class ForeignError(ValueError):
@@ -172,7 +172,7 @@ def _require_possible(record: Record, data: Observer, received_at: float) -> Non
     if isinstance(data, HeartbeatData):
         heartbeat = data.heartbeat
         sequences.append(heartbeat.last_record_sequence)
-        if 0 < heartbeat.interval_seconds < _MIN_INTERVAL:
+        if 0 < heartbeat.interval_seconds < _MIN_INTERVAL_SECONDS:
             raise ForeignError("impossible", "data.heartbeat.intervalSeconds is too short")
     if max(sequences) > _MAX_SEQUENCE:
         raise ForeignError("impossible", f"a sequence is more than {_MAX_SEQUENCE:,}")

@@ -17,7 +17,7 @@ _STANDARD: Final = frozenset(logging.makeLogRecord({}).__dict__) | {
     "taskName",
 }
 _HIDDEN: Final = "[secret]"
-_MIN_SECRET: Final = 4
+_MIN_SECRET_CHARACTERS: Final = 4
 """Shorter secrets, in characters, are not hidden: that would cut words."""
 # These libraries repeat at length what a source's own error says.
 _QUIET: Final = {
@@ -47,7 +47,9 @@ class _Formatter(logging.Formatter):
     def __init__(self, *, logfmt: bool, secrets: Iterable[str]) -> None:
         super().__init__()
         self._logfmt = logfmt
-        self._secrets = sorted({s for s in secrets if len(s) >= _MIN_SECRET}, key=len)[::-1]
+        self._secrets = sorted({s for s in secrets if len(s) >= _MIN_SECRET_CHARACTERS}, key=len)[
+            ::-1
+        ]
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the record as one line."""

@@ -12,13 +12,13 @@ from typing import Final
 from sqlalchemy import Connection, text
 
 _LOG: Final = logging.getLogger("console")
-_SMALL: Final = 5.0
+_SMALL_SECONDS: Final = 5.0
 """Clocks may differ by so many seconds without a warning."""
-_EXACT: Final = 0.5
+_EXACT_SECONDS: Final = 0.5
 """Differences below this, in seconds, do not count: they may come from the time that the query
 takes.
 """
-MAX_DIFFERENCE: Final = 30.0
+MAX_DIFFERENCE_SECONDS: Final = 30.0
 """How far the clocks of two consoles on one database may differ, and more."""
 _NOW: Final = text("SELECT extract(epoch FROM clock_timestamp())")
 
@@ -47,11 +47,11 @@ class CommonClock:
         before = self.own()
         there = float(connection.execute(_NOW).scalar_one())
         offset = there - (before + self.own()) / 2
-        if abs(offset - self._offset) <= _EXACT:
+        if abs(offset - self._offset) <= _EXACT_SECONDS:
             return
-        is_new = abs(offset - self._offset) > _SMALL
+        is_new = abs(offset - self._offset) > _SMALL_SECONDS
         self._offset = offset
-        if is_new and abs(offset) > _SMALL:
+        if is_new and abs(offset) > _SMALL_SECONDS:
             _LOG.warning(
                 "this machine's clock differs from the database's by %.0f s, which counts here; "
                 "correct the wrong one",

@@ -18,7 +18,7 @@ from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import URL
 
 V = TypeVar("V")
-_INTERVAL: Final = 0.1
+_INTERVAL_SECONDS: Final = 0.1
 _TCP_USER_TIMEOUT_SINCE: Final = 120_000
 """The first version of PostgreSQL that has this setting, in libpq's form."""
 
@@ -51,7 +51,9 @@ class PatientConnection(psycopg.Connection[Any]):
     patience: float | None = None
     """How many seconds an answer may take; None: no limit."""
 
-    def wait(self, gen: PQGen[V], interval: float = _INTERVAL, timeout: float | None = None) -> V:
+    def wait(
+        self, gen: PQGen[V], interval: float = _INTERVAL_SECONDS, timeout: float | None = None
+    ) -> V:
         """Wait for the server; every statement, commit and rollback does so here."""
         try:
             return super().wait(gen, interval, timeout or self.patience)

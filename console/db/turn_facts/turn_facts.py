@@ -19,7 +19,7 @@ from console.db.vms.contact import contact_of
 from console.db.vms.grouping import columns_of, groups_now, keys_of
 from console.fleet.candidates import channel_of
 from console.fleet.commands import working
-from console.fleet.contact import DEFAULT_INTERVAL, INTERVALS, Contact
+from console.fleet.contact import DEFAULT_INTERVAL_SECONDS, INTERVALS, Contact
 from console.fleet.outcomes import BY_CONSOLE
 from console.fleet.preparations import OF_THE_EVENT
 from console.fleet.values.decision import Receipt
@@ -208,7 +208,7 @@ def _facts(
 ) -> VmFacts:
     # The clock was set back since it was heard: how long ago that was is not known.
     is_ahead = row.contact in ("heard", "late") and row.heard_at > snapshot.now + _AHEAD_SECONDS
-    due_at = row.heard_at + _LATE_INTERVALS * (row.interval or DEFAULT_INTERVAL)
+    due_at = row.heard_at + _LATE_INTERVALS * (row.interval or DEFAULT_INTERVAL_SECONDS)
     is_due = row.contact == "late" and snapshot.now <= due_at
     heard_until = row.heard_at + snapshot.listening.silent_time.of(row.interval)
     channel = channel_of(row.command_source, row.pulled_at, snapshot.now, snapshot.listening)

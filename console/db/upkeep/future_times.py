@@ -7,7 +7,7 @@ from typing import Final
 
 from sqlalchemy import Connection, and_, case, func, or_, select, true, update
 
-from console.db.connection.clock import MAX_DIFFERENCE
+from console.db.connection.clock import MAX_DIFFERENCE_SECONDS
 from console.db.decisions.decisions import PREPARE
 from console.db.decisions.prepare_commands import COMMAND_SECONDS
 from console.db.decisions.turns import put_turns, read_turns
@@ -44,7 +44,7 @@ def _cap_vms(connection: Connection, *, now: float, number: int) -> int:
     again.
     """
     c = vm.c
-    ahead = {name: c[name] > now + MAX_DIFFERENCE for name in _VM_TIMES}
+    ahead = {name: c[name] > now + MAX_DIFFERENCE_SECONDS for name in _VM_TIMES}
     corrected = {name: case((ahead[name], now), else_=c[name]) for name in _VM_TIMES}
     done = connection.execute(
         update(vm).where(or_(*ahead.values())).values(**corrected, change_number=number)
@@ -63,7 +63,7 @@ def _cap_decisions(connection: Connection, *, now: float, number: int) -> int:
     c = command.c
     is_own = c.act != PREPARE
     # A claim lasts for seconds, even on a decision that is hours old.
-    claimed = d.claimed_until > now + MAX_DIFFERENCE
+    claimed = d.claimed_until > now + MAX_DIFFERENCE_SECONDS
     free = update(decision).where(claimed).values(claimed_until=None, change_number=number)
     found = connection.execute(free).rowcount
     newest = [
@@ -71,7 +71,7 @@ def _cap_decisions(connection: Connection, *, now: float, number: int) -> int:
         for column, condition in ((d.at, true()), (d.over_at, true()), (c.sent_at, is_own))
     ]
     ahead = max((each for each in newest if each is not None), default=now) - now
-    if ahead <= MAX_DIFFERENCE:
+    if ahead <= MAX_DIFFERENCE_SECONDS:
         return found
     for table, columns in ((decision, _DECISION_TIMES), (command, _COMMAND_TIMES)):
         moved = {name: table.c[name] - ahead for name in columns}
@@ -91,7 +91,7 @@ def _cap_turns(connection: Connection, *, now: float, number: int) -> int:
     their order. So they are later than everything that was heard before, and no VM counts as back,
     or as not answering, because of an earlier message.
     """
-    latest = now + MAX_DIFFERENCE + 1.0
+    latest = now + MAX_DIFFERENCE_SECONDS + 1.0
     known = [(each, _capped(each, latest)) for each in read_turns(connection)]
     ahead = [after for before, after in known if after != before]
     put_turns(connection, ahead, number)

@@ -11,7 +11,7 @@ from console.db.events.shown_events import write_events
 from console.db.schema import tables
 from console.fleet.contact import Listening
 
-_AT_ONCE: Final = 500
+_ROWS_AT_ONCE: Final = 500
 _EVENTS_AT_ONCE: Final = 200
 
 
@@ -57,7 +57,7 @@ def remove_some(connection: Connection, vm_id: str, before: float) -> int:
     """
     r = tables.record.c
     a = tables.receipt.c
-    old = select(r.id).where(r.vm_id == vm_id, r.received_at <= before).limit(_AT_ONCE)
+    old = select(r.id).where(r.vm_id == vm_id, r.received_at <= before).limit(_ROWS_AT_ONCE)
     ids = list(connection.execute(old).scalars())
     connection.execute(delete(tables.record).where(r.id.in_(ids)))
     connection.execute(delete(tables.receipt).where(a.vm_id == vm_id, a.at <= before))

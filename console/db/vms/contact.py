@@ -23,7 +23,7 @@ from sqlalchemy import (
 )
 
 from console.fleet.contact import (
-    DEFAULT_INTERVAL,
+    DEFAULT_INTERVAL_SECONDS,
     INTERVALS,
     Interval,
     Listening,
@@ -56,7 +56,7 @@ def silent_seconds_of(vm: Any, silent_time: SilentTime) -> ColumnElement[float]:
     """Return the SQL for the silent time of each VM, in seconds."""
     if silent_time.seconds is not None:
         return literal(silent_time.seconds)
-    return INTERVALS * func.coalesce(vm.c.interval, DEFAULT_INTERVAL)
+    return INTERVALS * func.coalesce(vm.c.interval, DEFAULT_INTERVAL_SECONDS)
 
 
 def _was_missed(vm: Any, seconds: Any, listening: Listening) -> ColumnElement[bool]:

@@ -20,7 +20,7 @@ from wire.event import IMPACTS
 
 _DELETING: Final = tuple(word for word, impact in IMPACTS.items() if impact == "delete")
 """Types of events that delete a VM, in lower case."""
-_DAY: Final = 86_400.0
+_DAY_SECONDS: Final = 86_400.0
 
 
 def write_polls(connection: Connection, polls: Mapping[str, float], number: int) -> set[str]:
@@ -70,7 +70,7 @@ def retire_deleted(
     )
     shown = (e.shown_at, e.shown_by, facts.correlate(event).scalar_subquery().label("facts"))
     ended = bearers_query(contact, *shown, report.c.facts.label("own")).where(
-        e.state == "ended", e.shown_at > now - _DAY, is_deleted
+        e.state == "ended", e.shown_at > now - _DAY_SECONDS, is_deleted
     )
     if keys is not None:
         ended = ended.where(tuple_(e.event_id, e.scope).in_(keys))

@@ -6,11 +6,11 @@ import re
 from hashlib import sha256
 from typing import Final, NamedTuple
 
-_MAX_KEY: Final = 400
+_MAX_KEY_BYTES: Final = 400
 """The limit in bytes of a text that shares an index with others, such as an event's id: PostgreSQL
 takes 2,700 in all.
 """
-_MAX_SORTED: Final = 300
+_MAX_SORTED_CHARACTERS: Final = 300
 """How many characters of a name count in the order of lists."""
 _MAX_DIGITS: Final = 18
 _DIGITS: Final = re.compile(rf"[0-9]{{1,{_MAX_DIGITS}}}")
@@ -30,17 +30,19 @@ def folded(name: str) -> str:
 
 def sort_name(name: str) -> str:
     """Return a name in the form by which lists are sorted: web-2 comes before web-10."""
-    return _DIGITS.sub(lambda found: found[0].zfill(_MAX_DIGITS), name.casefold())[:_MAX_SORTED]
+    return _DIGITS.sub(lambda found: found[0].zfill(_MAX_DIGITS), name.casefold())[
+        :_MAX_SORTED_CHARACTERS
+    ]
 
 
 def as_key(text: str) -> str:
     """Return a text for an index. A text that is too long is cut, and its hash is appended."""
-    if len(text) <= _MAX_KEY // 4:  # a sign has four bytes at most
+    if len(text) <= _MAX_KEY_BYTES // 4:  # a sign has four bytes at most
         return text
     whole = text.encode(errors="replace")
-    if len(whole) <= _MAX_KEY:
+    if len(whole) <= _MAX_KEY_BYTES:
         return text
-    return f"{whole[:_MAX_KEY].decode(errors='ignore')}#{sha256(whole).hexdigest()}"
+    return f"{whole[:_MAX_KEY_BYTES].decode(errors='ignore')}#{sha256(whole).hexdigest()}"
 
 
 def text_hash(text: str) -> str:

@@ -21,7 +21,7 @@ from sinks.shared.errors import SebError
 
 _LOG: Final = logging.getLogger("console")
 _WAIT: Final = "25"
-_MAX_WAIT: Final = 60.0
+_MAX_WAIT_SECONDS: Final = 60.0
 """In seconds; a longer wait is cut to this."""
 _RETRY_SECONDS: Final = (15, 45)
 _MAX_TOKENS: Final = 64
@@ -144,7 +144,7 @@ def _question(query: bytes) -> tuple[str, float] | None:
     waits = [value for name, value in pairs if name == "wait"] or [_WAIT]
     wait = waits[0]
     good = len(vms) == len(waits) == 1 and wait.isascii() and wait.isdecimal()
-    return (vms[0], min(_MAX_WAIT, float(wait[:9]))) if good else None
+    return (vms[0], min(_MAX_WAIT_SECONDS, float(wait[:9]))) if good else None
 
 
 def _later(words: str) -> Response:

@@ -31,7 +31,7 @@ from wire.record import APPROVAL
 
 _COMMIT_SECONDS: Final = 15.0
 _RETRY_SECONDS: Final = 5
-_SAMPLE: Final = 2000
+_SAMPLE_BYTES: Final = 2000
 """How many bytes are kept of a body that is not a record."""
 _MAX_WAITING: Final = 100
 """How many deliveries may wait for the writer; beyond that only records are added."""
@@ -116,7 +116,7 @@ class _RecordEndpoint(ABC):
         """
         writer = self._parts.writer
         message = QuarantinedMessage(
-            reason=error.reason, message=f"{vm_id}: {error}", sample=body[:_SAMPLE], at=at
+            reason=error.reason, message=f"{vm_id}: {error}", sample=body[:_SAMPLE_BYTES], at=at
         )
         delivery = Delivery(source=self._source, items=[message], done=lambda _stored: None)
         if writer.waiting <= _MAX_WAITING:

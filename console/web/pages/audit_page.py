@@ -23,7 +23,7 @@ from console.fleet.values.decision import Decision
 from console.web.pages import labels
 from console.web.pages.list_address import ListAddress
 
-PAGE: Final = 50
+PAGE_ROWS: Final = 50
 """Rows on one page."""
 _FILTERS: Final[Mapping[str, str]] = {"actor": "actor", "event": "event_id", "action": "action"}
 """Names in the URL, and the columns that they filter."""
@@ -64,8 +64,8 @@ _REFUSALS: Final[Mapping[str, str]] = {
     "cross_site": "the request came from another site",
     "bad_token": "the token is not known, has ended, or was revoked",
 }
-_PATIENCE: Final = 2.0
-_AGAIN: Final = 60.0
+_PATIENCE_SECONDS: Final = 2.0
+_AGAIN_SECONDS: Final = 60.0
 _REST: Final = 20
 """The length of the pause after a check, in times of the check's own length: checks take at most
 one twentieth of the time, however long the audit is.
@@ -96,7 +96,7 @@ class Chain:
         if self._task is None and time.monotonic() >= self._next:
             self._task = asyncio.create_task(self._check_chain(now))
         if self._task is not None:
-            await asyncio.wait({self._task}, timeout=_PATIENCE)
+            await asyncio.wait({self._task}, timeout=_PATIENCE_SECONDS)
             if self._task.done():
                 task, self._task = self._task, None
                 self._found = task.result()
@@ -108,7 +108,7 @@ class Chain:
             return await asyncio.to_thread(_check, self._database, now)
         finally:
             ended = time.monotonic()
-            self._next = ended + max(_AGAIN, _REST * (ended - begun))
+            self._next = ended + max(_AGAIN_SECONDS, _REST * (ended - begun))
 
 
 def _check(database: Database, now: float) -> Checked:
@@ -143,8 +143,8 @@ async def values(
         "actions": actions,
         "rows": rows,
         "count": count,
-        "first": (address.page - 1) * PAGE,
-        "last": max(1, -(-count // PAGE)),
+        "first": (address.page - 1) * PAGE_ROWS,
+        "last": max(1, -(-count // PAGE_ROWS)),
         "chain": state,
         "chain_trouble": trouble,
         "word": action_words,
@@ -156,7 +156,7 @@ def _read(database: Database, address: ListAddress) -> tuple[list[str], list[dic
     match.
     """
     with read_from(database.reading) as connection:
-        found, count = log.found(connection, _wanted(address), limit=PAGE, page=address.page)
+        found, count = log.found(connection, _wanted(address), limit=PAGE_ROWS, page=address.page)
         actions = audit.actions(connection)
         items = [as_json(row) for row in found]
         ids = {row["decision"] for row in items if row.get("decision")}

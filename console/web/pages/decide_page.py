@@ -14,7 +14,7 @@ from console.web.pages.event_rows import EventRow
 from console.web.pages.list_address import MAX_CHARACTERS
 from console.web.pages.sibling_vms import Sibling, siblings
 
-LIMIT: Final = 20
+MAX_EVENTS: Final = 20
 """The most events that one form decides: as many as a person can read before approving."""
 PARAMETERS: Final = ("site", "type", "q")
 """The parameters of the list's address."""
@@ -102,7 +102,7 @@ class Listing:
             "waiting": len(waiting),
             "due": sum(not _is_note(row) for row in found),
             "all_due": sum(not _is_note(row) for row in waiting),
-            "limit": LIMIT,
+            "limit": MAX_EVENTS,
             "ticked": ticked,
             "gone": len(wanted_ids) - len(chosen),
             "chosen": [self._chosen(row, those) for row, those in zip(chosen, beside, strict=True)],

@@ -160,10 +160,10 @@ class DecisionForms:
 
     def _confirm(self, request: Request, problem: str | None, reason: str = "") -> Response:
         ticked = request.query_params.getlist(decide_page.TICKED)
-        if len(ticked) > decide_page.LIMIT:
-            problem = problem or f"At most {decide_page.LIMIT} events can be decided at once."
+        if len(ticked) > decide_page.MAX_EVENTS:
+            problem = problem or f"At most {decide_page.MAX_EVENTS} events can be decided at once."
         values = self._listing.values(
-            request.query_params, person_of(request), ticked[: decide_page.LIMIT]
+            request.query_params, person_of(request), ticked[: decide_page.MAX_EVENTS]
         )
         if not ticked:
             values["problem"] = problem or _NOT_TICKED
@@ -187,8 +187,8 @@ def problem_of(seen: Sequence[form_fields.SeenEvent]) -> str | None:
     """Return why these events cannot be decided at once; None if they can."""
     if not seen:
         return _NOT_TICKED
-    if len(seen) > decide_page.LIMIT:
-        return f"At most {decide_page.LIMIT} events can be decided at once."
+    if len(seen) > decide_page.MAX_EVENTS:
+        return f"At most {decide_page.MAX_EVENTS} events can be decided at once."
     if max(Counter((each.event_id, each.scope) for each in seen).values()) > 1:
         return "An event occurs twice in the form. Open the page again, and use its buttons."
     return None

@@ -17,7 +17,7 @@ from console.fleet.view import EventItem
 from console.web.api.events import event_item
 from console.web.pages import labels
 
-_OF_ONE: Final = 5
+_NAMES_SHOWN: Final = 5
 """How many events of one kind that one VM shows come before those of other VMs."""
 LATE_SECONDS: Final = 30.0
 """An approval that is not confirmed after this time is marked as late."""
@@ -170,7 +170,7 @@ def in_order(rows: Iterable[EventRow]) -> list[EventRow]:
         key = (row.group, row.shown_by)
         shown[key] += 1
         rank = _RANKS.index(row.group)
-        found.append((rank, shown[key] > _OF_ONE, *_by_time(row), row))
+        found.append((rank, shown[key] > _NAMES_SHOWN, *_by_time(row), row))
     return [each[-1] for each in sorted(found, key=lambda each: each[:-1])]
 
 

@@ -15,7 +15,7 @@ from console.fleet.view import CONDITIONS
 from console.web.pages import fleet_map
 from console.web.pages.list_address import ListAddress
 
-PAGE: Final = 100
+PAGE_VMS: Final = 100
 """VMs on one page of the table."""
 _OPTIONS: Final = 300
 """The most values that a filter offers; others are reached by the URL and by the search."""
@@ -72,12 +72,12 @@ def values(snapshot: Snapshot, address: ListAddress) -> dict[str, Any]:
     wanted = _wanted(address)
     contacts = snapshot.vm_lists.count_by_contact(replace(wanted, contact=""))
     count = contacts.get(address["contact"], 0) if address["contact"] else sum(contacts.values())
-    last = max(1, -(-count // PAGE))
+    last = max(1, -(-count // PAGE_VMS))
     page = min(address.page, last)
-    first = (page - 1) * PAGE
+    first = (page - 1) * PAGE_VMS
     is_map = address["view"] == "map"
     cells = snapshot.vm_lists.map_cells(wanted) if is_map else []
-    found = [] if is_map else snapshot.vm_lists.page_of_vms(wanted, limit=PAGE, skip=first)
+    found = [] if is_map else snapshot.vm_lists.page_of_vms(wanted, limit=PAGE_VMS, skip=first)
     return {
         "address": address,
         "is_map": is_map,

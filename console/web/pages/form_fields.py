@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl
 from starlette.requests import Request
 
 from console.approvals.requests import names_change
-from console.fleet.decisions import MAX_REASON
+from console.fleet.decisions import MAX_REASON_CHARACTERS
 from console.fleet.differences import SEEN, seen_of
 from console.fleet.view import EventItem
 from console.web.api.operations import is_storable
@@ -117,8 +117,9 @@ def reason_problem(reason: str) -> str | None:
     """Return why a reason is not accepted; None if it is."""
     if not reason:
         return "Give a reason: it is written to the audit and to the VM's log."
-    if len(reason) > MAX_REASON:
-        return f"The reason has {len(reason)} characters; at most {MAX_REASON} are possible."
+    if len(reason) > MAX_REASON_CHARACTERS:
+        most = MAX_REASON_CHARACTERS
+        return f"The reason has {len(reason)} characters; at most {most} are possible."
     if not reason.isprintable():
         return "The reason has invisible characters. Use letters, digits and punctuation only."
     return None

@@ -15,7 +15,7 @@ from console.web.pages import labels
 
 _MAX_GROUPS: Final = 200
 """The most groups on the page; the API has all."""
-_NAMES: Final = 3
+_NAMES_SHOWN: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,5 +75,5 @@ def _heading(event: EventFacts, facts: TurnFacts) -> str:
     """Return a heading with the event's type and its VMs."""
     known = (facts.vms[vm_id].name for vm_id in event.named if vm_id in facts.vms)
     names = [*sorted(known), *event.unknown_names]
-    more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
-    return f"{event.reported.event_type or 'Event'} of {', '.join(names[:_NAMES])}{more}"
+    more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
+    return f"{event.reported.event_type or 'Event'} of {', '.join(names[:_NAMES_SHOWN])}{more}"

@@ -21,7 +21,7 @@ from console.web.pages.event_rows import group_of
 from console.web.pages.formatting import DAY, HOUR
 from console.web.pages.list_address import ListAddress
 
-PAGE: Final = 100
+PAGE_EVENTS: Final = 100
 """Events on one page."""
 _FILTERS: Final = ("q", "since", "until", "type", "status", "site", "group", "vm", "tag", "by")
 PARAMETERS: Final = (*_FILTERS, "sort", "page")
@@ -82,7 +82,7 @@ def values(
         page = _pages(snapshot.event_history.count_events(wanted))
         found, total = _past(snapshot, wanted, address, page)
     last = _pages(total.number + total.has_more)
-    first = (page - 1) * PAGE
+    first = (page - 1) * PAGE_EVENTS
     exported = urlencode(address.filters)
     return {
         "address": address,
@@ -111,13 +111,13 @@ def _past(
         wanted,
         sort=address.column,
         descending=address.descends,
-        limit=PAGE,
-        skip=(page - 1) * PAGE,
+        limit=PAGE_EVENTS,
+        skip=(page - 1) * PAGE_EVENTS,
     )
 
 
 def _pages(count: int) -> int:
-    return max(1, -(-count // PAGE))
+    return max(1, -(-count // PAGE_EVENTS))
 
 
 def _row(event: EventItem, sites: Sequence[str]) -> HistoryRow:

@@ -12,7 +12,7 @@ from console.web.pages.formatting import span
 from console.web.pages.timeline_lines import TimelineLine
 from sinks.shared.text import visible
 
-_NAMES: Final = 20
+_NAMES_SHOWN: Final = 20
 
 
 def lines_of(event: EventItem, timeline: Sequence[TimelineLine], now: float) -> list[str]:
@@ -24,10 +24,10 @@ def lines_of(event: EventItem, timeline: Sequence[TimelineLine], now: float) -> 
 
 def _lines(event: EventItem, timeline: Sequence[TimelineLine], now: float) -> Iterator[str]:
     names = [each.name for each in event.resources]
-    more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
+    more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
     yield f"{labels.heading(event)} (event {event.event_id})"
     yield f"Status: {event.event_status}, as of {_time(now)}"
-    yield f"VMs: {', '.join(names[:_NAMES]) or 'none is named'}{more}"
+    yield f"VMs: {', '.join(names[:_NAMES_SHOWN]) or 'none is named'}{more}"
     if event.description:
         yield f"Azure says: {event.description}"
     yield f"First seen: {_time(event.first_seen_at)}{_notice(event)}"

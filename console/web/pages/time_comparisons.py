@@ -10,7 +10,7 @@ from console.fleet.view import Reporter
 from console.web.pages import labels
 from console.web.pages.formatting import span
 
-_TOLERANCE: Final = 15.0
+_TOLERANCE_SECONDS: Final = 15.0
 """In seconds: Azure publishes an event some seconds before a bridge can see it."""
 
 
@@ -59,7 +59,7 @@ def _notice(measured: PastEvent | Reporter, event_type: str | None) -> TimeCompa
         seconds=max(0.0, given),
         against="promised",
         promised=notice[0],
-        is_worse=given < notice[0] - min(_TOLERANCE, notice[0] / 10),
+        is_worse=given < notice[0] - min(_TOLERANCE_SECONDS, notice[0] / 10),
     )
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from console.db.notices import Incident
 from console.fleet.values.vm import Vm
 from console.notify.conflict_notices import conflict_notices
-from console.notify.vm_notices import GATHER
+from console.notify.vm_notices import GATHER_SECONDS
 
 _AT = 1_000_000.0
 
@@ -60,10 +60,10 @@ def test_four_hundred_that_move_at_once_are_one_notice_and_one_end() -> None:
     """
     several = [in_conflict(number, since=_AT + number / 10) for number in range(400)]
     assert not conflict_notices(several, {}, _AT + 45).notices
-    found = conflict_notices(several, {}, _AT + GATHER)
+    found = conflict_notices(several, {}, _AT + GATHER_SECONDS)
     (notice,) = found.notices
     assert "400 VMs" in notice.title
-    told = kept(found.opened, _AT + GATHER)
+    told = kept(found.opened, _AT + GATHER_SECONDS)
     assert not conflict_notices(several[:1], told, _AT + 3600).notices
     (end,) = conflict_notices([], told, _AT + 3600).notices
     assert (end.subject, end.kind) == (notice.subject, "vm-conflict-over")

@@ -48,9 +48,9 @@ from console.notify.notice_worker import NoticeWorker
 from console.notify.sinks import read_sinks
 from console.notify.vm_notices import (
     AWAY_SECONDS,
-    GATHER,
-    MANY,
-    PATIENCE,
+    GATHER_SECONDS,
+    MANY_VMS,
+    PATIENCE_SECONDS,
     RETURN_SECONDS,
     AwaitedReturn,
     JudgedVm,
@@ -299,9 +299,9 @@ def test_a_silent_vm_is_one_notice_and_one_end() -> None:
     assert teller.due_notices(lost, NOW) == []
     assert teller.due_notices([vm(heard_at=NOW + 5)], NOW + 5) == []
     assert teller.due_notices(lost, NOW + 10) == []
-    opened = teller.due_notices(lost, NOW + 10 + PATIENCE)
+    opened = teller.due_notices(lost, NOW + 10 + PATIENCE_SECONDS)
     assert kinds(opened) == [("vm-silent", "vm-1")]
-    assert teller.due_notices(lost, NOW + 20 + PATIENCE) == []
+    assert teller.due_notices(lost, NOW + 20 + PATIENCE_SECONDS) == []
     back = [vm(heard_at=NOW + 99)]
     ended = teller.due_notices(back, NOW + 99)
     assert kinds(ended) == [("vm-heard", "vm-1")]
@@ -312,11 +312,11 @@ def test_a_restart_repeats_no_notice() -> None:
     """Another run, or another console, reads the open incidents and ends them."""
     lost = [vm(lost_at=NOW)]
     teller = Teller()
-    for now in (NOW, NOW + PATIENCE):
+    for now in (NOW, NOW + PATIENCE_SECONDS):
         teller.due_notices(lost, now)
     other = teller.restarted()
-    for seconds in (1, PATIENCE + 1, 2 * PATIENCE + 2):
-        assert other.due_notices(lost, NOW + PATIENCE + seconds) == []
+    for seconds in (1, PATIENCE_SECONDS + 1, 2 * PATIENCE_SECONDS + 2):
+        assert other.due_notices(lost, NOW + PATIENCE_SECONDS + seconds) == []
     found = other.due_notices([vm(heard_at=NOW + 500)], NOW + 500)
     assert kinds(found) == [("vm-heard", "vm-1")]
 
@@ -349,8 +349,8 @@ def test_many_silent_vms_are_one_notice_with_the_first_names() -> None:
     lost = [vm(number, lost_at=NOW) for number in range(5000)]
     teller = Teller()
     teller.due_notices(lost, NOW)
-    assert teller.due_notices(lost, NOW + PATIENCE) == []
-    (told,) = teller.due_notices(lost, NOW + PATIENCE + GATHER)
+    assert teller.due_notices(lost, NOW + PATIENCE_SECONDS) == []
+    (told,) = teller.due_notices(lost, NOW + PATIENCE_SECONDS + GATHER_SECONDS)
     assert told.title == "5000 VMs are silent"
     assert "web-0, web-1, web-10" in told.text
     assert "and 4980 more" in told.text
@@ -364,12 +364,12 @@ def test_many_silent_vms_are_one_notice_with_the_first_names() -> None:
 
 def test_a_group_ends_when_the_last_of_it_is_back_or_retired() -> None:
     """The incident of several VMs ends when each is heard again or retired."""
-    vms = [vm(number, lost_at=NOW) for number in range(MANY + 1)]
+    vms = [vm(number, lost_at=NOW) for number in range(MANY_VMS + 1)]
     teller = Teller()
-    for now in (NOW, NOW + PATIENCE + GATHER):
+    for now in (NOW, NOW + PATIENCE_SECONDS + GATHER_SECONDS):
         (*_, told) = teller.due_notices([*vms], now) or [None]
     assert told is not None
-    back = [vm(number, heard_at=NOW + 200) for number in range(MANY)]
+    back = [vm(number, heard_at=NOW + 200) for number in range(MANY_VMS)]
     assert teller.due_notices([*back, vms[-1]], NOW + 200) == []
     retired = replace(vms[-1], retired_at=NOW + 300)
     (ended,) = teller.due_notices([*back, retired], NOW + 300)
@@ -382,7 +382,7 @@ def test_a_vm_that_is_retired_ends_its_incident(is_gone: bool) -> None:
     is heard.
     """
     teller, lost = Teller(), vm(lost_at=NOW)
-    for now in (NOW, NOW + PATIENCE):
+    for now in (NOW, NOW + PATIENCE_SECONDS):
         teller.due_notices([lost], now)
     left = [] if is_gone else [replace(lost, retired_at=NOW + 50)]
     assert kinds(teller.due_notices([*left], NOW + 50)) == [("vm-retired", "vm-1")]
@@ -401,7 +401,7 @@ def test_a_vm_that_does_not_come_back_from_its_event(fleet: NoticedFleet, is_pas
     names = {"resources": ["web-1"], "now": fleet.moment()}
     fleet.say(peer.event("E", transition="ended" if is_past else "started", **names))
     silent = [("vm-silent", vm.vm_id)]
-    for seconds in (2, PATIENCE + 2, RETURN_SECONDS):
+    for seconds in (2, PATIENCE_SECONDS + 2, RETURN_SECONDS):
         told = kinds(fleet.tell(NOW + seconds))
         assert silent[0] not in told
         assert ("vm-not-back", vm.vm_id) not in told
@@ -485,12 +485,12 @@ def test_a_group_is_ended_though_one_of_it_got_an_incident_of_its_own() -> None:
     """The incident of several VMs ends although one of them got an incident of its own, because it
     does not come back from its event.
     """
-    vms = [vm(number, lost_at=NOW) for number in range(1, MANY + 2)]
+    vms = [vm(number, lost_at=NOW) for number in range(1, MANY_VMS + 2)]
     teller = Teller()
-    for now in (NOW, NOW + PATIENCE + GATHER):
+    for now in (NOW, NOW + PATIENCE_SECONDS + GATHER_SECONDS):
         found = teller.due_notices(vms, now)
     (group,) = found
-    back = [vm(number, heard_at=NOW + 200) for number in range(2, MANY + 2)]
+    back = [vm(number, heard_at=NOW + 200) for number in range(2, MANY_VMS + 2)]
     assert teller.due_notices([vms[0], *back], NOW + 200) == []
     case = {"vm-1": AwaitedReturn(event_id="E", kind="Reboot", due=NOW + 900)}
     found = teller.due_notices([vms[0], *back], NOW + 1000, case)
@@ -504,7 +504,7 @@ def test_a_deleted_vm_is_not_awaited(fleet: NoticedFleet, kind: str) -> None:
     now = fleet.moment()
     fleet.say(vm.event("E", event_type=kind, impact="delete", transition="started", now=now))
     fleet.lose(vm)
-    assert kinds(fleet.tell(NOW + PATIENCE)) == [("vm-silent", vm.vm_id)]
+    assert kinds(fleet.tell(NOW + PATIENCE_SECONDS)) == [("vm-silent", vm.vm_id)]
 
 
 @pytest.mark.parametrize("is_double", [False, True])
@@ -823,7 +823,7 @@ def test_a_failed_write_loses_no_notice(database: Database) -> None:
     fleet, vm = NoticedFleet(database), FakeVm()
     fleet.say(vm.heartbeat(now=fleet.moment()))
     fleet.lose(vm)
-    fleet.now = NOW + PATIENCE
+    fleet.now = NOW + PATIENCE_SECONDS
     one, other = console_of(fleet), console_of(fleet)
     for each in (one, other):
         each._begun = each._begin()
@@ -850,7 +850,7 @@ def test_the_documented_templates_take_notices(service: str) -> None:
     teller = Teller()
     lost = [vm(lost_at=NOW, name='web"1')]
     teller.due_notices(lost, NOW)
-    told = [notice(), *teller.due_notices(lost, NOW + PATIENCE)]
+    told = [notice(), *teller.due_notices(lost, NOW + PATIENCE_SECONDS)]
     assert len(told) == 2
     for each in told:
         record = each.sealed(number=1, stream="s", base="http://console", site="console")
@@ -866,7 +866,7 @@ def test_a_name_is_no_markup_in_a_chat() -> None:
     teller = Teller()
     lost = [vm(lost_at=NOW, name=name)]
     teller.due_notices(lost, NOW)
-    (told,) = teller.due_notices(lost, NOW + PATIENCE)
+    (told,) = teller.due_notices(lost, NOW + PATIENCE_SECONDS)
     record = told.sealed(number=1, stream="s", base="http://console", site="console")
     slack = render(compile_template(TEMPLATES["Slack"]), record).body.decode()
     assert "<" not in slack
