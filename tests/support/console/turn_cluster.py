@@ -237,8 +237,11 @@ class TurnCluster:
     # What consoles do
 
     def step(self, *, steps: int = 4) -> list[str]:
-        """Return what a console sends in some steps: act and VM."""
+        """Return what a console sends in some steps: act and VM. A step that changes nothing is the
+        last one: at the same time, from the same rows, the next one would be equal.
+        """
         sent = []
+        names = {vm.vm_id: vm.name for vm in self.vms}
         for _ in range(steps):
             with write_to(self.database) as (connection, number):
                 snapshot = self.snapshots.within(connection)
@@ -250,8 +253,9 @@ class TurnCluster:
                     audit_limiter=AuditLimiter(),
                 )
                 written = turn_steps.write_step(snapshot, number, self.settings, decide, {"broker"})
-            names = {vm.vm_id: vm.name for vm in self.vms}
             sent += [f"{one.command.act} {names[one.command.vm_id]}" for one in written.outgoing]
+            if not written.has_changed:
+                break
         return sent
 
     def has_work(self) -> bool:
