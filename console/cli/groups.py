@@ -15,7 +15,8 @@ from console.cli.client import ConsoleClient
 from console.config.groups import GroupSettings
 from console.db.connection.opening import existing_database
 from console.db.snapshot import Snapshots
-from console.db.turn_facts.turn_facts import member_of, read_past
+from console.db.turn_facts.past_events import read_past
+from console.db.turn_facts.vm_facts import member_of
 from console.db.vms.vm_lists import WantedVms
 from console.fleet.contact import SilentTime
 from console.fleet.moments import moment
