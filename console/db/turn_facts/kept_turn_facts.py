@@ -15,6 +15,8 @@ from console.turns.facts import TurnFacts
 
 _KEPT_SECONDS: Final = 1.0
 """What follows from time alone, such as the end of a rest, is seen after this time."""
+_SHOWN_SECONDS: Final = 2.0
+"""For so long, pages show what the worker has read: it reads again each second."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,11 +26,11 @@ class _Kept:
     at: float
     facts: TurnFacts
 
-    def is_good_in(self, snapshot: Snapshot) -> bool:
+    def is_good_in(self, snapshot: Snapshot, seconds: float) -> bool:
         """Check whether the facts can still be used: nothing about turns was written since, and
-        little time has passed.
+        less than these seconds have passed.
         """
-        if not 0.0 <= snapshot.now - self.at < _KEPT_SECONDS:
+        if not 0.0 <= snapshot.now - self.at < seconds:
             return False
         return not turns.has_changed(snapshot.connection, self.number, self._awaited())
 
@@ -60,10 +62,19 @@ class KeptTurnFacts:
         twice is the same object.
         """
         with self._lock:  # who waits here needs the same facts
-            if self._kept is None or not self._kept.is_good_in(snapshot):
+            if self._kept is None or not self._kept.is_good_in(snapshot, _KEPT_SECONDS):
                 self._kept = _Kept(
                     number=newest_number(snapshot.connection),
                     at=snapshot.now,
                     facts=read_turn_facts(snapshot, self._settings),
                 )
             return self._kept.facts
+
+    def shown_in(self, snapshot: Snapshot) -> TurnFacts:
+        """Return the facts for an answer to people, as `within` does, or up to two seconds earlier:
+        an answer seldom waits for a reading.
+        """
+        kept = self._kept
+        if kept is not None and kept.is_good_in(snapshot, _SHOWN_SECONDS):
+            return kept.facts
+        return self.within(snapshot)

@@ -25,6 +25,11 @@ def _seen(intake: Intake, kept: KeptTurnFacts) -> TurnFacts:
         return kept.within(snapshot)
 
 
+def _shown(intake: Intake, kept: KeptTurnFacts) -> TurnFacts:
+    with intake.snapshots.open() as snapshot:
+        return kept.shown_in(snapshot)
+
+
 def test_a_heartbeat_causes_no_new_read_within_a_second(
     database: Database, kept: KeptTurnFacts
 ) -> None:
@@ -44,12 +49,29 @@ def test_a_heartbeat_causes_no_new_read_within_a_second(
     assert _seen(intake, kept) is not later
 
 
-def test_what_is_said_of_an_event_is_seen_at_once(database: Database, kept: KeptTurnFacts) -> None:
-    """After a report about an event, an answer never shows what was read before it."""
+def test_a_page_shows_what_was_read_within_two_seconds(
+    database: Database, kept: KeptTurnFacts
+) -> None:
+    """A page shows for two seconds what the worker has read, if nothing about turns was written."""
     intake, vm = Intake(database), FakeVm(name="db-0")
     intake.take(vm.heartbeat(now=intake.now))
-    assert not _seen(intake, kept).events
+    first = _seen(intake, kept)
+    intake.now += timedelta(seconds=1.9)
+    assert _shown(intake, kept) is first
+    intake.now += timedelta(seconds=0.1)
+    assert _shown(intake, kept) is not first
+
+
+@pytest.mark.parametrize("is_shown", [True, False])
+def test_what_is_said_of_an_event_is_seen_at_once(
+    database: Database, kept: KeptTurnFacts, *, is_shown: bool
+) -> None:
+    """After a report about an event, an answer never shows what was read before it."""
+    read = _shown if is_shown else _seen
+    intake, vm = Intake(database), FakeVm(name="db-0")
+    intake.take(vm.heartbeat(now=intake.now))
+    assert not read(intake, kept).events
     intake.take(vm.event("E-1", now=intake.now))
-    assert [each.event_id for each in _seen(intake, kept).events] == ["E-1"]
+    assert [each.event_id for each in read(intake, kept).events] == ["E-1"]
     intake.take(vm.event("E-1", transition="ended", now=intake.now))
-    assert not _seen(intake, kept).events
+    assert not read(intake, kept).events
