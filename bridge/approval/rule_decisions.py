@@ -43,7 +43,7 @@ class RuleDecisions:
         store: ApprovalStore,
         clock: Clock,
         *,
-        vm_name: str,
+        vm_name: Callable[[], str],
         acknowledged: Acknowledged,
     ) -> None:
         self._rules = rules
@@ -106,7 +106,7 @@ class RuleDecisions:
         return decide(
             self._rules,
             tracked,
-            vm_name=self._vm_name,
+            vm_name=self._vm_name(),
             now=tracked.first_seen + timedelta(seconds=self._waited(tracked)),
             acknowledged=lambda sink: self._acknowledged(sink, tracked.event.key),
         )

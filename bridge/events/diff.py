@@ -77,7 +77,10 @@ def diff(
         before = tracked.get(key)
         if before is None or not before.pending:
             transitions.append(_appearance(before, event, poll))
-        elif changed := _changed(before.event, event):
+            continue
+        changed = _changed(before.event, event)
+        # The VM may have another name now, by which an unchanged event does or does not name it.
+        if changed or before.affects_this_vm != event.affects(poll.vm_name):
             starts = "eventStatus" in changed and event.event_status == "Started"
             after = _seen_again(before, event, poll)
             transitions.append(

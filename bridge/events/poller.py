@@ -77,7 +77,8 @@ class Poller:
         answer = self._imds.events()
         now = self._clock.now()  # the first answer may take two minutes
         gap = self._state.gaps.gap(now)
-        if answer.body != self._body or gap.is_long or gap.pause_seconds:
+        is_named_anew = self._state.compared_as != self._state.vm.name
+        if answer.body != self._body or is_named_anew or gap.is_long or gap.pause_seconds:
             document = self._in_scope(parse_document(answer.body))
             context = self._context_of(now, gap, answer, document)
             tracked = self._measured(gap)
@@ -88,6 +89,7 @@ class Poller:
             drafts = [*bridge_records.gap(self._state.observer, now, gap), *drafts]
             self._commit(drafts, tracked, forgotten, document)
             self._body = answer.body
+            self._state.compared_as = context.vm_name
         self._state.gaps.end_poll(now)
         self._store.mark_polled(now, uptime=uptime(self._clock))
         self._store.prune()

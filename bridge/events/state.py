@@ -44,6 +44,8 @@ class CurrentState:
     """Returns the state of this VM's preparation for an event; None if it prepares nothing."""
     prepares: bool = False
     """Whether a sink prepares this VM."""
+    compared_as: str | None = None
+    """The name of this VM with which the last document was compared; None before the first."""
     _times: Mapping[tuple[str, datetime], SteadyTime] = field(default_factory=dict)
     """The clock for each pending event, by its key and the time at which it was first seen."""
 
@@ -136,10 +138,11 @@ class CurrentState:
         return trouble.message if trouble is not None and trouble.reason == "store" else None
 
     def is_current(self) -> bool:
-        """Check whether the last poll succeeded and is recent: what is known is what IMDS
-        says now.
+        """Check whether the last poll succeeded and is recent, and knew this VM by its present
+        name: what is known is what IMDS says now.
         """
-        return self.trouble is None and self.gaps.is_current()
+        knows_name = self.compared_as in (None, self.vm.name)
+        return knows_name and self.trouble is None and self.gaps.is_current()
 
     def pending(self) -> list[PendingEvent]:
         """Return the events that are pending now, as committed."""

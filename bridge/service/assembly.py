@@ -199,7 +199,7 @@ def _approvals(
         settings.approval.rules,
         approval_store,
         clock,
-        vm_name=state.vm.name,
+        vm_name=lambda: state.vm.name,
         acknowledged=acknowledged,
     )
     return Approvals(

@@ -64,6 +64,23 @@ def test_an_event_appears(raw: dict[str, Any], expected: tuple[str, str, int]) -
     assert [expected] == told(step({}, raw)[0])
 
 
+@pytest.mark.parametrize(
+    ("name", "then"), [("web_3", "web_4"), ("web_4", "web_3")], ids=["leaves", "comes"]
+)
+def test_a_vm_with_another_name_is_named_by_other_events(name: str, then: str) -> None:
+    """If the VM has another name, an unchanged event that now does or does not name it is
+    recorded.
+    """
+    known = seen(entry(resources=("web_3",)), poll=replace(CONTINUOUS, vm_name=name))
+    (after,), known = step(
+        known, entry(resources=("web_3",)), poll=replace(CONTINUOUS, vm_name=then)
+    )
+    assert (after.kind, after.changed, after.concerns_this_vm) == ("updated", (), True)
+    assert after.tracked.affects_this_vm == (then == "web_3")
+    again = replace(CONTINUOUS, vm_name=then)
+    assert step(known, entry(resources=("web_3",)), poll=again)[0] == []
+
+
 def test_the_same_document_has_no_transition() -> None:
     """The same document has no transition, with any incarnation and any order of fields and
     resources.

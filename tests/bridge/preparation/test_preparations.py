@@ -408,7 +408,7 @@ def test_no_post_goes_out_for_an_event_that_left_this_vm_since_the_last_look(
     approval_store = ApprovalStore(preparing.store, clock.now())
     rules = (Rule(name="any"),)
     decisions = RuleDecisions(
-        rules, approval_store, clock, vm_name=VM.name, acknowledged=lambda *_: True
+        rules, approval_store, clock, vm_name=lambda: VM.name, acknowledged=lambda *_: True
     )
     approvals = Approvals(
         preparing.current,

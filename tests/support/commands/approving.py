@@ -99,7 +99,7 @@ def approvals_of(
 ) -> Approvals:
     """The approvals of one run."""
     decisions = RuleDecisions(
-        rules, approval_store, clock, vm_name=VM.name, acknowledged=acknowledged
+        rules, approval_store, clock, vm_name=lambda: VM.name, acknowledged=acknowledged
     )
     return Approvals(
         current,

@@ -183,7 +183,11 @@ class PreparingBench:
             self._preparations = self._prepare_with(self._kind)
         approval_store = ApprovalStore(self._store, clock.now())
         rules = RuleDecisions(
-            self.pick(RULES), approval_store, clock, vm_name=VM.name, acknowledged=lambda *_: True
+            self.pick(RULES),
+            approval_store,
+            clock,
+            vm_name=lambda: VM.name,
+            acknowledged=lambda *_: True,
         )
         approvals = Approvals(
             self._state,
