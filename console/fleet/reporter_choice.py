@@ -113,8 +113,8 @@ def chosen(reports: Sequence[NamedReport], support: Sequence[Support] = ()) -> s
     before one for which it is over. Then the wording with the most reporters wins, and at last the
     VM that has been known longest. `support` is needed only if they disagree.
 
-    An end counts no more once a VM that this report named reports the event later as pending: it
-    has returned, and may name fewer VMs now.
+    An end counts no more once a VM that this report named reports the event later as pending, if
+    there are not more such ends: it has returned, and may name fewer VMs now.
     """
     heard = _not_outdated([each for each in reports if each.is_heard])
     if not heard:
@@ -135,16 +135,19 @@ def chosen(reports: Sequence[NamedReport], support: Sequence[Support] = ()) -> s
 
 
 def _not_outdated(reports: Sequence[NamedReport]) -> list[NamedReport]:
-    """Return the reports without the ends after which a VM that they name reported the event as
-    pending.
+    """Return the reports without the ends after which VMs that they name reported the event as
+    pending: at least as many of them, so that one liar brings nothing back.
     """
     pending = [each for each in reports if not each.is_over]
-    return [
+    outdated = [
         each
         for each in reports
-        if not each.is_over
-        or not any(one.folded in each.resources and one.time > each.time for one in pending)
+        if each.is_over
+        and any(one.folded in each.resources and one.time > each.time for one in pending)
     ]
+    if len(outdated) > len(pending):
+        return list(reports)
+    return [each for each in reports if each not in outdated]
 
 
 def as_shown(

@@ -167,6 +167,19 @@ def test_an_event_that_returns_with_fewer_names_is_pending(
     assert intake.event().event.state == "ended"
 
 
+def test_one_of_three_named_vms_brings_no_event_back(intake: Intake) -> None:
+    """An event that two named VMs report as over is not brought back by the third one alone."""
+    vms = [FakeVm(name=name) for name in ("one", "two", "liar")]
+    names = [vm.name for vm in vms]
+    for transition in ("scheduled", "ended"):
+        intake.take(
+            *(vm.event("E", transition=transition, resources=names, now=intake.now) for vm in vms)
+        )
+        intake.now += timedelta(seconds=5)
+    intake.take(vms[2].event("E", resources=["liar"], now=intake.now))
+    assert intake.event().event.state == "ended"
+
+
 def test_another_scope_has_an_event_of_its_own_under_the_same_id(intake: Intake) -> None:
     """An event of another scope with the same id hides, ends and renames nothing; both are marked,
     and the id alone means the event of the VM that has been known longer.
