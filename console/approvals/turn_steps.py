@@ -1,4 +1,4 @@
-"""One step of turns in a transaction: everything is read, and what follows from it is written.
+"""One step of turns in a transaction: what follows from the newest rows is written.
 
 A turn is taken, continued and ended while other writers wait, so any number of consoles never
 release more VMs of a group than it allows. Nothing here signs or sends.
@@ -18,7 +18,6 @@ from console.approvals.turn_commands import due_commands, reason_of, write_comma
 from console.audit import log
 from console.db.decisions import turns
 from console.db.snapshot import Snapshot
-from console.db.turn_facts.turn_facts import TurnSettings, read_turn_facts
 from console.fleet.values.keys import EventKey
 from console.turns.changes import after_trigger
 from console.turns.facts import Turn, TurnFacts
@@ -48,14 +47,13 @@ def has_work(snapshot: Snapshot, facts: TurnFacts, connected: Collection[str]) -
 def write_step(
     snapshot: Snapshot,
     number: int,
-    settings: TurnSettings,
+    facts: TurnFacts,
     decide: RequestTransaction,
     connected: Collection[str],
 ) -> TurnsResult:
-    """Write what follows from the newest rows. `connected` names the connected sources of this
-    console.
+    """Write what follows from `facts`, which no other transaction can change meanwhile.
+    `connected` names the connected sources of this console.
     """
-    facts = read_turn_facts(snapshot, settings)
     changed: dict[EventKey, Turn] = {}
     taking: list[EventKey] = []
     todo = plan(facts, snapshot.now)

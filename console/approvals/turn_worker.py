@@ -1,7 +1,7 @@
 """One thread that gives turns, continues them and ends them, whichever console began them.
 
-No console leads: each step is one transaction that reads everything again. What is to be sent is
-sent after its commit.
+No console leads: each step is one transaction, and follows from the rows as that transaction finds
+them. What is to be sent is sent after its commit.
 """
 
 from __future__ import annotations
@@ -108,7 +108,8 @@ class TurnWorker:
                 rules=DecisionRules(can_sign=True),
                 audit_limiter=AuditLimiter(),
             )
-            written = write_step(snapshot, number, self._settings, decide, connected)
+            facts = self._facts.for_step(snapshot)
+            written = write_step(snapshot, number, facts, decide, connected)
         for command in written.outgoing:
             self._send(command)
         if written.has_changed:

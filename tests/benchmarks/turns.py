@@ -190,7 +190,7 @@ def figures(found: Any) -> list[Figure]:
             what=f"a turn ends \u2192 the next event has its turn; {size}; 95 of 100",
             ours=f"{ms(turn['median'])} median, {ms(turn['p95'])} p95",
             limit=Limit(measured=turn["p95"], unit="ms", at_most=MAX_TURN),
-            why="each step reads the groups and the open events again, in a transaction of its own",
+            why="a step follows from the groups and the open events, which are read again",
         ),
         *(
             Figure(

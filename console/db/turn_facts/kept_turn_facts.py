@@ -17,6 +17,10 @@ _KEPT_SECONDS: Final = 1.0
 """What follows from time alone, such as the end of a rest, is seen after this time."""
 _SHOWN_SECONDS: Final = 2.0
 """For so long, pages show what the worker has read: it reads again each second."""
+_STEP_SECONDS: Final = 0.5
+"""For so long, a step may follow from what the check for work has read: it takes the lock of the
+database meanwhile.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,8 +52,7 @@ class KeptTurnFacts:
     """Reads the facts of turns. May be used from any thread.
 
     To read them of a large fleet takes long, so they are read again only once something about turns
-    was written, or after a second. What is written about turns follows from facts that its own
-    transaction has read.
+    was written, or after a second.
     """
 
     def __init__(self, settings: TurnSettings) -> None:
@@ -78,3 +81,13 @@ class KeptTurnFacts:
         if kept is not None and kept.is_good_in(snapshot, _SHOWN_SECONDS):
             return kept.facts
         return self.within(snapshot)
+
+    def for_step(self, snapshot: Snapshot) -> TurnFacts:
+        """Return the facts from which a step follows, within the transaction that writes it. They
+        are those of the check for work, if that was just now and no transaction has written
+        anything about turns since; then to read again would give the same.
+        """
+        kept = self._kept
+        if kept is not None and kept.is_good_in(snapshot, _STEP_SECONDS):
+            return kept.facts
+        return read_turn_facts(snapshot, self._settings)

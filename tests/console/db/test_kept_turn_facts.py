@@ -8,6 +8,7 @@ from support.console.records import FakeVm
 
 from console.config.groups import GroupSettings
 from console.db.connection.opening import Database
+from console.db.connection.transactions import write_to
 from console.db.turn_facts.kept_turn_facts import KeptTurnFacts
 from console.db.turn_facts.turn_facts import TurnSettings
 from console.turns.facts import TurnFacts
@@ -28,6 +29,11 @@ def _seen(intake: Intake, kept: KeptTurnFacts) -> TurnFacts:
 def _shown(intake: Intake, kept: KeptTurnFacts) -> TurnFacts:
     with intake.snapshots.open() as snapshot:
         return kept.shown_in(snapshot)
+
+
+def _in_step(intake: Intake, kept: KeptTurnFacts) -> TurnFacts:
+    with write_to(intake.database) as (connection, _number):
+        return kept.for_step(intake.snapshots.within(connection))
 
 
 def test_a_heartbeat_causes_no_new_read_within_a_second(
@@ -60,6 +66,22 @@ def test_a_page_shows_what_was_read_within_two_seconds(
     assert _shown(intake, kept) is first
     intake.now += timedelta(seconds=0.1)
     assert _shown(intake, kept) is not first
+
+
+def test_a_step_follows_from_what_the_check_for_work_has_read(
+    database: Database, kept: KeptTurnFacts
+) -> None:
+    """A step reads again what the check for work has read only if it has changed, or is old."""
+    intake, vm = Intake(database), FakeVm(name="db-0")
+    intake.take(vm.heartbeat(now=intake.now))
+    checked = _seen(intake, kept)
+    intake.now += timedelta(seconds=0.4)
+    assert _in_step(intake, kept) is checked
+    intake.now += timedelta(seconds=0.1)
+    assert _in_step(intake, kept) is not checked
+    checked = _seen(intake, kept)
+    intake.take(vm.event("E-1", now=intake.now))
+    assert [each.event_id for each in _in_step(intake, kept).events] == ["E-1"]
 
 
 @pytest.mark.parametrize("is_shown", [True, False])

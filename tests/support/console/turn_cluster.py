@@ -69,7 +69,6 @@ class TurnCluster:
         rule = GroupSettings.model_validate({"name": "db", "approve": {}, **keys})
         grouping = Grouping([rule])
         self.settings = TurnSettings(grouping=grouping, can_sign=True)
-        self.facts = KeptTurnFacts(self.settings)
         self._read: TurnFacts | None = None
         self.snapshots = Snapshots(
             database, silent_time=silent_time, grouping=grouping, clock=self._seconds
@@ -81,6 +80,16 @@ class TurnCluster:
                 "VALUES ('one', 'broker', 0, 9e9, 9e9)"
             )
         self.hear()
+
+    @property
+    def settings(self) -> TurnSettings:
+        """The settings of the console's groups; new ones count as after a restart."""
+        return self._settings
+
+    @settings.setter
+    def settings(self, settings: TurnSettings) -> None:
+        self._settings = settings
+        self.facts = KeptTurnFacts(settings)
 
     def _seconds(self) -> float:
         return self.now.timestamp()
@@ -252,7 +261,8 @@ class TurnCluster:
                     rules=DecisionRules(can_sign=True),
                     audit_limiter=AuditLimiter(),
                 )
-                written = turn_steps.write_step(snapshot, number, self.settings, decide, {"broker"})
+                facts = self.facts.for_step(snapshot)
+                written = turn_steps.write_step(snapshot, number, facts, decide, {"broker"})
             sent += [f"{one.command.act} {names[one.command.vm_id]}" for one in written.outgoing]
             if not written.has_changed:
                 break
