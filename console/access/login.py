@@ -65,8 +65,8 @@ Json = dict[str, Any]
 class LoginError(Exception):
     """A login fails. `reason` is for audit and log, the message for the person."""
 
-    def __init__(self, words: str, *, reason: str, status: int = 403) -> None:
-        super().__init__(words)
+    def __init__(self, message: str, *, reason: str, status: int = 403) -> None:
+        super().__init__(message)
         self.reason = reason
         self.status = status
 
@@ -199,8 +199,8 @@ class Login:
         except RefusedCodeError:
             raise _not_believed("code_refused") from None
         except ProviderError as error:
-            words = f"logging in does not work now: {error}. Existing sessions stay valid"
-            raise LoginError(words, reason="provider_failed", status=503) from None
+            message = f"logging in does not work now: {error}. Existing sessions stay valid"
+            raise LoginError(message, reason="provider_failed", status=503) from None
         finally:
             self._waiting -= 1
 
@@ -225,8 +225,8 @@ def _name_in(claims: Mapping[str, Any], claim: str) -> str:
 
 
 def _not_believed(reason: str) -> LoginError:
-    words = f"the login provider's answer is not accepted ({reason}); log in again"
-    return LoginError(words, reason=reason)
+    message = f"the login provider's answer is not accepted ({reason}); log in again"
+    return LoginError(message, reason=reason)
 
 
 def _key(secret: str) -> OctKey:

@@ -68,9 +68,9 @@ class Provider:
             now = self._monotonic()
             if self._metadata is not None and now - self._read_at < _METADATA_SECONDS:
                 return self._metadata
-            failed_at, words = self._failure
+            failed_at, message = self._failure
             if now - failed_at < _AGAIN_SECONDS:  # each try would hold a thread for seconds
-                raise ProviderError(words)
+                raise ProviderError(message)
             try:
                 document = self._get(get_well_known_url(self.issuer, external=True))
                 self._metadata = metadata_of(document, self.issuer)

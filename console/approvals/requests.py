@@ -14,7 +14,7 @@ from typing import Final, Literal
 
 from console.access.people import Person, is_same_person
 from console.access.site_access import decides_event
-from console.approvals.printing import words_of
+from console.approvals.printing import description_of
 from console.approvals.refusal_reasons import REASONS, RefusalReason
 from console.fleet.candidates import Candidate
 from console.fleet.commands import working
@@ -269,7 +269,7 @@ TABLE: Final[Mapping[What, Mapping[Predicate, RequestStep]]] = {
 def printed() -> list[Sequence[str]]:
     """Return the table as rows of text: request, condition and step."""
     return [
-        (what, words_of(predicate), str(step))
+        (what, description_of(predicate), str(step))
         for what, row in TABLE.items()
         for predicate, step in row.items()
     ]

@@ -23,7 +23,7 @@ from console.approvals.decision_situation import (
     Wait,
     expiry,
 )
-from console.approvals.printing import words_of
+from console.approvals.printing import description_of
 from console.fleet.candidates import PULL, first
 from console.fleet.commands import LAPSE_SECONDS
 
@@ -355,7 +355,11 @@ TABLE: Final[Mapping[State, Mapping[Predicate, Then]]] = {
 def printed() -> list[Sequence[str]]:
     """Return the table as rows of text: state, condition and step."""
     return [
-        (state.value, words_of(predicate), words_of(then) if callable(then) else str(then))
+        (
+            state.value,
+            description_of(predicate),
+            description_of(then) if callable(then) else str(then),
+        )
         for state, row in TABLE.items()
         for predicate, then in row.items()
     ]

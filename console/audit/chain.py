@@ -40,7 +40,7 @@ class ChainFault:
     """A fault at a row, in a sentence."""
 
     number: int
-    words: str
+    message: str
 
 
 def sealed(
@@ -102,13 +102,15 @@ def verify(
     for row in rows:
         yield from _faults(row, before)
         if heads.pop(row.number, {row.hash}) != {row.hash}:
-            words = f"row {row.number} is not the one whose hash was kept: the audit was rewritten"
-            yield ChainFault(number=row.number, words=words)
+            message = (
+                f"row {row.number} is not the one whose hash was kept: the audit was rewritten"
+            )
+            yield ChainFault(number=row.number, message=message)
         before = head_of(row) if isinstance(row.number, int) else before
     for number in sorted(heads):
         if number > before.number:
-            words = f"{_missing(before.number + 1, number)} missing at the end"
-            yield ChainFault(number=before.number + 1, words=words)
+            message = f"{_missing(before.number + 1, number)} missing at the end"
+            yield ChainFault(number=before.number + 1, message=message)
 
 
 def _faults(row: AuditRow, before: Head | None = None) -> list[ChainFault]:
@@ -119,7 +121,9 @@ def _faults(row: AuditRow, before: Head | None = None) -> list[ChainFault]:
     except (AttributeError, TypeError):  # SQLite takes a value of any type
         number = row.number if before is None else before.number + 1
         return [
-            ChainFault(number=number, words=f"row {number} is changed: a column has no such value")
+            ChainFault(
+                number=number, message=f"row {number} is changed: a column has no such value"
+            )
         ]
 
 
@@ -127,15 +131,15 @@ def _place_faults(row: AuditRow, before: Head) -> Iterator[ChainFault]:
     """Yield a fault if a row does not follow the one before it."""
     expected = before.number + 1
     if row.number > expected:
-        yield ChainFault(number=expected, words=f"{_missing(expected, row.number - 1)} missing")
+        yield ChainFault(number=expected, message=f"{_missing(expected, row.number - 1)} missing")
     elif row.number < expected:
-        yield ChainFault(number=row.number, words=f"row {row.number} is out of order")
+        yield ChainFault(number=row.number, message=f"row {row.number} is out of order")
     elif _content(row).get("previous") != before.hash:
-        words = (
+        message = (
             f"row {row.number} does not follow row {before.number}: "
             "its `previous` is not the hash of that row"
         )
-        yield ChainFault(number=row.number, words=words)
+        yield ChainFault(number=row.number, message=message)
 
 
 def _missing(first: int, last: int) -> str:
@@ -145,13 +149,15 @@ def _missing(first: int, last: int) -> str:
 def _content_faults(row: AuditRow) -> Iterator[ChainFault]:
     """Yield a fault if a row is not the one that was hashed."""
     if sha256(row.body.encode(errors="replace")).hexdigest() != row.hash:
-        yield ChainFault(number=row.number, words=f"row {row.number} is changed: its hash differs")
+        yield ChainFault(
+            number=row.number, message=f"row {row.number} is changed: its hash differs"
+        )
         return
     content = _content(row)
     for name, value in _columns(row).items():
         if content.get(name) != value:
-            words = f"row {row.number} is changed: its column for {name} is not what was hashed"
-            yield ChainFault(number=row.number, words=words)
+            message = f"row {row.number} is changed: its column for {name} is not what was hashed"
+            yield ChainFault(number=row.number, message=message)
 
 
 def _columns(row: AuditRow) -> dict[str, Any]:

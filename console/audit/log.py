@@ -104,7 +104,7 @@ def check(engine: Engine, known: Iterable[Head] = ()) -> tuple[Head, ChainFault 
     fault = next(verify(rows(), known=heads), None)
     if fault is None and kept is not None and not kept.hash:
         fault = ChainFault(
-            number=last.number, words="the head that is kept beside the rows is missing"
+            number=last.number, message="the head that is kept beside the rows is missing"
         )
     return last, fault
 

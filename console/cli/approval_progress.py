@@ -116,10 +116,10 @@ class ApprovalProgress:
     def _end(self, command: Mapping[str, Any]) -> int:
         state = command["state"]
         reason = command["reason"]
-        words = outcomes.ending(state, reason)
-        if words is None:
+        ending = outcomes.ending(state, reason)
+        if ending is None:
             return OK
-        click.echo(f"seb console: {plain(words[0])} {plain(words[1])}", err=True)
+        click.echo(f"seb console: {plain(ending[0])} {plain(ending[1])}", err=True)
         if state == "unanswered":
             return NO_REPLY
         return NOT_PERMITTED if reason == "not_allowed" else NO

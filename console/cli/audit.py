@@ -94,7 +94,7 @@ def verify(*, heads: tuple[str, ...], overrides: tuple[str, ...]) -> int:
 def _verified(database: Database, known: Iterable[Head]) -> int:
     last, fault = log.check(database.reading, known)
     if fault is not None:
-        click.echo(f"fail  {plain(fault.words)}")
+        click.echo(f"fail  {plain(fault.message)}")
         return NO
     click.echo(f"ok    {last.number} rows; head {last.number}:{last.hash}")
     return OK

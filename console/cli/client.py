@@ -67,13 +67,13 @@ class ConsoleClient:
                 f"no console answers at {self.url}: {http_client.why(error)}. Start it with "
                 "`seb console run`, or set SEB_CONSOLE_URL"
             ) from None
-        words = _error_of(response)
+        message = _error_of(response)
         if response.status_code in (401, 403):
-            raise NotPermittedError(f"{self.url}: {words}; see SEB_CONSOLE_TOKEN")
+            raise NotPermittedError(f"{self.url}: {message}; see SEB_CONSOLE_TOKEN")
         if response.status_code >= 500:  # noqa: PLR2004
-            raise UnreachableError(f"{self.url}: {words}")
+            raise UnreachableError(f"{self.url}: {message}")
         if not response.ok or response.is_redirect:
-            raise RefusedError(words, status=response.status_code, answer=_object(response))
+            raise RefusedError(message, status=response.status_code, answer=_object(response))
         return response
 
     def listed(self, path: str, limit: int, **params: object) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ import click
 
 from console.config.settings import DEFAULT_LISTEN, split_address
 
-_WORDS: Final = """\
+_INTRODUCTION: Final = """\
 Nine simulated VMs, each with a real bridge, report to a console on this machine: an event
 that three of them share and that you can approve on the page; a cluster of three with two
 events, of which the second waits for the first; a restart that a rule approves, an eviction,
@@ -46,7 +46,7 @@ def command(listen: str | None) -> int:
     """
     from console.demo.demo import Demo  # noqa: PLC0415  # `--help` needs none of it
 
-    click.echo(_WORDS, err=True)
+    click.echo(_INTRODUCTION, err=True)
     with tempfile.TemporaryDirectory(prefix="seb-console-") as scratch:
         Demo(Path(scratch), listen=listen or _free(), ready=click.echo).run()
     return 0

@@ -117,8 +117,8 @@ def _names_and_ids(given: Mapping[str, str]) -> tuple[dict[str, str], dict[str, 
     """Return the names and the ARM ids that follow the vmIds."""
     names: dict[str, str] = {}
     resource_ids: dict[str, str] = {}
-    for vm_id, words in given.items():
-        several = words.split()
+    for vm_id, text in given.items():
+        several = text.split()
         ids = [each for each in several if each.startswith("/")]
         if ids:
             resource_ids[vm_id] = ids[0]

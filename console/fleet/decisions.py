@@ -120,8 +120,8 @@ def _waiting(event_state: str, decision: Decision | None, *, can_be_asked: bool)
     if event_state != "scheduled" or not can_be_asked:
         return DecisionStatus(state="none")
     if decision is not None and decision.outcome in _IN_VAIN:
-        words = f"{decision.outcome}: {decision.outcome_reason}"
-        return DecisionStatus(state="due", by=decision.actors, reason=words, at=decision.over_at)
+        reason = f"{decision.outcome}: {decision.outcome_reason}"
+        return DecisionStatus(state="due", by=decision.actors, reason=reason, at=decision.over_at)
     return DecisionStatus(state="due")
 
 

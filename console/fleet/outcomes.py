@@ -101,7 +101,7 @@ _OUTCOMES: Final[Mapping[str, str]] = MappingProxyType(
 )
 
 
-def reason_words(reason: str | None) -> str | None:
+def reason_text(reason: str | None) -> str | None:
     """Return the sentence for a reason; an unknown reason is returned unchanged."""
     if not reason:
         return None
@@ -122,7 +122,7 @@ def ending(state: str, reason: str | None) -> tuple[str, str] | None:
     )
 
 
-def outcome_words(outcome: str, reason: str | None) -> str:
+def outcome_text(outcome: str, reason: str | None) -> str:
     """Return what the outcome of a decision means and what to do. `reason` is a word, from a
     receipt or the console. If a rule or a person overtook the decision, it is that actor, such as
     `rule:NAME` or `local:USER`.

@@ -70,9 +70,9 @@ def is_contested(reports: Iterable[NamedReport]) -> bool:
     is pending or over.
     """
     heard = [each for each in reports if each.is_heard]
-    words = {(each.content_hash, each.is_over) for each in heard}
+    contents = {(each.content_hash, each.is_over) for each in heard}
     open_ones = {each.content_hash for each in heard if not each.is_over}
-    return len({each.names for each in heard}) > 1 or len(open_ones or words) > 1
+    return len({each.names for each in heard}) > 1 or len(open_ones or contents) > 1
 
 
 def reporter_of(
@@ -125,10 +125,10 @@ def chosen(reports: Sequence[NamedReport], support: Sequence[Support] = ()) -> s
     names = min(heard, key=lambda each: (-by_names[each.names], each.age)).names
     same = [each for each in heard if each.names == names]
     same = [each for each in same if not each.is_over] or same
-    by_words: Counter[tuple[str, bool]] = Counter()
+    by_content: Counter[tuple[str, bool]] = Counter()
     for each in support:
-        by_words[(each.content_hash, each.is_over)] += each.count
-    best = min(same, key=lambda each: (-by_words[(each.content_hash, each.is_over)], each.age))
+        by_content[(each.content_hash, each.is_over)] += each.count
+    best = min(same, key=lambda each: (-by_content[(each.content_hash, each.is_over)], each.age))
     return min(
         (each for each in same if each.content_hash == best.content_hash), key=lambda each: each.age
     ).vm_id

@@ -9,7 +9,7 @@ from typing import Annotated, Final, Literal
 from pydantic import Field
 
 from console.fleet.model import Model, Moment, ReportedMoment
-from console.fleet.outcomes import outcome_words
+from console.fleet.outcomes import outcome_text
 from console.fleet.values.decision import Command, Decision, Receipt
 from console.fleet.values.report import LatestReport
 from console.fleet.values.stream import SequenceGap
@@ -174,8 +174,8 @@ def _decision_items(decision: Decision) -> Iterable[TimelineDecision]:
     )
     yield decided
     if decision.outcome is not None:
-        words = outcome_words(decision.outcome, decision.outcome_reason)
-        ended = {"at": decision.over_at, "outcome": decision.outcome, "words": words}
+        text = outcome_text(decision.outcome, decision.outcome_reason)
+        ended = {"at": decision.over_at, "outcome": decision.outcome, "words": text}
         yield decided.model_copy(update=ended)
 
 

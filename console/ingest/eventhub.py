@@ -156,11 +156,11 @@ class EventHubReader:
     def _trouble(self, error: BaseException) -> None:
         if self._stop.is_set():
             return
-        words = str(error) if isinstance(error, SinkError) else diagnose(error).text("hub")
-        if self._state.trouble != words:
+        trouble = str(error) if isinstance(error, SinkError) else diagnose(error).text("hub")
+        if self._state.trouble != trouble:
             fields = {"action": "source_lost", "source": self._state.name}
-            _LOG.warning("%s", words, extra=fields)
-        self._state.down(words)
+            _LOG.warning("%s", trouble, extra=fields)
+        self._state.down(trouble)
 
     async def _on_batch(self, context: PartitionContext, events: list[EventData]) -> None:
         if not self._state.connected:

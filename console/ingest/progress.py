@@ -46,10 +46,10 @@ class Progress:
         """Note that a query of the database begins."""
         self._begun_at = self._monotonic()
 
-    def failed(self, words: str) -> bool:
+    def failed(self, message: str) -> bool:
         """Note that the query failed; return whether the error is new."""
-        is_new = self._logged != words
-        self._logged = words
+        is_new = self._logged != message
+        self._logged = message
         self._begun_at = None
         return is_new
 

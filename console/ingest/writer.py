@@ -21,7 +21,7 @@ from sqlalchemy.exc import InterfaceError, InternalError, OperationalError, SQLA
 
 from console.db.batches.batches import write_batch
 from console.db.connection.clock import CommonClock
-from console.db.connection.errors import words_of
+from console.db.connection.errors import message_of
 from console.db.connection.opening import Database
 from console.db.connection.transactions import next_number
 from console.db.sources.checkpoints import write_checkpoint
@@ -204,9 +204,9 @@ class Writer:
             try:
                 work()
             except (SebError, SQLAlchemyError) as error:
-                words = words_of(error) if isinstance(error, SQLAlchemyError) else str(error)
-                if self.progress.failed(words):
-                    _LOG.error("%s", words, extra={"action": "database_failed"})
+                message = message_of(error) if isinstance(error, SQLAlchemyError) else str(error)
+                if self.progress.failed(message):
+                    _LOG.error("%s", message, extra={"action": "database_failed"})
                 if self._stop.wait(random.uniform(wait / 2, wait)):  # noqa: S311  # jitter
                     return False
                 wait = min(_MAX_WAIT_SECONDS, wait * 2)
@@ -295,12 +295,12 @@ class Writer:
                 self._isolate_items(source, items[:middle])
                 self._isolate_items(source, items[middle:])
                 return
-            words = words_of(error) if isinstance(error, SQLAlchemyError) else repr(error)[:300]
+            message = message_of(error) if isinstance(error, SQLAlchemyError) else repr(error)[:300]
             fields = {"action": "record_not_stored", "source": source}
-            _LOG.exception("%s", words, extra=fields)
+            _LOG.exception("%s", message, extra=fields)
             sample = items[0].body if isinstance(items[0], IncomingRecord) else b""
             refused = QuarantinedMessage(
-                reason="unstorable", message=words, sample=sample, at=self._now()
+                reason="unstorable", message=message, sample=sample, at=self._now()
             )
             self._commit_together([Delivery(source=source, items=[refused], done=_nothing)])
 

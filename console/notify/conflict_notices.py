@@ -90,8 +90,8 @@ def _of_one(vm: Vm, now: float) -> Notice:
 
 def _words(name: FleetName) -> str:
     place = (name.subscription_id, name.resource_group, name.scale_set)
-    words = "/".join(short(each) for each in place if each)
-    return f"{short(name.name)} in {words or 'no scope'}, site {short(name.site)}"
+    scope = "/".join(short(each) for each in place if each)
+    return f"{short(name.name)} in {scope or 'no scope'}, site {short(name.site)}"
 
 
 def _end(incident: Incident, now: float) -> Notice:

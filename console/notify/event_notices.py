@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from console.fleet.decisions import takes_away
 from console.fleet.moments import moment
-from console.fleet.outcomes import outcome_words
+from console.fleet.outcomes import outcome_text
 from console.fleet.values.decision import Decision
 from console.fleet.values.event import KnownEvent, Named
 from console.fleet.values.keys import folded
@@ -77,18 +77,18 @@ def of_turn(known: KnownEvent, at: float) -> Notice | None:
     names = _listed(short(each.name) for each in turn.held_by)
     if turn.state == "stuck":
         title = f"the turn of {names or 'no VM'} has not ended an hour after it"
-        words = f"In {groups} others wait for it. A person can end it on the event's page."
+        text = f"In {groups} others wait for it. A person can end it on the event's page."
     else:
         title = f"no turn in {groups}"
         reason = short(turn.reason or "", most=MAX_REASON_CHARACTERS_SHOWN)
-        words = f"{reason[:1].upper()}{reason[1:]}."
+        text = f"{reason[:1].upper()}{reason[1:]}."
     return _about(
         "turn-stuck" if turn.state == "stuck" else "turn-forced",
         known,
         key=(turn.since,),
         at=at,
         title=f"{_what(known.shown.report.event)}: {title}",
-        text=words,
+        text=text,
     )
 
 
@@ -114,7 +114,7 @@ def approval_failed(decision: Decision, known: KnownEvent | None) -> Notice:
     """Return the notice of an approval that failed; `known` is what is known of its event now."""
     event = _unknown(decision.event_id) if known is None else known.shown.report.event
     outcome = decision.outcome or ""
-    words = short(outcome_words(outcome, decision.outcome_reason), most=MAX_REASON_CHARACTERS_SHOWN)
+    reason = short(outcome_text(outcome, decision.outcome_reason), most=MAX_REASON_CHARACTERS_SHOWN)
     return _about(
         "approval-failed",
         known or event,
@@ -122,7 +122,7 @@ def approval_failed(decision: Decision, known: KnownEvent | None) -> Notice:
         key=(decision.id,),
         at=decision.over_at or decision.at,
         title=f"{_what(event)}: the approval of {short(decision.actor)} {_ended(outcome)}",
-        text=f"{_whom(event)} {words}",
+        text=f"{_whom(event)} {reason}",
         more={"outcome": outcome},
     )
 

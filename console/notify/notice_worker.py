@@ -14,7 +14,7 @@ from typing import Any, Final
 from sqlalchemy.exc import SQLAlchemyError
 
 from console.db import notices as store
-from console.db.connection.errors import words_of
+from console.db.connection.errors import message_of
 from console.db.connection.transactions import write_to
 from console.db.schema.decision_tables import conflict_notice
 from console.db.snapshot import Snapshots
@@ -80,7 +80,7 @@ class NoticeWorker:
                 with self._database.writing.begin() as connection:
                     store.release(connection, self._console)
             except SQLAlchemyError as error:  # the claims end by themselves
-                _LOG.debug("%s", words_of(error))
+                _LOG.debug("%s", message_of(error))
 
     def supervise(self) -> None:
         """Replace stuck workers; called once a second."""
@@ -108,7 +108,7 @@ class NoticeWorker:
                     self._begun = self._begin()
                 self._find_and_store(self._begun)
             except SQLAlchemyError as error:
-                _LOG.warning("%s", words_of(error), extra={"action": "notices_not_stored"})
+                _LOG.warning("%s", message_of(error), extra={"action": "notices_not_stored"})
             except SebError as error:
                 _LOG.warning("%s", error, extra={"action": "notices_not_stored"})
             except Exception:  # noqa: BLE001  # without this thread there would be no notices

@@ -13,7 +13,7 @@ from typing import Any, Final
 from sqlalchemy.exc import SQLAlchemyError
 
 from console.db import notices as store
-from console.db.connection.errors import words_of
+from console.db.connection.errors import message_of
 from console.db.connection.opening import Database
 from console.notify.sinks import accepts
 from sinks.backoff import retry_delay
@@ -214,27 +214,27 @@ class SinkWorker:
         """
         self.health.failures += 1
         if isinstance(error, SQLAlchemyError):
-            self._report_trouble(words_of(error), action="sink_down")
+            self._report_trouble(message_of(error), action="sink_down")
             return retry_delay(self.health.failures, cap=_DATABASE_WAIT_SECONDS)
         if isinstance(error, SinkPaused):
             # Its remedy is for a bridge, whose sinks a person can resume.
-            words = f"{error.problem.what}; it is tried again when the console starts"
-            self._report_trouble(words, action="sink_paused")
+            trouble = f"{error.problem.what}; it is tried again when the console starts"
+            self._report_trouble(trouble, action="sink_paused")
         elif isinstance(error, (SinkError, SebError)):
             self._report_trouble(str(error), action="sink_down")
         else:
-            words = f"{type(error).__name__} in the sink"
-            _LOG.exception("%s", words, extra={"action": "sink_bug", "sink": self.name})
-            self._report_trouble(words, action="sink_down")
+            trouble = f"{type(error).__name__} in the sink"
+            _LOG.exception("%s", trouble, extra={"action": "sink_bug", "sink": self.name})
+            self._report_trouble(trouble, action="sink_down")
         self._driver.close_after(error)
         if isinstance(error, SinkPaused):
             return inf
         return self.health.seconds_to_next_try(error)
 
-    def _report_trouble(self, words: str, *, action: str) -> None:
-        if self.health.trouble != words and not self._stop.is_set():
-            _LOG.warning("%s", words, extra={"action": action, "sink": self.name})
-        self.health.trouble = words
+    def _report_trouble(self, trouble: str, *, action: str) -> None:
+        if self.health.trouble != trouble and not self._stop.is_set():
+            _LOG.warning("%s", trouble, extra={"action": action, "sink": self.name})
+        self.health.trouble = trouble
 
     def _wait(self, seconds: float) -> None:
         """Wait so many seconds, or until the worker is stopped; maintain a sink that is open."""

@@ -31,9 +31,9 @@ def as_json(model: BaseModel) -> Json:
     return model.model_dump(by_alias=True)
 
 
-def refuse(status: int, words: str) -> HTTPException:
+def refuse(status: int, message: str) -> HTTPException:
     """Return the exception that answers with a status and a sentence."""
-    return HTTPException(status, words)
+    return HTTPException(status, message)
 
 
 async def on_error(_request: Request, error: Exception) -> Response:

@@ -73,8 +73,8 @@ class LoginRoutes:
                 ends=cookies.session_in(request.headers) or "",
             )
         except UsedLoginError:
-            words = "this login has been used already; log in again"
-            response = await self._refused(request, LoginError(words, reason="replayed"))
+            message = "this login has been used already; log in again"
+            response = await self._refused(request, LoginError(message, reason="replayed"))
         except StoreError:
             response = self._pages.answer(
                 503, "logging in does not work now: the database does not answer"
@@ -97,8 +97,8 @@ class LoginRoutes:
 
     async def ended(self, _request: Request) -> Response:
         """Answer with the page for a person who has just logged out."""
-        words = "You are logged out of the console. The login provider may still know you."
-        return self._pages.answer(200, words, title="Logged out", login=True)
+        message = "You are logged out of the console. The login provider may still know you."
+        return self._pages.answer(200, message, title="Logged out", login=True)
 
     async def _refused(self, request: Request, error: LoginError) -> Response:
         unwritten = self._logged.passes(error.reason)

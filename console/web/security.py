@@ -57,7 +57,7 @@ class _Refusal:
     """
 
     status: int
-    words: str
+    message: str
     reason: str | None = None
     actor: str = UNKNOWN
     challenge: str | None = None
@@ -84,7 +84,7 @@ class Admission:
         try:
             found = await self._admitted(scope, headers)
         except StoreError:  # the log says why; strangers need not learn the database's address
-            found = _Refusal(status=503, words=DATABASE_FAILED)
+            found = _Refusal(status=503, message=DATABASE_FAILED)
         if isinstance(found, _Refusal):
             if found.reason is not None:
                 attempt = attempt_at(scope, reason=found.reason, actor=found.actor)
@@ -111,14 +111,14 @@ class Admission:
         except BadTokenError:
             return _Refusal(
                 status=_UNAUTHORIZED,
-                words="this token is not known, has ended, or was revoked",
+                message="this token is not known, has ended, or was revoked",
                 reason="bad_token",
                 challenge='Bearer error="invalid_token"',
             )
         if scope["method"] not in _SAFE and not _is_same_site(headers):
             return _Refusal(
                 status=_FORBIDDEN,
-                words="a request from another site is refused",
+                message="a request from another site is refused",
                 reason=None if identity is None else "cross_site",
                 actor=UNKNOWN if identity is None else identity.person.name,
             )
@@ -131,14 +131,14 @@ class Admission:
         if self._serves_this_machine_only and scope["path"].startswith(_OF_MACHINES):
             return None  # VMs may come through a proxy: each proves itself by its secret
         if not self._is_own(headers.get("host", ""), scope.get("server")):
-            words = "this host name is not the console's; see SEB_CONSOLE_PUBLIC_URL"
-            return _Refusal(status=421, words=words)
+            message = "this host name is not the console's; see SEB_CONSOLE_PUBLIC_URL"
+            return _Refusal(status=421, message=message)
         if not _is_storable(scope):
-            return _Refusal(status=400, words="this address has a NUL, which no name has")
+            return _Refusal(status=400, message="this address has a NUL, which no name has")
         if self._serves_this_machine_only and _came_through_a_proxy(scope, headers):
             return _Refusal(
                 status=_FORBIDDEN,
-                words="without a login the console serves its own machine only, and this request "
+                message="without a login the console serves its own machine only, and this request "
                 "came through a proxy; set SEB_CONSOLE_LOGIN__MODE to proxy or oidc",
                 reason="through_proxy",
             )
@@ -158,8 +158,8 @@ class Admission:
             address = f"{LOGIN}?leads_to={quote(leads_to, safe='')}"
             return RedirectResponse(address, 302, {"Cache-Control": "no-store"})
         if "text/html" in headers.get("accept", "") and not scope["path"].startswith(_API):
-            return self._pages.answer(found.status, found.words, login=is_stranger)
-        refused = answer({"error": found.words}, found.status)
+            return self._pages.answer(found.status, found.message, login=is_stranger)
+        refused = answer({"error": found.message}, found.status)
         if found.challenge is not None:
             refused.headers["WWW-Authenticate"] = found.challenge
         return refused
@@ -188,20 +188,20 @@ class Admission:
 def _without_right(identity: Identity | None, scope: Scope) -> _Refusal | None:
     """Return a refusal if the person may not see this path or send this form, or None."""
     if identity is None:
-        return _Refusal(status=_UNAUTHORIZED, words="not logged in", challenge="Bearer")
+        return _Refusal(status=_UNAUTHORIZED, message="not logged in", challenge="Bearer")
     person = identity.person
     path = scope["path"]
     reason = "no_role"
     if not person.roles:
-        words = f"there is no role for {person.name}; see SEB_CONSOLE_ROLES"
+        message = f"there is no role for {person.name}; see SEB_CONSOLE_ROLES"
     elif person.site is not None and (path in _OF_EVERY_SITE or not path.startswith(_API)):
-        words = "a token of one site reads the API only, and not what is of every site"
+        message = "a token of one site reads the API only, and not what is of every site"
     elif _is_form(scope) and not _may_send(scope, person):
-        words = "this needs the role approver; see SEB_CONSOLE_ROLES"
+        message = "this needs the role approver; see SEB_CONSOLE_ROLES"
         reason = "not_allowed"
     else:
         return None
-    return _Refusal(status=_FORBIDDEN, words=words, reason=reason, actor=person.name)
+    return _Refusal(status=_FORBIDDEN, message=message, reason=reason, actor=person.name)
 
 
 def _is_form(scope: Scope) -> bool:

@@ -13,7 +13,7 @@ class StoreError(UnreachableError):
     """The database did not do what it was asked; the same request may succeed later."""
 
 
-def words_of(error: SQLAlchemyError) -> str:
+def message_of(error: SQLAlchemyError) -> str:
     """Return the database's own message: no statement, no parameters, no password."""
     original = error.orig if isinstance(error, DBAPIError) else None
     first = str(original or error).strip().splitlines()
@@ -51,7 +51,7 @@ _REMEDIES: Final = (
 )
 
 
-def remedy_of(words: str) -> str:
-    """Return what a person should do about a message of PostgreSQL, as `words_of` returns it."""
-    said = words.lower()
+def remedy_of(message: str) -> str:
+    """Return what a person should do about a message of PostgreSQL, as `message_of` returns it."""
+    said = message.lower()
     return next(remedy for signs, remedy in _REMEDIES if any(each in said for each in signs))

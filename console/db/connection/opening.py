@@ -14,7 +14,7 @@ from sqlalchemy.engine import URL
 from sqlalchemy.exc import SQLAlchemyError
 
 from console.config.settings import Settings
-from console.db.connection.errors import StoreError, words_of
+from console.db.connection.errors import StoreError, message_of
 from sinks.shared.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class Database:
             with _MIGRATING, self.writing.connect() as connection:
                 _migrate(connection, is_sqlite=self.is_sqlite)
         except SQLAlchemyError as error:
-            raise StoreError(words_of(error)) from error
+            raise StoreError(message_of(error)) from error
 
     def join(self) -> None:
         """Open the database for one short command while a console may be running. The lock is held
@@ -74,7 +74,7 @@ class Database:
             with self.reading.connect() as connection:
                 is_ours = _is_ours(connection)
         except SQLAlchemyError as error:
-            raise StoreError(words_of(error)) from error
+            raise StoreError(message_of(error)) from error
         if not is_ours:
             self.open()
             self._unlock()

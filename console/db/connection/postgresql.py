@@ -79,8 +79,8 @@ def engine_of(url: URL, patience: Patience) -> Engine:
     _ping_with(engine, patience)
 
     @event.listens_for(engine, "do_connect")
-    def _connect(_dialect: object, _record: object, words: Any, named: Any) -> PatientConnection:
-        connection = PatientConnection.connect(*words, **named)
+    def _connect(_dialect: object, _record: object, unnamed: Any, named: Any) -> PatientConnection:
+        connection = PatientConnection.connect(*unnamed, **named)
         connection.patience = patience.answer
         try:
             _limit(connection, patience)

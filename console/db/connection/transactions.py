@@ -9,7 +9,7 @@ from typing import Final
 from sqlalchemy import Connection, Engine, select, text
 from sqlalchemy.exc import SQLAlchemyError
 
-from console.db.connection.errors import StoreError, words_of
+from console.db.connection.errors import StoreError, message_of
 from console.db.connection.opening import Database
 from console.db.schema import tables
 
@@ -37,7 +37,7 @@ def read_from(engine: Engine) -> Iterator[Connection]:
         with engine.begin() as connection:
             yield connection
     except SQLAlchemyError as error:
-        raise StoreError(words_of(error)) from error
+        raise StoreError(message_of(error)) from error
 
 
 @contextmanager
@@ -49,4 +49,4 @@ def write_to(database: Database) -> Iterator[tuple[Connection, int]]:
         with database.writing.begin() as connection:
             yield connection, next_number(connection)
     except SQLAlchemyError as error:
-        raise StoreError(words_of(error)) from error
+        raise StoreError(message_of(error)) from error

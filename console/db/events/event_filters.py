@@ -143,8 +143,8 @@ def ids_found(q: str) -> Select[Any]:
 
 
 def in_names(q: str) -> ColumnElement[bool]:
-    """Return the SQL for whether a name that an event lists matches a search; `words` has the names
-    after the id.
+    """Return the SQL for whether a name that an event lists matches a search; `search_text` has
+    the names after the id.
     """
     found: ColumnElement[bool] = event.c.search_text.like(
         f"%\n%{pattern_of(q.casefold())}%", escape=ESCAPE
@@ -192,11 +192,11 @@ def _found(q: str, *, by_event: bool) -> ColumnElement[bool]:
     if is_pattern(q):
         listing = select(resource.c.event_id, resource.c.scope).where(is_named_like(resource, q))
         return _among(listing, by_event=by_event)
-    words = c.search_text.contains(q.casefold(), autoescape=True)
+    text = c.search_text.contains(q.casefold(), autoescape=True)
     reason = func.lower(decision.c.reason).contains(q.lower(), autoescape=True)
     why = func.lower(receipt.c.why).contains(q.lower(), autoescape=True)
     return or_(
-        words,
+        text,
         c.event_id.in_(select(decision.c.event_id).where(reason)),
         c.event_id.in_(select(receipt.c.event_id).where(why)),
     )

@@ -20,7 +20,7 @@ from console.db.schema.tables import event
 from console.db.search import is_text
 from console.fleet.values.event import KnownEvent
 
-_MAX_WORDS: Final = 50
+_MAX_VALUES: Final = 50
 _AHEAD: Final = 6
 """How many events the database looks at for each event that is wanted, if the filters match many
 VMs.
@@ -82,7 +82,7 @@ class EventHistory:
         """
         column = event.c[column_name]
         query = select(column).group_by(column).order_by(func.count().desc(), column)
-        found = self._connection.execute(query.limit(_MAX_WORDS)).scalars()
+        found = self._connection.execute(query.limit(_MAX_VALUES)).scalars()
         return sorted(value for value in found if value)
 
     def _first(

@@ -93,13 +93,13 @@ def _in_query(query: type[BaseModel]) -> list[Json]:
         schema = next(
             (each for each in described.get("anyOf", ()) if each.get("type") != "null"), described
         )
-        words = described.get("description", "")
+        description = described.get("description", "")
         found.append(
             {
                 "name": name,
                 "in": "query",
                 "required": False,
-                "description": words,
+                "description": description,
                 "schema": {key: value for key, value in schema.items() if key != "title"},
             }
         )

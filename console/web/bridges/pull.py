@@ -147,12 +147,12 @@ def _question(query: bytes) -> tuple[str, float] | None:
     return (vms[0], min(_MAX_WAIT_SECONDS, float(wait[:9]))) if good else None
 
 
-def _later(words: str) -> Response:
-    refused = _text(503, words)
+def _later(message: str) -> Response:
+    refused = _text(503, message)
     # Random, so that not all VMs come back at the same moment.
     refused.headers["Retry-After"] = str(random.randint(*_RETRY_SECONDS))  # noqa: S311
     return refused
 
 
-def _text(status: int, words: str) -> Response:
-    return answer({"error": words}, status)
+def _text(status: int, message: str) -> Response:
+    return answer({"error": message}, status)

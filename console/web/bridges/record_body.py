@@ -19,9 +19,9 @@ _MAX_LARGE_BYTES: Final = 32 * 1024 * 1024
 class RequestError(Exception):
     """Ends a request; its status and sentence are the answer."""
 
-    def __init__(self, status: int, words: str, *, retry_after: float | None = None) -> None:
+    def __init__(self, status: int, message: str, *, retry_after: float | None = None) -> None:
         """`retry_after`: the seconds after which another try may succeed."""
-        super().__init__(words)
+        super().__init__(message)
         self.status = status
         self.retry_after = retry_after
 

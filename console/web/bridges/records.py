@@ -75,8 +75,8 @@ class _RecordEndpoint(ABC):
         limits = self._parts.vm_limits
         wait = limits.wait(vm_id, len(body), now=time.monotonic())
         if wait:
-            words = "this VM sends too much; it may continue later"
-            raise RequestError(429, words, retry_after=wait)
+            message = "this VM sends too much; it may continue later"
+            raise RequestError(429, message, retry_after=wait)
         now = self._parts.clock()
         try:
             record = parse_record(body, source=self._source, received_at=now, vm_id=vm_id)

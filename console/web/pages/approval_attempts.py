@@ -11,7 +11,7 @@ from console.fleet.timeline import TimelineCommand, TimelineEntry, TimelineRecei
 from console.web.pages import labels
 
 STEPS: Final = ("sent", "accepted", "posted", "confirmed")
-_WORDS: Final[Mapping[str, str]] = {
+_LABELS: Final[Mapping[str, str]] = {
     "sent": "sent",
     "accepted": "accepted by the VM",
     "posted": "given to Azure",
@@ -26,7 +26,7 @@ _WORDS: Final[Mapping[str, str]] = {
 class Step:
     """One step: `done`, `now` (the latest one), `bad` (the attempt ended there) or `open`."""
 
-    words: str
+    label: str
     mark: str
     at: float | None = None
 
@@ -59,7 +59,7 @@ class Attempt:
     @property
     def who(self) -> str | None:
         """Who approved, and what they are: a person, a rule or a group."""
-        return None if self.by is None else labels.actor_words(self.by, here=self.is_here)
+        return None if self.by is None else labels.actor_label(self.by, here=self.is_here)
 
     @property
     def ending(self) -> tuple[str, str] | None:
@@ -72,12 +72,12 @@ class Attempt:
         names = STEPS if self.is_here else STEPS[1:]
         came = [name for name in names if name in self.at]
         if self.is_over and self.state != "confirmed":
-            done = [Step(words=_WORDS[name], mark="done", at=self.at[name]) for name in came]
-            words = _WORDS.get(self.state, self.state)
-            return [*done, Step(words=words, mark="bad", at=self.at.get(self.state))]
+            done = [Step(label=_LABELS[name], mark="done", at=self.at[name]) for name in came]
+            label = _LABELS.get(self.state, self.state)
+            return [*done, Step(label=label, mark="bad", at=self.at.get(self.state))]
         reached = names.index(self.state) if self.state in names else -1
         return [
-            Step(words=_WORDS[name], mark=_mark(index, reached, name), at=self.at.get(name))
+            Step(label=_LABELS[name], mark=_mark(index, reached, name), at=self.at.get(name))
             for index, name in enumerate(names)
         ]
 

@@ -18,7 +18,7 @@ from console.db.connection.opening import Database
 from console.db.connection.transactions import read_from
 from console.db.decisions.decisions import decisions_by_id
 from console.fleet.moments import seconds_of
-from console.fleet.outcomes import outcome_words
+from console.fleet.outcomes import outcome_text
 from console.fleet.values.decision import Decision
 from console.web.pages import labels
 from console.web.pages.list_address import ListAddress
@@ -113,7 +113,7 @@ class Chain:
 
 def _check(database: Database, now: float) -> Checked:
     head, fault = log.check(database.reading)
-    return Checked(at=now, head=head, wrong=None if fault is None else fault.words)
+    return Checked(at=now, head=head, wrong=None if fault is None else fault.message)
 
 
 def address_of(query: Mapping[str, str]) -> ListAddress:
@@ -147,7 +147,7 @@ async def values(
         "last": max(1, -(-count // PAGE_ROWS)),
         "chain": state,
         "chain_trouble": trouble,
-        "word": action_words,
+        "action_label": action_label,
     }
 
 
@@ -165,7 +165,7 @@ def _read(database: Database, address: ListAddress) -> tuple[list[str], list[dic
     return actions, rows, count
 
 
-def action_words(action: str) -> str:
+def action_label(action: str) -> str:
     """Return an action in words."""
     return _ACTIONS.get(action) or action.replace("_", " ")
 
@@ -200,7 +200,7 @@ def _heading(row: Mapping[str, Any]) -> str | None:
 def _outcome(decision: Decision) -> str:
     """Return the present state of the decision as a sentence."""
     if decision.outcome is not None:
-        return outcome_words(decision.outcome, decision.outcome_reason)
+        return outcome_text(decision.outcome, decision.outcome_reason)
     if decision.state == "second":
         return "It waits for a second person."
     return "It is under way." if decision.kind == "approve" else "It is left until its time."

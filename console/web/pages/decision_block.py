@@ -79,7 +79,7 @@ def values(
         "state": decision.state,
         "is_asked": event.state == "scheduled" and is_open,
         "takes_away": takes_away(event.event_type),
-        "by": None if by is None else labels.actor_words(by, here=is_here),
+        "by": None if by is None else labels.actor_label(by, here=is_here),
         "at": decision.at,
         "reason": decision.reason,
         "is_first": first is not None and is_same_person(first, person.name),

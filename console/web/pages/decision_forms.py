@@ -40,16 +40,16 @@ class Outcome:
     """
 
     kind: str
-    words: str
+    message: str
     status: int = 409
     """The HTTP status if it was refused."""
 
 
 _DONE: Final[Mapping[str, Outcome]] = {
-    "approving": Outcome(kind="sent", words="Approved: a VM is being asked."),
-    "approved": Outcome(kind="sent", words="Approved."),
-    "second": Outcome(kind="second", words="Your approval is noted. A second person is needed."),
-    "left": Outcome(kind="left", words="Left until its time."),
+    "approving": Outcome(kind="sent", message="Approved: a VM is being asked."),
+    "approved": Outcome(kind="sent", message="Approved."),
+    "second": Outcome(kind="second", message="Your approval is noted. A second person is needed."),
+    "left": Outcome(kind="left", message="Left until its time."),
 }
 ShowEvent = Callable[..., Response]
 ShowPage = Callable[..., Response]
@@ -74,8 +74,8 @@ class DecisionForms:
         except form_fields.FormError as error:
             return await self._show_again(request, RejectedForm(problem=str(error)))
         if len(form.seen) != 1 or form.seen[0].event_id.lower() != event_id.lower():
-            words = "The form is not of this event. Open the page again, and use its buttons."
-            return await self._show_again(request, RejectedForm(problem=words))
+            message = "The form is not of this event. Open the page again, and use its buttons."
+            return await self._show_again(request, RejectedForm(problem=message))
         person = person_of(request)
         problem = self._reason_problem(form, person)
         if problem is not None:
@@ -88,7 +88,7 @@ class DecisionForms:
             query = "" if seen.scope is None else f"?scope={quote(seen.scope, safe='')}"
             return RedirectResponse(f"/events/{quote(event_id, safe='')}{query}#decision", 303)
         changed = seen if outcome.kind == "changed" else None
-        sent = RejectedForm(problem=outcome.words, reason=form.reason, seen=changed)
+        sent = RejectedForm(problem=outcome.message, reason=form.reason, seen=changed)
         return await self._show_again(request, sent, outcome.status)
 
     async def _show_again(
@@ -122,7 +122,7 @@ class DecisionForms:
         try:
             if action == "end_turn":
                 await self._decisions.end_turn(person, seen.event_id, reason, scope=seen.scope)
-                return Outcome(kind="sent", words="Its turn has ended.")
+                return Outcome(kind="sent", message="Its turn has ended.")
             wanted = DecisionRequest(
                 what="leave" if action == "leave" else "approve",
                 person=person,
@@ -136,8 +136,8 @@ class DecisionForms:
         except DecisionRefusedError as refused:
             return _refused(refused)
         except StoreError as error:
-            words = f"Nothing is signed, because the audit cannot be written: {error}"
-            return Outcome(kind="refused", words=words, status=503)
+            message = f"Nothing is signed, because the audit cannot be written: {error}"
+            return Outcome(kind="refused", message=message, status=503)
         return _DONE[decided.state]
 
     def _reason_problem(self, form: form_fields.Form, person: Person) -> str | None:
@@ -174,12 +174,14 @@ class DecisionForms:
 
 def _refused(refused: DecisionRefusedError) -> Outcome:
     if refused.why == "changed":
-        return Outcome(kind="changed", words=_CHANGED)
+        return Outcome(kind="changed", message=_CHANGED)
     if refused.why == "under_way":
-        return Outcome(kind="already", words=_ALREADY)
-    words = str(refused)
+        return Outcome(kind="already", message=_ALREADY)
+    message = str(refused)
     return Outcome(
-        kind="refused", words=f"{words[:1].upper()}{words[1:]}.", status=REASONS[refused.why].status
+        kind="refused",
+        message=f"{message[:1].upper()}{message[1:]}.",
+        status=REASONS[refused.why].status,
     )
 
 

@@ -10,7 +10,7 @@ from typing import Final
 from console.db.events.event_filters import WantedEvents
 from console.db.snapshot import Snapshot
 from console.fleet.decisions import takes_away
-from console.fleet.outcomes import reason_words
+from console.fleet.outcomes import reason_text
 from console.fleet.values.event import FleetEvent, KnownEvent
 from console.fleet.values.vm import DEFAULT_SITE
 from console.fleet.view import EventItem
@@ -26,13 +26,13 @@ _RANKS: Final = ("due", "second", "started", "note", "scheduled", "news", "ended
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastTry:
-    """The state of the newest attempt to approve an event; without `words` this console has made no
+    """The state of the newest attempt to approve an event; without `label` this console has made no
     attempt.
     """
 
     late: float | None
     """The seconds since the approval began, once they exceed `LATE_SECONDS`."""
-    words: str | None = None
+    label: str | None = None
     ordinal: str = ""
     by: str | None = None
     """Who approves, unless the row shows it already."""
@@ -142,11 +142,11 @@ def last_try(event: EventItem, now: float) -> LastTry | None:
     is_said = begun is not None and decision.by == last.by
     return LastTry(
         late=late,
-        words=labels.COMMAND_STATES[last.state],
+        label=labels.COMMAND_STATES[last.state],
         ordinal=_ordinal(len(tries)),
         by=None if is_said else last.by,
         at=last.at,
-        reason=reason_words(last.reason),
+        reason=reason_text(last.reason),
         waits=last.state == "sent",
         sent=last.sent_at,
         until=last.until,

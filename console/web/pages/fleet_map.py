@@ -46,7 +46,7 @@ class CellLink:
     """A cell that is a link."""
 
     vm: VmCell
-    words: str
+    label: str
     x: int
     y: int
 
@@ -110,8 +110,8 @@ def _group(key: tuple[str, ...], cells: Sequence[VmCell], by: str, most_links: i
             counted["silent"] += 1
             frames.append(f"M{x} {y}{SILENT_TOO}")
         if name not in _QUIET and len(links) < most_links:
-            words = cell.contact if cell.condition == "clear" else f"{name}, {cell.contact}"
-            links.append(CellLink(vm=cell, words=words, x=x - 1, y=y - 1))
+            label = cell.contact if cell.condition == "clear" else f"{name}, {cell.contact}"
+            links.append(CellLink(vm=cell, label=label, x=x - 1, y=y - 1))
     rows = -(-len(cells) // columns)
     name, filters = _named(key, by)
     return MapGroup(

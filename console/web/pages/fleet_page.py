@@ -89,7 +89,7 @@ def values(snapshot: Snapshot, address: ListAddress) -> dict[str, Any]:
         "groups": fleet_map.draw(cells, address["by"]),
         "shapes": fleet_map.SHAPES,
         "silent_too": fleet_map.SILENT_TOO,
-        "group_words": fleet_map.GROUPS,
+        "grouping_labels": fleet_map.GROUPS,
         "lines": _expecting(snapshot, found),
         "first": first,
         "page": page,

@@ -61,7 +61,7 @@ def span(seconds: float) -> str:
     return f"{whole} s"
 
 
-def ago_words(seconds: float) -> str:
+def ago_text(seconds: float) -> str:
     """Return how long ago something was; the page's script says the same while time passes."""
     if seconds < 2:  # noqa: PLR2004
         return "just now"
@@ -74,7 +74,7 @@ def ago_words(seconds: float) -> str:
     return f"{int(seconds // DAY)} d {int(seconds % DAY // HOUR)} h ago"
 
 
-def left_words(seconds: float) -> str:
+def left_text(seconds: float) -> str:
     """Return the time that is left as a clock: `14:32`, `5:01:01`, `6 d 04:12`; words if no time is
     left.
     """
@@ -106,10 +106,10 @@ def clock(at: float | None, now: float) -> Markup:
     if moment is None:
         return Markup("unknown")
     today = _utc(now)
-    words = f"{moment:%H:%M:%S} UTC"
+    text = f"{moment:%H:%M:%S} UTC"
     if today is None or moment.date() != today.date():
-        words = f"{moment:%Y-%m-%d} {words}"
-    return Markup('<time class="clock" datetime="{}">{}</time>').format(_iso(moment), words)
+        text = f"{moment:%Y-%m-%d} {text}"
+    return Markup('<time class="clock" datetime="{}">{}</time>').format(_iso(moment), text)
 
 
 def hour_and_minute(at: float) -> str:
@@ -122,8 +122,8 @@ def ago(at: float | None, now: float) -> Markup:
     moment = None if at is None else _utc(at)
     if at is None or moment is None:
         return Markup("never")
-    words = ago_words(now - at)
-    return Markup('<time data-tick="ago" datetime="{}">{}</time>').format(_iso(moment), words)
+    text = ago_text(now - at)
+    return Markup('<time data-tick="ago" datetime="{}">{}</time>').format(_iso(moment), text)
 
 
 def left(at: float | None, now: float) -> Markup:
@@ -134,7 +134,7 @@ def left(at: float | None, now: float) -> Markup:
     frame = '<time data-tick="left" data-over datetime="{}">{}</time>'
     if at > now:
         frame = frame.replace(" data-over", "")
-    return Markup(frame).format(_iso(moment), left_words(at - now))  # noqa: S704  # a constant
+    return Markup(frame).format(_iso(moment), left_text(at - now))  # noqa: S704  # a constant
 
 
 def _iso(moment: datetime) -> str:

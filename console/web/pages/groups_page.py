@@ -67,7 +67,7 @@ def values(
         "more": max(0, len(groups) - _MAX_GROUPS),
         "waiting": len({one.event_id for each in groups for one in each.waiting}),
         "is_set": bool(grouping.rules),
-        "why_words": labels.AWAY,
+        "away_labels": labels.AWAY,
     }
 
 

@@ -160,7 +160,7 @@ def decider(actor: str) -> str:
     return f"the {kind} {name}" if colon and kind in ("rule", "group") else actor
 
 
-def actor_words(actor: str, *, here: bool) -> str:
+def actor_label(actor: str, *, here: bool) -> str:
     """Return in words who decided, and what they are; `here`: it was decided in this console, where
     a plain name is a person's.
     """

@@ -24,7 +24,7 @@ class LoginPages:
         self._is_oidc = settings.login.mode == "oidc"
 
     def answer(
-        self, status: int, words: str, *, title: str | None = None, login: bool = False
+        self, status: int, message: str, *, title: str | None = None, login: bool = False
     ) -> Response:
         """Return the page; `login` offers to log in, otherwise it offers to log out."""
         return self._renderer.answer(
@@ -32,7 +32,7 @@ class LoginPages:
             now=time.time(),
             status=status,
             title=title or _TITLES.get(status, "Refused"),
-            words=words[:1].upper() + words[1:],
+            message=message[:1].upper() + message[1:],
             may_log_in=login and self._is_oidc,
             may_log_out=not login and self._is_oidc,
         )

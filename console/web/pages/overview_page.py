@@ -103,7 +103,7 @@ def answer(vms: Mapping[str, int], rows: Sequence[EventRow]) -> dict[str, Any]:
         if count
     ]
     if phrases:
-        besides = [words for _, words in phrases[1:]]
+        besides = [phrase for _, phrase in phrases[1:]]
         if vms["silent"]:
             besides.append(f"{plural(vms['silent'], 'VM')} {_IS[vms['silent'] == 1]} silent")
         rest = " and ".join(filter(None, [", ".join(besides[:-1]), *besides[-1:]]))

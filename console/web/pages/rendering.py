@@ -80,8 +80,8 @@ def environment() -> Environment:
     made.globals |= {
         "contact_meanings": labels.CONTACT_MEANINGS,
         "condition_meanings": labels.CONDITION_MEANINGS,
-        "decision_words": labels.DECISIONS,
-        "turn_words": labels.TURNS,
+        "decision_labels": labels.DECISIONS,
+        "turn_labels": labels.TURNS,
         "address_of": FILES.address,
     }
     return made

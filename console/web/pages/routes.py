@@ -129,8 +129,10 @@ class Pages:
             scope = request.query_params.get("scope")
             event = event_detail(snapshot, request.path_params["event_id"], person, scope)
             if event is None:
-                words = "Nothing is known of an event of this id, or it is older than what is kept."
-                return self._missing(request, "There is no such event", words)
+                message = (
+                    "Nothing is known of an event of this id, or it is older than what is kept."
+                )
+                return self._missing(request, "There is no such event", message)
             names = event_page.names_of(snapshot, event)
             (beside,) = sibling_vms.siblings(snapshot, [event], state.grouping, person)
         values = event_page.values(event, names, state.now()) | {"siblings": beside}
@@ -185,8 +187,8 @@ class Pages:
         except (StoreError, RefusedError) as error:
             refused = (503 if isinstance(error, StoreError) else 404), str(error)
         if refused is not None:
-            status, words = refused
-            return await asyncio.to_thread(self._vm, request, f"Not done: {words}.", status)
+            status, message = refused
+            return await asyncio.to_thread(self._vm, request, f"Not done: {message}.", status)
         return RedirectResponse(f"/vms/{quote(vm_id, safe='')}", 303)
 
     async def take(self, request: Request) -> Response:
@@ -215,8 +217,8 @@ class Pages:
             heard = snapshot.vms.find_vm(request.path_params["vm_id"])
             values = None if heard is None else vm_page.values(snapshot, heard)
         if values is None:
-            words = "No record of a VM of this id has come in."
-            return self._missing(request, "There is no such VM", words)
+            message = "No record of a VM of this id has come in."
+            return self._missing(request, "There is no such VM", message)
         values["problem"] = problem
         values["may_accept"] = "admin" in person.roles
         values["may_retire"] = bool(person.roles & {"approver", "admin"})
@@ -256,16 +258,16 @@ class Pages:
             return None
         values = {
             "title": "There is no such filter",
-            "words": f"This page does not know the parameter {name[:100]!r} of its address.",
+            "message": f"This page does not know the parameter {name[:100]!r} of its address.",
         }
         return self._answer(request, "missing.html", values, 400)
 
     def _unreadable(self, request: Request, error: StoreError) -> Response:
-        values = {"title": "The database does not answer", "words": str(error)}
+        values = {"title": "The database does not answer", "message": str(error)}
         return self._answer(request, "missing.html", values, 503)
 
-    def _missing(self, request: Request, title: str, words: str) -> Response:
-        return self._answer(request, "missing.html", {"title": title, "words": words}, 404)
+    def _missing(self, request: Request, title: str, message: str) -> Response:
+        return self._answer(request, "missing.html", {"title": title, "message": message}, 404)
 
     def _still(
         self, request: Request, template: str, values: Mapping[str, object], status: int = 200

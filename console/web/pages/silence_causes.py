@@ -22,7 +22,7 @@ _SHARED: Final = (("location", "zone"), ("site",), ("heard_source",), ("scale_se
 class SilenceCause:
     """Something that silent VMs have in common, and that few of the heard VMs have."""
 
-    words: str
+    label: str
     query: str
     """The filter of the fleet that shows them."""
     silent: int
@@ -56,8 +56,8 @@ def _cause(
     labels = {"heard_source": "Source", "scale_set": "Scale set", "site": "Site"}
     asked = {"heard_source": "source", "scale_set": "scaleSet"}
     first, last = values[0] or "", values[-1] or ""
-    words = f"Zone {last} of {first}" if "zone" in names else f"{labels[names[0]]} {last}"
+    label = f"Zone {last} of {first}" if "zone" in names else f"{labels[names[0]]} {last}"
     several = {asked.get(name, name): value for name, value in zip(names, values, strict=True)}
     query = urlencode({"contact": "silent", **{k: v for k, v in several.items() if v}})
     shared = dict(zip(names, values, strict=True))
-    return SilenceCause(words=words, query=query, silent=silent, total=total, values=shared)
+    return SilenceCause(label=label, query=query, silent=silent, total=total, values=shared)

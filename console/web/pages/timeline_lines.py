@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from console.fleet.outcomes import reason_words
+from console.fleet.outcomes import reason_text
 from console.fleet.timeline import (
     TimelineCommand,
     TimelineDecision,
@@ -95,13 +95,13 @@ def lines_of(
 
 def _line_of(item: TimelineEntry) -> TimelineLine:
     """Return one line, without the VM that reported it."""
-    title, tone, shape = _words(item)
+    title, tone, shape = _title_tone_shape(item)
     line = TimelineLine(at=item.at, title=title, tone=tone, shape=shape, event_id=item.event_id)
     match item:
         case TimelineReceipt():
-            line.reason, line.by, line.why = reason_words(item.reason), item.by, item.rsn
+            line.reason, line.by, line.why = reason_text(item.reason), item.by, item.rsn
         case TimelinePreparation():
-            line.reason = reason_words(item.reason)
+            line.reason = reason_text(item.reason)
         case TimelineDecision():
             line.reason, line.by = item.words or item.reason, item.by
         case TimelineCommand():
@@ -109,7 +109,7 @@ def _line_of(item: TimelineEntry) -> TimelineLine:
     return line
 
 
-def _words(item: TimelineEntry) -> tuple[str, str, str]:
+def _title_tone_shape(item: TimelineEntry) -> tuple[str, str, str]:
     """Return title, tone and shape of a line."""
     match item:
         case TimelineRecord():

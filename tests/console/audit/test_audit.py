@@ -57,7 +57,7 @@ def chain(length: int) -> list[AuditRow]:
 
 def told(rows: list[AuditRow], *known: Head) -> list[str]:
     """Return the sentences about some rows."""
-    return [fault.words for fault in verify(rows, known=known)]
+    return [fault.message for fault in verify(rows, known=known)]
 
 
 def test_rows_are_sorted_by_what_they_say(database: Database) -> None:

@@ -197,7 +197,7 @@ def receipts(*items: tuple[str, str, str | None], by: str = "mia") -> list[Timel
 
 def marks(attempt: approval_attempts.Attempt) -> list[tuple[str, str]]:
     """Return the steps of an attempt."""
-    return [(step.words, step.mark) for step in attempt.steps]
+    return [(step.label, step.mark) for step in attempt.steps]
 
 
 def test_the_steps_of_an_approval_are_seen_as_they_come() -> None:
@@ -257,7 +257,7 @@ def test_a_decision_of_others_shows_as_what_it_is(actor: str, told_as: str) -> N
     (attempt,) = approval_attempts.attempts(receipts(("1", "posted", None), by=actor), str)
     assert attempt.who == told_as
     assert marks(attempt)[0] == ("accepted by the VM", "done")
-    assert labels.actor_words(actor, here=True) == actor
+    assert labels.actor_label(actor, here=True) == actor
 
 
 def test_every_reason_of_the_contract_says_what_to_do() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from console.fleet.moments import seconds_of
-from console.fleet.outcomes import outcome_words
+from console.fleet.outcomes import outcome_text
 from console.fleet.timeline import TimelineDecision, TimelineReceipt, TimelineRecord
 from console.fleet.view import Reporter
 from console.web.pages import formatting, timeline_lines
@@ -28,7 +28,7 @@ def test_what_is_left_is_a_clock(seconds: float, words: str) -> None:
     """The time that is left is a clock in whole seconds that is never rounded up; words if none is
     left.
     """
-    assert formatting.left_words(seconds) == words
+    assert formatting.left_text(seconds) == words
 
 
 @pytest.mark.parametrize(
@@ -147,5 +147,5 @@ def test_a_person_may_give_a_reason_that_is_a_word_of_ours() -> None:
 
 def test_that_no_vm_answered_is_said_once() -> None:
     """The outcome says once that no VM answered, with a remedy."""
-    assert outcome_words("unanswered", "no_answer").count("did not answer") == 1
-    assert outcome_words("failed", "not_sent").startswith("The approval failed. The command")
+    assert outcome_text("unanswered", "no_answer").count("did not answer") == 1
+    assert outcome_text("failed", "not_sent").startswith("The approval failed. The command")
