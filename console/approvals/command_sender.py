@@ -22,20 +22,20 @@ _LOG: Final = logging.getLogger("console")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outgoing:
+class OutgoingCommand:
     """A command that is claimed and stored, with the site of its VM."""
 
     command: Command
     site: str
 
 
-def outgoing(connection: Connection, command: Command) -> Outgoing | None:
+def outgoing(connection: Connection, command: Command) -> OutgoingCommand | None:
     """Return the command with the site of its VM, or None if the VM is not known any more."""
     site = decisions.site_of(connection, command.vm_id)
-    return None if site is None else Outgoing(command=command, site=site)
+    return None if site is None else OutgoingCommand(command=command, site=site)
 
 
-Answered = Callable[[Command, str | None], None]
+AnswerCallback = Callable[[Command, str | None], None]
 """Called with a command and None once the broker has it, or with the reason for which it refuses
 it.
 """
@@ -57,7 +57,7 @@ class CommandSender:
         self._offer = offer
         self._clock = clock
 
-    def send(self, outgoing: Outgoing, answered: Answered) -> bool:
+    def send(self, outgoing: OutgoingCommand, answered: AnswerCallback) -> bool:
         """Sign and send a command; return whether it was sent. `answered` is called once the broker
         has it. A VM that polls over HTTPS is only woken: the token is signed when it polls.
         """

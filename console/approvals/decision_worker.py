@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 from uuid import uuid4
 
-from console.approvals.command_sender import CommandSender, Outgoing
+from console.approvals.command_sender import CommandSender, OutgoingCommand
 from console.approvals.decision_situation import Wait
 from console.approvals.step_transaction import (
     StepContext,
@@ -59,7 +59,7 @@ class DecisionWorker:
         self._clock = snapshots.clock
         self._up_since = snapshots.clock()
         self._changed = threading.Condition()
-        self._outgoing: deque[Outgoing] = deque()
+        self._outgoing: deque[OutgoingCommand] = deque()
         self._sent: deque[tuple[Command, str | None, float]] = deque()
         self._since: int | None = None
         """The number of the transaction after which changed events have to be looked at; None if
@@ -95,7 +95,7 @@ class DecisionWorker:
                 self._since = since
             self._changed.notify()
 
-    def send(self, outgoing: Outgoing) -> None:
+    def send(self, outgoing: OutgoingCommand) -> None:
         """Send a command that was committed just now, and claimed by this console."""
         with self._changed:
             self._outgoing.append(outgoing)
@@ -202,7 +202,7 @@ class DecisionWorker:
         if written.outgoing is not None:
             self._send_now(written.outgoing)
 
-    def _send_now(self, outgoing: Outgoing) -> None:
+    def _send_now(self, outgoing: OutgoingCommand) -> None:
         """Send a command. If it cannot be sent now, it is found again once its claim has ended."""
         self._sender.send(outgoing, self.answered)
 

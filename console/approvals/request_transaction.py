@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 from uuid import uuid4
 
-from console.approvals.command_sender import Outgoing, outgoing
+from console.approvals.command_sender import OutgoingCommand, outgoing
 from console.approvals.decision_changes import claimed, ended
 from console.approvals.decision_situation import expiry
 from console.approvals.refusal_reasons import REASONS, DecisionRefusedError, RefusalReason
@@ -45,7 +45,7 @@ class DecisionResult:
     state: DecisionState = "none"
     jti: str | None = None
     refused: DecisionRefusedError | None = None
-    outgoing: Outgoing | None = None
+    outgoing: OutgoingCommand | None = None
     """The command to send after the commit."""
 
 

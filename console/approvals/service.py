@@ -72,7 +72,7 @@ class Decisions:
             snapshots,
             turns,
             turn_facts,
-            console=self._worker.run_id,
+            run_id=self._worker.run_id,
             send=self._worker.send,
             connected=connected,
             committed=committed,

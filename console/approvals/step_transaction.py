@@ -11,9 +11,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from uuid import uuid4
 
-from console.approvals.command_sender import Outgoing, outgoing
+from console.approvals.command_sender import OutgoingCommand, outgoing
 from console.approvals.decision_changes import claimed, ended
-from console.approvals.decision_situation import Ask, DecisionSituation, End, Seen, Send, Step, Wait
+from console.approvals.decision_situation import (
+    Ask,
+    DecisionSituation,
+    End,
+    PresentEvent,
+    Send,
+    Step,
+    Wait,
+)
 from console.approvals.transitions import next_step
 from console.audit import log
 from console.db.decisions import decisions
@@ -45,7 +53,7 @@ class StepResult:
     is_over: bool = False
     wait_until: float | None = None
     """When there may be a further step, if nothing was written."""
-    outgoing: Outgoing | None = None
+    outgoing: OutgoingCommand | None = None
 
 
 def next_steps(
@@ -117,7 +125,7 @@ def _situation(
     seen = None
     found = []
     if known is not None:
-        seen = Seen(state=known.event.state, fingerprint=known.shown.report.fingerprint)
+        seen = PresentEvent(state=known.event.state, fingerprint=known.shown.report.fingerprint)
         found = candidates(known, snapshot.now, snapshot.listening)
     return DecisionSituation(
         decision=decision,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 from uuid import uuid4
 
-from console.approvals.command_sender import Outgoing, outgoing
+from console.approvals.command_sender import OutgoingCommand, outgoing
 from console.audit import log
 from console.db.decisions import decisions, prepare_commands
 from console.db.decisions.prepare_commands import COMMAND_SECONDS
@@ -151,7 +151,7 @@ def reason_of(turn: Turn) -> str:
     return "".join(each for each in text if each.isprintable())[:MAX_REASON_CHARACTERS]
 
 
-def write_command(snapshot: Snapshot, due: DueCommand, number: int) -> Outgoing | None:
+def write_command(snapshot: Snapshot, due: DueCommand, number: int) -> OutgoingCommand | None:
     """Write the row that makes other consoles wait, and before it, for a new command, the audit
     row.
     """

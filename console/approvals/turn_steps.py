@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from console.access.people import Person
-from console.approvals.command_sender import Outgoing
+from console.approvals.command_sender import OutgoingCommand
 from console.approvals.request_transaction import DecisionResult, RequestTransaction
 from console.approvals.requests import DecisionRequest
 from console.approvals.turn_commands import due_commands, reason_of, write_command
@@ -22,7 +22,7 @@ from console.fleet.values.keys import EventKey
 from console.turns.changes import after_trigger
 from console.turns.facts import Turn, TurnFacts
 from console.turns.plan import plan
-from console.turns.transitions import Happened, Trigger
+from console.turns.transitions import Occurrence, Trigger
 
 _MAX_CHANGES: Final = 12
 """The limit of changes of one turn in one step."""
@@ -33,7 +33,7 @@ class TurnsResult:
     """What a step has written, and what is to be sent after the commit."""
 
     has_changed: bool = False
-    outgoing: list[Outgoing] = field(default_factory=list)
+    outgoing: list[OutgoingCommand] = field(default_factory=list)
 
 
 def has_work(snapshot: Snapshot, facts: TurnFacts, connected: Collection[str]) -> bool:
@@ -74,7 +74,7 @@ def write_step(
         if made.refused is not None and turn.reason != str(made.refused):
             changed[key] = replace(turn, reason=str(made.refused))
         if made.jti is not None:
-            approved = Happened(trigger=Trigger.APPROVED)
+            approved = Occurrence(trigger=Trigger.APPROVED)
             changed[key] = after_trigger(turn, approved, facts.events[key], snapshot.now)
             if made.outgoing is not None:
                 written.outgoing.append(made.outgoing)

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
-from console.approvals.command_sender import Outgoing
+from console.approvals.command_sender import OutgoingCommand
 from console.approvals.request_transaction import RequestTransaction
 from console.approvals.requests import DecisionRules
 from console.approvals.turn_steps import has_work, write_step
@@ -41,18 +41,18 @@ class TurnWorker:
         settings: TurnSettings,
         facts: KeptTurnFacts,
         *,
-        console: str,
-        send: Callable[[Outgoing], None],
+        run_id: str,
+        send: Callable[[OutgoingCommand], None],
         connected: Callable[[], Mapping[str, float | None]],
         committed: Callable[[], None],
     ) -> None:
-        """`console` is the id of this run; `connected` returns, for each source of this console,
+        """`run_id` is the id of this run; `connected` returns, for each source of this console,
         since when it is connected.
         """
         self._snapshots = snapshots
         self._settings = settings
         self._facts = facts
-        self._console = console
+        self._run_id = run_id
         self._send = send
         self._connected = connected
         self._committed = committed
@@ -104,7 +104,7 @@ class TurnWorker:
             decide = RequestTransaction(
                 snapshot,
                 number,
-                run_id=self._console,
+                run_id=self._run_id,
                 rules=DecisionRules(can_sign=True),
                 audit_limiter=AuditLimiter(),
             )

@@ -203,10 +203,10 @@ def first_noticed_scopes(connection: Connection, event_ids: Iterable[str]) -> di
     e = event.c
     found: dict[str, str] = {}
     for few in portions(event_ids):
-        told = select(n.subject, n.scope).join(
+        noticed = select(n.subject, n.scope).join(
             event, and_(e.event_id == n.subject, e.scope == n.scope)
         )
-        for row in connection.execute(told.where(n.subject.in_(few)).order_by(n.number)):
+        for row in connection.execute(noticed.where(n.subject.in_(few)).order_by(n.number)):
             found.setdefault(row.subject, row.scope)
     return found
 
@@ -260,8 +260,8 @@ def _noticed_as_due(connection: Connection, now: float) -> list[EventKey]:
         later.c.number > n.number,
     )
     wanted = select(n.subject, n.scope).distinct().where(n.kind.in_(_DUE), ~is_over)
-    told = connection.execute(wanted.where(n.at > now - _LATELY_SECONDS))
-    return [EventKey(row.subject, row.scope) for row in told]
+    noticed = connection.execute(wanted.where(n.at > now - _LATELY_SECONDS))
+    return [EventKey(row.subject, row.scope) for row in noticed]
 
 
 def end_notices(
@@ -274,10 +274,10 @@ def end_notices(
     n = notice.c
     found: dict[EventKey, tuple[int, int]] = {}
     for few in portions(event_ids):
-        told = select(n.subject, n.scope, n.kind).where(
+        noticed = select(n.subject, n.scope, n.kind).where(
             n.subject.in_(few), n.kind.in_((*_DUE, OVER))
         )
-        for row in connection.execute(told.order_by(n.number)):
+        for row in connection.execute(noticed.order_by(n.number)):
             key = EventKey(row.subject, row.scope)
             ends, before = found.get(key, (0, 0))
             found[key] = (ends + 1, before) if row.kind == OVER else (ends, ends)
@@ -299,7 +299,7 @@ def is_waiting(connection: Connection, sink: str) -> bool:
 
 
 def claim(
-    connection: Connection, sink: str, console: str, *, now: float, limit: int
+    connection: Connection, sink: str, run_id: str, *, now: float, limit: int
 ) -> list[Record]:
     """Return the next notices of a sink, in order, for a console that delivers them within a
     minute. If another console has claimed the sink and its minute is not over, there are none.
@@ -309,11 +309,11 @@ def claim(
     """
     c = notice_cursor.c
     is_past = or_(c.claimed_until < now, c.claimed_until > now + 2 * _LEASE_SECONDS)
-    free = or_(c.claimed_by.is_(None), c.claimed_by == console, is_past)
+    free = or_(c.claimed_by.is_(None), c.claimed_by == run_id, is_past)
     done = connection.execute(
         update(notice_cursor)
         .where(c.sink == sink, free)
-        .values(claimed_by=console, claimed_until=now + _LEASE_SECONDS)
+        .values(claimed_by=run_id, claimed_until=now + _LEASE_SECONDS)
     )
     if done.rowcount != 1:
         return []
@@ -327,22 +327,22 @@ def _before(sink: str) -> ColumnElement[bool]:
     return notice.c.number > number
 
 
-def release(connection: Connection, console: str) -> None:
+def release(connection: Connection, run_id: str) -> None:
     """Release the claims of a console, so that others can deliver at once."""
     c = notice_cursor.c
     connection.execute(
         update(notice_cursor)
-        .where(c.claimed_by == console)
+        .where(c.claimed_by == run_id)
         .values(claimed_by=None, claimed_until=None)
     )
 
 
-def advance(connection: Connection, sink: str, console: str, number: int) -> None:
+def advance(connection: Connection, sink: str, run_id: str, number: int) -> None:
     """Note that the sink has acknowledged everything up to a number."""
     c = notice_cursor.c
     connection.execute(
         update(notice_cursor)
-        .where(c.sink == sink, c.claimed_by == console, c.number < number)
+        .where(c.sink == sink, c.claimed_by == run_id, c.number < number)
         .values(number=number)
     )
 

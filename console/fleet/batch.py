@@ -12,7 +12,7 @@ from console.fleet.values.keys import EventKey
 from console.fleet.values.report import LatestReport, ReportedPreparation
 from console.fleet.values.stream import SequenceGap, Stream
 from console.fleet.values.vm import Vm
-from console.fleet.vms import Bearing
+from console.fleet.vms import BearerKey
 from console.records.incoming import IncomingRecord
 
 StreamKey = tuple[str, str]
@@ -22,7 +22,7 @@ ReporterKey = tuple[str, str]
 
 
 @dataclass(slots=True, kw_only=True)
-class Loaded:
+class LoadedRows:
     """What the database has of the VMs and events of a batch. The fold changes these values."""
 
     records: dict[str, str] = field(default_factory=dict)
@@ -38,7 +38,7 @@ class Loaded:
     gaps: dict[StreamKey, list[SequenceGap]] = field(default_factory=dict)
     reports: dict[ReporterKey, LatestReport] = field(default_factory=dict)
     preparations: dict[ReporterKey, ReportedPreparation] = field(default_factory=dict)
-    bearers: dict[Bearing, set[str]] = field(default_factory=dict)
+    bearers: dict[BearerKey, set[str]] = field(default_factory=dict)
     """By place and name, the VMs that bear a name which a VM of the batch may take."""
     enrolled: dict[str, Vm] = field(default_factory=dict)
     """The rows of VMs that an admin enrolled and that were not heard yet."""

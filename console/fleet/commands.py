@@ -8,7 +8,7 @@ from typing import Final, Literal, cast
 
 from console.fleet.model import Model, Moment
 from console.fleet.values.decision import Command, Decision, Receipt
-from console.fleet.values.event import Named
+from console.fleet.values.event import NamedVm
 
 CommandState = Literal[
     "sent", "accepted", "posted", "confirmed", "failed", "rejected", "unanswered"
@@ -51,7 +51,7 @@ def foreign(receipt: Receipt, commands: Iterable[Command]) -> bool:
 
 def counting(
     receipts: Iterable[Receipt],
-    named: Mapping[str, Named],
+    named: Mapping[str, NamedVm],
     commands: Iterable[Command],
     *,
     scheduled_at: float | None,

@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Final
 
 from console.fleet import gaps, vms
-from console.fleet.batch import Changes, Loaded, StreamKey
+from console.fleet.batch import Changes, LoadedRows, StreamKey
 from console.fleet.clocks import measured_clock_behind
-from console.fleet.gaps import Counted
+from console.fleet.gaps import SequenceCount
 from console.fleet.limits import exceeded_by_event, exceeded_limit
 from console.fleet.names import NameFold
 from console.fleet.preparations import PreparationFold
@@ -20,7 +20,7 @@ from console.fleet.values.report import LatestReport, ReportedPreparation
 from console.fleet.values.vm import Vm
 from console.records.incoming import (
     EventReport,
-    Incoming,
+    IncomingMessage,
     IncomingRecord,
     IncomingState,
     IncomingStatus,
@@ -34,7 +34,7 @@ MAX_STREAMS: Final = 20
 """How many streams of one VM are stored. A bridge begins a new stream only with a new store."""
 
 
-def fold(loaded: Loaded, batch: Iterable[Incoming]) -> Changes:
+def fold(loaded: LoadedRows, batch: Iterable[IncomingMessage]) -> Changes:
     """Return the changes that a batch makes, in the order in which it came in."""
     folded = Fold(loaded)
     for each in batch:
@@ -47,14 +47,14 @@ class Fold:
     and collects the rows that change.
     """
 
-    def __init__(self, loaded: Loaded) -> None:
+    def __init__(self, loaded: LoadedRows) -> None:
         """`loaded` is changed by what comes in."""
         self._loaded = loaded
         self.changes: Final = Changes(silent_time=loaded.silent_time)
         self._names = NameFold(loaded, self.changes)
         self._preparations = PreparationFold(loaded, self.changes)
 
-    def apply(self, incoming: Incoming) -> None:
+    def apply(self, incoming: IncomingMessage) -> None:
         """Apply one record, status or state document."""
         if isinstance(incoming, IncomingRecord):
             self._apply_record(incoming)
@@ -134,7 +134,7 @@ class Fold:
                     )
                 )
 
-    def _keep_counted(self, counted: Counted) -> None:
+    def _keep_counted(self, counted: SequenceCount) -> None:
         """Keep the state of a stream, and its newest gaps."""
         key = (counted.stream.vm_id, counted.stream.stream)
         if key not in self._loaded.streams:

@@ -19,7 +19,7 @@ _DRIFT: Final = 0.01
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Counted:
+class SequenceCount:
     """The result of `count` for one record."""
 
     stream: Stream
@@ -34,7 +34,7 @@ def count(
     record: IncomingRecord,
     *,
     interval: float | None,
-) -> Counted:
+) -> SequenceCount:
     """Return the stream and its gaps after a record; `interval` is that of the VM's heartbeats.
 
     A heartbeat that a newer one replaced before its delivery is not a gap. A heartbeat states the
@@ -52,16 +52,16 @@ def count(
             beat_time=record.time if _begins_an_interval(record) else None,
             beat_lag=record.sent_at - record.time if _begins_an_interval(record) else None,
         )
-        return Counted(stream=first, gaps=[], fresh=True)
+        return SequenceCount(stream=first, gaps=[], fresh=True)
     if record.sequence == stream.high + 1 and not gaps:
-        return Counted(stream=_moved(stream, record), gaps=gaps, fresh=True)
+        return SequenceCount(stream=_moved(stream, record), gaps=gaps, fresh=True)
     if record.sequence < stream.low:
         before = replace(stream, low=record.sequence)
         found = _gap(stream, record, record.sequence + 1, stream.low - 1)
-        return Counted(stream=before, gaps=[*found, *gaps], fresh=True)
+        return SequenceCount(stream=before, gaps=[*found, *gaps], fresh=True)
     if record.sequence <= stream.high:
         left = list(_without(gaps, record.sequence, record.sequence))
-        return Counted(stream=stream, gaps=left, fresh=left != gaps)
+        return SequenceCount(stream=stream, gaps=left, fresh=left != gaps)
     if interval is None and record.interval is not None:
         # Only the first heartbeat states the interval, and so how many of them were due.
         gaps = list(_doubtless(gaps, record.interval))
@@ -73,7 +73,7 @@ def count(
         due = min(due, last - stream.high - 1)  # this one is certainly not a heartbeat
         gaps = list(_without(gaps, record.last_record + 1, record.sequence))
     gaps = [*gaps, *_gap(stream, record, stream.high + 1 + max(0, due), last)]
-    return Counted(stream=_moved(stream, record), gaps=gaps, fresh=True)
+    return SequenceCount(stream=_moved(stream, record), gaps=gaps, fresh=True)
 
 
 def _moved(stream: Stream, record: IncomingRecord) -> Stream:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from console.fleet.batch import Loaded
+from console.fleet.batch import LoadedRows
 from console.records.incoming import EventReport, IncomingRecord, PreparationFacts
 from wire.preparation import RECOVERED
 
@@ -28,7 +28,7 @@ LIMITS: Final[Mapping[str, str]] = {
 """Why something of a VM is no longer stored: the reason in the quarantine, and a sentence."""
 
 
-def exceeded_limit(loaded: Loaded, record: IncomingRecord) -> str | None:
+def exceeded_limit(loaded: LoadedRows, record: IncomingRecord) -> str | None:
     """Return the key in `LIMITS` for a record that exceeds what its VM may store, or None."""
     vm_id = record.vm.vm_id
     if record.event is not None:
@@ -43,7 +43,7 @@ def exceeded_limit(loaded: Loaded, record: IncomingRecord) -> str | None:
     return None
 
 
-def exceeded_by_event(loaded: Loaded, vm_id: str, event: EventReport) -> str | None:
+def exceeded_by_event(loaded: LoadedRows, vm_id: str, event: EventReport) -> str | None:
     """Return the key in `LIMITS` for an event that exceeds what its VM may report, or
     None.
     """
@@ -64,7 +64,7 @@ def exceeded_by_event(loaded: Loaded, vm_id: str, event: EventReport) -> str | N
     return None
 
 
-def is_one_too_many(loaded: Loaded, vm_id: str, reported: PreparationFacts) -> bool:
+def is_one_too_many(loaded: LoadedRows, vm_id: str, reported: PreparationFacts) -> bool:
     """Check whether a VM reports preparations for too many events."""
     if (reported.event_id, vm_id) in loaded.preparations:
         return False

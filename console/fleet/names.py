@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from console.fleet import vms
-from console.fleet.batch import Changes, Loaded
+from console.fleet.batch import Changes, LoadedRows
 from console.fleet.values.vm import Vm
 
 
 class NameFold:
     """The part of `Fold` that is about names."""
 
-    def __init__(self, loaded: Loaded, changes: Changes) -> None:
+    def __init__(self, loaded: LoadedRows, changes: Changes) -> None:
         self._loaded = loaded
         self._changes = changes
 

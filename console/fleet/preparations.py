@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from console.fleet.batch import Changes, Loaded
+from console.fleet.batch import Changes, LoadedRows
 from console.fleet.limits import is_one_too_many
 from console.fleet.values.report import LatestReport, ReportedPreparation
 from console.fleet.values.vm import Vm
@@ -24,7 +24,7 @@ OF_THE_EVENT: Final = ("event_changed", "unknown_event")
 class PreparationFold:
     """The part of `Fold` that is about preparations."""
 
-    def __init__(self, loaded: Loaded, changes: Changes) -> None:
+    def __init__(self, loaded: LoadedRows, changes: Changes) -> None:
         self._loaded = loaded
         self._changes = changes
 

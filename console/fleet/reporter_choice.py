@@ -165,7 +165,7 @@ def as_shown(
     """
     report = shown.report
     starts = report.event.not_before
-    told = [
+    counted = [
         shown,
         *(
             each
@@ -173,7 +173,7 @@ def as_shown(
             if each.names_hash == shown.names_hash and (each.is_own or each.vm_id == shown.vm_id)
         ),
     ]
-    first_seen_at = min(each.first_seen_at for each in told)
+    first_seen_at = min(each.first_seen_at for each in counted)
     after = FleetEvent(
         event_id=shown.event_id,
         scope=shown.scope,
@@ -191,7 +191,7 @@ def as_shown(
         notice=None if event is None else event.notice,
         downtime=None if event is None else event.downtime,
     )
-    for each in told:
+    for each in counted:
         after = _measured(after, each)
     return after
 

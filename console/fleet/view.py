@@ -101,7 +101,7 @@ def overview(
     )
 
 
-class VmSaid(Model):
+class ReportedIdentity(Model):
     """What a VM reports of itself."""
 
     name: str
@@ -121,7 +121,7 @@ class VmConflict(Model):
     id: str
     since: Moment | None
     is_taken: bool
-    said: VmSaid
+    said: ReportedIdentity
 
 
 class VmItem(Model):
@@ -196,7 +196,7 @@ def _vm_conflict(vm: Vm) -> VmConflict | None:
         id=reported.id,
         since=vm.conflict_at,
         is_taken=vm.withheld,
-        said=VmSaid(
+        said=ReportedIdentity(
             name=reported.name,
             site=reported.site,
             resource_id=reported.resource_id,

@@ -10,9 +10,9 @@ from console.fleet.clocks import with_clock_not_behind
 from console.fleet.tags import merged_tags
 from console.fleet.values.keys import folded
 from console.fleet.values.vm import DEFAULT_SITE, FleetName, Vm
-from console.records.incoming import Incoming, IncomingRecord, IncomingState, IncomingStatus
+from console.records.incoming import IncomingMessage, IncomingRecord, IncomingState, IncomingStatus
 
-Bearing = tuple[str, str]
+BearerKey = tuple[str, str]
 """A VM's place and folded name. If two VMs have the same, events name only one of them."""
 _CLOCK_SECONDS: Final = 300.0
 """A record with a time further ahead was made by a wrong clock, and does not count as newer."""
@@ -142,14 +142,14 @@ def _identified(vm: Vm, record: IncomingRecord) -> tuple[FleetName, FleetName | 
     return (reported, None) if reported.compared == known.compared else (known, reported)
 
 
-def as_if_newest(vm: Vm | None, heard: Incoming) -> Vm:
+def as_if_newest(vm: Vm | None, heard: IncomingMessage) -> Vm:
     """Return the row of a VM after a message from it, as if that message were the newest."""
     if isinstance(heard, IncomingRecord):
         return with_record(vm, heard, has_new_store=True)
     return with_status(vm, heard) if isinstance(heard, IncomingStatus) else with_state(vm, heard)
 
 
-def says_the_same(vm: Vm, heard: Incoming) -> bool:
+def says_the_same(vm: Vm, heard: IncomingMessage) -> bool:
     """Check whether a message cannot change anything about the VM's name."""
     if vm.conflict_at is not None:
         return False
@@ -270,7 +270,7 @@ def _is_newer(vm: Vm, record: IncomingRecord) -> bool:
     return was_ahead or record.time >= vm.record_time
 
 
-def bearing(vm: Vm) -> Bearing:
+def bearing(vm: Vm) -> BearerKey:
     """Return the place and folded name of a VM, as if its name were not withheld."""
     return (replace(vm, withheld=False) if vm.withheld else vm).place, folded(vm.name)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from console.records.incoming import Incoming
+from console.records.incoming import IncomingMessage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +39,7 @@ class Delivery:
     """
 
     source: str
-    items: Sequence[Incoming | QuarantinedMessage]
+    items: Sequence[IncomingMessage | QuarantinedMessage]
     done: Callable[[bool], None]
     size: int = 0
     """In bytes, as received."""

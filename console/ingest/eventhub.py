@@ -24,7 +24,7 @@ from console.ingest.delivery import Checkpoint, Delivery, QuarantinedMessage
 from console.ingest.settings import EventHubSource
 from console.ingest.state import SourceState
 from console.ingest.writer import Writer
-from console.records.incoming import Incoming, IncomingRecord
+from console.records.incoming import IncomingMessage, IncomingRecord
 from console.records.parse import ForeignError, parse_record
 from sinks.base import SinkError
 from sinks.kinds.eventhub.errors import diagnose
@@ -197,7 +197,7 @@ class EventHubReader:
         if not await answer:
             raise asyncio.CancelledError  # the console stops: the batch is read again later
 
-    def _item(self, event: EventData) -> Incoming | QuarantinedMessage:
+    def _item(self, event: EventData) -> IncomingMessage | QuarantinedMessage:
         now = self._now()
         enqueued = event.enqueued_time
         sent_at = now if enqueued is None else min(now, enqueued.timestamp())

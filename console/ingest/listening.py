@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 
 from console.db.sources.listening import (
     GRACE_SECONDS,
-    Listened,
+    ListeningInterval,
     end_others,
     forget_listening,
     write_listening,
@@ -25,11 +25,11 @@ _WRITE_SECONDS: Final = 4.0
 class ListeningLog:
     """Writes when this console was connected to each source. Used only on the writer's thread."""
 
-    def __init__(self, console: str, states: Iterable[SourceState]) -> None:
-        """`console` is the id of this run."""
-        self._console = console
+    def __init__(self, run_id: str, states: Iterable[SourceState]) -> None:
+        """`run_id` is the id of this run of this console."""
+        self._run_id = run_id
         self._states = list(states)
-        self._listened: dict[str, Listened] = {}
+        self._listened: dict[str, ListeningInterval] = {}
         self._known: dict[str, float | None] = {}
         """When each source was connected, as last written."""
         self._written_at: float | None = None
@@ -43,7 +43,7 @@ class ListeningLog:
     def begin(self, connection: Connection, now: float, *, is_alone: bool) -> None:
         """Write for the first time. `is_alone`: no other console can use this database."""
         if is_alone:
-            end_others(connection, self._console)
+            end_others(connection, self._run_id)
         forget_listening(connection, now)
         self.write(connection, now)
 
@@ -58,14 +58,14 @@ class ListeningLog:
         for name, since in known.items():
             last = self._listened.get(name)
             if since is None:
-                listened[name] = last or Listened(source=name, since=now, until=now)
+                listened[name] = last or ListeningInterval(source=name, since=now, until=now)
             elif last is None or was_away or since != self._known.get(name):
-                listened[name] = Listened(source=name, since=min(since, now), until=now)
+                listened[name] = ListeningInterval(source=name, since=min(since, now), until=now)
             else:
-                listened[name] = Listened(source=name, since=last.since, until=now)
+                listened[name] = ListeningInterval(source=name, since=last.since, until=now)
             if was_away and last is not None and since is not None:
-                listened[name] = Listened(source=name, since=now, until=now)
-        write_listening(connection, self._console, listened.values(), seen_at=now)
+                listened[name] = ListeningInterval(source=name, since=now, until=now)
+        write_listening(connection, self._run_id, listened.values(), seen_at=now)
         self._listened = listened
         self._known = known
         self._written_at = now
@@ -73,4 +73,4 @@ class ListeningLog:
     def end(self, connection: Connection, now: float) -> None:
         """Write that this run has stopped in order."""
         self.write(connection, now)
-        write_listening(connection, self._console, self._listened.values(), seen_at=0.0)
+        write_listening(connection, self._run_id, self._listened.values(), seen_at=0.0)

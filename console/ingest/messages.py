@@ -7,7 +7,7 @@ from math import ceil
 from typing import Final
 
 from console.ingest.delivery import QuarantinedMessage
-from console.records.incoming import Incoming, IncomingRecord
+from console.records.incoming import IncomingMessage, IncomingRecord
 from console.records.parse import ForeignError, parse_record, parse_state, parse_status
 from sinks.kinds.mqtt.messages import EVENT_EXPIRY, RECEIPT_EXPIRY
 
@@ -33,7 +33,7 @@ def filters(share: str | None) -> list[str]:
 
 def read_message(
     topic: str, payload: bytes, *, expiry: int | None, source: str, received_at: float
-) -> Incoming | QuarantinedMessage | None:
+) -> IncomingMessage | QuarantinedMessage | None:
     """Return the content of a message; None for an empty one, which only deletes a retained
     message, and for a message of a console. `expiry`: the rest of its lifetime in seconds, as the
     broker counts it.
@@ -60,7 +60,7 @@ def vm_of_topic(topic: str) -> str | None:
 
 def _read(
     topic: str, payload: bytes, expiry: int | None, source: str, received_at: float
-) -> Incoming:
+) -> IncomingMessage:
     levels = topic.split("/")
     if len(levels) != _LEVELS:
         raise ForeignError("foreign_topic", "not a topic of a bridge")

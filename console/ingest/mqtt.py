@@ -22,7 +22,7 @@ from console.ingest.settings import MqttSource
 from console.ingest.state import SourceState
 from console.ingest.vm_limits import TOO_MUCH, VmLimits
 from console.ingest.writer import Writer
-from console.records.incoming import Incoming, IncomingRecord
+from console.records.incoming import IncomingMessage, IncomingRecord
 from sinks.base import SinkError
 from sinks.kinds.mqtt.client import plan_for
 from sinks.kinds.mqtt.reason_codes import FIRST_FAILURE, network, reason
@@ -212,7 +212,7 @@ class MqttReader:
             else:
                 return
 
-    def _within_limits(self, message: MQTTMessage) -> Incoming | QuarantinedMessage | None:
+    def _within_limits(self, message: MQTTMessage) -> IncomingMessage | QuarantinedMessage | None:
         """Return the content of a message; None if its VM sends too much. Such a message is
         acknowledged and counted: left at the broker, it would delay all VMs, which share one queue
         there. An honest VM does not reach this limit.
@@ -234,7 +234,7 @@ class MqttReader:
         self._writer.progress.quarantined[(self._state.name, TOO_MUCH)] += 1
         return None
 
-    def _read(self, message: MQTTMessage) -> Incoming | QuarantinedMessage | None:
+    def _read(self, message: MQTTMessage) -> IncomingMessage | QuarantinedMessage | None:
         """Return the content of a message. An unexpected error must not end the connection: the
         broker would send the message again over the next one, and intake would stop.
         """

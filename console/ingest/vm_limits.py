@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from console.ingest.delivery import QuarantinedMessage
-from console.records.incoming import Incoming, IncomingRecord, IncomingState
+from console.records.incoming import IncomingMessage, IncomingRecord, IncomingState
 
 BURST_MINUTES: Final = 10
 """A VM may save up its allowance for this many minutes and use it at once: more than a bridge keeps
@@ -24,7 +24,7 @@ _MAX_KNOWN: Final = 20_000
 
 
 @dataclass(slots=True)
-class _Left:
+class _Allowance:
     records: float
     size: float
     at: float
@@ -39,7 +39,7 @@ class VmLimits:
         self._records = records or math.inf
         self._size = size or math.inf
         self._lock = threading.Lock()
-        self._left: dict[str, _Left] = {}
+        self._left: dict[str, _Allowance] = {}
 
     def wait(self, vm_id: str, size: int, *, now: float) -> float:
         """Count a record of so many bytes and return 0.0. If the VM has no allowance for it, return
@@ -59,7 +59,9 @@ class VmLimits:
                 minutes = max(minutes, (size - left.size) / self._size)
             return max(1.0, 60 * minutes)
 
-    def charge(self, vm_id: str, item: Incoming | QuarantinedMessage | None, *, now: float) -> None:
+    def charge(
+        self, vm_id: str, item: IncomingMessage | QuarantinedMessage | None, *, now: float
+    ) -> None:
         """Count the names in the events of an accepted record, besides its bytes. The next record
         may have to wait for that.
         """
@@ -79,12 +81,12 @@ class VmLimits:
                 left.reported_at = now
             return is_due
 
-    def _refilled(self, vm_id: str, now: float) -> _Left:
+    def _refilled(self, vm_id: str, now: float) -> _Allowance:
         """Return what is left of a VM's allowance at this time. The VMs are in the order in which
         they last sent.
         """
         most = (BURST_MINUTES * self._records, BURST_MINUTES * self._size)
-        left = self._left.pop(vm_id, None) or _Left(*most, at=now)
+        left = self._left.pop(vm_id, None) or _Allowance(*most, at=now)
         minutes = max(0.0, now - left.at) / 60
         if minutes and left.records < most[0]:
             left.records = min(most[0], left.records + minutes * self._records)
@@ -97,7 +99,7 @@ class VmLimits:
         return left
 
 
-def _names_in(item: Incoming | QuarantinedMessage | None) -> int:
+def _names_in(item: IncomingMessage | QuarantinedMessage | None) -> int:
     """Return how many names the events of a message have."""
     if isinstance(item, IncomingRecord):
         return 0 if item.event is None else len(item.event.event.resources)

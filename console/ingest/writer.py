@@ -34,7 +34,7 @@ from console.ingest.delivery import Delivery, QuarantinedMessage
 from console.ingest.inbox import Inbox
 from console.ingest.listening import ListeningLog
 from console.ingest.progress import Progress
-from console.records.incoming import Incoming, IncomingRecord
+from console.records.incoming import IncomingMessage, IncomingRecord
 from sinks.shared.errors import SebError
 
 _LOG: Final = logging.getLogger("console")
@@ -278,7 +278,9 @@ class Writer:
             if delivery.checkpoint is not None:
                 self._commit_together([replace(delivery, items=())])
 
-    def _isolate_items(self, source: str, items: Sequence[Incoming | QuarantinedMessage]) -> None:
+    def _isolate_items(
+        self, source: str, items: Sequence[IncomingMessage | QuarantinedMessage]
+    ) -> None:
         """Commit items, and divide them in halves until the one is found that cannot be stored; it
         is quarantined.
         """
@@ -357,7 +359,7 @@ def _by_source(
     return found
 
 
-def _says_something(item: Incoming | QuarantinedMessage) -> TypeGuard[Incoming]:
+def _says_something(item: IncomingMessage | QuarantinedMessage) -> TypeGuard[IncomingMessage]:
     """Check whether an item is about a VM: it is not refused, and it is no test of the
     connection.
     """

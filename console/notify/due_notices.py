@@ -76,9 +76,9 @@ def due_notices(snapshot: Snapshot, *, begun: float) -> NoticeCandidates:
     ids = [each.id for each in (*others, *(notice for _, notice in about))]
     new = store.not_stored(snapshot.connection, ids)
     incidents = store.incidents(snapshot.connection)
-    told = _within_bounds(snapshot, [each for each in about if each[1].id in new])
+    within_bounds = _within_bounds(snapshot, [each for each in about if each[1].id in new])
     return NoticeCandidates(
-        notices=[*(each for each in others if each.id in new), *told],
+        notices=[*(each for each in others if each.id in new), *within_bounds],
         vms=_vms_to_judge(snapshot, since, incidents),
         incidents=incidents,
         conflicts=snapshot.vms.vms_in_conflict(),
@@ -95,12 +95,14 @@ def _with_other_scopes(
     of_events = [notice for _, notice in about] + [
         each for each in others if each.scope is not None
     ]
-    told = store.first_noticed_scopes(snapshot.connection, {each.subject for each in of_events})
+    first_scopes = store.first_noticed_scopes(
+        snapshot.connection, {each.subject for each in of_events}
+    )
     for each in of_events:
-        told.setdefault(each.subject, each.scope or "")
+        first_scopes.setdefault(each.subject, each.scope or "")
 
     def apart(notice: Notice) -> Notice:
-        is_other = notice.scope is not None and told[notice.subject] != notice.scope
+        is_other = notice.scope is not None and first_scopes[notice.subject] != notice.scope
         return replace(notice, is_other=is_other)
 
     return [(known, apart(each)) for known, each in about], [apart(each) for each in others]
@@ -113,13 +115,13 @@ def _within_bounds(snapshot: Snapshot, about: Sequence[AboutEvent]) -> list[Noti
     """
     if not about:
         return []
-    told = store.recent_event_notices(snapshot.connection, snapshot.now - _BOUND_SECONDS)
+    counts = store.recent_event_notices(snapshot.connection, snapshot.now - _BOUND_SECONDS)
     found = []
     for known, notice in about:
         vm_id = known.event.shown_by
-        if told[vm_id] < store.MAX_OF_ONE:
-            told[vm_id] += 1
-            found.append((told[vm_id], notice))
+        if counts[vm_id] < store.MAX_OF_ONE:
+            counts[vm_id] += 1
+            found.append((counts[vm_id], notice))
     return [notice for _, notice in sorted(found, key=lambda each: each[0])]
 
 
@@ -148,13 +150,13 @@ def _over(snapshot: Snapshot, since: float) -> list[AboutEvent]:
     settled = snapshot.now - _SETTLE_SECONDS
     ended = store.ended_without_notice(snapshot.connection, since, settled)
     lives = store.end_notices(snapshot.connection, {event_id for event_id, _ in ended})
-    told: list[AboutEvent] = []
+    found: list[AboutEvent] = []
     reports = reports_of_named_vms(snapshot.connection, ended)
     for known in snapshot.events.events_by_key(ended).values():
         _, life = lives.get(known.event.key, (0, 0))
         reported = reports.get(known.event.key, ())
-        told.append((known, event_notices.over(known, _of_its_vms(known, reported), life=life)))
-    return told
+        found.append((known, event_notices.over(known, _of_its_vms(known, reported), life=life)))
+    return found
 
 
 def _of_its_vms(known: KnownEvent, reported: Iterable[LatestReport]) -> list[LatestReport]:
@@ -171,11 +173,11 @@ def _turns(snapshot: Snapshot) -> list[AboutEvent]:
         for each in turns.read_turns(snapshot.connection)
         if each.state in ("forced", "stuck")
     ]
-    told = (
+    found = (
         (each, event_notices.of_turn(each, snapshot.now))
         for each in snapshot.events.events_with_ids(troubled)
     )
-    return [(known, notice) for known, notice in told if notice is not None]
+    return [(known, notice) for known, notice in found if notice is not None]
 
 
 def _failed(snapshot: Snapshot, since: float) -> list[Notice]:

@@ -10,7 +10,7 @@ from console.fleet.decisions import takes_away
 from console.fleet.moments import moment
 from console.fleet.outcomes import outcome_text
 from console.fleet.values.decision import Decision
-from console.fleet.values.event import KnownEvent, Named
+from console.fleet.values.event import KnownEvent, NamedVm
 from console.fleet.values.keys import folded
 from console.fleet.values.report import LatestReport
 from console.notify.notice import MAX_REASON_CHARACTERS_SHOWN, Notice, short
@@ -169,7 +169,7 @@ def _again(life: int) -> tuple[object, ...]:
     return (f"life {life + 1}",) if life else ()
 
 
-def _first_named(known: KnownEvent, names: Sequence[str]) -> Named | None:
+def _first_named(known: KnownEvent, names: Sequence[str]) -> NamedVm | None:
     return known.named.get(folded(names[0])) if names else None
 
 

@@ -46,8 +46,9 @@ class NoticeWorker:
         self._database = snapshots.database
         self._base = base
         self._site = site
-        # A SQLite file has one console, so it takes over the claims of a killed run at once.
-        self._console = "" if self._database.is_sqlite else str(uuid.uuid4())
+        # A SQLite file has one console. All its runs have the same id, so that each takes over the
+        # claims of a killed one at once.
+        self._run_id = "" if self._database.is_sqlite else str(uuid.uuid4())
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="notices", daemon=True)
         self._begun: float | None = None
@@ -55,7 +56,7 @@ class NoticeWorker:
             SinkWorker(
                 sink,
                 database=self._database,
-                console=self._console,
+                run_id=self._run_id,
                 now=snapshots.clock,
                 monotonic=monotonic,
             )
@@ -78,7 +79,7 @@ class NoticeWorker:
         if self._begun is not None:
             try:
                 with self._database.writing.begin() as connection:
-                    store.release(connection, self._console)
+                    store.release(connection, self._run_id)
             except SQLAlchemyError as error:  # the claims end by themselves
                 _LOG.debug("%s", message_of(error))
 
@@ -141,8 +142,8 @@ class NoticeWorker:
             about_vms = vm_notices(found.vms, found.known(store.incidents(connection)), now)
             store.end_incidents(connection, about_vms.ended)
             store.open_incidents(connection, about_vms.opened, now)
-            told = store.incidents(connection, conflict_notice)
-            conflicts = conflict_notices(found.conflicts, told, now)
+            known = store.incidents(connection, conflict_notice)
+            conflicts = conflict_notices(found.conflicts, known, now)
             store.end_incidents(connection, conflicts.ended, conflict_notice)
             store.open_incidents(connection, conflicts.opened, now, conflict_notice)
             every = [*found.notices, *about_vms.notices, *conflicts.notices]

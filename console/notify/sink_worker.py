@@ -48,7 +48,7 @@ class SinkWorker:
         sink: Sink[Any],
         *,
         database: Database,
-        console: str,
+        run_id: str,
         now: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
         health: SinkHealth | None = None,
@@ -58,7 +58,7 @@ class SinkWorker:
         """
         self._sink = sink
         self._database = database
-        self._console = console
+        self._run_id = run_id
         self._now = now
         self._monotonic = monotonic
         self._driver = SinkDriver(sink, monotonic=monotonic, log=_LOG)
@@ -104,7 +104,7 @@ class SinkWorker:
         return SinkWorker(
             type(self._sink)(self._sink.name, self._sink.settings, self._sink.context),
             database=self._database,
-            console=self._console,
+            run_id=self._run_id,
             now=self._now,
             monotonic=self._monotonic,
             health=self.health,
@@ -160,7 +160,7 @@ class SinkWorker:
                 return []
         with self._database.writing.begin() as connection:
             return store.claim(
-                connection, self.name, self._console, now=self._now(), limit=self._sink.BATCH
+                connection, self.name, self._run_id, now=self._now(), limit=self._sink.BATCH
             )
 
     def _delivered(self, wanted: list[Record]) -> int:
@@ -205,7 +205,7 @@ class SinkWorker:
     def _advance(self, number: int) -> None:
         self._acknowledged = number
         with self._database.writing.begin() as connection:
-            store.advance(connection, self.name, self._console, number)
+            store.advance(connection, self.name, self._run_id, number)
         self._acknowledged = 0
 
     def _failed(self, error: Exception) -> float:

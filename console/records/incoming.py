@@ -157,10 +157,10 @@ class IncomingState:
     """What the VM says about its preparation for those events, including `none`."""
 
 
-Incoming = IncomingRecord | IncomingStatus | IncomingState
+IncomingMessage = IncomingRecord | IncomingStatus | IncomingState
 
 
-def event_ids(incoming: Incoming) -> list[str]:
+def event_ids(incoming: IncomingMessage) -> list[str]:
     """Return the ids of the events that a message is about, in its own spelling."""
     if isinstance(incoming, IncomingState):
         listed = [each.event.event_id for _, each in incoming.events]
@@ -172,7 +172,7 @@ def event_ids(incoming: Incoming) -> list[str]:
     return found + [each.event_id for each in about if each is not None and each.event_id]
 
 
-def with_event_ids(incoming: Incoming, written: Mapping[str, str]) -> Incoming:
+def with_event_ids(incoming: IncomingMessage, written: Mapping[str, str]) -> IncomingMessage:
     """Return the message with event ids in another spelling; the fingerprint of an event, and the
     bytes of a record, stay as they were received.
     """

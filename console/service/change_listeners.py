@@ -12,7 +12,7 @@ from console.db.connection.transactions import read_from
 from console.db.decisions.decisions import commands_to_fetch
 from console.fleet.candidates import PULL
 from console.ingest.enrolment import EVERY_VM, Enrolments
-from console.service.changes import Changed
+from console.service.changes import ChangeListener
 from console.web.api.stream import ChangeMessages, StreamHub
 from console.web.bridges.held_polls import HeldPolls
 
@@ -42,7 +42,7 @@ class ChangeListeners:
         self._messages = messages
         self._on_loop = on_loop
 
-    def all(self) -> Sequence[Changed]:
+    def all(self) -> Sequence[ChangeListener]:
         """Return the listeners in the order in which they are called."""
         return (
             self.read_enrolments,

@@ -17,7 +17,7 @@ _OTHERS_SECONDS: Final = 0.25
 _REST_SECONDS: Final = 0.01
 """The pause after each look, so that many small commits are handled together."""
 
-Changed = Callable[[int | None, int], None]
+ChangeListener = Callable[[int | None, int], None]
 """Called at each look with two transaction numbers: everything up to the first was read before, and
 the second is the newest. None for the first: anything may have changed. Raises `StoreError` if it
 cannot read; then it is called again with the same number.
@@ -31,7 +31,7 @@ class ChangeFeed:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._listeners: Sequence[Changed] = ()
+        self._listeners: Sequence[ChangeListener] = ()
         self._wake = threading.Event()
         self._stop = threading.Event()
         self._number: int | None = None
@@ -41,7 +41,7 @@ class ChangeFeed:
         """Whether there was a first look."""
         self._thread = threading.Thread(target=self._run, name="changes", daemon=True)
 
-    def start(self, listeners: Sequence[Changed]) -> None:
+    def start(self, listeners: Sequence[ChangeListener]) -> None:
         """Start the thread that looks; the database is open."""
         self._listeners = listeners
         self._thread.start()

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from console.turns.facts import EventFacts, Turn, TurnFacts, TurnVm, VmFacts
-from console.turns.transitions import Happened, Trigger, next_step
+from console.turns.transitions import Occurrence, Trigger, next_step
 
 _NEW_STATE = (Trigger.CHANGED, Trigger.RETURNED, Trigger.OUTDATED)
 """The triggers after which the turn is for another state of its event."""
@@ -66,7 +66,7 @@ def with_vms(turn: Turn, vms: Iterable[VmFacts]) -> Turn:
     return replace(turn, vms=(*before, *(new[vm_id] for vm_id in sorted(new))))
 
 
-def after_trigger(turn: Turn, happened: Happened, event: EventFacts | None, now: float) -> Turn:
+def after_trigger(turn: Turn, happened: Occurrence, event: EventFacts | None, now: float) -> Turn:
     """Return the turn after something happened to it."""
     trigger = happened.trigger
     state = next_step(turn.state, trigger)

@@ -15,7 +15,7 @@ from console.fleet.values.keys import EventKey
 from console.turns.changes import after_trigger, new_turn, take_turn, with_vms
 from console.turns.facts import Turn, TurnFacts
 from console.turns.preparing import all_prepared, to_prepare, with_unanswered
-from console.turns.queue import Waiting, next_turns
+from console.turns.queue import TurnWait, next_turns
 from console.turns.reading import Reading, has_room
 from console.turns.reasons import (
     refusal,
@@ -40,7 +40,7 @@ class Plan:
     """Event key and vmId of each VM that is to prepare and has not reported that it has."""
     approvals: tuple[EventKey, ...] = ()
     """Keys of the events whose VMs are prepared and within the budget now."""
-    waiting: Mapping[EventKey, Waiting] = field(default_factory=dict)
+    waiting: Mapping[EventKey, TurnWait] = field(default_factory=dict)
     """What each event that has no turn waits for, by its key."""
 
 
@@ -174,7 +174,7 @@ def _may_be_approved_again(turn: Turn, reading: Reading) -> bool:
     return turn.state == "failed" and event is not None and refusal(event, reading) is None
 
 
-def _waiting(turn: Turn, why: Waiting) -> Turn:
+def _waiting(turn: Turn, why: TurnWait) -> Turn:
     return replace(
         turn,
         reason=why.reason if turn.state == "waiting" else turn.reason,

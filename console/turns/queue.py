@@ -15,7 +15,7 @@ from console.turns.reasons import refusal, why_for_people, why_no_room
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Waiting:
+class TurnWait:
     """What an event waits for."""
 
     groups: tuple[str, ...]
@@ -30,13 +30,13 @@ class Waiting:
     """The VMs that are away in its groups, without those that it names."""
 
 
-def next_turns(reading: Reading) -> tuple[list[EventFacts], Mapping[EventKey, Waiting]]:
+def next_turns(reading: Reading) -> tuple[list[EventFacts], Mapping[EventKey, TurnWait]]:
     """Return the events that get their turn now, in their order, and what the others wait for. An
     event that waits for room, or for room for more of its VMs, blocks those after it in its groups.
     """
     facts = reading.facts
     taking: list[EventFacts] = []
-    waiting: dict[EventKey, Waiting] = {}
+    waiting: dict[EventKey, TurnWait] = {}
     blocked: dict[str, list[EventKey]] = {}
     """By group, the keys of the events that wait."""
     for event in sorted(facts.events.values(), key=lambda event: event.order):
@@ -63,12 +63,12 @@ def next_turns(reading: Reading) -> tuple[list[EventFacts], Mapping[EventKey, Wa
 
 def _waiting(
     event: EventFacts, reading: Reading, reason: str | None, behind: Sequence[EventKey]
-) -> Waiting:
+) -> TurnWait:
     """Return what the event waits for: people if there is a `reason`, its groups otherwise."""
     away = reading.away_besides(event)
     holders = [each.event_key for each in away if each.event_key]
     is_full = bool(reading.over_budget(event))
-    return Waiting(
+    return TurnWait(
         groups=reading.facts.groups_touched(event),
         reason=reason or why_no_room(event, reading, behind),
         behind=tuple(dict.fromkeys([*holders, *behind])),

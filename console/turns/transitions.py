@@ -38,7 +38,7 @@ class Trigger(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Happened:
+class Occurrence:
     """What happened to one turn."""
 
     trigger: Trigger

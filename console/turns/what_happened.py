@@ -14,21 +14,21 @@ from console.turns.reasons import (
     why_not_by_groups,
     why_too_large,
 )
-from console.turns.transitions import Happened, Trigger
+from console.turns.transitions import Occurrence, Trigger
 
 STUCK_SECONDS: Final = 3600.0
 """A turn is stuck if a VM of it is not back this long after the event. A VM that rests is back."""
 
 
-def what_happened(turn: Turn, reading: Reading) -> Happened | None:
+def what_happened(turn: Turn, reading: Reading) -> Occurrence | None:
     """Return what happened to a turn that is held, or None if nothing did."""
     event = reading.event_of(turn)
     if turn.state in ("away", "stuck"):
         return _while_away(turn, reading) if event is None else _while_listed(turn, event, reading)
     if event is None:
-        return Happened(trigger=Trigger.GONE)
+        return Occurrence(trigger=Trigger.GONE)
     if event.status != "Scheduled":
-        return Happened(trigger=Trigger.STARTED)
+        return Occurrence(trigger=Trigger.STARTED)
     if event.fingerprint != turn.fingerprint:
         return _changed(turn, event, reading, Trigger.CHANGED)
     return _while_scheduled(turn, event, reading)
@@ -36,83 +36,83 @@ def what_happened(turn: Turn, reading: Reading) -> Happened | None:
 
 def what_happened_without_turn(
     turn: Turn, reading: Reading, *, has_unrecovered: bool
-) -> Happened | None:
+) -> Occurrence | None:
     """Return what happened to an event that waits, or that runs without a turn, or None.
     `has_unrecovered`: a VM has prepared for it and has not recovered.
     """
     event = reading.event_of(turn)
     if event is None:
-        return Happened(trigger=Trigger.UNRECOVERED if has_unrecovered else Trigger.GONE)
+        return Occurrence(trigger=Trigger.UNRECOVERED if has_unrecovered else Trigger.GONE)
     if not reading.facts.groups_touched(event):
-        return Happened(trigger=Trigger.UNGROUPED)
+        return Occurrence(trigger=Trigger.UNGROUPED)
     if event.fingerprint != turn.fingerprint:
-        return Happened(trigger=Trigger.CHANGED)
+        return Occurrence(trigger=Trigger.CHANGED)
     if turn.state != "waiting":
         return None
     if event.status != "Scheduled":
-        return Happened(trigger=Trigger.STARTED, reason="Azure started it before its turn")
+        return Occurrence(trigger=Trigger.STARTED, reason="Azure started it before its turn")
     reason = why_too_large(event, reading)
-    return None if reason is None else Happened(trigger=Trigger.NEVER_FITS, reason=reason)
+    return None if reason is None else Occurrence(trigger=Trigger.NEVER_FITS, reason=reason)
 
 
-def _while_scheduled(turn: Turn, event: EventFacts, reading: Reading) -> Happened | None:
+def _while_scheduled(turn: Turn, event: EventFacts, reading: Reading) -> Occurrence | None:
     """Return what happened to a turn whose event is still in the state for which it was taken."""
     if turn.state in ("preparing", "prepared"):
         reason = why_no_longer_approved(turn, event, reading)
         if reason is not None:
-            return Happened(trigger=Trigger.NOT_PREPARED, reason=reason)
+            return Occurrence(trigger=Trigger.NOT_PREPARED, reason=reason)
     if turn.state == "preparing":
         return _while_preparing(turn, event, reading)
     if turn.state == "prepared":
         return _while_prepared(turn, event, reading)
     if turn.state == "approving" and event.approval in (None, "failed"):
         reason = kept_for_people(event) or "its approval failed"
-        return Happened(trigger=Trigger.NOT_APPROVED, reason=reason)
+        return Occurrence(trigger=Trigger.NOT_APPROVED, reason=reason)
     if turn.state == "failed" and is_to_be_retried(turn, event, reading):
-        return Happened(trigger=Trigger.TAKEN, actor=reading.facts.group_actor(event))
+        return Occurrence(trigger=Trigger.TAKEN, actor=reading.facts.group_actor(event))
     return None
 
 
-def _while_away(turn: Turn, reading: Reading) -> Happened | None:
+def _while_away(turn: Turn, reading: Reading) -> Occurrence | None:
     """Return what happened to a turn whose VMs are away, and whose event is over."""
     if turn.over_at is None:
-        return Happened(trigger=Trigger.GONE)
+        return Occurrence(trigger=Trigger.GONE)
     if not turn.still_away:
-        return Happened(trigger=Trigger.ALL_BACK)
+        return Occurrence(trigger=Trigger.ALL_BACK)
     is_missing = any(part.ready_at is None for part in turn.still_away)
     if is_missing and reading.now - turn.over_at >= STUCK_SECONDS:
-        return Happened(trigger=Trigger.HOUR_PASSED)
+        return Occurrence(trigger=Trigger.HOUR_PASSED)
     return None
 
 
-def _while_listed(turn: Turn, event: EventFacts, reading: Reading) -> Happened | None:
+def _while_listed(turn: Turn, event: EventFacts, reading: Reading) -> Occurrence | None:
     """Return what happened to a turn whose VMs are away, and whose event Azure still lists."""
     if event.status != "Scheduled":
         # Where `over_at` is set, a document left the event out: it is not over yet.
-        return None if turn.over_at is None else Happened(trigger=Trigger.STARTED)
+        return None if turn.over_at is None else Occurrence(trigger=Trigger.STARTED)
     if turn.actor is None:
-        return Happened(trigger=Trigger.RETURNED_UNTAKEN)
+        return Occurrence(trigger=Trigger.RETURNED_UNTAKEN)
     return _changed(turn, event, reading, Trigger.RETURNED)
 
 
-def _changed(turn: Turn, event: EventFacts, reading: Reading, trigger: Trigger) -> Happened:
+def _changed(turn: Turn, event: EventFacts, reading: Reading, trigger: Trigger) -> Occurrence:
     """Return what a new state of the event means for its turn. A person approves one state of the
     event: after a change the turn continues only if its groups approve the new state by themselves.
     """
     is_by_person = turn.actor is not None and not turn.is_by_group
     if event.fingerprint == turn.fingerprint and is_by_person:
-        return Happened(trigger=trigger)
+        return Occurrence(trigger=trigger)
     reason = why_not_by_groups(event, reading)
     if reason is None:
-        return Happened(trigger=trigger, actor=reading.facts.group_actor(event))
+        return Occurrence(trigger=trigger, actor=reading.facts.group_actor(event))
     if is_by_person:
         reason = f"it changed since {turn.actor} approved it"
-    return Happened(trigger=Trigger.OUTDATED, reason=reason)
+    return Occurrence(trigger=Trigger.OUTDATED, reason=reason)
 
 
-def _while_preparing(turn: Turn, event: EventFacts, reading: Reading) -> Happened | None:
+def _while_preparing(turn: Turn, event: EventFacts, reading: Reading) -> Occurrence | None:
     if all_prepared(turn, event, reading):
-        return Happened(trigger=Trigger.ALL_PREPARED)
+        return Occurrence(trigger=Trigger.ALL_PREPARED)
     reason = None
     failed = sorted(vm.name for vm in awaited(turn, event, reading) if vm.has_failed(event))
     if failed:
@@ -122,12 +122,12 @@ def _while_preparing(turn: Turn, event: EventFacts, reading: Reading) -> Happene
     elif reading.is_too_late(event):
         late = [vm.name for vm in reading.facts.named(event) if not is_ready(vm, turn, event)]
         reason = f"{', '.join(sorted(late))} did not prepare in time"
-    return None if reason is None else Happened(trigger=Trigger.NOT_PREPARED, reason=reason)
+    return None if reason is None else Occurrence(trigger=Trigger.NOT_PREPARED, reason=reason)
 
 
-def _while_prepared(turn: Turn, event: EventFacts, reading: Reading) -> Happened | None:
+def _while_prepared(turn: Turn, event: EventFacts, reading: Reading) -> Occurrence | None:
     if not all_prepared(turn, event, reading):
-        return Happened(trigger=Trigger.UNPREPARED)
+        return Occurrence(trigger=Trigger.UNPREPARED)
     if reading.is_too_late(event) and turn.is_by_group:
-        return Happened(trigger=Trigger.NOT_PREPARED, reason="no time was left")
+        return Occurrence(trigger=Trigger.NOT_PREPARED, reason="no time was left")
     return None

@@ -29,14 +29,14 @@ from console.db.events.spellings import stored_spellings
 from console.db.schema import tables
 from console.db.vms.vm_updates import retire_deleted
 from console.fleet import vms
-from console.fleet.batch import Changes, Loaded
+from console.fleet.batch import Changes, LoadedRows
 from console.fleet.contact import BY_HEARTBEATS, Listening, SilentTime
 from console.fleet.enrolled_vms import enrolled_vm
 from console.fleet.fold import fold, is_deletion
 from console.fleet.values.event import OPEN
 from console.fleet.values.vm import Vm
 from console.records.incoming import (
-    Incoming,
+    IncomingMessage,
     IncomingRecord,
     IncomingState,
     event_ids,
@@ -46,7 +46,7 @@ from console.records.incoming import (
 
 def write_batch(
     connection: Connection,
-    batch: Iterable[Incoming],
+    batch: Iterable[IncomingMessage],
     number: int,
     *,
     now: float,
@@ -59,7 +59,9 @@ def write_batch(
     return changes
 
 
-def _with_stored_spellings(connection: Connection, batch: Iterable[Incoming]) -> list[Incoming]:
+def _with_stored_spellings(
+    connection: Connection, batch: Iterable[IncomingMessage]
+) -> list[IncomingMessage]:
     """Return the batch with each event id in the spelling that was stored first, since a peer may
     write it in another case. From here on ids are compared exactly.
     """
@@ -69,10 +71,13 @@ def _with_stored_spellings(connection: Connection, batch: Iterable[Incoming]) ->
 
 
 def load(
-    connection: Connection, batch: Sequence[Incoming], *, silent_time: SilentTime = BY_HEARTBEATS
-) -> Loaded:
+    connection: Connection,
+    batch: Sequence[IncomingMessage],
+    *,
+    silent_time: SilentTime = BY_HEARTBEATS,
+) -> LoadedRows:
     """Read what the database has of the VMs, streams, records and events of a batch."""
-    loaded = Loaded(silent_time=silent_time)
+    loaded = LoadedRows(silent_time=silent_time)
     vm_ids = {_vm_id(each) for each in batch}
     records = [each for each in batch if isinstance(each, IncomingRecord)]
     for row in rows_in(connection, select(tables.vm), tables.vm.c.vm_id, vm_ids):
@@ -167,11 +172,13 @@ def _stored(connection: Connection, records: Iterable[IncomingRecord]) -> dict[s
     return {row.id: row.vm_id for row in rows_in(connection, select(c.id, c.vm_id), c.id, ids)}
 
 
-def _vm_id(each: Incoming) -> str:
+def _vm_id(each: IncomingMessage) -> str:
     return each.vm.vm_id if isinstance(each, IncomingRecord) else each.vm_id
 
 
-def _load_events(connection: Connection, loaded: Loaded, batch: Sequence[Incoming]) -> None:
+def _load_events(
+    connection: Connection, loaded: LoadedRows, batch: Sequence[IncomingMessage]
+) -> None:
     pairs = {
         (each.event.event.event_id, each.vm.vm_id)
         for each in batch
@@ -196,7 +203,9 @@ def _load_events(connection: Connection, loaded: Loaded, batch: Sequence[Incomin
         loaded.reports[(row.event_id, row.vm_id)] = rows.report_of(row)
 
 
-def _load_open_events(connection: Connection, loaded: Loaded, batch: Iterable[Incoming]) -> None:
+def _load_open_events(
+    connection: Connection, loaded: LoadedRows, batch: Iterable[IncomingMessage]
+) -> None:
     """Load two counts of each VM of the batch that reports a further open event: how many open
     events it reports already, and how many names there are in those that it shows.
     """
@@ -226,19 +235,21 @@ def _load_open_events(connection: Connection, loaded: Loaded, batch: Iterable[In
         loaded.open_names[vm_id] = number
 
 
-def _is_open(loaded: Loaded, event_id: str, vm_id: str) -> bool:
+def _is_open(loaded: LoadedRows, event_id: str, vm_id: str) -> bool:
     """Check whether a VM reports an event that is not over."""
     before = loaded.reports.get((event_id, vm_id))
     return before is not None and before.report.state != "ended"
 
 
-def _tells_of_event(each: Incoming) -> bool:
+def _tells_of_event(each: IncomingMessage) -> bool:
     if isinstance(each, IncomingRecord):
         return each.event is not None
     return isinstance(each, IncomingState) and bool(each.events)
 
 
-def _load_receipts(connection: Connection, loaded: Loaded, batch: Iterable[Incoming]) -> None:
+def _load_receipts(
+    connection: Connection, loaded: LoadedRows, batch: Iterable[IncomingMessage]
+) -> None:
     """Count the stored receipts of those VMs about those events for which the batch has further
     ones.
     """
@@ -256,7 +267,9 @@ def _load_receipts(connection: Connection, loaded: Loaded, batch: Iterable[Incom
         loaded.receipts[(event_id, vm_id)] = number
 
 
-def _load_names(connection: Connection, loaded: Loaded, batch: Sequence[Incoming]) -> None:
+def _load_names(
+    connection: Connection, loaded: LoadedRows, batch: Sequence[IncomingMessage]
+) -> None:
     """Read which other VMs bear a name that a VM of the batch may take: a VM that is new, is back,
     or reports another identity than before. Most batches have none. Which of its records is the
     newest is found later, so every one of them counts here.
@@ -291,7 +304,10 @@ def _load_names(connection: Connection, loaded: Loaded, batch: Sequence[Incoming
 
 
 def load_bearers(
-    connection: Connection, loaded: Loaded, names: Iterable[vms.Bearing], vm_ids: Iterable[str]
+    connection: Connection,
+    loaded: LoadedRows,
+    names: Iterable[vms.BearerKey],
+    vm_ids: Iterable[str],
 ) -> None:
     """Read the VMs that bear these names, and what they and `vm_ids` report of open events."""
     reported = tables.report.c
@@ -312,12 +328,14 @@ def load_bearers(
         loaded.reports.setdefault((row.event_id, row.vm_id), rows.report_of(row))
 
 
-def _may_change_preparations(loaded: Loaded, record: IncomingRecord) -> bool:
+def _may_change_preparations(loaded: LoadedRows, record: IncomingRecord) -> bool:
     is_of_new_store = (record.vm.vm_id, record.stream) not in loaded.streams
     return record.kind != "heartbeat" or is_of_new_store
 
 
-def _load_preparations(connection: Connection, loaded: Loaded, batch: Iterable[Incoming]) -> None:
+def _load_preparations(
+    connection: Connection, loaded: LoadedRows, batch: Iterable[IncomingMessage]
+) -> None:
     vm_ids = {
         _vm_id(each)
         for each in batch

@@ -13,7 +13,7 @@ from console.db.batches.batches import load_bearers, write_changes
 from console.db.bulk import rows_in, upsert
 from console.db.schema import tables
 from console.fleet import vms
-from console.fleet.batch import Loaded
+from console.fleet.batch import LoadedRows
 from console.fleet.contact import BY_HEARTBEATS, SilentTime
 from console.fleet.enrolled_vms import with_enrolled_identity
 from console.fleet.fold import Fold
@@ -56,7 +56,7 @@ def apply_enrolled(
     columns of `enrolment`, by vmId.
     """
     there = {vm.vm_id: vm for vm in _read(connection, enrolled)}
-    loaded = Loaded(
+    loaded = LoadedRows(
         vms={
             vm_id: with_enrolled_identity(vm, **_bound(enrolled[vm_id]))
             for vm_id, vm in there.items()
@@ -80,10 +80,10 @@ def replace_bound_tags(
 
 def _load_conflicts(
     connection: Connection, vm_ids: Iterable[str], silent_time: SilentTime
-) -> Loaded:
+) -> LoadedRows:
     """Read what the database has of those of these VMs that are in conflict about their names."""
     found = [vm for vm in _read(connection, vm_ids) if vm.conflict_at is not None]
-    loaded = Loaded(vms={vm.vm_id: vm for vm in found}, silent_time=silent_time)
+    loaded = LoadedRows(vms={vm.vm_id: vm for vm in found}, silent_time=silent_time)
     names = {vms.bearing(vm) for vm in found}
     names |= {vms.bearing(vms.as_reported(vm)) for vm in found}
     load_bearers(connection, loaded, names, {*loaded.vms})
@@ -91,7 +91,7 @@ def _load_conflicts(
 
 
 def _accept(
-    connection: Connection, loaded: Loaded, vm_ids: Iterable[str], number: int, *, now: float
+    connection: Connection, loaded: LoadedRows, vm_ids: Iterable[str], number: int, *, now: float
 ) -> dict[str, Vm]:
     folded = Fold(loaded)
     accepted = {vm_id: folded.accept(vm_id, now) for vm_id in vm_ids}

@@ -25,10 +25,10 @@ def copy(source: Path, target: Path) -> None:
             # copy.
             database.backup(made)
             made.execute("PRAGMA journal_mode=DELETE")
-            (said,) = made.execute("PRAGMA quick_check").fetchone()
+            (result,) = made.execute("PRAGMA quick_check").fetchone()
     except sqlite3.Error as error:
         raise StoreError(str(error)) from None
-    if said != "ok":
-        raise StoreError(f"the copy is damaged: {said}")
+    if result != "ok":
+        raise StoreError(f"the copy is damaged: {result}")
     with target.open("rb") as stream:
         os.fsync(stream.fileno())

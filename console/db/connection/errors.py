@@ -53,5 +53,5 @@ _REMEDIES: Final = (
 
 def remedy_of(message: str) -> str:
     """Return what a person should do about a message of PostgreSQL, as `message_of` returns it."""
-    said = message.lower()
-    return next(remedy for signs, remedy in _REMEDIES if any(each in said for each in signs))
+    lowered = message.lower()
+    return next(remedy for signs, remedy in _REMEDIES if any(each in lowered for each in signs))

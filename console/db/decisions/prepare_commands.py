@@ -129,15 +129,17 @@ def _followed(now: float, column: ColumnElement[Any]) -> Select[Any]:
     c = command.c
     p = preparation.c
     is_answer = and_(receipt.c.state != REJECTED, or_(c.act != PREPARE, ~_FOLLOWS))
-    said = select(p.event_id).where(p.event_id == c.event_id, p.vm_id == c.vm_id, c.act == PREPARE)
+    reported = select(p.event_id).where(
+        p.event_id == c.event_id, p.vm_id == c.vm_id, c.act == PREPARE
+    )
     # It counts as away because of what it reports.
-    has_begun = said.where(p.state != RECOVERED)
+    has_begun = reported.where(p.state != RECOVERED)
     # A VM may recover from an earlier announcement of the event while the command is on its way.
     # Its own records say in which order that was, whatever its clock says; a store that was put
     # back counts its records again, so a time after both the command and its receipt is enough.
     in_order = and_(record.c.stream == p.stream, record.c.sequence < p.sequence)
     has_recovered = (
-        said.where(p.state == RECOVERED, receipt.c.jti == c.jti, _FOLLOWS)
+        reported.where(p.state == RECOVERED, receipt.c.jti == c.jti, _FOLLOWS)
         .where(or_(in_order, and_(receipt.c.time <= p.time, c.made_at <= p.time)))
         .join_from(preparation, receipt, receipt.c.vm_id == p.vm_id)
         .join(record, record.c.id == receipt.c.record_id, isouter=True)

@@ -19,7 +19,7 @@ from console.fleet.commands import counting
 from console.fleet.contact import Listening
 from console.fleet.event_ids import main_of
 from console.fleet.values.decision import DecisionHistory, Receipt
-from console.fleet.values.event import OPEN, KnownEvent, Named
+from console.fleet.values.event import OPEN, KnownEvent, NamedVm
 from console.fleet.values.keys import EventKey
 from console.fleet.values.report import LatestReport
 from console.turns.groups import Grouping
@@ -194,7 +194,7 @@ class KnownEvents:
 
     def _named_vms(
         self, conditions: Iterable[ColumnElement[bool]]
-    ) -> dict[EventKey, dict[str, Named]]:
+    ) -> dict[EventKey, dict[str, NamedVm]]:
         """Return the VMs that events name, by event and by folded name."""
         return named_vms.named_vms(
             self._connection, conditions, self._now, self._listening, self._grouping

@@ -16,7 +16,7 @@ from console.db.vms.grouping import columns_of, keys_of
 from console.fleet.candidates import PULL_SECONDS
 from console.fleet.contact import Listening
 from console.fleet.preparations import OF_THE_EVENT
-from console.fleet.values.event import Named
+from console.fleet.values.event import NamedVm
 from console.fleet.values.keys import EventKey
 from console.turns.groups import Grouping
 
@@ -27,7 +27,7 @@ def named_vms(
     now: float,
     listening: Listening,
     grouping: Grouping,
-) -> dict[EventKey, dict[str, Named]]:
+) -> dict[EventKey, dict[str, NamedVm]]:
     """Return the VMs that events name, by event and by folded name. Only events are read for
     which one of these conditions holds.
     """
@@ -35,7 +35,7 @@ def named_vms(
     seen = [
         column.label(f"seen_{number}") for number, column in enumerate(columns_of(grouping, BEARER))
     ]
-    found: dict[EventKey, dict[str, Named]] = {}
+    found: dict[EventKey, dict[str, NamedVm]] = {}
     for condition in conditions:
         names = (
             bearers_query(contact.label("contact"), *seen, heard=contact == "heard")
@@ -44,7 +44,7 @@ def named_vms(
         )
         for row in connection.execute(_with_failures(names)):
             keys = keys_of(grouping, row[len(row) - len(seen) :])
-            found.setdefault(rows.key_of(row), {})[row.folded] = Named(
+            found.setdefault(rows.key_of(row), {})[row.folded] = NamedVm(
                 folded=row.folded,
                 vm_id=row.vm_id,
                 contact=row.contact,

@@ -21,7 +21,7 @@ _MAX_INTERVALS: Final = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listened:
+class ListeningInterval:
     """An interval in which a console was connected to a source; `until` equals `since` if it is not
     connected yet.
     """
@@ -58,7 +58,7 @@ def read_listening(connection: Connection, now: float, silent_time: SilentTime) 
 
 
 def write_listening(
-    connection: Connection, console: str, listened: Iterable[Listened], *, seen_at: float
+    connection: Connection, run_id: str, listened: Iterable[ListeningInterval], *, seen_at: float
 ) -> None:
     """Write the intervals of a run of a console; `seen_at` is its current time, or 0 at its end."""
     upsert(
@@ -66,7 +66,7 @@ def write_listening(
         listening,
         [
             {
-                "console": console,
+                "console": run_id,
                 "source": each.source,
                 "since": each.since,
                 "until": each.until,
@@ -77,10 +77,10 @@ def write_listening(
     )
 
 
-def end_others(connection: Connection, console: str) -> None:
+def end_others(connection: Connection, run_id: str) -> None:
     """Note that no other run uses this database any more: a SQLite file has one at a time."""
     c = listening.c
-    connection.execute(update(listening).where(c.console != console).values(seen_at=0))
+    connection.execute(update(listening).where(c.console != run_id).values(seen_at=0))
 
 
 def forget_listening(connection: Connection, now: float) -> None:

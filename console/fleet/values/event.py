@@ -56,7 +56,7 @@ class FleetEvent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Named:
+class NamedVm:
     """A VM that an event names."""
 
     folded: str
@@ -91,7 +91,7 @@ class KnownEvent:
     """How many VMs have reported the event."""
     differing: bool
     """Whether the reports of these VMs differ."""
-    named: Mapping[str, Named]
+    named: Mapping[str, NamedVm]
     """The VMs that the event names, by the folded name."""
     receipts: Sequence[Receipt]
     """The receipts that count, the oldest first. They are from VMs that the event names by their

@@ -31,7 +31,7 @@ from console.web.caller import person_of
 _NO_COMMAND: Final = "there is no such command"
 
 
-class DecisionTaken(Model):
+class AcceptedDecision(Model):
     """An accepted decision; `jti` is null while a second person is needed."""
 
     jti: str | None
@@ -120,7 +120,7 @@ class DecisionRoutes:
             decided = await self._state.decisions.decide(wanted)
         except DecisionRefusedError as refused:
             return await self._not_decided(request, refused, wanted.scope)
-        return answer(DecisionTaken(jti=decided.jti, state=decided.state), status)
+        return answer(AcceptedDecision(jti=decided.jti, state=decided.state), status)
 
     async def _not_decided(
         self, request: Request, refused: DecisionRefusedError, scope: str | None

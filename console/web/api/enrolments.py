@@ -22,7 +22,7 @@ _MAX_BYTES: Final = 256 * 1024
 """Enough for as many VMs as one request may enroll."""
 
 
-class Enrolled(Model):
+class EnrolledVm(Model):
     """The settings of one VM's bridge, secrets among them."""
 
     vm_id: str
@@ -33,7 +33,7 @@ class Enrolled(Model):
 class EnrolledList(Model):
     """The settings of each VM that was enrolled."""
 
-    items: list[Enrolled]
+    items: list[EnrolledVm]
 
 
 class EnrolmentRoutes:

@@ -65,7 +65,7 @@ class NoQuery(Model):
     """The query of an operation without parameters."""
 
 
-class _Paged(Model):
+class _PageQuery(Model):
     limit: Annotated[
         Annotated[int, Field(ge=1, le=MAX_ITEMS)] | None,
         _Stripped,
@@ -101,7 +101,7 @@ Time = Annotated[
 ]
 
 
-class EventsQuery(_Paged):
+class EventsQuery(_PageQuery):
     """The filter of events."""
 
     state: Annotated[Literal["open", "over"] | None, _Stripped, Field(description="Only those")] = (
@@ -142,7 +142,7 @@ class EventQuery(Model):
     ] = None
 
 
-class VmsQuery(_Paged):
+class VmsQuery(_PageQuery):
     """The filter of VMs."""
 
     contact: Annotated[Contact | None, _Stripped, Field(description="How its bridge is heard")] = (

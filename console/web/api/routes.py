@@ -12,7 +12,7 @@ from console.web.answers import answer
 from console.web.api import models
 from console.web.api.assignments import AssignmentRoutes
 from console.web.api.audit import AuditRoutes
-from console.web.api.decisions import DecisionRoutes, DecisionTaken, RefusedDecision
+from console.web.api.decisions import AcceptedDecision, DecisionRoutes, RefusedDecision
 from console.web.api.enrolments import EnrolledList, EnrolmentRoutes
 from console.web.api.events import EventPage, EventRoutes
 from console.web.api.groups import GroupList, GroupRoutes
@@ -76,7 +76,7 @@ def operations(state: AppState, stream: StreamHub) -> list[Operation]:
             query=models.EventQuery,
             summary="Approve an event as it was seen",
             body=models.ApprovalBody,
-            answers={"202": DecisionTaken, "409": RefusedDecision},
+            answers={"202": AcceptedDecision, "409": RefusedDecision},
         ),
         Operation(
             path="/api/v1/events/{eventId}/leave",
@@ -84,7 +84,7 @@ def operations(state: AppState, stream: StreamHub) -> list[Operation]:
             query=models.EventQuery,
             summary="Leave an event until its notBefore",
             body=models.DecisionBody,
-            answers={"200": DecisionTaken, "409": RefusedDecision},
+            answers={"200": AcceptedDecision, "409": RefusedDecision},
         ),
         Operation(
             path="/api/v1/events/{eventId}/turn/end",

@@ -14,7 +14,7 @@ AGAIN_SECONDS: Final = 2.0
 Receive = Callable[[], Awaitable[Any]]
 
 
-class Woken(enum.Enum):
+class WakeReason(enum.Enum):
     """The reason why a poll is not held any longer."""
 
     CHECK = enum.auto()
@@ -26,7 +26,7 @@ class Woken(enum.Enum):
 
 
 @dataclass(slots=True)
-class _Held:
+class _HeldPoll:
     """A held poll. It is woken by ending its timeout now, which needs no further task."""
 
     timeout: asyncio.Timeout
@@ -52,7 +52,7 @@ class HeldPolls:
     """
 
     def __init__(self) -> None:
-        self._held: dict[str, _Held] = {}
+        self._held: dict[str, _HeldPoll] = {}
         self._offers: dict[str, _Offer] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self.closed = False
@@ -119,22 +119,22 @@ class HeldPolls:
         if self.due(vm_id) == now + AGAIN_SECONDS:
             del self._offers[vm_id]
 
-    async def hold(self, vm_id: str, seconds: float, receive: Receive) -> Woken:
+    async def hold(self, vm_id: str, seconds: float, receive: Receive) -> WakeReason:
         """Wait until something wakes the VM's poll, or a newer one replaces it."""
         held = None
         try:
             async with asyncio.timeout(seconds) as timeout:
-                held = self._enter(vm_id, _Held(timeout))
+                held = self._enter(vm_id, _HeldPoll(timeout))
                 while (await receive())["type"] != "http.disconnect":
                     pass
-                return Woken.GONE
+                return WakeReason.GONE
         except TimeoutError:
-            return Woken.REPLACED if held is not None and held.replaced else Woken.CHECK
+            return WakeReason.REPLACED if held is not None and held.replaced else WakeReason.CHECK
         finally:
             if self._held.get(vm_id) is held:
                 self._held.pop(vm_id, None)
 
-    def _enter(self, vm_id: str, held: _Held) -> _Held:
+    def _enter(self, vm_id: str, held: _HeldPoll) -> _HeldPoll:
         older = self._held.pop(vm_id, None)
         if older is not None:
             older.replaced = True

@@ -15,7 +15,7 @@ from starlette.types import Receive, Scope, Send
 
 from console.fleet.values.decision import Command
 from console.web.answers import answer
-from console.web.bridges.held_polls import Woken
+from console.web.bridges.held_polls import WakeReason
 from console.web.bridges.parts import BridgeParts
 from sinks.shared.errors import SebError
 
@@ -84,9 +84,9 @@ class CommandPolls:
                 return _later("more VMs wait for commands here than this console can hold")
             again = until if due is None else min(until, due)
             woken = await held.hold(vm_id, again - now, receive)
-            if woken is Woken.GONE:
+            if woken is WakeReason.GONE:
                 return None
-            if woken is Woken.REPLACED:
+            if woken is WakeReason.REPLACED:
                 return Response(status_code=204)
         held.refused += 1
         return not_its_token()

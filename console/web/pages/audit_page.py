@@ -73,7 +73,7 @@ one twentieth of the time, however long the audit is.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Checked:
+class ChainCheck:
     """The result of a check of the whole chain; `at` in seconds since 1970."""
 
     at: float
@@ -87,11 +87,11 @@ class Chain:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._task: asyncio.Task[Checked] | None = None
-        self._found: Checked | None = None
+        self._task: asyncio.Task[ChainCheck] | None = None
+        self._found: ChainCheck | None = None
         self._next = 0.0
 
-    async def checked(self, now: float) -> Checked | None:
+    async def checked(self, now: float) -> ChainCheck | None:
         """Return the newest result; None while the first check is running. Raises `StoreError`."""
         if self._task is None and time.monotonic() >= self._next:
             self._task = asyncio.create_task(self._check_chain(now))
@@ -102,7 +102,7 @@ class Chain:
                 self._found = task.result()
         return self._found
 
-    async def _check_chain(self, now: float) -> Checked:
+    async def _check_chain(self, now: float) -> ChainCheck:
         begun = time.monotonic()
         try:
             return await asyncio.to_thread(_check, self._database, now)
@@ -111,9 +111,9 @@ class Chain:
             self._next = ended + max(_AGAIN_SECONDS, _REST * (ended - begun))
 
 
-def _check(database: Database, now: float) -> Checked:
+def _check(database: Database, now: float) -> ChainCheck:
     head, fault = log.check(database.reading)
-    return Checked(at=now, head=head, wrong=None if fault is None else fault.message)
+    return ChainCheck(at=now, head=head, wrong=None if fault is None else fault.message)
 
 
 def address_of(query: Mapping[str, str]) -> ListAddress:

@@ -55,7 +55,7 @@ class Filter:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chosen:
+class TickedEvent:
     """A ticked event as the confirmation page shows it."""
 
     row: EventRow
@@ -66,7 +66,7 @@ class Chosen:
     siblings: Sequence[Sibling]
 
 
-class Listing:
+class EventsToDecide:
     """The events that wait for a decision, ordered by the time that is left."""
 
     def __init__(self, state: AppState) -> None:
@@ -112,8 +112,8 @@ class Listing:
             "has_key": self._state.decisions.signer is not None,
         }
 
-    def _chosen(self, row: EventRow, beside: Sequence[Sibling]) -> Chosen:
-        return Chosen(
+    def _chosen(self, row: EventRow, beside: Sequence[Sibling]) -> TickedEvent:
+        return TickedEvent(
             row=row,
             seen=form_fields.written(row.event),
             four_eyes=decision_block.needs_second(row.event, self._state.settings),

@@ -60,7 +60,7 @@ class DecisionForms:
 
     def __init__(self, state: AppState, *, show_event: ShowEvent, show: ShowPage) -> None:
         self._decisions = state.decisions
-        self._listing = decide_page.Listing(state)
+        self._listing = decide_page.EventsToDecide(state)
         self._show_event = show_event
         self._show = show
 

@@ -25,11 +25,11 @@ _OTHERS: Final = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NamedVm:
+class NamedVmBlock:
     """A VM that the event names, and its own report of the event."""
 
     resource: Resource
-    says: Reporter | None
+    reporter: Reporter | None
     measures: Sequence[time_comparisons.TimeComparison]
 
 
@@ -74,12 +74,14 @@ def values(event: EventDetail, names: Mapping[str, str], now: float) -> dict[str
     }
 
 
-def _named(resource: Resource, said: Reporter | None, event: EventDetail) -> NamedVm:
+def _named(resource: Resource, reporter: Reporter | None, event: EventDetail) -> NamedVmBlock:
     announced = event.duration_in_seconds
     measures = (
-        time_comparisons.compared(said, event.event_type, announced) if said is not None else []
+        time_comparisons.compared(reporter, event.event_type, announced)
+        if reporter is not None
+        else []
     )
-    return NamedVm(resource=resource, says=said, measures=measures)
+    return NamedVmBlock(resource=resource, reporter=reporter, measures=measures)
 
 
 def _differences(reporters: Sequence[Reporter]) -> list[FieldDifference]:

@@ -76,7 +76,7 @@ def values(snapshot: Snapshot, heard: HeardVm) -> dict[str, Any]:
         "stopped": row.stopped_at,
         "retired": row.retired_at,
         "conflict_at": row.conflict_at,
-        "said": _contradictions(row),
+        "contradictions": _contradictions(row),
         "interval": row.interval,
         "open": event_rows.in_order(event_rows.rows_of(snapshot, naming)),
         "history": history[:_HISTORY],

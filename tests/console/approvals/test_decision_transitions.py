@@ -10,7 +10,7 @@ from console.approvals.decision_situation import (
     GRACE_SECONDS,
     Ask,
     End,
-    Seen,
+    PresentEvent,
     Send,
     Wait,
     expiry,
@@ -18,9 +18,9 @@ from console.approvals.decision_situation import (
 from console.approvals.transitions import TABLE, State, always, next_step, printed
 from console.fleet.commands import LAPSE_SECONDS
 
-STARTED = Seen(state="started", fingerprint="sha256:2")
-CHANGED = Seen(state="scheduled", fingerprint="sha256:2")
-ENDED = Seen(state="ended", fingerprint="sha256:3")
+STARTED = PresentEvent(state="started", fingerprint="sha256:2")
+CHANGED = PresentEvent(state="scheduled", fingerprint="sha256:2")
+ENDED = PresentEvent(state="ended", fingerprint="sha256:3")
 OTHERS = "jti of a rule"
 
 
@@ -84,7 +84,7 @@ def test_no_takeover_once_any_vm_has_answered(said: object) -> None:
 
 
 @pytest.mark.parametrize("seen", [STARTED, CHANGED, ENDED, None])
-def test_no_takeover_of_an_event_that_has_moved(seen: Seen | None) -> None:
+def test_no_takeover_of_an_event_that_has_moved(seen: PresentEvent | None) -> None:
     """If the event has changed, the decision waits for a late answer and is then overtaken; no
     second VM is asked.
     """
@@ -177,7 +177,7 @@ def test_what_was_accepted_is_waited_for_beyond_its_time() -> None:
 
 
 @pytest.mark.parametrize("seen", [STARTED, ENDED, None])
-def test_a_last_receipt_that_was_lost_is_not_missed(seen: Seen | None) -> None:
+def test_a_last_receipt_that_was_lost_is_not_missed(seen: PresentEvent | None) -> None:
     """If Azure took the request and the event has begun, the decision is confirmed although the
     last receipt was lost.
     """
@@ -217,7 +217,7 @@ def test_an_unsent_command_is_given_up_in_the_end() -> None:
 
 
 @pytest.mark.parametrize("seen", [STARTED, CHANGED, ENDED])
-def test_an_unsent_command_is_dropped_if_the_event_has_moved(seen: Seen) -> None:
+def test_an_unsent_command_is_dropped_if_the_event_has_moved(seen: PresentEvent) -> None:
     """An unsent command for an event that has changed since is not signed."""
     step = next_step(situation(command(sent_at=None), after=6, seen=seen))
     assert isinstance(step, End)

@@ -10,7 +10,7 @@ from support.console.turn_cluster import TurnCluster
 from support.eventually import eventually
 
 from console.approvals import turn_worker
-from console.approvals.command_sender import Outgoing
+from console.approvals.command_sender import OutgoingCommand
 
 
 def test_the_next_turn_follows_the_end_of_one_at_once(
@@ -33,12 +33,12 @@ def test_the_next_turn_follows_the_end_of_one_at_once(
     cluster.says(0, "recovered")
     cluster.wait(1)
     assert (cluster.state(0), cluster.state(1)) == ("away", "waiting")
-    sent: list[Outgoing] = []
+    sent: list[OutgoingCommand] = []
     worker = turn_worker.TurnWorker(
         cluster.snapshots,
         cluster.settings,
         cluster.facts,
-        console="one",
+        run_id="one",
         send=sent.append,
         connected=lambda: {"broker": 1.0},
         committed=lambda: None,

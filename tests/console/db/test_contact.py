@@ -21,7 +21,7 @@ from console.db.connection.transactions import write_to
 from console.db.schema import tables
 from console.db.sources.listening import (
     GRACE_SECONDS,
-    Listened,
+    ListeningInterval,
     end_others,
     read_listening,
     write_listening,
@@ -207,7 +207,7 @@ def test_two_consoles_listen_together() -> None:
 
 def listened(connection: Connection, console: str, since: float, until: float) -> None:
     """Record that a console has listened to the source mqtt, and listens on."""
-    row = Listened(source="mqtt", since=since, until=until)
+    row = ListeningInterval(source="mqtt", since=since, until=until)
     write_listening(connection, console, [row], seen_at=until)
 
 
@@ -238,7 +238,7 @@ def test_a_source_that_is_not_connected_is_known(database: Database) -> None:
     connected.
     """
     with database.writing.begin() as connection:
-        row = Listened(source="mqtt", since=START, until=START + 9)
+        row = ListeningInterval(source="mqtt", since=START, until=START + 9)
         write_listening(connection, "a", [row], seen_at=START + 20)
         now = read_listening(connection, START + 21, None)
     assert now.connected == {"mqtt": False}

@@ -37,7 +37,7 @@ from console.fleet.values.decision import Command, Decision
 from console.fleet.values.keys import EventKey
 from console.ingest.delivery import Checkpoint, Delivery, QuarantinedMessage
 from console.ingest.writer import Writer
-from console.records.incoming import Incoming
+from console.records.incoming import IncomingMessage
 from console.records.parse import ForeignError, parse_record, parse_state, parse_status
 from sinks.shared.errors import ConfigurationError
 from wire.record import Record
@@ -53,7 +53,7 @@ class Taking:
         self.writer.start()
 
     def take(
-        self, *items: Incoming | QuarantinedMessage, checkpoint: Checkpoint | None = None
+        self, *items: IncomingMessage | QuarantinedMessage, checkpoint: Checkpoint | None = None
     ) -> None:
         """Pass on a delivery, and wait for its commit."""
         stored = threading.Event()
@@ -77,7 +77,7 @@ def taking(database: Database) -> Iterator[Taking]:
     made.writer.stop()
 
 
-def taken(record: Record, at: float = AT) -> Incoming:
+def taken(record: Record, at: float = AT) -> IncomingMessage:
     """Return a record as it comes in."""
     return parse_record(record.body, source="s", received_at=at)
 
@@ -253,7 +253,7 @@ def test_an_event_of_the_retained_state_alone_is_ended_by_it(
     vm = FakeVm()
     record = vm.event("E")
 
-    def state(*records: Record, after: float) -> Incoming:
+    def state(*records: Record, after: float) -> IncomingMessage:
         at = datetime.fromtimestamp(AT + after, UTC)
         return parse_state(
             vm.state(*records, now=at),
@@ -330,7 +330,7 @@ def test_what_is_too_long_for_an_index_does_not_stop_the_others(
     def name(length: int) -> str:
         return "".join(chr(draw.randrange(0x20000, 0x2A6D0)) for _ in range(length))
 
-    def status(length: int) -> Incoming:
+    def status(length: int) -> IncomingMessage:
         vm = {"vmId": "vm-long", "name": name(length)}
         document = {"status": "online", "time": "2027-01-15T08:00:00.000Z", "version": "1"}
         body = json.dumps({**document, "session": name(290), "commands": True, "vm": vm}).encode()
@@ -459,7 +459,7 @@ def test_batches_at_random_leave_what_one_batch_leaves(database: Database, seed:
         for vm in vms
         for each in (vm.event(f"E{n}", resources=names), vm.heartbeat())
     ]
-    items: Sequence[Incoming] = [taken(record) for record in records]
+    items: Sequence[IncomingMessage] = [taken(record) for record in records]
     taking = Taking(database)
     rest = list(items) + random.sample(list(items), 20)
     random.shuffle(rest)

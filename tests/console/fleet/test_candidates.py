@@ -12,14 +12,14 @@ from support.console.reported import reported
 from console.fleet.candidates import PULL, PULL_SECONDS, candidates, channel_of, first
 from console.fleet.contact import Listening
 from console.fleet.values.decision import UNDECIDED
-from console.fleet.values.event import FleetEvent, KnownEvent, Named
+from console.fleet.values.event import FleetEvent, KnownEvent, NamedVm
 from console.fleet.values.report import LatestReport
 from console.records.incoming import UNPROVEN, EventReport
 
 LISTENING = Listening(connected={"broker": True, "spare": False})
 
 
-def known(*vms: Named, **changes: Any) -> KnownEvent:
+def known(*vms: NamedVm, **changes: Any) -> KnownEvent:
     """Return an event that names these VMs; `changes` are of its report."""
     report = EventReport(
         event=reported(),
@@ -55,7 +55,7 @@ def known(*vms: Named, **changes: Any) -> KnownEvent:
 HASH = known().shown.content_hash
 
 
-def named(vm_id: str, **changes: Any) -> Named:
+def named(vm_id: str, **changes: Any) -> NamedVm:
     """Return a VM that is heard, takes commands over the broker and reports the event as shown."""
     facts: dict[str, Any] = {
         "folded": vm_id,
@@ -69,7 +69,7 @@ def named(vm_id: str, **changes: Any) -> Named:
         "name_since": AT,
         "site": "default",
     }
-    return Named(**(facts | changes))
+    return NamedVm(**(facts | changes))
 
 
 def asked(event: KnownEvent) -> list[str]:

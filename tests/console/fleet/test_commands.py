@@ -16,10 +16,10 @@ from console.fleet.commands import (
     own_receipts,
     working,
 )
-from console.fleet.values.event import Named
+from console.fleet.values.event import NamedVm
 
 
-def named(vm_id: str, **changes: Any) -> dict[str, Named]:
+def named(vm_id: str, **changes: Any) -> dict[str, NamedVm]:
     """Return a VM by its name, as an event names it: heard, and reporting the event as pending."""
     facts: dict[str, Any] = {
         "folded": vm_id,
@@ -33,7 +33,7 @@ def named(vm_id: str, **changes: Any) -> dict[str, Named]:
         "name_since": AT,
         "site": "default",
     }
-    return {vm_id: Named(**(facts | changes))}
+    return {vm_id: NamedVm(**(facts | changes))}
 
 
 def test_only_receipts_of_the_commands_own_vm_and_of_known_states_are_its_own() -> None:

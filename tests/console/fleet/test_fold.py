@@ -11,9 +11,9 @@ from random import Random
 import pytest
 from support.console.records import FakeVm
 
-from console.fleet.batch import Loaded
+from console.fleet.batch import LoadedRows
 from console.fleet.fold import MAX_GAPS, fold
-from console.records.incoming import Incoming, IncomingRecord
+from console.records.incoming import IncomingMessage, IncomingRecord
 from console.records.parse import parse_record, parse_state, parse_status
 from wire.record import PREPARATION, Record
 
@@ -26,12 +26,12 @@ def taken(record: Record, *, at: float = AT, sent_at: float | None = None) -> In
     return parse_record(record.body, source="mqtt", received_at=at, sent_at=sent_at)
 
 
-def take(known: Loaded, *records: Record, at: float = AT) -> None:
+def take(known: LoadedRows, *records: Record, at: float = AT) -> None:
     """Fold records into what is known."""
     fold(known, [taken(record, at=at) for record in records])
 
 
-def missing(known: Loaded, vm: FakeVm) -> int:
+def missing(known: LoadedRows, vm: FakeVm) -> int:
     """Return how many records of a VM are missing; the row and the gaps agree."""
     row = known.vms[vm.vm_id].missing_records
     assert row == sum(gap.size for gaps in known.gaps.values() for gap in gaps)
@@ -45,7 +45,7 @@ def events(vm: FakeVm, count: int) -> list[Record]:
 
 def test_a_hole_in_the_sequence_is_counted_and_filled() -> None:
     """Two records that did not come count as two missing ones, and as none once they come late."""
-    known, vm = Loaded(), FakeVm()
+    known, vm = LoadedRows(), FakeVm()
     records = events(vm, 5)
     take(known, records[0], records[3], records[4])
     assert missing(known, vm) == 2
@@ -59,7 +59,7 @@ def test_gaps_that_may_be_filled_are_bounded_and_all_are_counted() -> None:
     """A VM that leaves a gap after each record has a limited number of stored gaps, and all its
     missing records are counted.
     """
-    known, vm = Loaded(), FakeVm()
+    known, vm = LoadedRows(), FakeVm()
     records = [vm.event(f"E{n % 10}", now=NOW) for n in range(2 * MAX_GAPS + 101)]
     take(known, *records[::2])
     assert known.vms[vm.vm_id].missing_records == MAX_GAPS + 50
@@ -72,7 +72,7 @@ def test_records_before_the_first_are_taken_too() -> None:
     """If a console begins in the middle of a stream, earlier records that come late are
     accepted.
     """
-    known, vm = Loaded(), FakeVm()
+    known, vm = LoadedRows(), FakeVm()
     records = events(vm, 4)
     take(known, records[3])
     assert missing(known, vm) == 0
@@ -85,10 +85,10 @@ def test_records_before_the_first_are_taken_too() -> None:
 @pytest.mark.parametrize("seed", range(25))
 def test_any_order_and_any_number_of_copies_come_to_the_same(seed: int) -> None:
     """In whatever order records and copies come, each record is stored once and none is missing."""
-    random, known, vm = Random(seed), Loaded(), FakeVm()
+    random, known, vm = Random(seed), LoadedRows(), FakeVm()
     records = events(vm, 12)
     records.append(vm.event("E0", transition="ended", now=NOW + timedelta(minutes=1)))
-    batch: list[Incoming] = [taken(record) for record in records * 3]
+    batch: list[IncomingMessage] = [taken(record) for record in records * 3]
     random.shuffle(batch)
     stored: set[str] = set()
     while batch:
@@ -105,7 +105,7 @@ def test_heartbeats_that_were_replaced_are_not_gaps() -> None:
     """Heartbeats that were replaced count as no gap: a heartbeat states the newest sequence that is
     none.
     """
-    known, vm = Loaded(), FakeVm()
+    known, vm = LoadedRows(), FakeVm()
     take(known, vm.event("E1", now=NOW))
     beats = [vm.heartbeat(now=NOW + timedelta(seconds=n)) for n in range(5)]
     take(known, beats[4])
@@ -114,7 +114,7 @@ def test_heartbeats_that_were_replaced_are_not_gaps() -> None:
 
 def test_a_record_that_a_heartbeat_knows_of_is_a_gap() -> None:
     """An event's record that was lost among replaced heartbeats counts as missing."""
-    known, vm = Loaded(), FakeVm()
+    known, vm = LoadedRows(), FakeVm()
     take(known, vm.event("E1", now=NOW))
     vm.heartbeat(now=NOW)
     lost = vm.event("E2", now=NOW)
@@ -129,7 +129,7 @@ def test_heartbeats_of_a_long_absence_are_not_gaps() -> None:
     """Between two records, as many missing sequences count as heartbeats as were due in
     that time.
     """
-    known, vm = Loaded(), FakeVm()
+    known, vm = LoadedRows(), FakeVm()
     take(known, vm.heartbeat(now=NOW), vm.event("E1", now=NOW))
     for minute in range(1, 11):
         vm.heartbeat(now=NOW + timedelta(minutes=minute))
@@ -143,7 +143,7 @@ def test_heartbeats_are_told_from_losses_by_their_clock(second: int, lost: int) 
     """Between two events with heartbeats between them, one lost record counts as one, and none as
     none.
     """
-    known, vm = Loaded(), FakeVm()
+    known, vm = LoadedRows(), FakeVm()
     take(known, vm.heartbeat(now=NOW))
     take(known, vm.event("E1", now=NOW + timedelta(seconds=second)))
     for minute in (1, 2, 3):
@@ -158,7 +158,7 @@ def test_a_heartbeat_that_was_made_beside_an_observation_is_not_a_gap() -> None:
     """An event that was observed just before a heartbeat and committed just after it
     makes no gap.
     """
-    known, vm = Loaded(), FakeVm(interval=1.0)
+    known, vm = LoadedRows(), FakeVm(interval=1.0)
     take(known, vm.heartbeat(now=NOW))
     for second in (1, 2, 3):
         vm.heartbeat(now=NOW + timedelta(seconds=second * 1.02))
@@ -171,7 +171,7 @@ def test_a_gap_before_the_first_heartbeat_is_judged_by_it(interval: float, left:
     """The first heartbeat states the interval; sequences before it that may have been heartbeats
     then count as no gap.
     """
-    known, vm = Loaded(), FakeVm(interval=interval)
+    known, vm = LoadedRows(), FakeVm(interval=interval)
     take(known, vm.event("E1", now=NOW))
     vm.heartbeat(now=NOW)
     take(known, vm.event("E2", now=NOW + timedelta(seconds=1)))
@@ -182,7 +182,7 @@ def test_a_gap_before_the_first_heartbeat_is_judged_by_it(interval: float, left:
 
 def test_a_new_stream_begins_at_its_own_number() -> None:
     """The new stream of a lost store makes no gap, and the newer stream counts."""
-    known, vm = Loaded(), FakeVm()
+    known, vm = LoadedRows(), FakeVm()
     take(known, *events(vm, 3))
     again = FakeVm(stream="another-stream", version="2.0.0", revisions=dict(vm.revisions))
     take(known, again.event("E9", now=NOW + timedelta(minutes=1)))
@@ -196,7 +196,7 @@ def test_a_clock_that_was_a_day_ahead_hides_no_new_store() -> None:
     """After a clock was a day ahead, the version and the farewell of a new store with the right
     clock count.
     """
-    known, vm = Loaded(), FakeVm(version="1.0.0")
+    known, vm = LoadedRows(), FakeVm(version="1.0.0")
     take(known, vm.started(now=NOW + timedelta(days=1)))
     again = FakeVm(version="2.0.0", stream="stream-2")
     take(known, again.started(now=NOW + timedelta(seconds=60)), at=AT + 61)
@@ -205,7 +205,7 @@ def test_a_clock_that_was_a_day_ahead_hides_no_new_store() -> None:
     assert known.vms[vm.vm_id].stopped_at is not None
 
 
-def said(vm: FakeVm, status: str, *, at: float = AT, **more: object) -> Incoming:
+def said(vm: FakeVm, status: str, *, at: float = AT, **more: object) -> IncomingMessage:
     """Return a status as it comes in."""
     body = vm.status(status, **more)  # type: ignore[arg-type]
     return parse_status(body, source="mqtt", received_at=at, vm_id=vm.vm_id, site="default")
@@ -215,7 +215,7 @@ def test_a_stopped_bridge_that_is_lost_has_stopped() -> None:
     """A bridge that has reported its stop counts as stopped, whatever the broker reports of its
     connection later.
     """
-    known, vm = Loaded(), FakeVm()
+    known, vm = LoadedRows(), FakeVm()
     take(known, vm.started(now=NOW), vm.stopped(now=NOW))
     fold(known, [said(vm, "offline", reason="closed", at=AT + 1)])
     assert known.vms[vm.vm_id].stopped_at is not None
@@ -228,7 +228,7 @@ def test_a_will_that_is_told_again_changes_nothing() -> None:
     """A retained will that the broker delivers at each connect does not make a VM lost that was
     heard since.
     """
-    known, vm = Loaded(), FakeVm()
+    known, vm = LoadedRows(), FakeVm()
     will = said(vm, "offline", reason="lost")
     fold(known, [will])
     assert known.vms[vm.vm_id].lost_at is not None
@@ -238,7 +238,7 @@ def test_a_will_that_is_told_again_changes_nothing() -> None:
     assert known.vms[vm.vm_id].lost_at is None
 
 
-def states(vm: FakeVm, pending: Sequence[Record], *, after: float) -> Incoming:
+def states(vm: FakeVm, pending: Sequence[Record], *, after: float) -> IncomingMessage:
     """Return a state document of so many seconds later."""
     body = vm.state(*pending, now=NOW + timedelta(seconds=after))
     return parse_state(body, source="mqtt", received_at=AT + after, vm_id=vm.vm_id, site="default")
@@ -248,7 +248,7 @@ def test_a_state_rebuilds_what_was_missed() -> None:
     """A state document adds pending events and ends those that it does not list; records count
     more.
     """
-    known, vm = Loaded(), FakeVm()
+    known, vm = LoadedRows(), FakeVm()
     first, second = vm.event("E1", now=NOW), vm.event("E2", now=NOW + timedelta(seconds=5))
     take(known, first)
     fold(known, [states(vm, [second], after=10)])
@@ -266,7 +266,7 @@ def test_a_state_rebuilds_what_was_missed() -> None:
 
 def test_a_state_that_is_older_than_a_record_ends_nothing() -> None:
     """A state document from before an event does not end that event."""
-    known, vm = Loaded(), FakeVm()
+    known, vm = LoadedRows(), FakeVm()
     take(known, vm.event("E1", now=NOW + timedelta(seconds=30)), at=AT + 31)
     fold(known, [states(vm, [], after=10)])
     assert known.reports[("E1", vm.vm_id)].report.state == "scheduled"
@@ -276,7 +276,7 @@ def test_a_store_that_was_put_back_is_believed() -> None:
     """If a store was put back and uses its sequences again, the later record says how the
     event is.
     """
-    known, vm = Loaded(), FakeVm()
+    known, vm = LoadedRows(), FakeVm()
     first = vm.event("E0", now=NOW)
     copy = replace(vm, revisions=dict(vm.revisions))
     for minute in range(1, 5):
@@ -290,7 +290,7 @@ def test_a_new_store_counts_revisions_from_the_beginning(learned: str) -> None:
     """After a VM has lost its store, its records and state documents count although revisions begin
     with 1 again.
     """
-    known, vm = Loaded(), FakeVm()
+    known, vm = LoadedRows(), FakeVm()
     records = [vm.event("E", transition="updated", now=NOW) for _ in range(5)]
     if learned == "from a state":
         fold(known, [states(vm, records[-1:], after=1)])
@@ -311,7 +311,7 @@ class PreparingVm:
     """A VM that prepares for one event, and reports that by records and state documents."""
 
     def __init__(self) -> None:
-        self.known, self.vm = Loaded(), FakeVm()
+        self.known, self.vm = LoadedRows(), FakeVm()
         self.told = self.report()
 
     def report(

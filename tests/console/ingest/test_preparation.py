@@ -18,7 +18,7 @@ from console.db.schema import tables
 from console.db.snapshot import Snapshots
 from console.fleet.timeline import timeline_item
 from console.fleet.values.keys import EventKey
-from console.records.incoming import Incoming, IncomingRecord
+from console.records.incoming import IncomingMessage, IncomingRecord
 from console.records.parse import ForeignError, parse_record, parse_state, parse_status
 from wire.record import PREPARATION, Record
 from wire.strictjson import canonical_json
@@ -38,7 +38,7 @@ def read(record: Record) -> IncomingRecord:
     return parse_record(record.body, source="web", received_at=NOW.timestamp() + 60)
 
 
-def stored(database: Database, *batch: Incoming) -> list[tuple[str, str]]:
+def stored(database: Database, *batch: IncomingMessage) -> list[tuple[str, str]]:
     """Commit a batch; return fingerprint and state of every preparation after that."""
     with database.writing.begin() as connection:
         number = next_number(connection)
@@ -74,7 +74,7 @@ def test_another_store_of_the_vm_counts_by_time(database: Database) -> None:
     assert stored(database, read(told(again, "failed", seconds=5))) == [("sha256:a", "failed")]
 
 
-def state_of(vm: FakeVm, preparation: str | None, *, seconds: float) -> Incoming:
+def state_of(vm: FakeVm, preparation: str | None, *, seconds: float) -> IncomingMessage:
     """Return a state document with one event."""
     record = FakeVm().event(EVENT, now=NOW)
     body: dict[str, Any] = json.loads(vm.state(record))
@@ -191,7 +191,7 @@ def test_whether_a_vm_prepares(database: Database) -> None:
             heard = snapshot.vms.find_vm(vm.vm_id)
         return heard is not None and heard.vm.prepares
 
-    def status(**more: Any) -> Incoming:
+    def status(**more: Any) -> IncomingMessage:
         return parse_status(
             vm.status(**more),
             source="mqtt",

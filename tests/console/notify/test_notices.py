@@ -32,7 +32,7 @@ from console.db.notices import MAX_AWAY, MAX_OF_ONE, Incident
 from console.db.schema.decision_tables import notice as notice_table
 from console.db.schema.decision_tables import notice_cursor
 from console.db.snapshot import Snapshots
-from console.db.sources.listening import Listened, write_listening
+from console.db.sources.listening import ListeningInterval, write_listening
 from console.db.upkeep.retention import delete_before
 from console.fleet.contact import Contact
 from console.fleet.reporter_choice import as_shown
@@ -56,7 +56,7 @@ from console.notify.vm_notices import (
     JudgedVm,
     vm_notices,
 )
-from console.records.incoming import EventReport, Incoming
+from console.records.incoming import EventReport, IncomingMessage
 from console.records.parse import parse_record, parse_status
 from sinks.base import Sink, SinkContext, SinkSettings
 from sinks.kinds.webhook.template import compile_template, render
@@ -133,10 +133,10 @@ class NoticedFleet:
         self.now = NOW
         self.snapshots = Snapshots(database, clock=lambda: self.now)
         with database.writing.begin() as connection:
-            row = Listened(source="web", since=NOW - 86_400, until=NOW + 86_400)
+            row = ListeningInterval(source="web", since=NOW - 86_400, until=NOW + 86_400)
             write_listening(connection, "test", [row], seen_at=NOW + 86_400)
 
-    def take(self, *items: Incoming) -> None:
+    def take(self, *items: IncomingMessage) -> None:
         """Commit what came in."""
         with write_to(self.database) as (connection, number):
             write_batch(connection, items, number, now=self.now)

@@ -26,7 +26,7 @@ from support.postgresql import PostgreSql
 
 from console.config.settings import Settings
 from console.db.connection.opening import Database, database_url
-from console.db.sources.listening import Listened, write_listening
+from console.db.sources.listening import ListeningInterval, write_listening
 from console.ingest.delivery import Delivery
 from console.ingest.writer import Writer
 from console.records.parse import parse_record
@@ -122,7 +122,7 @@ def test_what_cannot_be_written_as_time_passes_holds_up_no_record(
     intake.take(vm.event("E", not_before=rfc3339(long_ago), now=long_ago))
     until = datetime.now(UTC).timestamp() + 600
     with database.writing.begin() as connection:  # a console listened all the time
-        listened = Listened(source="web", since=long_ago.timestamp() - 600, until=until)
+        listened = ListeningInterval(source="web", since=long_ago.timestamp() - 600, until=until)
         write_listening(connection, "another", [listened], seen_at=until)
     postgresql.execute(
         url,

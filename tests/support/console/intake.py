@@ -12,12 +12,12 @@ from console.db.connection.opening import Database
 from console.db.connection.transactions import write_to
 from console.db.schema.tables import listening
 from console.db.snapshot import Snapshots
-from console.db.sources.listening import Listened, write_listening
+from console.db.sources.listening import ListeningInterval, write_listening
 from console.db.upkeep.passed_time import write_passed_time
 from console.fleet.fold import fold
 from console.fleet.values.event import KnownEvent
 from console.fleet.values.vm import HeardVm
-from console.records.incoming import Incoming
+from console.records.incoming import IncomingMessage
 from console.records.parse import parse_record
 from wire.record import Record
 
@@ -34,7 +34,7 @@ class Intake:
         self._since = _ALWAYS
         self.snapshots = Snapshots(database, clock=self._seconds)
         with database.writing.begin() as connection:
-            heard = Listened(source="web", since=0.0, until=NOW.timestamp() + 86_400)
+            heard = ListeningInterval(source="web", since=0.0, until=NOW.timestamp() + 86_400)
             write_listening(connection, "test", [heard], seen_at=NOW.timestamp() + 86_400)
 
     def listen_since(self, moment: datetime) -> None:
@@ -46,7 +46,7 @@ class Intake:
         now = self.now.timestamp()
         with self.database.writing.begin() as connection:
             connection.execute(delete(listening))
-            heard = Listened(source="web", since=self._since.timestamp(), until=now)
+            heard = ListeningInterval(source="web", since=self._since.timestamp(), until=now)
             write_listening(connection, "test", [heard], seen_at=now)
 
     def _seconds(self) -> float:
@@ -58,12 +58,12 @@ class Intake:
         items = [parse_record(each.body, source="web", received_at=at) for each in records]
         self.hear(*items)
 
-    def hear(self, *items: Incoming) -> None:
+    def hear(self, *items: IncomingMessage) -> None:
         """Commit what came in of VMs, each received now."""
         with write_to(self.database) as (connection, number):
             batches.write_batch(connection, items, number, now=self.now.timestamp())
 
-    def hear_as_written(self, *items: Incoming) -> None:
+    def hear_as_written(self, *items: IncomingMessage) -> None:
         """As `hear`, by a console up to version 0.2.0, to which an event's id in another case was
         another one.
         """

@@ -15,7 +15,7 @@ from support.console.records import FakeVm
 from console.db.connection.opening import Database
 from console.fleet.candidates import candidates
 from console.fleet.view import decision_on
-from console.records.incoming import Incoming
+from console.records.incoming import IncomingMessage
 from console.records.parse import parse_record, parse_state, parse_status
 from wire.record import Record
 
@@ -179,13 +179,13 @@ class FleetWithLiar:
         *,
         reason: str | None = None,
         commands: bool = False,
-    ) -> Incoming:
+    ) -> IncomingMessage:
         at = self.intake.now.timestamp()
         body = vm.status(word, reason=reason, commands=commands)
         site = vm.site or "default"
         return parse_status(body, source="web", received_at=at, vm_id=vm.vm_id, site=site)
 
-    def _state(self, vm: FakeVm, *records: Record) -> Incoming:
+    def _state(self, vm: FakeVm, *records: Record) -> IncomingMessage:
         at = self.intake.now.timestamp()
         body = vm.state(*records, now=self.intake.now)
         site = vm.site or "default"

@@ -22,9 +22,9 @@ from support.ports import free_port
 
 from console.config.load import load
 from console.db.schema import tables
-from console.db.sources.listening import Listened, write_listening
+from console.db.sources.listening import ListeningInterval, write_listening
 from console.ingest.delivery import Delivery
-from console.records.incoming import Incoming
+from console.records.incoming import IncomingMessage
 from console.records.parse import parse_record, parse_status
 from console.service.connections import ConnectionLimits, protocol
 from console.service.console import Console
@@ -102,7 +102,7 @@ class ConsoleStage:
         with self.console.database.writing.begin() as connection:
             connection.execute(delete(tables.listening))
             listened = [
-                Listened(
+                ListeningInterval(
                     source=each.name,
                     since=self._listened_since.timestamp(),
                     until=now if each.connected else now - 60,
@@ -167,7 +167,7 @@ class ConsoleStage:
         )
         self._deliver([status])
 
-    def _deliver(self, items: list[Incoming]) -> None:
+    def _deliver(self, items: list[IncomingMessage]) -> None:
         stored = threading.Event()
 
         def done(good: bool) -> None:  # as Delivery.done

@@ -199,7 +199,7 @@ def test_what_somebody_types_is_not_lost_when_the_event_is_over(
     for seconds, vm in ((1, first), (2, second)):
         now = stage.now + timedelta(seconds=seconds)
         stage.put(vm.event("E", transition="ended", now=now))
-    expect(page.locator("#said")).to_contain_text("The event is over")
+    expect(page.locator("#decision-status")).to_contain_text("The event is over")
     expect(page.get_by_label("Reason")).to_be_focused()
     expect(page.get_by_label("Reason")).to_have_value("half a sente")
     expect(page.locator("[data-changed]")).to_be_visible()
