@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-from console.config.settings import Settings
+from console.config.settings import ConsoleSettings
 from console.ingest.settings import EventHubSource, MqttSource, WebhookSource
 
 GENERATED: Final = "console-"
@@ -28,7 +28,7 @@ Make = Callable[[type[BaseModel]], dict[str, Any]]
 
 def definitions(make: Make) -> Iterator[tuple[str, dict[str, Any]]]:
     """Every generated definition by its name; `make` gives the schema of a model."""
-    settings = make(Settings)
+    settings = make(ConsoleSettings)
     for name, message in OF_THE_CHART.items():
         settings["properties"][name] = {"const": message}
     settings["properties"]["source"] = {

@@ -13,7 +13,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from console.cli import COMMANDS
-from console.config.settings import Settings
+from console.config.settings import ConsoleSettings
 from console.config.variables import PREFIX
 from console.ingest.settings import EventHubSource, MqttSource
 
@@ -43,7 +43,7 @@ def command_rows() -> Iterator[tuple[str, click.Command, str]]:
 
 def variable_rows() -> Iterator[tuple[str, str, str]]:
     """Each variable of the console with its default and its meaning."""
-    yield from _rows(Settings, PREFIX)
+    yield from _rows(ConsoleSettings, PREFIX)
 
 
 def source_rows() -> Iterator[tuple[str, str, str]]:
@@ -54,7 +54,7 @@ def source_rows() -> Iterator[tuple[str, str, str]]:
 
 def _rows(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, str, str]]:
     for name, field in model.model_fields.items():
-        if name in _HIDDEN or (name in ("source", "sink") and model is Settings):
+        if name in _HIDDEN or (name in ("source", "sink") and model is ConsoleSettings):
             continue
         inner = next((each for each in _types(field.annotation) if _is_model(each)), None)
         if inner is not None:

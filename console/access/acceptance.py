@@ -28,7 +28,7 @@ def accept(
     A VM that is unknown or not in conflict is left out. `conflicts` has the conflict that a person
     saw, by vmId: a VM that reports something else by now is left out too. Each acceptance is a row
     of the audit. `now` in seconds since 1970. Raises `RefusedError` if something is not a vmId,
-    `StoreError`.
+    `DatabaseFailedError`.
     """
     found: dict[str, Vm] = {}
     for some in portions(checked(vm_ids)):

@@ -7,13 +7,13 @@ from starlette.requests import cookie_parser
 from starlette.responses import Response
 
 from console.access.login import SECONDS
-from console.config.settings import Settings
+from console.config.settings import ConsoleSettings
 
 
 class Cookies:
     """Sets and reads the cookies. If people use https, no other host can set them (`__Host-`)."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: ConsoleSettings) -> None:
         self._secure = (settings.public_url or "").startswith("https://")
         prefix = "__Host-" if self._secure else ""
         self._session = f"{prefix}seb-session"

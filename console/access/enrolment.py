@@ -58,7 +58,7 @@ def enroll(
     `resource_ids`, by vmId, `site` and `tags` say who the VMs are and where; they replace what the
     VMs report. A tag with an empty value is removed; other tags from before stay. `now` in seconds
     since 1970. Raises `RefusedError` if something is not a vmId, not the ARM id of a VM, not a site
-    or not a tag, `StoreError`.
+    or not a tag, `DatabaseFailedError`.
     """
     given = resource_ids or {}
     _require_valid(given.values(), site, tags or {})
@@ -166,7 +166,7 @@ def revoke(database: Database, vm_ids: Iterable[str], *, actor: str, now: float)
 
 
 def revoke_all(database: Database, *, actor: str, now: float) -> None:
-    """Revoke the secrets of all VMs, known or not. Raises `StoreError`."""
+    """Revoke the secrets of all VMs, known or not. Raises `DatabaseFailedError`."""
     with write_to(database) as (connection, number):
         newest = newest_generation(connection)
         write_generations(connection, {EVERY_VM: newest + 1}, number, revoked_at=now)

@@ -16,7 +16,7 @@ from console.access.people import Person, local_person, proxied_person, roles_of
 from console.access.refused_attempts import RefusedAttempts
 from console.access.sessions import Sessions
 from console.access.tokens import Tokens, token_hash
-from console.config.settings import Settings
+from console.config.settings import ConsoleSettings
 from console.db.connection.opening import Database
 
 CALLBACK = "/login/callback"
@@ -40,7 +40,7 @@ class Access:
     """Identifies the callers of a running console; used on the event loop."""
 
     def __init__(
-        self, settings: Settings, database: Database, clock: Callable[[], float] = time.time
+        self, settings: ConsoleSettings, database: Database, clock: Callable[[], float] = time.time
     ) -> None:
         self._settings = settings
         self._local = local_person()
@@ -55,7 +55,7 @@ class Access:
     async def identify(self, headers: Headers, peer: str) -> Identity | None:
         """Return who makes a request; None if it has no valid session or header. `peer` is the
         address of the connection. If there is a bearer token, only that is checked. Raises
-        `BadTokenError`, and `StoreError` if the database does not answer.
+        `BadTokenError`, and `DatabaseFailedError` if the database does not answer.
         """
         if (text := _bearer(headers)) is not None:
             person = await self.tokens.person(text)
@@ -80,7 +80,7 @@ class Access:
 
     async def ended(self, identities: Iterable[Identity]) -> set[Identity]:
         """Return those of these identities whose token or session is no longer valid. Raises
-        `StoreError`.
+        `DatabaseFailedError`.
         """
         over = set()
         several = list(identities)
@@ -92,7 +92,7 @@ class Access:
         return over | {each for each in several if each.session in gone}
 
 
-def callback_of(settings: Settings) -> str:
+def callback_of(settings: ConsoleSettings) -> str:
     """Return the redirect URI that has to be registered at the provider."""
     return (settings.public_url or f"http://{settings.listen}") + CALLBACK
 

@@ -19,7 +19,7 @@ def retire(
     """Retire VMs; return those that were not retired before. Unknown ones are left out.
 
     A VM that is heard after `now` (seconds since 1970) is back. Each is a row of the audit. Raises
-    `RefusedError` if something is not a vmId, `StoreError`.
+    `RefusedError` if something is not a vmId, `DatabaseFailedError`.
     """
     found: list[str] = []
     for some in portions(checked(vm_ids)):
@@ -47,7 +47,7 @@ def forget(
 
     Each is a row of the audit, which is written before the first record is removed. What a VM sends
     later is stored again. `now` in seconds since 1970. Raises `RefusedError` if something is not a
-    vmId, `StoreError`.
+    vmId, `DatabaseFailedError`.
     """
     found: dict[str, int] = {}
     listening = Listening(silent_time=silent_time)

@@ -8,8 +8,8 @@ import json
 from typing import Any, Final
 
 from console.audit import log
-from console.audit.chain import Fact
-from console.config.settings import ROLES, Settings
+from console.audit.chain import AuditValue
+from console.config.settings import ROLES, ConsoleSettings
 from console.db.audit import WantedRows, found_rows
 from console.db.connection.opening import Database
 from console.db.connection.transactions import write_to
@@ -18,9 +18,9 @@ _ACTION: Final = "roles_changed"
 _ACTOR: Final = "settings"
 
 
-def audit_roles(database: Database, settings: Settings, *, now: float) -> None:
+def audit_roles(database: Database, settings: ConsoleSettings, *, now: float) -> None:
     """Append a row if the roles, or the way in which names are checked, differ from those of the
-    last row. `now` in seconds since 1970. Raises `StoreError`.
+    last row. `now` in seconds since 1970. Raises `DatabaseFailedError`.
     """
     facts = _facts(settings)
     with write_to(database) as (connection, _):
@@ -30,9 +30,9 @@ def audit_roles(database: Database, settings: Settings, *, now: float) -> None:
             log.append(connection, at=now, actor=_ACTOR, action=_ACTION, **facts)
 
 
-def _facts(settings: Settings) -> dict[str, Any]:
+def _facts(settings: ConsoleSettings) -> dict[str, Any]:
     login = settings.login
-    roles: dict[str, Fact] = {
+    roles: dict[str, AuditValue] = {
         role: sorted(settings.roles[role]) if settings.roles.get(role) else None for role in ROLES
     }
     return roles | {

@@ -45,7 +45,8 @@ class Sessions:
 
     async def start(self, name: str, groups: Collection[str], *, login: str, ends: str) -> str:
         """Start a session, and return the value of its cookie; the session `ends` is deleted.
-        `login` is the secret of the login that led to it. Raises `UsedLoginError`, `StoreError`.
+        `login` is the secret of the login that led to it. Raises `UsedLoginError`,
+        `DatabaseFailedError`.
         """
         value = secrets.token_urlsafe(32)
         now = self._clock()
@@ -62,7 +63,9 @@ class Sessions:
         return value
 
     async def find(self, value: str) -> SessionRow | None:
-        """Return the session of a cookie's value; None if it is not valid. Raises `StoreError`."""
+        """Return the session of a cookie's value; None if it is not valid. Raises
+        `DatabaseFailedError`.
+        """
         hashed = token_hash(value)
         read_at, row = self._seen.get(hashed, (float("-inf"), None))
         moment = time.monotonic()
@@ -79,13 +82,13 @@ class Sessions:
         return row
 
     async def end(self, value: str) -> None:
-        """Log out: end the session of the cookie's value. Raises `StoreError`."""
+        """Log out: end the session of the cookie's value. Raises `DatabaseFailedError`."""
         hashed = token_hash(value)
         await asyncio.to_thread(self._delete, hashed)
         self._seen.pop(hashed, None)
 
     async def ended(self, hashes: Collection[str]) -> set[str]:
-        """Return those of these sessions that are no longer valid. Raises `StoreError`."""
+        """Return those of these sessions that are no longer valid. Raises `DatabaseFailedError`."""
         if not hashes:
             return set()
         return set(hashes) - await asyncio.to_thread(self._valid, sorted(hashes))

@@ -51,7 +51,7 @@ def add_token(
     now: float,
 ) -> str:
     """Make a token that ends after some days, and return it; it is not stored and not shown again.
-    Raises `RefusedError` if the name is taken or not valid, `StoreError`.
+    Raises `RefusedError` if the name is taken or not valid, `DatabaseFailedError`.
     """
     if _NAME.fullmatch(name) is None:
         raise RefusedError("a token's name has letters, digits, '.', '_' and '-', at most 100")
@@ -81,7 +81,7 @@ def add_token(
 
 def end_token(database: Database, name: str, *, actor: str, now: float) -> None:
     """Revoke a token; a token that is revoked already stays so. Raises `RefusedError` if no token
-    has that name, `StoreError`.
+    has that name, `DatabaseFailedError`.
     """
     with write_to(database) as (connection, number):
         row = read_token(connection, name)
@@ -93,7 +93,7 @@ def end_token(database: Database, name: str, *, actor: str, now: float) -> None:
 
 
 def list_tokens(database: Database) -> list[TokenRow]:
-    """Return every token that was ever made, by name. Raises `StoreError`."""
+    """Return every token that was ever made, by name. Raises `DatabaseFailedError`."""
     with read_from(database.reading) as connection:
         return read_tokens(connection)
 
@@ -110,7 +110,7 @@ class Tokens:
 
     async def person(self, text: str) -> Person | None:
         """Return the program that a token belongs to; None if it is not valid. Raises
-        `StoreError`.
+        `DatabaseFailedError`.
         """
         hashed = token_hash(text)
         row = await self.row(hashed)
@@ -121,7 +121,7 @@ class Tokens:
         return Person(name=name, roles=frozenset({role}), site=row.site, is_token=True)
 
     async def row(self, hashed: str) -> TokenRow | None:
-        """Return the valid token of a hash, or None. Raises `StoreError`."""
+        """Return the valid token of a hash, or None. Raises `DatabaseFailedError`."""
         await self._refresh(_FRESH_SECONDS)
         if hashed not in self._rows:
             await self._refresh(_UNKNOWN_SECONDS)

@@ -12,8 +12,8 @@ from sqlalchemy import Connection
 
 from console.db.decisions import decisions
 from console.fleet.candidates import PULL
-from console.fleet.values.decision import Command
-from console.ingest.readers import Publisher
+from console.fleet.values.decision import VmCommand
+from console.ingest.readers import SourcePublisher
 from console.signing.signer import Signer, SigningError
 from sinks.base import SinkError
 from sinks.kinds.mqtt.messages import Message, topics_of
@@ -25,29 +25,29 @@ _LOG: Final = logging.getLogger("console")
 class OutgoingCommand:
     """A command that is claimed and stored, with the site of its VM."""
 
-    command: Command
+    command: VmCommand
     site: str
 
 
-def outgoing(connection: Connection, command: Command) -> OutgoingCommand | None:
+def outgoing(connection: Connection, command: VmCommand) -> OutgoingCommand | None:
     """Return the command with the site of its VM, or None if the VM is not known any more."""
     site = decisions.site_of(connection, command.vm_id)
     return None if site is None else OutgoingCommand(command=command, site=site)
 
 
-AnswerCallback = Callable[[Command, str | None], None]
+AnswerCallback = Callable[[VmCommand, str | None], None]
 """Called with a command and None once the broker has it, or with the reason for which it refuses
 it.
 """
 
 
-class CommandSender:
+class VmCommandSender:
     """Sends commands. All methods may be called from any thread."""
 
     def __init__(
         self,
         signer: Signer | None,
-        publishers: Mapping[str, Publisher],
+        publishers: Mapping[str, SourcePublisher],
         *,
         offer: Callable[[str, str], None],
         clock: Callable[[], float],
@@ -82,7 +82,7 @@ class CommandSender:
         )
         return publisher.publish(message, lambda why: answered(command, why))
 
-    def token(self, command: Command) -> bytes:
+    def token(self, command: VmCommand) -> bytes:
         """Return the signed token of a command; it is stored nowhere. Raises `SigningError`."""
         if self._signer is None:
             raise SigningError("SEB_CONSOLE_KEY is not set")

@@ -15,7 +15,7 @@ from console.fleet.commands import (
     own_receipts,
     working,
 )
-from console.fleet.values.decision import Command, Decision, Receipt
+from console.fleet.values.decision import Decision, Receipt, VmCommand
 
 TAKEOVER_SECONDS: Final = 10.0
 """The next reporter is asked after this time without a receipt."""
@@ -46,7 +46,7 @@ class DecisionSituation:
     """Everything from which a step follows; times are seconds since 1970."""
 
     decision: Decision
-    commands: Sequence[Command]
+    commands: Sequence[VmCommand]
     """The commands of this decision, the oldest first."""
     receipts: Sequence[Receipt]
     """The receipts about the event from the VMs that it names, the oldest first."""
@@ -66,7 +66,7 @@ class DecisionSituation:
         return max(self.decision.at, self.decision.not_before or 0) + END_SECONDS
 
     @property
-    def last(self) -> Command | None:
+    def last(self) -> VmCommand | None:
         """The newest command."""
         return self.commands[-1] if self.commands else None
 
@@ -76,7 +76,7 @@ class DecisionSituation:
         return first(self.candidates, {each.vm_id for each in self.commands})
 
     @property
-    def progress(self) -> list[tuple[Command, CommandStatus]]:
+    def progress(self) -> list[tuple[VmCommand, CommandStatus]]:
         """The status of each command."""
         return [(each, command_status(each, self.receipts)) for each in self.commands]
 
@@ -125,7 +125,7 @@ class DecisionSituation:
             begun += [each for each in others if each.facts.state == "confirmed"]
         return begun[0].facts.actor if begun else None
 
-    def cannot_hear(self, command: Command) -> bool:
+    def cannot_hear(self, command: VmCommand) -> bool:
         """Check whether a receipt may be waiting at a source that is not connected, or was not
         until just now.
         """
@@ -136,15 +136,15 @@ class DecisionSituation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Send:
+class SendCommand:
     """Sign this command and send it, valid until `expires_at`."""
 
-    command: Command
+    command: VmCommand
     expires_at: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
+class AskVm:
     """Ask this further VM."""
 
     candidate: Candidate
@@ -152,7 +152,7 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class End:
+class EndDecision:
     """The end of the decision."""
 
     outcome: str
@@ -163,7 +163,7 @@ class End:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wait:
+class WaitForChange:
     """Wait for a change, or until a time; None: only for a change."""
 
     until: float | None = None
@@ -172,7 +172,7 @@ class Wait:
         return "Wait."
 
 
-Step = Send | Ask | End | Wait
+DecisionStep = SendCommand | AskVm | EndDecision | WaitForChange
 
 
 def expiry(now: float, not_before: float | None, *, others: bool) -> float:

@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 from uuid import uuid4
 
-from console.approvals.command_sender import CommandSender, OutgoingCommand
-from console.approvals.decision_situation import Wait
+from console.approvals.command_sender import OutgoingCommand, VmCommandSender
+from console.approvals.decision_situation import WaitForChange
 from console.approvals.step_transaction import (
     StepContext,
     mark_sent,
@@ -28,7 +28,7 @@ from console.db.decisions import decisions
 from console.db.events.changed_events import changed_event_ids
 from console.db.snapshot import Snapshots
 from console.db.turn_facts.turn_facts import TurnSettings
-from console.fleet.values.decision import Command, Decision
+from console.fleet.values.decision import Decision, VmCommand
 from sinks.shared.errors import SebError
 
 _LOG: Final = logging.getLogger("console")
@@ -43,7 +43,7 @@ class DecisionWorker:
     def __init__(
         self,
         snapshots: Snapshots,
-        sender: CommandSender,
+        sender: VmCommandSender,
         *,
         connected: Callable[[], Mapping[str, float | None]],
         committed: Callable[[], None],
@@ -60,7 +60,7 @@ class DecisionWorker:
         self._up_since = snapshots.clock()
         self._changed = threading.Condition()
         self._outgoing: deque[OutgoingCommand] = deque()
-        self._sent: deque[tuple[Command, str | None, float]] = deque()
+        self._sent: deque[tuple[VmCommand, str | None, float]] = deque()
         self._since: int | None = None
         """The number of the transaction after which changed events have to be looked at; None if
         there are none.
@@ -101,7 +101,7 @@ class DecisionWorker:
             self._outgoing.append(outgoing)
             self._changed.notify()
 
-    def answered(self, command: Command, why: str | None) -> None:
+    def answered(self, command: VmCommand, why: str | None) -> None:
         """Note that the broker has accepted a command, or has refused it for the reason `why`."""
         if why is not None:
             fields = {"action": "command_refused", "jti": command.jti, "source": command.channel}
@@ -110,7 +110,7 @@ class DecisionWorker:
             self._sent.append((command, why, self._clock()))
             self._changed.notify()
 
-    def fetched(self, commands: Iterable[Command]) -> None:
+    def fetched(self, commands: Iterable[VmCommand]) -> None:
         """Note that a VM has been given these commands."""
         for each in commands:
             self.answered(each, None)
@@ -178,7 +178,7 @@ class DecisionWorker:
             self._due.clear()
         for each, step in steps:
             self._due.pop(each.event_id, None)
-            if isinstance(step, Wait):
+            if isinstance(step, WaitForChange):
                 self._schedule(each.event_id, step.until)
                 continue
             try:

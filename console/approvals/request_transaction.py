@@ -30,7 +30,7 @@ from console.db.turn_facts.turn_facts import TurnSettings
 from console.fleet.candidates import candidates, first
 from console.fleet.commands import working
 from console.fleet.decisions import DecisionState, open_word
-from console.fleet.values.decision import Command, Decision
+from console.fleet.values.decision import Decision, VmCommand
 from console.fleet.values.event import KnownEvent
 from wire.moment import moment_text
 
@@ -191,7 +191,7 @@ class RequestTransaction:
             decision = replace(waiting, state="open", second_actor=request.person.name)
         decision = claimed(decision, self._run_id, self._now)
         others = first(situation.candidates, {candidate.vm_id}) is not None
-        command = Command(
+        command = VmCommand(
             jti=str(uuid4()),
             decision_id=decision.id,
             event_id=request.event_id,
@@ -240,7 +240,7 @@ class RequestTransaction:
         request: DecisionRequest,
         known: KnownEvent,
         decision: Decision,
-        command: Command | None = None,
+        command: VmCommand | None = None,
     ) -> None:
         event = known.shown.report.event
         log.append(

@@ -103,7 +103,7 @@ class RequestSituation:
         return open_decision if open_decision.fingerprint == self.request.fingerprint else None
 
 
-Predicate = Callable[[RequestSituation], bool]
+RequestPredicate = Callable[[RequestSituation], bool]
 
 
 def next_step(situation: RequestSituation) -> RequestStep:
@@ -234,7 +234,7 @@ def _needs_two(situation: RequestSituation) -> bool:
     return known is not None and 0 < least <= len(known.shown.report.event.resources)
 
 
-TABLE: Final[Mapping[What, Mapping[Predicate, RequestStep]]] = {
+TABLE: Final[Mapping[What, Mapping[RequestPredicate, RequestStep]]] = {
     "approve": {
         has_no_role: Refuse("role"),
         is_of_other_sites: Refuse("site"),

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from console.access.people import Person
 from console.access.site_access import decides_event
-from console.approvals.command_sender import CommandSender
+from console.approvals.command_sender import VmCommandSender
 from console.approvals.decision_worker import DecisionWorker
 from console.approvals.refusal_reasons import DecisionRefusedError
 from console.approvals.request_transaction import DecisionResult, RequestTransaction
@@ -23,8 +23,8 @@ from console.db.turn_facts.kept_turn_facts import KeptTurnFacts
 from console.db.turn_facts.turn_facts import TurnSettings
 from console.fleet.candidates import PULL
 from console.fleet.commands import own_receipts
-from console.fleet.values.decision import Command
-from console.ingest.readers import Publisher
+from console.fleet.values.decision import VmCommand
+from console.ingest.readers import SourcePublisher
 from console.signing.signer import Signer
 from console.turns.plan import may_be_given
 
@@ -37,7 +37,7 @@ class Decisions:
         snapshots: Snapshots,
         *,
         signer: Signer | None,
-        publishers: Mapping[str, Publisher],
+        publishers: Mapping[str, SourcePublisher],
         offer: Callable[[str, str], None],
         committed: Callable[[], None],
         connected: Callable[[], Mapping[str, float | None]],
@@ -58,7 +58,7 @@ class Decisions:
         self._change_pattern = change_pattern
         self._audit_limiter = AuditLimiter()
         self._clock = snapshots.clock
-        self._sender = CommandSender(signer, publishers, offer=offer, clock=self._clock)
+        self._sender = VmCommandSender(signer, publishers, offer=offer, clock=self._clock)
         self._turns = turns
         self._turn_facts = turn_facts
         self._worker = DecisionWorker(
@@ -91,8 +91,8 @@ class Decisions:
     async def decide(self, request: DecisionRequest) -> DecisionResult:
         """Decide as a person asks for, in one transaction; workers carry it out.
 
-        Raises `DecisionRefusedError`, or `StoreError` if it cannot be audited: then nothing is
-        sent.
+        Raises `DecisionRefusedError`, or `DatabaseFailedError` if it cannot be audited: then
+        nothing is sent.
         """
         return await asyncio.to_thread(self._decide, request)
 
@@ -112,10 +112,10 @@ class Decisions:
             self._end_turn, person, event_id, reason.strip(), force=force, scope=scope
         )
 
-    def commands_for(self, vm_id: str) -> list[Command]:
+    def commands_for(self, vm_id: str) -> list[VmCommand]:
         """Return the commands that a VM that asks over HTTPS is to follow now: those without a
         receipt that have not expired and for which its group still has room. May be called from
-        any thread. Raises `StoreError`.
+        any thread. Raises `DatabaseFailedError`.
         """
         with self._snapshots.open() as snapshot:
             connection = snapshot.connection
@@ -130,13 +130,13 @@ class Decisions:
                 if not own_receipts(each, receipts) and may_be_given(each, facts, snapshot.now)
             ]
 
-    def signed(self, commands: Iterable[Command]) -> list[bytes]:
+    def signed(self, commands: Iterable[VmCommand]) -> list[bytes]:
         """Return commands, signed; may be called from any thread. Raises `SigningError`."""
         return [self._sender.token(each) for each in commands]
 
-    def fetched(self, commands: Iterable[Command]) -> None:
+    def fetched(self, commands: Iterable[VmCommand]) -> None:
         """Note that a VM was given these commands; may be called from any thread. Raises
-        `StoreError`.
+        `DatabaseFailedError`.
         """
         self._worker.fetched([each for each in commands if each.sent_at is None])
 

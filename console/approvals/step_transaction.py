@@ -14,13 +14,13 @@ from uuid import uuid4
 from console.approvals.command_sender import OutgoingCommand, outgoing
 from console.approvals.decision_changes import claimed, ended
 from console.approvals.decision_situation import (
-    Ask,
+    AskVm,
     DecisionSituation,
-    End,
+    DecisionStep,
+    EndDecision,
     PresentEvent,
-    Send,
-    Step,
-    Wait,
+    SendCommand,
+    WaitForChange,
 )
 from console.approvals.transitions import next_step
 from console.audit import log
@@ -29,7 +29,7 @@ from console.db.snapshot import Snapshot
 from console.db.turn_facts.turn_facts import TurnSettings, read_turn_facts
 from console.fleet.candidates import PULL, candidates
 from console.fleet.commands import command_status
-from console.fleet.values.decision import Command, Decision
+from console.fleet.values.decision import Decision, VmCommand
 from console.fleet.values.event import KnownEvent
 from console.turns.plan import may_ask_next_vm
 
@@ -58,7 +58,7 @@ class StepResult:
 
 def next_steps(
     snapshot: Snapshot, several: Sequence[Decision], context: StepContext
-) -> list[tuple[Decision, Step]]:
+) -> list[tuple[Decision, DecisionStep]]:
     """Return the next step of each of these decisions, which are not over. Writes nothing."""
     events = snapshot.events.events_by_key({each.key for each in several})
     return [
@@ -77,32 +77,32 @@ def write_step(
     known = snapshot.events.find_event(*decision.key)
     situation = _situation(snapshot, decision, known, context)
     step = _in_turn(snapshot, situation, next_step(situation), context)
-    if isinstance(step, End):
+    if isinstance(step, EndDecision):
         return _end(snapshot, situation, step, number)
-    if isinstance(step, Ask):
+    if isinstance(step, AskVm):
         return _ask(snapshot, situation, step, context, number)
-    if isinstance(step, Send):
+    if isinstance(step, SendCommand):
         return _send(snapshot, situation, step, context, number)
     return StepResult(wait_until=step.until)
 
 
 def _in_turn(
-    snapshot: Snapshot, situation: DecisionSituation, step: Step, context: StepContext
-) -> Step:
+    snapshot: Snapshot, situation: DecisionSituation, step: DecisionStep, context: StepContext
+) -> DecisionStep:
     """Return the step, or another one if no further VM may be asked now: since the last command a
     VM may have gone away, or the event's VMs may have to prepare again.
     """
-    if not isinstance(step, Ask | Send):
+    if not isinstance(step, AskVm | SendCommand):
         return step
     facts = read_turn_facts(snapshot, context.turns)
     may = may_ask_next_vm(situation.decision.key, facts, snapshot.now)
     if may == "no":
-        return End(outcome="overtaken", reason="changed")
-    return step if may == "yes" else Wait(until=situation.now + 1)
+        return EndDecision(outcome="overtaken", reason="changed")
+    return step if may == "yes" else WaitForChange(until=situation.now + 1)
 
 
 def mark_sent(
-    snapshot: Snapshot, answers: Sequence[tuple[Command, str | None, float]], number: int
+    snapshot: Snapshot, answers: Sequence[tuple[VmCommand, str | None, float]], number: int
 ) -> None:
     """Write when the broker accepted each command, or that it refused it for good."""
     for command, refusal, at in answers:
@@ -139,7 +139,9 @@ def _situation(
     )
 
 
-def _end(snapshot: Snapshot, situation: DecisionSituation, step: End, number: int) -> StepResult:
+def _end(
+    snapshot: Snapshot, situation: DecisionSituation, step: EndDecision, number: int
+) -> StepResult:
     over = ended(situation.decision, step.outcome, step.reason, situation.now)
     decisions.change_decision(snapshot.connection, over, number)
     silent = [
@@ -152,7 +154,7 @@ def _end(snapshot: Snapshot, situation: DecisionSituation, step: End, number: in
 
 
 def _ask(
-    snapshot: Snapshot, situation: DecisionSituation, step: Ask, context: StepContext, number: int
+    snapshot: Snapshot, situation: DecisionSituation, step: AskVm, context: StepContext, number: int
 ) -> StepResult:
     decision = situation.decision
     first = situation.commands[0]
@@ -187,7 +189,11 @@ def _ask(
 
 
 def _send(
-    snapshot: Snapshot, situation: DecisionSituation, step: Send, context: StepContext, number: int
+    snapshot: Snapshot,
+    situation: DecisionSituation,
+    step: SendCommand,
+    context: StepContext,
+    number: int,
 ) -> StepResult:
     command = step.command
     if command.channel != PULL and context.connected.get(command.channel) is None:
@@ -205,7 +211,7 @@ def _claim(snapshot: Snapshot, decision: Decision, context: StepContext, number:
 
 
 def _mark_unanswered(
-    snapshot: Snapshot, commands: Sequence[Command], at: float, number: int
+    snapshot: Snapshot, commands: Sequence[VmCommand], at: float, number: int
 ) -> None:
     """Write that the console no longer waits for the answers to these commands."""
     for each in commands:

@@ -15,12 +15,12 @@ from typing import Final
 from console.approvals.decision_situation import (
     GRACE_SECONDS,
     SHORT_SECONDS,
-    Ask,
+    AskVm,
     DecisionSituation,
-    End,
-    Send,
-    Step,
-    Wait,
+    DecisionStep,
+    EndDecision,
+    SendCommand,
+    WaitForChange,
     expiry,
 )
 from console.approvals.printing import description_of
@@ -28,7 +28,7 @@ from console.fleet.candidates import PULL, first
 from console.fleet.commands import LAPSE_SECONDS
 
 
-class State(Enum):
+class OpenDecisionState(Enum):
     """The state of a decision that is not over."""
 
     SECOND = "a second person has to approve too"
@@ -42,47 +42,51 @@ class State(Enum):
 
 
 _REPORTED: Final = {
-    "confirmed": State.CONFIRMED,
-    "posted": State.POSTED,
-    "accepted": State.ACCEPTED,
+    "confirmed": OpenDecisionState.CONFIRMED,
+    "posted": OpenDecisionState.POSTED,
+    "accepted": OpenDecisionState.ACCEPTED,
 }
 """The states that VMs report of a command, the one that counts most first."""
 _MOVED: Final = ("already_started", "unknown_event")
 """The reasons that a VM gives if it was asked too late."""
-WAIT: Final = Wait()
-CONFIRMED: Final = End(outcome="confirmed")
-LEFT: Final = End(outcome="left")
-CHANGED: Final = End(outcome="overtaken", reason="changed")
-NO_END: Final = End(outcome="unanswered", reason="no_end")
-NO_ANSWER: Final = End(outcome="unanswered", reason="no_answer")
+WAIT: Final = WaitForChange()
+CONFIRMED: Final = EndDecision(outcome="confirmed")
+LEFT: Final = EndDecision(outcome="left")
+CHANGED: Final = EndDecision(outcome="overtaken", reason="changed")
+NO_END: Final = EndDecision(outcome="unanswered", reason="no_end")
+NO_ANSWER: Final = EndDecision(outcome="unanswered", reason="no_answer")
 
-Predicate = Callable[[DecisionSituation], bool]
-Then = Step | Callable[[DecisionSituation], Step]
+DecisionPredicate = Callable[[DecisionSituation], bool]
+Then = DecisionStep | Callable[[DecisionSituation], DecisionStep]
 """The next step, or what finds it."""
 
 
-def next_step(situation: DecisionSituation) -> Step:
+def next_step(situation: DecisionSituation) -> DecisionStep:
     """Return the next step of a decision that is not over."""
     row = TABLE[state_of(situation)]
     then = next(then for predicate, then in row.items() if predicate(situation))
     return then(situation) if callable(then) else then
 
 
-def state_of(situation: DecisionSituation) -> State:
+def state_of(situation: DecisionSituation) -> OpenDecisionState:
     """Return the state of a decision that is not over."""
     decision = situation.decision
     if decision.state == "second":
-        return State.SECOND
+        return OpenDecisionState.SECOND
     if decision.kind == "leave":
-        return State.LEFT
+        return OpenDecisionState.LEFT
     for reported, state in _REPORTED.items():
         if situation.reached(reported) is not None:
             return state
     if situation.answered:
-        return State.REFUSED
+        return OpenDecisionState.REFUSED
     last = situation.last
     is_unsent = last is not None and last.sent_at is None
-    return State.UNSENT if is_unsent and situation.now < situation.deadline else State.SENT
+    return (
+        OpenDecisionState.UNSENT
+        if is_unsent and situation.now < situation.deadline
+        else OpenDecisionState.SENT
+    )
 
 
 # Conditions. The first line of each docstring stands in the printed table.
@@ -194,49 +198,51 @@ def was_asked_too_late(situation: DecisionSituation) -> bool:
 # Actions.
 
 
-def wait_for_receipts(situation: DecisionSituation) -> Wait:
+def wait_for_receipts(situation: DecisionSituation) -> WaitForChange:
     """Wait until no receipt can come any more."""
-    return Wait(until=situation.answers_until)
+    return WaitForChange(until=situation.answers_until)
 
 
-def wait_for_start(situation: DecisionSituation) -> Wait:
+def wait_for_start(situation: DecisionSituation) -> WaitForChange:
     """Wait some seconds for the receipt."""
-    return Wait(until=_begun_at(situation) + GRACE_SECONDS)
+    return WaitForChange(until=_begun_at(situation) + GRACE_SECONDS)
 
 
-def wait_for_end(situation: DecisionSituation) -> Wait:
+def wait_for_end(situation: DecisionSituation) -> WaitForChange:
     """Wait until the deadline."""
-    return Wait(until=situation.deadline)
+    return WaitForChange(until=situation.deadline)
 
 
-def wait_for_lapse(situation: DecisionSituation) -> Wait:
+def wait_for_lapse(situation: DecisionSituation) -> WaitForChange:
     """Wait until an acceptance counts no more, or the deadline once the event has started."""
     lapses_at = _last_expires_at(situation) + LAPSE_SECONDS + 1
     is_scheduled = situation.seen is not None and situation.seen.state == "scheduled"
-    return Wait(until=min(situation.deadline, lapses_at) if is_scheduled else situation.deadline)
+    return WaitForChange(
+        until=min(situation.deadline, lapses_at) if is_scheduled else situation.deadline
+    )
 
 
-def wait_for_poll(situation: DecisionSituation) -> Wait:
+def wait_for_poll(situation: DecisionSituation) -> WaitForChange:
     """Wait until the token expires."""
-    return Wait(until=_last_expires_at(situation))
+    return WaitForChange(until=_last_expires_at(situation))
 
 
-def wait_for_claim(situation: DecisionSituation) -> Wait:
+def wait_for_claim(situation: DecisionSituation) -> WaitForChange:
     """Wait until the claim ends."""
-    return Wait(until=situation.decision.claimed_until)
+    return WaitForChange(until=situation.decision.claimed_until)
 
 
-def wait_for_answer(situation: DecisionSituation) -> Wait:
+def wait_for_answer(situation: DecisionSituation) -> WaitForChange:
     """Wait until the next reporter may be asked."""
-    return Wait(until=situation.asked_next_at)
+    return WaitForChange(until=situation.asked_next_at)
 
 
-def wait_for_source(situation: DecisionSituation) -> Wait:
+def wait_for_source(situation: DecisionSituation) -> WaitForChange:
     """Look again in a second."""
-    return Wait(until=situation.now + 1)
+    return WaitForChange(until=situation.now + 1)
 
 
-def send(situation: DecisionSituation) -> Send:
+def send(situation: DecisionSituation) -> SendCommand:
     """Sign the command and send it."""
     command = situation.last
     assert command is not None  # noqa: S101  # the state says so
@@ -246,47 +252,47 @@ def send(situation: DecisionSituation) -> Send:
     if until <= situation.now + 1:
         others = situation.following is not None
         until = expiry(situation.now, situation.decision.not_before, others=others)
-    return Send(command=command, expires_at=until)
+    return SendCommand(command=command, expires_at=until)
 
 
-def ask(situation: DecisionSituation) -> Ask:
+def ask(situation: DecisionSituation) -> AskVm:
     """Ask the next reporter."""
     candidate = situation.following
     assert candidate is not None  # noqa: S101  # the condition says so
     tried = {candidate.vm_id, *(each.vm_id for each in situation.commands)}
     others = first(situation.candidates, tried) is not None
     until = expiry(situation.now, situation.decision.not_before, others=others)
-    return Ask(candidate=candidate, expires_at=until)
+    return AskVm(candidate=candidate, expires_at=until)
 
 
-def end_by_others(situation: DecisionSituation) -> End:
+def end_by_others(situation: DecisionSituation) -> EndDecision:
     """It is over: overtaken by an approval of others."""
-    return End(outcome="overtaken", reason=situation.approved_by(or_confirmed=True))
+    return EndDecision(outcome="overtaken", reason=situation.approved_by(or_confirmed=True))
 
 
-def end_by_event(situation: DecisionSituation) -> End:
+def end_by_event(situation: DecisionSituation) -> EndDecision:
     """It is over: overtaken by what happened to the event."""
     if has_changed(situation):
         return CHANGED
     seen = situation.seen
-    return End(outcome="overtaken", reason="ended" if seen is None else seen.state)
+    return EndDecision(outcome="overtaken", reason="ended" if seen is None else seen.state)
 
 
-def end_out_of_reach(situation: DecisionSituation) -> End:
+def end_out_of_reach(situation: DecisionSituation) -> EndDecision:
     """It is over: overtaken by an approval of others, or by what happened to the event."""
     by = situation.approved_by()
-    return end_by_event(situation) if by is None else End(outcome="overtaken", reason=by)
+    return end_by_event(situation) if by is None else EndDecision(outcome="overtaken", reason=by)
 
 
-def end_by_answer(situation: DecisionSituation) -> End:
+def end_by_answer(situation: DecisionSituation) -> EndDecision:
     """It is over: failed or rejected, as the VM says; a failure counts more."""
     return _worst(situation)
 
 
-def _worst(situation: DecisionSituation) -> End:
+def _worst(situation: DecisionSituation) -> EndDecision:
     order = ("failed", "rejected")
     furthest = min(situation.answered, key=lambda each: order.index(each.state))
-    return End(outcome=furthest.state, reason=furthest.reason)
+    return EndDecision(outcome=furthest.state, reason=furthest.reason)
 
 
 def _begun_at(situation: DecisionSituation) -> float:
@@ -301,18 +307,18 @@ def _last_expires_at(situation: DecisionSituation) -> float:
     return 0.0 if situation.last is None else situation.last.expires_at
 
 
-TABLE: Final[Mapping[State, Mapping[Predicate, Then]]] = {
-    State.SECOND: {
+TABLE: Final[Mapping[OpenDecisionState, Mapping[DecisionPredicate, Then]]] = {
+    OpenDecisionState.SECOND: {
         is_as_decided: WAIT,
         always: end_by_event,
     },
-    State.LEFT: {
+    OpenDecisionState.LEFT: {
         is_as_decided: WAIT,
         has_changed: CHANGED,
         others_approved: end_by_others,
         always: LEFT,
     },
-    State.UNSENT: {
+    OpenDecisionState.UNSENT: {
         answers_may_come: wait_for_receipts,
         is_out_of_reach: end_out_of_reach,
         waits_for_poll: wait_for_poll,
@@ -322,7 +328,7 @@ TABLE: Final[Mapping[State, Mapping[Predicate, Then]]] = {
         is_claimed: wait_for_claim,
         always: send,
     },
-    State.SENT: {
+    OpenDecisionState.SENT: {
         answers_may_come: wait_for_receipts,
         is_out_of_reach: end_out_of_reach,
         has_its_time: wait_for_answer,
@@ -331,22 +337,22 @@ TABLE: Final[Mapping[State, Mapping[Predicate, Then]]] = {
         receipts_may_come: wait_for_receipts,
         always: NO_ANSWER,
     },
-    State.ACCEPTED: {
+    OpenDecisionState.ACCEPTED: {
         has_time: wait_for_lapse,
         always: NO_END,
     },
-    State.POSTED: {
+    OpenDecisionState.POSTED: {
         has_begun_lately: wait_for_start,
         has_begun: CONFIRMED,
         has_time: wait_for_end,
         always: NO_END,
     },
-    State.REFUSED: {
+    OpenDecisionState.REFUSED: {
         receipts_may_come: wait_for_receipts,
         was_asked_too_late: end_by_others,
         always: end_by_answer,
     },
-    State.CONFIRMED: {
+    OpenDecisionState.CONFIRMED: {
         always: CONFIRMED,
     },
 }

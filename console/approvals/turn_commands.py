@@ -18,7 +18,7 @@ from console.db.snapshot import Snapshot
 from console.fleet.candidates import PULL, channel_of
 from console.fleet.commands import REPLAYED, own_receipts
 from console.fleet.decisions import MAX_REASON_CHARACTERS
-from console.fleet.values.decision import Command, Receipt
+from console.fleet.values.decision import Receipt, VmCommand
 from console.fleet.values.keys import EventKey
 from console.turns.facts import EventFacts, Turn, TurnFacts
 from console.turns.returns import ANSWER_SECONDS
@@ -41,7 +41,7 @@ _ASK_AGAIN_REASONS: Final = (
 class DueCommand:
     """A command that is to be sent now."""
 
-    command: Command
+    command: VmCommand
     is_new: bool
     """Whether it was never sent."""
 
@@ -89,9 +89,9 @@ def due_commands(
 
 
 def _next_command(
-    sent: Sequence[Command],
+    sent: Sequence[VmCommand],
     receipts: Sequence[Receipt],
-    new: Command,
+    new: VmCommand,
     *,
     since: float,
     is_preparing: bool,
@@ -126,8 +126,8 @@ def _next_command(
     return None
 
 
-def _new_command(event: EventFacts, turn: Turn, vm_id: str, channel: str, now: float) -> Command:
-    return Command(
+def _new_command(event: EventFacts, turn: Turn, vm_id: str, channel: str, now: float) -> VmCommand:
+    return VmCommand(
         jti=str(uuid4()),
         decision_id="",
         event_id=event.event_id,

@@ -22,7 +22,7 @@ from console.turns.facts import EventFacts, Turn, TurnFacts
 from console.turns.plan import plan
 from console.turns.reading import Reading
 from console.turns.reasons import refusal
-from console.turns.transitions import Occurrence, Trigger
+from console.turns.transitions import Occurrence, TurnTrigger
 
 
 class PersonsTurn:
@@ -53,7 +53,7 @@ class PersonsTurn:
 
     def sent(self, turn: Turn) -> None:
         """Note that the approval of the event was written."""
-        approved = Occurrence(trigger=Trigger.APPROVED)
+        approved = Occurrence(trigger=TurnTrigger.APPROVED)
         self._put(after_trigger(turn, approved, None, self._snapshot.now))
 
     def _approve_held(
@@ -194,7 +194,7 @@ def end_turn(
     )
     prepare_commands.give_up(snapshot.connection, key, snapshot.now, number)
     _end_approval(snapshot, known, number)
-    ended_now = Occurrence(trigger=Trigger.ENDED_BY_PERSON)
+    ended_now = Occurrence(trigger=TurnTrigger.ENDED_BY_PERSON)
     over = replace(after_trigger(turn, ended_now, event, snapshot.now), ended_by=person.name)
     if event is None and over.over_at is None:
         over = replace(over, over_at=snapshot.now)

@@ -22,7 +22,7 @@ from console.fleet.values.keys import EventKey
 from console.turns.changes import after_trigger
 from console.turns.facts import Turn, TurnFacts
 from console.turns.plan import plan
-from console.turns.transitions import Occurrence, Trigger
+from console.turns.transitions import Occurrence, TurnTrigger
 
 _MAX_CHANGES: Final = 12
 """The limit of changes of one turn in one step."""
@@ -74,7 +74,7 @@ def write_step(
         if made.refused is not None and turn.reason != str(made.refused):
             changed[key] = replace(turn, reason=str(made.refused))
         if made.jti is not None:
-            approved = Occurrence(trigger=Trigger.APPROVED)
+            approved = Occurrence(trigger=TurnTrigger.APPROVED)
             changed[key] = after_trigger(turn, approved, facts.events[key], snapshot.now)
             if made.outgoing is not None:
                 written.outgoing.append(made.outgoing)

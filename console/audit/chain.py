@@ -17,7 +17,7 @@ from console.db.audit import AuditRow
 from wire.moment import rfc3339
 from wire.strictjson import canonical_json
 
-Fact = str | int | list[str] | None
+AuditValue = str | int | list[str] | None
 """The types of values in a row; no fractions, which JSON writers spell in different ways."""
 _MAX_CHARACTERS: Final = 2000
 """The limit of a text, in characters; a refused text may have any length."""
@@ -51,7 +51,7 @@ def sealed(
     action: str,
     event_id: str | None,
     jti: str | None,
-    facts: Mapping[str, Fact],
+    facts: Mapping[str, AuditValue],
 ) -> AuditRow:
     """Return the row that follows `previous`; `at` in seconds since 1970, facts by their JSON
     names. Characters that a database or UTF-8 cannot store become U+FFFD; long texts are cut.

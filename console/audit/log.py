@@ -7,7 +7,7 @@ from typing import Final
 
 from sqlalchemy import Connection, Engine
 
-from console.audit.chain import START, ChainFault, Fact, Head, head_of, sealed, verify
+from console.audit.chain import START, AuditValue, ChainFault, Head, head_of, sealed, verify
 from console.db import audit
 from console.db.audit import AuditRow, WantedRows
 from console.db.connection.transactions import read_from
@@ -25,7 +25,7 @@ def append(
     action: str,
     event_id: str | None = None,
     jti: str | None = None,
-    **facts: Fact,
+    **facts: AuditValue,
 ) -> AuditRow:
     """Append a row within the caller's transaction, which must have called `next_number` before:
     that makes writers take turns.
@@ -65,7 +65,7 @@ def kept_head(connection: Connection) -> Head | None:
 def read(
     engine: Engine, *, after: int = 0, limit: int = 100, event_id: str | None = None
 ) -> list[AuditRow]:
-    """Return up to `limit` rows after a number, the oldest first. Raises `StoreError`."""
+    """Return up to `limit` rows after a number, the oldest first. Raises `DatabaseFailedError`."""
     with read_from(engine) as connection:
         return audit.rows_after(connection, after, limit, event_id=event_id)
 
@@ -79,7 +79,7 @@ def found(
 
 
 def everything(engine: Engine) -> Iterator[AuditRow]:
-    """Yield all rows, the oldest first, read a thousand at a time. Raises `StoreError`."""
+    """Yield all rows, the oldest first, read a thousand at a time. Raises `DatabaseFailedError`."""
     after = _BEFORE_ALL
     while some := read(engine, after=after, limit=_ROWS_AT_ONCE):
         yield from some
@@ -88,7 +88,7 @@ def everything(engine: Engine) -> Iterator[AuditRow]:
 
 def check(engine: Engine, known: Iterable[Head] = ()) -> tuple[Head, ChainFault | None]:
     """Return the head of the whole audit, and its first fault, or None. `known` are heads that were
-    kept elsewhere, besides the one that is kept beside the rows. Raises `StoreError`.
+    kept elsewhere, besides the one that is kept beside the rows. Raises `DatabaseFailedError`.
     """
     with read_from(engine) as connection:  # before the rows, of which there may be more meanwhile
         kept = kept_head(connection)

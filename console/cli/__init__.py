@@ -29,7 +29,7 @@ COMMANDS: Final = {
 }
 
 
-class _Commands(click.Group):
+class _ConsoleCommands(click.Group):
     """Finds a command's module by its name, and turns this project's errors into exit codes."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -56,7 +56,9 @@ class _Commands(click.Group):
             return error.exit_code
 
 
-@click.group("console", cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    "console", cls=_ConsoleCommands, context_settings={"help_option_names": ["-h", "--help"]}
+)
 def command() -> None:
     """Show what is coming to a whole fleet, and decide about it.
 

@@ -13,7 +13,7 @@ from console.audit import log
 from console.audit.chain import Head
 from console.cli import common
 from console.cli.client import ConsoleClient, table
-from console.db.connection.errors import StoreError
+from console.db.connection.errors import DatabaseFailedError
 from console.db.connection.opening import Database, existing_database
 from sinks.shared.errors import NO, OK, UnreachableError
 from sinks.shared.text import plain
@@ -85,7 +85,7 @@ def verify(*, heads: tuple[str, ...], overrides: tuple[str, ...]) -> int:
     database = existing_database(common.read_settings(overrides))
     try:
         return _verified(database, known)
-    except StoreError as error:
+    except DatabaseFailedError as error:
         raise UnreachableError(f"{database.address} cannot be read; {error}") from None
     finally:
         database.close()

@@ -8,7 +8,7 @@ import click
 
 from console.cli import common
 from console.db.connection.backup import copy
-from console.db.connection.errors import StoreError
+from console.db.connection.errors import DatabaseFailedError
 from console.db.connection.opening import database_url
 from sinks.shared.errors import OK, ConfigurationError
 
@@ -33,7 +33,7 @@ def command(target: Path, overrides: tuple[str, ...]) -> int:
     try:
         copy(source, part)
         part.replace(target)
-    except (OSError, StoreError) as error:
+    except (OSError, DatabaseFailedError) as error:
         part.unlink(missing_ok=True)
         raise ConfigurationError(f"{target}: {error}") from None
     click.echo(f"{target}: {target.stat().st_size / 1e6:.1f} MB, checked")

@@ -15,8 +15,8 @@ from console.access.identity import callback_of
 from console.access.provider import Provider
 from console.cli import common
 from console.config.load import exposed_secrets
-from console.config.settings import Settings
-from console.db.connection.errors import StoreError, remedy_of
+from console.config.settings import ConsoleSettings
+from console.db.connection.errors import DatabaseFailedError, remedy_of
 from console.db.connection.opening import Database, database_url
 from console.ingest import enrolment
 from console.ingest.reachable import reach
@@ -32,7 +32,7 @@ from sinks.shared.errors import (
 )
 
 _ANSWER_SECONDS = 5.0
-Step = tuple[str, Callable[[], str]]
+CheckStep = tuple[str, Callable[[], str]]
 
 
 @click.command("check")
@@ -65,7 +65,7 @@ def command(overrides: tuple[str, ...]) -> int:
     return code
 
 
-def _steps(settings: Settings, sources: dict[str, SourceSettings]) -> Iterator[Step]:
+def _steps(settings: ConsoleSettings, sources: dict[str, SourceSettings]) -> Iterator[CheckStep]:
     if (readiness := _running(settings)) is None:
         yield "listen", lambda: _listen(settings)
         yield "database", lambda: _database(settings)
@@ -85,7 +85,7 @@ def _steps(settings: Settings, sources: dict[str, SourceSettings]) -> Iterator[S
         yield "key", lambda: _key(settings)
 
 
-def _key(settings: Settings) -> str:
+def _key(settings: ConsoleSettings) -> str:
     from console.signing.configured import configured_signer  # noqa: PLC0415  # `--help` needs no key
 
     signer = configured_signer(settings)
@@ -93,7 +93,7 @@ def _key(settings: Settings) -> str:
     return f"{signer.public_key()['kid']} signs approvals"
 
 
-def _running(settings: Settings) -> str | None:
+def _running(settings: ConsoleSettings) -> str | None:
     """Return the readiness of the console that runs with these settings, or None if none runs."""
     host, port = settings.address
     here = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104  # any address
@@ -106,14 +106,14 @@ def _running(settings: Settings) -> str | None:
     return readiness if is_ready or answer.status_code == HTTPStatus.SERVICE_UNAVAILABLE else None
 
 
-def _used(settings: Settings, readiness: str) -> str:
+def _used(settings: ConsoleSettings, readiness: str) -> str:
     address = Database(database_url(settings)).address
     if not readiness.startswith("ok"):
         raise UnreachableError(f"the running console says: {readiness}")
     return f"{address}, which the running console uses"
 
 
-def _sinks(settings: Settings) -> Iterator[str]:
+def _sinks(settings: ConsoleSettings) -> Iterator[str]:
     """Yield a line for each check of a sink for notices."""
     for name, sink in read_sinks(settings.sink, version="check", port=settings.address[1]).items():
         for check in sink.check():
@@ -121,7 +121,7 @@ def _sinks(settings: Settings) -> Iterator[str]:
             yield f"{check.level:<5} sink {name}: {check.text}{remedy}"
 
 
-def _listen(settings: Settings) -> str:
+def _listen(settings: ConsoleSettings) -> str:
     host, port = settings.address
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with closing(socket.socket(family, socket.SOCK_STREAM)) as probe:
@@ -135,7 +135,7 @@ def _listen(settings: Settings) -> str:
     return f"{settings.listen} is free; login: {settings.login.mode}"
 
 
-def _login(settings: Settings) -> str:
+def _login(settings: ConsoleSettings) -> str:
     provider = Provider(settings.login)
     try:
         provider.check()
@@ -144,20 +144,20 @@ def _login(settings: Settings) -> str:
     return f"{provider.issuer} answers; the redirect URI is {callback_of(settings)}"
 
 
-def _database(settings: Settings) -> str:
+def _database(settings: ConsoleSettings) -> str:
     database = Database(database_url(settings))
     try:
         database.open()
-    except StoreError as error:
+    except DatabaseFailedError as error:
         if database.is_sqlite:
             raise
-        raise StoreError(f"{error}; {remedy_of(str(error))}") from None
+        raise DatabaseFailedError(f"{error}; {remedy_of(str(error))}") from None
     finally:
         database.close()
     return database.address
 
 
-def _enrolment(settings: Settings) -> str:
+def _enrolment(settings: ConsoleSettings) -> str:
     if settings.enroll_key_file is None:
         raise ConfigurationError(enrolment.KEY_IS_MISSING)
     enrolment.read_key(settings.enroll_key_file)

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import click
 
 from console.config.load import load
-from console.config.settings import Settings
+from console.config.settings import ConsoleSettings
 from console.db.connection.opening import Database, existing_database
 from console.errors import RefusedError
 from sinks.shared.errors import NO, OK
@@ -26,7 +26,7 @@ set_option = click.option(
 )
 
 
-def read_settings(overrides: tuple[str, ...]) -> Settings:
+def read_settings(overrides: tuple[str, ...]) -> ConsoleSettings:
     """Return the settings, with those of the command line. Raises `ConfigurationError`."""
     pairs = {}
     for each in overrides:
@@ -38,7 +38,7 @@ def read_settings(overrides: tuple[str, ...]) -> Settings:
 
 
 @contextmanager
-def joined_database(settings: Settings) -> Iterator[Database]:
+def joined_database(settings: ConsoleSettings) -> Iterator[Database]:
     """Open the database of the settings for a change, while a console may be running. A
     `RefusedError` becomes an error of the command line. Raises `ConfigurationError`.
     """
@@ -62,7 +62,7 @@ def code_after(wanted: Sequence[str], done: Container[str], *, otherwise: str) -
     return NO if left else OK
 
 
-def secrets_of(settings: Settings) -> list[str]:
+def secrets_of(settings: ConsoleSettings) -> list[str]:
     """Return every secret value in the settings themselves, so that the log can hide it."""
     found = [
         str(value)

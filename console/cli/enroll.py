@@ -14,7 +14,7 @@ import click
 from console.access import enrolment
 from console.access.people import local_person
 from console.cli import common
-from console.config.settings import Settings
+from console.config.settings import ConsoleSettings
 from console.db.connection.opening import Database, database_url
 from console.errors import RefusedError
 from console.fleet.contact import SilentTime
@@ -139,7 +139,7 @@ def _read(tags: Iterable[str]) -> dict[str, str]:
 
 def _enroll(
     database: Database,
-    settings: Settings,
+    settings: ConsoleSettings,
     vm_ids: list[str],
     *,
     resource_ids: Mapping[str, str],
@@ -164,7 +164,7 @@ def _enroll(
     return enrolment.items_of(found, key=key, base=settings.base_url)
 
 
-def _notes(settings: Settings) -> Iterable[str]:
+def _notes(settings: ConsoleSettings) -> Iterable[str]:
     """Yield a sentence for each of these settings that would not work."""
     if settings.pull:
         yield (

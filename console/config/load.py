@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from console.config.settings import Settings
+from console.config.settings import ConsoleSettings
 from console.config.variables import PREFIX, Tree, read_tree
 from sinks.shared.checked_settings import checked
 from sinks.shared.errors import ConfigurationError
@@ -20,13 +20,13 @@ CLIENT_NAMES: Final = ("url", "token")
 
 def load(
     overrides: Mapping[str, str] | None = None, *, environ: Mapping[str, str] | None = None
-) -> Settings:
+) -> ConsoleSettings:
     """Read every source, and check every name and value. Raises `ConfigurationError`."""
     tree = read_tree(overrides or {}, os.environ if environ is None else environ)
     for name in CLIENT_NAMES:
         tree.pop(name, None)
     read_groups_file(tree)
-    return checked(Settings, tree, prefix=PREFIX)
+    return checked(ConsoleSettings, tree, prefix=PREFIX)
 
 
 def read_groups_file(tree: Tree) -> None:
@@ -56,7 +56,7 @@ def client_setting(name: str, environ: Mapping[str, str] | None = None) -> str |
     return value if isinstance(value, str) else None
 
 
-def exposed_secrets(settings: Settings) -> list[str]:
+def exposed_secrets(settings: ConsoleSettings) -> list[str]:
     """Return a line for each file with keys or secrets that every account of this machine
     can read.
     """

@@ -92,7 +92,7 @@ GroupTable = Annotated[
 SourceTable = Annotated[dict[str, dict[str, Any]], BeforeValidator(from_json)]
 
 
-class ApprovalSettings(Section):
+class DecisionSettings(Section):
     """The settings of approvals."""
 
     four_eyes: int = Field(
@@ -124,7 +124,7 @@ class IntakeSettings(Section):
         return self
 
 
-class LogSettings(Section):
+class ConsoleLogSettings(Section):
     """The log: its level and format."""
 
     format: Literal["auto", "logfmt", "json"] = Field(
@@ -135,7 +135,7 @@ class LogSettings(Section):
     )
 
 
-class Settings(Section):
+class ConsoleSettings(Section):
     """All settings of the console, except the fields of sources and sinks."""
 
     listen: Annotated[str, AfterValidator(_listen)] = Field(
@@ -179,7 +179,7 @@ class Settings(Section):
         default_factory=dict,
         description='JSON object: role to list of "user:NAME" and "group:NAME"',
     )
-    approval: ApprovalSettings = ApprovalSettings()
+    approval: DecisionSettings = DecisionSettings()
     groups: GroupTable = Field(
         (),
         description="JSON list of groups of VMs, of which only so many may be away at once; "
@@ -189,7 +189,7 @@ class Settings(Section):
         None, description="TOML file with the groups, a table [[groups]] each, in place of GROUPS"
     )
     intake: IntakeSettings = IntakeSettings()
-    log: LogSettings = LogSettings()
+    log: ConsoleLogSettings = ConsoleLogSettings()
 
     @property
     def address(self) -> tuple[str, int]:

@@ -10,7 +10,7 @@ from pydantic_core import from_json, to_json
 from sqlalchemy import Row
 
 from console.db.bulk import Values
-from console.fleet.values.decision import Command, Decision, Receipt
+from console.fleet.values.decision import Decision, Receipt, VmCommand
 from console.fleet.values.event import FleetEvent
 from console.fleet.values.keys import EventKey, folded, sort_name
 from console.fleet.values.report import LatestReport, ReportedPreparation
@@ -26,7 +26,7 @@ _GAP: Final = tuple(each.name for each in fields(SequenceGap))
 _EVENT: Final = tuple(each.name for each in fields(FleetEvent))
 _REPORT: Final = tuple(each.name for each in fields(LatestReport) if each.name != "report")
 _DECISION: Final = tuple(each.name for each in fields(Decision))
-_COMMAND: Final = tuple(each.name for each in fields(Command))
+_COMMAND: Final = tuple(each.name for each in fields(VmCommand))
 _NO_TAGS: Final = "{}"
 _EVENT_REPORT: Final = TypeAdapter(EventReport)
 """For the JSON in rows, whose names are those of the attributes."""
@@ -249,14 +249,14 @@ def decision_of(row: Row[Any]) -> Decision:
     return Decision(**{name: getattr(row, name) for name in _DECISION})
 
 
-def command_row(command: Command, number: int) -> Values:
+def command_row(command: VmCommand, number: int) -> Values:
     """Return the row of a command."""
     return {**{name: getattr(command, name) for name in _COMMAND}, "change_number": number}
 
 
-def command_of(row: Row[Any]) -> Command:
+def command_of(row: Row[Any]) -> VmCommand:
     """Return the command of a row."""
-    return Command(**{name: getattr(row, name) for name in _COMMAND})
+    return VmCommand(**{name: getattr(row, name) for name in _COMMAND})
 
 
 def _json(value: object) -> str:

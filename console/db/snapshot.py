@@ -23,8 +23,6 @@ from console.db.vms.vm_lists import VmLists
 from console.fleet.contact import BY_HEARTBEATS, Listening, SilentTime
 from console.turns.groups import Grouping
 
-Clock = Callable[[], float]
-
 
 class Snapshot:
     """The database in one transaction, at one time."""
@@ -58,7 +56,7 @@ class Snapshots:
         *,
         silent_time: SilentTime = BY_HEARTBEATS,
         grouping: Grouping = NO_GROUPS,
-        clock: Clock = time.time,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         """`grouping`: the groups for which events wait."""
         self.grouping = grouping
@@ -68,7 +66,7 @@ class Snapshots:
 
     @contextmanager
     def open(self) -> Iterator[Snapshot]:
-        """Open a snapshot of the database as it is now. Raises `StoreError` if it does
+        """Open a snapshot of the database as it is now. Raises `DatabaseFailedError` if it does
         not answer.
         """
         with read_from(self.database.reading) as connection:

@@ -12,7 +12,7 @@ from typing import Final
 
 from console import http_client
 from console.config.groups import GroupSettings
-from console.config.settings import Settings
+from console.config.settings import ConsoleSettings
 from console.demo import stories
 from console.demo.stories import Stories
 from console.demo.vms import DemoVm
@@ -56,7 +56,7 @@ class Demo:
         control.write_text(json.dumps(jwk), encoding="ascii")
         self._trust.write_text(json.dumps({"keys": [public(jwk)]}), encoding="ascii")
         # Only these settings count: no variable and no file can point the demo elsewhere.
-        settings = Settings(
+        settings = ConsoleSettings(
             listen=self._listen,
             state_dir=self._directory,
             source={"webhook": {"kind": "webhook"}},

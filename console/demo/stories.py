@@ -14,11 +14,11 @@ from console.demo.vms import DemoVm, SharedEvent
 _UPDATE: Final = "Host server is undergoing maintenance."
 _SLICE_SECONDS: Final = 0.25
 """The time between two looks for an approval, in seconds."""
-Wait = Callable[[float], bool]
+Pause = Callable[[float], bool]
 """Wait for some seconds; return True if the demo ends meanwhile."""
 
 
-def host_update(vms: Sequence[DemoVm], wait: Wait) -> None:
+def host_update(vms: Sequence[DemoVm], wait: Pause) -> None:
     """Update the host of three VMs: one event names them all, and waits for an approval."""
     while True:
         event = SharedEvent(
@@ -38,7 +38,7 @@ def host_update(vms: Sequence[DemoVm], wait: Wait) -> None:
             return
 
 
-def overlap(cluster: Sequence[DemoVm], wait: Wait) -> None:
+def overlap(cluster: Sequence[DemoVm], wait: Pause) -> None:
     """Let two events overlap on a cluster that survives one missing member: the second waits until
     the first VM is back, and their group approves both.
     """
@@ -62,7 +62,7 @@ def overlap(cluster: Sequence[DemoVm], wait: Wait) -> None:
             return
 
 
-def user_reboot(vm: DemoVm, wait: Wait) -> None:
+def user_reboot(vm: DemoVm, wait: Pause) -> None:
     """Restart a VM as its user: a rule of its owner approves that at once."""
     while not wait(12):
         event = SharedEvent(
@@ -82,7 +82,7 @@ def user_reboot(vm: DemoVm, wait: Wait) -> None:
             return
 
 
-def eviction(vm: DemoVm, wait: Wait) -> None:
+def eviction(vm: DemoVm, wait: Pause) -> None:
     """Evict a spot VM, with Azure's notice of 30 seconds."""
     while not wait(25):
         event = SharedEvent([vm], "Preempt", notice=30)
@@ -96,7 +96,7 @@ def eviction(vm: DemoVm, wait: Wait) -> None:
             return
 
 
-def crash(vm: DemoVm, wait: Wait) -> None:
+def crash(vm: DemoVm, wait: Pause) -> None:
     """Let a bridge crash; its VM is late, then silent, until the bridge is back."""
     while not (has_looked(vm, wait) or wait(20)):
         vm.bridge.kill()
@@ -107,7 +107,7 @@ def crash(vm: DemoVm, wait: Wait) -> None:
             return
 
 
-def has_looked(vm: DemoVm, wait: Wait) -> bool:
+def has_looked(vm: DemoVm, wait: Pause) -> bool:
     """Wait until the VM's bridge has polled again; return True if the demo ends meanwhile."""
     before = vm.simulator.gets
     while vm.simulator.gets == before:
@@ -140,7 +140,7 @@ class Stories:
             thread.join()
 
 
-def _until_approved(event: SharedEvent, seconds: float, wait: Wait) -> bool:
+def _until_approved(event: SharedEvent, seconds: float, wait: Pause) -> bool:
     """Wait for an approval, at most so many seconds; return True if the demo ends meanwhile."""
     left = seconds
     while left > 0 and not event.is_approved:

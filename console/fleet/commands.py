@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, cast
 
 from console.fleet.model import Model, Moment
-from console.fleet.values.decision import Command, Decision, Receipt
+from console.fleet.values.decision import Decision, Receipt, VmCommand
 from console.fleet.values.event import NamedVm
 
 CommandState = Literal[
@@ -33,7 +33,7 @@ class CommandStatus:
     at: float
 
 
-def own_receipts(command: Command, receipts: Iterable[Receipt]) -> list[Receipt]:
+def own_receipts(command: VmCommand, receipts: Iterable[Receipt]) -> list[Receipt]:
     """Return the receipts from the command's own VM, the oldest first; those of other VMs do not
     count.
     """
@@ -44,7 +44,7 @@ def own_receipts(command: Command, receipts: Iterable[Receipt]) -> list[Receipt]
     ]
 
 
-def foreign(receipt: Receipt, commands: Iterable[Command]) -> bool:
+def foreign(receipt: Receipt, commands: Iterable[VmCommand]) -> bool:
     """Check whether a receipt comes from another VM than the one to which its command was sent."""
     return any(each.jti == receipt.facts.jti and each.vm_id != receipt.vm_id for each in commands)
 
@@ -52,7 +52,7 @@ def foreign(receipt: Receipt, commands: Iterable[Command]) -> bool:
 def counting(
     receipts: Iterable[Receipt],
     named: Mapping[str, NamedVm],
-    commands: Iterable[Command],
+    commands: Iterable[VmCommand],
     *,
     scheduled_at: float | None,
 ) -> list[Receipt]:
@@ -86,7 +86,7 @@ def _has_lapsed(receipt: Receipt, lapsed: Container[str]) -> bool:
     return receipt.facts.state == "accepted" and receipt.facts.jti in lapsed
 
 
-def command_status(command: Command, receipts: Sequence[Receipt]) -> CommandStatus:
+def command_status(command: VmCommand, receipts: Sequence[Receipt]) -> CommandStatus:
     """Return the status of a command. The rejection of a second copy does not undo an acceptance:
     its reason is `replayed`, or another one if the copy was late.
     """
@@ -129,7 +129,7 @@ class CommandItem(Model):
 
 
 def command_item(
-    command: Command, receipts: Sequence[Receipt], decision: Decision | None = None
+    command: VmCommand, receipts: Sequence[Receipt], decision: Decision | None = None
 ) -> CommandItem:
     """Return the command as `/api/v1/commands/{jti}` shows it. `decision` is the command's: it may
     be confirmed although the receipt was lost.

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from console.fleet.model import Model, Moment, ReportedMoment
 from console.fleet.outcomes import outcome_text
-from console.fleet.values.decision import Command, Decision, Receipt
+from console.fleet.values.decision import Decision, Receipt, VmCommand
 from console.fleet.values.report import LatestReport
 from console.fleet.values.stream import SequenceGap
 from console.records.incoming import EventState, PreparationFacts
@@ -148,7 +148,7 @@ def timeline_item(record: PastRecord) -> TimelineRecord | TimelineReceipt | Time
 
 
 def timeline(
-    records: Sequence[PastRecord], decisions: Iterable[Decision], commands: Iterable[Command]
+    records: Sequence[PastRecord], decisions: Iterable[Decision], commands: Iterable[VmCommand]
 ) -> list[TimelineEntry]:
     """Return everything that happened to an event, in order."""
     items: list[TimelineEntry] = [timeline_item(each) for each in records]
@@ -179,7 +179,7 @@ def _decision_items(decision: Decision) -> Iterable[TimelineDecision]:
         yield decided.model_copy(update=ended)
 
 
-def _command_items(command: Command) -> Iterable[TimelineCommand]:
+def _command_items(command: VmCommand) -> Iterable[TimelineCommand]:
     """Yield the sending of a command to a VM, and that the VM did not answer."""
     sent = TimelineCommand(
         kind="command",
@@ -196,7 +196,7 @@ def _command_items(command: Command) -> Iterable[TimelineCommand]:
         yield sent.model_copy(update={"at": command.unanswered_at, "state": "unanswered"})
 
 
-class Gap(Model):
+class MissingRecords(Model):
     """Records that never came."""
 
     stream: str
@@ -205,9 +205,9 @@ class Gap(Model):
     found_at: Moment | None
 
 
-def gap_item(gap: SequenceGap) -> Gap:
+def gap_item(gap: SequenceGap) -> MissingRecords:
     """Return a gap as the API shows it."""
-    return Gap(stream=gap.stream, first=gap.first, last=gap.last, found_at=gap.found_at)
+    return MissingRecords(stream=gap.stream, first=gap.first, last=gap.last, found_at=gap.found_at)
 
 
 class PastEvent(Model):

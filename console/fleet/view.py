@@ -13,9 +13,9 @@ from console.fleet.contact import CONTACTS, Contact, Listening
 from console.fleet.decisions import DecisionState, DecisionStatus, decision_status, in_turn
 from console.fleet.differences import report_differences
 from console.fleet.model import Count, Model, Moment, ReportedMoment
-from console.fleet.timeline import Gap, PastEvent, TimelineEntry
+from console.fleet.timeline import MissingRecords, PastEvent, TimelineEntry
 from console.fleet.values.assignment import Assignment
-from console.fleet.values.decision import Command, Receipt
+from console.fleet.values.decision import Receipt, VmCommand
 from console.fleet.values.event import KnownEvent
 from console.fleet.values.keys import folded
 from console.fleet.values.report import LatestReport
@@ -154,7 +154,7 @@ class VmDetail(VmItem):
     tags: dict[str, str]
     takes_commands: bool
     retired_by: str | None
-    missing: list[Gap]
+    missing: list[MissingRecords]
     history: list[PastEvent]
     timeline: list[TimelineEntry]
 
@@ -386,7 +386,7 @@ def _event_conflicts(known: KnownEvent, *, shows_other_scopes: bool) -> list[Eve
     return scopes + vms
 
 
-def _try(command: Command, receipts: Sequence[Receipt]) -> Try:
+def _try(command: VmCommand, receipts: Sequence[Receipt]) -> Try:
     """Return one command of the console, and how far it is."""
     now = command_status(command, receipts)
     return Try(

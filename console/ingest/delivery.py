@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from console.db.sources.checkpoints import Checkpoint
 from console.records.incoming import IncomingMessage
 
 
@@ -16,17 +17,6 @@ class QuarantinedMessage:
     message: str
     sample: bytes
     at: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Checkpoint:
-    """How far a partition has been read; committed with the records up to that position."""
-
-    hub: str
-    consumer_group: str
-    partition: str
-    offset: str
-    sequence_number: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,8 +19,9 @@ from azure.eventhub import EventData, TransportType
 from azure.eventhub.aio import EventHubConsumerClient, PartitionContext
 
 from console.db.connection.opening import Database
+from console.db.sources.checkpoints import Checkpoint
 from console.ingest.checkpoints import Checkpoints
-from console.ingest.delivery import Checkpoint, Delivery, QuarantinedMessage
+from console.ingest.delivery import Delivery, QuarantinedMessage
 from console.ingest.settings import EventHubSource
 from console.ingest.state import SourceState
 from console.ingest.writer import Writer

@@ -15,7 +15,7 @@ from console.ingest.writer import Writer
 from sinks.kinds.mqtt.messages import Message
 
 
-class Publisher(Protocol):
+class SourcePublisher(Protocol):
     """Sends messages over the connection of a source."""
 
     @property
@@ -32,7 +32,7 @@ class Reader(Protocol):
     """A source that reads by itself. A webhook source waits for requests instead."""
 
     @property
-    def publisher(self) -> Publisher | None:
+    def publisher(self) -> SourcePublisher | None:
         """What sends commands over the same connection; None if it only reads."""
 
     def start(self) -> None:
@@ -80,7 +80,7 @@ def make_readers(
     return readers
 
 
-def publishers(readers: Iterable[Reader]) -> dict[str, Publisher]:
+def publishers(readers: Iterable[Reader]) -> dict[str, SourcePublisher]:
     """Return what can send commands, by the name of the source."""
     found = (each.publisher for each in readers)
     return {each.name: each for each in found if each is not None}

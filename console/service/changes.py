@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from console.db.connection.errors import StoreError
+from console.db.connection.errors import DatabaseFailedError
 from console.db.connection.opening import Database
 from console.db.connection.transactions import newest_number, read_from
 
@@ -19,8 +19,8 @@ _REST_SECONDS: Final = 0.01
 
 ChangeListener = Callable[[int | None, int], None]
 """Called at each look with two transaction numbers: everything up to the first was read before, and
-the second is the newest. None for the first: anything may have changed. Raises `StoreError` if it
-cannot read; then it is called again with the same number.
+the second is the newest. None for the first: anything may have changed. Raises
+`DatabaseFailedError` if it cannot read; then it is called again with the same number.
 """
 
 
@@ -65,7 +65,7 @@ class ChangeFeed:
             self._wake.clear()
             try:
                 self._look()
-            except StoreError as error:
+            except DatabaseFailedError as error:
                 _LOG.warning("%s", error, extra={"action": "database_not_read"})
                 self._wake.set()
                 self._stop.wait(1)

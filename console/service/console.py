@@ -20,9 +20,9 @@ from console.access.identity import Access
 from console.access.roles_audit import audit_roles
 from console.approvals.service import Decisions
 from console.config.load import exposed_secrets
-from console.config.settings import Settings
+from console.config.settings import ConsoleSettings
 from console.db.connection.clock import CommonClock
-from console.db.connection.errors import StoreError
+from console.db.connection.errors import DatabaseFailedError
 from console.db.connection.opening import Database, database_url
 from console.db.snapshot import Snapshots
 from console.db.turn_facts.kept_turn_facts import KeptTurnFacts
@@ -64,7 +64,9 @@ _COLLECT_AFTER: Final = 10_000
 class Console:
     """The parts of one run, connected with each other."""
 
-    def __init__(self, settings: Settings, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, settings: ConsoleSettings, *, clock: Callable[[], float] = time.time
+    ) -> None:
         """`clock` returns seconds since 1970. A clock other than this machine's is not compared
         with the database's.
         """
@@ -194,7 +196,7 @@ class Console:
             _LOG.warning("%s", line, extra={"action": "secret_exposed"})
         connection_limits = limits()
         self.held_polls.most = connection_limits.polls
-        with suppress(StoreError):
+        with suppress(DatabaseFailedError):
             self.database.open()
         bound = listener(self.settings)
         config = uvicorn.Config(
@@ -260,7 +262,9 @@ class Console:
 
     async def _close_ended_streams(self) -> None:
         """Close the streams whose token or session has ended since they were opened."""
-        with suppress(StoreError):  # while the database does not answer, no token can be revoked
+        with suppress(
+            DatabaseFailedError
+        ):  # while the database does not answer, no token can be revoked
             self.stream.end(await self.state.access.ended(self.stream.listeners()))
 
     def _is_ready(self) -> bool:

@@ -35,7 +35,7 @@ def configure(
     stream = stream or sys.stderr
     logfmt = form == "logfmt" or (form == "auto" and stream.isatty())
     handler = LineHandler(stream)
-    handler.setFormatter(_Formatter(logfmt=logfmt, secrets=secrets))
+    handler.setFormatter(_ConsoleFormatter(logfmt=logfmt, secrets=secrets))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
@@ -43,7 +43,7 @@ def configure(
         logging.getLogger(name).setLevel(quiet)
 
 
-class _Formatter(logging.Formatter):
+class _ConsoleFormatter(logging.Formatter):
     def __init__(self, *, logfmt: bool, secrets: Iterable[str]) -> None:
         super().__init__()
         self._logfmt = logfmt

@@ -9,11 +9,11 @@ from contextlib import contextmanager
 
 import uvicorn
 
-from console.config.settings import Settings
+from console.config.settings import ConsoleSettings
 from sinks.shared.errors import ConfigurationError
 
 
-def listener(settings: Settings) -> socket.socket:
+def listener(settings: ConsoleSettings) -> socket.socket:
     """Return the socket that the server accepts connections on. Raises `ConfigurationError` if the
     address cannot be used.
     """

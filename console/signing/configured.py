@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from console.config.settings import Settings
+from console.config.settings import ConsoleSettings
 from console.signing.key_file import KeyFileSigner
 from console.signing.key_vault import KeyVaultSigner
 from console.signing.signer import Signer
 
 
-def configured_signer(settings: Settings) -> Signer | None:
+def configured_signer(settings: ConsoleSettings) -> Signer | None:
     """Return the signer that the settings name, or None: then nothing can be approved. Raises
     `ConfigurationError` if its key cannot be used.
     """

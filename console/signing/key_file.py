@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from console.fleet.values.decision import Command
+from console.fleet.values.decision import VmCommand
 from console.signing.signer import SigningError, moment_of, wire_command
 from sinks.shared.errors import ConfigurationError
 from wire.command import sign
@@ -23,7 +23,7 @@ class KeyFileSigner:
         except KeyFileError as error:
             raise ConfigurationError(f"SEB_CONSOLE_KEY: {error}") from None
 
-    def sign(self, command: Command, now: float) -> bytes:
+    def sign(self, command: VmCommand, now: float) -> bytes:
         """See `Signer`."""
         try:
             key = parse_private(_content(self._file), name=self._file)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from console.config.key_vault import KeyVaultSettings
-from console.fleet.values.decision import Command
+from console.fleet.values.decision import VmCommand
 from console.signing.signer import SigningError, moment_of, wire_command
 from sinks.shared.errors import ConfigurationError
 from wire.command import signing_input
@@ -45,7 +45,7 @@ class KeyVaultSigner:
         self._kid = "/".join(self._url.rsplit("/", maxsplit=2)[1:])
         """Name and version of the key."""
 
-    def sign(self, command: Command, now: float) -> bytes:
+    def sign(self, command: VmCommand, now: float) -> bytes:
         """See `Signer`."""
         lifetime = int(command.expires_at) - int(now)
         try:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
-from console.fleet.values.decision import Command
+from console.fleet.values.decision import VmCommand
 from sinks.shared.errors import SebError
-from wire.command import Command as WireCommand
+from wire.command import Command
 
 
 class SigningError(SebError):
@@ -17,7 +17,7 @@ class SigningError(SebError):
 class Signer(Protocol):
     """A key that the bridges trust."""
 
-    def sign(self, command: Command, now: float) -> bytes:
+    def sign(self, command: VmCommand, now: float) -> bytes:
         """Return the token of a command, valid until it expires; `now` in seconds since 1970.
         Raises `SigningError`.
         """
@@ -33,9 +33,9 @@ def moment_of(now: float) -> datetime:
     return datetime.fromtimestamp(now, UTC)
 
 
-def wire_command(command: Command) -> WireCommand:
+def wire_command(command: VmCommand) -> Command:
     """Return the command as its token states it."""
-    return WireCommand(
+    return Command(
         subject=command.subject,
         event_id=command.event_id,
         fingerprint=command.fingerprint,

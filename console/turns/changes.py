@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from console.turns.facts import EventFacts, Turn, TurnFacts, TurnVm, VmFacts
-from console.turns.transitions import Occurrence, Trigger, next_step
+from console.turns.transitions import Occurrence, TurnTrigger, next_step
 
-_NEW_STATE = (Trigger.CHANGED, Trigger.RETURNED, Trigger.OUTDATED)
+_NEW_STATE = (TurnTrigger.CHANGED, TurnTrigger.RETURNED, TurnTrigger.OUTDATED)
 """The triggers after which the turn is for another state of its event."""
 
 
@@ -36,7 +36,7 @@ def take_turn(
     turn = before or new_turn(event, now)
     begun = replace(
         turn,
-        state=next_step(turn.state, Trigger.TAKEN),
+        state=next_step(turn.state, TurnTrigger.TAKEN),
         fingerprint=event.fingerprint,
         since=now,
         taken_at=now,
@@ -77,9 +77,9 @@ def after_trigger(turn: Turn, happened: Occurrence, event: EventFacts | None, no
     if happened.actor is not None:
         turn = replace(turn, actor=happened.actor, person_reason=None)
     over_at = turn.over_at
-    if trigger in (Trigger.GONE, Trigger.UNRECOVERED) and over_at is None:
+    if trigger in (TurnTrigger.GONE, TurnTrigger.UNRECOVERED) and over_at is None:
         over_at = now
-    elif trigger in (Trigger.STARTED, Trigger.RETURNED, Trigger.OUTDATED):
+    elif trigger in (TurnTrigger.STARTED, TurnTrigger.RETURNED, TurnTrigger.OUTDATED):
         over_at = None
     # A VM is asked to prepare for each state of the event, even if that state was there before.
     is_same = state == turn.state and fingerprint == turn.fingerprint
@@ -88,7 +88,7 @@ def after_trigger(turn: Turn, happened: Occurrence, event: EventFacts | None, no
         vms = tuple(replace(part, ready_at=None) for part in vms)
     if state != "failed" and not is_same:
         vms = tuple(replace(part, unanswered_since=None) for part in vms)
-    if trigger is Trigger.STARTED and event is not None:
+    if trigger is TurnTrigger.STARTED and event is not None:
         # A VM that was not away while the turn had failed is away now.
         gone = event.named
         vms = tuple(replace(part, back_at=None) if part.vm_id in gone else part for part in vms)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from console.fleet.values.decision import Command
+from console.fleet.values.decision import VmCommand
 from console.fleet.values.keys import EventKey
 from console.turns.changes import after_trigger, new_turn, take_turn, with_vms
 from console.turns.facts import Turn, TurnFacts
@@ -24,7 +24,7 @@ from console.turns.reasons import (
     why_not_prepared,
 )
 from console.turns.returns import with_returns
-from console.turns.transitions import Trigger
+from console.turns.transitions import TurnTrigger
 from console.turns.what_happened import what_happened, what_happened_without_turn
 
 
@@ -62,7 +62,7 @@ def plan(facts: TurnFacts, now: float) -> Plan:
         happened = what_happened(turn, reading)
         if happened is not None:
             turns[key] = after_trigger(turn, happened, event, now)
-            if event is not None and happened.trigger is Trigger.TAKEN:
+            if event is not None and happened.trigger is TurnTrigger.TAKEN:
                 reading = reading.with_away(event, facts.named(event), now)
             continue
         reason = turn.reason
@@ -114,7 +114,7 @@ def may_ask_next_vm(
     return "yes" if has_room(turn, event, reading) else "later"
 
 
-def may_be_given(command: Command, facts: TurnFacts, now: float) -> bool:
+def may_be_given(command: VmCommand, facts: TurnFacts, now: float) -> bool:
     """Check whether a VM that fetches its commands is to follow one that was written before: since
     then, another VM may have gone away.
     """

@@ -16,7 +16,7 @@ from console.turns.changes import after_trigger
 from console.turns.facts import EventFacts, Turn, TurnFacts, VmFacts
 from console.turns.groups import Group
 from console.turns.plan import Plan, plan
-from console.turns.transitions import Occurrence, Trigger
+from console.turns.transitions import Occurrence, TurnTrigger
 
 _STEP_SECONDS: Final = 30.0
 """The shortest time between two steps about the waiting events: a window may open."""
@@ -150,7 +150,7 @@ class _Run:
         self._note(todo)
         changed = dict(todo.turns)
         for key in todo.approvals:
-            approved = Occurrence(trigger=Trigger.APPROVED)
+            approved = Occurrence(trigger=TurnTrigger.APPROVED)
             changed[key] = after_trigger(changed.get(key, self._turns[key]), approved, None, now)
             self.fates[key].approved_at = now
             self._start(key, now)

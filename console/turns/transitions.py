@@ -14,7 +14,7 @@ from typing import Final
 from console.fleet.values.turn import TurnState
 
 
-class Trigger(Enum):
+class TurnTrigger(Enum):
     """What happened to a turn."""
 
     TAKEN = "the event gets its turn"
@@ -41,7 +41,7 @@ class Trigger(Enum):
 class Occurrence:
     """What happened to one turn."""
 
-    trigger: Trigger
+    trigger: TurnTrigger
     reason: str | None = None
     """The new reason of the turn, as a sentence for people."""
     actor: str | None = None
@@ -53,89 +53,89 @@ HOLDING: Final[frozenset[TurnState]] = frozenset(
 )
 """The states in which the VMs of the event hold a turn: they count as away."""
 
-TABLE: Final[Mapping[TurnState, Mapping[Trigger, TurnState]]] = {
+TABLE: Final[Mapping[TurnState, Mapping[TurnTrigger, TurnState]]] = {
     "waiting": {
-        Trigger.TAKEN: "preparing",
-        Trigger.NEVER_FITS: "forced",
-        Trigger.UNGROUPED: "over",
-        Trigger.STARTED: "forced",
-        Trigger.GONE: "over",
-        Trigger.UNRECOVERED: "away",
-        Trigger.CHANGED: "waiting",
+        TurnTrigger.TAKEN: "preparing",
+        TurnTrigger.NEVER_FITS: "forced",
+        TurnTrigger.UNGROUPED: "over",
+        TurnTrigger.STARTED: "forced",
+        TurnTrigger.GONE: "over",
+        TurnTrigger.UNRECOVERED: "away",
+        TurnTrigger.CHANGED: "waiting",
     },
     "preparing": {
-        Trigger.ALL_PREPARED: "prepared",
-        Trigger.NOT_PREPARED: "failed",
-        Trigger.CHANGED: "preparing",
-        Trigger.OUTDATED: "failed",
-        Trigger.STARTED: "away",
-        Trigger.GONE: "away",
-        Trigger.ENDED_BY_PERSON: "over",
+        TurnTrigger.ALL_PREPARED: "prepared",
+        TurnTrigger.NOT_PREPARED: "failed",
+        TurnTrigger.CHANGED: "preparing",
+        TurnTrigger.OUTDATED: "failed",
+        TurnTrigger.STARTED: "away",
+        TurnTrigger.GONE: "away",
+        TurnTrigger.ENDED_BY_PERSON: "over",
     },
     "prepared": {
-        Trigger.APPROVED: "approving",
-        Trigger.UNPREPARED: "preparing",
-        Trigger.NOT_PREPARED: "failed",
-        Trigger.CHANGED: "preparing",
-        Trigger.OUTDATED: "failed",
-        Trigger.STARTED: "away",
-        Trigger.GONE: "away",
-        Trigger.ENDED_BY_PERSON: "over",
+        TurnTrigger.APPROVED: "approving",
+        TurnTrigger.UNPREPARED: "preparing",
+        TurnTrigger.NOT_PREPARED: "failed",
+        TurnTrigger.CHANGED: "preparing",
+        TurnTrigger.OUTDATED: "failed",
+        TurnTrigger.STARTED: "away",
+        TurnTrigger.GONE: "away",
+        TurnTrigger.ENDED_BY_PERSON: "over",
     },
     "approving": {
-        Trigger.NOT_APPROVED: "failed",
-        Trigger.CHANGED: "preparing",
-        Trigger.OUTDATED: "failed",
-        Trigger.STARTED: "away",
-        Trigger.GONE: "away",
-        Trigger.ENDED_BY_PERSON: "over",
+        TurnTrigger.NOT_APPROVED: "failed",
+        TurnTrigger.CHANGED: "preparing",
+        TurnTrigger.OUTDATED: "failed",
+        TurnTrigger.STARTED: "away",
+        TurnTrigger.GONE: "away",
+        TurnTrigger.ENDED_BY_PERSON: "over",
     },
     # Azure starts the event at its time. If the event changes, its VMs prepare again. Its groups
     # may give it the turn once more; a person may do that too, or approve the event as it is.
     "failed": {
-        Trigger.TAKEN: "preparing",
-        Trigger.APPROVED: "approving",
-        Trigger.CHANGED: "preparing",
-        Trigger.OUTDATED: "failed",
-        Trigger.STARTED: "away",
-        Trigger.GONE: "away",
-        Trigger.ENDED_BY_PERSON: "over",
+        TurnTrigger.TAKEN: "preparing",
+        TurnTrigger.APPROVED: "approving",
+        TurnTrigger.CHANGED: "preparing",
+        TurnTrigger.OUTDATED: "failed",
+        TurnTrigger.STARTED: "away",
+        TurnTrigger.GONE: "away",
+        TurnTrigger.ENDED_BY_PERSON: "over",
     },
     # If an event that was over is announced again, its VMs prepare again. If it never had a turn,
     # because its VMs had prepared without one, it waits for its turn. If it had started, and a
     # document left it out, it is not over.
     "away": {
-        Trigger.STARTED: "away",
-        Trigger.RETURNED: "preparing",
-        Trigger.RETURNED_UNTAKEN: "waiting",
-        Trigger.OUTDATED: "failed",
-        Trigger.GONE: "away",
-        Trigger.ALL_BACK: "over",
-        Trigger.HOUR_PASSED: "stuck",
-        Trigger.ENDED_BY_PERSON: "over",
+        TurnTrigger.STARTED: "away",
+        TurnTrigger.RETURNED: "preparing",
+        TurnTrigger.RETURNED_UNTAKEN: "waiting",
+        TurnTrigger.OUTDATED: "failed",
+        TurnTrigger.GONE: "away",
+        TurnTrigger.ALL_BACK: "over",
+        TurnTrigger.HOUR_PASSED: "stuck",
+        TurnTrigger.ENDED_BY_PERSON: "over",
     },
     "stuck": {
-        Trigger.STARTED: "away",
-        Trigger.RETURNED: "preparing",
-        Trigger.RETURNED_UNTAKEN: "waiting",
-        Trigger.OUTDATED: "failed",
-        Trigger.ALL_BACK: "over",
-        Trigger.ENDED_BY_PERSON: "over",
+        TurnTrigger.STARTED: "away",
+        TurnTrigger.RETURNED: "preparing",
+        TurnTrigger.RETURNED_UNTAKEN: "waiting",
+        TurnTrigger.OUTDATED: "failed",
+        TurnTrigger.ALL_BACK: "over",
+        TurnTrigger.ENDED_BY_PERSON: "over",
     },
     # A VM that has prepared without a turn, and has not recovered, counts as away.
     "forced": {
-        Trigger.TAKEN: "preparing",
-        Trigger.UNGROUPED: "over",
-        Trigger.GONE: "over",
-        Trigger.UNRECOVERED: "away",
-        Trigger.CHANGED: "waiting",
+        TurnTrigger.TAKEN: "preparing",
+        TurnTrigger.UNGROUPED: "over",
+        TurnTrigger.GONE: "over",
+        TurnTrigger.UNRECOVERED: "away",
+        TurnTrigger.CHANGED: "waiting",
     },
     "over": {},
 }
 """The next state by state and trigger. A trigger that a state does not list leaves it as it is."""
 
 
-def next_step(state: TurnState, trigger: Trigger) -> TurnState:
+def next_step(state: TurnState, trigger: TurnTrigger) -> TurnState:
     """Return the state after a trigger; the same state if the table has no entry for it."""
     return TABLE[state].get(trigger, state)
 

@@ -14,7 +14,7 @@ from console.turns.reasons import (
     why_not_by_groups,
     why_too_large,
 )
-from console.turns.transitions import Occurrence, Trigger
+from console.turns.transitions import Occurrence, TurnTrigger
 
 STUCK_SECONDS: Final = 3600.0
 """A turn is stuck if a VM of it is not back this long after the event. A VM that rests is back."""
@@ -26,11 +26,11 @@ def what_happened(turn: Turn, reading: Reading) -> Occurrence | None:
     if turn.state in ("away", "stuck"):
         return _while_away(turn, reading) if event is None else _while_listed(turn, event, reading)
     if event is None:
-        return Occurrence(trigger=Trigger.GONE)
+        return Occurrence(trigger=TurnTrigger.GONE)
     if event.status != "Scheduled":
-        return Occurrence(trigger=Trigger.STARTED)
+        return Occurrence(trigger=TurnTrigger.STARTED)
     if event.fingerprint != turn.fingerprint:
-        return _changed(turn, event, reading, Trigger.CHANGED)
+        return _changed(turn, event, reading, TurnTrigger.CHANGED)
     return _while_scheduled(turn, event, reading)
 
 
@@ -42,17 +42,17 @@ def what_happened_without_turn(
     """
     event = reading.event_of(turn)
     if event is None:
-        return Occurrence(trigger=Trigger.UNRECOVERED if has_unrecovered else Trigger.GONE)
+        return Occurrence(trigger=TurnTrigger.UNRECOVERED if has_unrecovered else TurnTrigger.GONE)
     if not reading.facts.groups_touched(event):
-        return Occurrence(trigger=Trigger.UNGROUPED)
+        return Occurrence(trigger=TurnTrigger.UNGROUPED)
     if event.fingerprint != turn.fingerprint:
-        return Occurrence(trigger=Trigger.CHANGED)
+        return Occurrence(trigger=TurnTrigger.CHANGED)
     if turn.state != "waiting":
         return None
     if event.status != "Scheduled":
-        return Occurrence(trigger=Trigger.STARTED, reason="Azure started it before its turn")
+        return Occurrence(trigger=TurnTrigger.STARTED, reason="Azure started it before its turn")
     reason = why_too_large(event, reading)
-    return None if reason is None else Occurrence(trigger=Trigger.NEVER_FITS, reason=reason)
+    return None if reason is None else Occurrence(trigger=TurnTrigger.NEVER_FITS, reason=reason)
 
 
 def _while_scheduled(turn: Turn, event: EventFacts, reading: Reading) -> Occurrence | None:
@@ -60,28 +60,28 @@ def _while_scheduled(turn: Turn, event: EventFacts, reading: Reading) -> Occurre
     if turn.state in ("preparing", "prepared"):
         reason = why_no_longer_approved(turn, event, reading)
         if reason is not None:
-            return Occurrence(trigger=Trigger.NOT_PREPARED, reason=reason)
+            return Occurrence(trigger=TurnTrigger.NOT_PREPARED, reason=reason)
     if turn.state == "preparing":
         return _while_preparing(turn, event, reading)
     if turn.state == "prepared":
         return _while_prepared(turn, event, reading)
     if turn.state == "approving" and event.approval in (None, "failed"):
         reason = kept_for_people(event) or "its approval failed"
-        return Occurrence(trigger=Trigger.NOT_APPROVED, reason=reason)
+        return Occurrence(trigger=TurnTrigger.NOT_APPROVED, reason=reason)
     if turn.state == "failed" and is_to_be_retried(turn, event, reading):
-        return Occurrence(trigger=Trigger.TAKEN, actor=reading.facts.group_actor(event))
+        return Occurrence(trigger=TurnTrigger.TAKEN, actor=reading.facts.group_actor(event))
     return None
 
 
 def _while_away(turn: Turn, reading: Reading) -> Occurrence | None:
     """Return what happened to a turn whose VMs are away, and whose event is over."""
     if turn.over_at is None:
-        return Occurrence(trigger=Trigger.GONE)
+        return Occurrence(trigger=TurnTrigger.GONE)
     if not turn.still_away:
-        return Occurrence(trigger=Trigger.ALL_BACK)
+        return Occurrence(trigger=TurnTrigger.ALL_BACK)
     is_missing = any(part.ready_at is None for part in turn.still_away)
     if is_missing and reading.now - turn.over_at >= STUCK_SECONDS:
-        return Occurrence(trigger=Trigger.HOUR_PASSED)
+        return Occurrence(trigger=TurnTrigger.HOUR_PASSED)
     return None
 
 
@@ -89,13 +89,13 @@ def _while_listed(turn: Turn, event: EventFacts, reading: Reading) -> Occurrence
     """Return what happened to a turn whose VMs are away, and whose event Azure still lists."""
     if event.status != "Scheduled":
         # Where `over_at` is set, a document left the event out: it is not over yet.
-        return None if turn.over_at is None else Occurrence(trigger=Trigger.STARTED)
+        return None if turn.over_at is None else Occurrence(trigger=TurnTrigger.STARTED)
     if turn.actor is None:
-        return Occurrence(trigger=Trigger.RETURNED_UNTAKEN)
-    return _changed(turn, event, reading, Trigger.RETURNED)
+        return Occurrence(trigger=TurnTrigger.RETURNED_UNTAKEN)
+    return _changed(turn, event, reading, TurnTrigger.RETURNED)
 
 
-def _changed(turn: Turn, event: EventFacts, reading: Reading, trigger: Trigger) -> Occurrence:
+def _changed(turn: Turn, event: EventFacts, reading: Reading, trigger: TurnTrigger) -> Occurrence:
     """Return what a new state of the event means for its turn. A person approves one state of the
     event: after a change the turn continues only if its groups approve the new state by themselves.
     """
@@ -107,12 +107,12 @@ def _changed(turn: Turn, event: EventFacts, reading: Reading, trigger: Trigger) 
         return Occurrence(trigger=trigger, actor=reading.facts.group_actor(event))
     if is_by_person:
         reason = f"it changed since {turn.actor} approved it"
-    return Occurrence(trigger=Trigger.OUTDATED, reason=reason)
+    return Occurrence(trigger=TurnTrigger.OUTDATED, reason=reason)
 
 
 def _while_preparing(turn: Turn, event: EventFacts, reading: Reading) -> Occurrence | None:
     if all_prepared(turn, event, reading):
-        return Occurrence(trigger=Trigger.ALL_PREPARED)
+        return Occurrence(trigger=TurnTrigger.ALL_PREPARED)
     reason = None
     failed = sorted(vm.name for vm in awaited(turn, event, reading) if vm.has_failed(event))
     if failed:
@@ -122,12 +122,12 @@ def _while_preparing(turn: Turn, event: EventFacts, reading: Reading) -> Occurre
     elif reading.is_too_late(event):
         late = [vm.name for vm in reading.facts.named(event) if not is_ready(vm, turn, event)]
         reason = f"{', '.join(sorted(late))} did not prepare in time"
-    return None if reason is None else Occurrence(trigger=Trigger.NOT_PREPARED, reason=reason)
+    return None if reason is None else Occurrence(trigger=TurnTrigger.NOT_PREPARED, reason=reason)
 
 
 def _while_prepared(turn: Turn, event: EventFacts, reading: Reading) -> Occurrence | None:
     if not all_prepared(turn, event, reading):
-        return Occurrence(trigger=Trigger.UNPREPARED)
+        return Occurrence(trigger=TurnTrigger.UNPREPARED)
     if reading.is_too_late(event) and turn.is_by_group:
-        return Occurrence(trigger=Trigger.NOT_PREPARED, reason="no time was left")
+        return Occurrence(trigger=TurnTrigger.NOT_PREPARED, reason="no time was left")
     return None

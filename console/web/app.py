@@ -9,7 +9,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.routing import Route
 
-from console.db.connection.errors import StoreError
+from console.db.connection.errors import DatabaseFailedError
 from console.web.answers import on_error, on_store_error
 from console.web.api.routes import api_routes
 from console.web.api.stream import StreamHub
@@ -36,7 +36,7 @@ def application(state: AppState, stream: StreamHub) -> Starlette:
     return Starlette(
         routes=routes,
         middleware=[admission],
-        exception_handlers={HTTPException: on_error, StoreError: on_store_error},
+        exception_handlers={HTTPException: on_error, DatabaseFailedError: on_store_error},
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from console.access.identity import Access
 from console.approvals.service import Decisions
-from console.config.settings import Settings
+from console.config.settings import ConsoleSettings
 from console.db.connection.opening import Database
 from console.db.snapshot import Snapshots
 from console.db.turn_facts.kept_turn_facts import KeptTurnFacts
@@ -23,7 +23,7 @@ from console.web.bridges.parts import BridgeParts
 class AppState:
     """The parts of one run; made once."""
 
-    settings: Settings
+    settings: ConsoleSettings
     database: Database
     snapshots: Snapshots
     writer: Writer

@@ -14,7 +14,7 @@ from console.access.login import Login, LoginError
 from console.access.refused_attempts import attempt_at
 from console.access.sessions import UsedLoginError
 from console.audit.limiter import AuditLimiter
-from console.db.connection.errors import StoreError
+from console.db.connection.errors import DatabaseFailedError
 from console.web.app_state import AppState
 from console.web.pages.login_pages import LoginPages
 
@@ -75,7 +75,7 @@ class LoginRoutes:
         except UsedLoginError:
             message = "this login has been used already; log in again"
             response = await self._refused(request, LoginError(message, reason="replayed"))
-        except StoreError:
+        except DatabaseFailedError:
             response = self._pages.answer(
                 503, "logging in does not work now: the database does not answer"
             )

@@ -15,8 +15,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from console.access.identity import Access, BadTokenError, Identity
 from console.access.people import Person
 from console.access.refused_attempts import UNKNOWN, attempt_at, peer_of
-from console.config.settings import Settings
-from console.db.connection.errors import StoreError
+from console.config.settings import ConsoleSettings
+from console.db.connection.errors import DatabaseFailedError
 from console.web.answers import DATABASE_FAILED, answer
 from console.web.login import LOGIN, OPEN
 from console.web.pages.login_pages import LoginPages
@@ -66,7 +66,9 @@ class _Refusal:
 class Admission:
     """ASGI middleware around the whole application: admits requests or refuses them."""
 
-    def __init__(self, app: ASGIApp, settings: Settings, access: Access, pages: LoginPages) -> None:
+    def __init__(
+        self, app: ASGIApp, settings: ConsoleSettings, access: Access, pages: LoginPages
+    ) -> None:
         self._app = app
         self._access = access
         self._hosts = _own_hosts(settings)
@@ -83,7 +85,9 @@ class Admission:
         sending = _with_headers(send)
         try:
             found = await self._admitted(scope, headers)
-        except StoreError:  # the log says why; strangers need not learn the database's address
+        except (
+            DatabaseFailedError
+        ):  # the log says why; strangers need not learn the database's address
             found = _Refusal(status=503, message=DATABASE_FAILED)
         if isinstance(found, _Refusal):
             if found.reason is not None:
@@ -99,7 +103,7 @@ class Admission:
 
     async def _admitted(self, scope: Scope, headers: Headers) -> Identity | _Refusal | None:
         """Return who makes a request, None for a path that is open to everybody, or a refusal.
-        Raises `StoreError`.
+        Raises `DatabaseFailedError`.
         """
         path = scope["path"]
         if (misdirected := self._misdirected(scope, headers)) is not None:
@@ -233,7 +237,7 @@ def _is_storable(scope: Scope) -> bool:
     return "\0" not in scope["path"] and b"%00" not in query
 
 
-def _own_hosts(settings: Settings) -> frozenset[str]:
+def _own_hosts(settings: ConsoleSettings) -> frozenset[str]:
     hosts = {settings.address[0].lower()}
     if settings.is_loopback:
         hosts |= {"localhost", "127.0.0.1", "::1"}

@@ -19,7 +19,7 @@ from support.console.records import FakeVm
 from support.eventually import eventually
 from support.mqtt.mosquitto import Mosquitto
 
-from console.config.settings import Settings
+from console.config.settings import ConsoleSettings
 from console.db.batches.batches import write_batch
 from console.db.connection.opening import Database, database_url
 from console.db.connection.transactions import next_number
@@ -94,7 +94,7 @@ def _one(scratch: Path, size: int, past: int, seconds: float, published: int) ->
 def fill(directory: Path, vms: Sequence[FakeVm], past: int) -> None:
     """A database with a heartbeat of every VM, past events, and some that are open."""
     directory.mkdir(parents=True)
-    database = Database(database_url(Settings(state_dir=directory)))
+    database = Database(database_url(ConsoleSettings(state_dir=directory)))
     database.open()
     try:
         batch: list[Record] = []

@@ -22,7 +22,7 @@ from support.console.records import FakeVm
 from support.eventually import eventually
 from support.mqtt.mosquitto import Mosquitto
 
-from console.config.settings import Settings
+from console.config.settings import ConsoleSettings
 from console.db.connection.opening import Database, database_url
 from tests.benchmarks.console_intake import make_console, program
 from tests.benchmarks.console_look import HEARTBEATS, store, summary, write_heartbeats
@@ -104,7 +104,7 @@ def measure(
 def _fill(directory: Path, vms: Sequence[FakeVm], crowded: int) -> None:
     """A database in which every VM takes commands over MQTT, and some groups have events."""
     directory.mkdir(parents=True)
-    database = Database(database_url(Settings(state_dir=directory)))
+    database = Database(database_url(ConsoleSettings(state_dir=directory)))
     database.open()
     try:
         records = list(_records(vms, crowded))

@@ -12,7 +12,7 @@ from support.console.fresh import database_on, put_database
 from support.console.turn_cluster import EventOfTwo, TurnCluster
 from support.postgresql import PostgreSql, served
 
-from console.config.settings import Settings
+from console.config.settings import ConsoleSettings
 from console.db.connection.opening import Database, database_url
 
 _NUMBERS = count(1)
@@ -33,7 +33,7 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Databas
         url = SecretStr(database_on(server, f"test_{next(_NUMBERS)}"))
     else:
         put_database(tmp_path)
-    opened = Database(database_url(Settings(state_dir=tmp_path, database=url)))
+    opened = Database(database_url(ConsoleSettings(state_dir=tmp_path, database=url)))
     opened.open()
     yield opened
     opened.close()

@@ -8,7 +8,7 @@ from pathlib import Path
 from support.console.lying import lie
 from support.faults.sizes import sizes
 
-from console.config.settings import Settings
+from console.config.settings import ConsoleSettings
 from console.db.connection.opening import Database, database_url
 
 
@@ -17,7 +17,7 @@ def test_one_liar_harms_no_honest_event(tmp_path: Path, histories: int, first: i
     """Also nobody else is asked to approve, and no honest VM is retired or loses its name."""
     seed = random.randrange(10**9) if first is None else first
     for number in range(seed, seed + histories):
-        database = Database(database_url(Settings(state_dir=tmp_path / str(number))))
+        database = Database(database_url(ConsoleSettings(state_dir=tmp_path / str(number))))
         database.open()
         try:
             lie(database, number, 40)

@@ -7,12 +7,12 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from console.db.connection.errors import StoreError
+from console.db.connection.errors import DatabaseFailedError
 
 
 def copy(source: Path, target: Path) -> None:
     """Write a consistent copy, checked and synced to disk, that only its owner can read. Raises
-    `OSError`, or `StoreError` if the database or its copy is damaged.
+    `OSError`, or `DatabaseFailedError` if the database or its copy is damaged.
     """
     target.unlink(missing_ok=True)
     os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
@@ -27,8 +27,8 @@ def copy(source: Path, target: Path) -> None:
             made.execute("PRAGMA journal_mode=DELETE")
             (result,) = made.execute("PRAGMA quick_check").fetchone()
     except sqlite3.Error as error:
-        raise StoreError(str(error)) from None
+        raise DatabaseFailedError(str(error)) from None
     if result != "ok":
-        raise StoreError(f"the copy is damaged: {result}")
+        raise DatabaseFailedError(f"the copy is damaged: {result}")
     with target.open("rb") as stream:
         os.fsync(stream.fileno())

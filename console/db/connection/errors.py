@@ -9,7 +9,7 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sinks.shared.errors import UnreachableError
 
 
-class StoreError(UnreachableError):
+class DatabaseFailedError(UnreachableError):
     """The database did not do what it was asked; the same request may succeed later."""
 
 

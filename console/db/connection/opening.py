@@ -13,8 +13,8 @@ from sqlalchemy import Connection, Engine, create_engine, event, inspect, make_u
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import SQLAlchemyError
 
-from console.config.settings import Settings
-from console.db.connection.errors import StoreError, message_of
+from console.config.settings import ConsoleSettings
+from console.db.connection.errors import DatabaseFailedError, message_of
 from sinks.shared.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -56,7 +56,8 @@ class Database:
 
     def open(self) -> None:
         """Take the lock and migrate the schema. Raises `ConfigurationError` if the file is in use
-        or the schema is newer than this console, `StoreError` if the database cannot be reached.
+        or the schema is newer than this console, `DatabaseFailedError` if the database cannot be
+        reached.
         """
         if self.is_sqlite and self._lock is None:
             self._lock = _lock(Path(str(self.url.database)))
@@ -64,7 +65,7 @@ class Database:
             with _MIGRATING, self.writing.connect() as connection:
                 _migrate(connection, is_sqlite=self.is_sqlite)
         except SQLAlchemyError as error:
-            raise StoreError(message_of(error)) from error
+            raise DatabaseFailedError(message_of(error)) from error
 
     def join(self) -> None:
         """Open the database for one short command while a console may be running. The lock is held
@@ -74,7 +75,7 @@ class Database:
             with self.reading.connect() as connection:
                 is_ours = _is_ours(connection)
         except SQLAlchemyError as error:
-            raise StoreError(message_of(error)) from error
+            raise DatabaseFailedError(message_of(error)) from error
         if not is_ours:
             self.open()
             self._unlock()
@@ -91,7 +92,7 @@ class Database:
             self._lock = None
 
 
-def database_url(settings: Settings) -> URL:
+def database_url(settings: ConsoleSettings) -> URL:
     """Return the URL of the database that the settings name. Raises `ConfigurationError` if the
     state directory cannot be made.
     """
@@ -109,7 +110,7 @@ def database_url(settings: Settings) -> URL:
     return URL.create("sqlite", database=str(settings.state_dir / DATABASE_FILE))
 
 
-def existing_database(settings: Settings) -> Database:
+def existing_database(settings: ConsoleSettings) -> Database:
     """Return the database of the settings without opening it, to read beside a running console.
     Raises `ConfigurationError` if there is none.
     """

@@ -1,4 +1,6 @@
-"""Transactions, each with its number, that raise `StoreError` with messages without secrets."""
+"""Transactions, each with its number, that raise `DatabaseFailedError` with messages without
+secrets.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from typing import Final
 from sqlalchemy import Connection, Engine, select, text
 from sqlalchemy.exc import SQLAlchemyError
 
-from console.db.connection.errors import StoreError, message_of
+from console.db.connection.errors import DatabaseFailedError, message_of
 from console.db.connection.opening import Database
 from console.db.schema import tables
 
@@ -32,21 +34,21 @@ def newest_number(connection: Connection) -> int:
 
 @contextmanager
 def read_from(engine: Engine) -> Iterator[Connection]:
-    """Open a transaction that reads. Raises `StoreError` if the database does not answer."""
+    """Open a transaction that reads. Raises `DatabaseFailedError` if that fails."""
     try:
         with engine.begin() as connection:
             yield connection
     except SQLAlchemyError as error:
-        raise StoreError(message_of(error)) from error
+        raise DatabaseFailedError(message_of(error)) from error
 
 
 @contextmanager
 def write_to(database: Database) -> Iterator[tuple[Connection, int]]:
     """Open a transaction that writes, with its number; other writers wait for its end. Raises
-    `StoreError`; then nothing was written.
+    `DatabaseFailedError`; then nothing was written.
     """
     try:
         with database.writing.begin() as connection:
             yield connection, next_number(connection)
     except SQLAlchemyError as error:
-        raise StoreError(message_of(error)) from error
+        raise DatabaseFailedError(message_of(error)) from error

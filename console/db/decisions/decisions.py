@@ -12,7 +12,7 @@ from console.db import rows
 from console.db.bulk import portions, rows_in
 from console.db.schema import tables
 from console.db.schema.decision_tables import command, decision
-from console.fleet.values.decision import Command, Decision, DecisionHistory, Receipt
+from console.fleet.values.decision import Decision, DecisionHistory, Receipt, VmCommand
 from console.fleet.values.keys import EventKey
 
 OVER: Final = "over"
@@ -50,13 +50,13 @@ def read_all_open(connection: Connection) -> list[Decision]:
     return [rows.decision_of(row) for row in connection.execute(wanted.order_by(decision.c.at))]
 
 
-def read_commands(connection: Connection, decision_id: str) -> list[Command]:
+def read_commands(connection: Connection, decision_id: str) -> list[VmCommand]:
     """Return the commands of a decision, the oldest first."""
     wanted = select(command).where(command.c.decision_id == decision_id)
     return _commands(connection, wanted.order_by(command.c.made_at))
 
 
-def read_command(connection: Connection, jti: str) -> tuple[Command, list[Receipt]] | None:
+def read_command(connection: Connection, jti: str) -> tuple[VmCommand, list[Receipt]] | None:
     """Return a command with the receipts for it, or None."""
     row = connection.execute(select(command).where(command.c.jti == jti)).first()
     if row is None:
@@ -73,7 +73,7 @@ def receipts_of(connection: Connection, jtis: Iterable[str]) -> list[Receipt]:
     return sorted(found, key=lambda receipt: receipt.at)
 
 
-def commands_changed(connection: Connection, number: int) -> list[tuple[Command, list[Receipt]]]:
+def commands_changed(connection: Connection, number: int) -> list[tuple[VmCommand, list[Receipt]]]:
     """Return the commands that a later transaction has changed or answered, each with its
     receipts.
     """
@@ -87,7 +87,7 @@ def commands_changed(connection: Connection, number: int) -> list[tuple[Command,
 
 def waiting_commands(
     connection: Connection, channel: str, now: float, *, vm_id: str | None = None
-) -> list[Command]:
+) -> list[VmCommand]:
     """Return the commands over a channel that can still be sent, the oldest first. With `vm_id`
     they are only those to this VM.
     """
@@ -103,7 +103,7 @@ def waiting_commands(
     return _commands(connection, wanted.order_by(c.made_at))
 
 
-def commands_to_fetch(connection: Connection, channel: str, number: int) -> list[Command]:
+def commands_to_fetch(connection: Connection, channel: str, number: int) -> list[VmCommand]:
     """Return the commands over a channel that a later transaction has changed and that are not
     given up. One that was fetched and is not answered counts too: the VM may not have received it.
     """
@@ -122,7 +122,7 @@ def decision_histories(
     """
     ids = list(event_ids)
     newest = newest_decisions(connection, ids)
-    commands: dict[EventKey, list[Command]] = {}
+    commands: dict[EventKey, list[VmCommand]] = {}
     query = select(command).where(command.c.act != PREPARE).order_by(command.c.made_at)
     for row in rows_in(connection, query, command.c.event_id, ids):
         commands.setdefault(rows.key_of(row), []).append(rows.command_of(row))
@@ -184,7 +184,7 @@ def put_decision(connection: Connection, made: Decision, number: int) -> None:
     connection.execute(insert(decision).values(**rows.decision_row(made, number)))
 
 
-def put_command(connection: Connection, made: Command, number: int) -> None:
+def put_command(connection: Connection, made: VmCommand, number: int) -> None:
     """Insert the row of a new command."""
     connection.execute(insert(command).values(**rows.command_row(made, number)))
 
@@ -195,11 +195,11 @@ def change_decision(connection: Connection, after: Decision, number: int) -> Non
     connection.execute(statement.values(**rows.decision_row(after, number)))
 
 
-def change_command(connection: Connection, after: Command, number: int) -> None:
+def change_command(connection: Connection, after: VmCommand, number: int) -> None:
     """Update a command's row."""
     statement = update(command).where(command.c.jti == after.jti)
     connection.execute(statement.values(**rows.command_row(after, number)))
 
 
-def _commands(connection: Connection, wanted: Select[Any]) -> list[Command]:
+def _commands(connection: Connection, wanted: Select[Any]) -> list[VmCommand]:
     return [rows.command_of(row) for row in connection.execute(wanted)]

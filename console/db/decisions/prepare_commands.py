@@ -13,7 +13,7 @@ from console.db.decisions.decisions import PREPARE
 from console.db.decisions.turns import IS_OPEN, OVER, turn_of
 from console.db.schema.decision_tables import command, turn
 from console.db.schema.tables import event, preparation, receipt, record, vm
-from console.fleet.values.decision import Command
+from console.fleet.values.decision import VmCommand
 from console.fleet.values.keys import EventKey
 from wire.preparation import RECOVERED
 
@@ -32,9 +32,9 @@ PrepareTarget = tuple[EventKey, str, str]
 """An event's key and fingerprint, and a vmId."""
 
 
-def read(connection: Connection, event_ids: Iterable[str]) -> dict[PrepareTarget, list[Command]]:
+def read(connection: Connection, event_ids: Iterable[str]) -> dict[PrepareTarget, list[VmCommand]]:
     """Return the commands to prepare for each state of these events and each VM, oldest first."""
-    found: dict[PrepareTarget, list[Command]] = {}
+    found: dict[PrepareTarget, list[VmCommand]] = {}
     c = command.c
     for few in portions(event_ids):
         wanted = select(command).where(c.event_id.in_(few), c.act == PREPARE).order_by(c.made_at)

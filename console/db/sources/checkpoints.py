@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 from uuid import uuid4
 
 from sqlalchemy import Connection, Engine, func, select, update
@@ -15,19 +15,15 @@ from console.db.bulk import insert_of
 from console.db.schema import tables
 
 
-class Checkpoint(Protocol):
-    """A position in a partition."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """How far a partition has been read; committed with the records up to that position."""
 
-    @property
-    def hub(self) -> str: ...  # noqa: D102
-    @property
-    def consumer_group(self) -> str: ...  # noqa: D102
-    @property
-    def partition(self) -> str: ...  # noqa: D102
-    @property
-    def offset(self) -> str: ...  # noqa: D102
-    @property
-    def sequence_number(self) -> int: ...  # noqa: D102
+    hub: str
+    consumer_group: str
+    partition: str
+    offset: str
+    sequence_number: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -63,7 +63,7 @@ class Decision:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
+class VmCommand:
     """What one VM was asked to do; its token is signed when it is sent."""
 
     jti: str
@@ -95,7 +95,7 @@ class DecisionHistory:
     """The newest decision on an event, and every command about the event, the oldest first."""
 
     decision: Decision | None = None
-    commands: tuple[Command, ...] = ()
+    commands: tuple[VmCommand, ...] = ()
 
 
 UNDECIDED = DecisionHistory()

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from console.audit import log
-from console.db.connection.errors import StoreError
+from console.db.connection.errors import DatabaseFailedError
 from console.db.decisions import decisions
 from console.db.snapshot import Snapshot
 from console.fleet.decisions import open_word
@@ -25,7 +25,7 @@ from console.web.api.overview import overview
 from console.web.app_state import AppState
 
 
-class Metrics(Collector):
+class ConsoleMetrics(Collector):
     """Reads the fleet and the writer at each scrape."""
 
     def __init__(self, state: AppState) -> None:
@@ -67,7 +67,7 @@ class Metrics(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Yield every metric of the sources and the writer."""
-        with suppress(StoreError), self._state.snapshots.open() as snapshot:
+        with suppress(DatabaseFailedError), self._state.snapshots.open() as snapshot:
             yield from list(_fleet(snapshot))
             if self._state.grouping.rules:
                 yield from list(_groups(self._state.turn_facts.shown_in(snapshot)))

@@ -56,7 +56,7 @@ def _printable(text: str) -> str:
     return text
 
 
-Line = Annotated[
+OneLine = Annotated[
     str, StringConstraints(min_length=1, max_length=MAX_CHARACTERS), AfterValidator(_printable)
 ]
 
@@ -178,20 +178,20 @@ class AcceptBody(Model):
     accepted.
     """
 
-    conflict: Line | None = None
+    conflict: OneLine | None = None
 
 
 class ReasonBody(Model):
     """The reason that a person gives."""
 
-    reason: Line
+    reason: OneLine
 
 
 class DecisionBody(Model):
     """A decision about an event in the state that was seen."""
 
-    fingerprint: Line
-    reason: Line
+    fingerprint: OneLine
+    reason: OneLine
 
 
 class ApprovalBody(DecisionBody):
@@ -209,7 +209,7 @@ class TakeBody(Model):
 class TurnEndBody(Model):
     """The reason for which a turn is ended; with `force` even if it is not stuck."""
 
-    reason: Line
+    reason: OneLine
     force: bool = False
 
 

@@ -17,7 +17,7 @@ from console.web.api.enrolments import EnrolledList, EnrolmentRoutes
 from console.web.api.events import EventPage, EventRoutes
 from console.web.api.groups import GroupList, GroupRoutes
 from console.web.api.health import HealthRoutes
-from console.web.api.metrics import Metrics
+from console.web.api.metrics import ConsoleMetrics
 from console.web.api.openapi import document
 from console.web.api.operations import Endpoint, Operation, checked
 from console.web.api.overview import OverviewRoutes
@@ -178,7 +178,7 @@ def operations(state: AppState, stream: StreamHub) -> list[Operation]:
         ),
         _plain("/healthz", health.alive, "200 while the process answers"),
         _plain("/readyz", health.ready, "503 without the database"),
-        _plain("/metrics", Metrics(state).scraped, "Numbers for Prometheus"),
+        _plain("/metrics", ConsoleMetrics(state).scraped, "Numbers for Prometheus"),
     ]
 
 

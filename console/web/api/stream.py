@@ -75,7 +75,7 @@ class ChangeMessages:
         self._listening = Listening()
 
     def skip(self) -> None:
-        """Leave out what has changed so far, because no page is open. Raises `StoreError`."""
+        """Leave out what has changed so far: no page is open. Raises `DatabaseFailedError`."""
         with self._snapshots.open() as snapshot:
             self._number = newest_number(snapshot.connection)
             self._then = snapshot.now
@@ -83,7 +83,7 @@ class ChangeMessages:
 
     def messages(self) -> list[StreamMessage] | None:
         """Return what has changed since the last call; None: pages have to read everything again.
-        Raises `StoreError`; then the next call returns it.
+        Raises `DatabaseFailedError`; then the next call returns it.
         """
         found: list[StreamMessage] | None = []
         with self._snapshots.open() as snapshot:

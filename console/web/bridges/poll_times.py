@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from console.db.connection.errors import StoreError
+from console.db.connection.errors import DatabaseFailedError
 from console.db.connection.opening import Database
 from console.db.connection.transactions import write_to
 from console.db.vms.vm_updates import write_polls
@@ -46,7 +46,7 @@ class PollTimes:
             return
         try:
             known = await asyncio.to_thread(self._write, polls)
-        except StoreError as error:
+        except DatabaseFailedError as error:
             _LOG.debug("%s", error, extra={"action": "polls_not_written"})
             known = set()
         self._written |= {vm_id: polls[vm_id] for vm_id in known}

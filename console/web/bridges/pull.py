@@ -13,7 +13,7 @@ from starlette.background import BackgroundTask
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from console.fleet.values.decision import Command
+from console.fleet.values.decision import VmCommand
 from console.web.answers import answer
 from console.web.bridges.held_polls import WakeReason
 from console.web.bridges.parts import BridgeParts
@@ -109,7 +109,7 @@ class CommandPolls:
         given.background = BackgroundTask(self._fetched, commands)  # once it has been sent
         return given
 
-    async def _fetched(self, commands: Sequence[Command]) -> None:
+    async def _fetched(self, commands: Sequence[VmCommand]) -> None:
         try:
             await asyncio.to_thread(self._parts.decisions.fetched, commands)
         except SebError as error:  # the receipt will show that it was fetched

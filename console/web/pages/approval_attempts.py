@@ -23,7 +23,7 @@ _LABELS: Final[Mapping[str, str]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class AttemptStep:
     """One step: `done`, `now` (the latest one), `bad` (the attempt ended there) or `open`."""
 
     label: str
@@ -67,17 +67,19 @@ class Attempt:
         return ending(self.state, self.reason)
 
     @property
-    def steps(self) -> Sequence[Step]:
+    def steps(self) -> Sequence[AttemptStep]:
         """The attempt's steps in order, with those that are still to come."""
         names = STEPS if self.is_here else STEPS[1:]
         came = [name for name in names if name in self.at]
         if self.is_over and self.state != "confirmed":
-            done = [Step(label=_LABELS[name], mark="done", at=self.at[name]) for name in came]
+            done = [
+                AttemptStep(label=_LABELS[name], mark="done", at=self.at[name]) for name in came
+            ]
             label = _LABELS.get(self.state, self.state)
-            return [*done, Step(label=label, mark="bad", at=self.at.get(self.state))]
+            return [*done, AttemptStep(label=label, mark="bad", at=self.at.get(self.state))]
         reached = names.index(self.state) if self.state in names else -1
         return [
-            Step(label=_LABELS[name], mark=_mark(index, reached, name), at=self.at.get(name))
+            AttemptStep(label=_LABELS[name], mark=_mark(index, reached, name), at=self.at.get(name))
             for index, name in enumerate(names)
         ]
 

@@ -13,7 +13,7 @@ from console.audit import log
 from console.audit.chain import Head, as_json
 from console.db import audit
 from console.db.audit import SORTS, WantedRows
-from console.db.connection.errors import StoreError
+from console.db.connection.errors import DatabaseFailedError
 from console.db.connection.opening import Database
 from console.db.connection.transactions import read_from
 from console.db.decisions.decisions import decisions_by_id
@@ -92,7 +92,9 @@ class Chain:
         self._next = 0.0
 
     async def checked(self, now: float) -> ChainCheck | None:
-        """Return the newest result; None while the first check is running. Raises `StoreError`."""
+        """Return the newest result; None while the first check is running. Raises
+        `DatabaseFailedError`.
+        """
         if self._task is None and time.monotonic() >= self._next:
             self._task = asyncio.create_task(self._check_chain(now))
         if self._task is not None:
@@ -132,11 +134,11 @@ def _wanted(address: ListAddress) -> WantedRows:
 async def values(
     database: Database, chain: Chain, address: ListAddress, now: float
 ) -> dict[str, Any]:
-    """Return the values of the template. Raises `StoreError`."""
+    """Return the values of the template. Raises `DatabaseFailedError`."""
     actions, rows, count = await asyncio.to_thread(_read, database, address)
     try:
         state, trouble = await chain.checked(now), None
-    except StoreError as error:
+    except DatabaseFailedError as error:
         state, trouble = None, str(error)
     return {
         "address": address,

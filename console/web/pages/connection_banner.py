@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from console.db.connection.errors import StoreError
+from console.db.connection.errors import DatabaseFailedError
 from console.web.app_state import AppState
 from console.web.pages.formatting import plural
 
@@ -64,6 +64,6 @@ def _depending(state: AppState, source: str) -> str:
     try:
         with state.snapshots.open() as snapshot:
             count = snapshot.vm_lists.count_vms(heard_source=source)
-    except StoreError:
+    except DatabaseFailedError:
         return "how many VMs depend on it is not known"
     return f"{plural(count, 'VM')} {'depends' if count == 1 else 'depend'} on it"

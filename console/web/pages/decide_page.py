@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 from console.access.people import Person
 from console.web.app_state import AppState
 from console.web.pages import decision_block, event_rows, form_fields
-from console.web.pages.event_rows import EventRow
+from console.web.pages.event_rows import EventListRow
 from console.web.pages.list_address import MAX_CHARACTERS
 from console.web.pages.sibling_vms import Sibling, siblings
 
@@ -45,7 +45,7 @@ class Filter:
         given = {name: value for name in PARAMETERS if (value := getattr(self, name))}
         return f"?{urlencode(given)}" if given else ""
 
-    def matches(self, row: EventRow) -> bool:
+    def matches(self, row: EventListRow) -> bool:
         """Check whether the site and type of an event pass the filter; the search text is not
         checked here.
         """
@@ -58,7 +58,7 @@ class Filter:
 class TickedEvent:
     """A ticked event as the confirmation page shows it."""
 
-    row: EventRow
+    row: EventListRow
     seen: str
     """What the form sends back of it."""
     four_eyes: bool
@@ -81,7 +81,7 @@ class EventsToDecide:
         self, query: Mapping[str, str], person: Person, ticked: Sequence[str] = ()
     ) -> dict[str, Any]:
         """Return the values of the list, and of the page that confirms the ticked events. Raises
-        `StoreError`.
+        `DatabaseFailedError`.
         """
         wanted = Filter.of(query)
         wanted_ids = {each.lower() for each in ticked}
@@ -112,7 +112,7 @@ class EventsToDecide:
             "has_key": self._state.decisions.signer is not None,
         }
 
-    def _chosen(self, row: EventRow, beside: Sequence[Sibling]) -> TickedEvent:
+    def _chosen(self, row: EventListRow, beside: Sequence[Sibling]) -> TickedEvent:
         return TickedEvent(
             row=row,
             seen=form_fields.written(row.event),
@@ -121,6 +121,6 @@ class EventsToDecide:
         )
 
 
-def _is_note(row: EventRow) -> bool:
+def _is_note(row: EventListRow) -> bool:
     """Check whether the event is an eviction or a deletion, which needs no decision."""
     return row.group == "note"

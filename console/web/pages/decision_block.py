@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from console.access.people import Person, is_same_person
-from console.config.settings import Settings
+from console.config.settings import ConsoleSettings
 from console.fleet.decisions import takes_away
 from console.fleet.differences import differences
 from console.fleet.moments import seconds_of
@@ -58,7 +58,7 @@ def values(
     event: EventDetail,
     *,
     person: Person,
-    settings: Settings,
+    settings: ConsoleSettings,
     has_key: bool,
     name_of: Callable[[str], str],
     sent: RejectedForm | None = None,
@@ -101,7 +101,7 @@ def values(
     }
 
 
-def needs_second(event: EventItem, settings: Settings) -> bool:
+def needs_second(event: EventItem, settings: ConsoleSettings) -> bool:
     """Check whether an event needs the approval of a second person."""
     least = settings.approval.four_eyes
     return 0 < least <= len(event.names)

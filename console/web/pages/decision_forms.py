@@ -18,7 +18,7 @@ from starlette.responses import RedirectResponse, Response
 from console.access.people import Person
 from console.approvals.refusal_reasons import REASONS, DecisionRefusedError
 from console.approvals.requests import DecisionRequest
-from console.db.connection.errors import StoreError
+from console.db.connection.errors import DatabaseFailedError
 from console.web.app_state import AppState
 from console.web.caller import person_of
 from console.web.pages import decide_page, form_fields
@@ -135,7 +135,7 @@ class DecisionForms:
             decided = await self._decisions.decide(wanted)
         except DecisionRefusedError as refused:
             return _refused(refused)
-        except StoreError as error:
+        except DatabaseFailedError as error:
             message = f"Nothing is signed, because the audit cannot be written: {error}"
             return Outcome(kind="refused", message=message, status=503)
         return _DONE[decided.state]

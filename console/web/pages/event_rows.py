@@ -52,7 +52,7 @@ class LastTry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EventRow:
+class EventListRow:
     """An event as a list shows it."""
 
     event: EventItem
@@ -75,14 +75,14 @@ class EventRow:
         return [site for site in self.sites if site != DEFAULT_SITE]
 
 
-def open_rows(snapshot: Snapshot) -> list[EventRow]:
+def open_rows(snapshot: Snapshot) -> list[EventListRow]:
     """Return all open events: decisions that are due first, then started events, then by the time
     that is left.
     """
     return in_order(rows_of(snapshot, snapshot.event_lists.open_events()))
 
 
-def found_among(snapshot: Snapshot, rows: Sequence[EventRow], q: str) -> list[EventRow]:
+def found_among(snapshot: Snapshot, rows: Sequence[EventListRow], q: str) -> list[EventListRow]:
     """Return the rows that a search finds among these, as `console.db.search` does."""
     if not q:
         return list(rows)
@@ -90,14 +90,14 @@ def found_among(snapshot: Snapshot, rows: Sequence[EventRow], q: str) -> list[Ev
     return [row for row in rows if (row.event.event_id, row.event.scope) in keys]
 
 
-def rows_of(snapshot: Snapshot, several: Iterable[KnownEvent]) -> list[EventRow]:
+def rows_of(snapshot: Snapshot, several: Iterable[KnownEvent]) -> list[EventListRow]:
     """Return events as rows."""
     return [row_of(event_item(snapshot, each), each.event, snapshot.now) for each in several]
 
 
-def row_of(event: EventItem, row: FleetEvent, now: float) -> EventRow:
+def row_of(event: EventItem, row: FleetEvent, now: float) -> EventListRow:
     """Return an event as a list shows it; `row` is its row in the database."""
-    return EventRow(
+    return EventListRow(
         event=event,
         heading=labels.heading(event),
         type=labels.event_type(event.event_type),
@@ -158,13 +158,13 @@ def _ordinal(number: int) -> str:
     return f"{number}{'th' if number % 100 in (11, 12, 13) else ending}"
 
 
-def in_order(rows: Iterable[EventRow]) -> list[EventRow]:
+def in_order(rows: Iterable[EventListRow]) -> list[EventListRow]:
     """Return rows by what is to be done, then by time left; events without a time come last.
 
     If one VM shows many, those after the first few come behind the events of all other VMs, so that
     they do not delay decisions on those.
     """
-    found: list[tuple[int, bool, float, str, EventRow]] = []
+    found: list[tuple[int, bool, float, str, EventListRow]] = []
     shown: Counter[tuple[str, str]] = Counter()
     for row in sorted(rows, key=_by_time):
         key = (row.group, row.shown_by)
@@ -174,6 +174,6 @@ def in_order(rows: Iterable[EventRow]) -> list[EventRow]:
     return [each[-1] for each in sorted(found, key=lambda each: each[:-1])]
 
 
-def _by_time(row: EventRow) -> tuple[float, str]:
+def _by_time(row: EventListRow) -> tuple[float, str]:
     start = row.event.start
     return (float("inf") if start is None else start, row.event.event_id)

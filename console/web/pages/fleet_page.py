@@ -58,7 +58,7 @@ def address_of(query: Mapping[str, str]) -> ListAddress:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class FleetRow:
     """One VM as the table shows it."""
 
     vm: Vm
@@ -117,11 +117,11 @@ def _conditions(snapshot: Snapshot, wanted: WantedVms) -> list[tuple[str, int]]:
     return [(name, counted.get(name, 0) if name != CLEAR else clear) for name in CONDITIONS]
 
 
-def _expecting(snapshot: Snapshot, several: Sequence[HeardVm]) -> list[Line]:
+def _expecting(snapshot: Snapshot, several: Sequence[HeardVm]) -> list[FleetRow]:
     expected = expectations_of(snapshot.connection, [each.vm.vm_id for each in several])
     clear = Expectation()
     return [
-        Line(
+        FleetRow(
             vm=each.vm,
             contact=each.contact,
             condition=expected.get(each.vm.vm_id, clear).condition,

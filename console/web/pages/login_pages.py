@@ -6,7 +6,7 @@ import time
 
 from starlette.responses import Response
 
-from console.config.settings import Settings
+from console.config.settings import ConsoleSettings
 from console.web.pages.rendering import Renderer
 
 _TITLES = {
@@ -19,7 +19,7 @@ _TITLES = {
 class LoginPages:
     """Draws the page for requests without a valid login."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: ConsoleSettings) -> None:
         self._renderer = Renderer()
         self._is_oidc = settings.login.mode == "oidc"
 

@@ -15,7 +15,7 @@ from console.fleet.contact import CONTACTS
 from console.web.api.events import events_page
 from console.web.app_state import AppState
 from console.web.pages import event_rows
-from console.web.pages.event_rows import EventRow
+from console.web.pages.event_rows import EventListRow
 from console.web.pages.formatting import MINUTE, plural
 from console.web.pages.silence_causes import silence_causes
 
@@ -90,7 +90,7 @@ def values(state: AppState, snapshot: Snapshot, q: str) -> dict[str, Any]:
     }
 
 
-def answer(vms: Mapping[str, int], rows: Sequence[EventRow]) -> dict[str, Any]:
+def answer(vms: Mapping[str, int], rows: Sequence[EventListRow]) -> dict[str, Any]:
     """Return the main sentence of the page, the event whose countdown is beside it, and the second
     sentence.
     """
@@ -140,17 +140,17 @@ def parts(vms: Mapping[str, int]) -> list[dict[str, Any]]:
     return found
 
 
-def groups(rows: Sequence[EventRow], now: float) -> list[tuple[str, list[EventRow]]]:
+def groups(rows: Sequence[EventListRow], now: float) -> list[tuple[str, list[EventListRow]]]:
     """Return the rows under their headings, those that start soon first. An eviction or a deletion
     is never urgent: to approve it would only take the VM away sooner.
     """
-    found: dict[str, list[EventRow]] = {heading: [] for heading in _HEADINGS}
+    found: dict[str, list[EventListRow]] = {heading: [] for heading in _HEADINGS}
     for row in rows:
         found[_heading(row, now)].append(row)
     return [(heading, members) for heading, members in found.items() if members]
 
 
-def _heading(row: EventRow, now: float) -> str:
+def _heading(row: EventListRow, now: float) -> str:
     if row.group not in ("due", "second"):
         other = {"started": _UNDER_WAY, "note": _NOTE, "news": _NEWS}
         return other.get(row.group, _SCHEDULED)

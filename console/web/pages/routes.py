@@ -12,7 +12,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from console.access.people import Person
-from console.db.connection.errors import StoreError
+from console.db.connection.errors import DatabaseFailedError
 from console.db.snapshot import Snapshots
 from console.errors import RefusedError
 from console.web.api.assignments import assign_event, assign_vm
@@ -83,7 +83,7 @@ class Pages:
         def drawn(request: Request) -> Response:
             try:
                 return self._unknown(request, parameters) or draw(request)
-            except StoreError as error:
+            except DatabaseFailedError as error:
                 return self._unreadable(request, error)
 
         return drawn
@@ -184,8 +184,8 @@ class Pages:
             return await asyncio.to_thread(self._vm, request, str(error), 422)
         try:
             refused = await asyncio.to_thread(change, self._state.snapshots, person, vm_id, given)
-        except (StoreError, RefusedError) as error:
-            refused = (503 if isinstance(error, StoreError) else 404), str(error)
+        except (DatabaseFailedError, RefusedError) as error:
+            refused = (503 if isinstance(error, DatabaseFailedError) else 404), str(error)
         if refused is not None:
             status, message = refused
             return await asyncio.to_thread(self._vm, request, f"Not done: {message}.", status)
@@ -241,7 +241,7 @@ class Pages:
         try:
             address = audit_page.address_of(request.query_params)
             values = await audit_page.values(state.database, self._chain, address, state.now())
-        except StoreError as error:
+        except DatabaseFailedError as error:
             return self._unreadable(request, error)
         return self._answer(request, "audit.html", values)
 
@@ -262,7 +262,7 @@ class Pages:
         }
         return self._answer(request, "missing.html", values, 400)
 
-    def _unreadable(self, request: Request, error: StoreError) -> Response:
+    def _unreadable(self, request: Request, error: DatabaseFailedError) -> Response:
         values = {"title": "The database does not answer", "message": str(error)}
         return self._answer(request, "missing.html", values, 503)
 

@@ -12,7 +12,7 @@ from console.access.cookies import Cookies
 from console.access.login import local_path
 from console.access.sessions import Sessions, UsedLoginError
 from console.config.login import LoginSettings
-from console.config.settings import Settings
+from console.config.settings import ConsoleSettings
 from console.db.connection.opening import Database
 
 LOGIN = LoginSettings(session_hours=8, idle_minutes=30)
@@ -146,7 +146,7 @@ def test_cookies_belong_to_this_host_where_people_come_by_https() -> None:
     domain.
     """
     login = LoginSettings(mode="proxy", proxies=("127.0.0.1",))
-    cookies = Cookies(Settings(public_url="https://console.example", login=login))
+    cookies = Cookies(ConsoleSettings(public_url="https://console.example", login=login))
     response = Response()
     cookies.set_session(response, "v")
     cookies.set_login(response, "s")

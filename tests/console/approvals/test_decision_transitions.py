@@ -8,14 +8,14 @@ from support.console.cases import AT, candidate, command, decision, receipt, sit
 from console.approvals.decision_situation import (
     END_SECONDS,
     GRACE_SECONDS,
-    Ask,
-    End,
+    AskVm,
+    EndDecision,
     PresentEvent,
-    Send,
-    Wait,
+    SendCommand,
+    WaitForChange,
     expiry,
 )
-from console.approvals.transitions import TABLE, State, always, next_step, printed
+from console.approvals.transitions import TABLE, OpenDecisionState, always, next_step, printed
 from console.fleet.commands import LAPSE_SECONDS
 
 STARTED = PresentEvent(state="started", fingerprint="sha256:2")
@@ -44,12 +44,12 @@ def test_the_next_reporter_is_asked_after_ten_seconds() -> None:
     """The next reporter is asked after ten seconds. It is one that was not asked yet, and its token
     is short if more are left.
     """
-    assert next_step(situation(command(), after=9)) == Wait(until=AT + 10)
+    assert next_step(situation(command(), after=9)) == WaitForChange(until=AT + 10)
     step = next_step(situation(command(), after=10))
-    assert step == Ask(candidate=candidate("vm-2"), expires_at=AT + 70)
+    assert step == AskVm(candidate=candidate("vm-2"), expires_at=AT + 70)
     three = [candidate(f"vm-{n}") for n in (1, 2, 3)]
     step = next_step(situation(command(), after=10, candidates=three))
-    assert step == Ask(candidate=candidate("vm-2"), expires_at=AT + 18)
+    assert step == AskVm(candidate=candidate("vm-2"), expires_at=AT + 18)
 
 
 def test_no_second_command_while_the_first_is_good() -> None:
@@ -57,8 +57,8 @@ def test_no_second_command_while_the_first_is_good() -> None:
     once that token has expired.
     """
     alone = command(expires_at=AT + 60)
-    assert next_step(situation(alone, after=59)) == Wait(until=AT + 60)
-    assert isinstance(next_step(situation(alone, after=60)), Ask)
+    assert next_step(situation(alone, after=59)) == WaitForChange(until=AT + 60)
+    assert isinstance(next_step(situation(alone, after=60)), AskVm)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_no_takeover_once_any_vm_has_answered(said: object) -> None:
     """
     for after in (10, 12, 30, 300):
         step = next_step(situation(command(), after=after, receipts=[said]))
-        assert not isinstance(step, (Ask, Send)), step
+        assert not isinstance(step, (AskVm, SendCommand)), step
 
 
 @pytest.mark.parametrize("seen", [STARTED, CHANGED, ENDED, None])
@@ -89,10 +89,10 @@ def test_no_takeover_of_an_event_that_has_moved(seen: PresentEvent | None) -> No
     second VM is asked.
     """
     late = AT + 8 + GRACE_SECONDS
-    assert next_step(situation(command(), after=12, seen=seen)) == Wait(until=late)
+    assert next_step(situation(command(), after=12, seen=seen)) == WaitForChange(until=late)
     step = next_step(situation(command(), after=18, seen=seen))
     words = {"started": "started", "scheduled": "changed", "ended": "ended"}
-    assert step == End(outcome="overtaken", reason=words[seen.state] if seen else "ended")
+    assert step == EndDecision(outcome="overtaken", reason=words[seen.state] if seen else "ended")
 
 
 @pytest.mark.parametrize("since", [None, AT + 9])
@@ -101,7 +101,7 @@ def test_a_deaf_console_asks_no_second_vm(since: float | None) -> None:
     moment ago: a receipt may be waiting there.
     """
     deaf = situation(command(), after=11, connected={"broker": since})
-    assert next_step(deaf) == Wait(until=AT + 12)
+    assert next_step(deaf) == WaitForChange(until=AT + 12)
 
 
 def test_a_late_receipt_of_the_first_counts() -> None:
@@ -111,9 +111,9 @@ def test_a_late_receipt_of_the_first_counts() -> None:
     asked = [command(), command("vm-2", made_at=AT + 10, sent_at=AT + 10, expires_at=AT + 70)]
     said = [receipt("accepted", after=9), receipt("rejected", "already_started", vm_id="vm-2")]
     step = next_step(situation(*asked, after=20, receipts=said))
-    assert step == Wait(until=AT + 70 + LAPSE_SECONDS + 1)
+    assert step == WaitForChange(until=AT + 70 + LAPSE_SECONDS + 1)
     said.append(receipt("confirmed", after=21))
-    assert next_step(situation(*asked, after=22, receipts=said)) == End(outcome="confirmed")
+    assert next_step(situation(*asked, after=22, receipts=said)) == EndDecision(outcome="confirmed")
 
 
 def test_a_rejection_waits_for_the_other_vm() -> None:
@@ -122,9 +122,9 @@ def test_a_rejection_waits_for_the_other_vm() -> None:
     """
     asked = [command(), command("vm-2", made_at=AT + 10, sent_at=AT + 10, expires_at=AT + 18)]
     said = [receipt("rejected", "expired", after=11)]
-    assert next_step(situation(*asked, after=12, receipts=said)) == Wait(until=AT + 28)
+    assert next_step(situation(*asked, after=12, receipts=said)) == WaitForChange(until=AT + 28)
     step = next_step(situation(*asked, after=28, receipts=said))
-    assert step == End(outcome="rejected", reason="expired")
+    assert step == EndDecision(outcome="rejected", reason="expired")
 
 
 @pytest.mark.parametrize("state", ["failed", "rejected"])
@@ -132,20 +132,24 @@ def test_an_answer_is_the_end(state: str) -> None:
     """A final receipt ends the decision at once, with the receipt's reason."""
     said = [receipt(state, "event_changed")]
     step = next_step(situation(command(), after=1, receipts=said))
-    assert step == End(outcome=state, reason="event_changed")
+    assert step == EndDecision(outcome=state, reason="event_changed")
 
 
 def test_the_copy_that_was_refused_undoes_nothing() -> None:
     """After `replayed` alone the decision waits; after an acceptance `replayed` has no meaning."""
     refused = receipt("rejected", "replayed", after=2)
-    assert next_step(situation(command(), after=3, receipts=[refused])) == Wait(until=AT + 18)
+    assert next_step(situation(command(), after=3, receipts=[refused])) == WaitForChange(
+        until=AT + 18
+    )
     step = next_step(situation(command(), after=18, receipts=[refused]))
-    assert step == End(outcome="rejected", reason="replayed")
+    assert step == EndDecision(outcome="rejected", reason="replayed")
     late = receipt("rejected", "expired", after=3)
     said = [receipt("accepted"), refused, late]
-    assert isinstance(next_step(situation(command(), after=4, receipts=said)), Wait)
+    assert isinstance(next_step(situation(command(), after=4, receipts=said)), WaitForChange)
     said.append(receipt("confirmed", after=5))
-    assert next_step(situation(command(), after=6, receipts=said)) == End(outcome="confirmed")
+    assert next_step(situation(command(), after=6, receipts=said)) == EndDecision(
+        outcome="confirmed"
+    )
 
 
 def test_another_vms_word_about_a_command_is_nothing() -> None:
@@ -153,8 +157,8 @@ def test_another_vms_word_about_a_command_is_nothing() -> None:
     command.
     """
     forged = [receipt("confirmed", vm_id="vm-3", jti=command().jti)]
-    assert next_step(situation(command(), after=9, receipts=forged)) == Wait(until=AT + 10)
-    assert isinstance(next_step(situation(command(), after=10, receipts=forged)), Ask)
+    assert next_step(situation(command(), after=9, receipts=forged)) == WaitForChange(until=AT + 10)
+    assert isinstance(next_step(situation(command(), after=10, receipts=forged)), AskVm)
 
 
 def test_nobody_answers() -> None:
@@ -162,18 +166,18 @@ def test_nobody_answers() -> None:
     any more.
     """
     alone = situation(command(expires_at=AT + 60), after=69, candidates=[candidate("vm-1")])
-    assert next_step(alone) == Wait(until=AT + 70)
+    assert next_step(alone) == WaitForChange(until=AT + 70)
     alone = situation(command(expires_at=AT + 60), after=70, candidates=[candidate("vm-1")])
-    assert next_step(alone) == End(outcome="unanswered", reason="no_answer")
+    assert next_step(alone) == EndDecision(outcome="unanswered", reason="no_answer")
 
 
 def test_what_was_accepted_is_waited_for_beyond_its_time() -> None:
     """A decision waits for a VM that has accepted, also over its reboot, but not for ever."""
     said = [receipt("accepted")]
     waiting = situation(command(), after=700, receipts=said, seen=STARTED)
-    assert next_step(waiting) == Wait(until=AT + 600 + END_SECONDS)
+    assert next_step(waiting) == WaitForChange(until=AT + 600 + END_SECONDS)
     late = situation(command(), after=600 + END_SECONDS, receipts=said, seen=ENDED)
-    assert next_step(late) == End(outcome="unanswered", reason="no_end")
+    assert next_step(late) == EndDecision(outcome="unanswered", reason="no_end")
 
 
 @pytest.mark.parametrize("seen", [STARTED, ENDED, None])
@@ -183,11 +187,11 @@ def test_a_last_receipt_that_was_lost_is_not_missed(seen: PresentEvent | None) -
     """
     said = [receipt("accepted"), receipt("posted", after=3)]
     waiting = situation(command(), after=12, receipts=said, seen=seen)
-    assert next_step(waiting) == Wait(until=AT + 3 + GRACE_SECONDS)
+    assert next_step(waiting) == WaitForChange(until=AT + 3 + GRACE_SECONDS)
     late = situation(command(), after=13, receipts=said, seen=seen)
-    assert next_step(late) == End(outcome="confirmed")
+    assert next_step(late) == EndDecision(outcome="confirmed")
     pending = situation(command(), after=300, receipts=said)
-    assert next_step(pending) == Wait(until=AT + 600 + END_SECONDS)
+    assert next_step(pending) == WaitForChange(until=AT + 600 + END_SECONDS)
 
 
 def test_an_unsent_command_is_sent_by_whoever_lives() -> None:
@@ -196,12 +200,12 @@ def test_an_unsent_command_is_sent_by_whoever_lives() -> None:
     """
     claimed = decision(claimed_by="other", claimed_until=AT + 5)
     unsent = command(sent_at=None)
-    assert next_step(situation(unsent, after=4, decision=claimed)) == Wait(until=AT + 5)
-    assert next_step(situation(unsent, after=5, decision=claimed)) == Send(
+    assert next_step(situation(unsent, after=4, decision=claimed)) == WaitForChange(until=AT + 5)
+    assert next_step(situation(unsent, after=5, decision=claimed)) == SendCommand(
         command=unsent, expires_at=AT + 8
     )
     step = next_step(situation(unsent, after=100, decision=claimed))
-    assert step == Send(command=unsent, expires_at=AT + 108)
+    assert step == SendCommand(command=unsent, expires_at=AT + 108)
 
 
 def test_an_unsent_command_is_given_up_in_the_end() -> None:
@@ -211,16 +215,16 @@ def test_an_unsent_command_is_given_up_in_the_end() -> None:
     deaf = {"broker": None}
     unsent = command(sent_at=None)
     long = situation(unsent, after=599 + END_SECONDS, connected=deaf, candidates=[])
-    assert isinstance(next_step(long), Send)
+    assert isinstance(next_step(long), SendCommand)
     over = situation(unsent, after=600 + END_SECONDS, connected=deaf, candidates=[])
-    assert next_step(over) == End(outcome="unanswered", reason="no_answer")
+    assert next_step(over) == EndDecision(outcome="unanswered", reason="no_answer")
 
 
 @pytest.mark.parametrize("seen", [STARTED, CHANGED, ENDED])
 def test_an_unsent_command_is_dropped_if_the_event_has_moved(seen: PresentEvent) -> None:
     """An unsent command for an event that has changed since is not signed."""
     step = next_step(situation(command(sent_at=None), after=6, seen=seen))
-    assert isinstance(step, End)
+    assert isinstance(step, EndDecision)
     assert step.outcome == "overtaken"
 
 
@@ -229,12 +233,12 @@ def test_a_vm_that_does_not_fetch_is_passed_over() -> None:
     expired.
     """
     waiting = command(channel="pull", sent_at=None)
-    assert next_step(situation(waiting, after=5)) == Wait(until=AT + 8)
-    assert isinstance(next_step(situation(waiting, after=8)), Ask)
+    assert next_step(situation(waiting, after=5)) == WaitForChange(until=AT + 8)
+    assert isinstance(next_step(situation(waiting, after=8)), AskVm)
     alone = situation(waiting, after=8, candidates=[])
-    assert next_step(alone) == End(outcome="unanswered", reason="no_answer")
+    assert next_step(alone) == EndDecision(outcome="unanswered", reason="no_answer")
     restarted = situation(waiting, after=30, up_since=AT + 29)
-    assert next_step(restarted) == Send(command=waiting, expires_at=AT + 38)
+    assert next_step(restarted) == SendCommand(command=waiting, expires_at=AT + 38)
 
 
 def test_left_and_second_end_with_the_event() -> None:
@@ -242,14 +246,14 @@ def test_left_and_second_end_with_the_event() -> None:
     starts or ends.
     """
     for waiting in (decision(kind="leave"), decision(state="second")):
-        assert next_step(situation(after=5, decision=waiting)) == Wait()
+        assert next_step(situation(after=5, decision=waiting)) == WaitForChange()
         changed = next_step(situation(after=5, decision=waiting, seen=CHANGED))
-        assert changed == End(outcome="overtaken", reason="changed")
+        assert changed == EndDecision(outcome="overtaken", reason="changed")
     left = situation(after=5, decision=decision(kind="leave"), seen=STARTED)
-    assert next_step(left) == End(outcome="left")
+    assert next_step(left) == EndDecision(outcome="left")
     for seen in (STARTED, ENDED):
         alone = situation(after=5, decision=decision(state="second"), seen=seen)
-        assert next_step(alone) == End(outcome="overtaken", reason=seen.state)
+        assert next_step(alone) == EndDecision(outcome="overtaken", reason=seen.state)
 
 
 def test_a_rule_overtakes_what_was_left() -> None:
@@ -259,7 +263,7 @@ def test_a_rule_overtakes_what_was_left() -> None:
     left = situation(
         after=5, decision=decision(kind="leave"), seen=STARTED, receipts=[rule("confirmed")]
     )
-    assert next_step(left) == End(outcome="overtaken", reason="rule:quick")
+    assert next_step(left) == EndDecision(outcome="overtaken", reason="rule:quick")
 
 
 def test_a_rule_was_quicker() -> None:
@@ -268,12 +272,12 @@ def test_a_rule_was_quicker() -> None:
     """
     said = [rule("confirmed"), receipt("rejected", "already_started")]
     step = next_step(situation(command(), after=2, receipts=said))
-    assert step == End(outcome="overtaken", reason="rule:quick")
+    assert step == EndDecision(outcome="overtaken", reason="rule:quick")
 
 
 def test_the_table_has_an_answer_for_every_state() -> None:
     """In each state the last condition holds in any case, and no condition comes after it."""
-    assert set(TABLE) == set(State)
+    assert set(TABLE) == set(OpenDecisionState)
     for row in TABLE.values():
         assert [each is always for each in row] == [False] * (len(row) - 1) + [True]
 
@@ -282,5 +286,5 @@ def test_the_table_can_be_read() -> None:
     """Each printed row has a state, a condition and a step in words."""
     rows = printed()
     assert len(rows) == sum(len(row) for row in TABLE.values())
-    assert {state for state, _, _ in rows} == {each.value for each in State}
+    assert {state for state, _, _ in rows} == {each.value for each in OpenDecisionState}
     assert all(words.endswith(".") for _, *columns in rows for words in columns)

@@ -19,7 +19,7 @@ from pydantic import SecretStr
 from sqlalchemy import text
 from support.postgresql import PostgreSql
 
-from console.config.settings import Settings
+from console.config.settings import ConsoleSettings
 from console.db.audit import kept_head
 from console.db.connection.opening import Database, database_url
 from console.db.decisions import decisions
@@ -41,7 +41,7 @@ def old(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
     if request.param == "postgresql":
         server: PostgreSql = request.getfixturevalue("postgresql")
         url = SecretStr(server.database(f"old_{next(_NUMBERS)}"))
-    made = Database(database_url(Settings(state_dir=tmp_path, database=url)))
+    made = Database(database_url(ConsoleSettings(state_dir=tmp_path, database=url)))
     config = Config()
     config.set_main_option("script_location", str(_MIGRATIONS))
     with made.writing.connect() as connection, connection.begin():

@@ -25,6 +25,7 @@ from console.db.events.changed_events import changed_event_ids
 from console.db.schema import tables
 from console.db.snapshot import Snapshot, Snapshots
 from console.db.sources.checkpoints import (
+    Checkpoint,
     PartitionClaim,
     read_checkpoints,
     read_claims,
@@ -33,9 +34,9 @@ from console.db.sources.checkpoints import (
 from console.db.vms.vm_lists import WantedVms
 from console.db.vms.vm_updates import write_polls
 from console.fleet.fold import MAX_STREAMS
-from console.fleet.values.decision import Command, Decision
+from console.fleet.values.decision import Decision, VmCommand
 from console.fleet.values.keys import EventKey
-from console.ingest.delivery import Checkpoint, Delivery, QuarantinedMessage
+from console.ingest.delivery import Delivery, QuarantinedMessage
 from console.ingest.writer import Writer
 from console.records.incoming import IncomingMessage
 from console.records.parse import ForeignError, parse_record, parse_state, parse_status
@@ -518,7 +519,7 @@ def test_a_decision_goes_on_though_the_clock_was_set_back(database: Database) ->
         claimed_until=at + 5,
         **{**said, "event_id": "F"},
     )
-    asked = Command(
+    asked = VmCommand(
         jti="j",
         decision_id="2",
         vm_id="vm-1",

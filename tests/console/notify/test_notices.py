@@ -15,17 +15,17 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 from sqlalchemy import delete, select, text
-from support.console.mqtt import MqttFleet as Publisher
+from support.console.mqtt import MqttFleet as SourcePublisher
 from support.console.process import ConsoleProcess
 from support.console.records import FakeVm
 from support.eventually import eventually
 from support.mqtt.mosquitto import Mosquitto
 from support.sinks.http_server import HttpServer
 
-from console.config.settings import Settings
+from console.config.settings import ConsoleSettings
 from console.db import notices as store
 from console.db.batches.batches import write_batch
-from console.db.connection.errors import StoreError
+from console.db.connection.errors import DatabaseFailedError
 from console.db.connection.opening import Database, database_url
 from console.db.connection.transactions import next_number, write_to
 from console.db.notices import MAX_AWAY, MAX_OF_ONE, Incident
@@ -179,7 +179,7 @@ class NoticedFleet:
 @pytest.fixture
 def fleet(tmp_path: Path) -> Iterator[NoticedFleet]:
     """An empty database on SQLite."""
-    database = Database(database_url(Settings(state_dir=tmp_path)))
+    database = Database(database_url(ConsoleSettings(state_dir=tmp_path)))
     database.open()
     yield NoticedFleet(database)
     database.close()
@@ -830,7 +830,7 @@ def test_a_failed_write_loses_no_notice(database: Database) -> None:
     with database.writing.begin() as connection:
         connection.execute(text("ALTER TABLE incident RENAME TO away"))
     for _ in range(2):
-        with pytest.raises(StoreError):
+        with pytest.raises(DatabaseFailedError):
             one._find_and_store(NOW)
     with database.writing.begin() as connection:
         connection.execute(text("ALTER TABLE away RENAME TO incident"))
@@ -959,7 +959,7 @@ def test_from_a_record_to_people_over_kill_9(
     target = FakeVm(name="web-1")
     with (
         ConsoleProcess(tmp_path / "console", **settings) as console,
-        Publisher(broker) as fleet,
+        SourcePublisher(broker) as fleet,
     ):
         hook.stop()
         fleet.retain(target, "status", target.status("online", commands=True))

@@ -24,7 +24,7 @@ from support.faults.mount import fill, small_disk
 from support.mqtt.mosquitto import Mosquitto
 from support.postgresql import PostgreSql
 
-from console.config.settings import Settings
+from console.config.settings import ConsoleSettings
 from console.db.connection.opening import Database, database_url
 from console.db.sources.listening import ListeningInterval, write_listening
 from console.ingest.delivery import Delivery
@@ -92,7 +92,7 @@ def test_a_database_that_goes_while_nothing_comes_in_is_missed(
 ) -> None:
     """The console is not ready soon after the database has stopped, although no record comes in."""
     url = SecretStr(postgresql.database(f"idle_{next(_NUMBERS)}"))
-    database = Database(database_url(Settings(state_dir=tmp_path, database=url)))
+    database = Database(database_url(ConsoleSettings(state_dir=tmp_path, database=url)))
     writer = Writer(database, opened=lambda: None, committed=lambda: None)
     writer.start()
     try:
@@ -113,7 +113,7 @@ def test_what_cannot_be_written_as_time_passes_holds_up_no_record(
 ) -> None:
     """A change that the database refuses because of its data is logged, and records are stored."""
     url = postgresql.database(f"refused_{next(_NUMBERS)}")
-    database = Database(database_url(Settings(state_dir=tmp_path, database=SecretStr(url))))
+    database = Database(database_url(ConsoleSettings(state_dir=tmp_path, database=SecretStr(url))))
     database.open()
     long_ago = datetime.now(UTC) - timedelta(hours=3)
     intake = Intake(database)

@@ -19,8 +19,8 @@ from support.eventually import eventually
 from support.ports import free_port
 from support.postgresql import PostgreSql
 
-from console.config.settings import Settings
-from console.db.connection.errors import StoreError
+from console.config.settings import ConsoleSettings
+from console.db.connection.errors import DatabaseFailedError
 from console.db.connection.opening import Database, database_url
 from console.db.connection.postgresql import Patience
 from console.db.connection.transactions import read_from, write_to
@@ -48,7 +48,7 @@ def line(postgresql: PostgreSql) -> Iterator[FaultyLine]:
 
 def opened(url: str, *, line: FaultyLine | None = None, patience: Patience = SHORT) -> Database:
     """Return an open database, behind a line if one is given."""
-    address = database_url(Settings(database=SecretStr(url)))
+    address = database_url(ConsoleSettings(database=SecretStr(url)))
     if line is not None:
         address = address.set(port=line.port)
     database = Database(address, patience=patience)
@@ -87,7 +87,7 @@ def _vanishes(database: Database, line: FaultyLine) -> bool:
     try:
         with write_to(database):
             line.forget()
-    except StoreError as error:
+    except DatabaseFailedError as error:
         return "no answer" in str(error)
     return False
 
@@ -119,7 +119,7 @@ def test_a_console_that_stands_still_loses_its_lock(url: str, line: FaultyLine) 
     transaction fails, and it is told so.
     """
     frozen, other = opened(url, line=line), opened(url)
-    with pytest.raises(StoreError):
+    with pytest.raises(DatabaseFailedError):
         _stand_still(frozen, line, other)
     assert _writes(frozen)
     frozen.close()
@@ -138,7 +138,7 @@ def _writes(database: Database) -> bool:
     try:
         with write_to(database):
             return True
-    except StoreError:
+    except DatabaseFailedError:
         return False
 
 
@@ -147,7 +147,10 @@ def test_a_statement_that_takes_too_long_is_ended(url: str) -> None:
     nobody awaits.
     """
     database = opened(url)
-    with pytest.raises(StoreError, match="statement timeout"), read_from(database.reading) as found:
+    with (
+        pytest.raises(DatabaseFailedError, match="statement timeout"),
+        read_from(database.reading) as found,
+    ):
         found.execute(text("SELECT pg_sleep(60)"))
     with read_from(database.reading) as found:
         assert found.execute(text("SELECT 1")).scalar() == 1

@@ -19,7 +19,7 @@ from console.turns.changes import after_trigger
 from console.turns.facts import EventFacts, Turn, TurnFacts, VmFacts, VmPreparation
 from console.turns.groups import Member, groups_of, keys_of
 from console.turns.plan import plan
-from console.turns.transitions import Occurrence, Trigger
+from console.turns.transitions import Occurrence, TurnTrigger
 
 
 def rules(at_most: int) -> tuple[GroupSettings, ...]:
@@ -583,7 +583,7 @@ class TurnsModel(RuleBasedStateMachine):
             self._may_be_approved(situation, key)
             # The decision is committed together with the turn; the command is sent after that.
             self.approvals[key] = (situation.events[key].fingerprint, self.now + LIFE)
-            approved = Occurrence(trigger=Trigger.APPROVED)
+            approved = Occurrence(trigger=TurnTrigger.APPROVED)
             turns[key] = after_trigger(turns[key], approved, situation.events[key], now)
         for key, after in turns.items():
             before = self.turns.get(key)

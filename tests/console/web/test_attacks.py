@@ -18,7 +18,7 @@ from support.console.records import FakeVm
 from support.eventually import eventually
 
 from console.access.tokens import add_token, end_token
-from console.config.settings import Role, Settings
+from console.config.settings import ConsoleSettings, Role
 from console.db.connection.opening import Database, database_url
 
 _ROLES = json.dumps(
@@ -69,7 +69,7 @@ class AttackedConsole:
     ) -> str:
         """Make a bearer token beside the running console, as the command does."""
         name, now = f"{name}-{next(_NUMBERS)}", time.time()
-        database = Database(database_url(Settings(state_dir=self.console.directory)))
+        database = Database(database_url(ConsoleSettings(state_dir=self.console.directory)))
         try:
             database.join()
             made = add_token(database, name, role=role, site=site, days=days, actor="me", now=now)

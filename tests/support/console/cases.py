@@ -7,7 +7,7 @@ from typing import Any
 
 from console.approvals.decision_situation import DecisionSituation, PresentEvent
 from console.fleet.candidates import Candidate
-from console.fleet.values.decision import Command, Decision, Receipt
+from console.fleet.values.decision import Decision, Receipt, VmCommand
 from console.records.incoming import ReceiptFacts
 
 AT = 1_800_000_000.0
@@ -30,9 +30,9 @@ def decision(**changes: Any) -> Decision:
     return replace(made, **changes)
 
 
-def command(vm_id: str = "vm-1", **changes: Any) -> Command:
+def command(vm_id: str = "vm-1", **changes: Any) -> VmCommand:
     """A VM is asked over the source `broker`; sent at once, good for eight seconds."""
-    made = Command(
+    made = VmCommand(
         jti=f"jti of {vm_id}",
         decision_id="d1",
         event_id="E",
@@ -74,7 +74,7 @@ def candidate(vm_id: str, channel: str = "broker") -> Candidate:
     return Candidate(vm_id=vm_id, channel=channel, gave_up=False, connected=True, heard_at=AT)
 
 
-def situation(*commands: Command, after: float, **changes: Any) -> DecisionSituation:
+def situation(*commands: VmCommand, after: float, **changes: Any) -> DecisionSituation:
     """So many seconds after the decision: the event is as it was, and vm-2 could be asked too."""
     made = DecisionSituation(
         decision=decision(),

@@ -11,7 +11,7 @@ from pathlib import Path
 from pydantic import SecretStr
 from support.postgresql import PostgreSql
 
-from console.config.settings import Settings
+from console.config.settings import ConsoleSettings
 from console.db.connection.opening import DATABASE_FILE, Database, database_url
 
 _TEMPLATE = "seb_template"
@@ -33,17 +33,17 @@ def database_on(server: PostgreSql, name: str) -> str:
 @cache
 def _made() -> bytes:
     with tempfile.TemporaryDirectory() as directory:
-        settings = Settings(state_dir=Path(directory))
+        settings = ConsoleSettings(state_dir=Path(directory))
         _make(settings)
         return (settings.state_dir / DATABASE_FILE).read_bytes()
 
 
 @cache
 def _make_on(server: PostgreSql) -> None:
-    _make(Settings(database=SecretStr(server.database(_TEMPLATE))))
+    _make(ConsoleSettings(database=SecretStr(server.database(_TEMPLATE))))
 
 
-def _make(settings: Settings) -> None:
+def _make(settings: ConsoleSettings) -> None:
     database = Database(database_url(settings))
     database.open()
     database.close()

@@ -19,7 +19,7 @@ from support.ports import free_port
 
 from console.audit.chain import as_json
 from console.audit.log import everything
-from console.config.settings import Settings
+from console.config.settings import ConsoleSettings
 from console.db.connection.opening import Database, database_url
 from console.ingest.enrolment import read_key, webhook_secret
 from sinks.kinds.webhook.signature import SharedSecret, signature_headers
@@ -67,7 +67,7 @@ class ConsoleProcess:
 
     def audit(self, action: str) -> list[dict[str, Any]]:
         """The audit's rows of one action, as the database has them."""
-        database = Database(database_url(Settings(state_dir=self.directory)))
+        database = Database(database_url(ConsoleSettings(state_dir=self.directory)))
         try:
             rows = [as_json(row) for row in everything(database.reading)]
         finally:

@@ -27,7 +27,7 @@ from console.db.turn_facts.kept_turn_facts import KeptTurnFacts
 from console.db.turn_facts.turn_facts import TurnSettings
 from console.db.upkeep.passed_time import write_passed_time
 from console.fleet.contact import BY_HEARTBEATS, SilentTime
-from console.fleet.values.decision import Command
+from console.fleet.values.decision import VmCommand
 from console.fleet.values.event import KnownEvent
 from console.fleet.view import decision_on
 from console.records.parse import parse_record, parse_status
@@ -44,7 +44,7 @@ BOB = Person(name="bob", roles=frozenset({"approver"}))
 class UnusedSigner:
     """A signer whose key is never used."""
 
-    def sign(self, command: Command, now: float) -> bytes:
+    def sign(self, command: VmCommand, now: float) -> bytes:
         """Return a token that no VM accepts."""
         del command, now
         return b"token"

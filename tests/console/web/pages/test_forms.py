@@ -10,7 +10,7 @@ from urllib.parse import quote
 import pytest
 
 from console.access.people import Person
-from console.config.settings import Role, Settings
+from console.config.settings import ConsoleSettings, Role
 from console.fleet import outcomes
 from console.fleet.differences import Difference, differences
 from console.fleet.timeline import TimelineCommand, TimelineEntry, TimelineReceipt
@@ -299,7 +299,7 @@ def test_a_turn_that_does_not_end_has_a_form_to_end_it(role: Role, forms_shown: 
     event = EventDetail(**{**dict(EVENT), "turn": turn}, witnesses=[], timeline=[])
     person = Person(name="ann", roles=frozenset({role}))
     block = decision_block.values(
-        event, person=person, settings=Settings(), has_key=True, name_of=str
+        event, person=person, settings=ConsoleSettings(), has_key=True, name_of=str
     )
     values = event_page.values(event, {}, 0.0) | {"decision": block, "siblings": []}
     around = {"path": "/", "troubles": [], "person": person, "can_log_out": False, "is_live": True}
