@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 
-from console.access.enrolment import checked, portions
+from console.access.enrolment import VMS_AT_ONCE, checked
 from console.audit import log
 from console.db.batches import identities
+from console.db.bulk import portions
 from console.db.connection.opening import Database
 from console.db.connection.transactions import write_to
 from console.fleet.contact import BY_HEARTBEATS, SilentTime
@@ -31,7 +32,7 @@ def accept(
     `DatabaseFailedError`.
     """
     found: dict[str, Vm] = {}
-    for some in portions(checked(vm_ids)):
+    for some in portions(checked(vm_ids), VMS_AT_ONCE):
         with write_to(database) as (connection, number):
             accepted = identities.accept(
                 connection,

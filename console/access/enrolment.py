@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import islice
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from sqlalchemy import Connection
@@ -17,6 +16,7 @@ from console.db.access.enrolment import (
     write_generations,
 )
 from console.db.batches import identities
+from console.db.bulk import portions
 from console.db.connection.opening import Database
 from console.db.connection.transactions import write_to
 from console.errors import RefusedError
@@ -37,7 +37,7 @@ _MAX_SITE_CHARACTERS: Final = 64
 # Azure's own limits.
 _MAX_TAG_NAME_CHARACTERS: Final = 512
 _MAX_TAG_VALUE_CHARACTERS: Final = 256
-_VMS_AT_ONCE: Final = 500
+VMS_AT_ONCE: Final = 500
 """How many VMs one transaction has: writers of records wait for it."""
 
 
@@ -63,7 +63,7 @@ def enroll(
     given = resource_ids or {}
     _require_valid(given.values(), site, tags or {})
     found: dict[str, int] = {}
-    for some in portions(checked(vm_ids)):
+    for some in portions(checked(vm_ids), VMS_AT_ONCE):
         enrolled: dict[str, dict[str, Any]] = {
             vm_id: {
                 "enrolled_at": now,
@@ -149,7 +149,7 @@ def revoke(database: Database, vm_ids: Iterable[str], *, actor: str, now: float)
     """Revoke the secrets of these VMs: `enroll` gives new ones from now on. Raises what `enroll`
     raises.
     """
-    for some in portions(checked(vm_ids)):
+    for some in portions(checked(vm_ids), VMS_AT_ONCE):
         with write_to(database) as (connection, number):
             known = read_generations(connection, [*some, EVERY_VM])
             generations = {vm_id: _of(known, vm_id) + 1 for vm_id in some}
@@ -213,10 +213,3 @@ def items_of(generations: Mapping[str, int], *, key: bytes, base: str) -> list[d
 
 def _of(known: Mapping[str, int], vm_id: str) -> int:
     return max(known.get(vm_id, 1), known.get(EVERY_VM, 1))
-
-
-def portions(vm_ids: Sequence[str]) -> Iterable[list[str]]:
-    """Yield the vmIds in lists, each for one transaction."""
-    rest = iter(vm_ids)
-    while some := list(islice(rest, _VMS_AT_ONCE)):
-        yield some

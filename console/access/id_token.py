@@ -22,6 +22,8 @@ from joserfc.errors import (
 from joserfc.jwk import KeySet
 from joserfc.jws import JWSRegistry
 
+from wire.record import JsonObject
+
 ALGORITHMS: Final = frozenset(
     f"{family}{bits}" for family in ("RS", "PS", "ES") for bits in (256, 384, 512)
 ) | {"EdDSA"}
@@ -41,7 +43,6 @@ _WRONG_CLAIM: Final = {
     "sub": "no_subject",
 }
 """The reason for each wrong claim."""
-Json = dict[str, Any]
 
 _REGISTRY: Final = JWSRegistry(algorithms=ALGORITHMS, strict_check_header=False)
 # Providers put a chain of certificates into the header, which does not fit into 512 bytes.
@@ -60,7 +61,7 @@ class UnknownKeyError(IdTokenError):
 
 def verified(
     text: object, *, keys: KeySet, issuer: str, client_id: str, nonce: str, now: float
-) -> Json:
+) -> JsonObject:
     """Return the claims of an ID token of that issuer, for that client and that login. `keys` are
     the provider's; `now` in seconds since 1970. Raises `IdTokenError`.
     """

@@ -28,6 +28,7 @@ from console.access.id_token import IdTokenError, groups_in, has_too_many_groups
 from console.access.people import is_name
 from console.access.provider import Provider, RefusedCodeError
 from console.config.login import LoginSettings
+from wire.record import JsonObject
 
 SECONDS: Final = 600
 """How many seconds a login may take."""
@@ -59,7 +60,6 @@ _REFUSALS: Final = frozenset(
 address, and the audit would then have them.
 """
 T = TypeVar("T")
-Json = dict[str, Any]
 
 
 class LoginError(Exception):
@@ -149,7 +149,7 @@ class Login:
             raise _not_believed("no_code")
         return await self._ask(lambda: self._person_of(code, secret, state))
 
-    def _state(self, text: str, secret: str | None) -> Json | None:
+    def _state(self, text: str, secret: str | None) -> JsonObject | None:
         """Return the content of a state; None if it was not signed with this secret, or
         is too old.
         """
@@ -162,7 +162,7 @@ class Login:
             return None
         return claims
 
-    def _person_of(self, code: str, secret: str, state: Json) -> ProviderAnswer:
+    def _person_of(self, code: str, secret: str, state: JsonObject) -> ProviderAnswer:
         """Exchange the code for tokens, and return who they are about. Runs on a thread."""
         provider = self._provider
         settings = self._settings
@@ -170,7 +170,7 @@ class Login:
         given = provider.tokens(code, _verifier(secret, nonce))
         claims = provider.claims(given.get("id_token"), nonce=nonce, now=self._clock())
         if groups_in(claims, settings.groups_claim) is None or settings.name_claim not in claims:
-            claims = provider.userinfo(given.get("access_token"), claims["sub"]) | claims
+            claims = {**provider.userinfo(given.get("access_token"), claims["sub"]), **claims}
         groups = groups_in(claims, settings.groups_claim)
         if groups is None and has_too_many_groups(claims, settings.groups_claim):
             raise LoginError(

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 from urllib.parse import quote
 
 import requests
@@ -25,6 +25,7 @@ from console.access.discovery import Metadata, ProviderError, metadata_of
 from console.access.id_token import UnknownKeyError, verified
 from console.config.login import LoginSettings
 from sinks.shared.errors import ConfigurationError
+from wire.record import JsonObject
 
 _SECONDS: Final = 10.0
 """The limit for each answer of the provider."""
@@ -33,7 +34,6 @@ _METADATA_SECONDS: Final = 3600.0
 _AGAIN_SECONDS: Final = 5.0
 """The time between two tries while it does not answer, and between two reads of its keys."""
 _KEY_TYPES: Final = ("RSA", "EC", "OKP")
-Json = dict[str, Any]
 
 
 class RefusedCodeError(ProviderError):
@@ -98,13 +98,13 @@ class Provider:
         )
         return str(address)
 
-    def tokens(self, code: str, verifier: str) -> Json:
+    def tokens(self, code: str, verifier: str) -> JsonObject:
         """Exchange a code for tokens. Raises `ProviderError`."""
         metadata = self.metadata()
         secret = self._secret()
         try:
             with self._bounded(self._client(secret, posts_secret=metadata.posts_secret)) as session:
-                given: Json = session.fetch_token(
+                given: JsonObject = session.fetch_token(
                     metadata.token,
                     grant_type="authorization_code",
                     code=code,
@@ -121,12 +121,12 @@ class Provider:
             raise ProviderError("the provider's token endpoint gives no token") from None
         return given
 
-    def claims(self, id_token: object, *, nonce: str, now: float) -> Json:
+    def claims(self, id_token: object, *, nonce: str, now: float) -> JsonObject:
         """Return the claims of an ID token; the keys are read again if none fits. Raises
         `IdTokenError`, `ProviderError`.
         """
 
-        def with_keys(keys: KeySet) -> Json:
+        def with_keys(keys: KeySet) -> JsonObject:
             return verified(
                 id_token,
                 keys=keys,
@@ -141,7 +141,7 @@ class Provider:
         except UnknownKeyError:
             return with_keys(self._new_keys())
 
-    def userinfo(self, access_token: object, subject: str) -> Json:
+    def userinfo(self, access_token: object, subject: str) -> JsonObject:
         """Return what the provider says in addition to the ID token. It is empty if the provider
         has no such address. Raises `ProviderError`.
         """
@@ -170,7 +170,7 @@ class Provider:
             self._keys_at = now
             return self._keys
 
-    def _get(self, address: str, **headers: str) -> Json:
+    def _get(self, address: str, **headers: str) -> JsonObject:
         """Return the JSON object at an address. Raises `ProviderError`."""
         accept = {"Accept": "application/json"}
         try:
@@ -238,7 +238,7 @@ def read_secret(file: Path) -> str:
         ) from None
 
 
-def _public_keys(found: Json) -> KeySet:
+def _public_keys(found: JsonObject) -> KeySet:
     """Return the keys of a JWK set that can sign an ID token. Raises `ProviderError`."""
     several = found.get("keys")
     if not isinstance(several, list):

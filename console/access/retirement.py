@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from console.access.enrolment import checked, portions
+from console.access.enrolment import VMS_AT_ONCE, checked
 from console.audit import log
+from console.db.bulk import portions
 from console.db.connection.opening import Database
 from console.db.connection.transactions import write_to
 from console.db.upkeep.removal import is_known, remove_past, remove_some, remove_vm
@@ -22,7 +23,7 @@ def retire(
     `RefusedError` if something is not a vmId, `DatabaseFailedError`.
     """
     found: list[str] = []
-    for some in portions(checked(vm_ids)):
+    for some in portions(checked(vm_ids), VMS_AT_ONCE):
         with write_to(database) as (connection, number):
             retired = retire_rows(connection, some, by=actor, at=now, number=number)
             for vm_id in retired:

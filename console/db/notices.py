@@ -28,7 +28,7 @@ from sqlalchemy import (
 )
 
 from console.db import rows
-from console.db.bulk import PAIRS_AT_ONCE, portions
+from console.db.bulk import PAIRS_AT_ONCE, portions, rows_in
 from console.db.schema.decision_tables import incident, notice, notice_cursor
 from console.db.schema.tables import event, report
 from console.fleet.values.keys import EventKey
@@ -168,10 +168,8 @@ def newest_number(connection: Connection) -> int:
 def not_stored(connection: Connection, ids: Iterable[str]) -> set[str]:
     """Return those of these ids that no stored notice has."""
     wanted = set(ids)
-    known: set[str] = set()
-    for few in portions(wanted):
-        known |= set(connection.execute(select(notice.c.id).where(notice.c.id.in_(few))).scalars())
-    return wanted - known
+    found = rows_in(connection, select(notice.c.id), notice.c.id, wanted)
+    return wanted - {row.id for row in found}
 
 
 def recent_event_notices(connection: Connection, since: float) -> Counter[str]:
@@ -202,12 +200,10 @@ def first_noticed_scopes(connection: Connection, event_ids: Iterable[str]) -> di
     n = notice.c
     e = event.c
     found: dict[str, str] = {}
-    for few in portions(event_ids):
-        noticed = select(n.subject, n.scope).join(
-            event, and_(e.event_id == n.subject, e.scope == n.scope)
-        )
-        for row in connection.execute(noticed.where(n.subject.in_(few)).order_by(n.number)):
-            found.setdefault(row.subject, row.scope)
+    same = and_(e.event_id == n.subject, e.scope == n.scope)
+    query = select(n.subject, n.scope).join(event, same).order_by(n.number)
+    for row in rows_in(connection, query, n.subject, event_ids):
+        found.setdefault(row.subject, row.scope)
     return found
 
 
@@ -273,14 +269,11 @@ def end_notices(
     """
     n = notice.c
     found: dict[EventKey, tuple[int, int]] = {}
-    for few in portions(event_ids):
-        noticed = select(n.subject, n.scope, n.kind).where(
-            n.subject.in_(few), n.kind.in_((*_DUE, OVER))
-        )
-        for row in connection.execute(noticed.order_by(n.number)):
-            key = EventKey(row.subject, row.scope)
-            ends, before = found.get(key, (0, 0))
-            found[key] = (ends + 1, before) if row.kind == OVER else (ends, ends)
+    query = select(n.subject, n.scope, n.kind).where(n.kind.in_((*_DUE, OVER))).order_by(n.number)
+    for row in rows_in(connection, query, n.subject, event_ids):
+        key = EventKey(row.subject, row.scope)
+        ends, before = found.get(key, (0, 0))
+        found[key] = (ends + 1, before) if row.kind == OVER else (ends, ends)
     return found
 
 

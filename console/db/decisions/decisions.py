@@ -9,7 +9,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, Select, insert, or_, select, update
 
 from console.db import rows
-from console.db.bulk import portions, rows_in
+from console.db.bulk import rows_in
 from console.db.schema import tables
 from console.db.schema.decision_tables import command, decision
 from console.fleet.values.decision import Decision, DecisionHistory, Receipt, VmCommand
@@ -66,11 +66,8 @@ def read_command(connection: Connection, jti: str) -> tuple[VmCommand, list[Rece
 
 def receipts_of(connection: Connection, jtis: Iterable[str]) -> list[Receipt]:
     """Return the receipts for these commands, the oldest first."""
-    found: list[Receipt] = []
-    for few in portions(jtis):
-        wanted = select(tables.receipt).where(tables.receipt.c.jti.in_(few))
-        found += [rows.receipt_of(row) for row in connection.execute(wanted)]
-    return sorted(found, key=lambda receipt: receipt.at)
+    found = rows_in(connection, select(tables.receipt), tables.receipt.c.jti, jtis)
+    return sorted(map(rows.receipt_of, found), key=lambda receipt: receipt.at)
 
 
 def commands_changed(connection: Connection, number: int) -> list[tuple[VmCommand, list[Receipt]]]:

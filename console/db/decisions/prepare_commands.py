@@ -8,7 +8,7 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement, Connection, Select, and_, case, func, or_, select, update
 
 from console.db import rows
-from console.db.bulk import portions
+from console.db.bulk import rows_in
 from console.db.decisions.decisions import PREPARE
 from console.db.decisions.turns import IS_OPEN, OVER, turn_of
 from console.db.schema.decision_tables import command, turn
@@ -36,11 +36,10 @@ def read(connection: Connection, event_ids: Iterable[str]) -> dict[PrepareTarget
     """Return the commands to prepare for each state of these events and each VM, oldest first."""
     found: dict[PrepareTarget, list[VmCommand]] = {}
     c = command.c
-    for few in portions(event_ids):
-        wanted = select(command).where(c.event_id.in_(few), c.act == PREPARE).order_by(c.made_at)
-        for row in connection.execute(wanted):
-            target = (EventKey(row.event_id, row.scope), row.fingerprint, row.vm_id)
-            found.setdefault(target, []).append(rows.command_of(row))
+    wanted = select(command).where(c.act == PREPARE).order_by(c.made_at)
+    for row in rows_in(connection, wanted, c.event_id, event_ids):
+        target = (EventKey(row.event_id, row.scope), row.fingerprint, row.vm_id)
+        found.setdefault(target, []).append(rows.command_of(row))
     return found
 
 

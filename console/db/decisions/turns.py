@@ -17,7 +17,7 @@ from sqlalchemy import (
     select,
 )
 
-from console.db.bulk import Values, portions, upsert
+from console.db.bulk import Values, rows_in, upsert
 from console.db.schema.decision_tables import command, decision, turn
 from console.db.schema.tables import event, preparation, receipt, report, vm
 from console.fleet.values.keys import EventKey
@@ -48,11 +48,8 @@ def read_turns(connection: Connection, *, of_open_events: bool = False) -> list[
 
 def turns_of(connection: Connection, event_ids: Iterable[str]) -> dict[EventKey, Turn]:
     """Return the turns of these events, including those that are over."""
-    found: dict[EventKey, Turn] = {}
-    for few in portions(event_ids):
-        for row in connection.execute(select(turn).where(turn.c.event_id.in_(few))):
-            found[EventKey(row.event_id, row.scope)] = turn_of(row)
-    return found
+    found = rows_in(connection, select(turn), turn.c.event_id, event_ids)
+    return {EventKey(row.event_id, row.scope): turn_of(row) for row in found}
 
 
 def shown_turns(connection: Connection, event_ids: Iterable[str]) -> dict[EventKey, EventTurn]:
@@ -89,11 +86,8 @@ def _held(turn: Turn) -> tuple[HeldBy, ...]:
 
 
 def _names(connection: Connection, vm_ids: Iterable[str]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for few in portions(vm_ids):
-        wanted = select(vm.c.vm_id, vm.c.name).where(vm.c.vm_id.in_(few))
-        found |= {row.vm_id: row.name for row in connection.execute(wanted)}
-    return found
+    found = rows_in(connection, select(vm.c.vm_id, vm.c.name), vm.c.vm_id, vm_ids)
+    return {row.vm_id: row.name for row in found}
 
 
 def put_turns(connection: Connection, several: Iterable[Turn], number: int) -> None:
@@ -114,11 +108,9 @@ def has_changed(connection: Connection, since: int, heard: Mapping[str, float]) 
     """
     if connection.execute(_HAS_CHANGED, {"since": since}).first() is not None:
         return True
-    return any(
-        heard[row.vm_id] != row.heard_at
-        for few in portions(heard)
-        for row in connection.execute(select(vm.c.vm_id, vm.c.heard_at).where(vm.c.vm_id.in_(few)))
-    )
+    heard_at = select(vm.c.vm_id, vm.c.heard_at)
+    found = rows_in(connection, heard_at, vm.c.vm_id, heard)
+    return any(heard[row.vm_id] != row.heard_at for row in found)
 
 
 def is_anything_open(connection: Connection) -> bool:

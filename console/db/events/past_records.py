@@ -10,7 +10,7 @@ from pydantic_core import from_json
 from sqlalchemy import Connection, func, select
 
 from console.db import rows
-from console.db.bulk import portions
+from console.db.bulk import rows_in
 from console.db.schema import tables
 from console.fleet.timeline import PastRecord
 from console.fleet.values.decision import Receipt
@@ -55,14 +55,11 @@ def records_of_event(
     query = select(*_RECORD).join(some, some.c.id == r.id).where(some.c.rank <= _MAX_OF_ONE)
     query = query.order_by(r.time, r.received_at).limit(_MAX_RECORDS)
     found = connection.execute(query).all()
-    receipts: list[Receipt] = []
-    bodies: dict[str, bytes] = {}
-    for few in portions(row.id for row in found):
-        wanted = select(tables.receipt).where(tables.receipt.c.record_id.in_(few))
-        receipts += [rows.receipt_of(row) for row in connection.execute(wanted)]
-        prepared = select(r.id, r.body).where(r.id.in_(few), r.type == PREPARATION)
-        bodies |= {row.id: row.body for row in connection.execute(prepared)}
-    return _records(found, receipts, bodies)
+    ids = [row.id for row in found]
+    receipts = rows_in(connection, select(tables.receipt), tables.receipt.c.record_id, ids)
+    prepared = select(r.id, r.body).where(r.type == PREPARATION)
+    bodies = {row.id: row.body for row in rows_in(connection, prepared, r.id, ids)}
+    return _records(found, [rows.receipt_of(row) for row in receipts], bodies)
 
 
 def past_of_vm(connection: Connection, vm_id: str, limit: int) -> PastVm:

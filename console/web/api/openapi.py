@@ -9,10 +9,10 @@ from typing import Any, Final
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
+from console.web.answers import Json
 from console.web.api.models import Error
 from console.web.api.operations import Operation
 
-Json = dict[str, Any]
 _TEXT: Final[Json] = {"type": "string"}
 _REFERENCE: Final = "#/components/schemas/{model}"
 _PARAMETER: Final = re.compile(r"{(\w+)}")

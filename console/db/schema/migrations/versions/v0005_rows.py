@@ -70,7 +70,7 @@ WHERE n.kind IN ('vm-silent', 'vm-not-back') AND n.subject <> 'fleet' AND n.numb
     WHERE o.subject = n.subject AND o.kind IN ('vm-silent', 'vm-not-back', 'vm-heard')
 )
 """
-Json = dict[str, Any]
+RowValues = dict[str, Any]
 
 
 def upgrade() -> None:
@@ -350,7 +350,7 @@ def _fill_reports(events: Sequence[Any]) -> Mapping[str, str]:
     return scopes
 
 
-def _report(row: Any, scope: str) -> Json:
+def _report(row: Any, scope: str) -> RowValues:
     facts = _renamed(json.loads(row.facts))
     event, fingerprint = facts["event"], str(facts["fingerprint"])
     names = [str(name) for name in event["resources"]]
@@ -369,7 +369,7 @@ def _report(row: Any, scope: str) -> Json:
     }
 
 
-def _renamed(facts: Json) -> Json:
+def _renamed(facts: RowValues) -> RowValues:
     """Return a report with its event as one object, in the names of `wire.event.Event`."""
     event = {name: facts.get(before) for name, before in _EVENT_FIELDS.items()}
     not_before = _moment(event["not_before"])
@@ -380,7 +380,7 @@ def _renamed(facts: Json) -> Json:
 
 def _fill_events(events: Sequence[Any], scopes: Mapping[str, str]) -> None:
     """Insert every event again, with the values of its reports."""
-    reports: dict[str, dict[str, Json]] = {}
+    reports: dict[str, dict[str, RowValues]] = {}
     for row in _all("SELECT event_id, vm_id, facts FROM report"):
         reports.setdefault(row.event_id, {})[row.vm_id] = json.loads(row.facts)
     filled = [
@@ -417,10 +417,10 @@ def _fill_events(events: Sequence[Any], scopes: Mapping[str, str]) -> None:
     )
 
 
-def _event(row: Any, scope: str, reports: Mapping[str, Json]) -> Json:
+def _event(row: Any, scope: str, reports: Mapping[str, RowValues]) -> RowValues:
     """Return an event's row, and the names that it lists, each once."""
     shown = reports.get(row.shown_by)
-    event: Json = {} if shown is None else shown["event"]
+    event: RowValues = {} if shown is None else shown["event"]
     not_before = _moment(event.get("not_before"))
     own = [facts for facts in reports.values() if facts["affects_this_vm"]]
     return {
@@ -495,13 +495,13 @@ def _all(query: str) -> Sequence[Any]:
     return op.get_bind().execute(sa.text(query)).all()
 
 
-def _write(statement: str, rows: Iterable[Json]) -> None:
+def _write(statement: str, rows: Iterable[RowValues]) -> None:
     for some in _in_batches(rows):
         op.get_bind().execute(sa.text(statement), some)
 
 
-def _in_batches(rows: Iterable[Json]) -> Iterator[list[Json]]:
-    batch: list[Json] = []
+def _in_batches(rows: Iterable[RowValues]) -> Iterator[list[RowValues]]:
+    batch: list[RowValues] = []
     for row in rows:
         batch.append(row)
         if len(batch) == _AT_ONCE:
