@@ -9,12 +9,11 @@ import uuid
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
-from typing import Final, Protocol
+from typing import Final, Literal, Protocol
 
 from sqlalchemy import (
     ColumnElement,
     Connection,
-    Table,
     and_,
     bindparam,
     delete,
@@ -79,6 +78,10 @@ class PendingNotice(Protocol):
         """Return the notice as a record."""
 
 
+IncidentSubject = Literal["contact", "identity"]
+"""What an incident is about: a VM is not heard, or it reports another identity than before."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Incident:
     """An open incident of a VM: a notice has opened it, and another one will end it."""
@@ -129,29 +132,32 @@ def store_notices(
     return len(new)
 
 
-def incidents(connection: Connection, table: Table = incident) -> dict[str, Incident]:
-    """Return the open incidents, by vmId; `table` is `incident`, or `conflict_notice`."""
+def incidents(connection: Connection, about: IncidentSubject) -> dict[str, Incident]:
+    """Return the open incidents about this, by vmId."""
+    c = incident.c
     return {
         row.vm_id: Incident(vm_id=row.vm_id, key=row.key, kind=row.kind, size=row.size, at=row.at)
-        for row in connection.execute(select(table))
+        for row in connection.execute(select(incident).where(c.about == about))
     }
 
 
 def open_incidents(
-    connection: Connection, opened: Iterable[Incident], at: float, table: Table = incident
+    connection: Connection, about: IncidentSubject, opened: Iterable[Incident], at: float
 ) -> None:
     """Store incidents; each replaces an older one of the same VM. `at` in seconds since 1970."""
-    new = [{**asdict(each), "at": at} for each in opened]
-    end_incidents(connection, [each["vm_id"] for each in new], table)
+    new = [{**asdict(each), "about": about, "at": at} for each in opened]
+    end_incidents(connection, about, [each["vm_id"] for each in new])
     if new:
-        connection.execute(insert(table), new)
+        connection.execute(insert(incident), new)
 
 
-def end_incidents(connection: Connection, vm_ids: Iterable[str], table: Table = incident) -> None:
+def end_incidents(connection: Connection, about: IncidentSubject, vm_ids: Iterable[str]) -> None:
     """Delete the incidents of these VMs."""
+    c = incident.c
     gone = [{"gone": vm_id} for vm_id in vm_ids]
     if gone:
-        connection.execute(delete(table).where(table.c.vm_id == bindparam("gone")), gone)
+        of_vm = and_(c.vm_id == bindparam("gone"), c.about == about)
+        connection.execute(delete(incident).where(of_vm), gone)
 
 
 def newest_number(connection: Connection) -> int:

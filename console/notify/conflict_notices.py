@@ -9,8 +9,8 @@ from typing import Final
 
 from console.db.notices import Incident
 from console.fleet.values.vm import FleetName, Vm
+from console.notify.incidents import IncidentNotices, group_notice, is_gathered, vm_path
 from console.notify.notice import Notice, short
-from console.notify.vm_notices import GATHER_SECONDS, MANY_VMS, VmNotices, group_notice, vm_path
 
 _TAKEN_SECONDS: Final = 300.0
 """How long a VM that was made again under its old name waits for the other one to fall silent."""
@@ -25,15 +25,23 @@ _OVER: Final = "vm-conflict-over"
 
 def conflict_notices(
     found: Sequence[Vm], incidents: Mapping[str, Incident], now: float
-) -> VmNotices:
+) -> IncidentNotices:
     """Return the notices about VMs that are in conflict now; `incidents` are the open ones, by
     vmId.
     """
-    result = VmNotices()
+    result = IncidentNotices()
     ready = [vm for vm in found if vm.vm_id not in incidents and _is_ready(vm, now)]
-    begun = min((vm.conflict_at or now for vm in ready), default=now)
-    if len(ready) == 1 or now - begun >= GATHER_SECONDS:
-        _add(result, ready, now)
+    if is_gathered((vm.conflict_at or now for vm in ready), now):
+        ready.sort(key=lambda vm: (vm.name.lower(), vm.vm_id))
+        result.open(
+            KIND,
+            [(vm, vm.conflict_at or now) for vm in ready],
+            now,
+            of_one=lambda vm: _of_one(vm, now),
+            title="report other identities than before",
+            advice="It has no effect until an admin accepts it.",
+            path=_FLEET,
+        )
     there = {vm.vm_id for vm in found}
     over: dict[str, Incident] = {}
     open_keys = set()
@@ -49,22 +57,6 @@ def conflict_notices(
 
 def _is_ready(vm: Vm, now: float) -> bool:
     return vm.reported_as is not None or now - (vm.conflict_at or now) >= _TAKEN_SECONDS
-
-
-def _add(result: VmNotices, vms: Sequence[Vm], now: float) -> None:
-    if len(vms) > MANY_VMS:
-        result.open_group(
-            KIND,
-            [(vm, vm.conflict_at or now) for vm in vms],
-            now,
-            title=f"{len(vms)} VMs report other identities than before",
-            advice="It has no effect until an admin accepts it.",
-            path=_FLEET,
-        )
-        return
-    for vm in sorted(vms, key=lambda vm: (vm.name.lower(), vm.vm_id)):
-        result.notices.append(_of_one(vm, now))
-        result.opened.append(Incident(vm_id=vm.vm_id, key=_key(vm.vm_id), kind=KIND))
 
 
 def _of_one(vm: Vm, now: float) -> Notice:

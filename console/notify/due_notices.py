@@ -14,7 +14,6 @@ from console.db import notices as store
 from console.db.decisions import decisions, turns
 from console.db.events.latest_reports import reports_of_named_vms
 from console.db.notices import Incident
-from console.db.schema.decision_tables import conflict_notice
 from console.db.snapshot import Snapshot
 from console.db.vms.silent_vms import events_that_silenced
 from console.fleet.values.event import KnownEvent
@@ -75,14 +74,14 @@ def due_notices(snapshot: Snapshot, *, begun: float) -> NoticeCandidates:
     about, others = _with_other_scopes(snapshot, about, others)
     ids = [each.id for each in (*others, *(notice for _, notice in about))]
     new = store.not_stored(snapshot.connection, ids)
-    incidents = store.incidents(snapshot.connection)
+    incidents = store.incidents(snapshot.connection, "contact")
     within_bounds = _within_bounds(snapshot, [each for each in about if each[1].id in new])
     return NoticeCandidates(
         notices=[*(each for each in others if each.id in new), *within_bounds],
         vms=_vms_to_judge(snapshot, since, incidents),
         incidents=incidents,
         conflicts=snapshot.vms.vms_in_conflict(),
-        conflict_incidents=store.incidents(snapshot.connection, conflict_notice),
+        conflict_incidents=store.incidents(snapshot.connection, "identity"),
     )
 
 

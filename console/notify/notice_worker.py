@@ -11,17 +11,19 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
 from console.db import notices as store
 from console.db.connection.errors import message_of
 from console.db.connection.transactions import write_to
-from console.db.schema.decision_tables import conflict_notice
+from console.db.notices import IncidentSubject
 from console.db.snapshot import Snapshots
 from console.notify.conflict_notices import conflict_notices
 from console.notify.due_notices import due_notices
+from console.notify.incidents import IncidentNotices
 from console.notify.sink_worker import SinkWorker
-from console.notify.vm_notices import VmNotices, vm_notices
+from console.notify.vm_notices import vm_notices
 from sinks.base import Sink
 from sinks.shared.errors import SebError
 
@@ -133,24 +135,26 @@ class NoticeWorker:
         with self._snapshots.open() as snapshot:
             now = snapshot.now
             found = due_notices(snapshot, begun=begun)
-        quiet = not _differs(vm_notices(found.vms, found.incidents, now)) and not _differs(
-            conflict_notices(found.conflicts, found.conflict_incidents, now)
-        )
-        if quiet and not found.notices:
+        about_contact = vm_notices(found.vms, found.incidents, now)
+        about_identity = conflict_notices(found.conflicts, found.conflict_incidents, now)
+        if about_contact.is_empty and about_identity.is_empty and not found.notices:
             return
         with write_to(self._database) as (connection, _):
-            about_vms = vm_notices(found.vms, found.known(store.incidents(connection)), now)
-            store.end_incidents(connection, about_vms.ended)
-            store.open_incidents(connection, about_vms.opened, now)
-            known = store.incidents(connection, conflict_notice)
-            conflicts = conflict_notices(found.conflicts, known, now)
-            store.end_incidents(connection, conflicts.ended, conflict_notice)
-            store.open_incidents(connection, conflicts.opened, now, conflict_notice)
-            every = [*found.notices, *about_vms.notices, *conflicts.notices]
+            known = found.known(store.incidents(connection, "contact"))
+            about_contact = vm_notices(found.vms, known, now)
+            _store_incidents(connection, "contact", about_contact, now)
+            known = store.incidents(connection, "identity")
+            about_identity = conflict_notices(found.conflicts, known, now)
+            _store_incidents(connection, "identity", about_identity, now)
+            every = [*found.notices, *about_contact.notices, *about_identity.notices]
             store.store_notices(connection, every, base=self._base, site=self._site, now=now)
         for worker in self.workers:
             worker.wake()
 
 
-def _differs(about_vms: VmNotices) -> bool:
-    return bool(about_vms.notices or about_vms.opened or about_vms.ended)
+def _store_incidents(
+    connection: Connection, about: IncidentSubject, found: IncidentNotices, now: float
+) -> None:
+    """Store the incidents that these notices open, and delete those that they end."""
+    store.end_incidents(connection, about, found.ended)
+    store.open_incidents(connection, about, found.opened, now)

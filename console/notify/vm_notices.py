@@ -7,17 +7,16 @@ notice once. An incident ends with the key that it was opened with.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
-from urllib.parse import quote
 
 from console.db.notices import Incident
 from console.fleet.contact import Contact
 from console.fleet.moments import moment
 from console.fleet.values.event import KnownEvent
 from console.fleet.values.vm import Vm
+from console.notify.incidents import IncidentNotices, group_notice, is_gathered, vm_path
 from console.notify.notice import Notice, NoticeKind, short
 
 PATIENCE_SECONDS: Final = 30.0
@@ -29,13 +28,6 @@ AWAY_SECONDS: Final = 3600.0
 said to have: once the VM is silent, peers can report any duration.
 """
 _DELETES: Final = "delete"
-GATHER_SECONDS: Final = 60.0
-"""For how long VMs that fall silent are gathered, if there are several."""
-MANY_VMS: Final = 10
-"""Up to so many VMs have a notice each; more of them share one."""
-_NAMES_LISTED: Final = 20
-_VM_IDS_LISTED: Final = 100
-_NAMESPACE: Final = uuid.UUID("7c1f8a52-54c6-4c39-a3c1-2b0a5d0f6a3e")
 _SILENT_VMS: Final = "/fleet?contact=silent"
 
 
@@ -58,56 +50,11 @@ class JudgedVm:
     case: AwaitedReturn | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class VmNotices:
-    """The result of a look: notices, and changes of the incidents."""
-
-    notices: list[Notice] = field(default_factory=list)
-    opened: list[Incident] = field(default_factory=list)
-    ended: list[str] = field(default_factory=list)
-    """The vmIds of incidents that are over."""
-
-    def open_group(
-        self,
-        kind: NoticeKind,
-        vms: Iterable[tuple[Vm, float]],
-        now: float,
-        *,
-        title: str,
-        advice: str,
-        path: str,
-    ) -> None:
-        """Add one notice about many VMs, and their incidents with its key. Each VM comes with a
-        time that tells this silence, or this conflict, from the VM's earlier ones.
-        """
-        known = sorted(vms, key=lambda each: (each[0].name.lower(), each[0].vm_id))
-        facts = [kind, *(f"{vm.vm_id} {at}" for vm, at in known)]
-        ordered = [vm for vm, _ in known]
-        key = f"vms-{uuid.uuid5(_NAMESPACE, ' '.join(facts)).hex[:16]}"
-        names = ", ".join(short(vm.name) for vm in ordered[:_NAMES_LISTED])
-        more = f" and {len(ordered) - _NAMES_LISTED} more" if len(ordered) > _NAMES_LISTED else ""
-        self.notices.append(
-            group_notice(
-                key,
-                kind,
-                at=now,
-                title=title,
-                text=f"{names}{more}. {advice}",
-                path=path,
-                count=len(ordered),
-                vm_ids=[vm.vm_id for vm in ordered[:_VM_IDS_LISTED]],
-            )
-        )
-        self.opened += [
-            Incident(vm_id=vm.vm_id, key=key, kind=kind, size=len(ordered)) for vm in ordered
-        ]
-
-
 def vm_notices(
     seen: Sequence[JudgedVm], incidents: Mapping[str, Incident], now: float
-) -> VmNotices:
+) -> IncidentNotices:
     """Return the notices about VMs, given the open incidents, by vmId."""
-    result = VmNotices()
+    result = IncidentNotices()
     _add_not_back(result, seen, incidents, now)
     _add_silent(result, [each for each in seen if each.vm.vm_id not in incidents], now)
     _add_ends(result, seen, incidents, now)
@@ -115,93 +62,81 @@ def vm_notices(
 
 
 def _add_not_back(
-    result: VmNotices, seen: Sequence[JudgedVm], incidents: Mapping[str, Incident], now: float
+    result: IncidentNotices, seen: Sequence[JudgedVm], incidents: Mapping[str, Incident], now: float
 ) -> None:
     """Add notices about VMs that went away for their event and were not heard since.
 
     Several of them are gathered: the maintenance of a whole site may stop hundreds.
     """
-    awaited = []
+    awaited: dict[str, tuple[Vm, AwaitedReturn]] = {}
     for each in seen:
         case = each.case
         incident = incidents.get(each.vm.vm_id)
         has_notice = incident is not None and incident.kind == "vm-not-back"
         if case is not None and each.contact in ("silent", "stopped") and not has_notice:
-            awaited.append((each.vm, case))
-    first = min((case.due for _, case in awaited), default=now)
-    if (
-        now < first + GATHER_SECONDS
-        and sum(case.due < first + GATHER_SECONDS for _, case in awaited) > 1
-    ):
+            awaited[each.vm.vm_id] = (each.vm, case)
+    if not is_gathered((case.due for _, case in awaited.values()), now):
         return
-    missed = [(vm, case) for vm, case in awaited if now >= case.due]
-    if len(missed) > MANY_VMS:
-        result.open_group(
-            "vm-not-back",
-            [(vm, vm.heard_at) for vm, _ in missed],
-            now,
-            title=f"{len(missed)} VMs have not come back after their events",
-            advice="Look at the VMs, their bridges (systemctl status seb), and their network.",
-            path=_SILENT_VMS,
-        )
-        return
-    for vm, case in missed:
-        name = short(vm.name)
+
+    def of_one(vm: Vm) -> Notice:
+        _, case = awaited[vm.vm_id]
         text = f"Its bridge was last heard at {moment(vm.heard_at)}, before its {case.kind} event."
-        result.notices.append(
-            _about(
-                vm,
-                "vm-not-back",
-                key=(case.event_id, vm.heard_at),
-                at=now,
-                title=f"{name} has not come back after its {case.kind}",
-                text=f"{text} Look at the VM, and at its bridge: systemctl status seb",
-                more={"eventId": case.event_id},
-            )
+        return _about(
+            vm,
+            "vm-not-back",
+            key=(case.event_id, vm.heard_at),
+            at=now,
+            title=f"{short(vm.name)} has not come back after its {case.kind}",
+            text=f"{text} Look at the VM, and at its bridge: systemctl status seb",
+            more={"eventId": case.event_id},
         )
-        result.opened.append(Incident(vm_id=vm.vm_id, key=vm.vm_id, kind="vm-not-back"))
+
+    result.open(
+        "vm-not-back",
+        [(vm, vm.heard_at) for vm, case in awaited.values() if now >= case.due],
+        now,
+        of_one=of_one,
+        title="have not come back after their events",
+        advice="Look at the VMs, their bridges (systemctl status seb), and their network.",
+        path=_SILENT_VMS,
+    )
 
 
-def _add_silent(result: VmNotices, seen: Iterable[JudgedVm], now: float) -> None:
+def _add_silent(result: IncidentNotices, seen: Iterable[JudgedVm], now: float) -> None:
     """Add notices about VMs without an incident that have been silent for long enough.
 
     A VM that falls silent alone has a notice after `PATIENCE_SECONDS`. Several are gathered, so
     that a broker that is down does not page four hundred times.
     """
     silent = [each for each in seen if each.contact == "silent" and each.case is None]
-    if not silent:
+    if not is_gathered((each.since + PATIENCE_SECONDS for each in silent), now):
         return
-    first = min(each.since for each in silent)
-    if now - first < PATIENCE_SECONDS + (GATHER_SECONDS if len(silent) > 1 else 0):
-        return
-    vms = [each.vm for each in silent if now - each.since >= PATIENCE_SECONDS]
-    if len(vms) > MANY_VMS:
-        result.open_group(
+
+    def of_one(vm: Vm) -> Notice:
+        return _about(
+            vm,
             "vm-silent",
-            [(vm, vm.heard_at) for vm in vms],
-            now,
-            title=f"{len(vms)} VMs are silent",
-            advice="So many at once point to a network or a broker.",
-            path=_SILENT_VMS,
+            key=(vm.heard_at,),
+            at=now,
+            title=f"{short(vm.name)} is silent",
+            text=f"Its bridge was last heard at {moment(vm.heard_at)}. Look at the VM, at "
+            "its bridge (systemctl status seb), and at its network.",
         )
-        return
-    for vm in vms:
-        result.notices.append(
-            _about(
-                vm,
-                "vm-silent",
-                key=(vm.heard_at,),
-                at=now,
-                title=f"{short(vm.name)} is silent",
-                text=f"Its bridge was last heard at {moment(vm.heard_at)}. Look at the VM, at "
-                "its bridge (systemctl status seb), and at its network.",
-            )
-        )
-        result.opened.append(Incident(vm_id=vm.vm_id, key=vm.vm_id, kind="vm-silent"))
+
+    vms = [each.vm for each in silent if now - each.since >= PATIENCE_SECONDS]
+    result.open(
+        "vm-silent",
+        [(vm, vm.heard_at) for vm in vms],
+        now,
+        of_one=of_one,
+        title="are silent",
+        advice="So many at once point to a network or a broker.",
+        path=_SILENT_VMS,
+    )
 
 
 def _add_ends(
-    result: VmNotices, seen: Sequence[JudgedVm], incidents: Mapping[str, Incident], now: float
+    result: IncidentNotices, seen: Sequence[JudgedVm], incidents: Mapping[str, Incident], now: float
 ) -> None:
     """Add the notices that end incidents: their VMs are heard again, or are not awaited any
     more.
@@ -305,22 +240,3 @@ def _about(vm: Vm, kind: NoticeKind, **given: object) -> Notice:
         },
     }
     return Notice(kind=kind, **values, **given)  # type: ignore[arg-type]
-
-
-def group_notice(
-    key: str, kind: NoticeKind, *, count: int, vm_ids: Sequence[str] = (), **given: object
-) -> Notice:
-    """Return a notice about many VMs, whose incidents have this key."""
-    return Notice(
-        kind=kind,
-        subject=key,
-        key=(),
-        vm={"name": f"{count} VMs"},
-        more={"count": count, "vmIds": list(vm_ids)},
-        **given,  # type: ignore[arg-type]
-    )
-
-
-def vm_path(vm_id: str) -> str:
-    """Return the path of a VM's page."""
-    return f"/vms/{quote(vm_id, safe='')}"

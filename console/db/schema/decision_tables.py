@@ -142,20 +142,10 @@ incident: Final = Table(
     "incident",
     metadata,
     Column("vm_id", Text, primary_key=True),
+    Column("about", Text, primary_key=True),  # `contact` or `identity`: a VM can have one of each
     Column("key", Text, nullable=False),  # the VM's id, or that of a group of VMs
     Column("kind", Text, nullable=False),
     Column("size", Integer, nullable=False),  # VMs in the notice with that key
-    Column("at", Float(53), nullable=False),
-)
-
-# Open incidents of VMs that report another identity than the one that they are known as.
-conflict_notice: Final = Table(
-    "conflict_notice",
-    metadata,
-    Column("vm_id", Text, primary_key=True),
-    Column("key", Text, nullable=False),
-    Column("kind", Text, nullable=False),
-    Column("size", Integer, nullable=False),
     Column("at", Float(53), nullable=False),
 )
 

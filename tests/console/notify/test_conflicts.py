@@ -10,7 +10,7 @@ from dataclasses import replace
 from console.db.notices import Incident
 from console.fleet.values.vm import Vm
 from console.notify.conflict_notices import conflict_notices
-from console.notify.vm_notices import GATHER_SECONDS
+from console.notify.incidents import GATHER_SECONDS
 
 _AT = 1_000_000.0
 

@@ -43,13 +43,12 @@ from console.fleet.values.vm import Vm
 from console.notify.conflict_notices import conflict_notices
 from console.notify.due_notices import due_notices
 from console.notify.event_notices import approval_failed, of_open, over
+from console.notify.incidents import GATHER_SECONDS, MANY_VMS
 from console.notify.notice import Notice
 from console.notify.notice_worker import NoticeWorker
 from console.notify.sinks import read_sinks
 from console.notify.vm_notices import (
     AWAY_SECONDS,
-    GATHER_SECONDS,
-    MANY_VMS,
     PATIENCE_SECONDS,
     RETURN_SECONDS,
     AwaitedReturn,
@@ -170,8 +169,8 @@ class NoticedFleet:
         told = vm_notices(found.vms, found.incidents, at)
         every = [*found.notices, *told.notices]
         with write_to(self.database) as (connection, _):
-            store.end_incidents(connection, told.ended)
-            store.open_incidents(connection, told.opened, at)
+            store.end_incidents(connection, "contact", told.ended)
+            store.open_incidents(connection, "contact", told.opened, at)
             store.store_notices(connection, every, base="http://c", site="console", now=at)
         return every
 
@@ -778,12 +777,24 @@ def test_incidents_are_kept_until_they_are_ended(database: Database) -> None:
     two = replace(one, vm_id="vm-2")
     moved = Incident(vm_id="vm-1", key="vm-1", kind="vm-not-back")
     with database.writing.begin() as connection:
-        store.open_incidents(connection, [one, two], NOW)
-        store.open_incidents(connection, [moved], NOW)
-        assert store.incidents(connection) == {"vm-1": moved, "vm-2": two}
-        store.end_incidents(connection, ["vm-1", "vm-2", "vm-3"])
-        store.end_incidents(connection, [])
-        assert store.incidents(connection) == {}
+        store.open_incidents(connection, "contact", [one, two], NOW)
+        store.open_incidents(connection, "contact", [moved], NOW)
+        assert store.incidents(connection, "contact") == {"vm-1": moved, "vm-2": two}
+        store.end_incidents(connection, "contact", ["vm-1", "vm-2", "vm-3"])
+        store.end_incidents(connection, "contact", [])
+        assert store.incidents(connection, "contact") == {}
+
+
+def test_a_vm_has_an_incident_of_its_contact_and_one_of_its_identity(database: Database) -> None:
+    """The incident of a VM that is silent and that of its conflict are opened and ended apart."""
+    silent = Incident(vm_id="vm-1", key="vm-1", kind="vm-silent")
+    conflict = Incident(vm_id="vm-1", key="vm-1 conflict", kind="vm-conflict")
+    with database.writing.begin() as connection:
+        store.open_incidents(connection, "contact", [silent], NOW)
+        store.open_incidents(connection, "identity", [conflict], NOW)
+        store.end_incidents(connection, "contact", ["vm-1"])
+        assert store.incidents(connection, "contact") == {}
+        assert store.incidents(connection, "identity") == {"vm-1": conflict}
 
 
 class Memory(Sink[SinkSettings]):

@@ -63,8 +63,8 @@ _RENAMED_COLUMNS: Final = (
 )
 """Table, name before, and name now. The migration makes a new table of events."""
 _FILL_INCIDENTS: Final = """
-INSERT INTO incident (vm_id, key, kind, size, at)
-SELECT n.subject, n.subject, n.kind, 1, n.at FROM notice n
+INSERT INTO incident (vm_id, about, key, kind, size, at)
+SELECT n.subject, 'contact', n.subject, n.kind, 1, n.at FROM notice n
 WHERE n.kind IN ('vm-silent', 'vm-not-back') AND n.subject <> 'fleet' AND n.number = (
     SELECT max(o.number) FROM notice o
     WHERE o.subject = n.subject AND o.kind IN ('vm-silent', 'vm-not-back', 'vm-heard')
@@ -275,19 +275,19 @@ def _create_preparations_and_turns() -> None:
 
 
 def _create_incidents() -> None:
-    """Create the tables of the open incidents and conflicts of VMs, so that the notice of an end
-    has the key of its beginning. Fill the incidents from the last notice about each VM. Notices
-    about groups of VMs had no end before.
+    """Create the table of the open incidents of VMs, so that the notice of an end has the key of
+    its beginning. Fill it from the last notice about each VM. Notices about groups of VMs had no
+    end before.
     """
-    for name in ("incident", "conflict_notice"):
-        op.create_table(
-            name,
-            sa.Column("vm_id", sa.Text(), primary_key=True),
-            sa.Column("key", sa.Text(), nullable=False),
-            sa.Column("kind", sa.Text(), nullable=False),
-            sa.Column("size", sa.Integer(), nullable=False),
-            sa.Column("at", sa.Float(53), nullable=False),
-        )
+    op.create_table(
+        "incident",
+        sa.Column("vm_id", sa.Text(), primary_key=True),
+        sa.Column("about", sa.Text(), primary_key=True),
+        sa.Column("key", sa.Text(), nullable=False),
+        sa.Column("kind", sa.Text(), nullable=False),
+        sa.Column("size", sa.Integer(), nullable=False),
+        sa.Column("at", sa.Float(53), nullable=False),
+    )
     op.execute(_FILL_INCIDENTS)
 
 
