@@ -9,7 +9,7 @@ from console.audit import log
 from console.db.bulk import portions
 from console.db.connection.opening import Database
 from console.db.connection.transactions import write_to
-from console.db.upkeep.removal import is_known, remove_past, remove_some, remove_vm
+from console.db.upkeep.removal import delete_past_reports, delete_some_records, delete_vm, is_known
 from console.db.vms.vm_updates import retire_rows
 from console.fleet.contact import BY_HEARTBEATS, Listening, SilentTime
 
@@ -62,14 +62,14 @@ def forget(
         more = True
         while more:  # a few at a time: writers of records wait for each transaction
             with write_to(database) as (connection, number):
-                more = remove_past(connection, vm_id, number, now=now, listening=listening)
+                more = delete_past_reports(connection, vm_id, number, now=now, listening=listening)
         with write_to(database) as (connection, number):
-            remove_vm(connection, vm_id, number, now=now, listening=listening)
+            delete_vm(connection, vm_id, number, now=now, listening=listening)
         found[vm_id] = 0
         more = True
         while more:
             with write_to(database) as (connection, _):
-                count = remove_some(connection, vm_id, now)
+                count = delete_some_records(connection, vm_id, now)
             found[vm_id] += count
             more = count > 0
     return found

@@ -101,7 +101,7 @@ class Sessions:
 
     def _insert(self, row: SessionRow, login: str, ends: str) -> None:
         with write_to(self._database) as (connection, _):
-            sessions.delete_past(
+            sessions.delete_past_sessions(
                 connection, now=row.started_at, seen_before=row.seen_at - self._idle
             )
             if not sessions.use_login(connection, login, ends_at=row.ends_at):

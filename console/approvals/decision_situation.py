@@ -34,7 +34,7 @@ END_SECONDS: Final = 900.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PresentEvent:
+class ShownEvent:
     """The event as the database shows it now."""
 
     state: str
@@ -50,7 +50,7 @@ class DecisionSituation:
     """The commands of this decision, the oldest first."""
     receipts: Sequence[Receipt]
     """The receipts about the event from the VMs that it names, the oldest first."""
-    seen: PresentEvent | None
+    event: ShownEvent | None
     """None: the event is not known any more."""
     candidates: Sequence[Candidate]
     """The VMs that can be asked now, the best first."""

@@ -21,7 +21,7 @@ from console.approvals.step_transaction import (
     StepContext,
     mark_sent,
     next_steps,
-    write_step,
+    write_decision_step,
 )
 from console.db.connection.transactions import write_to
 from console.db.decisions import decisions
@@ -192,7 +192,7 @@ class DecisionWorker:
     def _advance_one(self, decision: Decision, context: StepContext) -> None:
         with write_to(self._database) as (connection, number):
             snapshot = self._snapshots.within(connection)
-            written = write_step(snapshot, decision.id, context, number)
+            written = write_decision_step(snapshot, decision.id, context, number)
         if written.wait_until is not None:
             self._schedule(decision.event_id, written.wait_until)
             return

@@ -176,7 +176,7 @@ class RequestTransaction:
         self._replace(situation.open_decision)
         action = "leave" if new.kind == "leave" else "approve_first"
         self._audit(action, situation.request, known, new)
-        decisions.put_decision(self._connection, new, self._number)
+        decisions.insert_decision(self._connection, new, self._number)
         return DecisionResult(state=open_word(new) or "none")
 
     def _send(self, situation: RequestSituation, known: KnownEvent) -> DecisionResult:
@@ -205,9 +205,9 @@ class RequestTransaction:
             expires_at=expiry(self._now, decision.not_before, others=others),
         )
         self._audit("approve", request, known, decision, command)
-        write = decisions.put_decision if waiting is None else decisions.change_decision
+        write = decisions.insert_decision if waiting is None else decisions.update_decision
         write(self._connection, decision, self._number)
-        decisions.put_command(self._connection, command, self._number)
+        decisions.insert_command(self._connection, command, self._number)
         return DecisionResult(
             state="approving", jti=command.jti, outgoing=outgoing(self._connection, command)
         )
@@ -232,7 +232,7 @@ class RequestTransaction:
         """End the open decision, which a new one replaces."""
         if open_decision is not None:
             after = ended(open_decision, "overtaken", "decided", self._now)
-            decisions.change_decision(self._connection, after, self._number)
+            decisions.update_decision(self._connection, after, self._number)
 
     def _audit(
         self,

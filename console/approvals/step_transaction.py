@@ -18,8 +18,8 @@ from console.approvals.decision_situation import (
     DecisionSituation,
     DecisionStep,
     EndDecision,
-    PresentEvent,
     SendCommand,
+    ShownEvent,
     WaitForChange,
 )
 from console.approvals.transitions import next_step
@@ -67,7 +67,7 @@ def next_steps(
     ]
 
 
-def write_step(
+def write_decision_step(
     snapshot: Snapshot, decision_id: str, context: StepContext, number: int
 ) -> StepResult:
     """Write the next step of a decision, unless the decision is over by now."""
@@ -110,28 +110,28 @@ def mark_sent(
         if known is None or known[0].sent_at is not None:
             continue
         if refusal is None:
-            decisions.change_command(snapshot.connection, replace(known[0], sent_at=at), number)
+            decisions.update_command(snapshot.connection, replace(known[0], sent_at=at), number)
             continue
         decision = decisions.read_decision(snapshot.connection, command.decision_id)
         if decision is not None and decision.state == "open":
             over = ended(decision, "failed", "not_sent", at)
-            decisions.change_decision(snapshot.connection, over, number)
+            decisions.update_decision(snapshot.connection, over, number)
             _mark_unanswered(snapshot, [known[0]], at, number)
 
 
 def _situation(
     snapshot: Snapshot, decision: Decision, known: KnownEvent | None, context: StepContext
 ) -> DecisionSituation:
-    seen = None
+    event = None
     found = []
     if known is not None:
-        seen = PresentEvent(state=known.event.state, fingerprint=known.shown.report.fingerprint)
+        event = ShownEvent(state=known.event.state, fingerprint=known.shown.report.fingerprint)
         found = candidates(known, snapshot.now, snapshot.listening)
     return DecisionSituation(
         decision=decision,
         commands=decisions.read_commands(snapshot.connection, decision.id),
         receipts=() if known is None else known.receipts,
-        seen=seen,
+        event=event,
         candidates=found,
         connected=context.connected,
         now=snapshot.now,
@@ -143,7 +143,7 @@ def _end(
     snapshot: Snapshot, situation: DecisionSituation, step: EndDecision, number: int
 ) -> StepResult:
     over = ended(situation.decision, step.outcome, step.reason, situation.now)
-    decisions.change_decision(snapshot.connection, over, number)
+    decisions.update_decision(snapshot.connection, over, number)
     silent = [
         each
         for each in situation.commands
@@ -182,7 +182,7 @@ def _ask(
         channel=command.channel,
         unanswered=situation.commands[-1].jti,
     )
-    decisions.put_command(snapshot.connection, command, number)
+    decisions.insert_command(snapshot.connection, command, number)
     _mark_unanswered(snapshot, situation.commands, situation.now, number)
     _claim(snapshot, decision, context, number)
     return StepResult(outgoing=outgoing(snapshot.connection, command))
@@ -200,14 +200,14 @@ def _send(
         return StepResult(wait_until=situation.now + 1)  # another console may be connected
     if command.expires_at != step.expires_at:
         command = replace(command, expires_at=step.expires_at)
-        decisions.change_command(snapshot.connection, command, number)
+        decisions.update_command(snapshot.connection, command, number)
     _claim(snapshot, situation.decision, context, number)
     return StepResult(outgoing=outgoing(snapshot.connection, command))
 
 
 def _claim(snapshot: Snapshot, decision: Decision, context: StepContext, number: int) -> None:
     after = claimed(decision, context.run_id, snapshot.now)
-    decisions.change_decision(snapshot.connection, after, number)
+    decisions.update_decision(snapshot.connection, after, number)
 
 
 def _mark_unanswered(
@@ -217,4 +217,4 @@ def _mark_unanswered(
     for each in commands:
         if each.unanswered_at is None:
             marked = replace(each, unanswered_at=at)
-            decisions.change_command(snapshot.connection, marked, number)
+            decisions.update_command(snapshot.connection, marked, number)

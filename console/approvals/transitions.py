@@ -28,7 +28,7 @@ from console.fleet.candidates import PULL, first
 from console.fleet.commands import LAPSE_SECONDS
 
 
-class OpenDecisionState(Enum):
+class DecisionStage(Enum):
     """The state of a decision that is not over."""
 
     SECOND = "a second person has to approve too"
@@ -42,9 +42,9 @@ class OpenDecisionState(Enum):
 
 
 _REPORTED: Final = {
-    "confirmed": OpenDecisionState.CONFIRMED,
-    "posted": OpenDecisionState.POSTED,
-    "accepted": OpenDecisionState.ACCEPTED,
+    "confirmed": DecisionStage.CONFIRMED,
+    "posted": DecisionStage.POSTED,
+    "accepted": DecisionStage.ACCEPTED,
 }
 """The states that VMs report of a command, the one that counts most first."""
 _MOVED: Final = ("already_started", "unknown_event")
@@ -63,29 +63,29 @@ Then = DecisionStep | Callable[[DecisionSituation], DecisionStep]
 
 def next_step(situation: DecisionSituation) -> DecisionStep:
     """Return the next step of a decision that is not over."""
-    row = TABLE[state_of(situation)]
+    row = TABLE[stage_of(situation)]
     then = next(then for predicate, then in row.items() if predicate(situation))
     return then(situation) if callable(then) else then
 
 
-def state_of(situation: DecisionSituation) -> OpenDecisionState:
+def stage_of(situation: DecisionSituation) -> DecisionStage:
     """Return the state of a decision that is not over."""
     decision = situation.decision
     if decision.state == "second":
-        return OpenDecisionState.SECOND
+        return DecisionStage.SECOND
     if decision.kind == "leave":
-        return OpenDecisionState.LEFT
+        return DecisionStage.LEFT
     for reported, state in _REPORTED.items():
         if situation.reached(reported) is not None:
             return state
     if situation.answered:
-        return OpenDecisionState.REFUSED
+        return DecisionStage.REFUSED
     last = situation.last
     is_unsent = last is not None and last.sent_at is None
     return (
-        OpenDecisionState.UNSENT
+        DecisionStage.UNSENT
         if is_unsent and situation.now < situation.deadline
-        else OpenDecisionState.SENT
+        else DecisionStage.SENT
     )
 
 
@@ -99,17 +99,19 @@ def always(_situation: DecisionSituation) -> bool:
 
 def is_as_decided(situation: DecisionSituation) -> bool:
     """The event is Scheduled and as it was decided."""
-    seen = situation.seen
+    event = situation.event
     decision = situation.decision
     return (
-        seen is not None and seen.state == "scheduled" and seen.fingerprint == decision.fingerprint
+        event is not None
+        and event.state == "scheduled"
+        and event.fingerprint == decision.fingerprint
     )
 
 
 def has_changed(situation: DecisionSituation) -> bool:
     """The event is Scheduled, but not as it was decided."""
-    seen = situation.seen
-    return seen is not None and seen.state == "scheduled" and not is_as_decided(situation)
+    event = situation.event
+    return event is not None and event.state == "scheduled" and not is_as_decided(situation)
 
 
 def others_approved(situation: DecisionSituation) -> bool:
@@ -139,7 +141,7 @@ def has_begun_lately(situation: DecisionSituation) -> bool:
 
 def has_begun(situation: DecisionSituation) -> bool:
     """The event is not Scheduled any more."""
-    return situation.seen is None or situation.seen.state != "scheduled"
+    return situation.event is None or situation.event.state != "scheduled"
 
 
 def has_time(situation: DecisionSituation) -> bool:
@@ -216,7 +218,7 @@ def wait_for_end(situation: DecisionSituation) -> WaitForChange:
 def wait_for_lapse(situation: DecisionSituation) -> WaitForChange:
     """Wait until an acceptance counts no more, or the deadline once the event has started."""
     lapses_at = _last_expires_at(situation) + LAPSE_SECONDS + 1
-    is_scheduled = situation.seen is not None and situation.seen.state == "scheduled"
+    is_scheduled = situation.event is not None and situation.event.state == "scheduled"
     return WaitForChange(
         until=min(situation.deadline, lapses_at) if is_scheduled else situation.deadline
     )
@@ -274,8 +276,8 @@ def end_by_event(situation: DecisionSituation) -> EndDecision:
     """It is over: overtaken by what happened to the event."""
     if has_changed(situation):
         return CHANGED
-    seen = situation.seen
-    return EndDecision(outcome="overtaken", reason="ended" if seen is None else seen.state)
+    event = situation.event
+    return EndDecision(outcome="overtaken", reason="ended" if event is None else event.state)
 
 
 def end_out_of_reach(situation: DecisionSituation) -> EndDecision:
@@ -307,18 +309,18 @@ def _last_expires_at(situation: DecisionSituation) -> float:
     return 0.0 if situation.last is None else situation.last.expires_at
 
 
-TABLE: Final[Mapping[OpenDecisionState, Mapping[DecisionPredicate, Then]]] = {
-    OpenDecisionState.SECOND: {
+TABLE: Final[Mapping[DecisionStage, Mapping[DecisionPredicate, Then]]] = {
+    DecisionStage.SECOND: {
         is_as_decided: WAIT,
         always: end_by_event,
     },
-    OpenDecisionState.LEFT: {
+    DecisionStage.LEFT: {
         is_as_decided: WAIT,
         has_changed: CHANGED,
         others_approved: end_by_others,
         always: LEFT,
     },
-    OpenDecisionState.UNSENT: {
+    DecisionStage.UNSENT: {
         answers_may_come: wait_for_receipts,
         is_out_of_reach: end_out_of_reach,
         waits_for_poll: wait_for_poll,
@@ -328,7 +330,7 @@ TABLE: Final[Mapping[OpenDecisionState, Mapping[DecisionPredicate, Then]]] = {
         is_claimed: wait_for_claim,
         always: send,
     },
-    OpenDecisionState.SENT: {
+    DecisionStage.SENT: {
         answers_may_come: wait_for_receipts,
         is_out_of_reach: end_out_of_reach,
         has_its_time: wait_for_answer,
@@ -337,22 +339,22 @@ TABLE: Final[Mapping[OpenDecisionState, Mapping[DecisionPredicate, Then]]] = {
         receipts_may_come: wait_for_receipts,
         always: NO_ANSWER,
     },
-    OpenDecisionState.ACCEPTED: {
+    DecisionStage.ACCEPTED: {
         has_time: wait_for_lapse,
         always: NO_END,
     },
-    OpenDecisionState.POSTED: {
+    DecisionStage.POSTED: {
         has_begun_lately: wait_for_start,
         has_begun: CONFIRMED,
         has_time: wait_for_end,
         always: NO_END,
     },
-    OpenDecisionState.REFUSED: {
+    DecisionStage.REFUSED: {
         receipts_may_come: wait_for_receipts,
         was_asked_too_late: end_by_others,
         always: end_by_answer,
     },
-    OpenDecisionState.CONFIRMED: {
+    DecisionStage.CONFIRMED: {
         always: CONFIRMED,
     },
 }

@@ -63,8 +63,8 @@ def due_commands(
     newest = [commands[-1].jti for commands in before.values()]
     receipts = decisions.receipts_of(connection, newest)
     vms = {
-        seen.vm.vm_id: seen.vm
-        for seen in snapshot.vms.vms_with_ids({vm_id for _, vm_id in prepares})
+        heard.vm.vm_id: heard.vm
+        for heard in snapshot.vms.vms_with_ids({vm_id for _, vm_id in prepares})
     }
     found = []
     for key, vm_id in prepares:
@@ -170,7 +170,7 @@ def write_command(snapshot: Snapshot, due: DueCommand, number: int) -> OutgoingC
             vm_id=command.vm_id,
             channel=command.channel,
         )
-        decisions.put_command(connection, command, number)
+        decisions.insert_command(connection, command, number)
     else:
-        decisions.change_command(connection, command, number)
+        decisions.update_command(connection, command, number)
     return outgoing(connection, command)

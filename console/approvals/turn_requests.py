@@ -128,7 +128,7 @@ class PersonsTurn:
         )
 
     def _put(self, turn: Turn) -> None:
-        turns.put_turns(self._snapshot.connection, [turn], self._number)
+        turns.upsert_turns(self._snapshot.connection, [turn], self._number)
 
 
 def _overridden(turn: Turn, request: DecisionRequest) -> Turn:
@@ -150,7 +150,7 @@ def _end_approval(snapshot: Snapshot, known: KnownEvent, number: int) -> None:
     if decision is None or decision.kind != "approve" or decision.state != "open":
         return
     over = ended(decision, "overtaken", "decided", snapshot.now)
-    decisions.change_decision(snapshot.connection, over, number)
+    decisions.update_decision(snapshot.connection, over, number)
 
 
 def end_turn(
@@ -198,6 +198,6 @@ def end_turn(
     over = replace(after_trigger(turn, ended_now, event, snapshot.now), ended_by=person.name)
     if event is None and over.over_at is None:
         over = replace(over, over_at=snapshot.now)
-    turns.put_turns(snapshot.connection, [over], number)
+    turns.upsert_turns(snapshot.connection, [over], number)
     if event is None:
-        turns.forget_preparations(snapshot.connection, key)
+        turns.delete_preparations(snapshot.connection, key)

@@ -37,14 +37,14 @@ class TurnsResult:
 
 
 def has_work(snapshot: Snapshot, facts: TurnFacts, connected: Collection[str]) -> bool:
-    """Check whether `write_step` would write anything now."""
+    """Check whether `write_turn_steps` would write anything now."""
     todo = plan(facts, snapshot.now)
     return bool(
         todo.turns or todo.approvals or due_commands(snapshot, facts, todo.prepares, connected)
     )
 
 
-def write_step(
+def write_turn_steps(
     snapshot: Snapshot,
     number: int,
     facts: TurnFacts,
@@ -78,7 +78,7 @@ def write_step(
             changed[key] = after_trigger(turn, approved, facts.events[key], snapshot.now)
             if made.outgoing is not None:
                 written.outgoing.append(made.outgoing)
-    turns.put_turns(snapshot.connection, changed.values(), number)
+    turns.upsert_turns(snapshot.connection, changed.values(), number)
     due = due_commands(snapshot, facts, todo.prepares, connected)
     for command in due:
         outgoing = write_command(snapshot, command, number)

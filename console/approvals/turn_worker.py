@@ -15,7 +15,7 @@ from typing import Final
 from console.approvals.command_sender import OutgoingCommand
 from console.approvals.request_transaction import RequestTransaction
 from console.approvals.requests import DecisionRules
-from console.approvals.turn_steps import has_work, write_step
+from console.approvals.turn_steps import has_work, write_turn_steps
 from console.audit.limiter import AuditLimiter
 from console.db.connection.transactions import read_from, write_to
 from console.db.decisions import turns
@@ -109,7 +109,7 @@ class TurnWorker:
                 audit_limiter=AuditLimiter(),
             )
             facts = self._facts.for_step(snapshot)
-            written = write_step(snapshot, number, facts, decide, connected)
+            written = write_turn_steps(snapshot, number, facts, decide, connected)
         for command in written.outgoing:
             self._send(command)
         if written.has_changed:

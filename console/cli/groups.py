@@ -22,7 +22,7 @@ from console.fleet.contact import SilentTime
 from console.fleet.moments import moment
 from console.turns.explain import members, sentence
 from console.turns.groups import Grouping, Member, groups_of, key_of
-from console.turns.replay import Fate, replay
+from console.turns.replay import ReplayOutcome, replay
 from console.web.pages.formatting import span
 from sinks.shared.errors import OK
 from sinks.shared.text import plain
@@ -119,30 +119,30 @@ def replay_past(days: int, overrides: tuple[str, ...]) -> int:
             groups, vms, past = read_past(snapshot, grouping, since=snapshot.now - days * 86_400)
     finally:
         database.close()
-    for line in _fates(replay(groups, vms, past)):
+    for line in _replayed(replay(groups, vms, past)):
         click.echo(plain(line))
     return OK
 
 
-def _fates(fates: Sequence[Fate]) -> Iterator[str]:
-    approved = [each for each in fates if each.approved_at is not None]
+def _replayed(outcomes: Sequence[ReplayOutcome]) -> Iterator[str]:
+    approved = [each for each in outcomes if each.approved_at is not None]
     waited = [each for each in approved if each.waited > 0]
-    for each in fates:
-        yield f"{_moment(each.past.announced_at)}  {each.past.facts.event_id}  {_fate(each)}"
+    for each in outcomes:
+        yield f"{_moment(each.past.announced_at)}  {each.past.facts.event_id}  {_outcome(each)}"
     yield (
-        f"The groups would have approved {len(approved)} of {len(fates)} events; "
+        f"The groups would have approved {len(approved)} of {len(outcomes)} events; "
         f"{len(waited)} of them would have waited"
         + (f", at most {span(max(each.waited for each in waited))}" if waited else "")
     )
 
 
-def _fate(fate: Fate) -> str:
-    if fate.approved_at is None:
-        return f"not approved: {fate.reason or 'it started at once'}"
-    if not fate.waited:
+def _outcome(outcome: ReplayOutcome) -> str:
+    if outcome.approved_at is None:
+        return f"not approved: {outcome.reason or 'it started at once'}"
+    if not outcome.waited:
         return "approved at once"
-    behind = ", ".join(sorted(key.event_id for key in fate.waited_for))
-    return f"approved after {span(fate.waited)}, behind {behind}"
+    behind = ", ".join(sorted(key.event_id for key in outcome.waited_for))
+    return f"approved after {span(outcome.waited)}, behind {behind}"
 
 
 def _moment(at: float) -> str:

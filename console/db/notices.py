@@ -9,7 +9,7 @@ import uuid
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
-from typing import Final, Literal, Protocol
+from typing import Final, Literal, NamedTuple, Protocol
 
 from sqlalchemy import (
     ColumnElement,
@@ -34,12 +34,12 @@ from console.fleet.values.keys import EventKey
 from wire.record import Record, read_record
 
 _LEASE_SECONDS: Final = 60.0
-_WATCH: Final = "*"
+_FIRST_START_CURSOR: Final = "*"
 OVER: Final = "event-over"
 _FAILED: Final = "approval-failed"
 _AWAY: Final = ("vm-silent", "vm-not-back")
 _DUE: Final = ("decision-due", "undecided")
-_LATELY_SECONDS: Final = 8 * 86_400.0
+_DUE_SECONDS: Final = 8 * 86_400.0
 """How long an event may be due for a decision after the notice about it: more than the longest
 notice that Azure gives.
 """
@@ -97,7 +97,16 @@ class Incident:
     """When that notice was made, in seconds since 1970."""
 
 
-def store_notices(
+class EndCounts(NamedTuple):
+    """How many notices said that an event is over, and how many of them came before the last notice
+    that a decision about it is due.
+    """
+
+    total: int = 0
+    before_last_due: int = 0
+
+
+def insert_notices(
     connection: Connection, notices: Iterable[PendingNotice], *, base: str, site: str, now: float
 ) -> int:
     """Store those of these notices that are new, each with the next number; return how many were.
@@ -141,17 +150,17 @@ def incidents(connection: Connection, about: IncidentSubject) -> dict[str, Incid
     }
 
 
-def open_incidents(
+def upsert_incidents(
     connection: Connection, about: IncidentSubject, opened: Iterable[Incident], at: float
 ) -> None:
     """Store incidents; each replaces an older one of the same VM. `at` in seconds since 1970."""
     new = [{**asdict(each), "about": about, "at": at} for each in opened]
-    end_incidents(connection, about, [each["vm_id"] for each in new])
+    delete_incidents(connection, about, [each["vm_id"] for each in new])
     if new:
         connection.execute(insert(incident), new)
 
 
-def end_incidents(connection: Connection, about: IncidentSubject, vm_ids: Iterable[str]) -> None:
+def delete_incidents(connection: Connection, about: IncidentSubject, vm_ids: Iterable[str]) -> None:
     """Delete the incidents of these VMs."""
     c = incident.c
     gone = [{"gone": vm_id} for vm_id in vm_ids]
@@ -166,7 +175,7 @@ def newest_number(connection: Connection) -> int:
     """
     stored = connection.execute(select(func.max(notice.c.number))).scalar()
     delivered = connection.execute(
-        select(func.max(notice_cursor.c.number)).where(notice_cursor.c.sink != _WATCH)
+        select(func.max(notice_cursor.c.number)).where(notice_cursor.c.sink != _FIRST_START_CURSOR)
     ).scalar()
     return max(stored or 0, delivered or 0)
 
@@ -262,28 +271,28 @@ def _noticed_as_due(connection: Connection, now: float) -> list[EventKey]:
         later.c.number > n.number,
     )
     wanted = select(n.subject, n.scope).distinct().where(n.kind.in_(_DUE), ~is_over)
-    noticed = connection.execute(wanted.where(n.at > now - _LATELY_SECONDS))
-    return [EventKey(row.subject, row.scope) for row in noticed]
+    found = connection.execute(wanted.where(n.at > now - _DUE_SECONDS))
+    return [EventKey(row.subject, row.scope) for row in found]
 
 
-def end_notices(
+def count_end_notices(
     connection: Connection, event_ids: Iterable[str]
-) -> dict[EventKey, tuple[int, int]]:
-    """Return, for each of these events, how many notices said that it is over, and how many of them
-    came before the last notice that a decision is due: an event may be announced again after its
-    end.
+) -> dict[EventKey, EndCounts]:
+    """Return, for each of these events, how many notices said that it is over: an event may be
+    announced again after its end.
     """
     n = notice.c
-    found: dict[EventKey, tuple[int, int]] = {}
+    found: dict[EventKey, EndCounts] = {}
     query = select(n.subject, n.scope, n.kind).where(n.kind.in_((*_DUE, OVER))).order_by(n.number)
     for row in rows_in(connection, query, n.subject, event_ids):
         key = EventKey(row.subject, row.scope)
-        ends, before = found.get(key, (0, 0))
-        found[key] = (ends + 1, before) if row.kind == OVER else (ends, ends)
+        total, before = found.get(key, EndCounts())
+        is_end = row.kind == OVER
+        found[key] = EndCounts(total + 1, before) if is_end else EndCounts(total, total)
     return found
 
 
-def add_sinks(connection: Connection, sinks: Iterable[str]) -> None:
+def insert_cursors(connection: Connection, sinks: Iterable[str]) -> None:
     """Start each new sink after the notices that are stored already."""
     known = set(connection.execute(select(notice_cursor.c.sink)).scalars())
     newest = newest_number(connection)
@@ -351,8 +360,8 @@ def first_console_start(connection: Connection, now: float) -> float:
     The table of cursors has it, as the number of a cursor that no sink has.
     """
     c = notice_cursor.c
-    found = connection.execute(select(c.number).where(c.sink == _WATCH)).scalar()
+    found = connection.execute(select(c.number).where(c.sink == _FIRST_START_CURSOR)).scalar()
     if found is None:
-        connection.execute(insert(notice_cursor).values(sink=_WATCH, number=int(now)))
+        connection.execute(insert(notice_cursor).values(sink=_FIRST_START_CURSOR, number=int(now)))
         return now
     return float(found)

@@ -82,8 +82,8 @@ class Fold:
         missing = self._loaded.gaps.get(key, [])
         counted = gaps.count(stream, missing, record, interval=None if vm is None else vm.interval)
         record = self._with_own_id(record)
-        seen = record.kind == "heartbeat" or record.id in self._loaded.records
-        if seen and not counted.fresh:
+        is_stored = record.kind == "heartbeat" or record.id in self._loaded.records
+        if is_stored and not counted.fresh:
             self._count_again(record)
             return
         self._keep_counted(counted)
@@ -119,7 +119,7 @@ class Fold:
                 time=reported_at,
             )
             self._preparations.apply(reported, put_back=put_back)
-        if not seen:
+        if not is_stored:
             self._loaded.records[record.id] = vm_id
             self.changes.records[record.id] = record
             if record.receipt is not None:

@@ -27,7 +27,7 @@ class NameFold:
         if _may_take_a_name(before, vm, at, silent_seconds):
             vm = self._with_name(vm, at)
         if before is not None and (before.scope, before.place) != (vm.scope, vm.place):
-            self._judge_again(vm)
+            self._refresh_reports(vm)
             if before.scope != vm.scope:
                 self._changes.scope_changed.setdefault(vm.vm_id, before.scope)
         return _with_conflict(vm, at)
@@ -52,10 +52,10 @@ class NameFold:
             after = _with_conflict(replace(other, withheld=True), at)
             self._loaded.vms[other.vm_id] = self._changes.vms[other.vm_id] = after
             self._changes.altered.add(other.vm_id)
-            self._judge_again(after)
+            self._refresh_reports(after)
         return replace(vm, withheld=False, name_since=at) if vm.withheld else vm
 
-    def _judge_again(self, vm: Vm) -> None:
+    def _refresh_reports(self, vm: Vm) -> None:
         """Update the reports and preparations of a VM that now bears another name, or is in another
         place.
         """

@@ -12,8 +12,8 @@ from sqlalchemy import Connection
 from console.db.sources.listening import (
     GRACE_SECONDS,
     ListeningInterval,
-    end_others,
-    forget_listening,
+    delete_past_listening,
+    end_other_runs,
     write_listening,
 )
 from console.ingest.state import SourceState
@@ -43,8 +43,8 @@ class ListeningLog:
     def begin(self, connection: Connection, now: float, *, is_alone: bool) -> None:
         """Write for the first time. `is_alone`: no other console can use this database."""
         if is_alone:
-            end_others(connection, self._run_id)
-        forget_listening(connection, now)
+            end_other_runs(connection, self._run_id)
+        delete_past_listening(connection, now)
         self.write(connection, now)
 
     def write(self, connection: Connection, now: float) -> None:

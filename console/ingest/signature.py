@@ -16,7 +16,9 @@ class UnsignedError(ValueError):
     """The request is not signed by the VM that it names."""
 
 
-def verify(headers: Mapping[str, str], body: bytes, *, secret: bytes, now: float) -> None:
+def require_signature(
+    headers: Mapping[str, str], body: bytes, *, secret: bytes, now: float
+) -> None:
     """Raise `UnsignedError` unless one of the signatures is the secret's and the time is right."""
     message_id = headers.get("webhook-id", "")
     timestamp = headers.get("webhook-timestamp", "")

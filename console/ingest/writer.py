@@ -25,7 +25,7 @@ from console.db.connection.errors import message_of
 from console.db.connection.opening import Database
 from console.db.connection.transactions import next_number
 from console.db.sources.checkpoints import write_checkpoint
-from console.db.sources.quarantine import add_to_quarantine
+from console.db.sources.quarantine import count_quarantined
 from console.db.upkeep.passed_time import write_passed_time
 from console.db.upkeep.retention import delete_before
 from console.fleet.contact import BY_HEARTBEATS, SilentTime
@@ -312,7 +312,7 @@ class Writer:
         """Quarantine the records that exceed what a VM may store."""
         for (source, reason), several in _by_source(refused).items():
             last = several[-1]
-            add_to_quarantine(
+            count_quarantined(
                 connection,
                 source=source,
                 reason=reason,
@@ -335,7 +335,7 @@ class Writer:
             for delivery in batch:
                 for item in delivery.items:
                     if isinstance(item, QuarantinedMessage):
-                        add_to_quarantine(
+                        count_quarantined(
                             connection,
                             source=delivery.source,
                             reason=item.reason,

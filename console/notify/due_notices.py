@@ -13,7 +13,7 @@ from console.audit.chain import Head
 from console.db import notices as store
 from console.db.decisions import decisions, turns
 from console.db.events.latest_reports import reports_of_named_vms
-from console.db.notices import Incident
+from console.db.notices import EndCounts, Incident
 from console.db.snapshot import Snapshot
 from console.db.vms.silent_vms import events_that_silenced
 from console.fleet.values.event import KnownEvent
@@ -22,7 +22,7 @@ from console.fleet.values.vm import HeardVm, Vm
 from console.fleet.view import decision_on
 from console.notify import event_notices, vm_notices
 from console.notify.notice import Notice
-from console.notify.vm_notices import JudgedVm
+from console.notify.vm_notices import VmToCheck
 
 _WINDOW_SECONDS: Final = 3600.0
 """An end that is older gets no notice."""
@@ -42,7 +42,7 @@ class NoticeCandidates:
 
     notices: list[Notice]
     """New notices about events and the audit."""
-    vms: list[JudgedVm]
+    vms: list[VmToCheck]
     """The VMs that may need a notice."""
     incidents: Mapping[str, Incident]
     """The open incidents of VMs, by vmId."""
@@ -78,7 +78,7 @@ def due_notices(snapshot: Snapshot, *, begun: float) -> NoticeCandidates:
     within_bounds = _within_bounds(snapshot, [each for each in about if each[1].id in new])
     return NoticeCandidates(
         notices=[*(each for each in others if each.id in new), *within_bounds],
-        vms=_vms_to_judge(snapshot, since, incidents),
+        vms=_vms_to_check(snapshot, since, incidents),
         incidents=incidents,
         conflicts=snapshot.vms.vms_in_conflict(),
         conflict_incidents=store.incidents(snapshot.connection, "identity"),
@@ -100,11 +100,13 @@ def _with_other_scopes(
     for each in of_events:
         first_scopes.setdefault(each.subject, each.scope or "")
 
-    def apart(notice: Notice) -> Notice:
+    def with_scope_mark(notice: Notice) -> Notice:
         is_other = notice.scope is not None and first_scopes[notice.subject] != notice.scope
         return replace(notice, is_other=is_other)
 
-    return [(known, apart(each)) for known, each in about], [apart(each) for each in others]
+    return [(known, with_scope_mark(each)) for known, each in about], [
+        with_scope_mark(each) for each in others
+    ]
 
 
 def _within_bounds(snapshot: Snapshot, about: Sequence[AboutEvent]) -> list[Notice]:
@@ -133,11 +135,11 @@ def _due(snapshot: Snapshot) -> list[AboutEvent]:
         for known in snapshot.event_lists.open_events()
     ]
     due = [(known, state) for known, state in opened if state in event_notices.DUE]
-    lives = store.end_notices(snapshot.connection, {known.event.event_id for known, _ in due})
+    ends = store.count_end_notices(snapshot.connection, {known.event.event_id for known, _ in due})
     found: list[AboutEvent] = []
     for known, state in due:
-        life, _ = lives.get(known.event.key, (0, 0))
-        notices = event_notices.of_open(known, state, snapshot.now, life=life)
+        times_ended = ends.get(known.event.key, EndCounts()).total
+        notices = event_notices.of_open(known, state, snapshot.now, times_ended=times_ended)
         found += [(known, notice) for notice in notices]
     return found
 
@@ -148,13 +150,18 @@ def _over(snapshot: Snapshot, since: float) -> list[AboutEvent]:
     """
     settled = snapshot.now - _SETTLE_SECONDS
     ended = store.ended_without_notice(snapshot.connection, since, settled)
-    lives = store.end_notices(snapshot.connection, {event_id for event_id, _ in ended})
+    ends = store.count_end_notices(snapshot.connection, {event_id for event_id, _ in ended})
     found: list[AboutEvent] = []
     reports = reports_of_named_vms(snapshot.connection, ended)
     for known in snapshot.events.events_by_key(ended).values():
-        _, life = lives.get(known.event.key, (0, 0))
+        times_ended = ends.get(known.event.key, EndCounts()).before_last_due
         reported = reports.get(known.event.key, ())
-        found.append((known, event_notices.over(known, _of_its_vms(known, reported), life=life)))
+        found.append(
+            (
+                known,
+                event_notices.over(known, _of_its_vms(known, reported), times_ended=times_ended),
+            )
+        )
     return found
 
 
@@ -185,16 +192,16 @@ def _failed(snapshot: Snapshot, since: float) -> list[Notice]:
     return [event_notices.approval_failed(each, known.get(each.key)) for each in failed]
 
 
-def _vms_to_judge(
+def _vms_to_check(
     snapshot: Snapshot, since: float, incidents: Mapping[str, Incident]
-) -> list[JudgedVm]:
+) -> list[VmToCheck]:
     """Return the VMs that are silent, that have not come back after an event, or that have an open
     incident.
     """
-    cases = events_that_silenced(snapshot.vms, since)
-    known = snapshot.events.events_by_key(cases.values())
+    events_by_vm = events_that_silenced(snapshot.vms, since)
+    known = snapshot.events.events_by_key(events_by_vm.values())
     silent = {each.vm.vm_id: each for each in snapshot.vms.vms_with_contact(["silent"])}
-    others = [vm_id for vm_id in {*incidents, *cases} if vm_id not in silent]
+    others = [vm_id for vm_id in {*incidents, *events_by_vm} if vm_id not in silent]
     # VMs that come and go: an incident that would open now waits, and opens later if it still
     # holds.
     waiting = store.at_away_limit(snapshot.connection, snapshot.now - _BOUND_SECONDS) - {*incidents}
@@ -203,12 +210,14 @@ def _vms_to_judge(
         if each.vm.vm_id in waiting:
             continue
         silent_since = _silent_since(each, snapshot)
-        key = cases.get(each.vm.vm_id)
+        key = events_by_vm.get(each.vm.vm_id)
         event = None if key is None else known.get(key)
-        case = (
+        awaited = (
             None if event is None else vm_notices.awaited_return(event, each.vm.vm_id, silent_since)
         )
-        found.append(JudgedVm(vm=each.vm, contact=each.contact, since=silent_since, case=case))
+        found.append(
+            VmToCheck(vm=each.vm, contact=each.contact, since=silent_since, awaited_return=awaited)
+        )
     return found
 
 

@@ -26,10 +26,10 @@ _NAMES_SHOWN: Final = 5
 FAILURES: Final = ("failed", "rejected", "unanswered")
 
 
-def of_open(known: KnownEvent, state: str, now: float, *, life: int = 0) -> list[Notice]:
+def of_open(known: KnownEvent, state: str, now: float, *, times_ended: int = 0) -> list[Notice]:
     """Return the notices about a decision that is due: that it is due, and that it is still open
-    shortly before the event's time. `state` is the decision's; `life` is how many notices have said
-    that the event is over.
+    shortly before the event's time. `state` is the decision's; `times_ended` is how many notices
+    have said that the event is over.
     """
     if state not in DUE:
         return []
@@ -46,7 +46,7 @@ def of_open(known: KnownEvent, state: str, now: float, *, life: int = 0) -> list
         _about(
             "decision-due",
             known,
-            key=(fingerprint, state, *_again(life)),
+            key=(fingerprint, state, *_repeat_key(times_ended)),
             at=now,
             title=f"{_what(event)}: {who}",
             text=f"{_whom(event)}{by}",
@@ -57,7 +57,7 @@ def of_open(known: KnownEvent, state: str, now: float, *, life: int = 0) -> list
             _about(
                 "undecided",
                 known,
-                key=(fingerprint, moment_text(event.not_before), *_again(life)),
+                key=(fingerprint, moment_text(event.not_before), *_repeat_key(times_ended)),
                 at=now,
                 title=f"{_what(event)}: not decided, and it starts soon",
                 text=f"{_whom(event)} It may start at {moment(start)}.",
@@ -92,9 +92,9 @@ def of_turn(known: KnownEvent, at: float) -> Notice | None:
     )
 
 
-def over(known: KnownEvent, reported: Iterable[LatestReport], *, life: int = 0) -> Notice:
+def over(known: KnownEvent, reported: Iterable[LatestReport], *, times_ended: int = 0) -> Notice:
     """Return the notice of an event that has ended, with the longest interruption that its VMs
-    report. `life` is how many notices had said before that it is over.
+    report. `times_ended` is how many notices had said before that it is over.
     """
     event = known.shown.report.event
     costs = sorted(filter(None, map(_cost, reported)), reverse=True)
@@ -102,7 +102,7 @@ def over(known: KnownEvent, reported: Iterable[LatestReport], *, life: int = 0) 
     return _about(
         "event-over",
         known,
-        key=_again(life),
+        key=_repeat_key(times_ended),
         at=known.event.shown_at,
         title=f"{_what(event)}: {short(event.event_status.lower())}",
         text=f"{_whom(event)}{cost}",
@@ -164,9 +164,9 @@ def _about(kind: Any, subject: KnownEvent | Event, **given: Any) -> Notice:
     )
 
 
-def _again(life: int) -> tuple[object, ...]:
+def _repeat_key(times_ended: int) -> tuple[object, ...]:
     """Return the part of a key that distinguishes an event that was announced again."""
-    return (f"life {life + 1}",) if life else ()
+    return (f"life {times_ended + 1}",) if times_ended else ()
 
 
 def _first_named(known: KnownEvent, names: Sequence[str]) -> NamedVm | None:

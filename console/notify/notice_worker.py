@@ -121,7 +121,7 @@ class NoticeWorker:
         """Start the workers; return when consoles of this database began to send notices."""
         with write_to(self._database) as (connection, _):
             begun = store.first_console_start(connection, self._snapshots.clock())
-            store.add_sinks(connection, [each.name for each in self.workers])
+            store.insert_cursors(connection, [each.name for each in self.workers])
         for each in self.workers:
             each.start()
         return begun
@@ -147,7 +147,7 @@ class NoticeWorker:
             about_identity = conflict_notices(found.conflicts, known, now)
             _store_incidents(connection, "identity", about_identity, now)
             every = [*found.notices, *about_contact.notices, *about_identity.notices]
-            store.store_notices(connection, every, base=self._base, site=self._site, now=now)
+            store.insert_notices(connection, every, base=self._base, site=self._site, now=now)
         for worker in self.workers:
             worker.wake()
 
@@ -156,5 +156,5 @@ def _store_incidents(
     connection: Connection, about: IncidentSubject, found: IncidentNotices, now: float
 ) -> None:
     """Store the incidents that these notices open, and delete those that they end."""
-    store.end_incidents(connection, about, found.ended)
-    store.open_incidents(connection, about, found.opened, now)
+    store.delete_incidents(connection, about, found.ended)
+    store.upsert_incidents(connection, about, found.opened, now)

@@ -41,36 +41,36 @@ class AwaitedReturn:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JudgedVm:
+class VmToCheck:
     """A VM at the time of one look; `since`: when it fell silent, if it is."""
 
     vm: Vm
     contact: Contact
     since: float
-    case: AwaitedReturn | None = None
+    awaited_return: AwaitedReturn | None = None
 
 
 def vm_notices(
-    seen: Sequence[JudgedVm], incidents: Mapping[str, Incident], now: float
+    vms: Sequence[VmToCheck], incidents: Mapping[str, Incident], now: float
 ) -> IncidentNotices:
     """Return the notices about VMs, given the open incidents, by vmId."""
     result = IncidentNotices()
-    _add_not_back(result, seen, incidents, now)
-    _add_silent(result, [each for each in seen if each.vm.vm_id not in incidents], now)
-    _add_ends(result, seen, incidents, now)
+    _add_not_back(result, vms, incidents, now)
+    _add_silent(result, [each for each in vms if each.vm.vm_id not in incidents], now)
+    _add_ends(result, vms, incidents, now)
     return result
 
 
 def _add_not_back(
-    result: IncidentNotices, seen: Sequence[JudgedVm], incidents: Mapping[str, Incident], now: float
+    result: IncidentNotices, vms: Sequence[VmToCheck], incidents: Mapping[str, Incident], now: float
 ) -> None:
     """Add notices about VMs that went away for their event and were not heard since.
 
     Several of them are gathered: the maintenance of a whole site may stop hundreds.
     """
     awaited: dict[str, tuple[Vm, AwaitedReturn]] = {}
-    for each in seen:
-        case = each.case
+    for each in vms:
+        case = each.awaited_return
         incident = incidents.get(each.vm.vm_id)
         has_notice = incident is not None and incident.kind == "vm-not-back"
         if case is not None and each.contact in ("silent", "stopped") and not has_notice:
@@ -102,13 +102,13 @@ def _add_not_back(
     )
 
 
-def _add_silent(result: IncidentNotices, seen: Iterable[JudgedVm], now: float) -> None:
+def _add_silent(result: IncidentNotices, vms: Iterable[VmToCheck], now: float) -> None:
     """Add notices about VMs without an incident that have been silent for long enough.
 
     A VM that falls silent alone has a notice after `PATIENCE_SECONDS`. Several are gathered, so
     that a broker that is down does not page four hundred times.
     """
-    silent = [each for each in seen if each.contact == "silent" and each.case is None]
+    silent = [each for each in vms if each.contact == "silent" and each.awaited_return is None]
     if not is_gathered((each.since + PATIENCE_SECONDS for each in silent), now):
         return
 
@@ -123,10 +123,10 @@ def _add_silent(result: IncidentNotices, seen: Iterable[JudgedVm], now: float) -
             "its bridge (systemctl status seb), and at its network.",
         )
 
-    vms = [each.vm for each in silent if now - each.since >= PATIENCE_SECONDS]
+    ready = [each.vm for each in silent if now - each.since >= PATIENCE_SECONDS]
     result.open(
         "vm-silent",
-        [(vm, vm.heard_at) for vm in vms],
+        [(vm, vm.heard_at) for vm in ready],
         now,
         of_one=of_one,
         title="are silent",
@@ -136,12 +136,12 @@ def _add_silent(result: IncidentNotices, seen: Iterable[JudgedVm], now: float) -
 
 
 def _add_ends(
-    result: IncidentNotices, seen: Sequence[JudgedVm], incidents: Mapping[str, Incident], now: float
+    result: IncidentNotices, vms: Sequence[VmToCheck], incidents: Mapping[str, Incident], now: float
 ) -> None:
     """Add the notices that end incidents: their VMs are heard again, or are not awaited any
     more.
     """
-    by_id = {each.vm.vm_id: each for each in seen}
+    by_id = {each.vm.vm_id: each for each in vms}
     moved = {each.vm_id: each for each in result.opened}
     open_keys = {each.key for each in result.opened}
     over: dict[str, list[Incident]] = {}
@@ -160,17 +160,17 @@ def _add_ends(
             result.notices.append(_end(several[0], one, now))
 
 
-def _is_over(incident: Incident, seen: JudgedVm | None) -> bool:
+def _is_over(incident: Incident, checked: VmToCheck | None) -> bool:
     """Check whether an incident has ended: its VM was heard since, was retired, or is not known any
     more.
     """
-    if seen is None or seen.contact in ("heard", "late", "retired"):
+    if checked is None or checked.contact in ("heard", "late", "retired"):
         return True
-    return seen.contact == "stopped" and incident.kind != "vm-not-back"
+    return checked.contact == "stopped" and incident.kind != "vm-not-back"
 
 
-def _end(incident: Incident, seen: JudgedVm | None, now: float) -> Notice:
-    """Return the notice that ends an incident; `seen` is its VM, if it is one VM's."""
+def _end(incident: Incident, checked: VmToCheck | None, now: float) -> Notice:
+    """Return the notice that ends an incident; `checked` is its VM, if it is one VM's."""
     if incident.size > 1:
         is_back = incident.kind == "vm-not-back"
         return group_notice(
@@ -182,8 +182,8 @@ def _end(incident: Incident, seen: JudgedVm | None, now: float) -> Notice:
             path=_SILENT_VMS,
             count=incident.size,
         )
-    if seen is None or seen.contact == "retired":
-        name = incident.vm_id if seen is None else short(seen.vm.name)
+    if checked is None or checked.contact == "retired":
+        name = incident.vm_id if checked is None else short(checked.vm.name)
         return Notice(
             kind="vm-retired",
             subject=incident.vm_id,
@@ -194,7 +194,7 @@ def _end(incident: Incident, seen: JudgedVm | None, now: float) -> Notice:
             path=vm_path(incident.vm_id),
             vm={"vmId": incident.vm_id, "name": name},
         )
-    vm = seen.vm
+    vm = checked.vm
     return _about(
         vm,
         "vm-heard",

@@ -180,15 +180,15 @@ def _require_possible(record: Record, data: Observer, received_at: float) -> Non
     if ahead > _MAX_SECONDS:
         raise ForeignError("impossible", "time is more than ten years ahead")
     if isinstance(data, EventData):
-        seen = data.observation
-        durations = (seen.pause_seconds, seen.downtime_seconds)
+        observation = data.observation
+        durations = (observation.pause_seconds, observation.downtime_seconds)
         if any(each is not None and not 0 <= each <= _MAX_SECONDS for each in durations):
             raise ForeignError(
                 "impossible", "data.observation: a duration is negative, or ten years"
             )
         if len(data.event.resources) > MAX_NAMES:
             raise ForeignError("too_many_names", f"data.event.resources: at most {MAX_NAMES:,} VMs")
-        known = (seen.notice_seconds, data.event.duration_in_seconds)
+        known = (observation.notice_seconds, data.event.duration_in_seconds)
         if any(each is not None and abs(each) > _MAX_SECONDS for each in known):
             raise ForeignError("impossible", "data: a duration is more than ten years")
 

@@ -46,7 +46,7 @@ class ReplayedEvent:
 
 
 @dataclass(slots=True, kw_only=True)
-class Fate:
+class ReplayOutcome:
     """What would have happened to an event."""
 
     past: ReplayedEvent
@@ -66,13 +66,13 @@ class Fate:
 
 def replay(
     groups: Mapping[str, Group], vms: Mapping[str, VmFacts], past: Iterable[ReplayedEvent]
-) -> list[Fate]:
+) -> list[ReplayOutcome]:
     """Return what would have happened to each event that touches a group, in their order."""
     ordered = sorted(past, key=lambda each: (each.announced_at, each.facts.key))
     run = _Run(groups, vms, ordered)
     for at in run.moments():
         run.advance(at)
-    return list(run.fates.values())
+    return list(run.outcomes.values())
 
 
 class _Run:
@@ -97,15 +97,15 @@ class _Run:
             )
             for vm_id in sorted(wanted & vms.keys())
         }
-        still = TurnFacts(groups=groups, vms=self._vms)
-        self._past = [each for each in past if still.groups_touched(each.facts)]
+        empty = TurnFacts(groups=groups, vms=self._vms)
+        self._past = [each for each in past if empty.groups_touched(each.facts)]
         self._pending = list(reversed(self._past))
         self._open: dict[EventKey, EventFacts] = {}
         self._ends: dict[EventKey, float] = {}
         self._now = 0.0
         self._turns: Mapping[EventKey, Turn] = {}
-        self.fates = {
-            each.facts.key: Fate(past=each, groups=still.groups_touched(each.facts))
+        self.outcomes = {
+            each.facts.key: ReplayOutcome(past=each, groups=empty.groups_touched(each.facts))
             for each in self._past
         }
 
@@ -117,7 +117,7 @@ class _Run:
                 times.append(self._pending[-1].announced_at)
             waiting = [key for key in self._open if key not in self._ends]
             if waiting:
-                starts = min(self.fates[key].past.starts_at for key in waiting)
+                starts = min(self.outcomes[key].past.starts_at for key in waiting)
                 pause = max(_STEP_SECONDS, (starts - self._now) / _STEPS)
                 times += [starts, self._now + pause]
             self._now = min(times)
@@ -132,7 +132,7 @@ class _Run:
             if at <= now:
                 del self._ends[key], self._open[key]
         for key in [each for each in self._open if each not in self._ends]:
-            if self.fates[key].past.starts_at <= now:
+            if self.outcomes[key].past.starts_at <= now:
                 self._start(key, now)
         for _ in range(_MAX_STEPS):
             if not self._step(now):
@@ -140,7 +140,7 @@ class _Run:
 
     def _start(self, key: EventKey, now: float) -> None:
         self._open[key] = replace(self._open[key], status="Started")
-        self._ends[key] = now + self.fates[key].past.seconds
+        self._ends[key] = now + self.outcomes[key].past.seconds
 
     def _step(self, now: float) -> bool:
         """Take one step of a console; return whether it changed anything."""
@@ -152,14 +152,14 @@ class _Run:
         for key in todo.approvals:
             approved = Occurrence(trigger=TurnTrigger.APPROVED)
             changed[key] = after_trigger(changed.get(key, self._turns[key]), approved, None, now)
-            self.fates[key].approved_at = now
+            self.outcomes[key].approved_at = now
             self._start(key, now)
         self._turns = facts.with_turns(changed).turns
         return bool(changed)
 
     def _note(self, todo: Plan) -> None:
         for key, why in todo.waiting.items():
-            fate = self.fates[key]
-            fate.reason = why.reason or fate.reason
+            outcome = self.outcomes[key]
+            outcome.reason = why.reason or outcome.reason
             if not why.needs_people:
-                fate.waited_for |= set(why.behind)
+                outcome.waited_for |= set(why.behind)

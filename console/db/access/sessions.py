@@ -73,7 +73,7 @@ def delete_session(connection: Connection, hashed: str) -> bool:
     return connection.execute(delete(session).where(session.c.hash == hashed)).rowcount > 0
 
 
-def delete_past(connection: Connection, *, now: float, seen_before: float) -> None:
+def delete_past_sessions(connection: Connection, *, now: float, seen_before: float) -> None:
     """Delete expired sessions and logins. Raises SQLAlchemy's errors."""
     over = or_(session.c.ends_at <= now, session.c.seen_at <= seen_before)
     connection.execute(delete(session).where(over))

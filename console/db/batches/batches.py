@@ -312,19 +312,19 @@ def load_bearers(
     """Read the VMs that bear these names, and what they and `vm_ids` report of open events."""
     reported = tables.report.c
     event = tables.event.c
-    judged = set(vm_ids)
+    reporters = set(vm_ids)
     bearing = tuple_(tables.vm.c.place, tables.vm.c.folded)
     for row in rows_in(connection, select(tables.vm), bearing, names):
         vm = loaded.vms.setdefault(row.vm_id, rows.vm_of(row))
         loaded.bearers.setdefault(vms.bearing(vm), set()).add(vm.vm_id)
-        judged.add(vm.vm_id)
+        reporters.add(vm.vm_id)
     is_open = exists().where(
         event.event_id == reported.event_id,
         event.scope == reported.scope,
         event.state.in_(OPEN),
     )
     query = select(tables.report).where(or_(reported.over == 0, is_open))
-    for row in rows_in(connection, query, reported.vm_id, judged):
+    for row in rows_in(connection, query, reported.vm_id, reporters):
         loaded.reports.setdefault((row.event_id, row.vm_id), rows.report_of(row))
 
 

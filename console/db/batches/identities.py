@@ -35,11 +35,11 @@ def accept(
     `conflicts` has the conflict that a person saw, by vmId: if it is another one by now, it stays.
     """
     loaded = _load_conflicts(connection, vm_ids, silent_time)
-    seen = conflicts or {}
+    conflict_ids = conflicts or {}
     wanted = [
         vm_id
         for vm_id in vm_ids
-        if vm_id in loaded.vms and seen.get(vm_id) in (None, loaded.vms[vm_id].conflict_id)
+        if vm_id in loaded.vms and conflict_ids.get(vm_id) in (None, loaded.vms[vm_id].conflict_id)
     ]
     return _accept(connection, loaded, wanted, number, now=now)
 

@@ -17,7 +17,7 @@ EVENT: Final = "event"
 VM: Final = "vm"
 
 
-def assign(
+def upsert_assignment(
     connection: Connection, kind: str, subject: Subject, *, to: Assignment, at: float, number: int
 ) -> None:
     """Assign a person from now until the end of the assignment; an end that has passed releases the

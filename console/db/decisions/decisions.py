@@ -176,23 +176,23 @@ def site_of(connection: Connection, vm_id: str) -> str | None:
     return connection.execute(wanted).scalar_one_or_none()
 
 
-def put_decision(connection: Connection, made: Decision, number: int) -> None:
+def insert_decision(connection: Connection, made: Decision, number: int) -> None:
     """Insert the row of a new decision."""
     connection.execute(insert(decision).values(**rows.decision_row(made, number)))
 
 
-def put_command(connection: Connection, made: VmCommand, number: int) -> None:
+def insert_command(connection: Connection, made: VmCommand, number: int) -> None:
     """Insert the row of a new command."""
     connection.execute(insert(command).values(**rows.command_row(made, number)))
 
 
-def change_decision(connection: Connection, after: Decision, number: int) -> None:
+def update_decision(connection: Connection, after: Decision, number: int) -> None:
     """Update a decision's row. Writers take turns, so no other change is lost."""
     statement = update(decision).where(decision.c.id == after.id)
     connection.execute(statement.values(**rows.decision_row(after, number)))
 
 
-def change_command(connection: Connection, after: VmCommand, number: int) -> None:
+def update_command(connection: Connection, after: VmCommand, number: int) -> None:
     """Update a command's row."""
     statement = update(command).where(command.c.jti == after.jti)
     connection.execute(statement.values(**rows.command_row(after, number)))

@@ -90,12 +90,12 @@ def _names(connection: Connection, vm_ids: Iterable[str]) -> dict[str, str]:
     return {row.vm_id: row.name for row in found}
 
 
-def put_turns(connection: Connection, several: Iterable[Turn], number: int) -> None:
+def upsert_turns(connection: Connection, several: Iterable[Turn], number: int) -> None:
     """Write the rows of these turns."""
     upsert(connection, turn, [_row(each, number) for each in several])
 
 
-def forget_preparations(connection: Connection, key: EventKey) -> None:
+def delete_preparations(connection: Connection, key: EventKey) -> None:
     """Delete what VMs have prepared for an event, so that none counts as away for it."""
     c = preparation.c
     connection.execute(delete(preparation).where(c.event_id == key.event_id, c.scope == key.scope))

@@ -77,13 +77,13 @@ def write_listening(
     )
 
 
-def end_others(connection: Connection, run_id: str) -> None:
+def end_other_runs(connection: Connection, run_id: str) -> None:
     """Note that no other run uses this database any more: a SQLite file has one at a time."""
     c = listening.c
     connection.execute(update(listening).where(c.console != run_id).values(seen_at=0))
 
 
-def forget_listening(connection: Connection, now: float) -> None:
+def delete_past_listening(connection: Connection, now: float) -> None:
     """Delete the intervals that are too old to matter."""
     c = listening.c
     connection.execute(

@@ -23,7 +23,7 @@ class QuarantineRow:
     """The error of the last one."""
 
 
-def add_to_quarantine(
+def count_quarantined(
     connection: Connection,
     *,
     source: str,

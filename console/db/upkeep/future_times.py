@@ -10,7 +10,7 @@ from sqlalchemy import Connection, and_, case, func, or_, select, true, update
 from console.db.connection.clock import MAX_DIFFERENCE_SECONDS
 from console.db.decisions.decisions import PREPARE
 from console.db.decisions.prepare_commands import COMMAND_SECONDS
-from console.db.decisions.turns import put_turns, read_turns
+from console.db.decisions.turns import read_turns, upsert_turns
 from console.db.schema.decision_tables import command, decision
 from console.db.schema.tables import vm
 from console.turns.facts import Turn
@@ -94,7 +94,7 @@ def _cap_turns(connection: Connection, *, now: float, number: int) -> int:
     latest = now + MAX_DIFFERENCE_SECONDS + 1.0
     known = [(each, _capped(each, latest)) for each in read_turns(connection)]
     ahead = [after for before, after in known if after != before]
-    put_turns(connection, ahead, number)
+    upsert_turns(connection, ahead, number)
     c = command.c
     values = {
         column.name: case((column > until, until), else_=column)

@@ -21,7 +21,7 @@ def is_known(connection: Connection, vm_id: str) -> bool:
     return connection.execute(known).first() is not None
 
 
-def remove_past(
+def delete_past_reports(
     connection: Connection, vm_id: str, number: int, *, now: float, listening: Listening
 ) -> bool:
     """Remove some of a VM's reports of ended events; return whether there were any."""
@@ -37,7 +37,7 @@ def remove_past(
     return bool(keys)
 
 
-def remove_vm(
+def delete_vm(
     connection: Connection, vm_id: str, number: int, *, now: float, listening: Listening
 ) -> None:
     """Remove a VM's row and its reports. An event that other VMs report is then shown by them; one
@@ -51,7 +51,7 @@ def remove_vm(
     write_events(connection, keys, {}, now=now, listening=listening, number=number)
 
 
-def remove_some(connection: Connection, vm_id: str, before: float) -> int:
+def delete_some_records(connection: Connection, vm_id: str, before: float) -> int:
     """Remove some of a VM's records and receipts that came in before a moment, in seconds since
     1970; return how many records.
     """

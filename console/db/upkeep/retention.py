@@ -48,7 +48,10 @@ def delete_before(connection: Connection, moment: float, limit: int) -> bool:
     connection.execute(
         delete(notice).where(n.number.in_(list(connection.execute(old_notices).scalars())))
     )
-    found = max(_old_gaps(connection, moment, limit), _old_decisions(connection, moment, limit))
+    found = max(
+        _delete_old_gaps(connection, moment, limit),
+        _delete_old_decisions(connection, moment, limit),
+    )
     return max(len(gone), len(ids), found) >= limit
 
 
@@ -67,7 +70,7 @@ def _left_prepared() -> ColumnElement[bool]:
     return exists().where(*same, p.state != RECOVERED, *is_member)
 
 
-def _old_decisions(connection: Connection, moment: float, limit: int) -> int:
+def _delete_old_decisions(connection: Connection, moment: float, limit: int) -> int:
     """Delete old ended decisions with their commands; return how many. The audit's rows stay."""
     c = decision.c
     over = select(c.id).where(c.state == "over", c.over_at < moment).limit(limit)
@@ -77,7 +80,7 @@ def _old_decisions(connection: Connection, moment: float, limit: int) -> int:
     return len(ids)
 
 
-def _old_gaps(connection: Connection, moment: float, limit: int) -> int:
+def _delete_old_gaps(connection: Connection, moment: float, limit: int) -> int:
     """Delete old gaps, and reduce the counts of missing records of their VMs; return how many."""
     table: Table = tables.gap
     c = table.c

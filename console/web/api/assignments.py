@@ -35,12 +35,12 @@ class AssignmentRoutes:
     def __init__(self, snapshots: Snapshots) -> None:
         self._snapshots = snapshots
 
-    async def event(self, request: Request, query: models.EventQuery) -> Response:
+    async def assign_event(self, request: Request, query: models.EventQuery) -> Response:
         """Assign a person to an event: answer 200 with the event; 403, 404."""
         body = await body_of(request, models.TakeBody)
         return await asyncio.to_thread(self._event, request, body.minutes, query.scope)
 
-    async def vm(self, request: Request) -> Response:
+    async def assign_vm(self, request: Request) -> Response:
         """Assign a person to a VM: answer 200 with the VM; 403, 404."""
         body = await body_of(request, models.TakeBody)
         return await asyncio.to_thread(self._vm, request, body.minutes)
@@ -100,4 +100,4 @@ def _assign(
     now = snapshots.clock()
     to = Assignment(actor=person.name, until=now + 60 * minutes)
     with write_to(snapshots.database) as (connection, number):
-        assignments.assign(connection, kind, subject, to=to, at=now, number=number)
+        assignments.upsert_assignment(connection, kind, subject, to=to, at=now, number=number)

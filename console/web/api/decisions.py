@@ -78,8 +78,8 @@ class DecisionRoutes:
             )
         except DecisionRefusedError as refused:
             return await self._not_decided(request, refused, query.scope)
-        seen = await asyncio.to_thread(self._detail, event_id, person, query.scope)
-        return answer(seen)
+        detail = await asyncio.to_thread(self._detail, event_id, person, query.scope)
+        return answer(detail)
 
     def command(self, request: Request) -> Response:
         """Answer with a command and its history."""
@@ -127,13 +127,13 @@ class DecisionRoutes:
     ) -> Response:
         person = person_of(request)
         event_id = request.path_params["eventId"]
-        seen = await asyncio.to_thread(self._detail, event_id, person, scope)
-        if refused.why == "site" and seen is None:
+        detail = await asyncio.to_thread(self._detail, event_id, person, scope)
+        if refused.why == "site" and detail is None:
             # The person may not even learn that there is such an event; the audit has the attempt.
             attempt = attempt_at(request.scope, reason="other_site", actor=person.name)
             await self._state.access.refused_attempts.audit(attempt)
             refused = DecisionRefusedError("unknown")
-        return self._refused(seen, refused)
+        return self._refused(detail, refused)
 
     def _own_scope(self, event_id: str, person: Person) -> str | None:
         """Return the scope of the event that the person means, if the person sees only those of one

@@ -149,15 +149,15 @@ def _fleet(snapshot: Snapshot) -> Iterator[Metric]:
     """Yield the metrics from the database: VMs, events, decisions, and a copy of the audit's
     head.
     """
-    seen = overview(snapshot, [])
-    vms = seen.vms.model_dump()
+    numbers = overview(snapshot, [])
+    vms = numbers.vms.model_dump()
     del vms["total"]
     yield _gauge("vms", "VMs, by how their bridge is heard.", "contact", vms)
     yield _gauge(
-        "vm_conditions", "VMs, by what they expect.", "condition", seen.conditions.model_dump()
+        "vm_conditions", "VMs, by what they expect.", "condition", numbers.conditions.model_dump()
     )
     yield _one("events_open", "Events that are not over.", snapshot.event_lists.count_open())
-    yield _one("decisions_due", "Events that wait for a decision.", seen.decisions_due)
+    yield _one("decisions_due", "Events that wait for a decision.", numbers.decisions_due)
     yield _one(
         "records_missing",
         "Records that never came, by their sequence.",

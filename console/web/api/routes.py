@@ -135,7 +135,7 @@ def operations(state: AppState, stream: StreamHub) -> list[Operation]:
         ),
         Operation(
             path="/api/v1/events/{eventId}/take",
-            endpoint=assignments.event,
+            endpoint=assignments.assign_event,
             summary="Say that you are on an event, for so many minutes; 0 gives it back",
             query=models.EventQuery,
             body=models.TakeBody,
@@ -143,7 +143,7 @@ def operations(state: AppState, stream: StreamHub) -> list[Operation]:
         ),
         Operation(
             path="/api/v1/vms/{vmId}/take",
-            endpoint=assignments.vm,
+            endpoint=assignments.assign_vm,
             summary="Say that you are on a VM, for so many minutes; 0 gives it back",
             body=models.TakeBody,
             answers={"200": view.VmDetail},

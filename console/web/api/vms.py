@@ -79,8 +79,8 @@ class VmRoutes:
         person = person_of(request)
         vm_id = request.path_params["vmId"]
         body = await body_of(request, ReasonBody)
-        seen = await asyncio.to_thread(self._retire, person, vm_id, body.reason)
-        return answer(seen)
+        detail = await asyncio.to_thread(self._retire, person, vm_id, body.reason)
+        return answer(detail)
 
     async def accept(self, request: Request) -> Response:
         """Accept what a VM reports: answer 200 with it; 403 without the role admin, 404, 409 if it
@@ -89,17 +89,17 @@ class VmRoutes:
         person = person_of(request)
         vm_id = request.path_params["vmId"]
         body = await body_of(request, AcceptBody)
-        seen = await asyncio.to_thread(self._accept, person, vm_id, body.conflict)
-        return answer(seen)
+        detail = await asyncio.to_thread(self._accept, person, vm_id, body.conflict)
+        return answer(detail)
 
-    def _accept(self, person: Person, vm_id: str, seen: str | None) -> VmDetail:
+    def _accept(self, person: Person, vm_id: str, conflict_id: str | None) -> VmDetail:
         self._require(person, vm_id)
-        problem = acceptance_problem(self._snapshots, person, vm_id, seen)
+        problem = accept_as(self._snapshots, person, vm_id, conflict_id)
         return self._after(vm_id, problem)
 
     def _retire(self, person: Person, vm_id: str, reason: str) -> VmDetail:
         self._require(person, vm_id)
-        return self._after(vm_id, retirement_problem(self._snapshots, person, vm_id, reason))
+        return self._after(vm_id, retire_as(self._snapshots, person, vm_id, reason))
 
     def _require(self, person: Person, vm_id: str) -> None:
         """Raise an answer of 404 for a VM that the person does not see."""
@@ -119,7 +119,7 @@ class VmRoutes:
             return vm_detail(snapshot, after)
 
 
-def retirement_problem(
+def retire_as(
     snapshots: Snapshots, person: Person, vm_id: str, reason: str
 ) -> tuple[int, str] | None:
     """Retire a VM as a person; return the status and the sentence of a refusal, or None."""
@@ -132,11 +132,11 @@ def retirement_problem(
     return None if done else (409, "the VM is retired already")
 
 
-def acceptance_problem(
-    snapshots: Snapshots, person: Person, vm_id: str, seen: str | None
+def accept_as(
+    snapshots: Snapshots, person: Person, vm_id: str, conflict_id: str | None
 ) -> tuple[int, str] | None:
     """Accept what a VM reports of itself, as a person; return the status and the sentence of a
-    refusal, or None. `seen` is the id of the conflict that the person saw, if it was given.
+    refusal, or None. `conflict_id` is the id of the conflict that the person saw, if it was given.
     """
     if "admin" not in person.roles:
         return 403, "this needs the role admin"
@@ -148,7 +148,7 @@ def acceptance_problem(
         actor=person.name,
         now=snapshots.clock(),
         silent_time=snapshots.silent_time,
-        conflicts={} if seen is None else {vm_id: seen},
+        conflicts={} if conflict_id is None else {vm_id: conflict_id},
     )
     return None if done else (409, "the VM is in no such conflict now")
 

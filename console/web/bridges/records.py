@@ -21,7 +21,7 @@ from starlette.types import Receive, Scope, Send
 from console.fleet.candidates import PULL
 from console.ingest.delivery import Delivery, QuarantinedMessage
 from console.ingest.enrolment import KEY_IS_MISSING
-from console.ingest.signature import UnsignedError, verify
+from console.ingest.signature import UnsignedError, require_signature
 from console.records.incoming import IncomingRecord
 from console.records.parse import ForeignError, parse_record, vm_of
 from console.web.bridges.parts import BridgeParts
@@ -136,7 +136,9 @@ class WebhookRecords(_RecordEndpoint):
             raise RequestError(503, KEY_IS_MISSING)
         secret = enrolments.webhook_secret(vm_id)
         try:
-            verify(Headers(scope=scope), body, secret=secret, now=self._parts.own_clock())
+            require_signature(
+                Headers(scope=scope), body, secret=secret, now=self._parts.own_clock()
+            )
         except UnsignedError as error:
             raise RequestError(401, str(error)) from None
         await self._commit(self._parsed(vm_id, body))

@@ -64,7 +64,7 @@ class DecisionForms:
         self._show_event = show_event
         self._show = show
 
-    async def event(self, request: Request) -> Response:
+    async def decide_one(self, request: Request) -> Response:
         """Carry out the form of an event's page and redirect to it, or show why it was not carried
         out.
         """
@@ -96,7 +96,7 @@ class DecisionForms:
     ) -> Response:
         return await asyncio.to_thread(self._show_event, request, sent, status)
 
-    async def several(self, request: Request) -> Response:
+    async def decide_several(self, request: Request) -> Response:
         """Carry out the form for several events: each is decided by itself, and each result is
         shown.
 

@@ -18,7 +18,7 @@ from console.errors import RefusedError
 from console.web.api.assignments import assign_event, assign_vm
 from console.web.api.events import event_detail
 from console.web.api.operations import problem_of
-from console.web.api.vms import acceptance_problem, retirement_problem
+from console.web.api.vms import accept_as, retire_as
 from console.web.app_state import AppState
 from console.web.caller import person_of
 from console.web.pages import (
@@ -55,13 +55,13 @@ class Pages:
             Route("/", self._drawn(self.overview, overview_page.PARAMETERS)),
             Route("/fleet", self._drawn(self.fleet, fleet_page.PARAMETERS)),
             Route("/events/{event_id:path}", self._drawn(self.event, ("scope",))),
-            Route("/events/{event_id:path}", self._forms.event, methods=["POST"]),
+            Route("/events/{event_id:path}", self._forms.decide_one, methods=["POST"]),
             Route("/decide", self._drawn(self.decide, decide_page.PARAMETERS)),
             Route(
                 "/decide/confirm",
                 self._drawn(self.confirm, decide_page.CONFIRM_PARAMETERS),
             ),
-            Route("/decide/confirm", self._forms.several, methods=["POST"]),
+            Route("/decide/confirm", self._forms.decide_several, methods=["POST"]),
             Route("/vms/{vm_id}", self._drawn(self.vm)),
             Route("/vms/{vm_id}", self.retire, methods=["POST"]),
             Route("/vms/{vm_id}/accept", self.accept, methods=["POST"]),
@@ -162,11 +162,11 @@ class Pages:
 
     async def retire(self, request: Request) -> Response:
         """Retire a VM after the button on its page."""
-        return await self._change_vm(request, form_fields.read_reason, retirement_problem)
+        return await self._change_vm(request, form_fields.read_reason, retire_as)
 
     async def accept(self, request: Request) -> Response:
         """Accept what a VM in conflict reports, after the button on its page."""
-        return await self._change_vm(request, form_fields.read_conflict, acceptance_problem)
+        return await self._change_vm(request, form_fields.read_conflict, accept_as)
 
     async def _change_vm(
         self,

@@ -10,17 +10,17 @@ from console.approvals.decision_situation import (
     GRACE_SECONDS,
     AskVm,
     EndDecision,
-    PresentEvent,
     SendCommand,
+    ShownEvent,
     WaitForChange,
     expiry,
 )
-from console.approvals.transitions import TABLE, OpenDecisionState, always, next_step, printed
+from console.approvals.transitions import TABLE, DecisionStage, always, next_step, printed
 from console.fleet.commands import LAPSE_SECONDS
 
-STARTED = PresentEvent(state="started", fingerprint="sha256:2")
-CHANGED = PresentEvent(state="scheduled", fingerprint="sha256:2")
-ENDED = PresentEvent(state="ended", fingerprint="sha256:3")
+STARTED = ShownEvent(state="started", fingerprint="sha256:2")
+CHANGED = ShownEvent(state="scheduled", fingerprint="sha256:2")
+ENDED = ShownEvent(state="ended", fingerprint="sha256:3")
 OTHERS = "jti of a rule"
 
 
@@ -83,16 +83,16 @@ def test_no_takeover_once_any_vm_has_answered(said: object) -> None:
         assert not isinstance(step, (AskVm, SendCommand)), step
 
 
-@pytest.mark.parametrize("seen", [STARTED, CHANGED, ENDED, None])
-def test_no_takeover_of_an_event_that_has_moved(seen: PresentEvent | None) -> None:
+@pytest.mark.parametrize("event", [STARTED, CHANGED, ENDED, None])
+def test_no_takeover_of_an_event_that_has_moved(event: ShownEvent | None) -> None:
     """If the event has changed, the decision waits for a late answer and is then overtaken; no
     second VM is asked.
     """
     late = AT + 8 + GRACE_SECONDS
-    assert next_step(situation(command(), after=12, seen=seen)) == WaitForChange(until=late)
-    step = next_step(situation(command(), after=18, seen=seen))
+    assert next_step(situation(command(), after=12, event=event)) == WaitForChange(until=late)
+    step = next_step(situation(command(), after=18, event=event))
     words = {"started": "started", "scheduled": "changed", "ended": "ended"}
-    assert step == EndDecision(outcome="overtaken", reason=words[seen.state] if seen else "ended")
+    assert step == EndDecision(outcome="overtaken", reason=words[event.state] if event else "ended")
 
 
 @pytest.mark.parametrize("since", [None, AT + 9])
@@ -174,21 +174,21 @@ def test_nobody_answers() -> None:
 def test_what_was_accepted_is_waited_for_beyond_its_time() -> None:
     """A decision waits for a VM that has accepted, also over its reboot, but not for ever."""
     said = [receipt("accepted")]
-    waiting = situation(command(), after=700, receipts=said, seen=STARTED)
+    waiting = situation(command(), after=700, receipts=said, event=STARTED)
     assert next_step(waiting) == WaitForChange(until=AT + 600 + END_SECONDS)
-    late = situation(command(), after=600 + END_SECONDS, receipts=said, seen=ENDED)
+    late = situation(command(), after=600 + END_SECONDS, receipts=said, event=ENDED)
     assert next_step(late) == EndDecision(outcome="unanswered", reason="no_end")
 
 
-@pytest.mark.parametrize("seen", [STARTED, ENDED, None])
-def test_a_last_receipt_that_was_lost_is_not_missed(seen: PresentEvent | None) -> None:
+@pytest.mark.parametrize("event", [STARTED, ENDED, None])
+def test_a_last_receipt_that_was_lost_is_not_missed(event: ShownEvent | None) -> None:
     """If Azure took the request and the event has begun, the decision is confirmed although the
     last receipt was lost.
     """
     said = [receipt("accepted"), receipt("posted", after=3)]
-    waiting = situation(command(), after=12, receipts=said, seen=seen)
+    waiting = situation(command(), after=12, receipts=said, event=event)
     assert next_step(waiting) == WaitForChange(until=AT + 3 + GRACE_SECONDS)
-    late = situation(command(), after=13, receipts=said, seen=seen)
+    late = situation(command(), after=13, receipts=said, event=event)
     assert next_step(late) == EndDecision(outcome="confirmed")
     pending = situation(command(), after=300, receipts=said)
     assert next_step(pending) == WaitForChange(until=AT + 600 + END_SECONDS)
@@ -220,10 +220,10 @@ def test_an_unsent_command_is_given_up_in_the_end() -> None:
     assert next_step(over) == EndDecision(outcome="unanswered", reason="no_answer")
 
 
-@pytest.mark.parametrize("seen", [STARTED, CHANGED, ENDED])
-def test_an_unsent_command_is_dropped_if_the_event_has_moved(seen: PresentEvent) -> None:
+@pytest.mark.parametrize("event", [STARTED, CHANGED, ENDED])
+def test_an_unsent_command_is_dropped_if_the_event_has_moved(event: ShownEvent) -> None:
     """An unsent command for an event that has changed since is not signed."""
-    step = next_step(situation(command(sent_at=None), after=6, seen=seen))
+    step = next_step(situation(command(sent_at=None), after=6, event=event))
     assert isinstance(step, EndDecision)
     assert step.outcome == "overtaken"
 
@@ -247,13 +247,13 @@ def test_left_and_second_end_with_the_event() -> None:
     """
     for waiting in (decision(kind="leave"), decision(state="second")):
         assert next_step(situation(after=5, decision=waiting)) == WaitForChange()
-        changed = next_step(situation(after=5, decision=waiting, seen=CHANGED))
+        changed = next_step(situation(after=5, decision=waiting, event=CHANGED))
         assert changed == EndDecision(outcome="overtaken", reason="changed")
-    left = situation(after=5, decision=decision(kind="leave"), seen=STARTED)
+    left = situation(after=5, decision=decision(kind="leave"), event=STARTED)
     assert next_step(left) == EndDecision(outcome="left")
-    for seen in (STARTED, ENDED):
-        alone = situation(after=5, decision=decision(state="second"), seen=seen)
-        assert next_step(alone) == EndDecision(outcome="overtaken", reason=seen.state)
+    for event in (STARTED, ENDED):
+        alone = situation(after=5, decision=decision(state="second"), event=event)
+        assert next_step(alone) == EndDecision(outcome="overtaken", reason=event.state)
 
 
 def test_a_rule_overtakes_what_was_left() -> None:
@@ -261,7 +261,7 @@ def test_a_rule_overtakes_what_was_left() -> None:
     rule.
     """
     left = situation(
-        after=5, decision=decision(kind="leave"), seen=STARTED, receipts=[rule("confirmed")]
+        after=5, decision=decision(kind="leave"), event=STARTED, receipts=[rule("confirmed")]
     )
     assert next_step(left) == EndDecision(outcome="overtaken", reason="rule:quick")
 
@@ -277,7 +277,7 @@ def test_a_rule_was_quicker() -> None:
 
 def test_the_table_has_an_answer_for_every_state() -> None:
     """In each state the last condition holds in any case, and no condition comes after it."""
-    assert set(TABLE) == set(OpenDecisionState)
+    assert set(TABLE) == set(DecisionStage)
     for row in TABLE.values():
         assert [each is always for each in row] == [False] * (len(row) - 1) + [True]
 
@@ -286,5 +286,5 @@ def test_the_table_can_be_read() -> None:
     """Each printed row has a state, a condition and a step in words."""
     rows = printed()
     assert len(rows) == sum(len(row) for row in TABLE.values())
-    assert {state for state, _, _ in rows} == {each.value for each in OpenDecisionState}
+    assert {state for state, _, _ in rows} == {each.value for each in DecisionStage}
     assert all(words.endswith(".") for _, *columns in rows for words in columns)

@@ -22,7 +22,7 @@ from console.db.schema import tables
 from console.db.sources.listening import (
     GRACE_SECONDS,
     ListeningInterval,
-    end_others,
+    end_other_runs,
     read_listening,
     write_listening,
 )
@@ -227,7 +227,7 @@ def test_the_next_run_at_a_file_ends_the_one_before(database: Database) -> None:
     """After a kill, the next run on a SQLite file ends the interval of the one before at once."""
     with database.writing.begin() as connection:
         listened(connection, "a", START, START + 50)
-        end_others(connection, "b")
+        end_other_runs(connection, "b")
         now = read_listening(connection, START + 51, None)
     assert now.connected == {}
     assert now.intervals == {"mqtt": [Interval(since=START, until=START + 50)]}

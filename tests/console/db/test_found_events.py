@@ -10,7 +10,7 @@ from support.console.records import FakeVm
 
 from console.db.connection.opening import Database
 from console.db.connection.transactions import write_to
-from console.db.decisions.decisions import put_decision
+from console.db.decisions.decisions import insert_decision
 from console.db.events import event_history, event_lists
 from console.db.events.event_filters import WantedEvents
 from console.db.events.event_history import Total
@@ -182,7 +182,7 @@ def test_what_is_not_known_comes_last_in_both_directions(
             reason="",
             at=NOW.timestamp(),
         )
-        put_decision(connection, decision, number)
+        insert_decision(connection, decision, number)
 
     def order(sort: str, *, descending: bool) -> list[str]:
         with intake.snapshots.open() as snapshot:

@@ -532,14 +532,14 @@ def test_a_decision_goes_on_though_the_clock_was_set_back(database: Database) ->
     )
     with write_to(database) as (connection, number):
         for each in (first, second, of_two):
-            decisions.put_decision(connection, each, number)
-        decisions.put_command(connection, asked, number)
+            decisions.insert_decision(connection, each, number)
+        decisions.insert_command(connection, asked, number)
     intake.now -= timedelta(hours=1)
     intake.let_pass(0)
     intake.let_pass(10)
     third = Decision(id="3", kind="leave", state="over", actor="bob", at=at - 3590, **said)
     with write_to(database) as (connection, number):
-        decisions.put_decision(connection, third, number)
+        decisions.insert_decision(connection, third, number)
         found = decisions.decisions_on(connection, EventKey("E", "s"))
         (command,) = decisions.read_commands(connection, "2")
         claimed = decisions.read_open(connection, EventKey("F", "s"))

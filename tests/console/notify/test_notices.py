@@ -52,7 +52,7 @@ from console.notify.vm_notices import (
     PATIENCE_SECONDS,
     RETURN_SECONDS,
     AwaitedReturn,
-    JudgedVm,
+    VmToCheck,
     vm_notices,
 )
 from console.records.incoming import EventReport, IncomingMessage
@@ -169,9 +169,9 @@ class NoticedFleet:
         told = vm_notices(found.vms, found.incidents, at)
         every = [*found.notices, *told.notices]
         with write_to(self.database) as (connection, _):
-            store.end_incidents(connection, "contact", told.ended)
-            store.open_incidents(connection, "contact", told.opened, at)
-            store.store_notices(connection, every, base="http://c", site="console", now=at)
+            store.delete_incidents(connection, "contact", told.ended)
+            store.upsert_incidents(connection, "contact", told.opened, at)
+            store.insert_notices(connection, every, base="http://c", site="console", now=at)
         return every
 
 
@@ -264,11 +264,11 @@ class Teller:
     ) -> list[Notice]:
         """Look once at a fleet of some VMs."""
         seen = [
-            JudgedVm(
+            VmToCheck(
                 vm=each,
                 contact=contact(each),
                 since=each.lost_at or now,
-                case=cases.get(each.vm_id),
+                awaited_return=cases.get(each.vm_id),
             )
             for each in vms
         ]
@@ -698,7 +698,7 @@ def tell(database: Database, *found: Notice) -> int:
     """Store notices; return how many were new."""
     with database.writing.begin() as connection:
         next_number(connection)
-        return store.store_notices(connection, found, base="http://c", site="console", now=NOW)
+        return store.insert_notices(connection, found, base="http://c", site="console", now=NOW)
 
 
 def claimed(database: Database, sink: str, console: str, now: float) -> list[int]:
@@ -717,11 +717,11 @@ def advance(database: Database, sink: str, console: str, number: int) -> None:
 def test_a_fact_is_stored_once_and_each_sink_has_its_place(database: Database) -> None:
     """A fact that two consoles find is stored once; a new sink begins behind it."""
     with database.writing.begin() as connection:
-        store.add_sinks(connection, ["one"])
+        store.insert_cursors(connection, ["one"])
     assert tell(database, notice(), notice()) == 1
     assert tell(database, notice(), notice(subject="other")) == 1
     with database.writing.begin() as connection:
-        store.add_sinks(connection, ["one", "two"])
+        store.insert_cursors(connection, ["one", "two"])
         assert store.is_waiting(connection, "one")
         assert not store.is_waiting(connection, "two")
     assert claimed(database, "two", "a", NOW) == []
@@ -739,8 +739,8 @@ def test_a_sink_waits_for_no_console_of_another_time(database: Database) -> None
     once the clock is right.
     """
     with write_to(database) as (connection, _):
-        store.add_sinks(connection, ["s"])
-        store.store_notices(
+        store.insert_cursors(connection, ["s"])
+        store.insert_notices(
             connection, [over(known(), [])], base="http://c", site="console", now=NOW
         )
         connection.execute(notice_cursor.update().values(number=0))
@@ -755,7 +755,7 @@ def test_a_number_is_never_used_again(database: Database, is_emptied: bool) -> N
     the table.
     """
     with database.writing.begin() as connection:
-        store.add_sinks(connection, ["one"])
+        store.insert_cursors(connection, ["one"])
     for each in ("a", "b", "c"):
         assert tell(database, notice(subject=each)) == 1
     claimed(database, "one", "x", NOW)
@@ -777,11 +777,11 @@ def test_incidents_are_kept_until_they_are_ended(database: Database) -> None:
     two = replace(one, vm_id="vm-2")
     moved = Incident(vm_id="vm-1", key="vm-1", kind="vm-not-back")
     with database.writing.begin() as connection:
-        store.open_incidents(connection, "contact", [one, two], NOW)
-        store.open_incidents(connection, "contact", [moved], NOW)
+        store.upsert_incidents(connection, "contact", [one, two], NOW)
+        store.upsert_incidents(connection, "contact", [moved], NOW)
         assert store.incidents(connection, "contact") == {"vm-1": moved, "vm-2": two}
-        store.end_incidents(connection, "contact", ["vm-1", "vm-2", "vm-3"])
-        store.end_incidents(connection, "contact", [])
+        store.delete_incidents(connection, "contact", ["vm-1", "vm-2", "vm-3"])
+        store.delete_incidents(connection, "contact", [])
         assert store.incidents(connection, "contact") == {}
 
 
@@ -790,9 +790,9 @@ def test_a_vm_has_an_incident_of_its_contact_and_one_of_its_identity(database: D
     silent = Incident(vm_id="vm-1", key="vm-1", kind="vm-silent")
     conflict = Incident(vm_id="vm-1", key="vm-1 conflict", kind="vm-conflict")
     with database.writing.begin() as connection:
-        store.open_incidents(connection, "contact", [silent], NOW)
-        store.open_incidents(connection, "identity", [conflict], NOW)
-        store.end_incidents(connection, "contact", ["vm-1"])
+        store.upsert_incidents(connection, "contact", [silent], NOW)
+        store.upsert_incidents(connection, "identity", [conflict], NOW)
+        store.delete_incidents(connection, "contact", ["vm-1"])
         assert store.incidents(connection, "contact") == {}
         assert store.incidents(connection, "identity") == {"vm-1": conflict}
 

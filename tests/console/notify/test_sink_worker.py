@@ -54,7 +54,7 @@ class NoticeBench:
         found = Notice(kind=kind, subject="vm-1", key=(), at=NOW, title="t", text="t", path="/")
         with self.database.writing.begin() as connection:
             next_number(connection)
-            store.store_notices(connection, [found], base="http://c", site="console", now=NOW)
+            store.insert_notices(connection, [found], base="http://c", site="console", now=NOW)
         self.worker.wake()
 
     def advance(self, seconds: float) -> None:

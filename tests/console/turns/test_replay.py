@@ -8,7 +8,7 @@ from console.config.groups import GroupSettings
 from console.fleet.values.keys import EventKey
 from console.turns.facts import EventFacts, VmFacts
 from console.turns.groups import Member, groups_of
-from console.turns.replay import Fate, ReplayedEvent, replay
+from console.turns.replay import ReplayedEvent, ReplayOutcome, replay
 
 NOW = 1_800_000_000.0
 
@@ -29,7 +29,9 @@ def past(
     return ReplayedEvent(facts=event, announced_at=NOW + at, seconds=seconds)
 
 
-def played(*events: ReplayedEvent, has_said: bool = True, **keys: object) -> dict[str, Fate]:
+def played(
+    *events: ReplayedEvent, has_said: bool = True, **keys: object
+) -> dict[str, ReplayOutcome]:
     """Return what becomes of these events in a group of three."""
     rule = GroupSettings.model_validate({"name": "db", "approve": {}, **keys})
     members = [Member(vm_id=f"v{n}", name=f"db-{n}") for n in range(3)]
@@ -52,10 +54,10 @@ def test_the_second_waits_until_the_first_is_back() -> None:
     """Both events are approved; for the second one the replay says for which event it waited, and
     how long.
     """
-    fates = played(past("A", "v0"), past("B", "v1", at=10))
-    assert fates["A"].waited == 0
-    assert fates["B"].waited == 50
-    assert fates["B"].waited_for == {EventKey("A", "")}
+    outcomes = played(past("A", "v0"), past("B", "v1", at=10))
+    assert outcomes["A"].waited == 0
+    assert outcomes["B"].waited == 50
+    assert outcomes["B"].waited_for == {EventKey("A", "")}
 
 
 def test_what_nobody_approves_starts_at_its_time() -> None:
@@ -63,14 +65,14 @@ def test_what_nobody_approves_starts_at_its_time() -> None:
     at its time.
     """
     assert played(past("A", "v0"), approve=None)["A"].approved_at is None
-    fate = played(past("A", "v0"), approve={"event_type": ["Redeploy"]})["A"]
-    assert (fate.approved_at, fate.reason) == (None, "db leaves it to people")
+    outcome = played(past("A", "v0"), approve={"event_type": ["Redeploy"]})["A"]
+    assert (outcome.approved_at, outcome.reason) == (None, "db leaves it to people")
 
 
 def test_an_event_that_starts_in_years_ends_the_replay_too() -> None:
     """The replay ends although an event that waits for a person starts only in years."""
-    fates = played(past("A", "v0", not_before=NOW + 10 * 365 * 86_400), approve=None)
-    assert (fates["A"].approved_at, fates["A"].reason) == (None, "Azure starts it too soon")
+    outcomes = played(past("A", "v0", not_before=NOW + 10 * 365 * 86_400), approve=None)
+    assert (outcomes["A"].approved_at, outcomes["A"].reason) == (None, "Azure starts it too soon")
 
 
 def test_a_vm_that_never_said_whether_it_prepares_counts_as_heard() -> None:
@@ -80,9 +82,9 @@ def test_a_vm_that_never_said_whether_it_prepares_counts_as_heard() -> None:
 
 def test_an_event_that_lasts_too_long_lets_no_other_go_first() -> None:
     """While one event lasts, Azure starts the other one that waits for it."""
-    fates = played(past("A", "v0", seconds=3000), past("B", "v1", at=10))
-    assert fates["B"].approved_at is None
-    assert "1 of db away" in fates["B"].reason
+    outcomes = played(past("A", "v0", seconds=3000), past("B", "v1", at=10))
+    assert outcomes["B"].approved_at is None
+    assert "1 of db away" in outcomes["B"].reason
 
 
 def test_events_of_other_vms_are_left_out() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from console.approvals.decision_situation import DecisionSituation, PresentEvent
+from console.approvals.decision_situation import DecisionSituation, ShownEvent
 from console.fleet.candidates import Candidate
 from console.fleet.values.decision import Decision, Receipt, VmCommand
 from console.records.incoming import ReceiptFacts
@@ -80,7 +80,7 @@ def situation(*commands: VmCommand, after: float, **changes: Any) -> DecisionSit
         decision=decision(),
         commands=commands,
         receipts=(),
-        seen=PresentEvent(state="scheduled", fingerprint="sha256:1"),
+        event=ShownEvent(state="scheduled", fingerprint="sha256:1"),
         candidates=[candidate("vm-1"), candidate("vm-2")],
         connected={"broker": AT - 100},
         now=AT + after,

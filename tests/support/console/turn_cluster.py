@@ -14,7 +14,7 @@ from console.approvals import turn_steps
 from console.approvals.request_transaction import RequestTransaction
 from console.approvals.requests import DecisionRequest, DecisionRules
 from console.approvals.service import Decisions
-from console.approvals.step_transaction import StepContext, mark_sent, write_step
+from console.approvals.step_transaction import StepContext, mark_sent, write_decision_step
 from console.audit.limiter import AuditLimiter
 from console.audit.log import everything
 from console.config.groups import GroupSettings
@@ -262,7 +262,7 @@ class TurnCluster:
                     audit_limiter=AuditLimiter(),
                 )
                 facts = self.facts.for_step(snapshot)
-                written = turn_steps.write_step(snapshot, number, facts, decide, {"broker"})
+                written = turn_steps.write_turn_steps(snapshot, number, facts, decide, {"broker"})
             sent += [f"{one.command.act} {names[one.command.vm_id]}" for one in written.outgoing]
             if not written.has_changed:
                 break
@@ -291,7 +291,9 @@ class TurnCluster:
             found = rows.read_all_open(snapshot.connection)
         for each in found:
             with write_to(self.database) as (connection, number):
-                taken = write_step(self.snapshots.within(connection), each.id, around, number)
+                taken = write_decision_step(
+                    self.snapshots.within(connection), each.id, around, number
+                )
             if taken.outgoing is not None:
                 sent.append(f"{taken.outgoing.command.act} {names[taken.outgoing.command.vm_id]}")
         self.deliver()
