@@ -18,12 +18,16 @@ def with_returns(turn: Turn, reading: Reading) -> Turn:
     """Return the turn with the VMs that are back, and with those whose rest begins or is
     interrupted.
     """
-    return replace(turn, vms=tuple(_returned(part, turn, reading) for part in turn.vms))
+    return replace(
+        turn,
+        vms=tuple(
+            part if part.back_at is not None else _returned(part, turn, reading)
+            for part in turn.vms
+        ),
+    )
 
 
 def _returned(part: TurnVm, turn: Turn, reading: Reading) -> TurnVm:
-    if part.back_at is not None:
-        return part
     vm = reading.facts.vms.get(part.vm_id)
     if vm is not None and vm.contact in ("silent", "stopped"):
         part = replace(part, ready_at=None)  # its rest begins again once it is back
@@ -34,14 +38,28 @@ def _returned(part: TurnVm, turn: Turn, reading: Reading) -> TurnVm:
     has_recovered = vm.is_heard and vm.has_recovered(turn.event_key)
     if not (has_recovered and _may_leave(vm, turn, reading)):
         return part
+    rest = _rest_of(part, vm, turn, reading)
+    if rest is None:
+        return part
+    since = reading.now if part.ready_at is None else part.ready_at
+    if reading.now - since >= rest:
+        return replace(part, back_at=reading.now)
+    return replace(part, ready_at=since)
+
+
+def _rest_of(part: TurnVm, vm: VmFacts, turn: Turn, reading: Reading) -> float | None:
+    """Return how many seconds a VM that has recovered rests; None while it may still follow a
+    command.
+    """
     event = reading.event_of(turn)
     may_have_posted = event is not None and event.approval == "failed"
     if event is None or may_have_posted or vm.preparation(turn.event_key) is not None:
         least = _REPORT_SECONDS if may_have_posted else 0.0
-        return _rested(part, vm, reading, least=least)
+        return max(least, _rest_of_groups(part, vm, reading))
     # It has prepared nothing: it was not away, unless it still follows a command.
-    follows_none = vm.prepares_nothing or vm.heard_at >= turn.since + ANSWER_SECONDS
-    return replace(part, back_at=reading.now) if follows_none else part
+    if vm.prepares_nothing:
+        return 0.0
+    return _REPORT_SECONDS if vm.heard_at >= turn.since + ANSWER_SECONDS else None
 
 
 def _may_leave(vm: VmFacts, turn: Turn, reading: Reading) -> bool:
@@ -63,17 +81,7 @@ def _may_leave(vm: VmFacts, turn: Turn, reading: Reading) -> bool:
     return waits_for_room(turn, event, reading)
 
 
-def _rested(part: TurnVm, vm: VmFacts, reading: Reading, *, least: float) -> TurnVm:
-    """Return the part of a VM that has recovered: its rest of at least `least` seconds begins, goes
-    on, or is over.
-    """
-    since = reading.now if part.ready_at is None else part.ready_at
-    if reading.now - since >= max(least, _rest(part, vm, reading)):
-        return replace(part, back_at=reading.now)
-    return replace(part, ready_at=since)
-
-
-def _rest(part: TurnVm, vm: VmFacts, reading: Reading) -> float:
+def _rest_of_groups(part: TurnVm, vm: VmFacts, reading: Reading) -> float:
     """Return the longest rest of a VM's groups, in seconds: of those in which it took its turn, and
     of those of now, since the settings may name them in another way.
     """

@@ -23,11 +23,17 @@ ON_ITS_WAY_SECONDS: Final = 10.0
 """How long the first report of a VM that follows a command may take to arrive."""
 _AFTER_POST_SECONDS: Final = 10.0
 """How long an event that no document lists may still start after Azure was told to start it."""
+_REQUEST_SECONDS: Final = 60.0
+"""How long it may take until a VM reports how its request to Azure ended, which it has begun."""
 FIRST_REPORT_SECONDS: Final = 3600.0
 """How long a VM that has accepted a command to prepare, and reports nothing, counts as away."""
 COMMAND_SECONDS: Final = 60
 """The lifetime of a token of a command to prepare."""
 _FOLLOWS: Final = receipt.c.state.in_(("accepted", "confirmed"))
+_MAY_HAVE_TOLD: Final = and_(
+    receipt.c.state == "failed", receipt.c.reason.in_(("imds_unreachable", "imds_refused"))
+)
+"""Azure's answer was lost or an error of its server: it may have received the approval."""
 PrepareTarget = tuple[EventKey, str, str]
 """An event's key and fingerprint, and a vmId."""
 
@@ -88,34 +94,46 @@ def may_follow_approval(connection: Connection, key: EventKey, now: float) -> bo
 def followed_until(connection: Connection, now: float) -> dict[EventKey, float]:
     """Return, by event key, until when an event may still start by our doing, although it is over:
     a VM may act on a command that it has not answered, plus the time for its first report to
-    arrive; or one has just told Azure, and a document left the event out.
+    arrive; or one has just told Azure, or may have, and a document left the event out.
     """
     c = command.c
     wanted = _followed(now, func.max(_followed_to())).group_by(c.event_id, c.scope)
     found = connection.execute(wanted)
     until = {EventKey(row[0], row[1]): row[2] + ON_ITS_WAY_SECONDS for row in found}
-    for key, posted_at in _posted_before_the_end(connection, now):
-        until[key] = max(until.get(key, 0.0), posted_at + _AFTER_POST_SECONDS)
+    for key, may_start_to in _approved(connection, now):
+        until[key] = max(until.get(key, 0.0), may_start_to)
     return until
 
 
-def _posted_before_the_end(connection: Connection, now: float) -> Iterator[tuple[EventKey, float]]:
-    """Yield the open turns of events whose start a VM of the turn has asked Azure for a moment ago,
-    also by a rule, and that have ended since without having been seen to start; and when it asked.
+def _approved(connection: Connection, now: float) -> Iterator[tuple[EventKey, float]]:
+    """Yield the events of open turns that a VM of the turn has approved, also by a rule, and that
+    have not been seen to start since; and until when they may start, also if a document left them
+    out meanwhile.
     """
     t, e, r = turn.c, event.c, receipt.c
+    # A VM also confirms its approval if the event is gone after a request without a good answer.
+    is_unseen = and_(r.state == "confirmed", e.started_at.is_(None))
+    has_told = or_(r.state == "posted", _MAY_HAVE_TOLD, is_unseen)
+    later = receipt.alias("later")
+    is_answered = select(later.c.jti).where(
+        later.c.jti == r.jti, later.c.vm_id == r.vm_id, later.c.state.not_in(("accepted", REJECTED))
+    )
+    is_working = and_(r.state == "accepted", ~is_answered.exists(), ~IS_OPEN)
+    may_start_to = case(
+        (has_told, r.at + _AFTER_POST_SECONDS), else_=e.shown_at + _REQUEST_SECONDS
+    ).label("may_start_to")
     wanted = (
-        select(turn, r.vm_id, r.at)
+        select(turn, r.vm_id, may_start_to)
         .join(event, and_(e.event_id == t.event_id, e.scope == t.scope))
         .join(receipt, r.event_id == t.event_id)
-        .where(t.state != OVER, ~IS_OPEN, e.status != "Completed")
-        .where(r.state == "posted", r.at > now - _AFTER_POST_SECONDS)
+        .where(t.state != OVER, e.status != "Completed")
+        .where(func.coalesce(r.act, "") != PREPARE, or_(has_told, is_working), may_start_to > now)
         .where(or_(e.started_at.is_(None), e.started_at < r.time))
     )
     for row in connection.execute(wanted):
         each = turn_of(row)
         if any(part.vm_id == row.vm_id for part in each.vms):
-            yield each.event_key, row.at
+            yield each.event_key, row.may_start_to
 
 
 def _followed(now: float, column: ColumnElement[Any]) -> Select[Any]:

@@ -306,3 +306,53 @@ def test_a_vm_whose_answer_from_azure_was_lost_holds_its_turn(cluster: TurnClust
         sent += cluster.step() + cluster.decide()
     assert "approve db-1" not in sent
     assert "prepare db-1" not in sent
+
+
+@pytest.mark.parametrize(
+    ("said", "reason", "seconds"),
+    [
+        (["accepted"], None, 60),
+        (["accepted", "failed"], "imds_unreachable", 10),
+        (["accepted", "failed"], "imds_refused", 10),
+        (["accepted", "failed"], "unknown_event", 0),
+        (["accepted", "posted"], None, 10),
+        (["accepted", "confirmed"], None, 10),
+    ],
+)
+def test_an_event_that_a_document_leaves_out_may_still_start(
+    cluster: TurnCluster, said: list[str], reason: str | None, seconds: int
+) -> None:
+    """After the end of an event whose VM may have told Azure to start it, no other VM is asked to
+    prepare for a while, because the event may come back and start.
+    """
+    cluster.announce(0)
+    cluster.announce(1)
+    cluster.step()
+    cluster.answer("confirmed")
+    cluster.approved(*said, reason=reason)
+    cluster.now += timedelta(seconds=1)
+    cluster.tell(cluster.vms[0].event("E-0", transition="ended", status="Unknown", now=cluster.now))
+    cluster.says(0, "recovered")
+    before = max(seconds - 3, 0)
+    cluster.wait(before)
+    assert (cluster.step() == []) == (seconds > 0)
+    cluster.wait(4)
+    assert cluster.step() == (["prepare db-1"] if seconds else [])
+
+
+def test_an_approved_event_that_is_back_at_once_may_still_start(cluster: TurnCluster) -> None:
+    """An event that a document leaves out for a moment, after Azure was told to start it, may start
+    in the next seconds, also if it is back before the console's next step.
+    """
+    cluster.approved_without_preparing("accepted", "posted")
+    vm, soon = cluster.vms[0], cluster.later(minutes=15)
+    (asked,) = cluster.seen(0).decided.commands
+    cluster.tell(vm.event("E-0", transition="ended", status="Scheduled", now=cluster.now))
+    cluster.tell(vm.receipt("E-0", "confirmed", jti=asked.jti, actor="group:db", now=cluster.now))
+    cluster.decide()
+    cluster.now += timedelta(seconds=0.3)
+    cluster.tell(vm.event("E-0", not_before=soon, now=cluster.now))
+    for _ in range(9):
+        assert cluster.step() == []
+        cluster.now += timedelta(seconds=1)
+        cluster.hear_of(range(3), prepares=False)

@@ -193,3 +193,27 @@ def test_what_a_vm_says_of_an_earlier_stay_of_the_event_answers_no_command(
     assert cluster.state(0) == "away"
     cluster.wait(71)
     assert cluster.step() == ["prepare db-1"]
+
+
+def test_a_vm_that_was_cut_off_with_its_command_counts_until_its_records_come(
+    cluster: TurnCluster,
+) -> None:
+    """A VM that was silent counts as away for some seconds after it is heard again: its status
+    arrives first, and its records may say that it has followed the command to prepare.
+    """
+    soon = cluster.later(hours=10)
+    for number in (0, 1):
+        told = cluster.vms[number].event(f"E-{number}", now=cluster.now, not_before=soon)
+        cluster.tell(told)
+    assert cluster.step() == ["prepare db-0"]
+    for _ in range(50):
+        cluster.now += timedelta(seconds=10)
+        cluster.hear_only(cluster.vms[1:])
+        assert "prepare db-1" not in cluster.step()
+    assert cluster.state(0) == "failed"
+    cluster.hear()
+    assert cluster.step() == []
+    cluster.now += timedelta(seconds=5)
+    cluster.answer("accepted")
+    cluster.says(0, "prepared")
+    assert cluster.step() == []
