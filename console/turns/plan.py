@@ -156,16 +156,21 @@ def _not_held(turn: Turn, reading: Reading) -> Turn:
 
 
 def _with_new_vms(turn: Turn, reading: Reading) -> tuple[Turn, Reading]:
-    """Return the turn with the VMs that its changed event names and that do not hold it yet, if the
-    budget has room; and the reading in which they are away.
+    """Return the turn with the VMs that its event names and that do not hold it yet, and the
+    reading in which they are away: the VMs that a changed event names, if the budget has room; and
+    those that prepare although the turn has failed, which are away already.
     """
     event = reading.event_of(turn)
-    if turn.state != "preparing" or event is None or event.fingerprint != turn.fingerprint:
+    if event is None or event.fingerprint != turn.fingerprint:
         return turn, reading
     new = [vm for vm in reading.facts.named(event) if vm.vm_id not in turn.vm_ids]
-    if not new or (not turn.is_overridden and reading.over_budget(event)):
+    if turn.state == "failed":
+        new = [vm for vm in new if not vm.has_recovered(event.key)]
+    elif turn.state != "preparing" or (not turn.is_overridden and reading.over_budget(event)):
         return turn, reading
-    return with_vms(turn, new), reading.with_away(event, new, turn.since)
+    return (
+        (with_vms(turn, new), reading.with_away(event, new, turn.since)) if new else (turn, reading)
+    )
 
 
 def _may_be_approved_again(turn: Turn, reading: Reading) -> bool:

@@ -217,3 +217,26 @@ def test_a_vm_that_was_cut_off_with_its_command_counts_until_its_records_come(
     cluster.answer("accepted")
     cluster.says(0, "prepared")
     assert cluster.step() == []
+
+
+def test_a_vm_that_prepares_after_its_turn_has_failed_holds_it_again(cluster: TurnCluster) -> None:
+    """A VM that prepares by itself after its turn has failed, and while another VM has its turn,
+    holds its turn again: the VMs that are drained go one after the other.
+    """
+    for number in (0, 1):
+        told = cluster.vms[number].event(
+            f"E-{number}", now=cluster.now, not_before=cluster.later(minutes=320 + number)
+        )
+        cluster.tell(told)
+    assert cluster.step() == ["prepare db-0"]
+    for _ in range(44):
+        cluster.wait(10)
+        cluster.step()
+    assert (cluster.state(0), cluster.state(1)) == ("failed", "preparing")
+    cluster.says(0, "prepared")
+    cluster.says(1, "prepared")
+    sent: list[str] = []
+    for _ in range(20):
+        cluster.wait(30)
+        sent += [each for each in cluster.step() if each.startswith("approve")]
+    assert sent == ["approve db-0"]
