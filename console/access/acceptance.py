@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 
-from console.access.enrolment import VMS_AT_ONCE, checked
+from console.access.enrolment import VMS_AT_ONCE, require_vm_ids
 from console.audit import log
 from console.db.batches import identities
 from console.db.bulk import portions
@@ -32,7 +32,7 @@ def accept(
     `DatabaseFailedError`.
     """
     found: dict[str, Vm] = {}
-    for some in portions(checked(vm_ids), VMS_AT_ONCE):
+    for some in portions(require_vm_ids(vm_ids), VMS_AT_ONCE):
         with write_to(database) as (connection, number):
             accepted = identities.accept(
                 connection,

@@ -63,7 +63,7 @@ def enroll(
     given = resource_ids or {}
     _require_valid(given.values(), site, tags or {})
     found: dict[str, int] = {}
-    for some in portions(checked(vm_ids), VMS_AT_ONCE):
+    for some in portions(require_vm_ids(vm_ids), VMS_AT_ONCE):
         enrolled: dict[str, dict[str, Any]] = {
             vm_id: {
                 "enrolled_at": now,
@@ -149,7 +149,7 @@ def revoke(database: Database, vm_ids: Iterable[str], *, actor: str, now: float)
     """Revoke the secrets of these VMs: `enroll` gives new ones from now on. Raises what `enroll`
     raises.
     """
-    for some in portions(checked(vm_ids), VMS_AT_ONCE):
+    for some in portions(require_vm_ids(vm_ids), VMS_AT_ONCE):
         with write_to(database) as (connection, number):
             known = read_generations(connection, [*some, EVERY_VM])
             generations = {vm_id: _of(known, vm_id) + 1 for vm_id in some}
@@ -173,7 +173,7 @@ def revoke_all(database: Database, *, actor: str, now: float) -> None:
         log.append(connection, at=now, actor=actor, action="all_vms_revoked", generation=newest)
 
 
-def checked(vm_ids: Iterable[str]) -> list[str]:
+def require_vm_ids(vm_ids: Iterable[str]) -> list[str]:
     """Return the vmIds, each once, in order. Raises `RefusedError` if one is not a vmId, or the
     list is empty.
     """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from console.access.enrolment import VMS_AT_ONCE, checked
+from console.access.enrolment import VMS_AT_ONCE, require_vm_ids
 from console.audit import log
 from console.db.bulk import portions
 from console.db.connection.opening import Database
@@ -23,7 +23,7 @@ def retire(
     `RefusedError` if something is not a vmId, `DatabaseFailedError`.
     """
     found: list[str] = []
-    for some in portions(checked(vm_ids), VMS_AT_ONCE):
+    for some in portions(require_vm_ids(vm_ids), VMS_AT_ONCE):
         with write_to(database) as (connection, number):
             retired = retire_rows(connection, some, by=actor, at=now, number=number)
             for vm_id in retired:
@@ -52,7 +52,7 @@ def forget(
     """
     found: dict[str, int] = {}
     listening = Listening(silent_time=silent_time)
-    for vm_id in checked(vm_ids):
+    for vm_id in require_vm_ids(vm_ids):
         with write_to(database) as (connection, _):
             if not is_known(connection, vm_id):
                 continue

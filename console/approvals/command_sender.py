@@ -29,7 +29,7 @@ class OutgoingCommand:
     site: str
 
 
-def outgoing(connection: Connection, command: VmCommand) -> OutgoingCommand | None:
+def with_site(connection: Connection, command: VmCommand) -> OutgoingCommand | None:
     """Return the command with the site of its VM, or None if the VM is not known any more."""
     site = decisions.site_of(connection, command.vm_id)
     return None if site is None else OutgoingCommand(command=command, site=site)

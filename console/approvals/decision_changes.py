@@ -11,12 +11,12 @@ LEASE_SECONDS: Final = 5.0
 """For how long other consoles leave the sending of a command to the one that has claimed it."""
 
 
-def claimed(decision: Decision, run_id: str, now: float) -> Decision:
+def with_claim(decision: Decision, run_id: str, now: float) -> Decision:
     """Return the decision as claimed by a run of a console, which sends its command now."""
     return replace(decision, claimed_by=run_id, claimed_until=now + LEASE_SECONDS)
 
 
-def ended(decision: Decision, outcome: str, reason: str | None, at: float) -> Decision:
+def with_outcome(decision: Decision, outcome: str, reason: str | None, at: float) -> Decision:
     """Return the decision with its end."""
     return replace(
         decision,

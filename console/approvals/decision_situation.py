@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from console.fleet.candidates import PULL, Candidate, first
+from console.fleet.candidates import PULL, Candidate, next_candidate
 from console.fleet.commands import (
     REPLAYED,
     CommandStatus,
     command_status,
-    foreign,
+    is_from_other_vm,
     own_receipts,
-    working,
+    under_way,
 )
 from console.fleet.values.decision import Decision, Receipt, VmCommand
 
@@ -71,21 +71,21 @@ class DecisionSituation:
         return self.commands[-1] if self.commands else None
 
     @property
-    def following(self) -> Candidate | None:
+    def next_candidate(self) -> Candidate | None:
         """The best reporter that was not asked yet, which is the next to be asked."""
-        return first(self.candidates, {each.vm_id for each in self.commands})
+        return next_candidate(self.candidates, {each.vm_id for each in self.commands})
 
     @property
     def progress(self) -> list[tuple[VmCommand, CommandStatus]]:
         """The status of each command."""
         return [(each, command_status(each, self.receipts)) for each in self.commands]
 
-    def reached(self, state: str) -> float | None:
+    def time_of(self, state: str) -> float | None:
         """Return when a VM reported that state of a command, or None."""
         return next((how.at for _, how in self.progress if how.state == state), None)
 
     @property
-    def answered(self) -> list[CommandStatus]:
+    def answers(self) -> list[CommandStatus]:
         """The statuses of the commands for which their VMs sent a receipt."""
         return [how for each, how in self.progress if own_receipts(each, self.receipts)]
 
@@ -118,9 +118,9 @@ class DecisionSituation:
         others = [
             each
             for each in self.receipts
-            if each.facts.jti not in own and not foreign(each, self.commands)
+            if each.facts.jti not in own and not is_from_other_vm(each, self.commands)
         ]
-        begun = working(others)
+        begun = under_way(others)
         if or_confirmed:
             begun += [each for each in others if each.facts.state == "confirmed"]
         return begun[0].facts.actor if begun else None

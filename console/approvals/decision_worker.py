@@ -84,7 +84,7 @@ class DecisionWorker:
         if self._thread.is_alive():
             self._thread.join(timeout)
 
-    def changed(self, since: int | None) -> None:
+    def check_again(self, since: int | None) -> None:
         """Note that the decisions on some events may have a next step: the events with rows that
         were written after the transaction `since`. With None it is all events.
         """
@@ -101,7 +101,7 @@ class DecisionWorker:
             self._outgoing.append(outgoing)
             self._changed.notify()
 
-    def answered(self, command: VmCommand, why: str | None) -> None:
+    def note_answer(self, command: VmCommand, why: str | None) -> None:
         """Note that the broker has accepted a command, or has refused it for the reason `why`."""
         if why is not None:
             fields = {"action": "command_refused", "jti": command.jti, "source": command.channel}
@@ -110,10 +110,10 @@ class DecisionWorker:
             self._sent.append((command, why, self._clock()))
             self._changed.notify()
 
-    def fetched(self, commands: Iterable[VmCommand]) -> None:
+    def note_fetched(self, commands: Iterable[VmCommand]) -> None:
         """Note that a VM has been given these commands."""
         for each in commands:
-            self.answered(each, None)
+            self.note_answer(each, None)
 
     def _run(self) -> None:
         while self._wait():
@@ -157,7 +157,7 @@ class DecisionWorker:
         try:
             self._advance(since, every=every)
         except SebError:
-            self.changed(since)
+            self.check_again(since)
             raise
 
     def _advance(self, since: int | None, *, every: bool) -> None:
@@ -204,7 +204,7 @@ class DecisionWorker:
 
     def _send_now(self, outgoing: OutgoingCommand) -> None:
         """Send a command. If it cannot be sent now, it is found again once its claim has ended."""
-        self._sender.send(outgoing, self.answered)
+        self._sender.send(outgoing, self.note_answer)
 
     def _write_sent(self) -> None:
         """Write, in one transaction, which commands are on their way."""

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 from uuid import uuid4
 
-from console.approvals.command_sender import OutgoingCommand, outgoing
-from console.approvals.decision_changes import claimed, ended
+from console.approvals.command_sender import OutgoingCommand, with_site
+from console.approvals.decision_changes import with_claim, with_outcome
 from console.approvals.decision_situation import expiry
 from console.approvals.refusal_reasons import REASONS, DecisionRefusedError, RefusalReason
 from console.approvals.requests import (
@@ -27,9 +27,9 @@ from console.audit.limiter import AuditLimiter
 from console.db.decisions import decisions
 from console.db.snapshot import Snapshot
 from console.db.turn_facts.turn_facts import TurnSettings
-from console.fleet.candidates import candidates, first
-from console.fleet.commands import working
-from console.fleet.decisions import DecisionState, open_word
+from console.fleet.candidates import candidates, next_candidate
+from console.fleet.commands import under_way
+from console.fleet.decisions import DecisionState, status_of_open
 from console.fleet.values.decision import Decision, VmCommand
 from console.fleet.values.event import KnownEvent
 from wire.moment import moment_text
@@ -135,7 +135,7 @@ class RequestTransaction:
                 self._replace(situation.open_decision)
             return DecisionResult(state="approving")
         result = self._send(situation, known)
-        self._turns.sent(turn)
+        self._turns.note_approved(turn)
         return result
 
     def _refuse(self, why: RefusalReason, situation: RequestSituation) -> DecisionResult:
@@ -166,7 +166,7 @@ class RequestTransaction:
             commands = decisions.read_commands(self._connection, situation.open_decision.id)
             if commands:
                 return commands[-1].jti
-        begun = [] if situation.known is None else working(situation.known.receipts)
+        begun = [] if situation.known is None else under_way(situation.known.receipts)
         return begun[0].facts.jti if begun else None
 
     def _write_unsent(
@@ -177,7 +177,7 @@ class RequestTransaction:
         action = "leave" if new.kind == "leave" else "approve_first"
         self._audit(action, situation.request, known, new)
         decisions.insert_decision(self._connection, new, self._number)
-        return DecisionResult(state=open_word(new) or "none")
+        return DecisionResult(state=status_of_open(new) or "none")
 
     def _send(self, situation: RequestSituation, known: KnownEvent) -> DecisionResult:
         """Write an approval and its command, which is sent after the commit."""
@@ -189,8 +189,8 @@ class RequestTransaction:
             decision = self._decision(request, known, kind="approve", state="open")
         else:
             decision = replace(waiting, state="open", second_actor=request.person.name)
-        decision = claimed(decision, self._run_id, self._now)
-        others = first(situation.candidates, {candidate.vm_id}) is not None
+        decision = with_claim(decision, self._run_id, self._now)
+        others = next_candidate(situation.candidates, {candidate.vm_id}) is not None
         command = VmCommand(
             jti=str(uuid4()),
             decision_id=decision.id,
@@ -209,7 +209,7 @@ class RequestTransaction:
         write(self._connection, decision, self._number)
         decisions.insert_command(self._connection, command, self._number)
         return DecisionResult(
-            state="approving", jti=command.jti, outgoing=outgoing(self._connection, command)
+            state="approving", jti=command.jti, outgoing=with_site(self._connection, command)
         )
 
     def _decision(
@@ -231,7 +231,7 @@ class RequestTransaction:
     def _replace(self, open_decision: Decision | None) -> None:
         """End the open decision, which a new one replaces."""
         if open_decision is not None:
-            after = ended(open_decision, "overtaken", "decided", self._now)
+            after = with_outcome(open_decision, "overtaken", "decided", self._now)
             decisions.update_decision(self._connection, after, self._number)
 
     def _audit(

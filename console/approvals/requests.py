@@ -17,7 +17,7 @@ from console.access.site_access import decides_event
 from console.approvals.printing import description_of
 from console.approvals.refusal_reasons import REASONS, RefusalReason
 from console.fleet.candidates import Candidate
-from console.fleet.commands import working
+from console.fleet.commands import under_way
 from console.fleet.decisions import MAX_REASON_CHARACTERS
 from console.fleet.values.decision import Decision
 from console.fleet.values.event import KnownEvent
@@ -169,7 +169,9 @@ def is_under_way(situation: RequestSituation) -> bool:
         and open_decision.state == "open"
     ):
         return True
-    return known is not None and known.event.state == "scheduled" and bool(working(known.receipts))
+    return (
+        known is not None and known.event.state == "scheduled" and bool(under_way(known.receipts))
+    )
 
 
 def is_not_what_was_seen(situation: RequestSituation) -> bool:

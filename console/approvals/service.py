@@ -130,22 +130,22 @@ class Decisions:
                 if not own_receipts(each, receipts) and may_be_given(each, facts, snapshot.now)
             ]
 
-    def signed(self, commands: Iterable[VmCommand]) -> list[bytes]:
+    def sign(self, commands: Iterable[VmCommand]) -> list[bytes]:
         """Return commands, signed; may be called from any thread. Raises `SigningError`."""
         return [self._sender.token(each) for each in commands]
 
-    def fetched(self, commands: Iterable[VmCommand]) -> None:
+    def note_fetched(self, commands: Iterable[VmCommand]) -> None:
         """Note that a VM was given these commands; may be called from any thread. Raises
         `DatabaseFailedError`.
         """
-        self._worker.fetched([each for each in commands if each.sent_at is None])
+        self._worker.note_fetched([each for each in commands if each.sent_at is None])
 
-    def changed(self, since: int | None) -> None:
+    def check_again(self, since: int | None) -> None:
         """Look at open decisions again: rows were committed after the transaction `since`, here or
         by another console. None: any rows may have changed.
         """
-        self._worker.changed(since)
-        self._turn_worker.changed()
+        self._worker.check_again(since)
+        self._turn_worker.check_again()
 
     def _end_turn(
         self, person: Person, event_id: str, reason: str, *, force: bool, scope: str | None

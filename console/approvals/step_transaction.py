@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from uuid import uuid4
 
-from console.approvals.command_sender import OutgoingCommand, outgoing
-from console.approvals.decision_changes import claimed, ended
+from console.approvals.command_sender import OutgoingCommand, with_site
+from console.approvals.decision_changes import with_claim, with_outcome
 from console.approvals.decision_situation import (
     AskVm,
     DecisionSituation,
@@ -114,7 +114,7 @@ def mark_sent(
             continue
         decision = decisions.read_decision(snapshot.connection, command.decision_id)
         if decision is not None and decision.state == "open":
-            over = ended(decision, "failed", "not_sent", at)
+            over = with_outcome(decision, "failed", "not_sent", at)
             decisions.update_decision(snapshot.connection, over, number)
             _mark_unanswered(snapshot, [known[0]], at, number)
 
@@ -142,7 +142,7 @@ def _situation(
 def _end(
     snapshot: Snapshot, situation: DecisionSituation, step: EndDecision, number: int
 ) -> StepResult:
-    over = ended(situation.decision, step.outcome, step.reason, situation.now)
+    over = with_outcome(situation.decision, step.outcome, step.reason, situation.now)
     decisions.update_decision(snapshot.connection, over, number)
     silent = [
         each
@@ -157,9 +157,9 @@ def _ask(
     snapshot: Snapshot, situation: DecisionSituation, step: AskVm, context: StepContext, number: int
 ) -> StepResult:
     decision = situation.decision
-    first = situation.commands[0]
+    first_command = situation.commands[0]
     command = replace(
-        first,
+        first_command,
         jti=str(uuid4()),
         vm_id=step.candidate.vm_id,
         channel=step.candidate.channel,
@@ -185,7 +185,7 @@ def _ask(
     decisions.insert_command(snapshot.connection, command, number)
     _mark_unanswered(snapshot, situation.commands, situation.now, number)
     _claim(snapshot, decision, context, number)
-    return StepResult(outgoing=outgoing(snapshot.connection, command))
+    return StepResult(outgoing=with_site(snapshot.connection, command))
 
 
 def _send(
@@ -202,11 +202,11 @@ def _send(
         command = replace(command, expires_at=step.expires_at)
         decisions.update_command(snapshot.connection, command, number)
     _claim(snapshot, situation.decision, context, number)
-    return StepResult(outgoing=outgoing(snapshot.connection, command))
+    return StepResult(outgoing=with_site(snapshot.connection, command))
 
 
 def _claim(snapshot: Snapshot, decision: Decision, context: StepContext, number: int) -> None:
-    after = claimed(decision, context.run_id, snapshot.now)
+    after = with_claim(decision, context.run_id, snapshot.now)
     decisions.update_decision(snapshot.connection, after, number)
 
 

@@ -24,7 +24,7 @@ from console.approvals.decision_situation import (
     expiry,
 )
 from console.approvals.printing import description_of
-from console.fleet.candidates import PULL, first
+from console.fleet.candidates import PULL, next_candidate
 from console.fleet.commands import LAPSE_SECONDS
 
 
@@ -76,9 +76,9 @@ def stage_of(situation: DecisionSituation) -> DecisionStage:
     if decision.kind == "leave":
         return DecisionStage.LEFT
     for reported, state in _REPORTED.items():
-        if situation.reached(reported) is not None:
+        if situation.time_of(reported) is not None:
             return state
-    if situation.answered:
+    if situation.answers:
         return DecisionStage.REFUSED
     last = situation.last
     is_unsent = last is not None and last.sent_at is None
@@ -162,7 +162,7 @@ def had_no_chance(situation: DecisionSituation) -> bool:
 
 def was_not_polled(situation: DecisionSituation) -> bool:
     """The VM did not poll for it, and another reporter can be asked."""
-    return _is_pulled(situation) and situation.following is not None
+    return _is_pulled(situation) and situation.next_candidate is not None
 
 
 def was_never_polled(situation: DecisionSituation) -> bool:
@@ -189,7 +189,7 @@ def cannot_be_heard(situation: DecisionSituation) -> bool:
 
 def can_ask(situation: DecisionSituation) -> bool:
     """Another reporter can be asked."""
-    return situation.following is not None
+    return situation.next_candidate is not None
 
 
 def was_asked_too_late(situation: DecisionSituation) -> bool:
@@ -252,17 +252,17 @@ def send(situation: DecisionSituation) -> SendCommand:
     # expired keeps its expiry.
     until = command.expires_at
     if until <= situation.now + 1:
-        others = situation.following is not None
+        others = situation.next_candidate is not None
         until = expiry(situation.now, situation.decision.not_before, others=others)
     return SendCommand(command=command, expires_at=until)
 
 
 def ask(situation: DecisionSituation) -> AskVm:
     """Ask the next reporter."""
-    candidate = situation.following
+    candidate = situation.next_candidate
     assert candidate is not None  # noqa: S101  # the condition says so
     tried = {candidate.vm_id, *(each.vm_id for each in situation.commands)}
-    others = first(situation.candidates, tried) is not None
+    others = next_candidate(situation.candidates, tried) is not None
     until = expiry(situation.now, situation.decision.not_before, others=others)
     return AskVm(candidate=candidate, expires_at=until)
 
@@ -293,12 +293,12 @@ def end_by_answer(situation: DecisionSituation) -> EndDecision:
 
 def _worst(situation: DecisionSituation) -> EndDecision:
     order = ("failed", "rejected")
-    furthest = min(situation.answered, key=lambda each: order.index(each.state))
+    furthest = min(situation.answers, key=lambda each: order.index(each.state))
     return EndDecision(outcome=furthest.state, reason=furthest.reason)
 
 
 def _begun_at(situation: DecisionSituation) -> float:
-    return situation.reached("posted") or 0.0
+    return situation.time_of("posted") or 0.0
 
 
 def _is_pulled(situation: DecisionSituation) -> bool:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 from uuid import uuid4
 
-from console.approvals.command_sender import OutgoingCommand, outgoing
+from console.approvals.command_sender import OutgoingCommand, with_site
 from console.audit import log
 from console.db.decisions import decisions, prepare_commands
 from console.db.decisions.prepare_commands import COMMAND_SECONDS
@@ -173,4 +173,4 @@ def write_command(snapshot: Snapshot, due: DueCommand, number: int) -> OutgoingC
         decisions.insert_command(connection, command, number)
     else:
         decisions.update_command(connection, command, number)
-    return outgoing(connection, command)
+    return with_site(connection, command)

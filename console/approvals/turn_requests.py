@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from console.access.people import Person
-from console.approvals.decision_changes import ended
+from console.approvals.decision_changes import with_outcome
 from console.approvals.decision_situation import GRACE_SECONDS
 from console.approvals.refusal_reasons import DecisionRefusedError
 from console.approvals.requests import DecisionRequest
@@ -51,7 +51,7 @@ class PersonsTurn:
             return None
         return self._give(request, turn, event, facts)
 
-    def sent(self, turn: Turn) -> None:
+    def note_approved(self, turn: Turn) -> None:
         """Note that the approval of the event was written."""
         approved = Occurrence(trigger=TurnTrigger.APPROVED)
         self._put(after_trigger(turn, approved, None, self._snapshot.now))
@@ -65,12 +65,12 @@ class PersonsTurn:
             if not request.force:
                 return self._give(request, failed, event, facts)
             back = [vm for vm in facts.named(event) if vm.vm_id not in turn.vm_ids]
-            overridden = with_vms(_overridden(failed, request), back)
+            overridden = with_vms(_with_override(failed, request), back)
             self._audit(request, overridden, event)
             return overridden
         if not request.force or turn.state not in ("preparing", "prepared") or turn.is_overridden:
             raise DecisionRefusedError("turn_begun")
-        overridden = _overridden(turn, request)
+        overridden = _with_override(turn, request)
         self._audit(request, overridden, event)
         self._put(overridden)
         return replace(overridden, state="preparing")
@@ -85,7 +85,7 @@ class PersonsTurn:
         now = self._snapshot.now
         why = refusal(event, Reading.at(facts, now))
         if why is not None and not request.force:
-            self._put(self._refused(turn, event, facts))
+            self._put(self._with_holders(turn, event, facts))
             raise DecisionRefusedError(why)
         actor = request.person.name
         begun = take_turn(turn, event, facts, now, actor=actor, is_overridden=why is not None)
@@ -102,7 +102,7 @@ class PersonsTurn:
         self._put(after)
         return after
 
-    def _refused(self, turn: Turn | None, event: EventFacts, facts: TurnFacts) -> Turn:
+    def _with_holders(self, turn: Turn | None, event: EventFacts, facts: TurnFacts) -> Turn:
         """Return the turn as waiting, with the VMs that it waits for: the answer to the person
         shows them.
         """
@@ -131,7 +131,7 @@ class PersonsTurn:
         turns.upsert_turns(self._snapshot.connection, [turn], self._number)
 
 
-def _overridden(turn: Turn, request: DecisionRequest) -> Turn:
+def _with_override(turn: Turn, request: DecisionRequest) -> Turn:
     """Return the turn as one in which a person overrides the budget."""
     return replace(
         turn, is_overridden=True, actor=request.person.name, person_reason=request.reason
@@ -149,7 +149,7 @@ def _end_approval(snapshot: Snapshot, known: KnownEvent, number: int) -> None:
     decision = decisions.read_open(snapshot.connection, known.event.key)
     if decision is None or decision.kind != "approve" or decision.state != "open":
         return
-    over = ended(decision, "overtaken", "decided", snapshot.now)
+    over = with_outcome(decision, "overtaken", "decided", snapshot.now)
     decisions.update_decision(snapshot.connection, over, number)
 
 

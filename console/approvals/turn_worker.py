@@ -33,7 +33,7 @@ _GATHER_SECONDS: Final = 0.05
 
 
 class TurnWorker:
-    """Runs the steps of turns in a thread. `changed` may be called from any thread."""
+    """Runs the steps of turns in a thread. `check_again` may be called from any thread."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class TurnWorker:
         if self._thread.is_alive():
             self._thread.join(timeout)
 
-    def changed(self) -> None:
+    def check_again(self) -> None:
         """Check soon whether there is work: rows were written."""
         self._wanted.set()
 

@@ -44,7 +44,7 @@ class ConsoleClient:
         """Return the JSON of a path under `/api/v1/`. Raises `UnreachableError`,
         `NotPermittedError`, or `RefusedError` for other refusals.
         """
-        found: dict[str, Any] = self._call("GET", path, params=_given(params)).json()
+        found: dict[str, Any] = self._call("GET", path, params=_without_none(params)).json()
         return found
 
     def post(self, path: str, **fields: object) -> dict[str, Any]:
@@ -54,7 +54,7 @@ class ConsoleClient:
 
     def lines(self, path: str, **params: object) -> list[dict[str, Any]]:
         """Return the objects of a path that answers with JSON lines; raises what `get` raises."""
-        text = self._call("GET", path, params=_given(params)).text
+        text = self._call("GET", path, params=_without_none(params)).text
         return [json.loads(line) for line in text.split("\n") if line]
 
     def _call(self, method: str, path: str, **options: Any) -> requests.Response:
@@ -76,7 +76,7 @@ class ConsoleClient:
             raise RefusedError(message, status=response.status_code, answer=_object(response))
         return response
 
-    def listed(self, path: str, limit: int, **params: object) -> list[dict[str, Any]]:
+    def read_list(self, path: str, limit: int, **params: object) -> list[dict[str, Any]]:
         """Return up to `limit` items of a list, read page by page."""
         items: list[dict[str, Any]] = []
         following: str | None = None
@@ -91,7 +91,7 @@ class ConsoleClient:
         return items
 
 
-def _given(params: Mapping[str, object]) -> dict[str, object]:
+def _without_none(params: Mapping[str, object]) -> dict[str, object]:
     return {name: value for name, value in params.items() if value is not None}
 
 

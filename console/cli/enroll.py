@@ -199,7 +199,7 @@ def _revoke(database: Database, vm_ids: list[str] | None) -> None:
 
 def _checked(vm_ids: list[str]) -> None:
     try:
-        enrolment.checked(vm_ids)
+        enrolment.require_vm_ids(vm_ids)
     except RefusedError as error:
         raise click.UsageError(str(error)) from None
 

@@ -59,7 +59,7 @@ def command(  # noqa: PLR0917  # click's options
 
     It asks the console at SEB_CONSOLE_URL. Exit code 69: no console answers.
     """
-    items = ConsoleClient().listed(
+    items = ConsoleClient().read_list(
         "events", limit, state=state, q=query, site=site, type=event_type, group=group
     )
     show(items, _COLUMNS, as_json=as_json, nothing="no events")

@@ -66,7 +66,7 @@ def add(name: str, role: str, site: str | None, days: float, overrides: tuple[st
 @command.command("list", short_help="Show the tokens, and which of them are good.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 @common.set_option
-def listed(*, as_json: bool, overrides: tuple[str, ...]) -> int:
+def list_(*, as_json: bool, overrides: tuple[str, ...]) -> int:
     """Show every token that was made, without what opens the console."""
     with _database(overrides) as database:
         rows = tokens.list_tokens(database)

@@ -42,7 +42,7 @@ def command(  # noqa: PLR0917  # click's options
 
     It asks the console at SEB_CONSOLE_URL. Exit code 69: no console answers.
     """
-    items = ConsoleClient().listed(
+    items = ConsoleClient().read_list(
         "vms", limit, contact=contact, condition=condition, q=query, site=site
     )
     show(items, _COLUMNS, as_json=as_json, nothing="no VMs")

@@ -70,6 +70,6 @@ def candidates(known: KnownEvent, now: float, listening: Listening) -> list[Cand
     )
 
 
-def first(found: Iterable[Candidate], tried: Collection[str] = ()) -> Candidate | None:
+def next_candidate(found: Iterable[Candidate], tried: Collection[str] = ()) -> Candidate | None:
     """Return the best VM that was not tried yet, or None."""
     return next((each for each in found if each.vm_id not in tried), None)

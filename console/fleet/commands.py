@@ -13,7 +13,7 @@ from console.fleet.values.event import NamedVm
 CommandState = Literal[
     "sent", "accepted", "posted", "confirmed", "failed", "rejected", "unanswered"
 ]
-WORKING: Final = ("accepted", "posted")
+UNDER_WAY_STATES: Final = ("accepted", "posted")
 """States after which the VM continues by itself, even after a restart."""
 _RANK: Final = {"rejected": 1, "accepted": 2, "posted": 3, "failed": 4, "confirmed": 5}
 REPLAYED: Final = "replayed"
@@ -44,12 +44,12 @@ def own_receipts(command: VmCommand, receipts: Iterable[Receipt]) -> list[Receip
     ]
 
 
-def foreign(receipt: Receipt, commands: Iterable[VmCommand]) -> bool:
+def is_from_other_vm(receipt: Receipt, commands: Iterable[VmCommand]) -> bool:
     """Check whether a receipt comes from another VM than the one to which its command was sent."""
     return any(each.jti == receipt.facts.jti and each.vm_id != receipt.vm_id for each in commands)
 
 
-def counting(
+def receipts_that_count(
     receipts: Iterable[Receipt],
     named: Mapping[str, NamedVm],
     commands: Iterable[VmCommand],
@@ -99,14 +99,14 @@ def command_status(command: VmCommand, receipts: Sequence[Receipt]) -> CommandSt
     return CommandStatus(state=_state_of(best), reason=best.facts.reason, at=best.at)
 
 
-def working(receipts: Iterable[Receipt]) -> list[Receipt]:
+def under_way(receipts: Iterable[Receipt]) -> list[Receipt]:
     """Return, for each approval that a VM has begun and not ended, its newest receipt."""
     best: dict[tuple[str, str], Receipt] = {}
     for each in receipts:
         key = (each.vm_id, each.facts.jti)
         if key not in best or _rank(each) >= _rank(best[key]):
             best[key] = each
-    return [each for each in best.values() if each.facts.state in WORKING]
+    return [each for each in best.values() if each.facts.state in UNDER_WAY_STATES]
 
 
 class CommandStep(Model):

@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from console.fleet.commands import foreign, working
+from console.fleet.commands import is_from_other_vm, under_way
 from console.fleet.values.decision import UNDECIDED, Decision, DecisionHistory, Receipt
 from console.fleet.values.turn import EventTurn
 
 DecisionState = Literal["due", "second", "left", "approving", "approved", "none"]
 MAX_REASON_CHARACTERS: Final = 300
 """The limit of a reason, in characters; a token's text may have 512."""
-_IN_VAIN: Final = ("failed", "rejected", "unanswered")
+_WITHOUT_EFFECT: Final = ("failed", "rejected", "unanswered")
 
 
-def takes_away(event_type: str | None) -> bool:
+def only_hastens_deletion(event_type: str | None) -> bool:
     """Check whether an approval would only take the VM away sooner. Such an event is usually left,
     and its decision is not urgent.
     """
@@ -47,11 +47,11 @@ def decision_status(
     """Return the status of the decision on an event, whose newest fingerprint is `fingerprint`.
     `can_be_asked`: a VM that the event names is heard and takes commands.
     """
-    counting = [each for each in receipts if not foreign(each, decided.commands)]
+    not_foreign = [each for each in receipts if not is_from_other_vm(each, decided.commands)]
     return (
-        _approved(event_state, counting, decided)
-        or _decided(event_state, fingerprint, decided.decision)
-        or _waiting(event_state, decided.decision, can_be_asked=can_be_asked)
+        _approval_status(event_state, not_foreign, decided)
+        or _person_status(event_state, fingerprint, decided.decision)
+        or _undecided_status(event_state, decided.decision, can_be_asked=can_be_asked)
     )
 
 
@@ -76,7 +76,7 @@ def in_turn(
     return status if may_approve and can_prepare else DecisionStatus(state="none")
 
 
-def open_word(decision: Decision | None) -> DecisionState | None:
+def status_of_open(decision: Decision | None) -> DecisionState | None:
     """Return the status of an open decision; None without a decision, or after its end."""
     if decision is None or decision.state == "over":
         return None
@@ -85,7 +85,7 @@ def open_word(decision: Decision | None) -> DecisionState | None:
     return "left" if decision.kind == "leave" else "approving"
 
 
-def _approved(
+def _approval_status(
     event_state: str, receipts: Sequence[Receipt], decided: DecisionHistory
 ) -> DecisionStatus | None:
     """Return the status of an approval that a VM confirms or follows, or of the console's own one;
@@ -99,11 +99,11 @@ def _approved(
         return _by_person("approved", decision)
     if decision is not None and decision.kind == "approve" and decision.state == "open":
         return _by_person("approving", decision)
-    begun = working(receipts)
+    begun = under_way(receipts)
     return _by_receipt("approving", begun[0], decided) if begun and event_state != "ended" else None
 
 
-def _decided(
+def _person_status(
     event_state: str, fingerprint: str, decision: Decision | None
 ) -> DecisionStatus | None:
     """Return the status of a person's decision, if it is about the event as it is."""
@@ -115,11 +115,13 @@ def _decided(
     return _by_person("second", decision) if decision.state == "second" and same else None
 
 
-def _waiting(event_state: str, decision: Decision | None, *, can_be_asked: bool) -> DecisionStatus:
+def _undecided_status(
+    event_state: str, decision: Decision | None, *, can_be_asked: bool
+) -> DecisionStatus:
     """Return the status of an event without a decision: whether one is due."""
     if event_state != "scheduled" or not can_be_asked:
         return DecisionStatus(state="none")
-    if decision is not None and decision.outcome in _IN_VAIN:
+    if decision is not None and decision.outcome in _WITHOUT_EFFECT:
         reason = f"{decision.outcome}: {decision.outcome_reason}"
         return DecisionStatus(state="due", by=decision.actors, reason=reason, at=decision.over_at)
     return DecisionStatus(state="due")

@@ -75,7 +75,7 @@ def is_contested(reports: Iterable[NamedReport]) -> bool:
     return len({each.names for each in heard}) > 1 or len(open_ones or contents) > 1
 
 
-def reporter_of(
+def choose_reporter(
     event: FleetEvent | None,
     reports: Sequence[NamedReport],
     support: Sequence[Support],
@@ -84,7 +84,7 @@ def reporter_of(
     """Return the VM whose report shows an event; None if the newest of all reports does. `event` is
     the row until now; `fresh` are the reports that came in now.
     """
-    vm_id = chosen(reports, support)
+    vm_id = best_named_reporter(reports, support)
     if vm_id is not None or (event is None and not fresh):
         return vm_id
     if event is not None and event.shown_by in {each.vm_id for each in reports}:
@@ -105,7 +105,9 @@ def _newest_of(event: FleetEvent | None, fresh: Iterable[LatestReport]) -> str |
     return shown_by
 
 
-def chosen(reports: Sequence[NamedReport], support: Sequence[Support] = ()) -> str | None:
+def best_named_reporter(
+    reports: Sequence[NamedReport], support: Sequence[Support] = ()
+) -> str | None:
     """Return the VM whose report counts, or None if no heard VM reports that the event names it.
 
     If they disagree, the report with the most heard reporters wins, first about which VMs are named
@@ -192,11 +194,11 @@ def as_shown(
         downtime=None if event is None else event.downtime,
     )
     for each in counted:
-        after = _measured(after, each)
+        after = _with_measurements(after, each)
     return after
 
 
-def dated(
+def with_first_seen_of(
     event: FleetEvent | None, shown: LatestReport, named: Iterable[NamedReport]
 ) -> FleetEvent | None:
     """Return the event's row as it was until now. If its former reporter is not named by it and the
@@ -209,7 +211,7 @@ def dated(
     return replace(event, first_seen_at=shown.first_seen_at)
 
 
-def _measured(event: FleetEvent, latest: LatestReport) -> FleetEvent:
+def _with_measurements(event: FleetEvent, latest: LatestReport) -> FleetEvent:
     """Return the event's row with what a reporter measured, whichever reporter shows it."""
     report = latest.report
     started_at = event.started_at

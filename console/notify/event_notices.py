@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 from urllib.parse import quote
 
-from console.fleet.decisions import takes_away
+from console.fleet.decisions import only_hastens_deletion
 from console.fleet.moments import moment
 from console.fleet.outcomes import outcome_text
 from console.fleet.values.decision import Decision
@@ -36,7 +36,7 @@ def of_open(known: KnownEvent, state: str, now: float, *, times_ended: int = 0) 
     event = known.shown.report.event
     start = known.event.not_before
     found = []
-    is_note = takes_away(event.event_type)
+    is_note = only_hastens_deletion(event.event_type)
     who = "a decision is due" if state == "due" else "a second person is needed"
     if is_note:
         who = "for your information, nothing needs to be decided"

@@ -74,7 +74,7 @@ class ChangeListeners:
     def advance_decisions(self, since: int | None, number: int) -> None:
         """Look at open decisions: they may have a next step."""
         if since != number:
-            self._decisions.changed(since)
+            self._decisions.check_again(since)
 
     def push_changes(self, _since: int | None, _number: int) -> None:
         """Send the open pages what has changed, including changes that only the passing of time has

@@ -14,7 +14,7 @@ from console.db import rows
 from console.db.bulk import portions
 from console.db.decisions import decisions
 from console.db.schema.tables import event, receipt, record, report, vm
-from console.fleet.commands import WORKING
+from console.fleet.commands import UNDER_WAY_STATES
 from console.fleet.outcomes import BY_CONSOLE
 from console.fleet.values.decision import UNDECIDED, DecisionHistory, Receipt
 from console.fleet.values.keys import EventKey
@@ -102,7 +102,7 @@ def _lost_at() -> ColumnElement[Any]:
     was begun; NULL if a VM may. None does if the VM is retired, or has another store by which the
     event is still Scheduled.
     """
-    is_begun = and_(receipt.c.state.in_(WORKING), event.c.state == "scheduled")
+    is_begun = and_(receipt.c.state.in_(UNDER_WAY_STATES), event.c.state == "scheduled")
     has_new_store = and_(
         record.c.stream != vm.c.stream, report.c.stream == vm.c.stream, report.c.over == 0
     )

@@ -15,7 +15,7 @@ from console.db.events import named_vms
 from console.db.events.decisions_that_count import decisions_that_count
 from console.db.events.spellings import stored_spellings
 from console.db.schema.tables import event, report, resource, vm
-from console.fleet.commands import counting
+from console.fleet.commands import receipts_that_count
 from console.fleet.contact import Listening
 from console.fleet.event_ids import main_of
 from console.fleet.values.decision import DecisionHistory, Receipt
@@ -137,7 +137,7 @@ class KnownEvents:
                     seen_by=seen_by,
                     differing=ways > 1,
                     named=bearers,
-                    receipts=counting(
+                    receipts=receipts_that_count(
                         receipts.get(key, ()),
                         bearers,
                         decision.commands,

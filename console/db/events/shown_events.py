@@ -19,9 +19,9 @@ from console.fleet.reporter_choice import (
     NamedReport,
     Support,
     as_shown,
-    dated,
+    choose_reporter,
     is_contested,
-    reporter_of,
+    with_first_seen_of,
 )
 from console.fleet.values.event import FleetEvent
 from console.fleet.values.keys import EventKey, folded
@@ -63,7 +63,7 @@ def write_events(
     for each in fresh.values():
         fresh_of.setdefault(each.key, []).append(each)
     reporters = {
-        key: reporter_of(
+        key: choose_reporter(
             events.get(key), named.get(key, ()), support.get(key, ()), fresh_of.get(key, ())
         )
         for key in keys
@@ -72,7 +72,7 @@ def write_events(
     sites = _sites(connection, shown, named)
     after = [
         as_shown(
-            dated(events.get(key), report, named.get(key, ())),
+            with_first_seen_of(events.get(key), report, named.get(key, ())),
             report,
             [*fresh_of.get(key, ()), *older_of.get(key, ())],
             sites=sites[key],

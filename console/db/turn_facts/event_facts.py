@@ -8,7 +8,7 @@ from typing import Final, Literal
 from sqlalchemy import Connection
 
 from console.db.decisions.decisions import approval_counts
-from console.fleet.commands import working
+from console.fleet.commands import under_way
 from console.fleet.outcomes import BY_CONSOLE
 from console.fleet.values.decision import Receipt
 from console.fleet.values.event import KnownEvent
@@ -72,7 +72,7 @@ def event_facts_of(
         ended_by=turn.ended_by if turn is not None and is_ended else None,
         approval=_approval(known),
         again_at=again_at,
-        may_begin=bool(working(receipts)) or any(map(_may_begin, receipts)),
+        may_begin=bool(under_way(receipts)) or any(map(_may_begin, receipts)),
     )
 
 
@@ -107,7 +107,7 @@ def _approval(known: KnownEvent) -> Literal["open", "confirmed", "failed"] | Non
         return "open" if decision.state == "open" else None
     if decision.outcome == "overtaken" and decision.outcome_reason not in BY_CONSOLE:
         others = [each for each in known.receipts if each.facts.actor == decision.outcome_reason]
-        if working(others):
+        if under_way(others):
             return "open"
         has_failed = others and all(each.facts.state != "confirmed" for each in others)
         return "failed" if has_failed else "confirmed"

@@ -18,7 +18,7 @@ class AuditRoutes:
     def __init__(self, snapshots: Snapshots) -> None:
         self._snapshots = snapshots
 
-    def listed(self, _request: Request, query: AuditQuery) -> Response:
+    def list_(self, _request: Request, query: AuditQuery) -> Response:
         """Answer with the rows after the number `after`; the number of the last row is the next
         `after`.
         """

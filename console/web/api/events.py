@@ -42,7 +42,7 @@ class EventRoutes:
     def __init__(self, snapshots: Snapshots) -> None:
         self._snapshots = snapshots
 
-    def listed(self, request: Request, query: EventsQuery) -> Response:
+    def list_(self, request: Request, query: EventsQuery) -> Response:
         """Answer with a page of events."""
         own = person_of(request).site
         if own is not None and query.site not in (None, own):

@@ -63,7 +63,7 @@ class GroupRoutes:
     def __init__(self, state: AppState) -> None:
         self._state = state
 
-    def listed(self, request: Request) -> Response:
+    def list_(self, request: Request) -> Response:
         """Answer with every group that has a member."""
         grouping = self._state.grouping
         person = person_of(request)

@@ -17,7 +17,7 @@ from console.audit import log
 from console.db.connection.errors import DatabaseFailedError
 from console.db.decisions import decisions
 from console.db.snapshot import Snapshot
-from console.fleet.decisions import open_word
+from console.fleet.decisions import status_of_open
 from console.turns.away import away_by_group
 from console.turns.facts import TurnFacts
 from console.turns.transitions import TABLE
@@ -38,7 +38,7 @@ class ConsoleMetrics(Collector):
         self._rests_until = 0.0
         """When the next reading may begin, on the loop's clock."""
 
-    async def scraped(self, _request: Request) -> Response:
+    async def scrape(self, _request: Request) -> Response:
         """Answer with the text for Prometheus. If the database does not answer, the text has
         nothing about the fleet.
 
@@ -165,7 +165,7 @@ def _fleet(snapshot: Snapshot) -> Iterator[Metric]:
     )
     counted = dict.fromkeys(("approving", "second", "left"), 0.0)
     for each in decisions.read_all_open(snapshot.connection):
-        if (word := open_word(each)) is not None:
+        if (word := status_of_open(each)) is not None:
             counted[word] += 1
     yield _gauge("decisions_open", "Decisions that are not over.", "state", counted)
     head = log.head(snapshot.connection)

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from console.db.snapshot import Snapshot
 from console.db.vms.vm_lists import WantedVms
 from console.fleet import view
-from console.fleet.decisions import takes_away
+from console.fleet.decisions import only_hastens_deletion
 from console.web.answers import answer
 from console.web.app_state import AppState
 from console.web.caller import person_of
@@ -22,7 +22,7 @@ class OverviewRoutes:
     def __init__(self, state: AppState) -> None:
         self._state = state
 
-    def shown(self, request: Request) -> Response:
+    def show(self, request: Request) -> Response:
         """Answer with how many VMs are heard, how many decisions are due, and whether the sources
         are connected.
         """
@@ -52,7 +52,7 @@ def count_due(snapshot: Snapshot, *, site: str | None = None) -> int:
     now = snapshot.now
     listening = snapshot.listening
     return sum(
-        not takes_away(each.event.event_type)
+        not only_hastens_deletion(each.event.event_type)
         and view.decision_on(each, now, listening).state == "due"
         for each in snapshot.events.askable_events()
         if site is None or site in each.event.sites

@@ -34,7 +34,7 @@ class QuarantineRoutes:
     def __init__(self, snapshots: Snapshots) -> None:
         self._snapshots = snapshots
 
-    def listed(self, _request: Request) -> Response:
+    def list_(self, _request: Request) -> Response:
         """Answer with the last message of each source and reason, the newest first."""
         with self._snapshots.open() as snapshot:
             found = read_quarantine(snapshot.connection)

@@ -52,13 +52,13 @@ def operations(state: AppState, stream: StreamHub) -> list[Operation]:
     return [
         Operation(
             path="/api/v1/overview",
-            endpoint=OverviewRoutes(state).shown,
+            endpoint=OverviewRoutes(state).show,
             summary="The fleet in numbers",
             answers={"200": view.Overview},
         ),
         Operation(
             path="/api/v1/events",
-            endpoint=events.listed,
+            endpoint=events.list_,
             summary="Events: the open ones by time left, then the others, the newest first",
             query=models.EventsQuery,
             answers={"200": EventPage},
@@ -96,7 +96,7 @@ def operations(state: AppState, stream: StreamHub) -> list[Operation]:
         ),
         Operation(
             path="/api/v1/groups",
-            endpoint=groups.listed,
+            endpoint=groups.list_,
             summary="Groups: who is away and why, and who waits for whom",
             answers={"200": GroupList},
         ),
@@ -108,7 +108,7 @@ def operations(state: AppState, stream: StreamHub) -> list[Operation]:
         ),
         Operation(
             path="/api/v1/vms",
-            endpoint=vms.listed,
+            endpoint=vms.list_,
             summary="VMs by name",
             query=models.VmsQuery,
             answers={"200": VmPage},
@@ -150,7 +150,7 @@ def operations(state: AppState, stream: StreamHub) -> list[Operation]:
         ),
         Operation(
             path="/api/v1/audit",
-            endpoint=AuditRoutes(state.snapshots).listed,
+            endpoint=AuditRoutes(state.snapshots).list_,
             summary="The audit, a JSON object a line, the oldest first",
             query=models.AuditQuery,
             answers={"200": None},
@@ -158,7 +158,7 @@ def operations(state: AppState, stream: StreamHub) -> list[Operation]:
         ),
         Operation(
             path="/api/v1/quarantine",
-            endpoint=QuarantineRoutes(state.snapshots).listed,
+            endpoint=QuarantineRoutes(state.snapshots).list_,
             summary="Messages that are not records of ours, with the last of each kind",
             answers={"200": QuarantinedList},
         ),
@@ -178,7 +178,7 @@ def operations(state: AppState, stream: StreamHub) -> list[Operation]:
         ),
         _plain("/healthz", health.alive, "200 while the process answers"),
         _plain("/readyz", health.ready, "503 without the database"),
-        _plain("/metrics", ConsoleMetrics(state).scraped, "Numbers for Prometheus"),
+        _plain("/metrics", ConsoleMetrics(state).scrape, "Numbers for Prometheus"),
     ]
 
 

@@ -47,7 +47,7 @@ class VmRoutes:
     def __init__(self, snapshots: Snapshots) -> None:
         self._snapshots = snapshots
 
-    def listed(self, request: Request, query: VmsQuery) -> Response:
+    def list_(self, request: Request, query: VmsQuery) -> Response:
         """Answer with a page of VMs."""
         own = person_of(request).site
         if own is not None and query.site not in (None, own):

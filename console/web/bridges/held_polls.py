@@ -107,13 +107,13 @@ class HeldPolls:
         offer = self._offers.get(vm_id)
         return None if offer is None else offer.due
 
-    def sent(self, vm_id: str, *, now: float) -> None:
+    def note_sent(self, vm_id: str, *, now: float) -> None:
         """Note that the VM was sent its commands; without a receipt it gets them again."""
         if vm_id in self._offers:
             self._offers[vm_id].due = now + AGAIN_SECONDS
 
     def nothing_for(self, vm_id: str, *, now: float) -> None:
-        """Note that the VM had no open command when `given` was called at that moment; a newer
+        """Note that the VM had no open command when `note_sent` was called at that moment; a newer
         offer stays.
         """
         if self.due(vm_id) == now + AGAIN_SECONDS:

@@ -30,7 +30,7 @@ class PollTimes:
         self._waiting: dict[str, float] = {}
         self._written: dict[str, float] = {}
 
-    def polled(self, vm_id: str, now: float) -> None:
+    def note_poll(self, vm_id: str, now: float) -> None:
         """Note that a VM polls at this moment, in seconds since 1970."""
         if now - self._written.get(vm_id, 0.0) >= _AGAIN_SECONDS:
             self._waiting[vm_id] = now

@@ -67,11 +67,11 @@ class CommandPolls:
         held = self._held
         loop = asyncio.get_running_loop()
         while self._parts.enrolments.opens(vm_id, token):
-            self._parts.poll_times.polled(vm_id, self._parts.clock())
+            self._parts.poll_times.note_poll(vm_id, self._parts.clock())
             now = loop.time()
             due = held.due(vm_id)
             if due is not None and due <= now:
-                held.sent(vm_id, now=now)
+                held.note_sent(vm_id, now=now)
                 response = await self._tokens(vm_id)
                 if response is None:
                     held.nothing_for(vm_id, now=now)
@@ -99,19 +99,19 @@ class CommandPolls:
         try:
             found = await asyncio.to_thread(decisions.commands_for, vm_id)
             commands = found[:_MAX_TOKENS]
-            tokens = await asyncio.to_thread(decisions.signed, commands)
+            tokens = await asyncio.to_thread(decisions.sign, commands)
         except SebError as error:
             _LOG.warning("%s", error, extra={"action": "commands_not_given"})
             return _later("commands cannot be signed now")
         if not tokens:
             return None
         given = answer([token.decode("ascii") for token in tokens])
-        given.background = BackgroundTask(self._fetched, commands)  # once it has been sent
+        given.background = BackgroundTask(self._note_fetched, commands)  # once it has been sent
         return given
 
-    async def _fetched(self, commands: Sequence[VmCommand]) -> None:
+    async def _note_fetched(self, commands: Sequence[VmCommand]) -> None:
         try:
-            await asyncio.to_thread(self._parts.decisions.fetched, commands)
+            await asyncio.to_thread(self._parts.decisions.note_fetched, commands)
         except SebError as error:  # the receipt will show that it was fetched
             _LOG.warning("%s", error, extra={"action": "fetch_not_noted"})
 

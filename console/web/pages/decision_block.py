@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from console.access.people import Person, is_same_person
 from console.config.settings import ConsoleSettings
-from console.fleet.decisions import takes_away
+from console.fleet.decisions import only_hastens_deletion
 from console.fleet.differences import differences
 from console.fleet.moments import seconds_of
 from console.fleet.timeline import TimelineDecision
@@ -78,7 +78,7 @@ def values(
     return {
         "state": decision.state,
         "is_asked": event.state == "scheduled" and is_open,
-        "takes_away": takes_away(event.event_type),
+        "only_hastens_deletion": only_hastens_deletion(event.event_type),
         "by": None if by is None else labels.actor_label(by, here=is_here),
         "at": decision.at,
         "reason": decision.reason,

@@ -9,7 +9,7 @@ from typing import Final
 
 from console.db.events.event_filters import WantedEvents
 from console.db.snapshot import Snapshot
-from console.fleet.decisions import takes_away
+from console.fleet.decisions import only_hastens_deletion
 from console.fleet.outcomes import reason_text
 from console.fleet.values.event import FleetEvent, KnownEvent
 from console.fleet.values.vm import DEFAULT_SITE
@@ -122,7 +122,7 @@ def group_of(event: EventItem) -> str:
     """
     decision = event.decision.state
     if decision in ("due", "second"):
-        return "note" if takes_away(event.event_type) else decision
+        return "note" if only_hastens_deletion(event.event_type) else decision
     return "news" if event.is_news else event.state
 
 

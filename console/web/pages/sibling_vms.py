@@ -12,7 +12,7 @@ from console.db.snapshot import Snapshot
 from console.db.vms.expectations import expectations_of
 from console.db.vms.grouping import keys_among
 from console.db.vms.sibling_vms import away_or_expecting_vm_ids, vms_and_siblings
-from console.fleet.decisions import takes_away
+from console.fleet.decisions import only_hastens_deletion
 from console.fleet.values.vm import Expectation, HeardVm, NameFamily, Vm
 from console.fleet.view import EventItem, decision_on
 from console.turns.groups import Grouping
@@ -82,7 +82,11 @@ def _rows(snapshot: Snapshot, found: Sequence[HeardVm]) -> dict[str, Sibling]:
     expected = expectations_of(snapshot.connection, [each.vm.vm_id for each in found])
     event_ids = {event_id for each in expected.values() for event_id in each.events}
     events = {each.event.event_id: each for each in snapshot.events.events_with_ids(event_ids)}
-    leaving = {event_id for event_id, known in events.items() if takes_away(known.event.event_type)}
+    leaving = {
+        event_id
+        for event_id, known in events.items()
+        if only_hastens_deletion(known.event.event_type)
+    }
     due = {
         event_id
         for event_id, known in events.items()

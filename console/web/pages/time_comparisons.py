@@ -43,8 +43,8 @@ class TimeComparison:
 def compared(
     measured: PastEvent | Reporter, event_type: str | None, announced: int | None
 ) -> list[TimeComparison]:
-    """Return the found of one event on one VM; `announced`: the announced seconds of interruption,
-    or None.
+    """Return the comparisons of one event on one VM; `announced`: the announced seconds of
+    interruption, or None.
     """
     found = (_notice(measured, event_type), _pause(measured, announced))
     return [each for each in found if each is not None]

@@ -9,7 +9,7 @@ import pytest
 from support.console.cases import AT, candidate
 from support.console.reported import reported
 
-from console.fleet.candidates import PULL, PULL_SECONDS, candidates, channel_of, first
+from console.fleet.candidates import PULL, PULL_SECONDS, candidates, channel_of, next_candidate
 from console.fleet.contact import Listening
 from console.fleet.values.decision import UNDECIDED
 from console.fleet.values.event import FleetEvent, KnownEvent, NamedVm
@@ -147,6 +147,6 @@ def test_the_best_vm_is_asked_first() -> None:
 def test_a_vm_that_was_tried_is_not_asked_again() -> None:
     """The next VM is the best one that was not tried; when all were tried, there is none."""
     found = [candidate("vm-1"), candidate("vm-2")]
-    assert first(found) == found[0]
-    assert first(found, tried=["vm-1"]) == found[1]
-    assert first(found, tried=["vm-1", "vm-2"]) is None
+    assert next_candidate(found) == found[0]
+    assert next_candidate(found, tried=["vm-1"]) == found[1]
+    assert next_candidate(found, tried=["vm-1", "vm-2"]) is None

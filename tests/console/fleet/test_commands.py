@@ -11,10 +11,10 @@ from console.fleet.commands import (
     LAPSE_SECONDS,
     command_item,
     command_status,
-    counting,
-    foreign,
+    is_from_other_vm,
     own_receipts,
-    working,
+    receipts_that_count,
+    under_way,
 )
 from console.fleet.values.event import NamedVm
 
@@ -54,9 +54,9 @@ def test_a_receipt_is_foreign_if_another_vm_answers_a_command() -> None:
     from this console is not.
     """
     asked = [command("vm-1")]
-    assert foreign(receipt("accepted", vm_id="vm-2", jti="jti of vm-1"), asked)
-    assert not foreign(receipt("accepted"), asked)
-    assert not foreign(receipt("accepted", vm_id="vm-2", jti="a rule's"), asked)
+    assert is_from_other_vm(receipt("accepted", vm_id="vm-2", jti="jti of vm-1"), asked)
+    assert not is_from_other_vm(receipt("accepted"), asked)
+    assert not is_from_other_vm(receipt("accepted", vm_id="vm-2", jti="a rule's"), asked)
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_an_approval_that_a_vm_has_begun_and_not_ended_is_working() -> None:
     begun = receipt("posted", after=2)
     ended = receipt("failed", "timeout", vm_id="vm-2", after=2)
     told = [receipt("accepted"), begun, receipt("accepted", vm_id="vm-2"), ended]
-    assert working(told) == [begun]
+    assert under_way(told) == [begun]
 
 
 def test_an_acceptance_lapses_while_the_event_is_scheduled() -> None:
@@ -127,7 +127,7 @@ def test_an_acceptance_lapses_while_the_event_is_scheduled() -> None:
     told = [receipt("accepted"), receipt("posted")]
     limit = asked.expires_at + LAPSE_SECONDS
     for scheduled_at, expected in ((limit, told), (limit + 1, told[1:]), (None, told)):
-        assert counting(told, {}, [asked], scheduled_at=scheduled_at) == expected
+        assert receipts_that_count(told, {}, [asked], scheduled_at=scheduled_at) == expected
 
 
 @pytest.mark.parametrize(
@@ -147,9 +147,9 @@ def test_a_receipt_that_was_not_asked_for_counts_unless_another_vm_contradicts_i
     """
     told = [receipt("accepted", jti="a rule's")]
     both = named("vm-1") | named("vm-2", **other)
-    assert counting(told, both, [], scheduled_at=AT) == (told if counts else [])
-    assert counting(told, named("vm-1"), [], scheduled_at=AT) == told
-    assert counting(told, named("vm-2", is_over=True), [], scheduled_at=AT) == []
+    assert receipts_that_count(told, both, [], scheduled_at=AT) == (told if counts else [])
+    assert receipts_that_count(told, named("vm-1"), [], scheduled_at=AT) == told
+    assert receipts_that_count(told, named("vm-2", is_over=True), [], scheduled_at=AT) == []
 
 
 def test_the_history_of_a_command_has_its_states_in_order() -> None:

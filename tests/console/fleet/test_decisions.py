@@ -11,8 +11,8 @@ from console.fleet.decisions import (
     DecisionStatus,
     decision_status,
     in_turn,
-    open_word,
-    takes_away,
+    only_hastens_deletion,
+    status_of_open,
 )
 from console.fleet.values.decision import Decision, DecisionHistory, Receipt
 from console.fleet.values.turn import EventTurn
@@ -51,7 +51,7 @@ def turn(state: str, **changes: Any) -> EventTurn:
 )
 def test_only_events_that_delete_a_vm_take_it_away(event_type: str | None, expected: bool) -> None:
     """An approval of a Preempt or a Terminate, in any case, would only take the VM away sooner."""
-    assert takes_away(event_type) == expected
+    assert only_hastens_deletion(event_type) == expected
 
 
 def test_a_decision_is_due_while_a_vm_of_a_scheduled_event_can_be_asked() -> None:
@@ -135,8 +135,8 @@ def test_the_first_of_two_persons_waits_for_the_second_about_the_same_state() ->
 )
 def test_the_status_of_an_open_decision(changes: dict[str, Any], expected: str | None) -> None:
     """An open decision has a status by its kind; one that is over has none."""
-    assert open_word(decision(**changes)) == expected
-    assert open_word(None) is None
+    assert status_of_open(decision(**changes)) == expected
+    assert status_of_open(None) is None
 
 
 DUE = DecisionStatus(state="due")

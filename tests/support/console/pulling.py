@@ -28,11 +28,11 @@ class FakeDecisions:
         """The commands of a VM."""
         return [(vm_id, token) for token in self.tokens.get(vm_id, [])]
 
-    def signed(self, commands: list[tuple[str, bytes]]) -> list[bytes]:
+    def sign(self, commands: list[tuple[str, bytes]]) -> list[bytes]:
         """Their tokens."""
         return [token for _, token in commands]
 
-    def fetched(self, commands: list[tuple[str, bytes]]) -> None:
+    def note_fetched(self, commands: list[tuple[str, bytes]]) -> None:
         """They have been given."""
         self.fetches.append(commands[0][0])
         self.fetch.set()

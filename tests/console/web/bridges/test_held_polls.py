@@ -11,7 +11,7 @@ def test_a_command_that_is_offered_while_the_queue_is_looked_at_is_not_lost() ->
     """A command that is offered after a look has begun is kept although that look finds nothing."""
     queue = HeldPolls()
     queue.offer("vm-1", "jti-1")
-    queue.sent("vm-1", now=NOW)
+    queue.note_sent("vm-1", now=NOW)
     queue.offer("vm-1", "jti-2")
     queue.nothing_for("vm-1", now=NOW)
     assert queue.due("vm-1") == 0.0
@@ -22,7 +22,7 @@ def test_a_vm_without_a_command_is_not_looked_up_again() -> None:
     queue = HeldPolls()
     assert queue.due("vm-1") is None
     queue.offer("vm-1", "jti-1")
-    queue.sent("vm-1", now=NOW)
+    queue.note_sent("vm-1", now=NOW)
     queue.nothing_for("vm-1", now=NOW)
     assert queue.due("vm-1") is None
 
@@ -31,7 +31,7 @@ def test_a_jti_that_is_offered_twice_is_not_given_sooner() -> None:
     """A jti that is offered again, as each change of a command's row does, is not sent sooner."""
     queue = HeldPolls()
     queue.offer("vm-1", "jti-1")
-    queue.sent("vm-1", now=NOW)
+    queue.note_sent("vm-1", now=NOW)
     queue.offer("vm-1", "jti-1")
     assert queue.due("vm-1") == NOW + AGAIN_SECONDS
     queue.offer("vm-1", "jti-2")
