@@ -103,7 +103,9 @@ class Provider:
         metadata = self.metadata()
         secret = self._secret()
         try:
-            with self._bounded(self._client(secret, posts_secret=metadata.posts_secret)) as session:
+            with self._with_deadline(
+                self._client(secret, posts_secret=metadata.posts_secret)
+            ) as session:
                 given: JsonObject = session.fetch_token(
                     metadata.token,
                     grant_type="authorization_code",
@@ -174,7 +176,7 @@ class Provider:
         """Return the JSON object at an address. Raises `ProviderError`."""
         accept = {"Accept": "application/json"}
         try:
-            with self._bounded(self._client()) as session:
+            with self._with_deadline(self._client()) as session:
                 answer = session.get(
                     address,
                     headers=accept | headers,
@@ -213,7 +215,7 @@ class Provider:
             code_challenge_method="S256",
         )
 
-    def _bounded(self, client: OAuth2Session) -> OAuth2Session:
+    def _with_deadline(self, client: OAuth2Session) -> OAuth2Session:
         """Return the client with a deadline for its requests. Raises `ProviderError`."""
         try:
             http_client.limit_session(client, self.issuer, seconds=_SECONDS, largest=_MAX_BYTES)

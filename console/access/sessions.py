@@ -70,7 +70,7 @@ class Sessions:
         read_at, row = self._seen.get(hashed, (float("-inf"), None))
         moment = time.monotonic()
         if moment - read_at >= _FRESH_SECONDS:
-            row = await asyncio.to_thread(self._read, hashed)
+            row = await asyncio.to_thread(self._read_session, hashed)
         now = self._clock()
         if row is None or now >= row.ends_at or now - row.seen_at >= self._idle:
             self._seen.pop(hashed, None)
@@ -110,7 +110,7 @@ class Sessions:
             sessions.insert_session(connection, row)
             log.append(connection, at=row.started_at, actor=row.name, action="logged_in")
 
-    def _read(self, hashed: str) -> SessionRow | None:
+    def _read_session(self, hashed: str) -> SessionRow | None:
         with read_from(self._database.reading) as connection:
             return sessions.read_session(connection, hashed)
 

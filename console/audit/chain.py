@@ -109,7 +109,7 @@ def verify(
         before = head_of(row) if isinstance(row.number, int) else before
     for number in sorted(heads):
         if number > before.number:
-            message = f"{_missing(before.number + 1, number)} missing at the end"
+            message = f"{_missing_rows(before.number + 1, number)} missing at the end"
             yield ChainFault(number=before.number + 1, message=message)
 
 
@@ -131,7 +131,9 @@ def _place_faults(row: AuditRow, before: Head) -> Iterator[ChainFault]:
     """Yield a fault if a row does not follow the one before it."""
     expected = before.number + 1
     if row.number > expected:
-        yield ChainFault(number=expected, message=f"{_missing(expected, row.number - 1)} missing")
+        yield ChainFault(
+            number=expected, message=f"{_missing_rows(expected, row.number - 1)} missing"
+        )
     elif row.number < expected:
         yield ChainFault(number=row.number, message=f"row {row.number} is out of order")
     elif _content(row).get("previous") != before.hash:
@@ -142,7 +144,7 @@ def _place_faults(row: AuditRow, before: Head) -> Iterator[ChainFault]:
         yield ChainFault(number=row.number, message=message)
 
 
-def _missing(first: int, last: int) -> str:
+def _missing_rows(first: int, last: int) -> str:
     return f"row {last} is" if first == last else f"rows {first} to {last} are"
 
 

@@ -43,7 +43,7 @@ class ApprovalProgress:
             self._show({"jti": None, "state": "preparing", "reason": None})
             while jti is None and time.monotonic() < end:
                 threading.Event().wait(_AGAIN_SECONDS)
-                code, jti = self._prepared()
+                code, jti = self._follow_preparation()
                 if code is not None:
                     return code
             if jti is None:
@@ -65,7 +65,7 @@ class ApprovalProgress:
                 return NO_REPLY
             threading.Event().wait(_AGAIN_SECONDS)
 
-    def _prepared(self) -> tuple[int | None, str | None]:
+    def _follow_preparation(self) -> tuple[int | None, str | None]:
         """Return the exit code if its VMs did not prepare, and the jti of the command that approves
         the event once they did.
         """

@@ -84,14 +84,14 @@ def verify(*, heads: tuple[str, ...], overrides: tuple[str, ...]) -> int:
     known = [_head(each) for each in heads]
     database = existing_database(common.read_settings(overrides))
     try:
-        return _verified(database, known)
+        return _verify(database, known)
     except DatabaseFailedError as error:
         raise UnreachableError(f"{database.address} cannot be read; {error}") from None
     finally:
         database.close()
 
 
-def _verified(database: Database, known: Iterable[Head]) -> int:
+def _verify(database: Database, known: Iterable[Head]) -> int:
     last, fault = log.check(database.reading, known)
     if fault is not None:
         click.echo(f"fail  {plain(fault.message)}")

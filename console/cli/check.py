@@ -66,12 +66,12 @@ def command(overrides: tuple[str, ...]) -> int:
 
 
 def _steps(settings: ConsoleSettings, sources: dict[str, SourceSettings]) -> Iterator[CheckStep]:
-    if (readiness := _running(settings)) is None:
-        yield "listen", lambda: _listen(settings)
+    if (readiness := _readiness(settings)) is None:
+        yield "listen", lambda: _check_listen(settings)
         yield "database", lambda: _database(settings)
     else:
         yield "listen", lambda: f"a console runs at {settings.listen}"
-        yield "database", lambda: _used(settings, readiness)
+        yield "database", lambda: _address_in_use(settings, readiness)
     if settings.login.mode == "oidc":
         yield "login", lambda: _login(settings)
     for name, source in sources.items():
@@ -93,7 +93,7 @@ def _key(settings: ConsoleSettings) -> str:
     return f"{signer.public_key()['kid']} signs approvals"
 
 
-def _running(settings: ConsoleSettings) -> str | None:
+def _readiness(settings: ConsoleSettings) -> str | None:
     """Return the readiness of the console that runs with these settings, or None if none runs."""
     host, port = settings.address
     here = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104  # any address
@@ -106,7 +106,7 @@ def _running(settings: ConsoleSettings) -> str | None:
     return readiness if is_ready or answer.status_code == HTTPStatus.SERVICE_UNAVAILABLE else None
 
 
-def _used(settings: ConsoleSettings, readiness: str) -> str:
+def _address_in_use(settings: ConsoleSettings, readiness: str) -> str:
     address = Database(database_url(settings)).address
     if not readiness.startswith("ok"):
         raise UnreachableError(f"the running console says: {readiness}")
@@ -121,7 +121,7 @@ def _sinks(settings: ConsoleSettings) -> Iterator[str]:
             yield f"{check.level:<5} sink {name}: {check.text}{remedy}"
 
 
-def _listen(settings: ConsoleSettings) -> str:
+def _check_listen(settings: ConsoleSettings) -> str:
     host, port = settings.address
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with closing(socket.socket(family, socket.SOCK_STREAM)) as probe:

@@ -149,7 +149,7 @@ def _enroll(
     if settings.enroll_key_file is None:
         raise ConfigurationError(KEY_IS_MISSING)
     key = read_key(settings.enroll_key_file)
-    _checked(vm_ids)
+    _require_vm_ids(vm_ids)
     database.join()
     found = enrolment.enroll(
         database,
@@ -190,14 +190,14 @@ def _revoke(database: Database, vm_ids: list[str] | None) -> None:
         enrolment.revoke_all(database, actor=actor, now=now)
         click.echo("the secrets of all VMs are revoked; enroll each of them again", err=True)
         return
-    _checked(vm_ids)
+    _require_vm_ids(vm_ids)
     database.join()
     enrolment.revoke(database, vm_ids, actor=actor, now=now)
     for vm_id in vm_ids:
         click.echo(f"{vm_id} is revoked; enroll it again for new secrets", err=True)
 
 
-def _checked(vm_ids: list[str]) -> None:
+def _require_vm_ids(vm_ids: list[str]) -> None:
     try:
         enrolment.require_vm_ids(vm_ids)
     except RefusedError as error:

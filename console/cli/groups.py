@@ -53,14 +53,14 @@ def command(context: click.Context, *, as_json: bool) -> int:
             click.echo(json.dumps(each, ensure_ascii=False))
         return OK
     for each in items:
-        for line in _shown(each):
+        for line in _group_lines(each):
             click.echo(plain(line))
     if not items:
         click.echo("no groups; see SEB_CONSOLE_GROUPS", err=True)
     return OK
 
 
-def _shown(group: Mapping[str, Any]) -> Iterator[str]:
+def _group_lines(group: Mapping[str, Any]) -> Iterator[str]:
     away = len(group["away"])
     most = group["atMost"]
     count = group["members"]
@@ -119,16 +119,16 @@ def replay_past(days: int, overrides: tuple[str, ...]) -> int:
             groups, vms, past = read_past(snapshot, grouping, since=snapshot.now - days * 86_400)
     finally:
         database.close()
-    for line in _replayed(replay(groups, vms, past)):
+    for line in _replay_lines(replay(groups, vms, past)):
         click.echo(plain(line))
     return OK
 
 
-def _replayed(outcomes: Sequence[ReplayOutcome]) -> Iterator[str]:
+def _replay_lines(outcomes: Sequence[ReplayOutcome]) -> Iterator[str]:
     approved = [each for each in outcomes if each.approved_at is not None]
     waited = [each for each in approved if each.waited > 0]
     for each in outcomes:
-        yield f"{_moment(each.past.announced_at)}  {each.past.facts.event_id}  {_outcome(each)}"
+        yield f"{_moment(each.past.announced_at)}  {each.past.facts.event_id}  {_outcome_text(each)}"
     yield (
         f"The groups would have approved {len(approved)} of {len(outcomes)} events; "
         f"{len(waited)} of them would have waited"
@@ -136,7 +136,7 @@ def _replayed(outcomes: Sequence[ReplayOutcome]) -> Iterator[str]:
     )
 
 
-def _outcome(outcome: ReplayOutcome) -> str:
+def _outcome_text(outcome: ReplayOutcome) -> str:
     if outcome.approved_at is None:
         return f"not approved: {outcome.reason or 'it started at once'}"
     if not outcome.waited:

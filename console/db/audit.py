@@ -158,17 +158,19 @@ def found_rows(
     """Return the wanted rows in their order."""
     column = SORTS[wanted.sort.removeprefix("-")]
     order = [column.desc(), _TABLE.c.number.desc()] if wanted.sort.startswith("-") else [column]
-    query = _filtered(select(_TABLE), wanted).order_by(*order, _TABLE.c.number)
+    query = _with_filters(select(_TABLE), wanted).order_by(*order, _TABLE.c.number)
     return [_row(each) for each in connection.execute(query.limit(limit).offset(skip))]
 
 
 def count_rows(connection: Connection, wanted: WantedRows) -> int:
     """Return how many rows are wanted."""
-    found: int = connection.scalar(_filtered(select(func.count()).select_from(_TABLE), wanted)) or 0
+    found: int = (
+        connection.scalar(_with_filters(select(func.count()).select_from(_TABLE), wanted)) or 0
+    )
     return found
 
 
-def _filtered(query: Select[Any], wanted: WantedRows) -> Select[Any]:
+def _with_filters(query: Select[Any], wanted: WantedRows) -> Select[Any]:
     for name, value in wanted.equal.items():
         if name == "event_id":  # in any case
             query = query.where(func.lower(_TABLE.c.event_id) == value.lower())

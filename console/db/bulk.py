@@ -21,13 +21,13 @@ PAIRS_AT_ONCE: Final = 1000
 def insert_new(connection: Connection, table: Table, rows: Iterable[Values]) -> None:
     """Insert rows; a row whose key exists stays as it is."""
     if many := list(rows):
-        connection.execute(_inserting(connection.dialect.name, table), many)
+        connection.execute(_insert_statement(connection.dialect.name, table), many)
 
 
 def upsert(connection: Connection, table: Table, rows: Iterable[Values]) -> None:
     """Insert rows, or replace those with the same key; each key once."""
     if many := list(rows):
-        connection.execute(_upserting(connection.dialect.name, table), many)
+        connection.execute(_upsert_statement(connection.dialect.name, table), many)
 
 
 def insert_of(dialect: str, table: Table) -> Any:
@@ -52,12 +52,12 @@ def rows_in(
 
 
 @cache
-def _inserting(dialect: str, table: Table) -> Any:
+def _insert_statement(dialect: str, table: Table) -> Any:
     return insert_of(dialect, table).on_conflict_do_nothing()
 
 
 @cache
-def _upserting(dialect: str, table: Table) -> Any:
+def _upsert_statement(dialect: str, table: Table) -> Any:
     statement = insert_of(dialect, table)
     keys = [column.name for column in table.primary_key]
     rest = {

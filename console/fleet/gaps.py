@@ -54,7 +54,7 @@ def count(
         )
         return SequenceCount(stream=first, gaps=[], fresh=True)
     if record.sequence == stream.high + 1 and not gaps:
-        return SequenceCount(stream=_moved(stream, record), gaps=gaps, fresh=True)
+        return SequenceCount(stream=_with_newest(stream, record), gaps=gaps, fresh=True)
     if record.sequence < stream.low:
         before = replace(stream, low=record.sequence)
         found = _gap(stream, record, record.sequence + 1, stream.low - 1)
@@ -73,10 +73,10 @@ def count(
         due = min(due, last - stream.high - 1)  # this one is certainly not a heartbeat
         gaps = list(_without(gaps, record.last_record + 1, record.sequence))
     gaps = [*gaps, *_gap(stream, record, stream.high + 1 + max(0, due), last)]
-    return SequenceCount(stream=_moved(stream, record), gaps=gaps, fresh=True)
+    return SequenceCount(stream=_with_newest(stream, record), gaps=gaps, fresh=True)
 
 
-def _moved(stream: Stream, record: IncomingRecord) -> Stream:
+def _with_newest(stream: Stream, record: IncomingRecord) -> Stream:
     """Return the stream after its newest record."""
     is_beat = _begins_an_interval(record)
     return Stream(

@@ -67,7 +67,7 @@ class PreparationFold:
             is_before = bool(reported.sequence) or reported.time <= at
             is_earlier = reported.stream != vm.stream and is_before
             if vm_id == vm.vm_id and is_earlier and reported.facts.state != RECOVERED:
-                self.keep(_unprepared(reported, at) if is_made_again else _lost(reported, at))
+                self.keep(_as_recovered(reported, at) if is_made_again else _lost(reported, at))
 
     def keep(self, reported: ReportedPreparation, *, put_back: bool = False) -> None:
         """Keep what a VM reports about its preparation. What it prepared for an ended event, or for
@@ -141,7 +141,7 @@ class PreparationFold:
         return _is_same(document.facts, reported.facts)
 
 
-def _unprepared(reported: ReportedPreparation, time: float) -> ReportedPreparation:
+def _as_recovered(reported: ReportedPreparation, time: float) -> ReportedPreparation:
     """Return the preparation as recovered, as the VM reports at `time`."""
     return replace(reported, facts=replace(reported.facts, state=RECOVERED, reason=None), time=time)
 

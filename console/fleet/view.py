@@ -465,7 +465,7 @@ def reporter_item(latest: LatestReport, heard: HeardVm | None, shown: LatestRepo
     shown. `heard` is its VM, if its row exists.
     """
     report = latest.report
-    differences = report_differences(_compared(shown), _compared(latest))
+    differences = report_differences(_comparable_fields(shown), _comparable_fields(latest))
     return Reporter(
         vm_id=latest.vm_id,
         name=None if heard is None else heard.vm.name,
@@ -487,7 +487,7 @@ def reporter_item(latest: LatestReport, heard: HeardVm | None, shown: LatestRepo
     )
 
 
-def _compared(latest: LatestReport) -> dict[str, Any]:
+def _comparable_fields(latest: LatestReport) -> dict[str, Any]:
     """Return the fields in which reporters can differ. A state document, which has no sequence,
     gives neither impact nor description.
     """

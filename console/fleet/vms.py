@@ -63,7 +63,7 @@ def with_record(
     if vm.stream is not None and not is_next and not _is_newer(vm, record):
         return _heard(vm, record.sent_at, record.source)
     identity = record.vm
-    known, reported = _identified(vm, record)
+    known, reported = _known_and_reported_names(vm, record)
     last = _last_contact(vm, record.sent_at, record.source)
     return Vm(  # not `replace`: there are thousands a second, and few fields stay
         vm_id=vm.vm_id,
@@ -104,7 +104,7 @@ def with_record(
     )
 
 
-def _identified(vm: Vm, record: IncomingRecord) -> tuple[FleetName, FleetName | None]:
+def _known_and_reported_names(vm: Vm, record: IncomingRecord) -> tuple[FleetName, FleetName | None]:
     """Return the name by which the fleet knows a VM from now on, and the different one that the
     record reports, or None.
 

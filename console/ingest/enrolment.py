@@ -94,12 +94,12 @@ class Enrolments:
 
 def webhook_secret(key: bytes, vm_id: str, generation: int = 1) -> bytes:
     """Return the bytes with which this VM signs its webhooks."""
-    return _derived(key, generation, "webhook", vm_id)
+    return _derive(key, generation, "webhook", vm_id)
 
 
 def pull_token(key: bytes, vm_id: str, generation: int = 1) -> str:
     """Return the bearer token for this VM's own queue of commands."""
-    derived = _derived(key, generation, "pull", vm_id)
+    derived = _derive(key, generation, "pull", vm_id)
     return base64.urlsafe_b64encode(derived).decode().rstrip("=")
 
 
@@ -114,6 +114,6 @@ def is_vm_id(text: str) -> bool:
     return fits and not set(text) & _NEVER_IN_IDS
 
 
-def _derived(key: bytes, generation: int, purpose: str, vm_id: str) -> bytes:
+def _derive(key: bytes, generation: int, purpose: str, vm_id: str) -> bytes:
     text = f"seb-console/{generation}/{purpose}/{vm_id}"
     return hmac.digest(key, text.encode(), hashlib.sha256)

@@ -72,11 +72,11 @@ def _read(
     if leaf == "state":
         return parse_state(payload, source=source, received_at=received_at, vm_id=vm_id, site=site)
     record = parse_record(payload, source=source, received_at=received_at, vm_id=vm_id, site=site)
-    waited = _waited(expiry, record)
+    waited = _seconds_waited(expiry, record)
     return replace(record, sent_at=received_at - waited) if waited else record
 
 
-def _waited(expiry: int | None, record: IncomingRecord) -> float:
+def _seconds_waited(expiry: int | None, record: IncomingRecord) -> float:
     """Return how many seconds the message waited at the broker, by the lifetime that the broker has
     subtracted. Zero if the record's own time does not confirm that: another publisher may set
     another lifetime.

@@ -47,7 +47,7 @@ class VmLimits:
         seconds that does not go back.
         """
         with self._lock:
-            left = self._refilled(vm_id, now)
+            left = self._refill(vm_id, now)
             if left.records >= 1 and left.size >= size:
                 left.records -= 1
                 left.size -= size
@@ -68,20 +68,20 @@ class VmLimits:
         names = _names_in(item)
         if names:
             with self._lock:
-                self._refilled(vm_id, now).size -= names * _NAME_BYTES
+                self._refill(vm_id, now).size -= names * _NAME_BYTES
 
     def may_report(self, vm_id: str, *, now: float) -> bool:
         """Check whether it is time to report a VM that sends too much: once a minute, so that its
         messages cost no writing.
         """
         with self._lock:
-            left = self._refilled(vm_id, now)
+            left = self._refill(vm_id, now)
             is_due = now - left.reported_at >= 60  # noqa: PLR2004  # a minute
             if is_due:
                 left.reported_at = now
             return is_due
 
-    def _refilled(self, vm_id: str, now: float) -> _Allowance:
+    def _refill(self, vm_id: str, now: float) -> _Allowance:
         """Return what is left of a VM's allowance at this time. The VMs are in the order in which
         they last sent.
         """

@@ -66,11 +66,11 @@ def due_notices(snapshot: Snapshot, *, begun: float) -> NoticeCandidates:
     since = snapshot.now - _WINDOW_SECONDS
     if begun <= snapshot.now:  # otherwise the clock was set back since
         since = max(begun, since)
-    about = [*_due(snapshot), *_turns(snapshot), *_over(snapshot, since)]
-    others = _failed(snapshot, since)
+    about = [*_due_notices(snapshot), *_turn_notices(snapshot), *_end_notices(snapshot, since)]
+    others = _failure_notices(snapshot, since)
     head = log.head(snapshot.connection)
     if head.number:
-        others.append(_of_head(head, snapshot.now))
+        others.append(_head_notice(head, snapshot.now))
     about, others = _with_other_scopes(snapshot, about, others)
     ids = [each.id for each in (*others, *(notice for _, notice in about))]
     new = store.not_stored(snapshot.connection, ids)
@@ -126,7 +126,7 @@ def _within_bounds(snapshot: Snapshot, about: Sequence[AboutEvent]) -> list[Noti
     return [notice for _, notice in sorted(found, key=lambda each: each[0])]
 
 
-def _due(snapshot: Snapshot) -> list[AboutEvent]:
+def _due_notices(snapshot: Snapshot) -> list[AboutEvent]:
     """Return the notices of decisions that are due. An event that was announced again after its end
     has its notice once more.
     """
@@ -144,7 +144,7 @@ def _due(snapshot: Snapshot) -> list[AboutEvent]:
     return found
 
 
-def _over(snapshot: Snapshot, since: float) -> list[AboutEvent]:
+def _end_notices(snapshot: Snapshot, since: float) -> list[AboutEvent]:
     """Return the notices of ends, once the VMs that the event names have reported what they
     measured.
     """
@@ -172,7 +172,7 @@ def _of_its_vms(known: KnownEvent, reported: Iterable[LatestReport]) -> list[Lat
     return [each for each in reported if each.names_hash == known.shown.names_hash]
 
 
-def _turns(snapshot: Snapshot) -> list[AboutEvent]:
+def _turn_notices(snapshot: Snapshot) -> list[AboutEvent]:
     """Return the notices of turns that are stuck, and of events that start without a turn."""
     troubled = [
         each.event_id
@@ -186,7 +186,7 @@ def _turns(snapshot: Snapshot) -> list[AboutEvent]:
     return [(known, notice) for known, notice in found if notice is not None]
 
 
-def _failed(snapshot: Snapshot, since: float) -> list[Notice]:
+def _failure_notices(snapshot: Snapshot, since: float) -> list[Notice]:
     failed = decisions.decisions_over(snapshot.connection, since, event_notices.FAILURES)
     known = snapshot.events.events_by_key({each.key for each in failed})
     return [event_notices.approval_failed(each, known.get(each.key)) for each in failed]
@@ -227,7 +227,7 @@ def _silent_since(heard: HeardVm, snapshot: Snapshot) -> float:
     return heard.vm.heard_at + snapshot.listening.silent_time.of(heard.vm.interval)
 
 
-def _of_head(head: Head, now: float) -> Notice:
+def _head_notice(head: Head, now: float) -> Notice:
     """Return the notice with the head of the audit's chain, so that a copy of the head exists
     elsewhere.
     """

@@ -73,8 +73,8 @@ def of_turn(known: KnownEvent, at: float) -> Notice | None:
     turn = known.turn
     if turn is None or turn.state not in ("forced", "stuck"):
         return None
-    groups = _listed(short(each) for each in turn.groups)
-    names = _listed(short(each.name) for each in turn.held_by)
+    groups = _list_text(short(each) for each in turn.groups)
+    names = _list_text(short(each.name) for each in turn.held_by)
     if turn.state == "stuck":
         title = f"the turn of {names or 'no VM'} has not ended an hour after it"
         text = f"In {groups} others wait for it. A person can end it on the event's page."
@@ -112,7 +112,7 @@ def over(known: KnownEvent, reported: Iterable[LatestReport], *, times_ended: in
 
 def approval_failed(decision: Decision, known: KnownEvent | None) -> Notice:
     """Return the notice of an approval that failed; `known` is what is known of its event now."""
-    event = _unknown(decision.event_id) if known is None else known.shown.report.event
+    event = _event_without_facts(decision.event_id) if known is None else known.shown.report.event
     outcome = decision.outcome or ""
     reason = short(outcome_text(outcome, decision.outcome_reason), most=MAX_REASON_CHARACTERS_SHOWN)
     return _about(
@@ -121,7 +121,7 @@ def approval_failed(decision: Decision, known: KnownEvent | None) -> Notice:
         scope=decision.scope,
         key=(decision.id,),
         at=decision.over_at or decision.at,
-        title=f"{_what(event)}: the approval of {short(decision.actor)} {_ended(outcome)}",
+        title=f"{_what(event)}: the approval of {short(decision.actor)} {_outcome_text(outcome)}",
         text=f"{_whom(event)} {reason}",
         more={"outcome": outcome},
     )
@@ -132,7 +132,7 @@ def path_of(event_id: str) -> str:
     return f"/events/{quote(event_id, safe='')}"
 
 
-def _unknown(event_id: str) -> Event:
+def _event_without_facts(event_id: str) -> Event:
     """Return an event that has only an id."""
     known = {"eventId": event_id, "resources": [], "eventStatus": UNKNOWN_STATUS}
     return read_object(Event, known)
@@ -176,7 +176,7 @@ def _first_named(known: KnownEvent, names: Sequence[str]) -> NamedVm | None:
 def _what(event: Event) -> str:
     names = [short(name) for name in event.resources]
     kind = short(event.event_type or "Event")
-    return f"{kind} of {_listed(names)}" if names else kind
+    return f"{kind} of {_list_text(names)}" if names else kind
 
 
 def _whom(event: Event) -> str:
@@ -184,13 +184,13 @@ def _whom(event: Event) -> str:
     return f"The event names {count} VM{'' if count == 1 else 's'}."
 
 
-def _listed(names: Iterable[str]) -> str:
+def _list_text(names: Iterable[str]) -> str:
     named = list(names)
     more = f" and {len(named) - _NAMES_SHOWN} more" if len(named) > _NAMES_SHOWN else ""
     return ", ".join(named[:_NAMES_SHOWN]) + more
 
 
-def _ended(outcome: str) -> str:
+def _outcome_text(outcome: str) -> str:
     return {"failed": "failed", "rejected": "was rejected"}.get(outcome, "was not answered")
 
 

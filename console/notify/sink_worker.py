@@ -130,7 +130,7 @@ class SinkWorker:
             except AbandonedError:
                 break
             except Exception as error:  # noqa: BLE001  # a sink may raise anything
-                self._wait(self._failed(error))
+                self._wait(self._note_failure(error))
                 continue
             self.health.failures = 0
             if not more:
@@ -141,19 +141,19 @@ class SinkWorker:
         """Deliver the notices that wait; return whether there may be more now."""
         if self._acknowledged:  # acknowledged, but the write failed: it is not delivered again
             self._advance(self._acknowledged)
-        batch = self._claimed()
+        batch = self._claim()
         if not batch:
             self._driver.maintain()
             return False
         wanted = [record for record in batch if accepts(self._sink, record)]
-        done = self._delivered(wanted) or batch[-1].sequence
+        done = self._deliver(wanted) or batch[-1].sequence
         self._advance(done)
         if self.health.trouble is not None:
             self.health.trouble = None
             _LOG.info("the sink takes notices", extra={"action": "sink_up", "sink": self.name})
         return True
 
-    def _claimed(self) -> list[Record]:
+    def _claim(self) -> list[Record]:
         """Return the next notices, if this console is the one that delivers to the sink."""
         with self._database.reading.begin() as connection:
             if not store.is_waiting(connection, self.name):
@@ -163,7 +163,7 @@ class SinkWorker:
                 connection, self.name, self._run_id, now=self._now(), limit=self._sink.BATCH
             )
 
-    def _delivered(self, wanted: list[Record]) -> int:
+    def _deliver(self, wanted: list[Record]) -> int:
         """Deliver notices to the sink; return the sequence of one that it refused for good, or 0.
         Raises what the sink raises, after the notices that it took before were noted.
         """
@@ -174,7 +174,7 @@ class SinkWorker:
             self._driver.deliver(wanted)
         except SinkRejected as error:
             self._acknowledge(wanted[: error.delivered])
-            return self._rejected(wanted[error.delivered], error)
+            return self._skip_rejected(wanted[error.delivered], error)
         except SinkError as error:
             self._acknowledge(wanted[: error.delivered])
             raise
@@ -188,7 +188,7 @@ class SinkWorker:
             self._advance(taken[-1].sequence)
             self.health.failures = 0  # a sink that gets on is not made to wait longer each time
 
-    def _rejected(self, record: Record, error: SinkRejected) -> int:
+    def _skip_rejected(self, record: Record, error: SinkRejected) -> int:
         """Skip a notice that the sink can never take; return its sequence. Raises `SinkError` as
         long as another try may help.
         """
@@ -208,7 +208,7 @@ class SinkWorker:
             store.advance(connection, self.name, self._run_id, number)
         self._acknowledged = 0
 
-    def _failed(self, error: Exception) -> float:
+    def _note_failure(self, error: Exception) -> float:
         """Note why the sink does not take notices; return the seconds until the next try, or
         infinity if it is paused.
         """

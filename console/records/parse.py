@@ -86,7 +86,7 @@ def parse_record(
         version=data.bridge.version,
         session=data.bridge.instance_id,
         body=body,
-        event=_reported(data) if isinstance(data, EventData) else None,
+        event=_report_of_record(data) if isinstance(data, EventData) else None,
         receipt=_receipt(data) if isinstance(data, ReceiptData) else None,
         preparation=_preparation(data) if isinstance(data, PreparationData) else None,
         prepares=_prepares(data),
@@ -142,7 +142,7 @@ def parse_state(
         time=state.time.timestamp(),
         received_at=received_at,
         source=source,
-        events=tuple((pending.record_id, _pending(pending)) for pending in state.events),
+        events=tuple((pending.record_id, _report_of_pending(pending)) for pending in state.events),
         preparations=tuple(
             PreparationFacts(
                 event_id=each.event.event_id, fingerprint=each.fingerprint, state=each.preparation
@@ -211,7 +211,7 @@ def _kind(data: Observer) -> RecordKind:
     return kinds.get(type(data), "other")
 
 
-def _reported(data: EventData) -> EventReport:
+def _report_of_record(data: EventData) -> EventReport:
     return EventReport(
         event=data.event,
         transition=data.transition,
@@ -226,7 +226,7 @@ def _reported(data: EventData) -> EventReport:
     )
 
 
-def _pending(pending: PendingEvent) -> EventReport:
+def _report_of_pending(pending: PendingEvent) -> EventReport:
     proof = "" if pending.is_what_it_shows else UNPROVEN
     return EventReport(
         event=pending.event,

@@ -127,7 +127,7 @@ class Console:
     def _make_writer(self) -> Writer:
         return Writer(
             self.database,
-            opened=self._opened,
+            opened=self._on_opened,
             committed=self.feed.wake,
             listening=ListeningLog(uuid4().hex, self.sources.values()),
             silent_time=self._silent_time,
@@ -270,7 +270,7 @@ class Console:
     def _is_ready(self) -> bool:
         return self.feed.ready and self.writer.opened.is_set()
 
-    def _opened(self) -> None:
+    def _on_opened(self) -> None:
         """Continue the start, on the writer's thread, now that the database is open."""
         audit_roles(self.database, self.settings, now=self.clock())
         self.feed.wake()

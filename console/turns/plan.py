@@ -84,7 +84,7 @@ def plan(facts: TurnFacts, now: float) -> Plan:
         turns[event.key] = take_turn(turns.get(event.key), event, facts, now, actor=actor)
     for key, why in waiting.items():
         turn = turns.get(key) or new_turn(facts.events[key], now)
-        turns[key] = _waiting(turn, why)
+        turns[key] = _with_wait(turn, why)
     return Plan(
         turns={key: turn for key, turn in turns.items() if turn != facts.turns.get(key)},
         taking=tuple(event.key for event in taking),
@@ -179,7 +179,7 @@ def _may_be_approved_again(turn: Turn, reading: Reading) -> bool:
     return turn.state == "failed" and event is not None and refusal(event, reading) is None
 
 
-def _waiting(turn: Turn, why: TurnWait) -> Turn:
+def _with_wait(turn: Turn, why: TurnWait) -> Turn:
     return replace(
         turn,
         reason=why.reason if turn.state == "waiting" else turn.reason,

@@ -53,7 +53,7 @@ def next_turns(reading: Reading) -> tuple[list[EventFacts], Mapping[EventKey, Tu
                 taking.append(event)
                 reading = reading.with_away(event, facts.named(event), reading.now)
                 continue
-            waiting[event.key] = _waiting(event, reading, reason, behind)
+            waiting[event.key] = _wait_of(event, reading, reason, behind)
             is_blocking = reason is None
         if is_blocking:
             for group in groups:
@@ -61,7 +61,7 @@ def next_turns(reading: Reading) -> tuple[list[EventFacts], Mapping[EventKey, Tu
     return taking, waiting
 
 
-def _waiting(
+def _wait_of(
     event: EventFacts, reading: Reading, reason: str | None, behind: Sequence[EventKey]
 ) -> TurnWait:
     """Return what the event waits for: people if there is a `reason`, its groups otherwise."""

@@ -21,13 +21,13 @@ def with_returns(turn: Turn, reading: Reading) -> Turn:
     return replace(
         turn,
         vms=tuple(
-            part if part.back_at is not None else _returned(part, turn, reading)
+            part if part.back_at is not None else _with_return(part, turn, reading)
             for part in turn.vms
         ),
     )
 
 
-def _returned(part: TurnVm, turn: Turn, reading: Reading) -> TurnVm:
+def _with_return(part: TurnVm, turn: Turn, reading: Reading) -> TurnVm:
     vm = reading.facts.vms.get(part.vm_id)
     if vm is not None and vm.contact in ("silent", "stopped"):
         part = replace(part, ready_at=None)  # its rest begins again once it is back

@@ -30,7 +30,7 @@ def what_happened(turn: Turn, reading: Reading) -> Occurrence | None:
     if event.status != "Scheduled":
         return Occurrence(trigger=TurnTrigger.STARTED)
     if event.fingerprint != turn.fingerprint:
-        return _changed(turn, event, reading, TurnTrigger.CHANGED)
+        return _occurrence_of_change(turn, event, reading, TurnTrigger.CHANGED)
     return _while_scheduled(turn, event, reading)
 
 
@@ -92,10 +92,12 @@ def _while_listed(turn: Turn, event: EventFacts, reading: Reading) -> Occurrence
         return None if turn.over_at is None else Occurrence(trigger=TurnTrigger.STARTED)
     if turn.actor is None:
         return Occurrence(trigger=TurnTrigger.RETURNED_UNTAKEN)
-    return _changed(turn, event, reading, TurnTrigger.RETURNED)
+    return _occurrence_of_change(turn, event, reading, TurnTrigger.RETURNED)
 
 
-def _changed(turn: Turn, event: EventFacts, reading: Reading, trigger: TurnTrigger) -> Occurrence:
+def _occurrence_of_change(
+    turn: Turn, event: EventFacts, reading: Reading, trigger: TurnTrigger
+) -> Occurrence:
     """Return what a new state of the event means for its turn. A person approves one state of the
     event: after a change the turn continues only if its groups approve the new state by themselves.
     """

@@ -55,7 +55,7 @@ class LoginRoutes:
                 cookies.login_in(request.headers), request.query_params.get("leads_to", "")
             )
         except LoginError as error:
-            return await self._refused(request, error)
+            return await self._refuse(request, error)
         response = _redirect(begun.address, _FOUND)
         cookies.set_login(response, begun.secret)
         return response
@@ -74,13 +74,13 @@ class LoginRoutes:
             )
         except UsedLoginError:
             message = "this login has been used already; log in again"
-            response = await self._refused(request, LoginError(message, reason="replayed"))
+            response = await self._refuse(request, LoginError(message, reason="replayed"))
         except DatabaseFailedError:
             response = self._pages.answer(
                 503, "logging in does not work now: the database does not answer"
             )
         except LoginError as error:
-            response = await self._refused(request, error)
+            response = await self._refuse(request, error)
         else:
             response = _redirect(found.leads_to, _SEE_OTHER)
             cookies.set_session(response, value)
@@ -100,7 +100,7 @@ class LoginRoutes:
         message = "You are logged out of the console. The login provider may still know you."
         return self._pages.answer(200, message, title="Logged out", login=True)
 
-    async def _refused(self, request: Request, error: LoginError) -> Response:
+    async def _refuse(self, request: Request, error: LoginError) -> Response:
         unwritten = self._logged.passes(error.reason)
         if unwritten is not None:
             fields = {"action": "login_refused", "reason": error.reason}

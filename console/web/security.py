@@ -84,7 +84,7 @@ class Admission:
         headers = Headers(scope=scope)
         sending = _with_headers(send)
         try:
-            found = await self._admitted(scope, headers)
+            found = await self._identify(scope, headers)
         except (
             DatabaseFailedError
         ):  # the log says why; strangers need not learn the database's address
@@ -98,15 +98,15 @@ class Admission:
         if found is not None:
             scope.setdefault("state", {})["identity"] = found
             if scope["method"] not in _SAFE:
-                sending = self._auditing(scope, found.person.name, sending)
+                sending = self._with_audit(scope, found.person.name, sending)
         await self._app(scope, receive, sending)
 
-    async def _admitted(self, scope: Scope, headers: Headers) -> Identity | _Refusal | None:
+    async def _identify(self, scope: Scope, headers: Headers) -> Identity | _Refusal | None:
         """Return who makes a request, None for a path that is open to everybody, or a refusal.
         Raises `DatabaseFailedError`.
         """
         path = scope["path"]
-        if (misdirected := self._misdirected(scope, headers)) is not None:
+        if (misdirected := self._address_refusal(scope, headers)) is not None:
             return misdirected
         if path in _OPEN or path.startswith((*_OF_MACHINES, _STATIC)):
             return None
@@ -128,7 +128,7 @@ class Admission:
             )
         return None if path in self._open else _without_right(identity, scope) or identity
 
-    def _misdirected(self, scope: Scope, headers: Headers) -> _Refusal | None:
+    def _address_refusal(self, scope: Scope, headers: Headers) -> _Refusal | None:
         """Return a refusal for a request that may not come in this way, whoever makes it; None for
         any other.
         """
@@ -168,7 +168,7 @@ class Admission:
             refused.headers["WWW-Authenticate"] = found.challenge
         return refused
 
-    def _auditing(self, scope: Scope, actor: str, send: Send) -> Send:
+    def _with_audit(self, scope: Scope, actor: str, send: Send) -> Send:
         """Return a `send` that writes a route's refusal for lack of a role to the audit before it
         is answered.
         """

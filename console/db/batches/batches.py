@@ -88,7 +88,7 @@ def load(
     with_gaps = {vm.vm_id for vm in loaded.vms.values() if vm.missing_records}
     for row in rows_in(connection, select(tables.gap), tables.gap.c.vm_id, with_gaps):
         loaded.gaps.setdefault((row.vm_id, row.stream), []).append(rows.gap_of(row))
-    loaded.records |= _stored(connection, records)
+    loaded.records |= _senders_of(connection, records)
     _load_events(connection, loaded, batch)
     _load_open_events(connection, loaded, batch)
     _load_receipts(connection, loaded, batch)
@@ -163,7 +163,7 @@ def _move_preparations(
     connection.execute(moved.values(scope=after, change_number=number))
 
 
-def _stored(connection: Connection, records: Iterable[IncomingRecord]) -> dict[str, str]:
+def _senders_of(connection: Connection, records: Iterable[IncomingRecord]) -> dict[str, str]:
     """Return, for each record id of a batch that is stored, the VM that sent it: another VM may
     have used the id.
     """

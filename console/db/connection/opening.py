@@ -127,7 +127,7 @@ def _sqlite_engine(url: URL, *, begin: str, read_only: bool) -> Engine:
     engine = create_engine(url, connect_args={"check_same_thread": False}, pool_size=4)
 
     @event.listens_for(engine, "connect")
-    def _connected(connection: Any, _record: object) -> None:
+    def _on_connect(connection: Any, _record: object) -> None:
         # Python begins a transaction only at the first write, and then a transaction that has read
         # before fails at once.
         connection.isolation_level = None

@@ -71,7 +71,7 @@ def asked_to_prepare(connection: Connection, now: float) -> dict[str, EventKey]:
     is_over = select(t.event_id).where(
         t.event_id == c.event_id, t.scope == c.scope, t.over_at.is_not(None)
     )
-    wanted = _followed(now, c.vm_id).where(
+    wanted = _followed_commands(now, c.vm_id).where(
         c.act == PREPARE,
         c.unanswered_at.is_not(None),
         or_(c.expires_at > now - ON_ITS_WAY_SECONDS, ~is_over.exists()),
@@ -85,7 +85,7 @@ def may_follow_approval(connection: Connection, key: EventKey, now: float) -> bo
     also if no document has the event at this moment.
     """
     c = command.c
-    wanted = _followed(now, c.vm_id).where(
+    wanted = _followed_commands(now, c.vm_id).where(
         c.act != PREPARE, c.event_id == key.event_id, c.scope == key.scope
     )
     return connection.execute(wanted.limit(1)).first() is not None
@@ -97,7 +97,7 @@ def followed_until(connection: Connection, now: float) -> dict[EventKey, float]:
     arrive; or one has just told Azure, or may have, and a document left the event out.
     """
     c = command.c
-    wanted = _followed(now, func.max(_followed_to())).group_by(c.event_id, c.scope)
+    wanted = _followed_commands(now, func.max(_followed_to())).group_by(c.event_id, c.scope)
     found = connection.execute(wanted)
     until = {EventKey(row[0], row[1]): row[2] + ON_ITS_WAY_SECONDS for row in found}
     for key, may_start_to in _approved(connection, now):
@@ -136,7 +136,7 @@ def _approved(connection: Connection, now: float) -> Iterator[tuple[EventKey, fl
             yield each.event_key, row.may_start_to
 
 
-def _followed(now: float, column: ColumnElement[Any]) -> Select[Any]:
+def _followed_commands(now: float, column: ColumnElement[Any]) -> Select[Any]:
     """Return a query of the commands that a VM may still follow: event id, scope and a column.
 
     The receipts `accepted` and `confirmed` for a command to prepare are not answers: the VM counts

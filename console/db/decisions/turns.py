@@ -55,7 +55,7 @@ def turns_of(connection: Connection, event_ids: Iterable[str]) -> dict[EventKey,
 def shown_turns(connection: Connection, event_ids: Iterable[str]) -> dict[EventKey, EventTurn]:
     """Return the turns of these events in the form that pages and the API show."""
     found = turns_of(connection, event_ids)
-    held = {key: _held(each) for key, each in found.items()}
+    held = {key: _holders(each) for key, each in found.items()}
     names = _names(connection, {vm_id for several in held.values() for vm_id, _ in several})
     return {
         key: EventTurn(
@@ -79,7 +79,7 @@ def shown_turns(connection: Connection, event_ids: Iterable[str]) -> dict[EventK
     }
 
 
-def _held(turn: Turn) -> tuple[HeldBy, ...]:
+def _holders(turn: Turn) -> tuple[HeldBy, ...]:
     if turn.is_held:
         return tuple((one.vm_id, turn.event_key) for one in turn.still_away)
     return turn.held_by if turn.state == "waiting" else ()

@@ -92,7 +92,7 @@ def filtered(
         return query
     c = event.c
     if wanted.q is not None:
-        query = query.where(_found(wanted.q, by_event=by_event))
+        query = query.where(_matches_search(wanted.q, by_event=by_event))
     if wanted.site is not None:
         query = query.where(
             c.sites.contains(json.dumps(wanted.site, ensure_ascii=False), autoescape=True)
@@ -105,7 +105,7 @@ def filtered(
         query = query.where(or_(c.state.in_(OPEN), c.shown_at >= wanted.since))
     if wanted.until is not None:
         query = query.where(c.first_seen_at <= wanted.until)
-    return _concerning(query, wanted, by_event=by_event)
+    return _with_subject_filters(query, wanted, by_event=by_event)
 
 
 def sorted_by(sort: str, *, descending: bool) -> list[ColumnElement[Any]]:
@@ -139,7 +139,7 @@ def matches_many(connection: Connection, wanted: WantedEvents) -> bool:
 
 def ids_found(q: str) -> Select[Any]:
     """Return a query of the ids of the events that match a search."""
-    return select(event.c.event_id).where(_found(q, by_event=False))
+    return select(event.c.event_id).where(_matches_search(q, by_event=False))
 
 
 def in_names(q: str) -> ColumnElement[bool]:
@@ -158,7 +158,9 @@ def is_named_like(table: Any, q: str) -> ColumnElement[bool]:
     return found
 
 
-def _concerning(query: Select[Any], wanted: WantedEvents, *, by_event: bool) -> Select[Any]:
+def _with_subject_filters(
+    query: Select[Any], wanted: WantedEvents, *, by_event: bool
+) -> Select[Any]:
     """Add the filters by VM, group, tag and approver to a query of events."""
     c = event.c
     if wanted.by is not None:
@@ -183,7 +185,7 @@ def _concerning(query: Select[Any], wanted: WantedEvents, *, by_event: bool) -> 
     return query
 
 
-def _found(q: str, *, by_event: bool) -> ColumnElement[bool]:
+def _matches_search(q: str, *, by_event: bool) -> ColumnElement[bool]:
     """Return the SQL for whether an event matches a search."""
     c = event.c
     tag = tag_of(q)
@@ -191,7 +193,7 @@ def _found(q: str, *, by_event: bool) -> ColumnElement[bool]:
         return _names_one(lambda each: has_tag(each, tag), by_event=by_event)
     if is_pattern(q):
         listing = select(resource.c.event_id, resource.c.scope).where(is_named_like(resource, q))
-        return _among(listing, by_event=by_event)
+        return _is_among(listing, by_event=by_event)
     text = c.search_text.contains(q.casefold(), autoescape=True)
     reason = func.lower(decision.c.reason).contains(q.lower(), autoescape=True)
     why = func.lower(receipt.c.why).contains(q.lower(), autoescape=True)
@@ -220,13 +222,13 @@ def _names_one(
             .where(p.event_id == r.event_id, p.scope == r.scope, wanted(_BEARER))
             .correlate(resource)
         )
-        return _among(names.where(bearer.exists()), by_event=True)
+        return _is_among(names.where(bearer.exists()), by_event=True)
     same = and_(p.event_id == r.event_id, p.scope == r.scope, p.place == _BEARER.c.place)
     names = names.select_from(_BEARER).join(resource, r.folded == _BEARER.c.folded)
-    return _among(names.join(event_place, same).where(wanted(_BEARER)), by_event=False)
+    return _is_among(names.join(event_place, same).where(wanted(_BEARER)), by_event=False)
 
 
-def _among(names: Select[Any], *, by_event: bool) -> ColumnElement[bool]:
+def _is_among(names: Select[Any], *, by_event: bool) -> ColumnElement[bool]:
     """Return the SQL for whether an event is in a query of ids and scopes of `resource`."""
     c = event.c
     r = resource.c

@@ -122,7 +122,7 @@ class KnownEvents:
         names = self._named_vms(resource.c.event_id.in_(few) for few in portions(ids))
         scopes = self._scopes(ids)
         decided, receipts = self._decisions_that_count(found)
-        disputed = self._disputed(ids)
+        disputed = self._disputes(ids)
         turns = shown_turns(self._connection, ids)
         known = []
         for row in found:
@@ -165,7 +165,7 @@ class KnownEvents:
             found[EventKey(event_id, scope)] = (seen_by, max(contents, wordings))
         return found
 
-    def _disputed(self, event_ids: Sequence[str]) -> dict[EventKey, list[tuple[str, str]]]:
+    def _disputes(self, event_ids: Sequence[str]) -> dict[EventKey, list[tuple[str, str]]]:
         """Return the VMs in conflict that have reported each event; these VMs are few, so they are
         read first.
         """

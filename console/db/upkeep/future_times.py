@@ -92,7 +92,7 @@ def _cap_turns(connection: Connection, *, now: float, number: int) -> int:
     or as not answering, because of an earlier message.
     """
     latest = now + MAX_DIFFERENCE_SECONDS + 1.0
-    known = [(each, _capped(each, latest)) for each in read_turns(connection)]
+    known = [(each, _with_cap(each, latest)) for each in read_turns(connection)]
     ahead = [after for before, after in known if after != before]
     upsert_turns(connection, ahead, number)
     c = command.c
@@ -112,7 +112,7 @@ def _cap_turns(connection: Connection, *, now: float, number: int) -> int:
     return len(ahead) + done.rowcount
 
 
-def _capped(each: Turn, latest: float) -> Turn:
+def _with_cap(each: Turn, latest: float) -> Turn:
     """Return a turn with no time later than `latest`."""
 
     def until(moment: float | None) -> float | None:

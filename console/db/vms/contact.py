@@ -65,19 +65,19 @@ def _was_missed(vm: Any, seconds: Any, listening: Listening) -> ColumnElement[bo
     """
     c = vm.c
     by_source = [
-        and_(c.heard_source == source, _covered(c.heard_at, seconds, intervals))
+        and_(c.heard_source == source, _is_covered(c.heard_at, seconds, intervals))
         for source, intervals in listening.intervals.items()
     ]
     # For a source that was removed or renamed, the time of every source counts.
     everything = merged(each for several in listening.intervals.values() for each in several)
     unknown = and_(
         c.heard_source.not_in(sorted(listening.intervals)),
-        _covered(c.heard_at, seconds, everything),
+        _is_covered(c.heard_at, seconds, everything),
     )
     return or_(false(), *by_source, unknown)
 
 
-def _covered(heard_at: Any, seconds: Any, intervals: Iterable[Interval]) -> ColumnElement[bool]:
+def _is_covered(heard_at: Any, seconds: Any, intervals: Iterable[Interval]) -> ColumnElement[bool]:
     return or_(
         false(),
         *(

@@ -85,7 +85,7 @@ class VmLists:
         """Return VMs in their order; `after` is the last one of the page before, as `position_of`
         gives it.
         """
-        query = self._matching(select(vm, self._known.contact), wanted)
+        query = self._with_filters(select(vm, self._known.contact), wanted)
         if after is not None:
             query = query.where(tuple_(vm.c.sort_name, vm.c.vm_id) > tuple_(*after))
         query = query.order_by(*self._order(wanted))
@@ -94,7 +94,7 @@ class VmLists:
     def map_cells(self, wanted: WantedVms) -> list[VmCell]:
         """Return every wanted VM, in order, with what a map shows."""
         columns = [vm.c[name] for name in _CELL]
-        query = self._matching(select(*columns, self._known.contact), wanted)
+        query = self._with_filters(select(*columns, self._known.contact), wanted)
         query = query.order_by(*self._order(wanted))
         names = conditions_query().subquery()
         rows_of_names = self._connection.execute(select(names.c.vm_id, names.c.condition))
@@ -118,7 +118,7 @@ class VmLists:
     def count_by_contact(self, wanted: WantedVms | None = None) -> dict[str, int]:
         """Return how many VMs have each contact."""
         counts: Any = select(self._known.contact, func.count())
-        query = self._matching(counts, wanted or WantedVms())
+        query = self._with_filters(counts, wanted or WantedVms())
         found = self._connection.execute(query.group_by(self._known.contact))
         return {row[0]: row[1] for row in found}
 
@@ -127,7 +127,7 @@ class VmLists:
         names = conditions_query().subquery()
         counts: Any = select(names.c.condition, func.count())
         counts = counts.join(vm, vm.c.vm_id == names.c.vm_id)
-        query = self._matching(counts, wanted or WantedVms()).group_by(names.c.condition)
+        query = self._with_filters(counts, wanted or WantedVms()).group_by(names.c.condition)
         return {row[0]: row[1] for row in self._connection.execute(query)}
 
     def count_vms(self, *, heard_source: str | None = None) -> int:
@@ -153,9 +153,9 @@ class VmLists:
             for number, name in enumerate(FILTERS)
         }
 
-    def _matching(self, query: Select[Any], wanted: WantedVms) -> Select[Any]:
+    def _with_filters(self, query: Select[Any], wanted: WantedVms) -> Select[Any]:
         if wanted.q:
-            query = query.where(_found(wanted.q))
+            query = query.where(_matches_search(wanted.q))
         for name, value in wanted.equal.items():
             query = query.where(vm.c[name] == value)
         if wanted.contact:
@@ -198,7 +198,7 @@ class VmLists:
         return []
 
 
-def _found(q: str) -> ColumnElement[bool]:
+def _matches_search(q: str) -> ColumnElement[bool]:
     """Return the SQL for whether a VM matches a search: by its name, its id, a pattern or a tag."""
     tag = tag_of(q)
     if tag is not None:

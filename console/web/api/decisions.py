@@ -56,13 +56,13 @@ class DecisionRoutes:
         422, 503.
         """
         body = await body_of(request, models.ApprovalBody)
-        wanted = await self._wanted("approve", request, body, query.scope)
+        wanted = await self._request_of("approve", request, body, query.scope)
         return await self._decide(request, replace(wanted, force=body.force), status=202)
 
     async def leave(self, request: Request, query: models.EventQuery) -> Response:
         """Leave an event: answer 200 `{jti, state}`, or what `approve` answers."""
         body = await body_of(request, models.DecisionBody)
-        wanted = await self._wanted("leave", request, body, query.scope)
+        wanted = await self._request_of("leave", request, body, query.scope)
         return await self._decide(request, wanted, status=200)
 
     async def end_turn(self, request: Request, query: models.EventQuery) -> Response:
@@ -98,7 +98,7 @@ class DecisionRoutes:
             decision = decisions.read_decision(snapshot.connection, command.decision_id)
         return answer(command_item(command, receipts, decision))
 
-    async def _wanted(
+    async def _request_of(
         self, what: What, request: Request, body: models.DecisionBody, scope: str | None
     ) -> DecisionRequest:
         """Return what the person asks for."""
@@ -133,7 +133,7 @@ class DecisionRoutes:
             attempt = attempt_at(request.scope, reason="other_site", actor=person.name)
             await self._state.access.refused_attempts.audit(attempt)
             refused = DecisionRefusedError("unknown")
-        return self._refused(detail, refused)
+        return self._refusal_answer(detail, refused)
 
     def _own_scope(self, event_id: str, person: Person) -> str | None:
         """Return the scope of the event that the person means, if the person sees only those of one
@@ -149,7 +149,9 @@ class DecisionRoutes:
         with self._state.snapshots.open() as snapshot:
             return event_detail(snapshot, event_id, person, scope)
 
-    def _refused(self, detail: EventDetail | None, refused: DecisionRefusedError) -> Response:
+    def _refusal_answer(
+        self, detail: EventDetail | None, refused: DecisionRefusedError
+    ) -> Response:
         status = REASONS[refused.why].status
         body: Json = {"error": str(refused)}
         if status == HTTPStatus.CONFLICT:

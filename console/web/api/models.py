@@ -38,16 +38,16 @@ class Error(Model):
     error: str
 
 
-def _stripped(value: Any) -> Any:
+def _strip(value: Any) -> Any:
     """Return a parameter without outer spaces; an empty one counts as missing."""
     return (value.strip() or None) if isinstance(value, str) else value
 
 
 Text = Annotated[
     Annotated[str, StringConstraints(max_length=MAX_CHARACTERS, pattern=r"^[^\x00]*$")] | None,
-    BeforeValidator(_stripped),
+    BeforeValidator(_strip),
 ]
-_Stripped = BeforeValidator(_stripped)
+_Stripped = BeforeValidator(_strip)
 
 
 def _printable(text: str) -> str:

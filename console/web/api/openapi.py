@@ -24,7 +24,7 @@ def document(operations: Iterable[Operation]) -> Json:
     schemas, definitions = _schemas(several)
     paths: Json = {}
     for each in several:
-        paths.setdefault(each.path, {})[each.method.lower()] = _described(each, schemas)
+        paths.setdefault(each.path, {})[each.method.lower()] = _operation_object(each, schemas)
     return {
         "openapi": "3.1.0",
         "info": {"title": "scheduled-events-bridge console", "version": "1"},
@@ -49,7 +49,7 @@ def _name(model: type[BaseModel]) -> str:
     return model.__name__
 
 
-def _described(operation: Operation, schemas: Mapping[Any, Json]) -> Json:
+def _operation_object(operation: Operation, schemas: Mapping[Any, Json]) -> Json:
     """Return the description of one operation."""
 
     def content(model: type[BaseModel] | None, media_type: str) -> Json:

@@ -57,7 +57,7 @@ class StreamMessage:
     sites: Collection[str] | None = None
     """The sites whose readers get it; None: everybody."""
 
-    def encoded(self) -> bytes:
+    def encode(self) -> bytes:
         """Return the bytes that are sent."""
         text = self.item.model_dump_json(by_alias=True)
         return f"event: {self.kind}\ndata: {text}\n\n".encode()
@@ -195,11 +195,11 @@ class StreamHub:
                 _reload(page)
             return
         for message in messages:
-            encoded = message.encoded()
+            encode = message.encode()
             for page, identity in self._pages.items():
                 site = identity.person.site
                 if site is None or message.sites is None or site in message.sites:
-                    _queue(page, encoded)
+                    _queue(page, encode)
 
     def send_sources(self, items: Iterable[view.Source]) -> None:
         """Send the state of the sources that have changed."""

@@ -51,7 +51,7 @@ class _RecordEndpoint(ABC):
         try:
             response = await self._answer(scope, receive)
         except RequestError as error:
-            response = _refused(error)
+            response = _refusal_answer(error)
         await response(scope, receive, send)
 
     @abstractmethod
@@ -68,7 +68,7 @@ class _RecordEndpoint(ABC):
             raise RequestError(400, "not a record: partitionkey is missing")
         return vm_id, body
 
-    def _parsed(self, vm_id: str, body: bytes) -> IncomingRecord:
+    def _parse(self, vm_id: str, body: bytes) -> IncomingRecord:
         """Return the record in a body that this VM has sent. Raises `RequestError`; what is not a
         record of ours goes to quarantine.
         """
@@ -141,7 +141,7 @@ class WebhookRecords(_RecordEndpoint):
             )
         except UnsignedError as error:
             raise RequestError(401, str(error)) from None
-        await self._commit(self._parsed(vm_id, body))
+        await self._commit(self._parse(vm_id, body))
         return Response(status_code=204)
 
 
@@ -158,14 +158,14 @@ class PulledReceipts(_RecordEndpoint):
         vm_id, body = await self._body(scope, receive)
         if not self._parts.enrolments.opens(vm_id, token):
             return not_its_token()
-        record = self._parsed(vm_id, body)
+        record = self._parse(vm_id, body)
         if record.type != APPROVAL:
             raise RequestError(400, f"not a receipt: its type is not {APPROVAL}")
         await self._commit(record)
         return Response(status_code=204)
 
 
-def _refused(error: RequestError) -> Response:
+def _refusal_answer(error: RequestError) -> Response:
     """Return the answer of a `RequestError`, with a sentence for the log of a bridge."""
     wait = _RETRY_SECONDS if error.status == 503 else error.retry_after  # noqa: PLR2004
     headers = {} if wait is None else {"Retry-After": str(ceil(wait))}

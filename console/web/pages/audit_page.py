@@ -125,7 +125,7 @@ def address_of(query: Mapping[str, str]) -> ListAddress:
     )
 
 
-def _wanted(address: ListAddress) -> WantedRows:
+def _query_of(address: ListAddress) -> WantedRows:
     """Return the address as a query of the database."""
     equal = {column: address[name] for name, column in _FILTERS.items() if address[name]}
     return WantedRows(q=address["q"], equal=equal, sort=address["sort"])
@@ -158,12 +158,12 @@ def _read(database: Database, address: ListAddress) -> tuple[list[str], list[dic
     match.
     """
     with read_from(database.reading) as connection:
-        found, count = log.found(connection, _wanted(address), limit=PAGE_ROWS, page=address.page)
+        found, count = log.found(connection, _query_of(address), limit=PAGE_ROWS, page=address.page)
         actions = audit.actions(connection)
         items = [as_json(row) for row in found]
         ids = {row["decision"] for row in items if row.get("decision")}
         decided = decisions_by_id(connection, ids)
-    rows = [_shown(row, decided.get(row.get("decision", ""))) for row in items]
+    rows = [_row_values(row, decided.get(row.get("decision", ""))) for row in items]
     return actions, rows, count
 
 
@@ -172,7 +172,7 @@ def action_label(action: str) -> str:
     return _ACTIONS.get(action) or action.replace("_", " ")
 
 
-def _shown(row: Mapping[str, Any], decision: Decision | None) -> dict[str, Any]:
+def _row_values(row: Mapping[str, Any], decision: Decision | None) -> dict[str, Any]:
     rest = {name: _text(value) for name, value in row.items() if name not in _SHOWN}
     reason, is_refusal = row.get("reason"), row["action"] == "refused"
     return {

@@ -105,14 +105,16 @@ class EventsToDecide:
             "limit": MAX_EVENTS,
             "ticked": ticked,
             "gone": len(wanted_ids) - len(chosen),
-            "chosen": [self._chosen(row, those) for row, those in zip(chosen, beside, strict=True)],
+            "chosen": [
+                self._ticked_event(row, those) for row, those in zip(chosen, beside, strict=True)
+            ],
             "vms": sum(len(event.names) for event in events),
             "may": "approver" in person.roles,
             "change_pattern": self.change_pattern,
             "has_key": self._state.decisions.signer is not None,
         }
 
-    def _chosen(self, row: EventListRow, beside: Sequence[Sibling]) -> TickedEvent:
+    def _ticked_event(self, row: EventListRow, beside: Sequence[Sibling]) -> TickedEvent:
         return TickedEvent(
             row=row,
             seen=form_fields.written(row.event),

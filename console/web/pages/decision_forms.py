@@ -134,7 +134,7 @@ class DecisionForms:
             )
             decided = await self._decisions.decide(wanted)
         except DecisionRefusedError as refused:
-            return _refused(refused)
+            return _refusal_outcome(refused)
         except DatabaseFailedError as error:
             message = f"Nothing is signed, because the audit cannot be written: {error}"
             return Outcome(kind="refused", message=message, status=503)
@@ -172,7 +172,7 @@ class DecisionForms:
         return self._show(request, "confirm.html", values | more, 422 if problem else 200)
 
 
-def _refused(refused: DecisionRefusedError) -> Outcome:
+def _refusal_outcome(refused: DecisionRefusedError) -> Outcome:
     if refused.why == "changed":
         return Outcome(kind="changed", message=_CHANGED)
     if refused.why == "under_way":

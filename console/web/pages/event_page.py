@@ -62,7 +62,7 @@ def values(event: EventDetail, names: Mapping[str, str], now: float) -> dict[str
         "may_start": event_rows.may_start(event, now),
         "asked_by": labels.ASKED_BY.get(event.event_source or ""),
         "named": [
-            _named(each, reports.get(each.vm_id or ""), event)
+            _named_vm_block(each, reports.get(each.vm_id or ""), event)
             for each in event.resources[:_RESOURCES]
         ],
         "more_named": max(0, len(event.resources) - _RESOURCES),
@@ -74,7 +74,9 @@ def values(event: EventDetail, names: Mapping[str, str], now: float) -> dict[str
     }
 
 
-def _named(resource: Resource, reporter: Reporter | None, event: EventDetail) -> NamedVmBlock:
+def _named_vm_block(
+    resource: Resource, reporter: Reporter | None, event: EventDetail
+) -> NamedVmBlock:
     announced = event.duration_in_seconds
     measures = (
         time_comparisons.compared(reporter, event.event_type, announced)

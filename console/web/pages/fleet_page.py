@@ -69,7 +69,7 @@ class FleetRow:
 
 def values(snapshot: Snapshot, address: ListAddress) -> dict[str, Any]:
     """Return the values of the template."""
-    wanted = _wanted(address)
+    wanted = _query_of(address)
     contacts = snapshot.vm_lists.count_by_contact(replace(wanted, contact=""))
     count = contacts.get(address["contact"], 0) if address["contact"] else sum(contacts.values())
     last = max(1, -(-count // PAGE_VMS))
@@ -90,14 +90,14 @@ def values(snapshot: Snapshot, address: ListAddress) -> dict[str, Any]:
         "shapes": fleet_map.SHAPES,
         "silent_too": fleet_map.SILENT_TOO,
         "grouping_labels": fleet_map.GROUPS,
-        "lines": _expecting(snapshot, found),
+        "lines": _rows_with_condition(snapshot, found),
         "first": first,
         "page": page,
         "last": last,
     }
 
 
-def _wanted(address: ListAddress) -> WantedVms:
+def _query_of(address: ListAddress) -> WantedVms:
     return WantedVms(
         q=address["q"],
         contact=address["contact"],
@@ -117,7 +117,7 @@ def _conditions(snapshot: Snapshot, wanted: WantedVms) -> list[tuple[str, int]]:
     return [(name, counted.get(name, 0) if name != CLEAR else clear) for name in CONDITIONS]
 
 
-def _expecting(snapshot: Snapshot, several: Sequence[HeardVm]) -> list[FleetRow]:
+def _rows_with_condition(snapshot: Snapshot, several: Sequence[HeardVm]) -> list[FleetRow]:
     expected = expectations_of(snapshot.connection, [each.vm.vm_id for each in several])
     clear = Expectation()
     return [

@@ -83,7 +83,7 @@ async def read(request: Request) -> Form:
     reasons = [" ".join(value.split()) for name, value in fields if name == "reason"]
     if len(actions) != 1 or actions[0] not in ACTIONS or len(reasons) != 1:
         raise FormError("The form is not complete. Open the page again, and use its buttons.")
-    seen = tuple(_seen(value) for name, value in fields if name == "seen")
+    seen = tuple(_seen_event(value) for name, value in fields if name == "seen")
     is_forced = actions[0] == "approve" and (FORCE, "yes") in fields
     return Form(action=FORCE if is_forced else actions[0], reason=reasons[0], seen=seen)
 
@@ -162,7 +162,7 @@ async def _body(request: Request) -> bytes:
     return bytes(body)
 
 
-def _seen(text: str) -> SeenEvent:
+def _seen_event(text: str) -> SeenEvent:
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):

@@ -47,32 +47,34 @@ class Pages:
         self._state = state
         self._renderer = Renderer()
         self._chain = audit_page.Chain(state.database)
-        self._forms = DecisionForms(state, show_event=self._event, show=self._still)
+        self._forms = DecisionForms(
+            state, show_event=self._event, show=self._answer_without_refresh
+        )
 
     def routes(self) -> list[Route]:
         """Return the routes of the pages."""
         return [
-            Route("/", self._drawn(self.overview, overview_page.PARAMETERS)),
-            Route("/fleet", self._drawn(self.fleet, fleet_page.PARAMETERS)),
-            Route("/events/{event_id:path}", self._drawn(self.event, ("scope",))),
+            Route("/", self._page(self.overview, overview_page.PARAMETERS)),
+            Route("/fleet", self._page(self.fleet, fleet_page.PARAMETERS)),
+            Route("/events/{event_id:path}", self._page(self.event, ("scope",))),
             Route("/events/{event_id:path}", self._forms.decide_one, methods=["POST"]),
-            Route("/decide", self._drawn(self.decide, decide_page.PARAMETERS)),
+            Route("/decide", self._page(self.decide, decide_page.PARAMETERS)),
             Route(
                 "/decide/confirm",
-                self._drawn(self.confirm, decide_page.CONFIRM_PARAMETERS),
+                self._page(self.confirm, decide_page.CONFIRM_PARAMETERS),
             ),
             Route("/decide/confirm", self._forms.decide_several, methods=["POST"]),
-            Route("/vms/{vm_id}", self._drawn(self.vm)),
+            Route("/vms/{vm_id}", self._page(self.vm)),
             Route("/vms/{vm_id}", self.retire, methods=["POST"]),
             Route("/vms/{vm_id}/accept", self.accept, methods=["POST"]),
             Route("/take/{kind}/{subject:path}", self.take, methods=["POST"]),
-            Route("/history", self._drawn(self.history, history_page.PARAMETERS)),
-            Route("/groups", self._drawn(self.groups)),
+            Route("/history", self._page(self.history, history_page.PARAMETERS)),
+            Route("/groups", self._page(self.groups)),
             Route("/audit", self.audit),
             Route("/static/{name}", self.file),
         ]
 
-    def _drawn(
+    def _page(
         self, draw: Callable[[Request], Response], parameters: Collection[str] = ()
     ) -> Callable[[Request], Response]:
         """Return a handler that draws a page, or answers with an error if the database does not
@@ -82,7 +84,7 @@ class Pages:
 
         def drawn(request: Request) -> Response:
             try:
-                return self._unknown(request, parameters) or draw(request)
+                return self._unknown_parameter_answer(request, parameters) or draw(request)
             except DatabaseFailedError as error:
                 return self._unreadable(request, error)
 
@@ -132,7 +134,7 @@ class Pages:
                 message = (
                     "Nothing is known of an event of this id, or it is older than what is kept."
                 )
-                return self._missing(request, "There is no such event", message)
+                return self._missing_answer(request, "There is no such event", message)
             names = event_page.names_of(snapshot, event)
             (beside,) = sibling_vms.siblings(snapshot, [event], state.grouping, person)
         values = event_page.values(event, names, state.now()) | {"siblings": beside}
@@ -146,7 +148,7 @@ class Pages:
         )
         if sent is None:
             return self._answer(request, "event.html", values, status)
-        return self._still(request, "event.html", values, status)
+        return self._answer_without_refresh(request, "event.html", values, status)
 
     def decide(self, request: Request) -> Response:
         """Answer with the events that wait for a decision."""
@@ -197,7 +199,7 @@ class Pages:
         try:
             minutes = await form_fields.read_minutes(request)
         except form_fields.FormError as error:
-            return self._missing(request, "Nothing was taken", str(error))
+            return self._missing_answer(request, "Nothing was taken", str(error))
         snapshots, address = self._state.snapshots, quote(subject, safe="")
         if request.path_params["kind"] == "event":
             scope = request.query_params.get("scope")
@@ -207,7 +209,9 @@ class Pages:
             done = await asyncio.to_thread(assign_vm, snapshots, person, subject, minutes)
             address = f"/vms/{address}"
         if not done:
-            return self._missing(request, "Nothing was taken", "There is no such event or VM.")
+            return self._missing_answer(
+                request, "Nothing was taken", "There is no such event or VM."
+            )
         return RedirectResponse(address, 303)
 
     def _vm(self, request: Request, problem: str | None = None, status: int = 200) -> Response:
@@ -218,7 +222,7 @@ class Pages:
             values = None if heard is None else vm_page.values(snapshot, heard)
         if values is None:
             message = "No record of a VM of this id has come in."
-            return self._missing(request, "There is no such VM", message)
+            return self._missing_answer(request, "There is no such VM", message)
         values["problem"] = problem
         values["may_accept"] = "admin" in person.roles
         values["may_retire"] = bool(person.roles & {"approver", "admin"})
@@ -236,7 +240,7 @@ class Pages:
     async def audit(self, request: Request) -> Response:
         """Answer with the audit: who decided what."""
         state = self._state
-        if (refused := self._unknown(request, audit_page.PARAMETERS)) is not None:
+        if (refused := self._unknown_parameter_answer(request, audit_page.PARAMETERS)) is not None:
             return refused
         try:
             address = audit_page.address_of(request.query_params)
@@ -249,7 +253,9 @@ class Pages:
         """Answer with a style sheet or script of the pages."""
         return FILES.answer(request.path_params["name"])
 
-    def _unknown(self, request: Request, parameters: Collection[str]) -> Response | None:
+    def _unknown_parameter_answer(
+        self, request: Request, parameters: Collection[str]
+    ) -> Response | None:
         """Return the answer to an address with a parameter that this page does not know,
         or None.
         """
@@ -266,10 +272,10 @@ class Pages:
         values = {"title": "The database does not answer", "message": str(error)}
         return self._answer(request, "missing.html", values, 503)
 
-    def _missing(self, request: Request, title: str, message: str) -> Response:
+    def _missing_answer(self, request: Request, title: str, message: str) -> Response:
         return self._answer(request, "missing.html", {"title": title, "message": message}, 404)
 
-    def _still(
+    def _answer_without_refresh(
         self, request: Request, template: str, values: Mapping[str, object], status: int = 200
     ) -> Response:
         """Answer with a page that does not refresh itself, because a person is about to send its

@@ -65,7 +65,7 @@ def values(snapshot: Snapshot, heard: HeardVm) -> dict[str, Any]:
     """Return the values of the template for a VM, with its history."""
     row, vm = heard.vm, vm_detail(snapshot, heard)
     history = [_past_row(each) for each in vm.history]
-    naming = _naming(snapshot.events.events_with_ids(vm.events), row.vm_id)
+    naming = _events_naming(snapshot.events.events_with_ids(vm.events), row.vm_id)
     return {
         "vm": vm,
         "portal": _portal(row.resource_id),
@@ -106,7 +106,7 @@ def _contradictions(vm: Vm) -> list[tuple[str, str | None, str | None]]:
     return [each for each in pairs if each[1] != each[2]]
 
 
-def _naming(several: Iterable[KnownEvent], vm_id: str) -> list[KnownEvent]:
+def _events_naming(several: Iterable[KnownEvent], vm_id: str) -> list[KnownEvent]:
     """Return the events that name a VM: another scope may have an event with the same id."""
     return [known for known in several if vm_id in {each.vm_id for each in known.named.values()}]
 
@@ -154,7 +154,7 @@ def _silence(snapshot: Snapshot, heard: HeardVm, vm: VmDetail) -> VmSilence | No
     there = sum(count for contact, count in contacts.items() if contact != "retired")
     shared = silence_causes(snapshot, contacts.get("silent", 0), there)
     event, since, back = None, None, None
-    for known in _naming(snapshot.events.events_with_ids(vm.events), vm.vm_id):
+    for known in _events_naming(snapshot.events.events_with_ids(vm.events), vm.vm_id):
         if known.event.state == "started":
             event, announced = known.event, known.shown.report.event.duration_in_seconds
             since = event.started_at or event.shown_at

@@ -59,7 +59,7 @@ def test_what_was_seen_survives_the_form() -> None:
     """A form carries all names, with any characters, and nothing that the fingerprint does not
     cover.
     """
-    assert form_fields._seen(form_fields.written(EVENT)) == form_fields.SeenEvent(
+    assert form_fields._seen_event(form_fields.written(EVENT)) == form_fields.SeenEvent(
         event_id="E",
         scope="sub/group",
         fingerprint="sha256:1",
@@ -115,7 +115,7 @@ def test_an_invalid_form_is_refused(body: bytes) -> None:
 def test_an_event_that_was_not_seen_is_refused(text: str) -> None:
     """A form without an id or a fingerprint is refused."""
     with pytest.raises(form_fields.FormError):
-        form_fields._seen(text)
+        form_fields._seen_event(text)
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_an_event_that_was_not_seen_is_refused(text: str) -> None:
 )
 def test_values_that_no_event_has_are_compared_too(seen: dict[str, Any]) -> None:
     """A form with values that no page made shows a difference, and is no error of the console."""
-    sent = form_fields._seen(json.dumps({"eventId": "E", "fingerprint": "f", **seen}))
+    sent = form_fields._seen_event(json.dumps({"eventId": "E", "fingerprint": "f", **seen}))
     labels = {each.label for each in decision_block.changes(sent, EVENT)}
     assert labels & {"Not before", "Announced interruption"}
 
@@ -311,7 +311,8 @@ def test_a_turn_that_does_not_end_has_a_form_to_end_it(role: Role, forms_shown: 
 def test_several_events_have_a_limit() -> None:
     """Between one and twenty events can be decided at once, each once."""
     seen = [
-        form_fields._seen(f'{{"eventId": "E{number}", "fingerprint": "f"}}') for number in range(21)
+        form_fields._seen_event(f'{{"eventId": "E{number}", "fingerprint": "f"}}')
+        for number in range(21)
     ]
     assert decision_forms.problem_of(seen[:20]) is None
     assert "At most 20" in (decision_forms.problem_of(seen) or "")
