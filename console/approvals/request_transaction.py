@@ -21,7 +21,7 @@ from console.approvals.requests import (
     RequestSituation,
     next_step,
 )
-from console.approvals.turn_requests import PersonsTurn
+from console.approvals.turn_requests import TurnRequests
 from console.audit import log
 from console.audit.limiter import AuditLimiter
 from console.db.decisions import decisions
@@ -29,7 +29,7 @@ from console.db.snapshot import Snapshot
 from console.db.turn_facts.turn_facts import TurnSettings
 from console.fleet.candidates import candidates, next_candidate
 from console.fleet.commands import under_way
-from console.fleet.decisions import DecisionState, status_of_open
+from console.fleet.decisions import DecisionStatusName, status_of_open
 from console.fleet.values.decision import Decision, VmCommand
 from console.fleet.values.event import KnownEvent
 from wire.moment import moment_text
@@ -42,7 +42,7 @@ _MAX_NAMES: Final = 100
 class DecisionResult:
     """What a transaction has decided and written."""
 
-    state: DecisionState = "none"
+    state: DecisionStatusName = "none"
     jti: str | None = None
     refused: DecisionRefusedError | None = None
     outgoing: OutgoingCommand | None = None
@@ -72,7 +72,7 @@ class RequestTransaction:
         self._run_id = run_id  # of this console
         self._rules = rules
         self._audit_limiter = audit_limiter
-        self._turns = None if turns is None else PersonsTurn(snapshot, number, turns)
+        self._turn_requests = None if turns is None else TurnRequests(snapshot, number, turns)
 
     def decide(self, request: DecisionRequest) -> DecisionResult:
         """Carry out what a person asks for, or refuse it."""
@@ -88,13 +88,13 @@ class RequestTransaction:
         if step is Action.ANSWER_LEFT:
             return DecisionResult(state="left")
         if step is Action.SEND:
-            return self._send_in_turn(situation, known)
+            return self._give_turn_or_send(situation, known)
         is_leave = step is Action.WRITE_LEFT
         kind, state = ("leave", "open") if is_leave else ("approve", "second")
         decision = self._decision(situation.request, known, kind=kind, state=state)
         return self._write_unsent(situation, known, decision)
 
-    def approve_in_turn(self, request: DecisionRequest) -> DecisionResult:
+    def approve_for_turn(self, request: DecisionRequest) -> DecisionResult:
         """Approve an event that has its turn. If that is not possible now, do nothing and audit
         nothing: `refused` of the result has the reason.
         """
@@ -120,12 +120,12 @@ class RequestTransaction:
             candidates=candidates(known, self._now, self._snapshot.listening),
         )
 
-    def _send_in_turn(self, situation: RequestSituation, known: KnownEvent) -> DecisionResult:
+    def _give_turn_or_send(self, situation: RequestSituation, known: KnownEvent) -> DecisionResult:
         """Send the approval at once, or first give the event its turn so that its VMs prepare."""
-        if self._turns is None:
+        if self._turn_requests is None:
             return self._send(situation, known)
         try:
-            turn = self._turns.take(situation.request, known)
+            turn = self._turn_requests.give_turn(situation.request, known)
         except DecisionRefusedError as refused:
             return self._refuse(refused.why, situation)
         if turn is None:
@@ -135,7 +135,7 @@ class RequestTransaction:
                 self._replace(situation.open_decision)
             return DecisionResult(state="approving")
         result = self._send(situation, known)
-        self._turns.note_approved(turn)
+        self._turn_requests.note_approved(turn)
         return result
 
     def _refuse(self, why: RefusalReason, situation: RequestSituation) -> DecisionResult:

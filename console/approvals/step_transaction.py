@@ -76,7 +76,7 @@ def write_decision_step(
         return StepResult(is_over=True)
     known = snapshot.events.find_event(*decision.key)
     situation = _situation(snapshot, decision, known, context)
-    step = _in_turn(snapshot, situation, next_step(situation), context)
+    step = _unless_turn_forbids(snapshot, situation, next_step(situation), context)
     if isinstance(step, EndDecision):
         return _end(snapshot, situation, step, number)
     if isinstance(step, AskVm):
@@ -86,7 +86,7 @@ def write_decision_step(
     return StepResult(wait_until=step.until)
 
 
-def _in_turn(
+def _unless_turn_forbids(
     snapshot: Snapshot, situation: DecisionSituation, step: DecisionStep, context: StepContext
 ) -> DecisionStep:
     """Return the step, or another one if no further VM may be asked now: since the last command a
@@ -144,12 +144,12 @@ def _end(
 ) -> StepResult:
     over = with_outcome(situation.decision, step.outcome, step.reason, situation.now)
     decisions.update_decision(snapshot.connection, over, number)
-    silent = [
+    unanswered = [
         each
         for each in situation.commands
         if command_status(each, situation.receipts).state == "sent"
     ]
-    _mark_unanswered(snapshot, silent, situation.now, number)
+    _mark_unanswered(snapshot, unanswered, situation.now, number)
     return StepResult(is_over=True)
 
 

@@ -17,7 +17,7 @@ from console.db.decisions import decisions, prepare_commands, turns
 from console.db.snapshot import Snapshot
 from console.db.turn_facts.turn_facts import TurnSettings, read_turn_facts
 from console.fleet.values.event import KnownEvent
-from console.turns.changes import after_trigger, new_turn, take_turn, with_vms
+from console.turns.changes import after_trigger, give_turn, new_turn, with_vms
 from console.turns.facts import EventFacts, Turn, TurnFacts
 from console.turns.plan import plan
 from console.turns.reading import Reading
@@ -25,7 +25,7 @@ from console.turns.reasons import refusal
 from console.turns.transitions import Occurrence, TurnTrigger
 
 
-class PersonsTurn:
+class TurnRequests:
     """Gives an event its turn or refuses it, in the transaction in which a person approves it."""
 
     def __init__(self, snapshot: Snapshot, number: int, settings: TurnSettings) -> None:
@@ -33,7 +33,7 @@ class PersonsTurn:
         self._number = number
         self._settings = settings
 
-    def take(self, request: DecisionRequest, known: KnownEvent) -> Turn | None:
+    def give_turn(self, request: DecisionRequest, known: KnownEvent) -> Turn | None:
         """Return the turn that the event has from now on, or None if no group has its VMs. If its
         state is `prepared` or `failed`, the approval is to be sent at once; otherwise a later step
         sends it.
@@ -88,7 +88,7 @@ class PersonsTurn:
             self._put(self._with_holders(turn, event, facts))
             raise DecisionRefusedError(why)
         actor = request.person.name
-        begun = take_turn(turn, event, facts, now, actor=actor, is_overridden=why is not None)
+        begun = give_turn(turn, event, facts, now, actor=actor, is_overridden=why is not None)
         begun = replace(begun, person_reason=request.reason)
         as_taken = replace(
             facts,

@@ -48,36 +48,36 @@ def write_turn_steps(
     snapshot: Snapshot,
     number: int,
     facts: TurnFacts,
-    decide: RequestTransaction,
+    requests: RequestTransaction,
     connected: Collection[str],
 ) -> TurnsResult:
     """Write what follows from `facts`, which no other transaction can change meanwhile.
     `connected` names the connected sources of this console.
     """
     changed: dict[EventKey, Turn] = {}
-    taking: list[EventKey] = []
+    given: list[EventKey] = []
     todo = plan(facts, snapshot.now)
     # One change may lead to the next: a turn ends, and another event gets its turn and is prepared.
     for _ in range(_MAX_CHANGES):
         if not todo.turns:
             break
         changed |= todo.turns
-        taking += todo.taking
+        given += todo.given
         facts = facts.with_turns(todo.turns)
         todo = plan(facts, snapshot.now)
     written = TurnsResult()
-    for key in taking:
-        _audit_taken(snapshot, changed[key], facts)
+    for key in given:
+        _audit_given(snapshot, changed[key], facts)
     for key in todo.approvals:
         turn = facts.turns[key]
-        made = _approve(decide, turn)
-        if made.refused is not None and turn.reason != str(made.refused):
-            changed[key] = replace(turn, reason=str(made.refused))
-        if made.jti is not None:
+        result = _approve(requests, turn)
+        if result.refused is not None and turn.reason != str(result.refused):
+            changed[key] = replace(turn, reason=str(result.refused))
+        if result.jti is not None:
             approved = Occurrence(trigger=TurnTrigger.APPROVED)
             changed[key] = after_trigger(turn, approved, facts.events[key], snapshot.now)
-            if made.outgoing is not None:
-                written.outgoing.append(made.outgoing)
+            if result.outgoing is not None:
+                written.outgoing.append(result.outgoing)
     turns.upsert_turns(snapshot.connection, changed.values(), number)
     due = due_commands(snapshot, facts, todo.prepares, connected)
     for command in due:
@@ -88,7 +88,7 @@ def write_turn_steps(
     return written
 
 
-def _approve(decide: RequestTransaction, turn: Turn) -> DecisionResult:
+def _approve(requests: RequestTransaction, turn: Turn) -> DecisionResult:
     """Approve an event whose VMs are prepared, in the name of the actor that took its turn."""
     actor = turn.actor or ""
     request = DecisionRequest(
@@ -99,10 +99,10 @@ def _approve(decide: RequestTransaction, turn: Turn) -> DecisionResult:
         reason=reason_of(turn),
         scope=turn.event_key.scope,
     )
-    return decide.approve_in_turn(request)
+    return requests.approve_for_turn(request)
 
 
-def _audit_taken(snapshot: Snapshot, turn: Turn, facts: TurnFacts) -> None:
+def _audit_given(snapshot: Snapshot, turn: Turn, facts: TurnFacts) -> None:
     log.append(
         snapshot.connection,
         at=snapshot.now,

@@ -101,7 +101,7 @@ class TurnWorker:
             return False
         with write_to(self._snapshots.database) as (connection, number):
             snapshot = self._snapshots.within(connection, is_exact=True)
-            decide = RequestTransaction(
+            requests = RequestTransaction(
                 snapshot,
                 number,
                 run_id=self._run_id,
@@ -109,7 +109,7 @@ class TurnWorker:
                 audit_limiter=AuditLimiter(),
             )
             facts = self._facts.for_step(snapshot)
-            written = write_turn_steps(snapshot, number, facts, decide, connected)
+            written = write_turn_steps(snapshot, number, facts, requests, connected)
         for command in written.outgoing:
             self._send(command)
         if written.has_changed:

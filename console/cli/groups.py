@@ -128,7 +128,8 @@ def _replay_lines(outcomes: Sequence[ReplayOutcome]) -> Iterator[str]:
     approved = [each for each in outcomes if each.approved_at is not None]
     waited = [each for each in approved if each.waited > 0]
     for each in outcomes:
-        yield f"{_moment(each.past.announced_at)}  {each.past.facts.event_id}  {_outcome_text(each)}"
+        event_id = each.past.facts.event_id
+        yield f"{_moment(each.past.announced_at)}  {event_id}  {_outcome_text(each)}"
     yield (
         f"The groups would have approved {len(approved)} of {len(outcomes)} events; "
         f"{len(waited)} of them would have waited"

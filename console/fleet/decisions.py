@@ -10,7 +10,7 @@ from console.fleet.commands import is_from_other_vm, under_way
 from console.fleet.values.decision import UNDECIDED, Decision, DecisionHistory, Receipt
 from console.fleet.values.turn import EventTurn
 
-DecisionState = Literal["due", "second", "left", "approving", "approved", "none"]
+DecisionStatusName = Literal["due", "second", "left", "approving", "approved", "none"]
 MAX_REASON_CHARACTERS: Final = 300
 """The limit of a reason, in characters; a token's text may have 512."""
 _WITHOUT_EFFECT: Final = ("failed", "rejected", "unanswered")
@@ -30,7 +30,7 @@ class DecisionStatus:
     While a decision is due, `by`, `reason` and `at` are those of the last approval without success.
     """
 
-    state: DecisionState
+    state: DecisionStatusName
     by: str | None = None
     reason: str | None = None
     at: float | None = None
@@ -55,7 +55,7 @@ def decision_status(
     )
 
 
-def in_turn(
+def with_turn(
     status: DecisionStatus, turn: EventTurn | None, *, is_grouped: bool, can_prepare: bool
 ) -> DecisionStatus:
     """Return the status for an event that waits for its group: no decision is due while it waits
@@ -76,7 +76,7 @@ def in_turn(
     return status if may_approve and can_prepare else DecisionStatus(state="none")
 
 
-def status_of_open(decision: Decision | None) -> DecisionState | None:
+def status_of_open(decision: Decision | None) -> DecisionStatusName | None:
     """Return the status of an open decision; None without a decision, or after its end."""
     if decision is None or decision.state == "over":
         return None
@@ -138,11 +138,13 @@ def _is_left(decision: Decision, event_state: str, fingerprint: str) -> bool:
     return decision.state == "open" or decision.outcome == "left"
 
 
-def _by_person(state: DecisionState, decision: Decision) -> DecisionStatus:
+def _by_person(state: DecisionStatusName, decision: Decision) -> DecisionStatus:
     return DecisionStatus(state=state, by=decision.actors, reason=decision.reason, at=decision.at)
 
 
-def _by_receipt(state: DecisionState, receipt: Receipt, decided: DecisionHistory) -> DecisionStatus:
+def _by_receipt(
+    state: DecisionStatusName, receipt: Receipt, decided: DecisionHistory
+) -> DecisionStatus:
     """Return a status with the actor of the receipt: the person of a command, `rule:NAME`, or
     `local:USER`.
     """

@@ -24,7 +24,7 @@ class NameFold:
         silent_seconds = self._changes.silent_time.of(vm.interval)
         if before is None or not vms.bears_the_same_name(before, vm):
             vm = replace(vm, name_since=at)
-        if _may_take_a_name(before, vm, at, silent_seconds):
+        if _may_bear_a_name(before, vm, at, silent_seconds):
             vm = self._with_name(vm, at)
         if before is not None and (before.scope, before.place) != (vm.scope, vm.place):
             self._refresh_reports(vm)
@@ -73,7 +73,7 @@ class NameFold:
                     self._changes.preparations[key] = self._loaded.preparations[key]
 
 
-def _may_take_a_name(before: Vm | None, vm: Vm, at: float, silent_seconds: float) -> bool:
+def _may_bear_a_name(before: Vm | None, vm: Vm, at: float, silent_seconds: float) -> bool:
     """Check whether a VM may bear a name that it did not bear before: it is new, it has come back,
     or its name was withheld.
     """

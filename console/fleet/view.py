@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, get_args
 from console.fleet.candidates import candidates
 from console.fleet.commands import CommandState, command_status
 from console.fleet.contact import CONTACTS, Contact, Listening
-from console.fleet.decisions import DecisionState, DecisionStatus, decision_status, in_turn
+from console.fleet.decisions import DecisionStatus, DecisionStatusName, decision_status, with_turn
 from console.fleet.differences import report_differences
 from console.fleet.model import Count, Model, Moment, ReportedMoment
 from console.fleet.timeline import MissingRecords, PastEvent, TimelineEntry
@@ -217,7 +217,7 @@ def decision_on(known: KnownEvent, now: float, listening: Listening) -> Decision
         can_be_asked=bool(candidates(known, now, listening)),
     )
     named = known.named.values()
-    return in_turn(
+    return with_turn(
         status,
         known.turn,
         is_grouped=any(each.is_grouped for each in named),
@@ -236,7 +236,7 @@ class Resource(Model):
 class DecisionItem(Model):
     """The status of the decision on an event."""
 
-    state: DecisionState
+    state: DecisionStatusName
     by: str | None
     reason: str | None
     at: Moment | None

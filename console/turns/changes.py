@@ -23,7 +23,7 @@ def new_turn(event: EventFacts, now: float) -> Turn:
     )
 
 
-def take_turn(
+def give_turn(
     before: Turn | None,
     event: EventFacts,
     facts: TurnFacts,
@@ -36,7 +36,7 @@ def take_turn(
     turn = before or new_turn(event, now)
     begun = replace(
         turn,
-        state=next_step(turn.state, TurnTrigger.TAKEN),
+        state=next_step(turn.state, TurnTrigger.GIVEN),
         fingerprint=event.fingerprint,
         since=now,
         taken_at=now,

@@ -12,7 +12,7 @@ from typing import Literal
 
 from console.fleet.values.decision import VmCommand
 from console.fleet.values.keys import EventKey
-from console.turns.changes import after_trigger, new_turn, take_turn, with_vms
+from console.turns.changes import after_trigger, give_turn, new_turn, with_vms
 from console.turns.facts import Turn, TurnFacts
 from console.turns.preparing import all_prepared, to_prepare, with_unanswered
 from console.turns.queue import TurnWait, next_turns
@@ -34,7 +34,7 @@ class Plan:
 
     turns: Mapping[EventKey, Turn] = field(default_factory=dict)
     """The turns that begin or change, by the key of their event."""
-    taking: tuple[EventKey, ...] = ()
+    given: tuple[EventKey, ...] = ()
     """Keys of the events that get their turn now."""
     prepares: tuple[tuple[EventKey, str], ...] = ()
     """Event key and vmId of each VM that is to prepare and has not reported that it has."""
@@ -62,7 +62,7 @@ def plan(facts: TurnFacts, now: float) -> Plan:
         happened = what_happened(turn, reading)
         if happened is not None:
             turns[key] = after_trigger(turn, happened, event, now)
-            if event is not None and happened.trigger is TurnTrigger.TAKEN:
+            if event is not None and happened.trigger is TurnTrigger.GIVEN:
                 reading = reading.with_away(event, facts.named(event), now)
             continue
         reason = turn.reason
@@ -78,16 +78,16 @@ def plan(facts: TurnFacts, now: float) -> Plan:
         turns[key] = replace(
             turn, reason=reason, person_may_approve=_may_be_approved_again(turn, reading)
         )
-    taking, waiting = next_turns(reading)
-    for event in taking:
+    given, waiting = next_turns(reading)
+    for event in given:
         actor = facts.group_actor(event)
-        turns[event.key] = take_turn(turns.get(event.key), event, facts, now, actor=actor)
+        turns[event.key] = give_turn(turns.get(event.key), event, facts, now, actor=actor)
     for key, why in waiting.items():
         turn = turns.get(key) or new_turn(facts.events[key], now)
         turns[key] = _with_wait(turn, why)
     return Plan(
         turns={key: turn for key, turn in turns.items() if turn != facts.turns.get(key)},
-        taking=tuple(event.key for event in taking),
+        given=tuple(event.key for event in given),
         prepares=tuple(prepares),
         approvals=tuple(approvals),
         waiting=waiting,

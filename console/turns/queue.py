@@ -35,7 +35,7 @@ def next_turns(reading: Reading) -> tuple[list[EventFacts], Mapping[EventKey, Tu
     event that waits for room, or for room for more of its VMs, blocks those after it in its groups.
     """
     facts = reading.facts
-    taking: list[EventFacts] = []
+    given: list[EventFacts] = []
     waiting: dict[EventKey, TurnWait] = {}
     blocked: dict[str, list[EventKey]] = {}
     """By group, the keys of the events that wait."""
@@ -50,7 +50,7 @@ def next_turns(reading: Reading) -> tuple[list[EventFacts], Mapping[EventKey, Tu
             behind = [key for group in groups for key in blocked.get(group, [])]
             reason = why_for_people(event, reading)
             if reason is None and not reading.over_budget(event) and not behind:
-                taking.append(event)
+                given.append(event)
                 reading = reading.with_away(event, facts.named(event), reading.now)
                 continue
             waiting[event.key] = _wait_of(event, reading, reason, behind)
@@ -58,7 +58,7 @@ def next_turns(reading: Reading) -> tuple[list[EventFacts], Mapping[EventKey, Tu
         if is_blocking:
             for group in groups:
                 blocked.setdefault(group, []).append(event.key)
-    return taking, waiting
+    return given, waiting
 
 
 def _wait_of(

@@ -17,7 +17,7 @@ from console.fleet.values.turn import TurnState
 class TurnTrigger(Enum):
     """What happened to a turn."""
 
-    TAKEN = "the event gets its turn"
+    GIVEN = "the event gets its turn"
     NEVER_FITS = "the event names more VMs of a group than may be away"
     UNGROUPED = "no group has a VM of the event any more"
     CHANGED = "the event has changed"
@@ -31,7 +31,7 @@ class TurnTrigger(Enum):
     GONE = "the event is over"
     UNRECOVERED = "the event is over, and a VM that prepared without a turn has not recovered"
     RETURNED = "the event is announced again"
-    RETURNED_UNTAKEN = "the event is announced again, and never had a turn"
+    RETURNED_WITHOUT_TURN = "the event is announced again, and never had a turn"
     ALL_BACK = "every VM is back"
     HOUR_PASSED = "a VM is not back an hour after the event"
     ENDED_BY_PERSON = "a person ends the turn"
@@ -55,7 +55,7 @@ HOLDING: Final[frozenset[TurnState]] = frozenset(
 
 TABLE: Final[Mapping[TurnState, Mapping[TurnTrigger, TurnState]]] = {
     "waiting": {
-        TurnTrigger.TAKEN: "preparing",
+        TurnTrigger.GIVEN: "preparing",
         TurnTrigger.NEVER_FITS: "forced",
         TurnTrigger.UNGROUPED: "over",
         TurnTrigger.STARTED: "forced",
@@ -93,7 +93,7 @@ TABLE: Final[Mapping[TurnState, Mapping[TurnTrigger, TurnState]]] = {
     # Azure starts the event at its time. If the event changes, its VMs prepare again. Its groups
     # may give it the turn once more; a person may do that too, or approve the event as it is.
     "failed": {
-        TurnTrigger.TAKEN: "preparing",
+        TurnTrigger.GIVEN: "preparing",
         TurnTrigger.APPROVED: "approving",
         TurnTrigger.CHANGED: "preparing",
         TurnTrigger.OUTDATED: "failed",
@@ -107,7 +107,7 @@ TABLE: Final[Mapping[TurnState, Mapping[TurnTrigger, TurnState]]] = {
     "away": {
         TurnTrigger.STARTED: "away",
         TurnTrigger.RETURNED: "preparing",
-        TurnTrigger.RETURNED_UNTAKEN: "waiting",
+        TurnTrigger.RETURNED_WITHOUT_TURN: "waiting",
         TurnTrigger.OUTDATED: "failed",
         TurnTrigger.GONE: "away",
         TurnTrigger.ALL_BACK: "over",
@@ -117,14 +117,14 @@ TABLE: Final[Mapping[TurnState, Mapping[TurnTrigger, TurnState]]] = {
     "stuck": {
         TurnTrigger.STARTED: "away",
         TurnTrigger.RETURNED: "preparing",
-        TurnTrigger.RETURNED_UNTAKEN: "waiting",
+        TurnTrigger.RETURNED_WITHOUT_TURN: "waiting",
         TurnTrigger.OUTDATED: "failed",
         TurnTrigger.ALL_BACK: "over",
         TurnTrigger.ENDED_BY_PERSON: "over",
     },
     # A VM that has prepared without a turn, and has not recovered, counts as away.
     "forced": {
-        TurnTrigger.TAKEN: "preparing",
+        TurnTrigger.GIVEN: "preparing",
         TurnTrigger.UNGROUPED: "over",
         TurnTrigger.GONE: "over",
         TurnTrigger.UNRECOVERED: "away",

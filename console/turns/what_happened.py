@@ -69,7 +69,7 @@ def _while_scheduled(turn: Turn, event: EventFacts, reading: Reading) -> Occurre
         reason = kept_for_people(event) or "its approval failed"
         return Occurrence(trigger=TurnTrigger.NOT_APPROVED, reason=reason)
     if turn.state == "failed" and is_to_be_retried(turn, event, reading):
-        return Occurrence(trigger=TurnTrigger.TAKEN, actor=reading.facts.group_actor(event))
+        return Occurrence(trigger=TurnTrigger.GIVEN, actor=reading.facts.group_actor(event))
     return None
 
 
@@ -91,7 +91,7 @@ def _while_listed(turn: Turn, event: EventFacts, reading: Reading) -> Occurrence
         # Where `over_at` is set, a document left the event out: it is not over yet.
         return None if turn.over_at is None else Occurrence(trigger=TurnTrigger.STARTED)
     if turn.actor is None:
-        return Occurrence(trigger=TurnTrigger.RETURNED_UNTAKEN)
+        return Occurrence(trigger=TurnTrigger.RETURNED_WITHOUT_TURN)
     return _occurrence_of_change(turn, event, reading, TurnTrigger.RETURNED)
 
 

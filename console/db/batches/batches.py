@@ -282,25 +282,25 @@ def _load_names(
             )
         if row.tags is not None:
             loaded.bound_tags[vm_id] = json.loads(row.tags)
-    taking = set(new)
+    may_bear = set(new)
     for each in batch:
         vm = loaded.vms.get(_vm_id(each))
-        if vm is None or vm.vm_id in taking:
+        if vm is None or vm.vm_id in may_bear:
             continue
         silent_seconds = loaded.silent_time.of(vm.interval)
         if not (
             vms.says_the_same(vm, each) and vms.keeps_its_name(vm, each.received_at, silent_seconds)
         ):
-            taking.add(vm.vm_id)
+            may_bear.add(vm.vm_id)
     found: dict[str, Vm] = {}
     names = set()
     for each in batch:
         vm_id = _vm_id(each)
-        if vm_id in taking:
+        if vm_id in may_bear:
             before = found.get(vm_id) or loaded.vms.get(vm_id) or loaded.enrolled.get(vm_id)
             found[vm_id] = vms.as_if_newest(before, each)
             names |= {vms.bearing(one) for one in (before, found[vm_id]) if one is not None}
-    load_bearers(connection, loaded, names, taking - new)
+    load_bearers(connection, loaded, names, may_bear - new)
 
 
 def load_bearers(

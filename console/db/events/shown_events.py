@@ -282,14 +282,14 @@ def _sites(
         for each in several
         if each.place != reporters[shown[key].vm_id][1]
     }
-    taken = _borne_names(connection, wanted)
+    borne = _borne_names(connection, wanted)
     found = {}
     for key, several in own.items():
         site, place = reporters[shown[key].vm_id]
         sites = {
             each.site
             for each in several
-            if each.place == place or (place, each.folded) not in taken
+            if each.place == place or (place, each.folded) not in borne
         }
         found[key] = tuple(sorted(sites or {site}))
     return found

@@ -17,7 +17,7 @@ from console.approvals.refusal_reasons import REASONS, DecisionRefusedError
 from console.approvals.requests import DecisionRequest, What
 from console.db.decisions import decisions
 from console.fleet.commands import command_item
-from console.fleet.decisions import DecisionState
+from console.fleet.decisions import DecisionStatusName
 from console.fleet.event_ids import main_of
 from console.fleet.model import Model
 from console.fleet.view import EventDetail
@@ -35,7 +35,7 @@ class AcceptedDecision(Model):
     """An accepted decision; `jti` is null while a second person is needed."""
 
     jti: str | None
-    state: DecisionState
+    state: DecisionStatusName
 
 
 class RefusedDecision(EventDetail):

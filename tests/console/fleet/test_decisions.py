@@ -10,9 +10,9 @@ from support.console.cases import AT, command, decision, receipt
 from console.fleet.decisions import (
     DecisionStatus,
     decision_status,
-    in_turn,
     only_hastens_deletion,
     status_of_open,
+    with_turn,
 )
 from console.fleet.values.decision import Decision, DecisionHistory, Receipt
 from console.fleet.values.turn import EventTurn
@@ -168,7 +168,7 @@ def test_a_decision_on_an_event_of_a_group_is_due_only_in_its_turn(
     """A decision on an event of a group is due only if a person may approve it now and its VMs can
     prepare; while they prepare, the event is being approved.
     """
-    found = in_turn(given, held, **({"is_grouped": True, "can_prepare": True} | facts))
+    found = with_turn(given, held, **({"is_grouped": True, "can_prepare": True} | facts))
     assert found.state == expected
 
 
@@ -176,5 +176,5 @@ def test_who_asked_for_a_turn_approves_while_its_vms_prepare() -> None:
     """While the VMs of an event prepare, the person who asked for the turn is shown, with reason
     and time.
     """
-    found = in_turn(DUE, turn("preparing"), is_grouped=True, can_prepare=True)
+    found = with_turn(DUE, turn("preparing"), is_grouped=True, can_prepare=True)
     assert found == DecisionStatus(state="approving", by="ada", reason="why not", at=AT + 3)

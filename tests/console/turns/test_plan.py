@@ -10,7 +10,7 @@ from support.console.reported import reported
 from console.config.groups import GroupSettings
 from console.fleet.values.keys import EventKey
 from console.turns.away import away_by_group
-from console.turns.changes import take_turn
+from console.turns.changes import give_turn
 from console.turns.facts import EventFacts, Turn, TurnFacts, TurnVm, VmFacts, VmPreparation
 from console.turns.groups import Group, Member, groups_of
 from console.turns.plan import Plan, plan
@@ -93,7 +93,7 @@ def test_of_two_events_the_one_that_begins_first_gets_the_turn() -> None:
     """
     first, second = event(B, "v1", not_before=SOON), event(A, "v2", not_before=SOON + 1)
     after, todo = done(situation([second, first]))
-    assert todo.taking == (B,)
+    assert todo.given == (B,)
     assert todo.waiting[A].behind == (B,)
     assert after.turns[B].state == "preparing"
     assert after.turns[A].state == "waiting"
@@ -334,7 +334,7 @@ def test_a_vm_is_not_back_from_a_failed_approval_before_it_was_heard() -> None:
     waiting = event(B, "v2", not_before=SOON + 60)
     reading = situation([event(A, "v1", approval="failed"), waiting], [plain], [failed])
     after, todo = done(reading, NOW + 70)
-    assert (after.turns[A].vm_ids, todo.taking) == ({"v1"}, ())
+    assert (after.turns[A].vm_ids, todo.given) == ({"v1"}, ())
     heard = {**after.vms, "v1": replace(plain, heard_at=NOW + 75)}
     after, _ = done(replace(after, vms=heard), NOW + 75)
     after, _ = done(after, NOW + 85)
@@ -347,12 +347,12 @@ def test_an_event_for_people_blocks_no_other_event() -> None:
     """
     strange = event(A, "v1", unknown_names=("db-9",), not_before=NOW + 100)
     todo = plan(situation([strange, event(B, "v2")]), NOW)
-    assert todo.taking == (B,)
+    assert todo.given == (B,)
     assert todo.waiting[A].reason == "the console does not know db-9"
     silent = plan(situation([event(A, "v1")], [vm("v1", contact="silent")]), NOW)
     assert silent.waiting[A].reason == "the console does not hear db-1"
     manual = plan(situation([event(A, "v1")], (), (), rule(approve=None)), NOW)
-    assert (manual.taking, manual.waiting[A].needs_people) == ((), True)
+    assert (manual.given, manual.waiting[A].needs_people) == ((), True)
 
 
 def test_an_event_in_several_groups_goes_by_itself_only_if_all_approve_it() -> None:
@@ -376,7 +376,7 @@ def test_an_event_that_names_too_many_never_gets_a_turn() -> None:
     """
     reading = situation([event(A, "v1", "v2"), event(B, "v3", not_before=SOON + 9)])
     waiting, todo = done(reading)
-    assert todo.taking == (B,)
+    assert todo.given == (B,)
     forced = done(waiting)[0].turns[A]
     assert forced.state == "forced"
     assert forced.reason == "it names more VMs of etcd than the 1 that may be away"
@@ -521,10 +521,10 @@ def test_events_that_changed_do_not_wait_for_each_other() -> None:
     reporting, _ = done(replace(waits, vms=heard), later)
     freed, todo = done(reporting, later + 10)
     assert (freed.turns[A].vm_ids, freed.turns[B].vm_ids) == (set(), set())
-    assert todo.taking == ()
+    assert todo.given == ()
     joined, todo = done(freed, later)
     assert (joined.turns[A].vm_ids, joined.turns[B].vm_ids) == ({"v1", "v2"}, set())
-    assert todo.taking == ()
+    assert todo.given == ()
     assert todo.waiting[Z].behind[-1] == B
     assert done(joined, later)[1].prepares == ((A, "v1"), (A, "v2"))
 
@@ -623,7 +623,7 @@ def test_what_a_vm_outside_the_group_says_of_a_vm_that_is_heard_counts_for_nothi
     invented = event(A, "v1", reported_by=frozenset(), shown_by="w9")
     reading = situation([invented, event(B, "v2")], [outside])
     todo = plan(reading, NOW)
-    assert todo.taking == (B,)
+    assert todo.given == (B,)
     assert todo.waiting[A].reason == "db-1 does not report it"
     started = replace(invented, status="Started")
     assert away_by_group(situation([started], [outside]))["etcd"] == {}
@@ -635,7 +635,7 @@ def test_a_vm_that_prepares_at_its_own_deadline_is_away() -> None:
     """A VM that prepares at its own deadline, without a command of the console, counts as away."""
     own = vm("v2", preparations=[said(Z, "preparing")])
     reading = situation([event(A, "v1")], [own])
-    assert plan(reading, NOW).taking == ()
+    assert plan(reading, NOW).given == ()
     assert away_by_group(reading)["etcd"]["v2"].why == "preparing"
 
 
@@ -645,10 +645,10 @@ def test_a_vm_that_was_not_heard_since_its_event_was_due_may_be_gone() -> None:
     """
     due = event(A, "v1", is_left=True, not_before=NOW)
     reading = situation([due, event(B, "v2")], [vm("v1", heard_at=NOW - 10)])
-    assert plan(reading, NOW - 1).taking != ()
-    assert plan(reading, NOW).taking == ()
+    assert plan(reading, NOW - 1).given != ()
+    assert plan(reading, NOW).given == ()
     heard = {**reading.vms, "v1": vm("v1", heard_at=NOW + 5)}
-    assert plan(replace(reading, vms=heard), NOW + 6).taking != ()
+    assert plan(replace(reading, vms=heard), NOW + 6).given != ()
 
 
 def test_while_the_console_learns_it_releases_nothing_beside_a_vm_that_may_be_gone() -> None:
@@ -656,7 +656,7 @@ def test_while_the_console_learns_it_releases_nothing_beside_a_vm_that_may_be_go
     shown as away.
     """
     reading = situation([event(A, "v1")], [vm("v2", contact="learning")])
-    assert plan(reading, NOW).taking == ()
+    assert plan(reading, NOW).given == ()
     assert away_by_group(reading)["etcd"] == {}
 
 
@@ -716,10 +716,10 @@ def test_what_waits_for_two_places_is_not_passed_by_one_retry_after_the_other() 
     turns = [failed(A, NOW - 10, "v1"), failed(B, NOW - 400)]
     start = situation(events, [vm("v4")], turns, rule(at_most=2))
     after, todo = done(start)
-    assert (after.turns[B].state, todo.taking) == ("failed", ())
+    assert (after.turns[B].state, todo.given) == ("failed", ())
     free = replace(after, turns={**after.turns, A: failed(A, NOW - 130)})
     _, todo = done(free)
-    assert todo.taking == (Z,)
+    assert todo.given == (Z,)
 
 
 def test_a_turn_whose_vms_are_drained_is_tried_again_before_what_waits() -> None:
@@ -739,5 +739,5 @@ def test_a_turn_that_is_taken_again_keeps_the_groups_in_which_its_vm_is_away() -
     turn = replace(taken(A, "v1"), state="failed")
     moved_vm = vm("v1", groups=frozenset({"rack"}))
     facts = situation([event(A, "v1")], [moved_vm], [turn], rule(), rule(name="rack"))
-    again = take_turn(turn, facts.events[A], facts, NOW, actor="alice")
+    again = give_turn(turn, facts.events[A], facts, NOW, actor="alice")
     assert again.vms[0].groups == {"etcd", "rack"}

@@ -254,7 +254,7 @@ class TurnCluster:
         for _ in range(steps):
             with write_to(self.database) as (connection, number):
                 snapshot = self.snapshots.within(connection)
-                decide = RequestTransaction(
+                requests = RequestTransaction(
                     snapshot,
                     number,
                     run_id="one",
@@ -262,7 +262,7 @@ class TurnCluster:
                     audit_limiter=AuditLimiter(),
                 )
                 facts = self.facts.for_step(snapshot)
-                written = turn_steps.write_turn_steps(snapshot, number, facts, decide, {"broker"})
+                written = turn_steps.write_turn_steps(snapshot, number, facts, requests, {"broker"})
             sent += [f"{one.command.act} {names[one.command.vm_id]}" for one in written.outgoing]
             if not written.has_changed:
                 break
