@@ -107,16 +107,16 @@ def mark_sent(
     """Write when the broker accepted each command, or that it refused it for good."""
     for command, refusal, at in answers:
         known = decisions.read_command(snapshot.connection, command.jti)
-        if known is None or known[0].sent_at is not None:
+        if known is None or known.sent_at is not None:
             continue
         if refusal is None:
-            decisions.update_command(snapshot.connection, replace(known[0], sent_at=at), number)
+            decisions.update_command(snapshot.connection, replace(known, sent_at=at), number)
             continue
         decision = decisions.read_decision(snapshot.connection, command.decision_id)
         if decision is not None and decision.state == "open":
             over = with_outcome(decision, "failed", "not_sent", at)
             decisions.update_decision(snapshot.connection, over, number)
-            _mark_unanswered(snapshot, [known[0]], at, number)
+            _mark_unanswered(snapshot, [known], at, number)
 
 
 def _situation(

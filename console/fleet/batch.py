@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from console.fleet.contact import BY_HEARTBEATS, SilentTime
 from console.fleet.values.decision import Receipt
@@ -12,13 +13,22 @@ from console.fleet.values.keys import EventKey
 from console.fleet.values.report import LatestReport, ReportedPreparation
 from console.fleet.values.stream import SequenceGap, Stream
 from console.fleet.values.vm import Vm
-from console.fleet.vms import BearerKey
+from console.fleet.vms import BorneName
 from console.records.incoming import IncomingRecord
 
-StreamKey = tuple[str, str]
-"""A vmId and its stream."""
-ReporterKey = tuple[str, str]
-"""An event's id and the vmId of a reporter."""
+
+class StreamKey(NamedTuple):
+    """A VM and one of its streams."""
+
+    vm_id: str
+    stream: str
+
+
+class ReporterKey(NamedTuple):
+    """An event's id, and the VM that has reported it."""
+
+    event_id: str
+    vm_id: str
 
 
 @dataclass(slots=True, kw_only=True)
@@ -38,7 +48,7 @@ class LoadedRows:
     gaps: dict[StreamKey, list[SequenceGap]] = field(default_factory=dict)
     reports: dict[ReporterKey, LatestReport] = field(default_factory=dict)
     preparations: dict[ReporterKey, ReportedPreparation] = field(default_factory=dict)
-    bearers: dict[BearerKey, set[str]] = field(default_factory=dict)
+    bearers: dict[BorneName, set[str]] = field(default_factory=dict)
     """By place and name, the VMs that bear a name which a VM of the batch may take."""
     enrolled: dict[str, Vm] = field(default_factory=dict)
     """The rows of VMs that an admin enrolled and that were not heard yet."""
@@ -62,7 +72,7 @@ class Changes:
     reports: dict[ReporterKey, LatestReport] = field(default_factory=dict)
     older_reports: list[LatestReport] = field(default_factory=list)
     """Reports that came in and are not the newest of their VMs. What they measured still counts."""
-    touched: set[EventKey] = field(default_factory=set)
+    reported_events: set[EventKey] = field(default_factory=set)
     """The events that have a new or changed report."""
     contact_changed: set[str] = field(default_factory=set)
     """VMs that were not heard and are now, or the other way round: their reports now count
@@ -76,7 +86,7 @@ class Changes:
     """VMs whose scope has changed, by vmId, each with the scope that it had: what they prepared is
     for events of the new one.
     """
-    altered: set[str] = field(default_factory=set)
+    changed_vms: set[str] = field(default_factory=set)
     """The VMs whose rows have changed in more than the time of contact."""
     duplicates: int = 0
     quarantined: list[tuple[str, IncomingRecord]] = field(default_factory=list)

@@ -23,7 +23,7 @@ class Candidate:
     channel: str
     gave_up: bool
     """Whether its program could not prepare for the event as it is: it approves nothing."""
-    connected: bool
+    is_connected: bool
     heard_at: float
 
 
@@ -61,12 +61,12 @@ def candidates(known: KnownEvent, now: float, listening: Listening) -> list[Cand
             vm_id=named.vm_id,
             channel=channel,
             gave_up=named.gave_up_on == report.fingerprint,
-            connected=channel == PULL or listening.connected.get(channel, False),
+            is_connected=channel == PULL or listening.connected.get(channel, False),
             heard_at=named.heard_at,
         )
     return sorted(
         found.values(),
-        key=lambda each: (each.gave_up, not each.connected, -each.heard_at, each.vm_id),
+        key=lambda each: (each.gave_up, not each.is_connected, -each.heard_at, each.vm_id),
     )
 
 

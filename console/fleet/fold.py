@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from console.fleet import gaps, vms
-from console.fleet.batch import Changes, LoadedRows, StreamKey
+from console.fleet.batch import Changes, LoadedRows, ReporterKey, StreamKey
 from console.fleet.clocks import measured_clock_behind
 from console.fleet.gaps import SequenceCount
 from console.fleet.limits import exceeded_by_event, exceeded_limit
@@ -71,28 +71,28 @@ class Fold:
         known = self._loaded.vms[vm_id]
         accepted = self._keep_vm(replace(vms.as_reported(known), accepted_at=at), at)
         reports = self._loaded.reports.values()
-        self.changes.touched |= {each.key for each in reports if each.vm_id == vm_id}
+        self.changes.reported_events |= {each.key for each in reports if each.vm_id == vm_id}
         return accepted
 
     def _apply_record(self, record: IncomingRecord) -> None:
         vm_id = record.vm.vm_id
         vm = self._known_vm(vm_id)
-        key = (vm_id, record.stream)
+        key = StreamKey(vm_id, record.stream)
         stream = self._loaded.streams.get(key)
         missing = self._loaded.gaps.get(key, [])
         counted = gaps.count(stream, missing, record, interval=None if vm is None else vm.interval)
         record = self._with_own_id(record)
         is_stored = record.kind == "heartbeat" or record.id in self._loaded.records
-        if is_stored and not counted.fresh:
+        if is_stored and not counted.is_new:
             self._count_again(record)
             return
         self._keep_counted(counted)
         # Another record with a known sequence: the store was restored from an earlier copy.
-        put_back = not counted.fresh
+        is_restored = not counted.is_new
         heard = vms.with_record(
             vm,
             record,
-            put_back=put_back,
+            is_restored=is_restored,
             has_new_store=stream is None,
             clock_behind=measured_clock_behind(vm, stream, record),
         )
@@ -107,7 +107,7 @@ class Fold:
             self.changes.quarantined.append((limit, record))
             return
         if record.event is not None:
-            self._apply_report(of_record(record, record.event, heard), put_back=put_back)
+            self._apply_report(of_record(record, record.event, heard), is_restored=is_restored)
         # What a VM prepared before it got a new store no longer counts, even if the record is late.
         if record.preparation is not None and record.stream == heard.stream:
             reported = ReportedPreparation(
@@ -118,7 +118,7 @@ class Fold:
                 sequence=record.sequence,
                 time=reported_at,
             )
-            self._preparations.apply(reported, put_back=put_back)
+            self._preparations.apply(reported, is_restored=is_restored)
         if not is_stored:
             self._loaded.records[record.id] = vm_id
             self.changes.records[record.id] = record
@@ -136,7 +136,7 @@ class Fold:
 
     def _keep_counted(self, counted: SequenceCount) -> None:
         """Keep the state of a stream, and its newest gaps."""
-        key = (counted.stream.vm_id, counted.stream.stream)
+        key = StreamKey(counted.stream.vm_id, counted.stream.stream)
         if key not in self._loaded.streams:
             self.changes.past_streams.discard(key)
             self._forget_streams(key)
@@ -147,7 +147,7 @@ class Fold:
 
     def _forget_streams(self, new: StreamKey) -> None:
         """Forget the oldest streams of a VM that has too many, but never the new one."""
-        known = [each for each in self._loaded.streams if each[0] == new[0]]
+        known = [each for each in self._loaded.streams if each.vm_id == new.vm_id]
         known.sort(key=lambda each: self._loaded.streams[each].high_time)
         for each in known[: max(0, len(known) + 1 - MAX_STREAMS)]:
             del self._loaded.streams[each]
@@ -173,7 +173,7 @@ class Fold:
         if vm is None or record.kind != "heartbeat" or not vms.is_later(vm, record):
             self.changes.duplicates += 1
             return
-        self._keep_vm(vms.with_record(vm, record, put_back=True), record.received_at)
+        self._keep_vm(vms.with_record(vm, record, is_restored=True), record.received_at)
 
     def _known_vm(self, vm_id: str) -> Vm | None:
         """Return a VM's row, or what an admin gave of a VM that was not heard yet."""
@@ -193,16 +193,16 @@ class Fold:
         ):
             self.changes.contact_changed.add(vm.vm_id)
         if vms.is_change(before, vm, silent_seconds):
-            self.changes.altered.add(vm.vm_id)
+            self.changes.changed_vms.add(vm.vm_id)
         self._loaded.vms[vm.vm_id] = vm
         self.changes.vms[vm.vm_id] = vm
         return vm
 
-    def _apply_report(self, latest: LatestReport, *, put_back: bool = False) -> None:
-        key = (latest.event_id, latest.vm_id)
+    def _apply_report(self, latest: LatestReport, *, is_restored: bool = False) -> None:
+        key = ReporterKey(latest.event_id, latest.vm_id)
         before = self._loaded.reports.get(key)
         if before is not None:
-            later = put_back and latest.time >= before.time
+            later = is_restored and latest.time >= before.time
             later = later or self._is_of_newer_store(latest, before)
             if not later and not supersedes(latest, before):
                 self._observe_late(latest, before)
@@ -212,13 +212,13 @@ class Fold:
             if before.first_seen_at < latest.first_seen_at:
                 latest = replace(latest, first_seen_at=before.first_seen_at)
             if before.scope != latest.scope:  # the reporter's scope was not known until now
-                self.changes.touched.add(before.key)
+                self.changes.reported_events.add(before.key)
         was_open = before is not None and before.report.state != "ended"
         is_open = latest.report.state != "ended"
         self._loaded.open_events[latest.vm_id] += is_open - was_open
         self._loaded.reports[key] = latest
         self.changes.reports[key] = latest
-        self.changes.touched.add(latest.key)
+        self.changes.reported_events.add(latest.key)
         prepared = self._loaded.preparations.get(key)
         if prepared is not None:
             self._preparations.keep(prepared)
@@ -235,9 +235,9 @@ class Fold:
         if late.scope != newest.scope:
             return
         self.changes.older_reports.append(late)
-        self.changes.touched.add(newest.key)
+        self.changes.reported_events.add(newest.key)
         if late.first_seen_at < newest.first_seen_at:
-            key = (newest.event_id, newest.vm_id)
+            key = ReporterKey(newest.event_id, newest.vm_id)
             self._loaded.reports[key] = self.changes.reports[key] = replace(
                 newest, first_seen_at=late.first_seen_at
             )
@@ -254,7 +254,7 @@ class Fold:
         for record_id, event in state.events:
             event_id = event.event.event_id
             pending.add(event_id)
-            before = self._loaded.reports.get((event_id, state.vm_id))
+            before = self._loaded.reports.get(ReporterKey(event_id, state.vm_id))
             if before is not None and not _is_newer(before, written_at, event, vm):
                 continue
             if exceeded_by_event(self._loaded, state.vm_id, event) is None:

@@ -24,7 +24,7 @@ class SequenceCount:
 
     stream: Stream
     gaps: list[SequenceGap]
-    fresh: bool
+    is_new: bool
     """False if this sequence of the stream was known already, or was taken for a heartbeat's."""
 
 
@@ -52,16 +52,16 @@ def count(
             beat_time=record.time if _begins_an_interval(record) else None,
             beat_lag=record.sent_at - record.time if _begins_an_interval(record) else None,
         )
-        return SequenceCount(stream=first, gaps=[], fresh=True)
+        return SequenceCount(stream=first, gaps=[], is_new=True)
     if record.sequence == stream.high + 1 and not gaps:
-        return SequenceCount(stream=_with_newest(stream, record), gaps=gaps, fresh=True)
+        return SequenceCount(stream=_with_newest(stream, record), gaps=gaps, is_new=True)
     if record.sequence < stream.low:
         before = replace(stream, low=record.sequence)
         found = _gap(stream, record, record.sequence + 1, stream.low - 1)
-        return SequenceCount(stream=before, gaps=[*found, *gaps], fresh=True)
+        return SequenceCount(stream=before, gaps=[*found, *gaps], is_new=True)
     if record.sequence <= stream.high:
         left = list(_without(gaps, record.sequence, record.sequence))
-        return SequenceCount(stream=stream, gaps=left, fresh=left != gaps)
+        return SequenceCount(stream=stream, gaps=left, is_new=left != gaps)
     if interval is None and record.interval is not None:
         # Only the first heartbeat states the interval, and so how many of them were due.
         gaps = list(_doubtless(gaps, record.interval))
@@ -73,7 +73,7 @@ def count(
         due = min(due, last - stream.high - 1)  # this one is certainly not a heartbeat
         gaps = list(_without(gaps, record.last_record + 1, record.sequence))
     gaps = [*gaps, *_gap(stream, record, stream.high + 1 + max(0, due), last)]
-    return SequenceCount(stream=_with_newest(stream, record), gaps=gaps, fresh=True)
+    return SequenceCount(stream=_with_newest(stream, record), gaps=gaps, is_new=True)
 
 
 def _with_newest(stream: Stream, record: IncomingRecord) -> Stream:

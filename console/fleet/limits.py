@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from console.fleet.batch import LoadedRows
+from console.fleet.batch import LoadedRows, ReporterKey
 from console.records.incoming import EventReport, IncomingRecord, PreparationFacts
 from wire.preparation import RECOVERED
 
@@ -36,7 +36,7 @@ def exceeded_limit(loaded: LoadedRows, record: IncomingRecord) -> str | None:
     if record.preparation is not None and is_one_too_many(loaded, vm_id, record.preparation):
         return "too_many_preparations"
     if record.receipt is not None and record.receipt.event_id is not None:
-        key = (record.receipt.event_id, vm_id)
+        key = ReporterKey(record.receipt.event_id, vm_id)
         if record.id not in loaded.records and loaded.receipts[key] >= MAX_RECEIPTS:
             return "too_many_receipts"
         loaded.receipts[key] += 1
@@ -49,7 +49,7 @@ def exceeded_by_event(loaded: LoadedRows, vm_id: str, event: EventReport) -> str
     """
     if event.state == "ended":
         return None
-    before = loaded.reports.get((event.event.event_id, vm_id))
+    before = loaded.reports.get(ReporterKey(event.event.event_id, vm_id))
     was_open = before is not None and before.report.state != "ended"
     if not was_open and loaded.open_events[vm_id] >= MAX_OPEN_EVENTS:
         return "too_many_events"
@@ -66,7 +66,7 @@ def exceeded_by_event(loaded: LoadedRows, vm_id: str, event: EventReport) -> str
 
 def is_one_too_many(loaded: LoadedRows, vm_id: str, reported: PreparationFacts) -> bool:
     """Check whether a VM reports preparations for too many events."""
-    if (reported.event_id, vm_id) in loaded.preparations:
+    if ReporterKey(reported.event_id, vm_id) in loaded.preparations:
         return False
-    known = [each for key, each in loaded.preparations.items() if key[1] == vm_id]
+    known = [each for key, each in loaded.preparations.items() if key.vm_id == vm_id]
     return sum(each.facts.state != RECOVERED for each in known) >= MAX_UNRECOVERED

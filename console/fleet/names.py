@@ -36,13 +36,13 @@ class NameFold:
         """Return a VM, with its name withheld if another VM keeps that name. If this VM keeps it,
         the names of the others are withheld.
         """
-        bearing = vms.bearing(vm)
-        others = self._loaded.bearers.setdefault(bearing, set())
+        name = vms.borne_name(vm)
+        others = self._loaded.bearers.setdefault(name, set())
         there = [
             other
             for other in (self._loaded.vms[each] for each in others - {vm.vm_id})
             if not other.withheld
-            and vms.bearing(other) == bearing
+            and vms.borne_name(other) == name
             and vms.keeps_its_name(other, at, self._changes.silent_time.of(other.interval))
         ]
         others.add(vm.vm_id)
@@ -51,7 +51,7 @@ class NameFold:
         for other in there:
             after = _with_conflict(replace(other, withheld=True), at)
             self._loaded.vms[other.vm_id] = self._changes.vms[other.vm_id] = after
-            self._changes.altered.add(other.vm_id)
+            self._changes.changed_vms.add(other.vm_id)
             self._refresh_reports(after)
         return replace(vm, withheld=False, name_since=at) if vm.withheld else vm
 
@@ -63,7 +63,7 @@ class NameFold:
             if before.vm_id != vm.vm_id:
                 continue
             after = replace(before, scope=vm.scope, is_own=vm.is_named_by(before.report))
-            self._changes.touched |= {before.key, after.key}
+            self._changes.reported_events |= {before.key, after.key}
             if after != before:
                 self._loaded.reports[key] = self._changes.reports[key] = after
         for key, prepared in list(self._loaded.preparations.items()):

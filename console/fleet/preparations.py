@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from console.fleet.batch import Changes, LoadedRows
+from console.fleet.batch import Changes, LoadedRows, ReporterKey
 from console.fleet.limits import is_one_too_many
 from console.fleet.values.report import LatestReport, ReportedPreparation
 from console.fleet.values.vm import Vm
@@ -28,9 +28,9 @@ class PreparationFold:
         self._loaded = loaded
         self._changes = changes
 
-    def apply(self, reported: ReportedPreparation, *, put_back: bool = False) -> None:
+    def apply(self, reported: ReportedPreparation, *, is_restored: bool = False) -> None:
         """Apply what a VM reports about its preparation, unless it has reported something newer."""
-        before = self._loaded.preparations.get((reported.facts.event_id, reported.vm_id))
+        before = self._loaded.preparations.get(ReporterKey(reported.facts.event_id, reported.vm_id))
         if reported.facts.state == NONE:
             if (
                 before is not None
@@ -44,11 +44,11 @@ class PreparationFold:
         if before is None and is_one_too_many(self._loaded, reported.vm_id, reported.facts):
             return
         if before is not None:
-            if self._is_older(reported, before, put_back=put_back):
+            if self._is_older(reported, before, is_restored=is_restored):
                 return
             if not reported.sequence and _is_same(before.facts, reported.facts):
                 return  # the record says more than the state document
-        self.keep(reported, put_back=put_back)
+        self.keep(reported, is_restored=is_restored)
 
     def begin_store(self, *, before: Vm | None, vm: Vm, record: IncomingRecord, at: float) -> None:
         """Change what a VM prepared before it got the store of this record. If the store's first
@@ -69,16 +69,16 @@ class PreparationFold:
             if vm_id == vm.vm_id and is_earlier and reported.facts.state != RECOVERED:
                 self.keep(_as_recovered(reported, at) if is_made_again else _lost(reported, at))
 
-    def keep(self, reported: ReportedPreparation, *, put_back: bool = False) -> None:
+    def keep(self, reported: ReportedPreparation, *, is_restored: bool = False) -> None:
         """Keep what a VM reports about its preparation. What it prepared for an ended event, or for
         one that no longer names it, does not count if the event comes back unchanged. That holds
         also if the record of the preparation comes in only then, unless the VM's store was put
         back.
         """
-        key = (reported.facts.event_id, reported.vm_id)
+        key = ReporterKey(reported.facts.event_id, reported.vm_id)
         latest = self._loaded.reports.get(key)
         is_past = latest is not None and (
-            _is_past(latest) or (not put_back and _is_of_earlier_stay(reported, latest))
+            _is_past(latest) or (not is_restored and _is_of_earlier_stay(reported, latest))
         )
         if is_past:
             reported = replace(reported, facts=replace(reported.facts, fingerprint=""))
@@ -92,7 +92,7 @@ class PreparationFold:
         """Make room for one more preparation of a VM: forget the oldest ones from which it has
         recovered, those for events that it reports as pending last.
         """
-        known = [key for key in self._loaded.preparations if key[1] == vm_id]
+        known = [key for key in self._loaded.preparations if key.vm_id == vm_id]
         if len(known) < MAX_PREPARATIONS:
             return
         recovered = [
@@ -111,13 +111,13 @@ class PreparationFold:
             self._changes.past_preparations.add(key)
 
     def _is_older(
-        self, reported: ReportedPreparation, before: ReportedPreparation, *, put_back: bool
+        self, reported: ReportedPreparation, before: ReportedPreparation, *, is_restored: bool
     ) -> bool:
         """Check whether a VM has reported something newer about its preparation. Two records are
         compared by their order; if one report is from a state document, by the VM's clock.
         """
         if reported.sequence and reported.stream == before.stream and before.sequence:
-            is_later = put_back and reported.time > before.time
+            is_later = is_restored and reported.time > before.time
             return reported.sequence <= before.sequence and not is_later
         return reported.time < before.time and not self._follows_document(reported, before)
 
@@ -131,7 +131,7 @@ class PreparationFold:
         the VM has recovered comes after a document that showed the event only if the event is over
         by now.
         """
-        latest = self._loaded.reports.get((reported.facts.event_id, reported.vm_id))
+        latest = self._loaded.reports.get(ReporterKey(reported.facts.event_id, reported.vm_id))
         if latest is None or not reported.stream == document.stream == latest.stream:
             return False
         if not 0 < latest.sequence < reported.sequence:

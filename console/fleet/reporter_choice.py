@@ -7,12 +7,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from console.fleet.values.event import FleetEvent
 from console.fleet.values.report import LatestReport
 
-Names = tuple[str, str]
-"""Equal for two reporters that name the same VMs: a hash of the names, and their place."""
+
+class Names(NamedTuple):
+    """Equal for two reporters that name the same VMs: a hash of the names, and their place."""
+
+    names_hash: str
+    place: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +46,7 @@ class NamedReport:
     @property
     def names(self) -> Names:
         """The VMs that the report names."""
-        return self.names_hash, self.place
+        return Names(self.names_hash, self.place)
 
     @property
     def age(self) -> tuple[float, str]:
@@ -50,7 +55,7 @@ class NamedReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Support:
+class ReportCount:
     """How many heard reporters, named or not, report the same of an event in one place."""
 
     names_hash: str
@@ -62,7 +67,7 @@ class Support:
     @property
     def names(self) -> Names:
         """The VMs that these reporters name."""
-        return self.names_hash, self.place
+        return Names(self.names_hash, self.place)
 
 
 def is_contested(reports: Iterable[NamedReport]) -> bool:
@@ -78,26 +83,26 @@ def is_contested(reports: Iterable[NamedReport]) -> bool:
 def choose_reporter(
     event: FleetEvent | None,
     reports: Sequence[NamedReport],
-    support: Sequence[Support],
-    fresh: Sequence[LatestReport],
+    support: Sequence[ReportCount],
+    incoming: Sequence[LatestReport],
 ) -> str | None:
     """Return the VM whose report shows an event; None if the newest of all reports does. `event` is
-    the row until now; `fresh` are the reports that came in now.
+    the row until now; `incoming` are the reports that came in now.
     """
     vm_id = best_named_reporter(reports, support)
-    if vm_id is not None or (event is None and not fresh):
+    if vm_id is not None or (event is None and not incoming):
         return vm_id
     if event is not None and event.shown_by in {each.vm_id for each in reports}:
         return None
-    return _newest_of(event, fresh)
+    return _newest_of(event, incoming)
 
 
-def _newest_of(event: FleetEvent | None, fresh: Iterable[LatestReport]) -> str | None:
+def _newest_of(event: FleetEvent | None, incoming: Iterable[LatestReport]) -> str | None:
     """Return the reporter for an event that no heard VM it names reports: the current one, or one
     with a newer report.
     """
     shown_by, shown_at = (None, 0.0) if event is None else (event.shown_by, event.shown_at)
-    for each in sorted(fresh, key=lambda one: (not one.is_weak, one.time)):
+    for each in sorted(incoming, key=lambda one: (not one.is_weak, one.time)):
         is_newer = each.time >= shown_at and not each.is_weak
         if shown_by is None or each.vm_id == shown_by or is_newer:
             shown_by = each.vm_id
@@ -106,7 +111,7 @@ def _newest_of(event: FleetEvent | None, fresh: Iterable[LatestReport]) -> str |
 
 
 def best_named_reporter(
-    reports: Sequence[NamedReport], support: Sequence[Support] = ()
+    reports: Sequence[NamedReport], support: Sequence[ReportCount] = ()
 ) -> str | None:
     """Return the VM whose report counts, or None if no heard VM reports that the event names it.
 
@@ -155,11 +160,11 @@ def _not_outdated(reports: Sequence[NamedReport]) -> list[NamedReport]:
 def as_shown(
     event: FleetEvent | None,
     shown: LatestReport,
-    fresh: Sequence[LatestReport] = (),
+    incoming: Sequence[LatestReport] = (),
     *,
     sites: tuple[str, ...],
 ) -> FleetEvent:
-    """Return the event's row as its reporter shows it; `fresh` are the reports that came in now.
+    """Return the event's row as its reporter shows it; `incoming` are the reports that came in now.
 
     Times and measurements of other reporters count if the event names them and they name the same
     VMs. Several reports of one reporter may come in together, and late: all their measurements
@@ -171,7 +176,7 @@ def as_shown(
         shown,
         *(
             each
-            for each in fresh
+            for each in incoming
             if each.names_hash == shown.names_hash and (each.is_own or each.vm_id == shown.vm_id)
         ),
     ]

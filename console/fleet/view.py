@@ -346,7 +346,7 @@ def event_item(
         impact=report.impact,
         **{name: getattr(report.event, name) for name in _SHOWN},
         fingerprint=report.fingerprint,
-        differing=known.differing,
+        differing=known.reports_differ,
         resources=[_resource(known, name) for name in report.event.resources],
         seen_by=known.seen_by,
         first_seen_at=event.first_seen_at,

@@ -12,8 +12,6 @@ from console.fleet.values.keys import folded
 from console.fleet.values.vm import DEFAULT_SITE, FleetName, Vm
 from console.records.incoming import IncomingMessage, IncomingRecord, IncomingState, IncomingStatus
 
-BearerKey = tuple[str, str]
-"""A VM's place and folded name. If two VMs have the same, events name only one of them."""
 _CLOCK_SECONDS: Final = 300.0
 """A record with a time further ahead was made by a wrong clock, and does not count as newer."""
 _WITHOUT_SITE: Final = "0.1.0"
@@ -32,6 +30,13 @@ _NOT_SHOWN: Final = (
 _SHOWN: Final = tuple(each.name for each in fields(Vm) if each.name not in _NOT_SHOWN)
 
 
+class BorneName(NamedTuple):
+    """A VM's place and folded name. If two VMs have the same, events name only one of them."""
+
+    place: str
+    folded: str
+
+
 class LastContact(NamedTuple):
     """When a VM was last heard, over which source, and whether it was lost or retired since."""
 
@@ -46,19 +51,19 @@ def with_record(
     vm: Vm | None,
     record: IncomingRecord,
     *,
-    put_back: bool = False,
+    is_restored: bool = False,
     has_new_store: bool = False,
     clock_behind: float | None = None,
 ) -> Vm:
     """Return the row after a record that is not a duplicate; an older record only proves contact.
 
-    `put_back`: its place in the stream was known already, from an earlier state of the VM's disk.
+    `is_restored`: its place in the stream was known already, from an earlier state of the disk.
     `has_new_store`: its stream is new, so the record is the newest, whatever the VM's clock says.
     `clock_behind`: from `measured_clock_behind`; None if unchanged.
     """
     if vm is None:
         vm = new_vm(record.vm.vm_id, record.vm.name, "", None, record.source)
-    counts_again = put_back and is_later(vm, record)
+    counts_again = is_restored and is_later(vm, record)
     is_next = counts_again or has_new_store
     if vm.stream is not None and not is_next and not _is_newer(vm, record):
         return _heard(vm, record.sent_at, record.source)
@@ -174,10 +179,10 @@ def with_status(vm: Vm | None, status: IncomingStatus) -> Vm:
         vm = new_vm(status.vm_id, status.name, site, status.resource_id, status.source)
     if _is_of_earlier_run(status, vm):
         return vm
-    source = status.source if status.commands else None
+    source = status.source if status.takes_commands else None
     if vm.command_source != source and (source or vm.command_source == status.source):
         vm = replace(vm, command_source=source)
-    if status.lost:
+    if status.is_lost:
         if vm.lost_session == status.session:  # a retained will is delivered again at each connect
             return vm
         return replace(vm, lost_at=status.received_at, lost_session=status.session)
@@ -185,7 +190,7 @@ def with_status(vm: Vm | None, status: IncomingStatus) -> Vm:
         vm = with_clock_not_behind(vm, status.heard_at, status.received_at)
         at = vm.reported_at(status.heard_at, status.received_at)
         vm = _heard(vm, at, status.source)
-    if not status.online:
+    if not status.is_online:
         return vm
     vm = replace(vm, prepares=status.prepares)
     returned = vm.stopped_at is not None and status.session != vm.session
@@ -270,16 +275,17 @@ def _is_newer(vm: Vm, record: IncomingRecord) -> bool:
     return was_ahead or record.time >= vm.record_time
 
 
-def bearing(vm: Vm) -> BearerKey:
+def borne_name(vm: Vm) -> BorneName:
     """Return the place and folded name of a VM, as if its name were not withheld."""
-    return (replace(vm, withheld=False) if vm.withheld else vm).place, folded(vm.name)
+    place = (replace(vm, withheld=False) if vm.withheld else vm).place
+    return BorneName(place, folded(vm.name))
 
 
 def bears_the_same_name(one: Vm, other: Vm) -> bool:
     """Check whether a VM still has its name in its place."""
     if one.known_as == other.known_as:
         return one.withheld == other.withheld
-    return bearing(one) == bearing(other) and one.withheld == other.withheld
+    return borne_name(one) == borne_name(other) and one.withheld == other.withheld
 
 
 def as_reported(vm: Vm) -> Vm:

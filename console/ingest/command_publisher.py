@@ -59,7 +59,7 @@ class CommandPublisher:
         lost before that.
         """
         client = self._client
-        if client is None or not self._state.connected:
+        if client is None or not self._state.is_connected:
             return False
         properties = publish_properties(message) if self._protocol == "5" else None
         sent = client.publish(message.topic, message.payload, 1, properties=properties)

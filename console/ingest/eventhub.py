@@ -101,7 +101,7 @@ class EventHubReader:
             except Exception as error:  # noqa: BLE001  # a thread that ends would end the connection for good
                 self._trouble(error)
             self._stop.wait(random.uniform(wait / 2, wait))  # noqa: S311  # jitter
-            wait = 0.5 if self._state.connected else min(_MAX_WAIT_SECONDS, wait * 2)
+            wait = 0.5 if self._state.is_connected else min(_MAX_WAIT_SECONDS, wait * 2)
 
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -146,7 +146,7 @@ class EventHubReader:
         )
 
     async def _on_partition(self, context: PartitionContext) -> None:
-        if not self._state.connected:
+        if not self._state.is_connected:
             self._state.up(self._now())
             fields = {"action": "source_connected", "source": self._state.name}
             _LOG.info("reading partition %s", context.partition_id, extra=fields)
@@ -164,7 +164,7 @@ class EventHubReader:
         self._state.down(trouble)
 
     async def _on_batch(self, context: PartitionContext, events: list[EventData]) -> None:
-        if not self._state.connected:
+        if not self._state.is_connected:
             self._state.up(self._now())
         if not events:
             return

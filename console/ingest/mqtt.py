@@ -105,7 +105,7 @@ class MqttReader:
                 lost = str(error)
             except Exception as error:  # noqa: BLE001  # this thread must continue, whatever happens
                 lost = str(network(error).at(self._settings.host))
-            if self._state.connected:
+            if self._state.is_connected:
                 wait = 0.5
             if self._state.trouble != lost and not self._stop.is_set():
                 fields = {"action": "source_lost", "source": self._state.name}

@@ -11,7 +11,7 @@ class SourceState:
 
     name: str
     kind: str
-    connected: bool = False
+    is_connected: bool = False
     since: float | None = None
     """When it was connected; None while it is not."""
     trouble: str | None = None
@@ -23,10 +23,10 @@ class SourceState:
         """Note that the source is connected now."""
         self.since = at
         self.trouble = None
-        self.connected = True
+        self.is_connected = True
 
     def down(self, why: str) -> None:
         """Note that the source is not connected any more."""
         self.since = None
         self.trouble = why
-        self.connected = False
+        self.is_connected = False

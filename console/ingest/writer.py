@@ -301,16 +301,16 @@ class Writer:
             fields = {"action": "record_not_stored", "source": source}
             _LOG.exception("%s", message, extra=fields)
             sample = items[0].body if isinstance(items[0], IncomingRecord) else b""
-            refused = QuarantinedMessage(
+            quarantined = QuarantinedMessage(
                 reason="unstorable", message=message, sample=sample, at=self._now()
             )
-            self._commit_together([Delivery(source=source, items=[refused], done=_nothing)])
+            self._commit_together([Delivery(source=source, items=[quarantined], done=_nothing)])
 
     def _quarantine_excess(
-        self, connection: Connection, refused: Iterable[tuple[str, IncomingRecord]]
+        self, connection: Connection, quarantined: Iterable[tuple[str, IncomingRecord]]
     ) -> None:
         """Quarantine the records that exceed what a VM may store."""
-        for (source, reason), several in _by_source(refused).items():
+        for (source, reason), several in _by_source(quarantined).items():
             last = several[-1]
             count_quarantined(
                 connection,
@@ -325,7 +325,7 @@ class Writer:
 
     def _commit_together(self, batch: Sequence[Delivery]) -> None:
         """Write everything that a batch changes, in one transaction."""
-        items = [item for each in batch for item in each.items if _says_something(item)]
+        items = [item for each in batch for item in each.items if _is_about_a_vm(item)]
         with self._database.writing.begin() as connection:
             number = next_number(connection)
             changes = write_batch(
@@ -350,19 +350,17 @@ class Writer:
 
 
 def _by_source(
-    refused: Iterable[tuple[str, IncomingRecord]],
+    quarantined: Iterable[tuple[str, IncomingRecord]],
 ) -> dict[tuple[str, str], list[IncomingRecord]]:
-    """Return the refused records, by source and reason."""
+    """Return the quarantined records, by source and reason."""
     found: dict[tuple[str, str], list[IncomingRecord]] = {}
-    for reason, each in refused:
+    for reason, each in quarantined:
         found.setdefault((each.source, reason), []).append(each)
     return found
 
 
-def _says_something(item: IncomingMessage | QuarantinedMessage) -> TypeGuard[IncomingMessage]:
-    """Check whether an item is about a VM: it is not refused, and it is no test of the
-    connection.
-    """
+def _is_about_a_vm(item: IncomingMessage | QuarantinedMessage) -> TypeGuard[IncomingMessage]:
+    """Check whether an item is about a VM: a message of one, and no test of the connection."""
     return not isinstance(item, QuarantinedMessage) and not (
         isinstance(item, IncomingRecord) and item.is_test
     )

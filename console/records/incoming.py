@@ -129,14 +129,14 @@ class IncomingStatus:
     name: str | None
     site: str
     resource_id: str | None
-    online: bool
-    lost: bool
+    is_online: bool
+    is_lost: bool
     heard_at: float | None
     received_at: float
     source: str
     version: str
     session: str
-    commands: bool
+    takes_commands: bool
     prepares: bool = False
 
 

@@ -113,14 +113,14 @@ def parse_status(
         name=None if vm is None else vm.name,
         site=site,
         resource_id=None if vm is None else vm.resource_id,
-        online=status.status == "online",
-        lost=lost,
+        is_online=status.status == "online",
+        is_lost=lost,
         heard_at=None if lost else written,
         received_at=received_at,
         source=source,
         version=status.version,
         session=status.session,
-        commands=status.commands and status.status == "online",
+        takes_commands=status.commands and status.status == "online",
         prepares=status.prepares,
     )
 

@@ -55,7 +55,7 @@ class AppState:
             Source(
                 name=state.name,
                 kind=state.kind,
-                connected=state.connected,
+                connected=state.is_connected,
                 last_record_at=last.get(state.name),
                 trouble=state.trouble,
                 quarantined=sum(progress.quarantined_of(state.name).values()),

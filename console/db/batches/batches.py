@@ -29,7 +29,7 @@ from console.db.events.spellings import stored_spellings
 from console.db.schema import tables
 from console.db.vms.vm_updates import retire_deleted
 from console.fleet import vms
-from console.fleet.batch import Changes, LoadedRows
+from console.fleet.batch import Changes, LoadedRows, ReporterKey, StreamKey
 from console.fleet.contact import BY_HEARTBEATS, Listening, SilentTime
 from console.fleet.enrolled_vms import enrolled_vm
 from console.fleet.fold import fold, is_deletion
@@ -84,10 +84,10 @@ def load(
         loaded.vms[row.vm_id] = rows.vm_of(row)
     known = vm_ids & loaded.vms.keys()
     for row in rows_in(connection, select(tables.stream), tables.stream.c.vm_id, known):
-        loaded.streams[(row.vm_id, row.stream)] = rows.stream_of(row)
+        loaded.streams[StreamKey(row.vm_id, row.stream)] = rows.stream_of(row)
     with_gaps = {vm.vm_id for vm in loaded.vms.values() if vm.missing_records}
     for row in rows_in(connection, select(tables.gap), tables.gap.c.vm_id, with_gaps):
-        loaded.gaps.setdefault((row.vm_id, row.stream), []).append(rows.gap_of(row))
+        loaded.gaps.setdefault(StreamKey(row.vm_id, row.stream), []).append(rows.gap_of(row))
     loaded.records |= _senders_of(connection, records)
     _load_events(connection, loaded, batch)
     _load_open_events(connection, loaded, batch)
@@ -101,12 +101,12 @@ def write_changes(connection: Connection, changes: Changes, number: int, *, now:
     """Write the changes of a batch; `now` in seconds since 1970."""
     listening = Listening(silent_time=changes.silent_time)
     insert_new(connection, tables.record, map(rows.record_row, changes.records.values()))
-    altered = changes.altered
+    changed_vms = changes.changed_vms
     upsert(
         connection,
         tables.vm,
         [
-            rows.vm_row(replace(vm, change_number=number) if vm.vm_id in altered else vm)
+            rows.vm_row(replace(vm, change_number=number) if vm.vm_id in changed_vms else vm)
             for vm in changes.vms.values()
         ],
     )
@@ -118,7 +118,7 @@ def write_changes(connection: Connection, changes: Changes, number: int, *, now:
     )
     write_events(
         connection,
-        changes.touched | pending_of(connection, changes.contact_changed),
+        changes.reported_events | pending_of(connection, changes.contact_changed),
         changes.reports,
         now=now,
         listening=listening,
@@ -197,10 +197,10 @@ def _load_events(
             c.over == 0, c.vm_id.in_({each.vm_id for each in states})
         )
         for row in connection.execute(pending):
-            loaded.reports[(row.event_id, row.vm_id)] = rows.report_of(row)
+            loaded.reports[ReporterKey(row.event_id, row.vm_id)] = rows.report_of(row)
     # Only of the reporters in the batch: an event may have thousands of others.
     for row in rows_in(connection, select(tables.report), tuple_(c.event_id, c.vm_id), pairs):
-        loaded.reports[(row.event_id, row.vm_id)] = rows.report_of(row)
+        loaded.reports[ReporterKey(row.event_id, row.vm_id)] = rows.report_of(row)
 
 
 def _load_open_events(
@@ -219,8 +219,8 @@ def _load_open_events(
     }
     new |= {each.vm_id for each in batch if isinstance(each, IncomingState) and each.events}
     query = select(c.vm_id, func.count()).where(c.over == 0).group_by(c.vm_id)
-    for vm_id, number in rows_in(connection, query, c.vm_id, new & set(loaded.vms)):
-        loaded.open_events[vm_id] = number
+    for vm_id, count in rows_in(connection, query, c.vm_id, new & set(loaded.vms)):
+        loaded.open_events[vm_id] = count
     e = tables.event.c
     r = tables.resource.c
     reporters = {_vm_id(each) for each in batch if _tells_of_event(each)}
@@ -231,13 +231,13 @@ def _load_open_events(
         .where(c.over == 0, e.shown_by == c.vm_id)
         .group_by(c.vm_id)
     )
-    for vm_id, number in rows_in(connection, names, c.vm_id, reporters & set(loaded.vms)):
-        loaded.open_names[vm_id] = number
+    for vm_id, count in rows_in(connection, names, c.vm_id, reporters & set(loaded.vms)):
+        loaded.open_names[vm_id] = count
 
 
 def _is_open(loaded: LoadedRows, event_id: str, vm_id: str) -> bool:
     """Check whether a VM reports an event that is not over."""
-    before = loaded.reports.get((event_id, vm_id))
+    before = loaded.reports.get(ReporterKey(event_id, vm_id))
     return before is not None and before.report.state != "ended"
 
 
@@ -255,7 +255,7 @@ def _load_receipts(
     """
     c = tables.receipt.c
     pairs = {
-        (each.receipt.event_id, each.vm.vm_id)
+        ReporterKey(each.receipt.event_id, each.vm.vm_id)
         for each in batch
         if isinstance(each, IncomingRecord)
         and each.receipt is not None
@@ -263,8 +263,8 @@ def _load_receipts(
     }
     query = select(c.event_id, c.vm_id, func.count()).group_by(c.event_id, c.vm_id)
     counted = rows_in(connection, query, tuple_(c.event_id, c.vm_id), pairs)
-    for event_id, vm_id, number in counted:
-        loaded.receipts[(event_id, vm_id)] = number
+    for event_id, vm_id, count in counted:
+        loaded.receipts[ReporterKey(event_id, vm_id)] = count
 
 
 def _load_names(
@@ -299,24 +299,24 @@ def _load_names(
         if vm_id in may_bear:
             before = found.get(vm_id) or loaded.vms.get(vm_id) or loaded.enrolled.get(vm_id)
             found[vm_id] = vms.as_if_newest(before, each)
-            names |= {vms.bearing(one) for one in (before, found[vm_id]) if one is not None}
+            names |= {vms.borne_name(one) for one in (before, found[vm_id]) if one is not None}
     load_bearers(connection, loaded, names, may_bear - new)
 
 
 def load_bearers(
     connection: Connection,
     loaded: LoadedRows,
-    names: Iterable[vms.BearerKey],
+    names: Iterable[vms.BorneName],
     vm_ids: Iterable[str],
 ) -> None:
     """Read the VMs that bear these names, and what they and `vm_ids` report of open events."""
     reported = tables.report.c
     event = tables.event.c
     reporters = set(vm_ids)
-    bearing = tuple_(tables.vm.c.place, tables.vm.c.folded)
-    for row in rows_in(connection, select(tables.vm), bearing, names):
+    borne_name = tuple_(tables.vm.c.place, tables.vm.c.folded)
+    for row in rows_in(connection, select(tables.vm), borne_name, names):
         vm = loaded.vms.setdefault(row.vm_id, rows.vm_of(row))
-        loaded.bearers.setdefault(vms.bearing(vm), set()).add(vm.vm_id)
+        loaded.bearers.setdefault(vms.borne_name(vm), set()).add(vm.vm_id)
         reporters.add(vm.vm_id)
     is_open = exists().where(
         event.event_id == reported.event_id,
@@ -325,11 +325,11 @@ def load_bearers(
     )
     query = select(tables.report).where(or_(reported.over == 0, is_open))
     for row in rows_in(connection, query, reported.vm_id, reporters):
-        loaded.reports.setdefault((row.event_id, row.vm_id), rows.report_of(row))
+        loaded.reports.setdefault(ReporterKey(row.event_id, row.vm_id), rows.report_of(row))
 
 
 def _may_change_preparations(loaded: LoadedRows, record: IncomingRecord) -> bool:
-    is_of_new_store = (record.vm.vm_id, record.stream) not in loaded.streams
+    is_of_new_store = StreamKey(record.vm.vm_id, record.stream) not in loaded.streams
     return record.kind != "heartbeat" or is_of_new_store
 
 
@@ -343,4 +343,4 @@ def _load_preparations(
         or (isinstance(each, IncomingRecord) and _may_change_preparations(loaded, each))
     }
     for row in rows_in(connection, select(tables.preparation), tables.preparation.c.vm_id, vm_ids):
-        loaded.preparations[(row.event_id, row.vm_id)] = rows.preparation_of(row)
+        loaded.preparations[ReporterKey(row.event_id, row.vm_id)] = rows.preparation_of(row)

@@ -63,7 +63,7 @@ def apply_enrolled(
         },
         silent_time=silent_time,
     )
-    names = {vms.bearing(vms.as_reported(vm)) for vm in loaded.vms.values()}
+    names = {vms.borne_name(vms.as_reported(vm)) for vm in loaded.vms.values()}
     load_bearers(connection, loaded, names, there)
     # One after the other: a VM may take the name that another one gives up.
     _accept(connection, loaded, list(there), number, now=now)
@@ -84,8 +84,8 @@ def _load_conflicts(
     """Read what the database has of those of these VMs that are in conflict about their names."""
     found = [vm for vm in _read(connection, vm_ids) if vm.conflict_at is not None]
     loaded = LoadedRows(vms={vm.vm_id: vm for vm in found}, silent_time=silent_time)
-    names = {vms.bearing(vm) for vm in found}
-    names |= {vms.bearing(vms.as_reported(vm)) for vm in found}
+    names = {vms.borne_name(vm) for vm in found}
+    names |= {vms.borne_name(vms.as_reported(vm)) for vm in found}
     load_bearers(connection, loaded, names, {*loaded.vms})
     return loaded
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, NamedTuple
 
 from sqlalchemy import Connection, select
 
@@ -11,8 +11,14 @@ from console.db.bulk import rows_in, upsert
 from console.db.schema.tables import assignment
 from console.fleet.values.assignment import Assignment
 
-Subject = tuple[str, str]
-"""An event\'s id and scope, or a vmId and an empty scope."""
+
+class Subject(NamedTuple):
+    """What a person is assigned to: an event, or a VM, which has no scope."""
+
+    id: str
+    scope: str = ""
+
+
 EVENT: Final = "event"
 VM: Final = "vm"
 
@@ -23,7 +29,7 @@ def upsert_assignment(
     """Assign a person from now until the end of the assignment; an end that has passed releases the
     subject.
     """
-    row = {"kind": kind, "subject": subject[0], "scope": subject[1], "actor": to.actor}
+    row = {"kind": kind, "subject": subject.id, "scope": subject.scope, "actor": to.actor}
     upsert(connection, assignment, [{**row, "at": at, "until": to.until, "change_number": number}])
 
 
@@ -35,5 +41,5 @@ def assignments_of(
     found: dict[Subject, Assignment] = {}
     query = select(assignment).where(c.kind == kind, c.until > now)
     for row in rows_in(connection, query, c.subject, set(subjects)):
-        found[(row.subject, row.scope)] = Assignment(actor=row.actor, until=row.until)
+        found[Subject(row.subject, row.scope)] = Assignment(actor=row.actor, until=row.until)
     return found

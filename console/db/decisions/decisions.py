@@ -56,12 +56,10 @@ def read_commands(connection: Connection, decision_id: str) -> list[VmCommand]:
     return _commands(connection, wanted.order_by(command.c.made_at))
 
 
-def read_command(connection: Connection, jti: str) -> tuple[VmCommand, list[Receipt]] | None:
-    """Return a command with the receipts for it, or None."""
+def read_command(connection: Connection, jti: str) -> VmCommand | None:
+    """Return a command, or None."""
     row = connection.execute(select(command).where(command.c.jti == jti)).first()
-    if row is None:
-        return None
-    return rows.command_of(row), receipts_of(connection, [jti])
+    return None if row is None else rows.command_of(row)
 
 
 def receipts_of(connection: Connection, jtis: Iterable[str]) -> list[Receipt]:

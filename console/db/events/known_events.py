@@ -19,7 +19,7 @@ from console.fleet.commands import receipts_that_count
 from console.fleet.contact import Listening
 from console.fleet.event_ids import main_of
 from console.fleet.values.decision import DecisionHistory, Receipt
-from console.fleet.values.event import OPEN, KnownEvent, NamedVm
+from console.fleet.values.event import OPEN, DisputedReporter, KnownEvent, NamedVm
 from console.fleet.values.keys import EventKey
 from console.fleet.values.report import LatestReport
 from console.turns.groups import Grouping
@@ -98,7 +98,7 @@ class KnownEvents:
                 event=rows.event_of(row),
                 shown=_shown_of(row),
                 seen_by=0,
-                differing=False,
+                reports_differ=False,
                 named=names.get(rows.key_of(row), {}),
                 receipts=receipts.get(rows.key_of(row), ()),
                 decided=decided[rows.key_of(row)],
@@ -135,7 +135,7 @@ class KnownEvents:
                     event=rows.event_of(row),
                     shown=_shown_of(row),
                     seen_by=seen_by,
-                    differing=ways > 1,
+                    reports_differ=ways > 1,
                     named=bearers,
                     receipts=receipts_that_count(
                         receipts.get(key, ()),
@@ -147,7 +147,7 @@ class KnownEvents:
                     other_scopes=tuple(sorted(scopes.get(row.event_id, set()) - {row.scope})),
                     disputed=tuple(disputed.get(key, ())),
                     turn=turns.get(key),
-                    assigned=assigned.get(key),
+                    assigned=assigned.get(assignments.Subject(*key)),
                 )
             )
         return known
@@ -165,11 +165,11 @@ class KnownEvents:
             found[EventKey(event_id, scope)] = (seen_by, max(contents, wordings))
         return found
 
-    def _disputes(self, event_ids: Sequence[str]) -> dict[EventKey, list[tuple[str, str]]]:
+    def _disputes(self, event_ids: Sequence[str]) -> dict[EventKey, list[DisputedReporter]]:
         """Return the VMs in conflict that have reported each event; these VMs are few, so they are
         read first.
         """
-        found: dict[EventKey, list[tuple[str, str]]] = {}
+        found: dict[EventKey, list[DisputedReporter]] = {}
         in_conflict = select(vm.c.vm_id, vm.c.name).where(vm.c.conflict_at.is_not(None))
         names = {row.vm_id: row.name for row in self._connection.execute(in_conflict)}
         if not names:
@@ -181,7 +181,7 @@ class KnownEvents:
                 reported = query.where(c.vm_id.in_(some)).order_by(c.vm_id)
                 for row in self._connection.execute(reported):
                     several = found.setdefault(rows.key_of(row), [])
-                    several.append((row.vm_id, names[row.vm_id]))
+                    several.append(DisputedReporter(row.vm_id, names[row.vm_id]))
         return found
 
     def _scopes(self, event_ids: Sequence[str]) -> dict[str, set[str]]:

@@ -14,10 +14,11 @@ from console.db import rows
 from console.db.bulk import PAIRS_AT_ONCE, insert_new, portions, rows_in, upsert
 from console.db.schema import tables
 from console.db.vms.contact import contact_of
+from console.fleet.batch import ReporterKey
 from console.fleet.contact import Listening
 from console.fleet.reporter_choice import (
     NamedReport,
-    Support,
+    ReportCount,
     as_shown,
     choose_reporter,
     is_contested,
@@ -37,16 +38,16 @@ _REPORT_KEY: Final = tuple_(_REPORT.event_id, _REPORT.scope)
 def write_events(
     connection: Connection,
     keys: Collection[EventKey],
-    fresh: Mapping[tuple[str, str], LatestReport],
+    incoming: Mapping[ReporterKey, LatestReport],
     *,
     now: float,
     listening: Listening,
     number: int,
     older: Iterable[LatestReport] = (),
 ) -> None:
-    """Write the rows of these events after their reports have changed. `fresh` has the reports that
-    this transaction has written, by event id and vmId; `older` those that came with them and are
-    not the newest of their reporters.
+    """Write the rows of these events after their reports have changed. `incoming` has the reports
+    that this transaction has written, by event id and vmId; `older` those that came with them and
+    are not the newest of their reporters.
     """
     if not keys:
         return
@@ -60,7 +61,7 @@ def write_events(
         named |= _with_resources(connection, {key: named[key] for key in contested})
     support = _support(connection, contested, now, listening) if contested else {}
     fresh_of: dict[EventKey, list[LatestReport]] = {}
-    for each in fresh.values():
+    for each in incoming.values():
         fresh_of.setdefault(each.key, []).append(each)
     reporters = {
         key: choose_reporter(
@@ -68,7 +69,7 @@ def write_events(
         )
         for key in keys
     }
-    shown = _shown_reports(connection, reporters, fresh)
+    shown = _shown_reports(connection, reporters, incoming)
     sites = _sites(connection, shown, named)
     after = [
         as_shown(
@@ -90,23 +91,23 @@ def write_events(
     }
     _write_names(connection, renamed, shown, number)
     _write_places(connection, {each.key: shown[each.key] for each in new})
-    _add_places(connection, {key: each.content_hash for key, each in shown.items()}, fresh)
+    _add_places(connection, {key: each.content_hash for key, each in shown.items()}, incoming)
     _drop(connection, [key for key in keys if key not in shown])
 
 
 def _shown_reports(
     connection: Connection,
     reporters: Mapping[EventKey, str | None],
-    fresh: Mapping[tuple[str, str], LatestReport],
+    incoming: Mapping[ReporterKey, LatestReport],
 ) -> dict[EventKey, LatestReport]:
     """Return for each event the report by which it is shown: that of its reporter. An event without
     a reporter, or whose reporter is in another scope now, is shown by its newest report. Events
     that no VM reports any more are left out.
     """
     wanted = {key: vm_id for key, vm_id in reporters.items() if vm_id is not None}
-    shown = reports_by(connection, wanted, fresh)
+    shown = reports_by(connection, wanted, incoming)
     others = reporters.keys() - shown.keys()
-    return shown | reports_by(connection, _newest(connection, others), fresh)
+    return shown | reports_by(connection, _newest(connection, others), incoming)
 
 
 def pending_of(connection: Connection, vm_ids: Iterable[str]) -> set[EventKey]:
@@ -192,7 +193,7 @@ def _with_resources(
 
 def _support(
     connection: Connection, keys: Iterable[EventKey], now: float, listening: Listening
-) -> dict[EventKey, list[Support]]:
+) -> dict[EventKey, list[ReportCount]]:
     """Return how many heard reporters report the same of an event, by place."""
     heard = contact_of(tables.vm, now, listening) == "heard"
     columns = (
@@ -203,7 +204,7 @@ def _support(
         _REPORT.content_hash,
         _REPORT.over,
     )
-    found: dict[EventKey, list[Support]] = {}
+    found: dict[EventKey, list[ReportCount]] = {}
     query = (
         select(*columns, func.count().label("number"))
         .join(tables.vm, _VM.vm_id == _REPORT.vm_id)
@@ -212,7 +213,7 @@ def _support(
     )
     for row in rows_in(connection, query, _REPORT_KEY, keys):
         found.setdefault(rows.key_of(row), []).append(
-            Support(
+            ReportCount(
                 names_hash=row.names_hash,
                 place=row.place,
                 content_hash=row.content_hash,
@@ -243,13 +244,13 @@ def _newest(connection: Connection, keys: Iterable[EventKey]) -> dict[EventKey, 
 def reports_by(
     connection: Connection,
     wanted: Mapping[EventKey, str],
-    fresh: Mapping[tuple[str, str], LatestReport],
+    incoming: Mapping[ReporterKey, LatestReport],
 ) -> dict[EventKey, LatestReport]:
     """Return, for each of these events, the report of the VM that it is shown by."""
     found = {}
     missing = set()
     for key, vm_id in wanted.items():
-        known = fresh.get((key.event_id, vm_id))
+        known = incoming.get(ReporterKey(key.event_id, vm_id))
         if known is not None and known.scope == key.scope:
             found[key] = known
         else:
@@ -366,13 +367,13 @@ def _write_places(connection: Connection, shown: Mapping[EventKey, LatestReport]
 def _add_places(
     connection: Connection,
     content_hashes: Mapping[EventKey, str],
-    fresh: Mapping[tuple[str, str], LatestReport],
+    incoming: Mapping[ReporterKey, LatestReport],
 ) -> None:
     """Add the places of new reporters that report what is shown; `content_hashes` has that, by
     event. Only the new ones are read: an event may have thousands of others.
     """
     agreeing = [
-        each for each in fresh.values() if content_hashes.get(each.key) == each.content_hash
+        each for each in incoming.values() if content_hashes.get(each.key) == each.content_hash
     ]
     places = _places(connection, {each.vm_id for each in agreeing})
     found = {(*each.key, places[each.vm_id][1]) for each in agreeing if each.vm_id in places}

@@ -14,6 +14,7 @@ from console.db.sources.listening import read_listening
 from console.db.upkeep.future_times import cap_future_times
 from console.db.vms.contact import contact_of
 from console.db.vms.vm_updates import retire_deleted
+from console.fleet.batch import ReporterKey
 from console.fleet.contact import BY_HEARTBEATS, Listening, SilentTime
 from console.fleet.reports import forgotten
 from console.fleet.values.event import OPEN
@@ -102,6 +103,6 @@ def _end_forgotten(connection: Connection, *, now: float, listening: Listening, 
     shown = reports_by(connection, {rows.key_of(row): row.shown_by for row in found}, {})
     ended = [forgotten(each, now) for each in shown.values()]
     upsert(connection, report, [rows.report_row(each, number) for each in ended])
-    fresh = {(each.event_id, each.vm_id): each for each in ended}
-    write_events(connection, list(shown), fresh, now=now, listening=listening, number=number)
+    incoming = {ReporterKey(each.event_id, each.vm_id): each for each in ended}
+    write_events(connection, list(shown), incoming, now=now, listening=listening, number=number)
     return len(shown)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from console.fleet.contact import Contact
 from console.fleet.values.assignment import Assignment
@@ -80,6 +80,13 @@ class NamedVm:
     """Whether the VM belongs to a group of this console."""
 
 
+class DisputedReporter(NamedTuple):
+    """A reporter that is itself in conflict."""
+
+    vm_id: str
+    name: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownEvent:
     """Everything that the rows have of an event at one moment."""
@@ -89,7 +96,7 @@ class KnownEvent:
     """The report by which the event is shown."""
     seen_by: int
     """How many VMs have reported the event."""
-    differing: bool
+    reports_differ: bool
     """Whether the reports of these VMs differ."""
     named: Mapping[str, NamedVm]
     """The VMs that the event names, by the folded name."""
@@ -104,6 +111,6 @@ class KnownEvent:
     """
     other_scopes: tuple[str, ...] = ()
     """The other scopes that have an event with this id: a conflict."""
-    disputed: tuple[tuple[str, str], ...] = ()
-    """vmId and name of each reporter that is itself in conflict."""
+    disputed: tuple[DisputedReporter, ...] = ()
+    """The reporters that are themselves in conflict."""
     assigned: Assignment | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from console.fleet.contact import Contact
 from console.fleet.values.keys import as_key, folded, text_hash
@@ -14,8 +14,13 @@ from console.records.incoming import EventReport
 Condition = Literal["clear", "scheduled", "started"]
 CLEAR: Final = "clear"
 DEFAULT_SITE: Final = "default"
-NameFamily = tuple[str, str]
-"""A place, and a name without the number at its end."""
+
+
+class NameFamily(NamedTuple):
+    """A place, and a name without the number at its end."""
+
+    place: str
+    name: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +135,7 @@ class Vm:
         stem = text.rstrip("0123456789")
         if self.scale_set or not stem or stem == text:
             return None
-        return self.place, stem
+        return NameFamily(self.place, stem)
 
     @property
     def scope(self) -> str:

@@ -76,7 +76,7 @@ def assign_event(
         known = main_of([each for each in several if sees_event(person, each.event)], scope)
     if known is None:
         return False
-    _assign(snapshots, person, assignments.EVENT, known.event.key, minutes)
+    _assign(snapshots, person, assignments.EVENT, assignments.Subject(*known.event.key), minutes)
     return True
 
 
@@ -88,7 +88,7 @@ def assign_vm(snapshots: Snapshots, person: Person, vm_id: str, minutes: int) ->
         heard = snapshot.vms.find_vm(vm_id)
     if heard is None or not sees_vm(person, heard.vm):
         return False
-    _assign(snapshots, person, assignments.VM, (vm_id, ""), minutes)
+    _assign(snapshots, person, assignments.VM, assignments.Subject(vm_id), minutes)
     return True
 
 

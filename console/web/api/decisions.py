@@ -88,13 +88,13 @@ class DecisionRoutes:
         if len(jti) > models.MAX_CHARACTERS or "\0" in jti:
             raise refuse(404, _NO_COMMAND)
         with self._state.snapshots.open() as snapshot:
-            found = decisions.read_command(snapshot.connection, jti)
-            if found is None:
+            command = decisions.read_command(snapshot.connection, jti)
+            if command is None:
                 raise refuse(404, _NO_COMMAND)
-            command, receipts = found
             heard = snapshot.vms.find_vm(command.vm_id)
             if person.site is not None and (heard is None or not sees_vm(person, heard.vm)):
                 raise refuse(404, _NO_COMMAND)
+            receipts = decisions.receipts_of(snapshot.connection, [jti])
             decision = decisions.read_decision(snapshot.connection, command.decision_id)
         return answer(command_item(command, receipts, decision))
 

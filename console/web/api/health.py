@@ -30,6 +30,6 @@ class HealthRoutes:
         away = [
             f"source {source.name}: not connected; the log says why"
             for source in self._state.sources.values()
-            if not source.connected
+            if not source.is_connected
         ]
         return PlainTextResponse("\n".join(["ok", *away, ""]))

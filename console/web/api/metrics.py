@@ -84,7 +84,7 @@ class ConsoleMetrics(Collector):
 
     def _sources(self) -> Iterator[Metric]:
         sources = self._state.sources.values()
-        connected = {each.name: float(each.connected) for each in sources}
+        connected = {each.name: float(each.is_connected) for each in sources}
         yield _gauge("source_connected", "1 if the source is connected.", "source", connected)
         lag = {each.name: each.lag for each in sources}
         yield _gauge(

@@ -169,7 +169,11 @@ def vm_items(snapshot: Snapshot, several: list[HeardVm]) -> list[VmItem]:
     expected = expectations_of(snapshot.connection, vm_ids)
     by = assignments.assignments_of(snapshot.connection, assignments.VM, vm_ids, snapshot.now)
     return [
-        view.vm_item(each, expected.get(each.vm.vm_id, Expectation()), by.get((each.vm.vm_id, "")))
+        view.vm_item(
+            each,
+            expected.get(each.vm.vm_id, Expectation()),
+            by.get(assignments.Subject(each.vm.vm_id)),
+        )
         for each in several
     ]
 

@@ -30,7 +30,7 @@ class _HeldPoll:
     """A held poll. It is woken by ending its timeout now, which needs no further task."""
 
     timeout: asyncio.Timeout
-    replaced: bool = False
+    is_replaced: bool = False
 
     def wake(self) -> None:
         if not self.timeout.expired():
@@ -129,7 +129,9 @@ class HeldPolls:
                     pass
                 return WakeReason.GONE
         except TimeoutError:
-            return WakeReason.REPLACED if held is not None and held.replaced else WakeReason.CHECK
+            return (
+                WakeReason.REPLACED if held is not None and held.is_replaced else WakeReason.CHECK
+            )
         finally:
             if self._held.get(vm_id) is held:
                 self._held.pop(vm_id, None)
@@ -137,7 +139,7 @@ class HeldPolls:
     def _enter(self, vm_id: str, held: _HeldPoll) -> _HeldPoll:
         older = self._held.pop(vm_id, None)
         if older is not None:
-            older.replaced = True
+            older.is_replaced = True
             older.wake()
         self._held[vm_id] = held
         return held

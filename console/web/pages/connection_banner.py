@@ -42,7 +42,7 @@ def troubles(state: AppState) -> list[Trouble]:
                 "mqtt or eventhub, and start the console again.",
             )
         )
-    away = [source for source in sources if not source.connected]
+    away = [source for source in sources if not source.is_connected]
     for source in away:
         who = (
             f"Source {source.name}"

@@ -38,7 +38,7 @@ class LastTry:
     """Who approves, unless the row shows it already."""
     at: float | None = None
     reason: str | None = None
-    waits: bool = False
+    is_waiting: bool = False
     """Whether the VM has not answered yet."""
     sent: float | None = None
     until: float | None = None
@@ -147,7 +147,7 @@ def last_try(event: EventItem, now: float) -> LastTry | None:
         by=None if is_said else last.by,
         at=last.at,
         reason=reason_text(last.reason),
-        waits=last.state == "sent",
+        is_waiting=last.state == "sent",
         sent=last.sent_at,
         until=last.until,
     )

@@ -61,7 +61,7 @@ class MapGroup:
     count: int
     marks: Sequence[tuple[str, int]]
     """How many VMs have each mark, the rare marks first."""
-    wide: bool
+    is_wide: bool
     width: int
     height: int
     paths: Mapping[str, str]
@@ -119,7 +119,7 @@ def _group(key: tuple[str, ...], cells: Sequence[VmCell], by: str, most_links: i
         filters=filters,
         count=len(cells),
         marks=[(each, counted[each]) for each in reversed(list(SHAPES)) if counted[each]],
-        wide=wide,
+        is_wide=wide,
         width=columns * CELL,
         height=rows * CELL,
         paths={each: "".join(paths) for each, paths in shapes.items()},

@@ -180,7 +180,7 @@ def test_a_database_of_0_2_0_opens_with_everything(old: Database) -> None:
     with Snapshots(old, clock=lambda: AT + 1).open() as snapshot:
         (known,) = snapshot.event_lists.open_events()
         (past,) = snapshot.event_lists.ended_events()
-        assert (known.seen_by, known.differing) == (2, False)
+        assert (known.seen_by, known.reports_differ) == (2, False)
         assert known.event.scope == "s/g"
         event = known.shown.report.event
         assert event.to_wire() == {

@@ -83,7 +83,7 @@ def test_another_vm_ends_no_event_that_a_named_vm_reports_as_pending(
     intake.take(forged)
     known = intake.event()
     assert (known.event.state, known.event.shown_by) == ("scheduled", web.vm_id)
-    assert known.differing
+    assert known.reports_differ
     intake.take(web.event("E", transition="ended", now=intake.now))
     assert intake.event().event.state == "ended"
 
@@ -226,7 +226,7 @@ def test_other_words_for_the_same_event_are_shown_as_differing(intake: Intake) -
     """
     web, liar = FakeVm(), FakeVm(name="liar")
     intake.take(web.event("E", description="Maintenance.", now=NOW))
-    assert not intake.event().differing
+    assert not intake.event().reports_differ
     intake.now += timedelta(seconds=5)
     forged = {"resources": ["web-1"], "description": "Nothing happens.", "impact": "none"}
     intake.take(liar.event("E", now=intake.now, **forged))  # type: ignore[arg-type]
@@ -235,7 +235,7 @@ def test_other_words_for_the_same_event_are_shown_as_differing(intake: Intake) -
         "Maintenance.",
         "restart",
     )
-    assert known.differing
+    assert known.reports_differ
 
 
 def test_a_receipt_of_a_vm_that_was_not_asked_says_nothing_while_another_waits(

@@ -45,7 +45,7 @@ def known(*vms: NamedVm, **changes: Any) -> KnownEvent:
         ),
         shown=shown,
         seen_by=1,
-        differing=False,
+        reports_differ=False,
         named={each.folded: each for each in vms},
         receipts=(),
         decided=UNDECIDED,
@@ -141,7 +141,7 @@ def test_the_best_vm_is_asked_first() -> None:
     )
     assert asked(event) == ["later", "earlier", "unconnected", "gave-up"]
     (best, *_, worst) = candidates(event, AT, LISTENING)
-    assert (best.gave_up, best.connected, worst.gave_up) == (False, True, True)
+    assert (best.gave_up, best.is_connected, worst.gave_up) == (False, True, True)
 
 
 def test_a_vm_that_was_tried_is_not_asked_again() -> None:

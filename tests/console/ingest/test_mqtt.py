@@ -264,7 +264,7 @@ def test_a_message_that_brings_out_a_bug_stops_no_other(
     )
     reader.start()
     try:
-        eventually(lambda: state.connected, what="the connection")
+        eventually(lambda: state.is_connected, what="the connection")
         since = state.since
         fleet.publish(vm.topic(), b"bug")
         fleet.say(vm, vm.event("E1"))

@@ -71,7 +71,7 @@ def receipt(
 
 def candidate(vm_id: str, channel: str = "broker") -> Candidate:
     """A VM that can be asked."""
-    return Candidate(vm_id=vm_id, channel=channel, gave_up=False, connected=True, heard_at=AT)
+    return Candidate(vm_id=vm_id, channel=channel, gave_up=False, is_connected=True, heard_at=AT)
 
 
 def situation(*commands: VmCommand, after: float, **changes: Any) -> DecisionSituation:

@@ -105,7 +105,7 @@ class ConsoleStage:
                 ListeningInterval(
                     source=each.name,
                     since=self._listened_since.timestamp(),
-                    until=now if each.connected else now - 60,
+                    until=now if each.is_connected else now - 60,
                 )
                 for each in self.state.sources.values()
             ]
