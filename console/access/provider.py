@@ -31,7 +31,7 @@ _SECONDS: Final = 10.0
 """The limit for each answer of the provider."""
 _MAX_BYTES: Final = 512 * 1024
 _METADATA_SECONDS: Final = 3600.0
-_AGAIN_SECONDS: Final = 5.0
+_RETRY_SECONDS: Final = 5.0
 """The time between two tries while it does not answer, and between two reads of its keys."""
 _KEY_TYPES: Final = ("RSA", "EC", "OKP")
 
@@ -69,7 +69,7 @@ class Provider:
             if self._metadata is not None and now - self._read_at < _METADATA_SECONDS:
                 return self._metadata
             failed_at, message = self._failure
-            if now - failed_at < _AGAIN_SECONDS:  # each try would hold a thread for seconds
+            if now - failed_at < _RETRY_SECONDS:  # each try would hold a thread for seconds
                 raise ProviderError(message)
             try:
                 document = self._get(get_well_known_url(self.issuer, external=True))
@@ -166,7 +166,7 @@ class Provider:
         address = self.metadata().keys
         with self._lock:
             now = self._monotonic()
-            if now - self._keys_at < _AGAIN_SECONDS:
+            if now - self._keys_at < _RETRY_SECONDS:
                 return self._keys
             self._keys = _public_keys(self._get(address))
             self._keys_at = now

@@ -32,9 +32,9 @@ from console.fleet.values.decision import Decision, VmCommand
 from sinks.shared.errors import SebError
 
 _LOG: Final = logging.getLogger("console")
-_EVERY_SECONDS: Final = 5.0
+_CHECK_ALL_SECONDS: Final = 5.0
 """The time between two looks at every open decision, even without a change."""
-_TROUBLE_SECONDS: Final = 0.5
+_RETRY_SECONDS: Final = 0.5
 
 
 class DecisionWorker:
@@ -67,7 +67,7 @@ class DecisionWorker:
         """
         self._due: dict[str, float] = {}
         """When an open decision is to be looked at next, by event id."""
-        self._every_at = 0.0
+        self._check_all_at = 0.0
         self._stopping = False
         self._sender = sender
         self._thread = threading.Thread(target=self._run, name="decisions", daemon=True)
@@ -90,7 +90,7 @@ class DecisionWorker:
         """
         with self._changed:
             if since is None:
-                self._every_at = 0.0
+                self._check_all_at = 0.0
             elif self._since is None or since < self._since:
                 self._since = since
             self._changed.notify()
@@ -122,12 +122,12 @@ class DecisionWorker:
             except SebError as error:
                 _LOG.warning("%s", error, extra={"action": "decisions_wait"})
                 with self._changed:
-                    self._every_at = time.monotonic() + _TROUBLE_SECONDS
-                    self._changed.wait(_TROUBLE_SECONDS)
+                    self._check_all_at = time.monotonic() + _RETRY_SECONDS
+                    self._changed.wait(_RETRY_SECONDS)
             except Exception:  # noqa: BLE001  # logged with its trace
                 _LOG.exception("this is a bug in the console", extra={"action": "decisions_bug"})
                 with self._changed:
-                    self._changed.wait(_TROUBLE_SECONDS)
+                    self._changed.wait(_RETRY_SECONDS)
 
     def _wait(self) -> bool:
         """Wait until there is something to do; return False at the end."""
@@ -135,7 +135,7 @@ class DecisionWorker:
             while not self._stopping:
                 if self._outgoing or self._sent or self._since is not None:
                     return True
-                rest = min(self._every_at - time.monotonic(), self._next_due() - self._clock())
+                rest = min(self._check_all_at - time.monotonic(), self._next_due() - self._clock())
                 if rest <= 0:
                     return True
                 self._changed.wait(rest)
@@ -151,9 +151,9 @@ class DecisionWorker:
         with self._changed:
             since = self._since
             self._since = None
-        every = time.monotonic() >= self._every_at
+        every = time.monotonic() >= self._check_all_at
         if every:
-            self._every_at = time.monotonic() + _EVERY_SECONDS
+            self._check_all_at = time.monotonic() + _CHECK_ALL_SECONDS
         try:
             self._advance(since, every=every)
         except SebError:

@@ -23,7 +23,7 @@ from console.fleet.values.keys import EventKey
 from console.turns.facts import EventFacts, Turn, TurnFacts
 from console.turns.returns import ANSWER_SECONDS
 
-AGAIN_SECONDS: Final = 10.0
+RESEND_SECONDS: Final = 10.0
 """A command that was not answered is sent again after this time."""
 _MAX_SECONDS: Final = 300.0
 """The longest time between two commands to a VM that refuses them."""
@@ -108,7 +108,7 @@ def _next_command(
     if not sent:
         return DueCommand(command=new, is_new=True)
     last = sent[-1]
-    if now < last.expires_at - COMMAND_SECONDS + AGAIN_SECONDS:
+    if now < last.expires_at - COMMAND_SECONDS + RESEND_SECONDS:
         return None
     if last.made_at < since:  # it was made when the turn was in this state before
         return DueCommand(command=new, is_new=True)
@@ -118,7 +118,7 @@ def _next_command(
         return DueCommand(command=again, is_new=False)
     answer = answers[-1].facts
     age = now - last.made_at
-    patience = min(AGAIN_SECONDS * 2 ** (len(sent) - 1), _MAX_SECONDS)
+    patience = min(RESEND_SECONDS * 2 ** (len(sent) - 1), _MAX_SECONDS)
     may_pass = answer.state in ("rejected", "failed") and answer.reason in _ASK_AGAIN_REASONS
     is_lost = answer.state in ("accepted", "confirmed") and not is_preparing
     if (may_pass and age >= patience) or (is_lost and age >= ANSWER_SECONDS):

@@ -15,7 +15,7 @@ from console.fleet import outcomes
 from sinks.shared.errors import NO, NO_REPLY, NOT_PERMITTED, OK, UnreachableError
 from sinks.shared.text import plain
 
-_AGAIN_SECONDS: Final = 0.3
+_REPOLL_SECONDS: Final = 0.3
 UNDER_WAY: Final = "the approval is under way; the console follows it, and so does the event's page"
 PREPARING: Final = "its VMs prepare first; the console approves it after that"
 NOT_PREPARED: Final = "it is not prepared any more; look at the event as it is now"
@@ -42,7 +42,7 @@ class ApprovalProgress:
         if jti is None and answer.get("state") == "approving":
             self._show({"jti": None, "state": "preparing", "reason": None})
             while jti is None and time.monotonic() < end:
-                threading.Event().wait(_AGAIN_SECONDS)
+                threading.Event().wait(_REPOLL_SECONDS)
                 code, jti = self._follow_preparation()
                 if code is not None:
                     return code
@@ -63,7 +63,7 @@ class ApprovalProgress:
             if time.monotonic() >= end:
                 click.echo(f"seb console: {UNDER_WAY}", err=True)
                 return NO_REPLY
-            threading.Event().wait(_AGAIN_SECONDS)
+            threading.Event().wait(_REPOLL_SECONDS)
 
     def _follow_preparation(self) -> tuple[int | None, str | None]:
         """Return the exit code if its VMs did not prepare, and the jti of the command that approves

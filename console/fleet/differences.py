@@ -8,16 +8,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-SEEN: Final = (
-    "eventType",
-    "eventStatus",
-    "notBefore",
-    "durationInSeconds",
-    "eventSource",
-    "resources",
-)
-"""Fields of the API's event that the fingerprint covers, in the order in which they are shown. Its
-id and the kind of its resources never change."""
+from wire.event import FINGERPRINTED
+
+_UNCHANGING: Final = ("eventId", "resourceType")
+SEEN: Final = tuple(name for name in FINGERPRINTED if name not in _UNCHANGING)
+"""Fields of the API's event that the fingerprint covers, without those that never change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

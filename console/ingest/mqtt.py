@@ -36,7 +36,7 @@ while the previous one is committed, and less than the writer's queue holds.
 """
 _MAX_PACKET_BYTES: Final = 1024 * 1024
 _CONNECT_SECONDS: Final = 20.0
-_LOOK_SECONDS: Final = 5.0
+_STOP_CHECK_SECONDS: Final = 5.0
 _MAX_WAIT_SECONDS: Final = 30.0
 _QUIET_SECONDS: Final = 0.5
 _LEAVE_SECONDS: Final = 5.0
@@ -135,7 +135,7 @@ class MqttReader:
             session.connect(timeout=_CONNECT_SECONDS)
             self._subscribe(session.client)
             while not self._stop.is_set():
-                session.wait_for(self._stop.is_set, timeout=_LOOK_SECONDS)
+                session.wait_for(self._stop.is_set, timeout=_STOP_CHECK_SECONDS)
             if self._leaves_a_share:
                 self._leave(session)
         finally:

@@ -12,7 +12,7 @@ from console.db.connection.opening import Database
 from console.db.connection.transactions import newest_number, read_from
 
 _LOG: Final = logging.getLogger("console")
-_OTHERS_SECONDS: Final = 0.25
+_CHECK_SECONDS: Final = 0.25
 """The time between two looks for commits of other consoles and commands."""
 _REST_SECONDS: Final = 0.01
 """The pause after each look, so that many small commits are handled together."""
@@ -73,7 +73,7 @@ class ChangeFeed:
                 _LOG.exception("this is a bug in the console", extra={"action": "changes_bug"})
                 self._stop.wait(1)
             self._stop.wait(_REST_SECONDS)
-            self._wake.wait(_OTHERS_SECONDS)
+            self._wake.wait(_CHECK_SECONDS)
 
     def _look(self) -> None:
         with read_from(self._database.reading) as connection:

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-AGAIN_SECONDS: Final = 2.0
+RESEND_SECONDS: Final = 2.0
 """A command that was fetched and has no receipt is sent again after this time."""
 
 Receive = Callable[[], Awaitable[Any]]
@@ -110,13 +110,13 @@ class HeldPolls:
     def note_sent(self, vm_id: str, *, now: float) -> None:
         """Note that the VM was sent its commands; without a receipt it gets them again."""
         if vm_id in self._offers:
-            self._offers[vm_id].due = now + AGAIN_SECONDS
+            self._offers[vm_id].due = now + RESEND_SECONDS
 
     def nothing_for(self, vm_id: str, *, now: float) -> None:
         """Note that the VM had no open command when `note_sent` was called at that moment; a newer
         offer stays.
         """
-        if self.due(vm_id) == now + AGAIN_SECONDS:
+        if self.due(vm_id) == now + RESEND_SECONDS:
             del self._offers[vm_id]
 
     async def hold(self, vm_id: str, seconds: float, receive: Receive) -> WakeReason:

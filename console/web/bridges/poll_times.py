@@ -16,7 +16,7 @@ from console.db.vms.vm_updates import write_polls
 
 _LOG: Final = logging.getLogger("console")
 _WRITE_SECONDS: Final = 1.0
-_AGAIN_SECONDS: Final = 20.0
+_REWRITE_SECONDS: Final = 20.0
 """The time between two writes of a VM's polls; a poll counts for a minute."""
 _UNKNOWN_SECONDS: Final = 60.0
 """How long a poll waits for the first record of its VM."""
@@ -32,7 +32,7 @@ class PollTimes:
 
     def note_poll(self, vm_id: str, now: float) -> None:
         """Note that a VM polls at this moment, in seconds since 1970."""
-        if now - self._written.get(vm_id, 0.0) >= _AGAIN_SECONDS:
+        if now - self._written.get(vm_id, 0.0) >= _REWRITE_SECONDS:
             self._waiting[vm_id] = now
 
     async def write(self, now: float) -> None:
@@ -40,7 +40,7 @@ class PollTimes:
         polls = {vm_id: at for vm_id, at in self._waiting.items() if now - at < _UNKNOWN_SECONDS}
         self._waiting = {}
         self._written = {
-            vm_id: at for vm_id, at in self._written.items() if now - at < _AGAIN_SECONDS
+            vm_id: at for vm_id, at in self._written.items() if now - at < _REWRITE_SECONDS
         }
         if not polls:
             return

@@ -65,7 +65,7 @@ _REFUSALS: Final[Mapping[str, str]] = {
     "bad_token": "the token is not known, has ended, or was revoked",
 }
 _PATIENCE_SECONDS: Final = 2.0
-_AGAIN_SECONDS: Final = 60.0
+_RECHECK_SECONDS: Final = 60.0
 _REST: Final = 20
 """The length of the pause after a check, in times of the check's own length: checks take at most
 one twentieth of the time, however long the audit is.
@@ -110,7 +110,7 @@ class Chain:
             return await asyncio.to_thread(_check, self._database, now)
         finally:
             ended = time.monotonic()
-            self._next = ended + max(_AGAIN_SECONDS, _REST * (ended - begun))
+            self._next = ended + max(_RECHECK_SECONDS, _REST * (ended - begun))
 
 
 def _check(database: Database, now: float) -> ChainCheck:

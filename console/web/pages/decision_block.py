@@ -4,7 +4,7 @@ far.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -21,17 +21,6 @@ _OPEN: Final = ("due", "second", "left")
 """States of a decision in which a person may decide."""
 _AFTER: Final = ("due", "none")
 """States in which the result of the last decision is shown."""
-FIELDS: Final[Mapping[str, str]] = {
-    "eventType": "Type",
-    "eventStatus": "Azure's status",
-    "notBefore": "Not before",
-    "durationInSeconds": "Announced interruption",
-    "eventSource": "Asked for by",
-    "resources": "Named VMs",
-    "impact": "Impact",
-    "description": "Description",
-}
-"""The names of an event's fields in a comparison of two of its states."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,14 +98,16 @@ def needs_second(event: EventItem, settings: ConsoleSettings) -> bool:
 
 def changes(seen: form_fields.SeenEvent, event: EventItem) -> list[Change]:
     """Return the comparison of what a person saw with the present state, in words."""
+    order = list(labels.FIELD_LABELS)
+    found = differences(seen.fields, form_fields.seen_now(event))
     return [
         Change(
-            label=FIELDS[each.field],
+            label=labels.FIELD_LABELS[each.field],
             before=field_value(each.field, each.before),
             now=field_value(each.field, each.now),
             is_time=each.field == "notBefore",
         )
-        for each in differences(seen.fields, form_fields.seen_now(event))
+        for each in sorted(found, key=lambda each: order.index(each.field))
     ]
 
 

@@ -96,15 +96,15 @@ def _differences(reporters: Sequence[Reporter]) -> list[FieldDifference]:
             line = found.setdefault(
                 (each.field, repr(each.reported)),
                 FieldDifference(
-                    label=decision_block.FIELDS[each.field],
+                    label=labels.FIELD_LABELS[each.field],
                     is_time=each.field == "notBefore",
                     before=decision_block.field_value(each.field, each.shown),
                     now=decision_block.field_value(each.field, each.reported),
                 ),
             )
             line.vms.append((reporter.vm_id, reporter.name or reporter.vm_id))
-    labels = list(decision_block.FIELDS.values())
-    return sorted(found.values(), key=lambda line: labels.index(line.label))
+    ordered = list(labels.FIELD_LABELS.values())
+    return sorted(found.values(), key=lambda line: ordered.index(line.label))
 
 
 def names_of(snapshot: Snapshot, event: EventDetail) -> dict[str, str]:

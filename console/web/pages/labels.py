@@ -66,6 +66,18 @@ ASKED_BY: Final[Mapping[str, str]] = MappingProxyType(
     {"Platform": "Azure (Platform)", "User": "a person or a program of yours (User)"}
 )
 
+FIELD_LABELS: Final[Mapping[str, str]] = {
+    "eventType": "Type",
+    "eventStatus": "Azure's status",
+    "notBefore": "Not before",
+    "durationInSeconds": "Announced interruption",
+    "eventSource": "Asked for by",
+    "resources": "Named VMs",
+    "impact": "Impact",
+    "description": "Description",
+}
+"""The names of an event's fields in a comparison of two of its states."""
+
 CONTACT_MEANINGS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "heard": "Its bridge reports as expected.",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from console.web.bridges.held_polls import AGAIN_SECONDS, HeldPolls
+from console.web.bridges.held_polls import RESEND_SECONDS, HeldPolls
 
 NOW = 1000.0
 
@@ -33,7 +33,7 @@ def test_a_jti_that_is_offered_twice_is_not_given_sooner() -> None:
     queue.offer("vm-1", "jti-1")
     queue.note_sent("vm-1", now=NOW)
     queue.offer("vm-1", "jti-1")
-    assert queue.due("vm-1") == NOW + AGAIN_SECONDS
+    assert queue.due("vm-1") == NOW + RESEND_SECONDS
     queue.offer("vm-1", "jti-2")
     assert queue.due("vm-1") == 0.0
 

@@ -84,7 +84,7 @@ def test_a_fetched_command_is_given_again_until_it_is_answered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A command is sent again until its receipt comes, because an answer may be lost."""
-    monkeypatch.setattr(held_polls, "AGAIN_SECONDS", 0.3)
+    monkeypatch.setattr(held_polls, "RESEND_SECONDS", 0.3)
     decisions.tokens["vm-again"] = [b"a.b.c"]
     queue_of(stage).offer("vm-again", "jti-1")
     assert client.ask("vm-again").json() == ["a.b.c"]

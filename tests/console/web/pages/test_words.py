@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from console.fleet.differences import SEEN
 from console.fleet.moments import seconds_of
 from console.fleet.outcomes import outcome_text
 from console.fleet.timeline import TimelineDecision, TimelineReceipt, TimelineRecord
 from console.fleet.view import Reporter
-from console.web.pages import formatting, timeline_lines
+from console.web.pages import formatting, labels, timeline_lines
 from console.web.pages.time_comparisons import compared
+from wire.event import IMPACTS
 from wire.record import EVENT_SCHEDULED
 
 
@@ -143,6 +145,14 @@ def test_a_person_may_give_a_reason_that_is_a_word_of_ours() -> None:
     )
     (entry,) = timeline_lines.lines_of([decided], str.upper)
     assert (entry.title, entry.reason, entry.vms) == ("Decision: approved", "expired", [])
+
+
+def test_every_type_of_event_and_every_field_that_can_differ_has_its_label() -> None:
+    """The pages have words for each type of event whose impact is known, and for each field that is
+    compared.
+    """
+    assert labels.TYPES.keys() == IMPACTS.keys()
+    assert {*SEEN, "impact", "description"} == labels.FIELD_LABELS.keys()
 
 
 def test_that_no_vm_answered_is_said_once() -> None:
