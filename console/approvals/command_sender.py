@@ -10,7 +10,7 @@ from typing import Final
 
 from sqlalchemy import Connection
 
-from console.db.decisions import decisions
+from console.db.decisions import decision_rows
 from console.fleet.candidates import PULL
 from console.fleet.values.decision import VmCommand
 from console.ingest.readers import SourcePublisher
@@ -31,7 +31,7 @@ class OutgoingCommand:
 
 def with_site(connection: Connection, command: VmCommand) -> OutgoingCommand | None:
     """Return the command with the site of its VM, or None if the VM is not known any more."""
-    site = decisions.site_of(connection, command.vm_id)
+    site = decision_rows.site_of(connection, command.vm_id)
     return None if site is None else OutgoingCommand(command=command, site=site)
 
 

@@ -24,7 +24,7 @@ from console.approvals.step_transaction import (
     write_decision_step,
 )
 from console.db.connection.transactions import write_to
-from console.db.decisions import decisions
+from console.db.decisions import decision_rows
 from console.db.events.changed_events import changed_event_ids
 from console.db.snapshot import Snapshots
 from console.db.turn_facts.turn_facts import TurnSettings
@@ -167,7 +167,7 @@ class DecisionWorker:
         """
         context = self._context()
         with self._snapshots.open() as snapshot:
-            found = decisions.read_all_open(snapshot.connection)
+            found = decision_rows.read_all_open(snapshot.connection)
             if not every:
                 touched = [event_id for event_id, at in self._due.items() if at <= snapshot.now]
                 if since is not None and found:

@@ -24,7 +24,7 @@ from console.approvals.requests import (
 from console.approvals.turn_requests import TurnRequests
 from console.audit import log
 from console.audit.limiter import AuditLimiter
-from console.db.decisions import decisions
+from console.db.decisions import decision_rows
 from console.db.snapshot import Snapshot
 from console.db.turn_facts.turn_facts import TurnSettings
 from console.fleet.candidates import candidates, next_candidate
@@ -116,7 +116,7 @@ class RequestTransaction:
             request=replace(request, event_id=known.event.event_id),  # given in any case
             rules=self._rules,
             known=known,
-            open_decision=decisions.read_open(self._connection, known.event.key),
+            open_decision=decision_rows.read_open(self._connection, known.event.key),
             candidates=candidates(known, self._now, self._snapshot.listening),
         )
 
@@ -163,7 +163,7 @@ class RequestTransaction:
 
     def _jti_under_way(self, situation: RequestSituation) -> str | None:
         if situation.open_decision is not None:
-            commands = decisions.read_commands(self._connection, situation.open_decision.id)
+            commands = decision_rows.read_commands(self._connection, situation.open_decision.id)
             if commands:
                 return commands[-1].jti
         begun = [] if situation.known is None else under_way(situation.known.receipts)
@@ -176,7 +176,7 @@ class RequestTransaction:
         self._replace(situation.open_decision)
         action = "leave" if new.kind == "leave" else "approve_first"
         self._audit(action, situation.request, known, new)
-        decisions.insert_decision(self._connection, new, self._number)
+        decision_rows.insert_decision(self._connection, new, self._number)
         return DecisionResult(state=status_of_open(new) or "none")
 
     def _send(self, situation: RequestSituation, known: KnownEvent) -> DecisionResult:
@@ -205,9 +205,9 @@ class RequestTransaction:
             expires_at=expiry(self._now, decision.not_before, others=others),
         )
         self._audit("approve", request, known, decision, command)
-        write = decisions.insert_decision if waiting is None else decisions.update_decision
+        write = decision_rows.insert_decision if waiting is None else decision_rows.update_decision
         write(self._connection, decision, self._number)
-        decisions.insert_command(self._connection, command, self._number)
+        decision_rows.insert_command(self._connection, command, self._number)
         return DecisionResult(
             state="approving", jti=command.jti, outgoing=with_site(self._connection, command)
         )
@@ -232,7 +232,7 @@ class RequestTransaction:
         """End the open decision, which a new one replaces."""
         if open_decision is not None:
             after = with_outcome(open_decision, "overtaken", "decided", self._now)
-            decisions.update_decision(self._connection, after, self._number)
+            decision_rows.update_decision(self._connection, after, self._number)
 
     def _audit(
         self,

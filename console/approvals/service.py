@@ -17,7 +17,7 @@ from console.approvals.turn_requests import end_turn
 from console.approvals.turn_worker import TurnWorker
 from console.audit.limiter import AuditLimiter
 from console.db.connection.transactions import write_to
-from console.db.decisions import decisions
+from console.db.decisions import decision_rows
 from console.db.snapshot import Snapshots
 from console.db.turn_facts.kept_turn_facts import KeptTurnFacts
 from console.db.turn_facts.turn_facts import TurnSettings
@@ -119,10 +119,10 @@ class Decisions:
         """
         with self._snapshots.open() as snapshot:
             connection = snapshot.connection
-            waiting = decisions.waiting_commands(connection, PULL, snapshot.now, vm_id=vm_id)
+            waiting = decision_rows.waiting_commands(connection, PULL, snapshot.now, vm_id=vm_id)
             if not waiting:
                 return []
-            receipts = decisions.receipts_of(connection, [each.jti for each in waiting])
+            receipts = decision_rows.receipts_of(connection, [each.jti for each in waiting])
             facts = self._turn_facts.within(snapshot)
             return [
                 each

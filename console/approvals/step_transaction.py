@@ -24,7 +24,7 @@ from console.approvals.decision_situation import (
 )
 from console.approvals.transitions import next_step
 from console.audit import log
-from console.db.decisions import decisions
+from console.db.decisions import decision_rows
 from console.db.snapshot import Snapshot
 from console.db.turn_facts.turn_facts import TurnSettings, read_turn_facts
 from console.fleet.candidates import PULL, candidates
@@ -71,7 +71,7 @@ def write_decision_step(
     snapshot: Snapshot, decision_id: str, context: StepContext, number: int
 ) -> StepResult:
     """Write the next step of a decision, unless the decision is over by now."""
-    decision = decisions.read_decision(snapshot.connection, decision_id)
+    decision = decision_rows.read_decision(snapshot.connection, decision_id)
     if decision is None or decision.state == "over":
         return StepResult(is_over=True)
     known = snapshot.events.find_event(*decision.key)
@@ -106,16 +106,16 @@ def mark_sent(
 ) -> None:
     """Write when the broker accepted each command, or that it refused it for good."""
     for command, refusal, at in answers:
-        known = decisions.read_command(snapshot.connection, command.jti)
+        known = decision_rows.read_command(snapshot.connection, command.jti)
         if known is None or known.sent_at is not None:
             continue
         if refusal is None:
-            decisions.update_command(snapshot.connection, replace(known, sent_at=at), number)
+            decision_rows.update_command(snapshot.connection, replace(known, sent_at=at), number)
             continue
-        decision = decisions.read_decision(snapshot.connection, command.decision_id)
+        decision = decision_rows.read_decision(snapshot.connection, command.decision_id)
         if decision is not None and decision.state == "open":
             over = with_outcome(decision, "failed", "not_sent", at)
-            decisions.update_decision(snapshot.connection, over, number)
+            decision_rows.update_decision(snapshot.connection, over, number)
             _mark_unanswered(snapshot, [known], at, number)
 
 
@@ -129,7 +129,7 @@ def _situation(
         found = candidates(known, snapshot.now, snapshot.listening)
     return DecisionSituation(
         decision=decision,
-        commands=decisions.read_commands(snapshot.connection, decision.id),
+        commands=decision_rows.read_commands(snapshot.connection, decision.id),
         receipts=() if known is None else known.receipts,
         event=event,
         candidates=found,
@@ -143,7 +143,7 @@ def _end(
     snapshot: Snapshot, situation: DecisionSituation, step: EndDecision, number: int
 ) -> StepResult:
     over = with_outcome(situation.decision, step.outcome, step.reason, situation.now)
-    decisions.update_decision(snapshot.connection, over, number)
+    decision_rows.update_decision(snapshot.connection, over, number)
     unanswered = [
         each
         for each in situation.commands
@@ -182,7 +182,7 @@ def _ask(
         channel=command.channel,
         unanswered=situation.commands[-1].jti,
     )
-    decisions.insert_command(snapshot.connection, command, number)
+    decision_rows.insert_command(snapshot.connection, command, number)
     _mark_unanswered(snapshot, situation.commands, situation.now, number)
     _claim(snapshot, decision, context, number)
     return StepResult(outgoing=with_site(snapshot.connection, command))
@@ -200,14 +200,14 @@ def _send(
         return StepResult(wait_until=situation.now + 1)  # another console may be connected
     if command.expires_at != step.expires_at:
         command = replace(command, expires_at=step.expires_at)
-        decisions.update_command(snapshot.connection, command, number)
+        decision_rows.update_command(snapshot.connection, command, number)
     _claim(snapshot, situation.decision, context, number)
     return StepResult(outgoing=with_site(snapshot.connection, command))
 
 
 def _claim(snapshot: Snapshot, decision: Decision, context: StepContext, number: int) -> None:
     after = with_claim(decision, context.run_id, snapshot.now)
-    decisions.update_decision(snapshot.connection, after, number)
+    decision_rows.update_decision(snapshot.connection, after, number)
 
 
 def _mark_unanswered(
@@ -217,4 +217,4 @@ def _mark_unanswered(
     for each in commands:
         if each.unanswered_at is None:
             marked = replace(each, unanswered_at=at)
-            decisions.update_command(snapshot.connection, marked, number)
+            decision_rows.update_command(snapshot.connection, marked, number)

@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from console.approvals.command_sender import OutgoingCommand, with_site
 from console.audit import log
-from console.db.decisions import decisions, prepare_commands
+from console.db.decisions import decision_rows, prepare_commands
 from console.db.decisions.prepare_commands import COMMAND_SECONDS
 from console.db.snapshot import Snapshot
 from console.fleet.candidates import PULL, channel_of
@@ -61,7 +61,7 @@ def due_commands(
     now = snapshot.now
     before = prepare_commands.read(connection, {key.event_id for key, _ in prepares})
     newest = [commands[-1].jti for commands in before.values()]
-    receipts = decisions.receipts_of(connection, newest)
+    receipts = decision_rows.receipts_of(connection, newest)
     vms = {
         heard.vm.vm_id: heard.vm
         for heard in snapshot.vms.vms_with_ids({vm_id for _, vm_id in prepares})
@@ -139,7 +139,7 @@ def _new_command(event: EventFacts, turn: Turn, vm_id: str, channel: str, now: f
         reason=reason_of(turn),
         made_at=now,
         expires_at=float(int(now) + COMMAND_SECONDS),
-        act=decisions.PREPARE,
+        act=decision_rows.PREPARE,
     )
 
 
@@ -170,7 +170,7 @@ def write_command(snapshot: Snapshot, due: DueCommand, number: int) -> OutgoingC
             vm_id=command.vm_id,
             channel=command.channel,
         )
-        decisions.insert_command(connection, command, number)
+        decision_rows.insert_command(connection, command, number)
     else:
-        decisions.update_command(connection, command, number)
+        decision_rows.update_command(connection, command, number)
     return with_site(connection, command)

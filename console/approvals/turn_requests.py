@@ -13,11 +13,11 @@ from console.approvals.decision_situation import GRACE_SECONDS
 from console.approvals.refusal_reasons import DecisionRefusedError
 from console.approvals.requests import DecisionRequest
 from console.audit import log
-from console.db.decisions import decisions, prepare_commands, turns
+from console.db.decisions import decision_rows, prepare_commands, turn_rows
 from console.db.snapshot import Snapshot
 from console.db.turn_facts.turn_facts import TurnSettings, read_turn_facts
 from console.fleet.values.event import KnownEvent
-from console.turns.changes import after_trigger, give_turn, new_turn, with_vms
+from console.turns.changed_turns import after_trigger, give_turn, new_turn, with_vms
 from console.turns.facts import EventFacts, Turn, TurnFacts
 from console.turns.plan import plan
 from console.turns.reading import Reading
@@ -128,7 +128,7 @@ class TurnRequests:
         )
 
     def _put(self, turn: Turn) -> None:
-        turns.upsert_turns(self._snapshot.connection, [turn], self._number)
+        turn_rows.upsert_turns(self._snapshot.connection, [turn], self._number)
 
 
 def _with_override(turn: Turn, request: DecisionRequest) -> Turn:
@@ -146,11 +146,11 @@ def _is_past(snapshot: Snapshot, known: KnownEvent) -> bool:
 
 def _end_approval(snapshot: Snapshot, known: KnownEvent, number: int) -> None:
     """End the open approval of the event: no further VM is asked."""
-    decision = decisions.read_open(snapshot.connection, known.event.key)
+    decision = decision_rows.read_open(snapshot.connection, known.event.key)
     if decision is None or decision.kind != "approve" or decision.state != "open":
         return
     over = with_outcome(decision, "overtaken", "decided", snapshot.now)
-    decisions.update_decision(snapshot.connection, over, number)
+    decision_rows.update_decision(snapshot.connection, over, number)
 
 
 def end_turn(
@@ -198,6 +198,6 @@ def end_turn(
     over = replace(after_trigger(turn, ended_now, event, snapshot.now), ended_by=person.name)
     if event is None and over.over_at is None:
         over = replace(over, over_at=snapshot.now)
-    turns.upsert_turns(snapshot.connection, [over], number)
+    turn_rows.upsert_turns(snapshot.connection, [over], number)
     if event is None:
-        turns.delete_preparations(snapshot.connection, key)
+        turn_rows.delete_preparations(snapshot.connection, key)

@@ -16,10 +16,10 @@ from console.approvals.request_transaction import DecisionResult, RequestTransac
 from console.approvals.requests import DecisionRequest
 from console.approvals.turn_commands import due_commands, reason_of, write_command
 from console.audit import log
-from console.db.decisions import turns
+from console.db.decisions import turn_rows
 from console.db.snapshot import Snapshot
 from console.fleet.values.keys import EventKey
-from console.turns.changes import after_trigger
+from console.turns.changed_turns import after_trigger
 from console.turns.facts import Turn, TurnFacts
 from console.turns.plan import plan
 from console.turns.transitions import Occurrence, TurnTrigger
@@ -78,7 +78,7 @@ def write_turn_steps(
             changed[key] = after_trigger(turn, approved, facts.events[key], snapshot.now)
             if result.outgoing is not None:
                 written.outgoing.append(result.outgoing)
-    turns.upsert_turns(snapshot.connection, changed.values(), number)
+    turn_rows.upsert_turns(snapshot.connection, changed.values(), number)
     due = due_commands(snapshot, facts, todo.prepares, connected)
     for command in due:
         outgoing = write_command(snapshot, command, number)

@@ -18,7 +18,7 @@ from console.approvals.requests import DecisionRules
 from console.approvals.turn_steps import has_work, write_turn_steps
 from console.audit.limiter import AuditLimiter
 from console.db.connection.transactions import read_from, write_to
-from console.db.decisions import turns
+from console.db.decisions import turn_rows
 from console.db.snapshot import Snapshots
 from console.db.turn_facts.kept_turn_facts import KeptTurnFacts
 from console.db.turn_facts.turn_facts import TurnSettings
@@ -120,7 +120,7 @@ class TurnWorker:
         """Check, without a lock on the database, whether a step would write anything."""
         with read_from(self._snapshots.database.reading) as connection:
             has_groups = bool(self._settings.grouping.rules)
-            is_open = turns.is_anything_open if has_groups else turns.is_any_turn_open
+            is_open = turn_rows.is_anything_open if has_groups else turn_rows.is_any_turn_open
             if not is_open(connection):
                 return False
             snapshot = self._snapshots.within(connection)

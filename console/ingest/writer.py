@@ -19,7 +19,7 @@ from uuid import uuid4
 from sqlalchemy import Connection
 from sqlalchemy.exc import InterfaceError, InternalError, OperationalError, SQLAlchemyError
 
-from console.db.batches.batches import write_batch
+from console.db.batches.batch_transaction import write_batch
 from console.db.connection.clock import CommonClock
 from console.db.connection.errors import message_of
 from console.db.connection.opening import Database

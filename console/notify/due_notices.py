@@ -11,7 +11,7 @@ from typing import Final
 from console.audit import log
 from console.audit.chain import Head
 from console.db import notices as store
-from console.db.decisions import decisions, turns
+from console.db.decisions import decision_rows, turn_rows
 from console.db.events.latest_reports import reports_of_named_vms
 from console.db.notices import EndCounts, Incident
 from console.db.snapshot import Snapshot
@@ -176,7 +176,7 @@ def _turn_notices(snapshot: Snapshot) -> list[AboutEvent]:
     """Return the notices of turns that are stuck, and of events that start without a turn."""
     troubled = [
         each.event_id
-        for each in turns.read_turns(snapshot.connection)
+        for each in turn_rows.read_turns(snapshot.connection)
         if each.state in ("forced", "stuck")
     ]
     found = (
@@ -187,7 +187,7 @@ def _turn_notices(snapshot: Snapshot) -> list[AboutEvent]:
 
 
 def _failure_notices(snapshot: Snapshot, since: float) -> list[Notice]:
-    failed = decisions.decisions_over(snapshot.connection, since, event_notices.FAILURES)
+    failed = decision_rows.decisions_over(snapshot.connection, since, event_notices.FAILURES)
     known = snapshot.events.events_by_key({each.key for each in failed})
     return [event_notices.approval_failed(each, known.get(each.key)) for each in failed]
 

@@ -20,14 +20,15 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from console.service.open_files import raise_open_files
-
+_MAX_FILES: Final = 65_536
 _SPARE_FILES: Final = 128
 """How many of the files that the process may open are kept for the database, the sources and the
 log.
@@ -66,7 +67,7 @@ class ConnectionLimits:
 
 def limits(files: int | None = None) -> ConnectionLimits:
     """Return the limits of this process: no more connections than it may open files."""
-    files = raise_open_files() if files is None else files
+    files = _raise_open_files() if files is None else files
     return ConnectionLimits(
         connections=max(1, min(ConnectionLimits().connections, files - _SPARE_FILES))
     )
@@ -169,3 +170,21 @@ class LimitedConnection(HttpToolsProtocol):
 def protocol(limits: ConnectionLimits) -> Any:
     """Return the class with which uvicorn makes connections."""
     return partial(LimitedConnection, limits=limits)
+
+
+def _raise_open_files() -> int:
+    """Raise the limit of open files as far as the system allows; return it. Never raises an error:
+    a lower limit means fewer connections.
+    """
+    files = _MAX_FILES
+    if sys.platform != "win32":
+        import resource  # noqa: PLC0415  # Windows has none
+
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        wanted = _MAX_FILES if hard == resource.RLIM_INFINITY else min(hard, _MAX_FILES)
+        if soft not in (resource.RLIM_INFINITY, wanted):
+            with suppress(ValueError, OSError):
+                resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
+        soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        files = files if soft == resource.RLIM_INFINITY else soft
+    return files

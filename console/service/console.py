@@ -37,8 +37,8 @@ from console.ingest.vm_limits import VmLimits
 from console.ingest.writer import Writer
 from console.notify.notice_worker import NoticeWorker
 from console.notify.sinks import SITE, read_sinks
+from console.service.change_feed import ChangeFeed
 from console.service.change_listeners import ChangeListeners
-from console.service.changes import ChangeFeed
 from console.service.connections import limits, protocol
 from console.service.server import ended_by_signals, listener
 from console.signing.configured import configured_signer

@@ -12,7 +12,7 @@ from typing import Literal
 
 from console.fleet.values.decision import VmCommand
 from console.fleet.values.keys import EventKey
-from console.turns.changes import after_trigger, give_turn, new_turn, with_vms
+from console.turns.changed_turns import after_trigger, give_turn, new_turn, with_vms
 from console.turns.facts import Turn, TurnFacts
 from console.turns.preparing import all_prepared, to_prepare, with_unanswered
 from console.turns.queue import TurnWait, next_turns

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from console.fleet.values.keys import EventKey
-from console.turns.changes import after_trigger
+from console.turns.changed_turns import after_trigger
 from console.turns.facts import EventFacts, Turn, TurnFacts, VmFacts
 from console.turns.groups import Group
 from console.turns.plan import Plan, plan

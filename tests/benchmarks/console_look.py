@@ -20,7 +20,7 @@ from support.eventually import eventually
 from support.mqtt.mosquitto import Mosquitto
 
 from console.config.settings import ConsoleSettings
-from console.db.batches.batches import write_batch
+from console.db.batches.batch_transaction import write_batch
 from console.db.connection.opening import Database, database_url
 from console.db.connection.transactions import next_number
 from console.records.parse import parse_record

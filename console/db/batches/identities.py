@@ -9,7 +9,8 @@ from typing import Any
 from sqlalchemy import Connection, select
 
 from console.db import rows
-from console.db.batches.batches import load_bearers, write_changes
+from console.db.batches.batch_transaction import write_changes
+from console.db.batches.loaded_rows import load_bearers
 from console.db.bulk import rows_in, upsert
 from console.db.schema import tables
 from console.fleet import vms

@@ -9,8 +9,8 @@ from sqlalchemy import ColumnElement, Connection, Select, and_, case, func, or_,
 
 from console.db import rows
 from console.db.bulk import rows_in
-from console.db.decisions.decisions import PREPARE
-from console.db.decisions.turns import IS_OPEN, OVER, turn_of
+from console.db.decisions.decision_rows import PREPARE
+from console.db.decisions.turn_rows import IS_OPEN, OVER, turn_of
 from console.db.schema.decision_tables import command, turn
 from console.db.schema.tables import event, preparation, receipt, record, vm
 from console.fleet.values.decision import VmCommand

@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, Connection, and_, case, func, or_, select
 
 from console.db import rows
 from console.db.bulk import portions
-from console.db.decisions import decisions
+from console.db.decisions import decision_rows
 from console.db.schema.tables import event, receipt, record, report, vm
 from console.fleet.commands import UNDER_WAY_STATES
 from console.fleet.outcomes import BY_CONSOLE
@@ -33,7 +33,7 @@ def decisions_that_count(
     """
     ids = list(dict.fromkeys(event_id for event_id, _ in states))
     receipts, past = _receipts(connection, ids, now)
-    decided = decisions.decision_histories(connection, ids)
+    decided = decision_rows.decision_histories(connection, ids)
     histories = {
         key: _without_past_decision(decided.get(key, UNDECIDED), state, receipts.get(key, ()), past)
         for key, state in states.items()

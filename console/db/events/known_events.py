@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, Connection, Row, Select, and_, func, selec
 from console.db import rows
 from console.db.bulk import portions, rows_in
 from console.db.decisions import assignments
-from console.db.decisions.turns import shown_turns
+from console.db.decisions.turn_rows import shown_turns
 from console.db.events import named_vms
 from console.db.events.decisions_that_count import decisions_that_count
 from console.db.events.spellings import stored_spellings

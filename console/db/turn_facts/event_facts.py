@@ -7,7 +7,7 @@ from typing import Final, Literal
 
 from sqlalchemy import Connection
 
-from console.db.decisions.decisions import approval_counts
+from console.db.decisions.decision_rows import approval_counts
 from console.fleet.commands import under_way
 from console.fleet.outcomes import BY_CONSOLE
 from console.fleet.values.decision import Receipt

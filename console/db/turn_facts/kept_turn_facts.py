@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from console.db.connection.transactions import newest_number
-from console.db.decisions import turns
+from console.db.decisions import turn_rows
 from console.db.snapshot import Snapshot
 from console.db.turn_facts.turn_facts import TurnSettings, read_turn_facts
 from console.turns.facts import TurnFacts
@@ -36,7 +36,7 @@ class _Kept:
         """
         if not 0.0 <= snapshot.now - self.at < seconds:
             return False
-        return not turns.has_changed(snapshot.connection, self.number, self._awaited())
+        return not turn_rows.has_changed(snapshot.connection, self.number, self._awaited())
 
     def _awaited(self) -> Mapping[str, float]:
         """Return the VMs whose next message may end a turn, since its event is over, and when each

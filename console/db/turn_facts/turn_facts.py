@@ -9,7 +9,7 @@ from typing import cast
 from sqlalchemy import Connection, and_, or_, select
 
 from console.db.bulk import AT_ONCE
-from console.db.decisions import prepare_commands, turns
+from console.db.decisions import prepare_commands, turn_rows
 from console.db.schema.tables import preparation
 from console.db.snapshot import Snapshot
 from console.db.turn_facts.event_facts import event_facts_of, next_approval_times
@@ -38,8 +38,8 @@ def read_turn_facts(snapshot: Snapshot, settings: TurnSettings) -> TurnFacts:
     """Read everything from which turns are decided."""
     grouping = settings.grouping
     connection = snapshot.connection
-    every = {each.event_key: each for each in turns.read_turns(connection, of_open_events=True)}
-    found = {key: each for key, each in every.items() if each.state != turns.OVER}
+    every = {each.event_key: each for each in turn_rows.read_turns(connection, of_open_events=True)}
+    found = {key: each for key, each in every.items() if each.state != turn_rows.OVER}
     preparations = _preparations(connection, {each.event_id for each in found.values()})
     pending = snapshot.events.open_events_for_turns()
     again = next_approval_times(connection, pending)

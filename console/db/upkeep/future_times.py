@@ -8,9 +8,9 @@ from typing import Final
 from sqlalchemy import Connection, and_, case, func, or_, select, true, update
 
 from console.db.connection.clock import MAX_DIFFERENCE_SECONDS
-from console.db.decisions.decisions import PREPARE
+from console.db.decisions.decision_rows import PREPARE
 from console.db.decisions.prepare_commands import COMMAND_SECONDS
-from console.db.decisions.turns import read_turns, upsert_turns
+from console.db.decisions.turn_rows import read_turns, upsert_turns
 from console.db.schema.decision_tables import command, decision
 from console.db.schema.tables import vm
 from console.turns.facts import Turn

@@ -15,7 +15,7 @@ from console.access.refused_attempts import attempt_at
 from console.access.site_access import sees_event, sees_vm
 from console.approvals.refusal_reasons import REASONS, DecisionRefusedError
 from console.approvals.requests import DecisionRequest, What
-from console.db.decisions import decisions
+from console.db.decisions import decision_rows
 from console.fleet.commands import command_item
 from console.fleet.decisions import DecisionStatusName
 from console.fleet.event_ids import main_of
@@ -88,14 +88,14 @@ class DecisionRoutes:
         if len(jti) > models.MAX_CHARACTERS or "\0" in jti:
             raise refuse(404, _NO_COMMAND)
         with self._state.snapshots.open() as snapshot:
-            command = decisions.read_command(snapshot.connection, jti)
+            command = decision_rows.read_command(snapshot.connection, jti)
             if command is None:
                 raise refuse(404, _NO_COMMAND)
             heard = snapshot.vms.find_vm(command.vm_id)
             if person.site is not None and (heard is None or not sees_vm(person, heard.vm)):
                 raise refuse(404, _NO_COMMAND)
-            receipts = decisions.receipts_of(snapshot.connection, [jti])
-            decision = decisions.read_decision(snapshot.connection, command.decision_id)
+            receipts = decision_rows.receipts_of(snapshot.connection, [jti])
+            decision = decision_rows.read_decision(snapshot.connection, command.decision_id)
         return answer(command_item(command, receipts, decision))
 
     async def _request_of(

@@ -10,7 +10,7 @@ from starlette.responses import Response, StreamingResponse
 
 from console.access.people import Person
 from console.access.site_access import sees_event, sees_vm
-from console.db.decisions import decisions, prepare_commands
+from console.db.decisions import decision_rows, prepare_commands
 from console.db.events.event_filters import WantedEvents
 from console.db.events.event_lists import NEVER, time_left
 from console.db.events.latest_reports import latest_reports
@@ -189,7 +189,7 @@ def event_detail(
     records = records_of_event(snapshot.connection, key, person.site)
     prepares = prepare_commands.read(snapshot.connection, [key.event_id])
     asked = [sent[-1] for (event_key, *_), sent in prepares.items() if event_key == key]
-    every = decisions.decisions_on(snapshot.connection, key)
+    every = decision_rows.decisions_on(snapshot.connection, key)
     return EventDetail(
         **dict(event_item(snapshot, known, shows_other_scopes=person.site is None)),
         witnesses=reporters,

@@ -15,7 +15,7 @@ from starlette.responses import Response
 
 from console.audit import log
 from console.db.connection.errors import DatabaseFailedError
-from console.db.decisions import decisions
+from console.db.decisions import decision_rows
 from console.db.snapshot import Snapshot
 from console.fleet.decisions import status_of_open
 from console.turns.away import away_by_group
@@ -164,7 +164,7 @@ def _fleet(snapshot: Snapshot) -> Iterator[Metric]:
         snapshot.vm_lists.count_missing_records(),
     )
     counted = dict.fromkeys(("approving", "second", "left"), 0.0)
-    for each in decisions.read_all_open(snapshot.connection):
+    for each in decision_rows.read_all_open(snapshot.connection):
         if (word := status_of_open(each)) is not None:
             counted[word] += 1
     yield _gauge("decisions_open", "Decisions that are not over.", "state", counted)

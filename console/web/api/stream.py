@@ -16,7 +16,7 @@ from starlette.responses import Response, StreamingResponse
 
 from console.access.identity import Identity
 from console.db.connection.transactions import newest_number
-from console.db.decisions import decisions
+from console.db.decisions import decision_rows
 from console.db.events.changed_events import changed_event_ids
 from console.db.events.named_vms import named_vm_ids
 from console.db.snapshot import Snapshot, Snapshots
@@ -124,7 +124,7 @@ class ChangeMessages:
             )
             for known in snapshot.events.events_with_ids(sorted(event_ids))
         ]
-        commands = decisions.commands_changed(snapshot.connection, since)
+        commands = decision_rows.commands_changed(snapshot.connection, since)
         sites = {
             each.vm.vm_id: each.vm.site
             for each in snapshot.vms.vms_with_ids({command.vm_id for command, _ in commands})

@@ -16,7 +16,7 @@ from console.db.audit import SORTS, WantedRows
 from console.db.connection.errors import DatabaseFailedError
 from console.db.connection.opening import Database
 from console.db.connection.transactions import read_from
-from console.db.decisions.decisions import decisions_by_id
+from console.db.decisions.decision_rows import decisions_by_id
 from console.fleet.moments import seconds_of
 from console.fleet.outcomes import outcome_text
 from console.fleet.values.decision import Decision

@@ -12,7 +12,7 @@ from support.console.records import FakeVm
 from console.cli import command
 from console.cli.groups import member_of
 from console.config.load import load
-from console.db.batches.batches import write_batch
+from console.db.batches.batch_transaction import write_batch
 from console.db.connection.opening import Database, database_url
 from console.db.connection.transactions import next_number
 from console.fleet.values.vm import Vm

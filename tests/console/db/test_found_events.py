@@ -10,7 +10,7 @@ from support.console.records import FakeVm
 
 from console.db.connection.opening import Database
 from console.db.connection.transactions import write_to
-from console.db.decisions.decisions import insert_decision
+from console.db.decisions.decision_rows import insert_decision
 from console.db.events import event_history, event_lists
 from console.db.events.event_filters import WantedEvents
 from console.db.events.event_history import Total

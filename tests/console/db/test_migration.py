@@ -22,7 +22,7 @@ from support.postgresql import PostgreSql
 from console.config.settings import ConsoleSettings
 from console.db.audit import kept_head
 from console.db.connection.opening import Database, database_url
-from console.db.decisions import decisions
+from console.db.decisions import decision_rows
 from console.db.schema import tables
 from console.db.snapshot import Snapshots
 from console.db.vms.expectations import expectations_of
@@ -201,7 +201,7 @@ def test_a_database_of_0_2_0_opens_with_everything(old: Database) -> None:
         }
         assert known.decided.decision is not None
         assert known.decided.decision.reason == "not today"
-        assert decisions.read_open(snapshot.connection, EventKey("OPEN", "s/g")) is not None
+        assert decision_rows.read_open(snapshot.connection, EventKey("OPEN", "s/g")) is not None
         assert [(each.facts.state, each.time) for each in past.receipts] == [("confirmed", AT)]
         assert (past.event.status, past.event.notice, past.event.downtime) == ("Completed", 900, 42)
         one = snapshot.vms.find_vm("id-1")

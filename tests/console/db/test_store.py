@@ -20,7 +20,7 @@ from support.eventually import eventually
 
 from console.db.connection.opening import REVISIONS, Database
 from console.db.connection.transactions import newest_number, write_to
-from console.db.decisions import decisions
+from console.db.decisions import decision_rows
 from console.db.events.changed_events import changed_event_ids
 from console.db.schema import tables
 from console.db.snapshot import Snapshot, Snapshots
@@ -532,17 +532,17 @@ def test_a_decision_goes_on_though_the_clock_was_set_back(database: Database) ->
     )
     with write_to(database) as (connection, number):
         for each in (first, second, of_two):
-            decisions.insert_decision(connection, each, number)
-        decisions.insert_command(connection, asked, number)
+            decision_rows.insert_decision(connection, each, number)
+        decision_rows.insert_command(connection, asked, number)
     intake.now -= timedelta(hours=1)
     intake.let_pass(0)
     intake.let_pass(10)
     third = Decision(id="3", kind="leave", state="over", actor="bob", at=at - 3590, **said)
     with write_to(database) as (connection, number):
-        decisions.insert_decision(connection, third, number)
-        found = decisions.decisions_on(connection, EventKey("E", "s"))
-        (command,) = decisions.read_commands(connection, "2")
-        claimed = decisions.read_open(connection, EventKey("F", "s"))
+        decision_rows.insert_decision(connection, third, number)
+        found = decision_rows.decisions_on(connection, EventKey("E", "s"))
+        (command,) = decision_rows.read_commands(connection, "2")
+        claimed = decision_rows.read_open(connection, EventKey("F", "s"))
     assert claimed is not None
     assert (claimed.at, claimed.claimed_until) == (at - 7200, None)
     assert [each.id for each in found] == ["1", "2", "3"]

@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import select
 from support.console.records import FakeVm
 
-from console.db.batches.batches import write_batch
+from console.db.batches.batch_transaction import write_batch
 from console.db.connection.opening import Database
 from console.db.connection.transactions import next_number
 from console.db.events.past_records import records_of_event

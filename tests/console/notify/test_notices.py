@@ -24,7 +24,7 @@ from support.sinks.http_server import HttpServer
 
 from console.config.settings import ConsoleSettings
 from console.db import notices as store
-from console.db.batches.batches import write_batch
+from console.db.batches.batch_transaction import write_batch
 from console.db.connection.errors import DatabaseFailedError
 from console.db.connection.opening import Database, database_url
 from console.db.connection.transactions import next_number, write_to

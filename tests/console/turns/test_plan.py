@@ -10,7 +10,7 @@ from support.console.reported import reported
 from console.config.groups import GroupSettings
 from console.fleet.values.keys import EventKey
 from console.turns.away import away_by_group
-from console.turns.changes import give_turn
+from console.turns.changed_turns import give_turn
 from console.turns.facts import EventFacts, Turn, TurnFacts, TurnVm, VmFacts, VmPreparation
 from console.turns.groups import Group, Member, groups_of
 from console.turns.plan import Plan, plan

@@ -15,7 +15,7 @@ from support.console.reported import reported
 
 from console.config.groups import GroupSettings
 from console.fleet.values.keys import EventKey
-from console.turns.changes import after_trigger
+from console.turns.changed_turns import after_trigger
 from console.turns.facts import EventFacts, Turn, TurnFacts, VmFacts, VmPreparation
 from console.turns.groups import Member, groups_of, keys_of
 from console.turns.plan import plan

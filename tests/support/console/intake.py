@@ -7,7 +7,8 @@ from datetime import UTC, datetime, timedelta
 from sqlalchemy import delete
 from support.console.records import FakeVm
 
-from console.db.batches import batches
+from console.db.batches import batch_transaction
+from console.db.batches.loaded_rows import load
 from console.db.connection.opening import Database
 from console.db.connection.transactions import write_to
 from console.db.schema.tables import listening
@@ -61,15 +62,15 @@ class Intake:
     def hear(self, *items: IncomingMessage) -> None:
         """Commit what came in of VMs, each received now."""
         with write_to(self.database) as (connection, number):
-            batches.write_batch(connection, items, number, now=self.now.timestamp())
+            batch_transaction.write_batch(connection, items, number, now=self.now.timestamp())
 
     def hear_as_written(self, *items: IncomingMessage) -> None:
         """As `hear`, by a console up to version 0.2.0, to which an event's id in another case was
         another one.
         """
         with write_to(self.database) as (connection, number):
-            changes = fold(batches.load(connection, items), items)
-            batches.write_changes(connection, changes, number, now=self.now.timestamp())
+            changes = fold(load(connection, items), items)
+            batch_transaction.write_changes(connection, changes, number, now=self.now.timestamp())
 
     def event(self, event_id: str = "E", scope: str | None = None) -> KnownEvent:
         """An event as it is now."""

@@ -18,10 +18,10 @@ from console.approvals.step_transaction import StepContext, mark_sent, write_dec
 from console.audit.limiter import AuditLimiter
 from console.audit.log import everything
 from console.config.groups import GroupSettings
-from console.db.batches.batches import write_batch
+from console.db.batches.batch_transaction import write_batch
 from console.db.connection.opening import Database
 from console.db.connection.transactions import next_number, write_to
-from console.db.decisions import decisions as rows
+from console.db.decisions import decision_rows as rows
 from console.db.snapshot import Snapshots
 from console.db.turn_facts.kept_turn_facts import KeptTurnFacts
 from console.db.turn_facts.turn_facts import TurnSettings

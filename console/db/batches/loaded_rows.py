@@ -1,73 +1,37 @@
-"""Writes a batch of messages: loads the rows that it needs, and writes those that it changes."""
+"""Reads the rows that a batch of messages needs: of its VMs, of their events, and of who may bear
+their names.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
 from sqlalchemy import (
     Connection,
     and_,
-    delete,
     exists,
     func,
     or_,
     select,
     tuple_,
-    update,
 )
 
 from console.db import rows
 from console.db.access.enrolment import read_enrolled
-from console.db.bulk import insert_new, rows_in, upsert
-from console.db.events.shown_events import (
-    pending_of,
-    write_events,
-)
-from console.db.events.spellings import stored_spellings
+from console.db.bulk import rows_in
 from console.db.schema import tables
-from console.db.vms.vm_updates import retire_deleted
 from console.fleet import vms
-from console.fleet.batch import Changes, LoadedRows, ReporterKey, StreamKey
-from console.fleet.contact import BY_HEARTBEATS, Listening, SilentTime
+from console.fleet.batch import LoadedRows, ReporterKey, StreamKey
+from console.fleet.contact import BY_HEARTBEATS, SilentTime
 from console.fleet.enrolled_vms import enrolled_vm
-from console.fleet.fold import fold, is_deletion
 from console.fleet.values.event import OPEN
 from console.fleet.values.vm import Vm
 from console.records.incoming import (
     IncomingMessage,
     IncomingRecord,
     IncomingState,
-    event_ids,
-    with_event_ids,
 )
-
-
-def write_batch(
-    connection: Connection,
-    batch: Iterable[IncomingMessage],
-    number: int,
-    *,
-    now: float,
-    silent_time: SilentTime = BY_HEARTBEATS,
-) -> Changes:
-    """Write what a batch changes, and return that; `now` in seconds since 1970."""
-    items = _with_stored_spellings(connection, batch)
-    changes = fold(load(connection, items, silent_time=silent_time), items)
-    write_changes(connection, changes, number, now=now)
-    return changes
-
-
-def _with_stored_spellings(
-    connection: Connection, batch: Iterable[IncomingMessage]
-) -> list[IncomingMessage]:
-    """Return the batch with each event id in the spelling that was stored first, since a peer may
-    write it in another case. From here on ids are compared exactly.
-    """
-    several = list(batch)
-    written = stored_spellings(connection, (one for each in several for one in event_ids(each)))
-    return [with_event_ids(each, written) for each in several]
 
 
 def load(
@@ -95,72 +59,6 @@ def load(
     _load_preparations(connection, loaded, batch)
     _load_names(connection, loaded, batch)
     return loaded
-
-
-def write_changes(connection: Connection, changes: Changes, number: int, *, now: float) -> None:
-    """Write the changes of a batch; `now` in seconds since 1970."""
-    listening = Listening(silent_time=changes.silent_time)
-    insert_new(connection, tables.record, map(rows.record_row, changes.records.values()))
-    changed_vms = changes.changed_vms
-    upsert(
-        connection,
-        tables.vm,
-        [
-            rows.vm_row(replace(vm, change_number=number) if vm.vm_id in changed_vms else vm)
-            for vm in changes.vms.values()
-        ],
-    )
-    upsert(connection, tables.stream, map(rows.stream_row, changes.streams.values()))
-    upsert(
-        connection,
-        tables.report,
-        [rows.report_row(each, number) for each in changes.reports.values()],
-    )
-    write_events(
-        connection,
-        changes.reported_events | pending_of(connection, changes.contact_changed),
-        changes.reports,
-        now=now,
-        listening=listening,
-        number=number,
-        older=changes.older_reports,
-    )
-    gone = {each.key for each in changes.reports.values() if is_deletion(each.report)}
-    if gone:
-        retire_deleted(connection, now=now, listening=listening, number=number, keys=gone)
-    insert_new(connection, tables.receipt, [rows.receipt_row(r, number) for r in changes.receipts])
-    for vm_id, scope in changes.scope_changed.items():
-        _move_preparations(connection, vm_id, scope, changes.vms[vm_id].scope, number)
-    for event_id, vm_id in changes.past_preparations:
-        prepared = tables.preparation.c
-        same = (prepared.event_id == event_id, prepared.vm_id == vm_id)
-        connection.execute(delete(tables.preparation).where(*same))
-    upsert(
-        connection,
-        tables.preparation,
-        [rows.preparation_row(each, number) for each in changes.preparations.values()],
-    )
-    for vm_id, stream in changes.past_streams:
-        for table in (tables.stream, tables.gap):
-            same = (table.c.vm_id == vm_id, table.c.stream == stream)
-            connection.execute(delete(table).where(*same))
-    for (vm_id, stream), gaps in changes.gaps.items():
-        connection.execute(
-            delete(tables.gap).where(tables.gap.c.vm_id == vm_id, tables.gap.c.stream == stream)
-        )
-        insert_new(connection, tables.gap, map(rows.gap_row, gaps))
-
-
-def _move_preparations(
-    connection: Connection, vm_id: str, before: str, after: str, number: int
-) -> None:
-    """Move the rows of a VM's preparations into the scope that the VM has now."""
-    if before == after:
-        return
-    c = tables.preparation.c
-    connection.execute(delete(tables.preparation).where(c.vm_id == vm_id, c.scope == after))
-    moved = update(tables.preparation).where(c.vm_id == vm_id, c.scope == before)
-    connection.execute(moved.values(scope=after, change_number=number))
 
 
 def _senders_of(connection: Connection, records: Iterable[IncomingRecord]) -> dict[str, str]:
