@@ -16,10 +16,8 @@ from sqlalchemy import (
 from console.db import rows
 from console.db.batches.loaded_rows import load
 from console.db.bulk import insert_new, upsert
-from console.db.events.shown_events import (
-    pending_of,
-    write_events,
-)
+from console.db.events.event_reports import pending_of
+from console.db.events.shown_events import write_events
 from console.db.events.spellings import stored_spellings
 from console.db.schema import tables
 from console.db.vms.vm_updates import retire_deleted

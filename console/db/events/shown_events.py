@@ -1,24 +1,26 @@
-"""The rows of events: chooses the reporter that each event is shown by, and writes what
-it reports.
-"""
+"""The rows of events: chooses the reporter by which each event is shown, and writes its report."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
-from sqlalchemy import Connection, and_, delete, func, select, tuple_, update
+from sqlalchemy import Connection, and_, delete, select, tuple_, update
 
 from console.db import rows
 from console.db.bulk import PAIRS_AT_ONCE, insert_new, portions, rows_in, upsert
+from console.db.events.event_reports import (
+    count_reports,
+    named_reports,
+    newest_reporters,
+    reports_by,
+    with_resources,
+)
 from console.db.schema import tables
-from console.db.vms.contact import contact_of
 from console.fleet.batch import ReporterKey
 from console.fleet.contact import Listening
 from console.fleet.reporter_choice import (
     NamedReport,
-    ReportCount,
     as_shown,
     choose_reporter,
     is_contested,
@@ -51,21 +53,15 @@ def write_events(
     """
     if not keys:
         return
-    older_of: dict[EventKey, list[LatestReport]] = {}
-    for each in older:
-        older_of.setdefault(each.key, []).append(each)
-    events = _events(connection, keys)
-    named = _named_reports(connection, keys, now, listening)
-    contested = [key for key in keys if is_contested(named.get(key, ()))]
-    if contested:
-        named |= _with_resources(connection, {key: named[key] for key in contested})
-    support = _support(connection, contested, now, listening) if contested else {}
-    fresh_of: dict[EventKey, list[LatestReport]] = {}
-    for each in incoming.values():
-        fresh_of.setdefault(each.key, []).append(each)
+    before = _events(connection, keys)
+    incoming_of, older_of = _by_event(incoming.values()), _by_event(older)
+    named = named_reports(connection, keys, now, listening)
+    contested = {key: named[key] for key in keys if is_contested(named.get(key, ()))}
+    named |= with_resources(connection, contested)
+    counts = count_reports(connection, contested, now, listening)
     reporters = {
         key: choose_reporter(
-            events.get(key), named.get(key, ()), support.get(key, ()), fresh_of.get(key, ())
+            before.get(key), named.get(key, ()), counts.get(key, ()), incoming_of.get(key, ())
         )
         for key in keys
     }
@@ -73,26 +69,46 @@ def write_events(
     sites = _sites(connection, shown, named)
     after = [
         as_shown(
-            with_first_seen_of(events.get(key), report, named.get(key, ())),
+            with_first_seen_of(before.get(key), report, named.get(key, ())),
             report,
-            [*fresh_of.get(key, ()), *older_of.get(key, ())],
+            [*incoming_of.get(key, ()), *older_of.get(key, ())],
             sites=sites[key],
         )
         for key, report in shown.items()
     ]
-    new = [each for each in after if each != events.get(each.key)]
-    same = [each for each in after if each == events.get(each.key)]
+    _write_shown(connection, before, after, shown, number)
+    same = [each.key for each in after if each == before.get(each.key)]
+    _mark_changed(connection, [key for key in same if key in incoming_of], number)
+    _add_places(connection, {key: each.content_hash for key, each in shown.items()}, incoming)
+    _delete_events(connection, [key for key in keys if key not in shown])
+
+
+def _by_event(reports: Iterable[LatestReport]) -> dict[EventKey, list[LatestReport]]:
+    found: dict[EventKey, list[LatestReport]] = {}
+    for each in reports:
+        found.setdefault(each.key, []).append(each)
+    return found
+
+
+def _write_shown(
+    connection: Connection,
+    before: Mapping[EventKey, FleetEvent],
+    after: Iterable[FleetEvent],
+    shown: Mapping[EventKey, LatestReport],
+    number: int,
+) -> None:
+    """Write the events that are new or have other values than before, with their names and
+    places.
+    """
+    new = [each for each in after if each != before.get(each.key)]
     upsert(connection, tables.event, [rows.event_row(each, number) for each in new])
-    _touch(connection, [each.key for each in same if each.key in fresh_of], number)
     renamed = {
         each.key: each
         for each in new
-        if each.key not in events or events[each.key].search_text != each.search_text
+        if each.key not in before or before[each.key].search_text != each.search_text
     }
     _write_names(connection, renamed, shown, number)
     _write_places(connection, {each.key: shown[each.key] for each in new})
-    _add_places(connection, {key: each.content_hash for key, each in shown.items()}, incoming)
-    _drop(connection, [key for key in keys if key not in shown])
 
 
 def _shown_reports(
@@ -107,160 +123,12 @@ def _shown_reports(
     wanted = {key: vm_id for key, vm_id in reporters.items() if vm_id is not None}
     shown = reports_by(connection, wanted, incoming)
     others = reporters.keys() - shown.keys()
-    return shown | reports_by(connection, _newest(connection, others), incoming)
-
-
-def pending_of(connection: Connection, vm_ids: Iterable[str]) -> set[EventKey]:
-    """Return the events that one of these VMs reports, that name it, and that are not
-    over for it.
-    """
-    query = select(_REPORT.event_id, _REPORT.scope).where(_REPORT.over == 0, _REPORT.is_own == 1)
-    found = rows_in(connection, query, _REPORT.vm_id, vm_ids)
-    return {rows.key_of(row) for row in found}
+    return shown | reports_by(connection, newest_reporters(connection, others), incoming)
 
 
 def _events(connection: Connection, keys: Iterable[EventKey]) -> dict[EventKey, FleetEvent]:
     found = rows_in(connection, select(tables.event), _EVENT_KEY, keys)
     return {rows.key_of(row): rows.event_of(row) for row in found}
-
-
-def _named_reports(
-    connection: Connection, keys: Iterable[EventKey], now: float, listening: Listening
-) -> dict[EventKey, list[NamedReport]]:
-    """Return, for each event, the reports of the VMs that it names."""
-    contact = contact_of(tables.vm, now, listening).label("contact")
-    columns = (
-        _REPORT.event_id,
-        _REPORT.scope,
-        _REPORT.vm_id,
-        _REPORT.content_hash,
-        _REPORT.names_hash,
-        _REPORT.over,
-        _REPORT.time,
-    )
-    found: dict[EventKey, list[NamedReport]] = {}
-    query = (
-        select(*columns, _VM.name_since, _VM.site, _VM.folded, _VM.place, contact)
-        .join(tables.vm, _VM.vm_id == _REPORT.vm_id)
-        .where(_REPORT.is_own == 1)
-    )
-    for row in rows_in(connection, query, _REPORT_KEY, keys):
-        found.setdefault(rows.key_of(row), []).append(
-            NamedReport(
-                vm_id=row.vm_id,
-                content_hash=row.content_hash,
-                names_hash=row.names_hash,
-                is_over=bool(row.over),
-                time=row.time,
-                is_heard=row.contact == "heard",
-                name_since=row.name_since,
-                site=row.site,
-                folded=row.folded,
-                place=row.place,
-            )
-        )
-    return found
-
-
-def _with_resources(
-    connection: Connection, reports: Mapping[EventKey, Sequence[NamedReport]]
-) -> dict[EventKey, list[NamedReport]]:
-    """Return these reports, with the names that are listed by each one that says the event is
-    over.
-    """
-    ended = {
-        (key.event_id, each.vm_id)
-        for key, several in reports.items()
-        for each in several
-        if each.is_over
-    }
-    reporter = tuple_(_REPORT.event_id, _REPORT.vm_id)
-    listed = {
-        (row.event_id, row.vm_id): frozenset(
-            map(folded, rows.report_of(row).report.event.resources)
-        )
-        for row in rows_in(connection, select(tables.report), reporter, ended)
-    }
-    none: frozenset[str] = frozenset()
-    return {
-        key: [
-            replace(each, resources=listed.get((key.event_id, each.vm_id), none))
-            for each in several
-        ]
-        for key, several in reports.items()
-    }
-
-
-def _support(
-    connection: Connection, keys: Iterable[EventKey], now: float, listening: Listening
-) -> dict[EventKey, list[ReportCount]]:
-    """Return how many heard reporters report the same of an event, by place."""
-    heard = contact_of(tables.vm, now, listening) == "heard"
-    columns = (
-        _REPORT.event_id,
-        _REPORT.scope,
-        _REPORT.names_hash,
-        _VM.place,
-        _REPORT.content_hash,
-        _REPORT.over,
-    )
-    found: dict[EventKey, list[ReportCount]] = {}
-    query = (
-        select(*columns, func.count().label("number"))
-        .join(tables.vm, _VM.vm_id == _REPORT.vm_id)
-        .where(_REPORT.is_weak == 0, heard)
-        .group_by(*columns)
-    )
-    for row in rows_in(connection, query, _REPORT_KEY, keys):
-        found.setdefault(rows.key_of(row), []).append(
-            ReportCount(
-                names_hash=row.names_hash,
-                place=row.place,
-                content_hash=row.content_hash,
-                is_over=bool(row.over),
-                count=row.number,
-            )
-        )
-    return found
-
-
-def _newest(connection: Connection, keys: Iterable[EventKey]) -> dict[EventKey, str]:
-    """Return the reporter with the newest report of each of these events, if it has one."""
-    rank = func.row_number().over(
-        partition_by=(_REPORT.event_id, _REPORT.scope),
-        order_by=(_REPORT.is_weak, _REPORT.time.desc(), _REPORT.vm_id),
-    )
-    found: dict[EventKey, str] = {}
-    for some in portions(keys, PAIRS_AT_ONCE):
-        ranked = select(_REPORT.event_id, _REPORT.scope, _REPORT.vm_id, rank.label("rank"))
-        ranked = ranked.where(tuple_(_REPORT.event_id, _REPORT.scope).in_(some))
-        each = ranked.subquery().c
-        newest = select(each.event_id, each.scope, each.vm_id).where(each.rank == 1)
-        for row in connection.execute(newest):
-            found[rows.key_of(row)] = row.vm_id
-    return found
-
-
-def reports_by(
-    connection: Connection,
-    wanted: Mapping[EventKey, str],
-    incoming: Mapping[ReporterKey, LatestReport],
-) -> dict[EventKey, LatestReport]:
-    """Return, for each of these events, the report of the VM that it is shown by."""
-    found = {}
-    missing = set()
-    for key, vm_id in wanted.items():
-        known = incoming.get(ReporterKey(key.event_id, vm_id))
-        if known is not None and known.scope == key.scope:
-            found[key] = known
-        else:
-            missing.add((key.event_id, vm_id))
-    reporter = tuple_(_REPORT.event_id, _REPORT.vm_id)
-    for row in rows_in(connection, select(tables.report), reporter, missing):
-        # The reporter may be in another scope now, where another one shows the event.
-        if wanted.get(rows.key_of(row)) == row.vm_id:
-            found[rows.key_of(row)] = rows.report_of(row)
-    return found
 
 
 def _sites(
@@ -309,7 +177,7 @@ def _borne_names(connection: Connection, names: Iterable[tuple[str, str]]) -> se
     return {(row.place, row.folded) for row in found}
 
 
-def _touch(connection: Connection, keys: Iterable[EventKey], number: int) -> None:
+def _mark_changed(connection: Connection, keys: Iterable[EventKey], number: int) -> None:
     """Mark events as changed that have a new report and otherwise the same values."""
     for some in portions(keys, PAIRS_AT_ONCE):
         same = _EVENT_KEY.in_(some)
@@ -392,7 +260,7 @@ def _note_dropped(
     connection.execute(dropped.values(change_number=number))
 
 
-def _drop(connection: Connection, keys: Iterable[EventKey]) -> None:
+def _delete_events(connection: Connection, keys: Iterable[EventKey]) -> None:
     """Delete events that have no reporter any more: their reports belong to another event now."""
     for key in keys:
         for table in (tables.resource, tables.event_place, tables.event):

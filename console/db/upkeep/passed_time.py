@@ -8,7 +8,8 @@ from sqlalchemy import Connection, and_, func, literal, or_, select
 
 from console.db import rows
 from console.db.bulk import upsert
-from console.db.events.shown_events import reports_by, write_events
+from console.db.events.event_reports import reports_by
+from console.db.events.shown_events import write_events
 from console.db.schema.tables import event, report, vm
 from console.db.sources.listening import read_listening
 from console.db.upkeep.future_times import cap_future_times

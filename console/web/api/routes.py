@@ -43,12 +43,25 @@ def api_routes(state: AppState, stream: StreamHub) -> list[Route]:
 
 def operations(state: AppState, stream: StreamHub) -> list[Operation]:
     """Return the operations of the API, and the paths for monitoring systems."""
+    return [
+        *_event_operations(state),
+        *_decision_operations(state),
+        *_vm_operations(state),
+        *_assignment_operations(state),
+        *_admin_operations(state),
+        Operation(
+            path="/api/v1/stream",
+            endpoint=stream.listen,
+            summary="Server-sent events: event, vm, command, source",
+            answers={"200": None},
+            media_type="text/event-stream",
+        ),
+        *_monitoring_operations(state),
+    ]
+
+
+def _event_operations(state: AppState) -> list[Operation]:
     events = EventRoutes(state.snapshots)
-    vms = VmRoutes(state.snapshots)
-    assignments = AssignmentRoutes(state.snapshots)
-    decisions = DecisionRoutes(state)
-    groups = GroupRoutes(state)
-    health = HealthRoutes(state)
     return [
         Operation(
             path="/api/v1/overview",
@@ -70,6 +83,12 @@ def operations(state: AppState, stream: StreamHub) -> list[Operation]:
             query=models.EventQuery,
             answers={"200": view.EventDetail},
         ),
+    ]
+
+
+def _decision_operations(state: AppState) -> list[Operation]:
+    decisions = DecisionRoutes(state)
+    return [
         Operation(
             path="/api/v1/events/{eventId}/approve",
             endpoint=decisions.approve,
@@ -96,7 +115,7 @@ def operations(state: AppState, stream: StreamHub) -> list[Operation]:
         ),
         Operation(
             path="/api/v1/groups",
-            endpoint=groups.list_,
+            endpoint=GroupRoutes(state).list_,
             summary="Groups: who is away and why, and who waits for whom",
             answers={"200": GroupList},
         ),
@@ -106,6 +125,12 @@ def operations(state: AppState, stream: StreamHub) -> list[Operation]:
             summary="What became of a command",
             answers={"200": CommandItem},
         ),
+    ]
+
+
+def _vm_operations(state: AppState) -> list[Operation]:
+    vms = VmRoutes(state.snapshots)
+    return [
         Operation(
             path="/api/v1/vms",
             endpoint=vms.list_,
@@ -133,6 +158,12 @@ def operations(state: AppState, stream: StreamHub) -> list[Operation]:
             body=models.AcceptBody,
             answers={"200": view.VmDetail},
         ),
+    ]
+
+
+def _assignment_operations(state: AppState) -> list[Operation]:
+    assignments = AssignmentRoutes(state.snapshots)
+    return [
         Operation(
             path="/api/v1/events/{eventId}/take",
             endpoint=assignments.assign_event,
@@ -148,6 +179,11 @@ def operations(state: AppState, stream: StreamHub) -> list[Operation]:
             body=models.TakeBody,
             answers={"200": view.VmDetail},
         ),
+    ]
+
+
+def _admin_operations(state: AppState) -> list[Operation]:
+    return [
         Operation(
             path="/api/v1/audit",
             endpoint=AuditRoutes(state.snapshots).list_,
@@ -169,13 +205,12 @@ def operations(state: AppState, stream: StreamHub) -> list[Operation]:
             body=models.EnrolmentBody,
             answers={"200": EnrolledList},
         ),
-        Operation(
-            path="/api/v1/stream",
-            endpoint=stream.listen,
-            summary="Server-sent events: event, vm, command, source",
-            answers={"200": None},
-            media_type="text/event-stream",
-        ),
+    ]
+
+
+def _monitoring_operations(state: AppState) -> list[Operation]:
+    health = HealthRoutes(state)
+    return [
         _plain("/healthz", health.alive, "200 while the process answers"),
         _plain("/readyz", health.ready, "503 without the database"),
         _plain("/metrics", ConsoleMetrics(state).scrape, "Numbers for Prometheus"),
