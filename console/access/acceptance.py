@@ -32,11 +32,11 @@ def accept(
     `DatabaseFailedError`.
     """
     found: dict[str, Vm] = {}
-    for some in portions(require_vm_ids(vm_ids), VMS_AT_ONCE):
+    for portion in portions(require_vm_ids(vm_ids), VMS_AT_ONCE):
         with write_to(database) as (connection, number):
             accepted = identities.accept(
                 connection,
-                some,
+                portion,
                 number,
                 now=now,
                 silent_time=silent_time,

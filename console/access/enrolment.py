@@ -63,20 +63,20 @@ def enroll(
     given = resource_ids or {}
     _require_valid(given.values(), site, tags or {})
     found: dict[str, int] = {}
-    for some in portions(require_vm_ids(vm_ids), VMS_AT_ONCE):
+    for portion in portions(require_vm_ids(vm_ids), VMS_AT_ONCE):
         enrolled: dict[str, dict[str, Any]] = {
             vm_id: {
                 "enrolled_at": now,
                 **({"resource_id": given[vm_id]} if vm_id in given else {}),
                 **({} if site is None else {"site": site}),
             }
-            for vm_id in some
+            for vm_id in portion
             if vm_id in given or site is not None
         }
         with write_to(database) as (connection, number):
-            known = read_generations(connection, [*some, EVERY_VM])
-            generations = {vm_id: _of(known, vm_id) for vm_id in some}
-            bound = {} if tags is None else _with_tags(connection, some, tags)
+            known = read_generations(connection, [*portion, EVERY_VM])
+            generations = {vm_id: _of(known, vm_id) for vm_id in portion}
+            bound = {} if tags is None else _with_tags(connection, portion, tags)
             columns = {
                 vm_id: {
                     **enrolled.get(vm_id, {}),
@@ -149,10 +149,10 @@ def revoke(database: Database, vm_ids: Iterable[str], *, actor: str, now: float)
     """Revoke the secrets of these VMs: `enroll` gives new ones from now on. Raises what `enroll`
     raises.
     """
-    for some in portions(require_vm_ids(vm_ids), VMS_AT_ONCE):
+    for portion in portions(require_vm_ids(vm_ids), VMS_AT_ONCE):
         with write_to(database) as (connection, number):
-            known = read_generations(connection, [*some, EVERY_VM])
-            generations = {vm_id: _of(known, vm_id) + 1 for vm_id in some}
+            known = read_generations(connection, [*portion, EVERY_VM])
+            generations = {vm_id: _of(known, vm_id) + 1 for vm_id in portion}
             write_generations(connection, generations, number, revoked_at=now)
             for vm_id, generation in generations.items():
                 log.append(

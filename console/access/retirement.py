@@ -23,9 +23,9 @@ def retire(
     `RefusedError` if something is not a vmId, `DatabaseFailedError`.
     """
     found: list[str] = []
-    for some in portions(require_vm_ids(vm_ids), VMS_AT_ONCE):
+    for portion in portions(require_vm_ids(vm_ids), VMS_AT_ONCE):
         with write_to(database) as (connection, number):
-            retired = retire_rows(connection, some, by=actor, at=now, number=number)
+            retired = retire_rows(connection, portion, by=actor, at=now, number=number)
             for vm_id in retired:
                 log.append(
                     connection, at=now, actor=actor, action="vm_retired", vm_id=vm_id, reason=reason

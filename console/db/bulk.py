@@ -47,8 +47,8 @@ def rows_in(
 ) -> Iterator[Any]:
     """Yield the rows of a query whose column, or pair of columns, has one of these values."""
     size = PAIRS_AT_ONCE if isinstance(column, Tuple) else AT_ONCE
-    for some in portions(values, size):
-        yield from connection.execute(query.where(column.in_(some)))
+    for portion in portions(values, size):
+        yield from connection.execute(query.where(column.in_(portion)))
 
 
 @cache

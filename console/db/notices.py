@@ -239,8 +239,8 @@ def ended_without_notice(connection: Connection, since: float, settled: float) -
     is_settled = or_(e.shown_at < settled, ~is_open)
     ended = and_(e.state == "ended", is_settled)
     found = _first_of_each(connection, ended, e.shown_at > since, ~has_notice)
-    for few in portions(_noticed_as_due(connection, settled), PAIRS_AT_ONCE):
-        found |= _first_of_each(connection, ended, tuple_(e.event_id, e.scope).in_(few))
+    for portion in portions(_noticed_as_due(connection, settled), PAIRS_AT_ONCE):
+        found |= _first_of_each(connection, ended, tuple_(e.event_id, e.scope).in_(portion))
     return list(found)
 
 

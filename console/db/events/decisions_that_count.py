@@ -73,7 +73,7 @@ def _receipts(
     )
     found: dict[EventKey, list[Receipt]] = {}
     past: dict[tuple[str, str], float] = {}
-    for few in portions(event_ids):
+    for portion in portions(event_ids):
         columns = (
             report.c.scope.label("of_event"),
             is_past.label("is_past"),
@@ -84,7 +84,7 @@ def _receipts(
         query = query.join(record, record.c.id == receipt.c.record_id, isouter=True)
         # The receipt of a prepare command says nothing about an approval.
         is_approval = func.coalesce(receipt.c.act, "") != "prepare"
-        query = query.where(receipt.c.event_id.in_(few), is_approval).order_by(receipt.c.at)
+        query = query.where(receipt.c.event_id.in_(portion), is_approval).order_by(receipt.c.at)
         for row in connection.execute(query):
             if row.lost_at is not None and row.lost_at < now - LOST_SECONDS:
                 continue

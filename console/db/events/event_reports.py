@@ -139,9 +139,9 @@ def newest_reporters(connection: Connection, keys: Iterable[EventKey]) -> dict[E
         order_by=(_REPORT.is_weak, _REPORT.time.desc(), _REPORT.vm_id),
     )
     found: dict[EventKey, str] = {}
-    for some in portions(keys, PAIRS_AT_ONCE):
+    for portion in portions(keys, PAIRS_AT_ONCE):
         ranked = select(_REPORT.event_id, _REPORT.scope, _REPORT.vm_id, rank.label("rank"))
-        ranked = ranked.where(tuple_(_REPORT.event_id, _REPORT.scope).in_(some))
+        ranked = ranked.where(tuple_(_REPORT.event_id, _REPORT.scope).in_(portion))
         each = ranked.subquery().c
         newest = select(each.event_id, each.scope, each.vm_id).where(each.rank == 1)
         for row in connection.execute(newest):

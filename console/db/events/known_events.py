@@ -71,8 +71,8 @@ class KnownEvents:
     def events_with_ids(self, event_ids: Iterable[str]) -> list[KnownEvent]:
         """Return the events with these ids in every scope, open or over."""
         found: list[KnownEvent] = []
-        for few in portions(event_ids):
-            found += self.read(event_query().where(event.c.event_id.in_(few)))
+        for portion in portions(event_ids):
+            found += self.read(event_query().where(event.c.event_id.in_(portion)))
         return found
 
     def events_by_key(self, keys: Iterable[EventKey]) -> dict[EventKey, KnownEvent]:
@@ -119,7 +119,7 @@ class KnownEvents:
         ids = [row.event_id for row in found]
         assigned = assignments.assignments_of(self._connection, assignments.EVENT, ids, self._now)
         counts = self._counts(ids)
-        names = self._named_vms(resource.c.event_id.in_(few) for few in portions(ids))
+        names = self._named_vms(resource.c.event_id.in_(portion) for portion in portions(ids))
         scopes = self._scopes(ids)
         decided, receipts = self._decisions_that_count(found)
         disputed = self._disputes(ids)
@@ -175,13 +175,11 @@ class KnownEvents:
         if not names:
             return found
         c = report.c
-        for few in portions(event_ids):
-            query = select(c.event_id, c.scope, c.vm_id).where(c.event_id.in_(few))
-            for some in portions(names):
-                reported = query.where(c.vm_id.in_(some)).order_by(c.vm_id)
-                for row in self._connection.execute(reported):
-                    several = found.setdefault(rows.key_of(row), [])
-                    several.append(DisputedReporter(row.vm_id, names[row.vm_id]))
+        for portion in portions(event_ids):
+            query = select(c.event_id, c.scope, c.vm_id).where(c.event_id.in_(portion))
+            for row in rows_in(self._connection, query.order_by(c.vm_id), c.vm_id, names):
+                several = found.setdefault(rows.key_of(row), [])
+                several.append(DisputedReporter(row.vm_id, names[row.vm_id]))
         return found
 
     def _scopes(self, event_ids: Sequence[str]) -> dict[str, set[str]]:

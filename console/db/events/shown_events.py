@@ -179,8 +179,8 @@ def _borne_names(connection: Connection, names: Iterable[tuple[str, str]]) -> se
 
 def _mark_changed(connection: Connection, keys: Iterable[EventKey], number: int) -> None:
     """Mark events as changed that have a new report and otherwise the same values."""
-    for some in portions(keys, PAIRS_AT_ONCE):
-        same = _EVENT_KEY.in_(some)
+    for portion in portions(keys, PAIRS_AT_ONCE):
+        same = _EVENT_KEY.in_(portion)
         connection.execute(update(tables.event).where(same).values(change_number=number))
 
 
@@ -216,13 +216,13 @@ def _write_places(connection: Connection, shown: Mapping[EventKey, LatestReport]
     """
     p = tables.event_place.c
     places: list[dict[str, str]] = []
-    for some in portions(shown, PAIRS_AT_ONCE):
-        same = tuple_(p.event_id, p.scope).in_(some)
+    for portion in portions(shown, PAIRS_AT_ONCE):
+        same = tuple_(p.event_id, p.scope).in_(portion)
         connection.execute(delete(tables.event_place).where(same))
         query = (
             select(_REPORT.event_id, _REPORT.scope, _REPORT.content_hash, _VM.place)
             .join(tables.vm, _VM.vm_id == _REPORT.vm_id)
-            .where(tuple_(_REPORT.event_id, _REPORT.scope).in_(some))
+            .where(tuple_(_REPORT.event_id, _REPORT.scope).in_(portion))
             .distinct()
         )
         for row in connection.execute(query):

@@ -37,8 +37,8 @@ class KnownVms:
     def vms_with_ids(self, vm_ids: Iterable[str]) -> list[HeardVm]:
         """Return those of these VMs that are known."""
         found: list[HeardVm] = []
-        for some in portions(vm_ids):
-            found += self.read(select(vm, self.contact).where(vm.c.vm_id.in_(some)))
+        for portion in portions(vm_ids):
+            found += self.read(select(vm, self.contact).where(vm.c.vm_id.in_(portion)))
         return found
 
     def vms_with_contact(
