@@ -64,7 +64,7 @@ def enroll(
     _require_valid(given.values(), site, tags or {})
     found: dict[str, int] = {}
     for portion in portions(require_vm_ids(vm_ids), VMS_AT_ONCE):
-        enrolled: dict[str, dict[str, Any]] = {
+        identities_given: dict[str, dict[str, Any]] = {
             vm_id: {
                 "enrolled_at": now,
                 **({"resource_id": given[vm_id]} if vm_id in given else {}),
@@ -79,33 +79,51 @@ def enroll(
             bound = {} if tags is None else _with_tags(connection, portion, tags)
             columns = {
                 vm_id: {
-                    **enrolled.get(vm_id, {}),
+                    **identities_given.get(vm_id, {}),
                     **({"tags": json.dumps(bound[vm_id])} if bound else {}),
                 }
-                for vm_id in enrolled.keys() | bound.keys()
+                for vm_id in identities_given.keys() | bound.keys()
             }
             write_generations(connection, generations, number, revoked_at=None, given=columns)
             identities.apply_enrolled(
-                connection, enrolled, number, now=now, silent_time=silent_time
+                connection, identities_given, number, now=now, silent_time=silent_time
             )
             identities.replace_bound_tags(connection, bound, number)
             for vm_id, generation in generations.items():
-                stated: dict[str, Any] = {
-                    "resource_id": given.get(vm_id),
-                    "site": site,
-                    "tags": [f"{name}={value}" for name, value in (tags or {}).items()] or None,
-                }
-                log.append(
-                    connection,
-                    at=now,
-                    actor=actor,
-                    action="vm_enrolled",
-                    vm_id=vm_id,
-                    generation=generation,
-                    **{name: value for name, value in stated.items() if value is not None},
-                )
+                stated = _stated(given.get(vm_id), site, tags or {})
+                _audit_enrolled(connection, vm_id, generation, stated, actor=actor, at=now)
         found |= generations
     return found
+
+
+def _stated(resource_id: str | None, site: str | None, tags: Mapping[str, str]) -> dict[str, Any]:
+    """Return what an admin says of a VM, as the audit has it."""
+    stated = {
+        "resource_id": resource_id,
+        "site": site,
+        "tags": [f"{name}={value}" for name, value in tags.items()] or None,
+    }
+    return {name: value for name, value in stated.items() if value is not None}
+
+
+def _audit_enrolled(
+    connection: Connection,
+    vm_id: str,
+    generation: int,
+    stated: Mapping[str, Any],
+    *,
+    actor: str,
+    at: float,
+) -> None:
+    log.append(
+        connection,
+        at=at,
+        actor=actor,
+        action="vm_enrolled",
+        vm_id=vm_id,
+        generation=generation,
+        **stated,
+    )
 
 
 def _require_valid(resource_ids: Iterable[str], site: str | None, tags: Mapping[str, str]) -> None:

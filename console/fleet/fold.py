@@ -106,33 +106,43 @@ class Fold:
         if limit is not None:
             self.changes.quarantined.append((limit, record))
             return
+        self._apply_content(record, heard, at=reported_at, is_restored=is_restored)
+        if not is_stored:
+            self._keep_record(record, heard, at=reported_at)
+
+    def _apply_content(
+        self, record: IncomingRecord, vm: Vm, *, at: float, is_restored: bool
+    ) -> None:
+        """Apply what a record says of an event and of a preparation; `at` is when it was."""
         if record.event is not None:
-            self._apply_report(of_record(record, record.event, heard), is_restored=is_restored)
+            self._apply_report(of_record(record, record.event, vm), is_restored=is_restored)
         # What a VM prepared before it got a new store no longer counts, even if the record is late.
-        if record.preparation is not None and record.stream == heard.stream:
+        if record.preparation is not None and record.stream == vm.stream:
             reported = ReportedPreparation(
-                vm_id=vm_id,
-                scope=heard.scope,
+                vm_id=vm.vm_id,
+                scope=vm.scope,
                 facts=record.preparation,
                 stream=record.stream,
                 sequence=record.sequence,
-                time=reported_at,
+                time=at,
             )
             self._preparations.apply(reported, is_restored=is_restored)
-        if not is_stored:
-            self._loaded.records[record.id] = vm_id
-            self.changes.records[record.id] = record
-            if record.receipt is not None:
-                self.changes.receipts.append(
-                    Receipt(
-                        record_id=record.id,
-                        vm_id=vm_id,
-                        at=record.received_at,
-                        time=reported_at,
-                        facts=record.receipt,
-                        scope=heard.scope,
-                    )
+
+    def _keep_record(self, record: IncomingRecord, vm: Vm, *, at: float) -> None:
+        """Keep a new record, and the receipt in it."""
+        self._loaded.records[record.id] = vm.vm_id
+        self.changes.records[record.id] = record
+        if record.receipt is not None:
+            self.changes.receipts.append(
+                Receipt(
+                    record_id=record.id,
+                    vm_id=vm.vm_id,
+                    at=record.received_at,
+                    time=at,
+                    facts=record.receipt,
+                    scope=vm.scope,
                 )
+            )
 
     def _keep_counted(self, counted: SequenceCount) -> None:
         """Keep the state of a stream, and its newest gaps."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, and_, func, select
@@ -18,10 +19,12 @@ from console.db.schema.tables import event, report, resource, vm
 from console.fleet.commands import receipts_that_count
 from console.fleet.contact import Listening
 from console.fleet.event_ids import main_of
+from console.fleet.values.assignment import Assignment
 from console.fleet.values.decision import DecisionHistory, Receipt
 from console.fleet.values.event import OPEN, DisputedReporter, KnownEvent, NamedVm
 from console.fleet.values.keys import EventKey
 from console.fleet.values.report import LatestReport
+from console.fleet.values.turn import EventTurn
 from console.turns.groups import Grouping
 
 NO_GROUPS: Final = Grouping(())
@@ -37,6 +40,23 @@ def event_query() -> Select[Any]:
     )
     columns = [column.label(f"shown_{column.name}") for column in report.columns]
     return select(event, *columns).join(report, shown)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Related:
+    """What other tables have of some events, by their keys."""
+
+    counts: Mapping[EventKey, tuple[int, int]]
+    """How many VMs have reported it, and at least how many versions of it."""
+    named: Mapping[EventKey, Mapping[str, NamedVm]]
+    """By folded name."""
+    scopes: Mapping[str, set[str]]
+    """By the event's id."""
+    decided: Mapping[EventKey, DecisionHistory]
+    receipts: Mapping[EventKey, Sequence[Receipt]]
+    disputed: Mapping[EventKey, Sequence[DisputedReporter]]
+    turns: Mapping[EventKey, EventTurn]
+    assigned: Mapping[assignments.Subject, Assignment]
 
 
 class KnownEvents:
@@ -116,41 +136,48 @@ class KnownEvents:
     def read(self, query: Select[Any]) -> list[KnownEvent]:
         """Return the events of a query, in its order, with what other tables have of them."""
         found = self._connection.execute(query).all()
+        related = self._related(found)
+        return [self._known_event(row, related) for row in found]
+
+    def _related(self, found: Sequence[Row[Any]]) -> _Related:
+        """Return what other tables have of the events in these rows."""
         ids = [row.event_id for row in found]
-        assigned = assignments.assignments_of(self._connection, assignments.EVENT, ids, self._now)
-        counts = self._counts(ids)
-        names = self._named_vms(resource.c.event_id.in_(portion) for portion in portions(ids))
-        scopes = self._scopes(ids)
+        connection = self._connection
         decided, receipts = self._decisions_that_count(found)
-        disputed = self._disputes(ids)
-        turns = shown_turns(self._connection, ids)
-        known = []
-        for row in found:
-            key = rows.key_of(row)
-            seen_by, ways = counts.get(key, (0, 0))
-            decision = decided[key]
-            bearers = names.get(key, {})
-            known.append(
-                KnownEvent(
-                    event=rows.event_of(row),
-                    shown=_shown_of(row),
-                    seen_by=seen_by,
-                    reports_differ=ways > 1,
-                    named=bearers,
-                    receipts=receipts_that_count(
-                        receipts.get(key, ()),
-                        bearers,
-                        decision.commands,
-                        scheduled_at=self._now if row.state == "scheduled" else None,
-                    ),
-                    decided=decision,
-                    other_scopes=tuple(sorted(scopes.get(row.event_id, set()) - {row.scope})),
-                    disputed=tuple(disputed.get(key, ())),
-                    turn=turns.get(key),
-                    assigned=assigned.get(assignments.Subject(*key)),
-                )
-            )
-        return known
+        return _Related(
+            counts=self._counts(ids),
+            named=self._named_vms(resource.c.event_id.in_(portion) for portion in portions(ids)),
+            scopes=self._scopes(ids),
+            decided=decided,
+            receipts=receipts,
+            disputed=self._disputes(ids),
+            turns=shown_turns(connection, ids),
+            assigned=assignments.assignments_of(connection, assignments.EVENT, ids, self._now),
+        )
+
+    def _known_event(self, row: Row[Any], related: _Related) -> KnownEvent:
+        key = rows.key_of(row)
+        seen_by, versions = related.counts.get(key, (0, 0))
+        decision = related.decided[key]
+        named = related.named.get(key, {})
+        return KnownEvent(
+            event=rows.event_of(row),
+            shown=_shown_of(row),
+            seen_by=seen_by,
+            reports_differ=versions > 1,
+            named=named,
+            receipts=receipts_that_count(
+                related.receipts.get(key, ()),
+                named,
+                decision.commands,
+                scheduled_at=self._now if row.state == "scheduled" else None,
+            ),
+            decided=decision,
+            other_scopes=tuple(sorted(related.scopes.get(row.event_id, set()) - {row.scope})),
+            disputed=tuple(related.disputed.get(key, ())),
+            turn=related.turns.get(key),
+            assigned=related.assigned.get(assignments.Subject(*key)),
+        )
 
     def _counts(self, event_ids: Sequence[str]) -> dict[EventKey, tuple[int, int]]:
         """Return, for each event, how many VMs have reported it, and at least how many versions of
