@@ -48,7 +48,7 @@ from console.web.api.stream import ChangeMessages, StreamHub
 from console.web.app import application
 from console.web.app_state import AppState
 from console.web.bridges.held_polls import HeldPolls
-from console.web.bridges.parts import BridgeParts
+from console.web.bridges.parts import BridgeRequestParts
 from console.web.bridges.poll_times import PollTimes
 from console.web.bridges.record_body import RecordBodies
 
@@ -170,7 +170,7 @@ class Console:
             decisions=self.decisions,
             grouping=self.grouping,
             turn_facts=self._turn_facts,
-            bridges=BridgeParts(
+            bridges=BridgeRequestParts(
                 writer=self.writer,
                 enrolments=self.enrolments,
                 vm_limits=self._vm_limits,

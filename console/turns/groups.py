@@ -26,7 +26,9 @@ ATTRIBUTES: Final = {
     "resourceGroup": "resource_group",
     "name": "name",
 }
-"""The attribute of `Member` that holds the value of each field in `settings.FIELDS`."""
+"""The attribute of `Member` that holds the value of each field in `FIELDS` of
+`console/config/groups.py`.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

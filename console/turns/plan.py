@@ -115,8 +115,8 @@ def may_ask_next_vm(
 
 
 def may_be_given(command: VmCommand, facts: TurnFacts, now: float) -> bool:
-    """Check whether a VM that fetches its commands is to follow one that was written before: since
-    then, another VM may have gone away.
+    """Check whether a command that was written earlier may still be given to the VM that fetches
+    it: since then, another VM may have gone away.
     """
     key = EventKey(command.event_id, command.scope)
     if command.act == "approve":

@@ -63,9 +63,14 @@ def _rest_of(part: TurnVm, vm: VmFacts, turn: Turn, reading: Reading) -> float |
 
 
 def _may_leave(vm: VmFacts, turn: Turn, reading: Reading) -> bool:
-    """Check whether a VM may leave a turn: it was heard after the end of the event; or the event
-    has changed and no longer names it, also by its own report, the turn has failed, or there is no
-    room for its VMs any more. Turns must not wait for each other.
+    """Check whether a VM may leave a turn.
+
+    One of these must hold:
+
+    - it was heard after the end of the event,
+    - the event has changed and no longer names it, by the VM's own report too,
+    - the turn has failed, or
+    - there is no room for the event's VMs any more: turns must not wait for each other.
     """
     event = reading.event_of(turn)
     if event is None or vm.vm_id not in event.named:

@@ -17,7 +17,9 @@ from console.turns.reasons import (
 from console.turns.transitions import Occurrence, TurnTrigger
 
 STUCK_SECONDS: Final = 3600.0
-"""A turn is stuck if a VM of it is not back this long after the event. A VM that rests is back."""
+"""A turn is stuck if a VM of it is not back this long after the event. A VM whose rest has begun
+counts as back.
+"""
 
 
 def what_happened(turn: Turn, reading: Reading) -> Occurrence | None:

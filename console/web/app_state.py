@@ -16,7 +16,7 @@ from console.ingest.state import SourceState
 from console.ingest.writer import Writer
 from console.notify.sink_worker import SinkWorker
 from console.turns.groups import Grouping
-from console.web.bridges.parts import BridgeParts
+from console.web.bridges.parts import BridgeRequestParts
 
 
 @dataclass(slots=True, kw_only=True)
@@ -33,7 +33,7 @@ class AppState:
     grouping: Grouping
     """The groups of the settings."""
     turn_facts: KeptTurnFacts
-    bridges: BridgeParts
+    bridges: BridgeRequestParts
     """What only the requests of bridges use."""
     sink_workers: Sequence[SinkWorker]
     """The workers of the sinks for notices."""

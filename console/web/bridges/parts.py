@@ -15,7 +15,7 @@ from console.web.bridges.record_body import RecordBodies
 
 
 @dataclass(slots=True, kw_only=True)
-class BridgeParts:
+class BridgeRequestParts:
     """The parts of one run; made once."""
 
     writer: Writer

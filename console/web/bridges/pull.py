@@ -16,7 +16,7 @@ from starlette.types import Receive, Scope, Send
 from console.fleet.values.decision import VmCommand
 from console.web.answers import answer
 from console.web.bridges.held_polls import WakeReason
-from console.web.bridges.parts import BridgeParts
+from console.web.bridges.parts import BridgeRequestParts
 from sinks.shared.errors import SebError
 
 _LOG: Final = logging.getLogger("console")
@@ -32,7 +32,7 @@ _MAX_FIELDS: Final = 8
 class CommandPolls:
     """The long poll. It is an ASGI application by itself, because thousands are held at once."""
 
-    def __init__(self, parts: BridgeParts) -> None:
+    def __init__(self, parts: BridgeRequestParts) -> None:
         self._parts = parts
         self._held = parts.held_polls
 

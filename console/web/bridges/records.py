@@ -24,7 +24,7 @@ from console.ingest.enrolment import KEY_IS_MISSING
 from console.ingest.signature import UnsignedError, require_signature
 from console.records.incoming import IncomingRecord
 from console.records.parse import ForeignError, parse_record, vm_of
-from console.web.bridges.parts import BridgeParts
+from console.web.bridges.parts import BridgeRequestParts
 from console.web.bridges.pull import bearer, not_its_token
 from console.web.bridges.record_body import RequestError
 from wire.record import APPROVAL
@@ -40,7 +40,7 @@ _MAX_WAITING: Final = 100
 class _RecordEndpoint(ABC):
     """Receives a record of a VM that proves who it is."""
 
-    def __init__(self, parts: BridgeParts, *, source: str) -> None:
+    def __init__(self, parts: BridgeRequestParts, *, source: str) -> None:
         self._parts = parts
         self._source = source
 
@@ -148,7 +148,7 @@ class WebhookRecords(_RecordEndpoint):
 class PulledReceipts(_RecordEndpoint):
     """Receives the receipts of VMs that poll for their commands; a VM shows its token."""
 
-    def __init__(self, parts: BridgeParts) -> None:
+    def __init__(self, parts: BridgeRequestParts) -> None:
         super().__init__(parts, source=PULL)
 
     async def _answer(self, scope: Scope, receive: Receive) -> Response:
