@@ -7,15 +7,18 @@ from __future__ import annotations
 import hashlib
 import logging
 import threading
+import weakref
 from collections.abc import Mapping
-from contextlib import suppress
+from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any, Final
 
 from bridge.config.approval import ApprovalSettings
 from sinks.shared.errors import ConfigurationError
+from sinks.shared.threads import try_to_start
 from sinks.shared.within import StuckError, within
 from wire.keys import ALGORITHMS, MAX_FILE_BYTES, public_key
 from wire.strictjson import JsonError, canonical_json, load_json
@@ -27,6 +30,9 @@ READ_SECONDS: Final = 2.0
 
 _MEMBERS: Final = ("kid", "alg", "iss", "kty", "crv", "x", "y")
 """The members of a key in the file that identify it."""
+
+_Reading = Future[bytes]
+"""One reading of the file."""
 
 
 class TrustError(ValueError):
@@ -56,8 +62,7 @@ class Trust:
         """Why the file is not used; None if it is."""
         self._content: bytes | None = None
         self._keys: Mapping[str, TrustedKey] = {}
-        self._under_way: threading.Event | None = None
-        """Set once the last reading that took too long has ended."""
+        self._reader = None if path is None else _Reader(path)
 
     @property
     def has_keys(self) -> bool:
@@ -84,11 +89,11 @@ class Trust:
         stamp. A file whose mount does not answer cannot be read; once that is known, nothing waits
         for it.
         """
-        if self.path is None:
+        if self.path is None or self._reader is None:
             return
         before = self.trouble
         try:
-            content = self._read(self.path)
+            content = self._reader.read()
             if content != self._content:
                 self._keys = _keys(content, self.path)
                 self._content = content
@@ -101,25 +106,46 @@ class Trust:
             extra = {"action": "trust_trouble" if self.trouble else "trust_ok"}
             _LOG.warning(self.trouble or "the trusted keys can be read again", extra=extra)
 
-    def _read(self, path: Path) -> bytes:
+
+class _Reader:
+    """Reads the file in one thread, which is kept: a mount that hangs holds no other thread, and no
+    reading but the first needs a new one.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._readings: SimpleQueue[_Reading | None] = SimpleQueue()
+        self._last: _Reading | None = None
+        self._thread: threading.Thread | None = None
+        weakref.finalize(self, self._readings.put, None)
+
+    def read(self) -> bytes:
         """Return what the file has now. Raises `OSError` or `TrustError`, also while an earlier
         reading has not ended: what that reading finds in the end may be out of date.
         """
-        if self._under_way is None or self._under_way.is_set():
-            ended = threading.Event()
-
-            def work() -> bytes:
-                try:
-                    return _content(path)
-                finally:
-                    ended.set()
-
-            self._under_way = ended
-            with suppress(StuckError):
-                return within(READ_SECONDS, work)
+        if self._last is None or self._last.done():
+            self._ensure_thread()
+            reading = self._last = _Reading()
+            self._readings.put(reading)
+            if wait((reading,), READ_SECONDS).done:
+                return reading.result()
         raise TrustError(
-            f"the file {path} was not read within {READ_SECONDS:g} s; see that its mount answers"
+            f"the file {self._path} was not read within {READ_SECONDS:g} s; see that its mount "
+            "answers"
         )
+
+    def _ensure_thread(self) -> None:
+        if self._thread is not None:
+            return
+        thread = threading.Thread(
+            target=_read_all, args=(self._path, self._readings), name="trust", daemon=True
+        )
+        if not try_to_start(thread):
+            raise TrustError(
+                f"the file {self._path} was not read, because no thread can be started; see that "
+                "the limit of tasks and the memory suffice"
+            )
+        self._thread = thread
 
 
 def trust_of(approval: ApprovalSettings) -> Trust:
@@ -145,6 +171,14 @@ def read_trust(path: Path) -> dict[str, TrustedKey]:
     unreadable.
     """
     return _keys(_content(path), path)
+
+
+def _read_all(path: Path, readings: SimpleQueue[_Reading | None]) -> None:
+    while (reading := readings.get()) is not None:
+        try:
+            reading.set_result(_content(path))
+        except Exception as error:  # noqa: BLE001  # raised again in the thread that waits
+            reading.set_exception(error)
 
 
 def _content(path: Path) -> bytes:

@@ -1,3 +1,4 @@
+import gc
 import json
 import os
 import threading
@@ -7,7 +8,9 @@ from typing import Any
 
 import pytest
 from support.commands.control_plane import LEAVE_OUT, IssuerKey, b64, jwks
+from support.eventually import eventually
 from support.faults.held_file import held
+from support.threads import no_new_threads
 
 from bridge.approval.trusted_keys import Trust, TrustError, read_trust
 from wire.keys import MAX_FILE_BYTES
@@ -180,13 +183,52 @@ def test_a_missing_file_trusts_no_key(file: Path) -> None:
 
 def test_a_file_that_does_not_open_trusts_no_key() -> None:
     """A hanging mount delays one reading, and the late result of that is ignored."""
+    before = set(threading.enumerate())
     with held(jwks(KEY)) as hold:
         trust, new = Trust(hold.path), IssuerKey("key-8")
         assert trust.find(KEY.kid) is None
         assert "was not read within" in (trust.trouble or "")
         assert trust.find(KEY.kid) is None
-        assert [each.name for each in threading.enumerate()].count("within") == 1
+        assert [each.name for each in set(threading.enumerate()) - before] == ["trust"]
         hold.release(jwks(new))
         assert trust.find(KEY.kid) is None
-        assert trust.find(new.kid)
+        eventually(lambda: trust.find(new.kid) is not None, what="the new key")
         assert trust.trouble is None
+
+
+def test_a_reading_needs_no_new_thread(file: Path) -> None:
+    """While no thread can be started, the keys are the same, and a rotation takes effect."""
+    trust, new = Trust(file), IssuerKey("key-8")
+    assert trust.find(KEY.kid)
+    with no_new_threads():
+        assert trust.find(KEY.kid)
+        file.write_text(jwks(new))
+        assert trust.find(new.kid)
+    assert trust.trouble is None
+
+
+def test_a_thread_that_cannot_be_started_ends_no_command_for_good(file: Path) -> None:
+    """If no thread can be started for the first reading, no key is trusted, with the reason, and
+    the next reading tries again.
+    """
+    trust = Trust(file)
+    with no_new_threads():
+        assert trust.find(KEY.kid) is None
+        assert "no thread can be started" in (trust.trouble or "")
+        assert trust.find(KEY.kid) is None
+    assert trust.find(KEY.kid)
+    assert trust.trouble is None
+
+
+def test_the_reader_ends_with_its_trust(file: Path) -> None:
+    """A run that has ended leaves no thread that reads its file."""
+    before = set(threading.enumerate())
+    trust = Trust(file)
+    assert trust.find(KEY.kid)
+    readers = set(threading.enumerate()) - before
+    assert [each.name for each in readers] == ["trust"]
+    del trust
+    gc.collect()
+    for each in readers:
+        each.join(10)
+        assert not each.is_alive()
