@@ -139,6 +139,20 @@ def control_address(directory: Path) -> str | None:
     return str(path)
 
 
+def wake_listener(address: str) -> None:
+    """Wake the thread that waits in `accept` of `multiprocessing` at this address. Never waits for
+    it. Raises `OSError`, as when connections wait already, which wake it too.
+    """
+    if sys.platform == "win32":
+        from multiprocessing.connection import Client  # noqa: PLC0415  # most commands do without
+
+        Client(address).close()
+    else:
+        with socket.socket(socket.AF_UNIX) as caller:
+            caller.settimeout(0)
+            caller.connect(address)
+
+
 def on_stop_signal(stop: Callable[[], object]) -> None:
     """Call `stop` on SIGTERM and SIGINT, and on Ctrl-Break, which is how Windows services end."""
     for name in ("SIGTERM", "SIGINT", "SIGBREAK"):

@@ -4,6 +4,7 @@ readable for their owner only; it must never become a network interface.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import secrets
@@ -24,6 +25,7 @@ from typing import Any, Final
 
 from bridge import system
 from sinks.shared.errors import NotPermittedError, TryLaterError
+from sinks.shared.threads import try_to_start
 
 FILE_NAME: Final = "control.json"
 TALK_SECONDS: Final = 5.0
@@ -77,8 +79,8 @@ class ControlServer:
         self._closed.set()
         self._path.unlink(missing_ok=True)
         if self._listener is not None:
-            with suppress(OSError):  # wakes the thread: a close alone would leave it waiting
-                Client(self._listener.address).close()
+            with suppress(OSError):  # a close alone would leave the thread waiting
+                system.wake_listener(str(self._listener.address))
         self._thread.join(self._patience)
         if self._listener is not None:
             with suppress(OSError):
@@ -114,9 +116,12 @@ class ControlServer:
             if self._closed.is_set() or not self._callers.acquire(blocking=False):
                 connection.close()
                 continue
-            threading.Thread(
+            caller = threading.Thread(
                 target=self._hear, args=(connection,), name="control-caller", daemon=True
-            ).start()
+            )
+            if not try_to_start(caller):
+                self._callers.release()
+                connection.close()  # the client is told to try again
 
     def _hear(self, connection: Connection) -> None:
         try:
@@ -204,11 +209,12 @@ def _listen(directory: Path) -> Listener:
 @contextmanager
 def _cut_after(seconds: float, connection: Connection) -> Iterator[None]:
     """Cut the connection if the block lasts longer than so many seconds; a call that waits on it
-    then raises.
+    then raises. Raises `OSError` if that cannot be watched over now.
     """
     timer = threading.Timer(seconds, _cut, args=(connection,))
     timer.daemon = True
-    timer.start()
+    if not try_to_start(timer):
+        raise OSError(errno.EAGAIN, "no thread can be started")
     try:
         yield
     finally:

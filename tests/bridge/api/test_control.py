@@ -8,12 +8,15 @@ import socket
 import sys
 import threading
 from collections.abc import Iterator, Mapping
-from multiprocessing.connection import Client
+from contextlib import suppress
+from multiprocessing.connection import Client, Connection, Listener
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from support.eventually import eventually
+from support.threads import no_new_threads
 
 from bridge.api.control import FILE_NAME, MAX_CALLERS, ControlError, ControlServer, send
 from sinks.shared.errors import NotPermittedError, TryLaterError
@@ -167,6 +170,73 @@ def test_a_bridge_that_does_not_answer_is_not_waited_for_forever(tmp_path: Path)
         send(tmp_path, {"ask": "a"}, patience=0.2)
     release.set()
     server.close()
+
+
+def test_without_a_new_thread_callers_are_told_to_try_again(tmp_path: Path) -> None:
+    """While no thread can be started, callers are disconnected. After more of them than are served
+    at once, the next one is answered as soon as threads can be started.
+    """
+    server = ControlServer(tmp_path, handler, patience=5)
+    address = address_of(tmp_path)
+    with no_new_threads():
+        for _ in range(MAX_CALLERS + 1):
+            with Client(address) as caller, pytest.raises((EOFError, OSError)):
+                caller.recv_bytes()
+    assert send(tmp_path, {"ask": "a"}, patience=5) == {"asked": "a"}
+    server.close()
+
+
+def test_a_caller_that_cannot_be_cut_is_told_to_try_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A caller whose time cannot be limited, because no thread can be started for that, is not
+    served, and nothing is raised into the error output.
+    """
+    raised: list[object] = []
+    monkeypatch.setattr(threading, "excepthook", raised.append)
+    server = ControlServer(tmp_path, handler, patience=5)
+    address = address_of(tmp_path)
+    with patch.object(threading.Timer, "start", side_effect=RuntimeError):
+        with Client(address) as caller, pytest.raises((EOFError, OSError)):
+            caller.recv_bytes()
+        with pytest.raises(TryLaterError):
+            send(tmp_path, {"ask": "a"}, patience=5)
+    assert send(tmp_path, {"ask": "a"}, patience=5) == {"asked": "a"}
+    assert raised == []
+    server.close()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a pipe has no backlog")
+def test_a_server_with_callers_that_wait_can_be_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server whose thread takes nobody in, with as many callers waiting as the system holds for
+    it, is closed within its patience.
+    """
+    accepting, ended = threading.Event(), threading.Event()
+
+    def stuck(_: Listener) -> Connection:
+        accepting.set()
+        ended.wait(20)
+        raise OSError(errno.EMFILE, "too many open files")
+
+    monkeypatch.setattr(Listener, "accept", stuck)
+    server = ControlServer(tmp_path, handler, patience=0.1)
+    assert accepting.wait(10)
+    waiting = []
+    with suppress(BlockingIOError):
+        for _ in range(1000):
+            caller = socket.socket(socket.AF_UNIX)
+            waiting.append(caller)
+            caller.setblocking(False)
+            caller.connect(address_of(tmp_path))
+    closing = threading.Thread(target=server.close, daemon=True)
+    closing.start()
+    closing.join(10)
+    assert not closing.is_alive()
+    ended.set()
+    for caller in waiting:
+        caller.close()
 
 
 def test_another_user_gets_a_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
