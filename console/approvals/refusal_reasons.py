@@ -157,8 +157,8 @@ REASONS: Final[Mapping[RefusalReason, Reason]] = {
 class DecisionRefusedError(SebError):
     """Nothing was decided, and nothing is sent."""
 
-    def __init__(self, why: RefusalReason, *, jti: str | None = None) -> None:
-        super().__init__(REASONS[why].sentence)
-        self.why = why
+    def __init__(self, reason: RefusalReason, *, jti: str | None = None) -> None:
+        super().__init__(REASONS[reason].sentence)
+        self.reason = reason
         self.jti = jti
         """The jti of the approval that is under way, if there is one."""

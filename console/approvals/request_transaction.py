@@ -127,7 +127,7 @@ class RequestTransaction:
         try:
             turn = self._turn_requests.give_turn(situation.request, known)
         except DecisionRefusedError as refused:
-            return self._refuse(refused.why, situation)
+            return self._refuse(refused.reason, situation)
         if turn is None:
             return self._send(situation, known)
         if turn.state not in ("prepared", "failed"):

@@ -176,7 +176,7 @@ def receipt_row(receipt: Receipt, number: int) -> Values:
         "actor": facts.actor,
         "at": receipt.at,
         "change_number": number,
-        "why": facts.why,
+        "why": facts.person_reason,
         "act": facts.act,
         "scope": receipt.scope,
         "time": receipt.time,
@@ -197,7 +197,7 @@ def receipt_of(row: Row[Any]) -> Receipt:
             state=row.state,
             reason=row.reason,
             actor=row.actor,
-            why=row.why,
+            person_reason=row.why,
             act=row.act,
         ),
     )

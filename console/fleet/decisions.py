@@ -150,7 +150,7 @@ def _by_receipt(
     `local:USER`.
     """
     own = next((each for each in decided.commands if each.jti == receipt.facts.jti), None)
-    reason = receipt.facts.why if own is None else own.reason
+    reason = receipt.facts.person_reason if own is None else own.reason
     by = receipt.facts.actor
     at = receipt.time
     decision = decided.decision

@@ -38,7 +38,7 @@ class NameFold:
         """
         name = vms.borne_name(vm)
         others = self._loaded.bearers.setdefault(name, set())
-        there = [
+        present = [
             other
             for other in (self._loaded.vms[each] for each in others - {vm.vm_id})
             if not other.withheld
@@ -46,9 +46,9 @@ class NameFold:
             and vms.keeps_its_name(other, at, self._changes.silent_time.of(other.interval))
         ]
         others.add(vm.vm_id)
-        if not all(vms.is_before(vm, other) for other in there):
+        if not all(vms.is_before(vm, other) for other in present):
             return replace(vm, withheld=True)
-        for other in there:
+        for other in present:
             after = _with_conflict(replace(other, withheld=True), at)
             self._loaded.vms[other.vm_id] = self._changes.vms[other.vm_id] = after
             self._changes.changed_vms.add(other.vm_id)

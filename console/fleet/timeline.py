@@ -122,7 +122,7 @@ def timeline_item(record: PastRecord) -> TimelineRecord | TimelineReceipt | Time
             state=facts.state,
             reason=facts.reason,
             by=facts.actor,
-            rsn=facts.why,
+            rsn=facts.person_reason,
             act=facts.act,
         )
     if record.preparation is not None:

@@ -42,11 +42,11 @@ def conflict_notices(
             advice="It has no effect until an admin accepts it.",
             path=_FLEET,
         )
-    there = {vm.vm_id for vm in found}
+    in_conflict = {vm.vm_id for vm in found}
     over: dict[str, Incident] = {}
     open_keys = set()
     for vm_id, incident in incidents.items():
-        if vm_id in there or now - incident.at < _MIN_SECONDS:
+        if vm_id in in_conflict or now - incident.at < _MIN_SECONDS:
             open_keys.add(incident.key)
         else:
             result.ended.append(vm_id)

@@ -63,7 +63,7 @@ class ReceiptFacts:
     reason: str | None
     """The bridge's word for why the command went no further."""
     actor: str
-    why: str | None = None
+    person_reason: str | None = None
     """The approver's own reason; bridges of version 0.1.0 send none."""
     act: str | None = None
     """`approve` or `prepare`; None for a ping, and from bridges up to version 0.2.0."""

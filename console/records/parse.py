@@ -245,7 +245,7 @@ def _receipt(data: ReceiptData) -> ReceiptFacts:
         state=data.state,
         reason=data.reason,
         actor=data.actor,
-        why=data.rsn or None,
+        person_reason=data.rsn or None,
         act=data.act,
     )
 

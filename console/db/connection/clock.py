@@ -45,8 +45,8 @@ class CommonClock:
         if not self._is_compared or connection.dialect.name != "postgresql":
             return
         before = self.own()
-        there = float(connection.execute(_NOW).scalar_one())
-        offset = there - (before + self.own()) / 2
+        database_time = float(connection.execute(_NOW).scalar_one())
+        offset = database_time - (before + self.own()) / 2
         if abs(offset - self._offset) <= _EXACT_SECONDS:
             return
         is_new = abs(offset - self._offset) > _SMALL_SECONDS

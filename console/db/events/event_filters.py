@@ -127,12 +127,12 @@ def matches_many(connection: Connection, wanted: WantedEvents) -> bool:
     """Check whether the wanted tag or name matches so many VMs that scanning events in order is
     quicker than looking up all events of those VMs.
     """
-    those = [has_tag(vm, tag) for tag in (wanted.tag, tag_of(wanted.q or "")) if tag]
+    conditions = [has_tag(vm, tag) for tag in (wanted.tag, tag_of(wanted.q or "")) if tag]
     if wanted.q is not None and is_pattern(wanted.q) and tag_of(wanted.q) is None:
-        those.append(is_named_like(vm, wanted.q))
-    if not those:
+        conditions.append(is_named_like(vm, wanted.q))
+    if not conditions:
         return False
-    count = select(func.count(), func.sum(case((and_(*those), 1), else_=0))).select_from(vm)
+    count = select(func.count(), func.sum(case((and_(*conditions), 1), else_=0))).select_from(vm)
     every, some = connection.execute(count).one()
     return bool(every and some >= _COMMON * every)
 

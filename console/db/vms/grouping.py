@@ -36,7 +36,7 @@ def keys_among(
 
 
 def groups_now(
-    connection: Connection, grouping: Grouping, *those: ColumnElement[bool]
+    connection: Connection, grouping: Grouping, *conditions: ColumnElement[bool]
 ) -> dict[str, Group]:
     """Return every group that has a VM, with its size, of the VMs that are not retired and fulfil
     `those`.
@@ -47,7 +47,7 @@ def groups_now(
     # VMs with the same values in these columns become one row; with the name among them few do.
     is_each = _NAME in grouping.columns
     wanted: Any = select(literal(1) if is_each else func.count(), *columns)
-    wanted = wanted.where(vm.c.retired_at.is_(None), *those)
+    wanted = wanted.where(vm.c.retired_at.is_(None), *conditions)
     if not is_each:
         wanted = wanted.group_by(*columns)
     sizes: dict[str, int] = {}

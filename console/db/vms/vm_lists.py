@@ -162,12 +162,12 @@ class VmLists:
             query = query.where(self._known.contact == wanted.contact)
         if wanted.condition:
             names = conditions_query().subquery()
-            those = select(names.c.vm_id)
+            vm_ids = select(names.c.vm_id)
             if wanted.condition == CLEAR:
-                query = query.where(vm.c.vm_id.not_in(those))
+                query = query.where(vm.c.vm_id.not_in(vm_ids))
             else:
                 query = query.where(
-                    vm.c.vm_id.in_(those.where(names.c.condition == wanted.condition))
+                    vm.c.vm_id.in_(vm_ids.where(names.c.condition == wanted.condition))
                 )
         return query
 

@@ -128,7 +128,7 @@ class DecisionRoutes:
         person = person_of(request)
         event_id = request.path_params["eventId"]
         detail = await asyncio.to_thread(self._detail, event_id, person, scope)
-        if refused.why == "site" and detail is None:
+        if refused.reason == "site" and detail is None:
             # The person may not even learn that there is such an event; the audit has the attempt.
             attempt = attempt_at(request.scope, reason="other_site", actor=person.name)
             await self._state.access.refused_attempts.audit(attempt)
@@ -152,7 +152,7 @@ class DecisionRoutes:
     def _refusal_answer(
         self, detail: EventDetail | None, refused: DecisionRefusedError
     ) -> Response:
-        status = REASONS[refused.why].status
+        status = REASONS[refused.reason].status
         body: Json = {"error": str(refused)}
         if status == HTTPStatus.CONFLICT:
             body |= {} if detail is None else as_json(detail)

@@ -91,7 +91,7 @@ class EventsToDecide:
             searched = event_rows.found_among(snapshot, waiting, wanted.q)
             chosen = [row for row in waiting if row.event.event_id.lower() in wanted_ids]
             events = [row.event for row in chosen]
-            beside = siblings(snapshot, events, self._state.grouping, person)
+            siblings_of = siblings(snapshot, events, self._state.grouping, person)
         found = [row for row in searched if wanted.matches(row)]
         return {
             "filter": wanted,
@@ -106,7 +106,7 @@ class EventsToDecide:
             "ticked": ticked,
             "gone": len(wanted_ids) - len(chosen),
             "chosen": [
-                self._ticked_event(row, those) for row, those in zip(chosen, beside, strict=True)
+                self._ticked_event(row, its) for row, its in zip(chosen, siblings_of, strict=True)
             ],
             "vms": sum(len(event.names) for event in events),
             "may": "approver" in person.roles,
@@ -114,12 +114,12 @@ class EventsToDecide:
             "has_key": self._state.decisions.signer is not None,
         }
 
-    def _ticked_event(self, row: EventListRow, beside: Sequence[Sibling]) -> TickedEvent:
+    def _ticked_event(self, row: EventListRow, sibling_vms: Sequence[Sibling]) -> TickedEvent:
         return TickedEvent(
             row=row,
             seen=form_fields.written(row.event),
             four_eyes=decision_block.needs_second(row.event, self._state.settings),
-            siblings=beside,
+            siblings=sibling_vms,
         )
 
 

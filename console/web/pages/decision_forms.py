@@ -173,15 +173,15 @@ class DecisionForms:
 
 
 def _refusal_outcome(refused: DecisionRefusedError) -> Outcome:
-    if refused.why == "changed":
+    if refused.reason == "changed":
         return Outcome(kind="changed", message=_CHANGED)
-    if refused.why == "under_way":
+    if refused.reason == "under_way":
         return Outcome(kind="already", message=_ALREADY)
     message = str(refused)
     return Outcome(
         kind="refused",
         message=f"{message[:1].upper()}{message[1:]}.",
-        status=REASONS[refused.why].status,
+        status=REASONS[refused.reason].status,
     )
 
 

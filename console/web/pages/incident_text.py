@@ -48,7 +48,7 @@ def _lines(event: EventItem, timeline: Sequence[TimelineLine], now: float) -> It
         vms = ", ".join(name for _, name in line.vms[:3])
         rest = f" and {len(line.vms) - 3} more" if len(line.vms) > 3 else ""  # noqa: PLR2004
         parts = [line.title, f"by {line.by}" if line.by else "", line.reason or ""]
-        parts += [f"reason: {line.why}" if line.why else ""]
+        parts += [f"reason: {line.person_reason}" if line.person_reason else ""]
         parts += [f"{line.vm_word} {vms}{rest}" if vms else ""]
         yield f"  {_time(line.at)}  {', '.join(filter(None, parts))}"
 

@@ -65,12 +65,12 @@ def siblings(
 
     def of_event(own: Collection[str]) -> list[Sibling]:
         traits = _Traits.of([vms[vm_id] for vm_id in own if vm_id in vms], group_keys)
-        beside = [
+        shown = [
             replace(rows[each.vm.vm_id], shares=shares)
             for each in found
             if each.vm.vm_id not in own and (shares := traits.shared_with(each.vm)) is not None
         ]
-        return sorted(beside, key=lambda each: _RANKS.index(each.state))[:_MAX_SIBLINGS]
+        return sorted(shown, key=lambda each: _RANKS.index(each.state))[:_MAX_SIBLINGS]
 
     return [of_event(each) for each in named]
 

@@ -60,7 +60,7 @@ class TimelineLine:
     shape: str
     reason: str | None = None
     by: str | None = None
-    why: str | None = None
+    person_reason: str | None = None
     """The approver's own words."""
     vms: list[tuple[str, str]] = field(default_factory=list)
     """vmId and name of each VM that reported it."""
@@ -77,12 +77,18 @@ def lines_of(
         line = _line_of(item)
         vm = None if item.kind == "decision" else (item.vm_id, name_of(item.vm_id))
         last = found[-1] if found else None
-        if last is not None and (last.title, last.event_id, last.reason, last.by, last.why) == (
+        if last is not None and (
+            last.title,
+            last.event_id,
+            last.reason,
+            last.by,
+            last.person_reason,
+        ) == (
             line.title,
             line.event_id,
             line.reason,
             line.by,
-            line.why,
+            line.person_reason,
         ):
             if vm is not None and vm not in last.vms:
                 last.vms.append(vm)
@@ -99,7 +105,7 @@ def _line_of(item: TimelineEntry) -> TimelineLine:
     line = TimelineLine(at=item.at, title=title, tone=tone, shape=shape, event_id=item.event_id)
     match item:
         case TimelineReceipt():
-            line.reason, line.by, line.why = reason_text(item.reason), item.by, item.rsn
+            line.reason, line.by, line.person_reason = reason_text(item.reason), item.by, item.rsn
         case TimelinePreparation():
             line.reason = reason_text(item.reason)
         case TimelineDecision():

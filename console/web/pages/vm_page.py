@@ -151,8 +151,8 @@ def _silence(snapshot: Snapshot, heard: HeardVm, vm: VmDetail) -> VmSilence | No
     if heard.contact != "silent":
         return None
     contacts = snapshot.vm_lists.count_by_contact()
-    there = sum(count for contact, count in contacts.items() if contact != "retired")
-    shared = silence_causes(snapshot, contacts.get("silent", 0), there)
+    present = sum(count for contact, count in contacts.items() if contact != "retired")
+    shared = silence_causes(snapshot, contacts.get("silent", 0), present)
     event, since, back = None, None, None
     for known in _events_naming(snapshot.events.events_with_ids(vm.events), vm.vm_id):
         if known.event.state == "started":

@@ -24,7 +24,7 @@ def test_a_person_ends_a_turn_that_is_stuck(cluster: TurnCluster) -> None:
     cluster.step()
     with pytest.raises(DecisionRefusedError) as refused:
         cluster.end_turn(0)
-    assert refused.value.why in ("not_stuck", "under_way")
+    assert refused.value.reason in ("not_stuck", "under_way")
     cluster.wait(3700)
     cluster.tell(cluster.vms[1].event("E-1", transition="updated", now=cluster.now))
     cluster.step()
@@ -35,7 +35,7 @@ def test_a_person_ends_a_turn_that_is_stuck(cluster: TurnCluster) -> None:
     assert "end_turn" in cluster.actions()
     with pytest.raises(DecisionRefusedError) as refused:
         cluster.end_turn(0)
-    assert refused.value.why == "no_turn"
+    assert refused.value.reason == "no_turn"
 
 
 def test_a_person_ends_a_turn_whose_vm_accepted_the_approval_and_is_gone(
@@ -51,7 +51,7 @@ def test_a_person_ends_a_turn_whose_vm_accepted_the_approval_and_is_gone(
     assert cluster.step() == ["approve db-0"]
     with pytest.raises(DecisionRefusedError) as refused:
         cluster.end_turn(0, force=True)
-    assert refused.value.why == "under_way"
+    assert refused.value.reason == "under_way"
     cluster.wait(600)
     cluster.step()
     cluster.end_turn(0, force=True)
@@ -75,7 +75,7 @@ def test_no_turn_ends_by_force_while_a_vm_may_follow_its_approval(cluster: TurnC
     assert cluster.state(0) == "away"
     with pytest.raises(DecisionRefusedError) as refused:
         cluster.end_turn(0, force=True)
-    assert refused.value.why == "under_way"
+    assert refused.value.reason == "under_way"
     cluster.wait(75)
     cluster.step()
     assert cluster.state(0) == "over"
@@ -88,7 +88,7 @@ def test_without_a_role_no_turn_is_ended(cluster: TurnCluster) -> None:
     viewer = Person(name="bob", roles=frozenset({"viewer"}))
     with pytest.raises(DecisionRefusedError) as refused:
         cluster.end_turn(0, person=viewer, force=True)
-    assert refused.value.why == "role"
+    assert refused.value.reason == "role"
 
 
 def test_a_turn_that_a_person_has_ended_is_not_taken_again(cluster: TurnCluster) -> None:

@@ -238,7 +238,7 @@ def test_a_retired_vm_approves_nothing_any_more(pair: EventOfTwo) -> None:
     cluster.wait(100)
     with pytest.raises(DecisionRefusedError) as refused:
         cluster.approve(0, force=True)
-    assert refused.value.why == "under_way"
+    assert refused.value.reason == "under_way"
     cluster.wait(900)
     cluster.decide()
     cluster.step()

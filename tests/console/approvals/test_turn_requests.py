@@ -25,7 +25,7 @@ def test_a_person_does_not_approve_what_failed_to_prepare(by_people: TurnCluster
     assert not by_people.is_due(0)
     with pytest.raises(DecisionRefusedError) as refused:
         by_people.approve(0)
-    assert refused.value.why == "not_prepared"
+    assert refused.value.reason == "not_prepared"
     assert "approve" not in by_people.actions()
     by_people.approve(0, force=True)
     assert "approve" in by_people.actions()
@@ -42,7 +42,7 @@ def test_a_person_does_not_approve_what_no_vm_has_time_to_prepare(by_people: Tur
     assert not by_people.is_due(0)
     with pytest.raises(DecisionRefusedError) as refused:
         by_people.approve(0)
-    assert refused.value.why == "not_prepared"
+    assert refused.value.reason == "not_prepared"
     assert "approve" not in by_people.actions()
 
 
@@ -84,7 +84,7 @@ def test_nothing_is_due_while_a_named_vm_that_prepares_is_not_heard(by_people: T
     assert not by_people.is_due(0)
     with pytest.raises(DecisionRefusedError) as refused:
         by_people.approve(0)
-    assert refused.value.why == "cannot_prepare"
+    assert refused.value.reason == "cannot_prepare"
 
 
 def test_nothing_is_due_before_it_is_known_whether_there_is_room(by_people: TurnCluster) -> None:
@@ -229,7 +229,7 @@ def test_a_vm_that_is_approved_by_force_after_it_was_free_is_away_again(
     cluster.announce(1)
     with pytest.raises(DecisionRefusedError) as refused:
         cluster.approve(1)
-    assert refused.value.why == "not_its_turn"
+    assert refused.value.reason == "not_its_turn"
 
 
 def test_a_vm_whose_program_gave_up_is_asked_last(pair: EventOfTwo) -> None:

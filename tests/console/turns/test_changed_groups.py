@@ -57,7 +57,7 @@ def test_without_groups_a_preparation_that_has_begun_is_not_passed_over(
     without_groups(cluster)
     with pytest.raises(DecisionRefusedError) as refused:
         cluster.approve(0)
-    assert refused.value.why == "turn_begun"
+    assert refused.value.reason == "turn_begun"
 
 
 @pytest.mark.parametrize("moves", [False, True])

@@ -62,7 +62,7 @@ def test_a_person_approves_again_what_a_lost_store_had_accepted(
         cluster.end_turn(0, force=True)
     with pytest.raises(DecisionRefusedError) as refused:
         cluster.approve(0, force=True)
-    assert refused.value.why == "under_way"
+    assert refused.value.reason == "under_way"
     cluster.wait(900)
     cluster.decide()
     cluster.step()
