@@ -13,6 +13,7 @@ from typing import Any
 
 from sinks.backoff import seconds_to_next_try
 from sinks.base import Sink, SinkError
+from sinks.shared.threads import try_to_start
 from wire.record import Record
 
 
@@ -135,21 +136,19 @@ class SinkDriver:
         """
         with self._lock:
             self._abandoned.set()
-        # In another thread, because a cut that hangs would block the caller.
-        name = f"abort-{self.sink.name}"
-        threading.Thread(target=self._abort, name=name, daemon=True).start()
+            self._start_abort()
 
     def abandon_if_overdue(self) -> bool:
-        """Abandon the call under way if it has exceeded the sink's deadline; return whether it
-        has. Any thread may call it.
+        """Abandon the call under way if it has exceeded the sink's deadline; return whether it was
+        abandoned. If no thread can be started to cut it, nothing has changed, and the next call of
+        this tries again. Any thread may call it.
         """
         with self._lock:
             is_overdue = self._overdue_at is not None and self._monotonic() > self._overdue_at
-            if is_overdue:
-                self._abandoned.set()
-        if is_overdue:
-            self.abandon()
-        return is_overdue
+            if not (is_overdue and self._start_abort()):
+                return False
+            self._abandoned.set()
+            return True
 
     def _call(self, work: Callable[[], None]) -> None:
         limit = self.sink.deadline
@@ -167,6 +166,13 @@ class SinkDriver:
                 self._overdue_at = None
                 if self.is_abandoned:
                     raise AbandonedError from None
+
+    def _start_abort(self) -> bool:
+        """Cut the call under way, in another thread because a cut that hangs would block the
+        caller; return whether that thread could be started.
+        """
+        name = f"abort-{self.sink.name}"
+        return try_to_start(threading.Thread(target=self._abort, name=name, daemon=True))
 
     def _abort(self) -> None:
         try:

@@ -114,14 +114,16 @@ class Dispatcher:
         self.health = {name: Health(since=clock.monotonic()) for name in self._specs}
         self._workers = {name: self._worker(name) for name in self._specs}
         self.is_started = False
-        """Whether its threads deliver."""
+        """Whether sinks get records."""
         outbox.register(recipients(worker.sink for worker in self._workers.values()))
 
     def start(self) -> None:
-        """Start the thread of every sink."""
+        """Start the thread of every sink. If the system can start none now, `supervise` tries
+        again.
+        """
         self.is_started = True
         for worker in self._workers.values():
-            worker.start()
+            worker.start_if_possible()
 
     def wake(self) -> None:
         """Have every sink look for records to deliver."""
@@ -137,7 +139,9 @@ class Dispatcher:
         return self._workers[name].sink
 
     def supervise(self) -> None:
-        """Replace stuck workers; called about once a second, by a clock that never goes back."""
+        """Replace stuck workers, and start those that could not be started; called about once a
+        second, by a clock that never goes back.
+        """
         with self._lock:
             for name, worker in self._workers.items():
                 if worker.abandon_if_stuck():
@@ -145,6 +149,8 @@ class Dispatcher:
                     self._replace(name, f"no answer within {worker.driver.limit:g} s")
                 elif worker.has_died():
                     self._replace(name, "its thread ended")
+                elif self.is_started:
+                    worker.start_if_possible()
             if self._stuck:
                 self._stuck = [worker for worker in self._stuck if worker.is_alive()]
                 for name, health in self.health.items():
@@ -175,7 +181,7 @@ class Dispatcher:
             )
         health.stuck_threads = sum(worker.name == name for worker in self._stuck)
         self._workers[name] = self._worker(name)
-        self._workers[name].start()
+        self._workers[name].start_if_possible()
 
     def _worker(self, name: str) -> Worker:
         spec = self._specs[name]

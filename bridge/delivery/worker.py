@@ -18,6 +18,7 @@ from bridge.store.outbox import Outbox
 from sinks.backoff import URGENT_RETRY_SECONDS, may_hurry
 from sinks.base import Sink, SinkError, SinkPaused, SinkRejected
 from sinks.driver import AbandonedError, SinkBugError, SinkDriver
+from sinks.shared.threads import try_to_start
 from wire.record import Record
 
 _LOG: Final = logging.getLogger(__name__)
@@ -80,9 +81,12 @@ class Worker:
         self._finishing = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"sink-{self.name}", daemon=True)
 
-    def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
+    def start_if_possible(self) -> None:
+        """Start the thread unless it was started; if the system can start none now, the caller
+        tries again later.
+        """
+        if not self._is_started:
+            try_to_start(self._thread)
 
     def wake(self) -> None:
         """Make the thread look for records: some may have been committed."""
@@ -113,7 +117,7 @@ class Worker:
 
     def has_died(self) -> bool:
         """Check whether the thread has ended although it was not told to."""
-        return self._thread.ident is not None and not (self._thread.is_alive() or self._ended)
+        return self._is_started and not (self._thread.is_alive() or self._ended)
 
     def abandon(self) -> None:
         """Ignore this worker's results from now on; its thread ends when its call returns."""
@@ -121,9 +125,17 @@ class Worker:
         self._wake.set()
 
     def join(self, seconds: float) -> bool:
-        """Wait until the thread has ended; return False if it has not within so many seconds."""
+        """Wait until the thread has ended; return False if it has not within so many seconds, or
+        could not be started.
+        """
+        if not self._is_started:
+            return False
         self._thread.join(max(0.0, seconds))
         return not self._thread.is_alive()
+
+    @property
+    def _is_started(self) -> bool:
+        return self._thread.ident is not None
 
     def _run(self) -> None:
         if self.health.failures:

@@ -5,6 +5,7 @@ import logging
 import pytest
 from support.documents.documents import FakeClock
 from support.sinks.scripted import Script, ScriptedSink
+from support.threads import no_new_threads
 
 from sinks.base import SinkError, SinkSettings
 from sinks.driver import AbandonedError, SinkDriver
@@ -54,6 +55,30 @@ def test_a_call_ends_in_time_or_is_abandoned(
         driver.maintain()
     script.wait_for_calls("abort", 1)
     assert script.calls.count("maintain") == 0
+
+
+def test_a_call_that_cannot_be_cut_is_abandoned_later(
+    driver: SinkDriver, script: Script, clock: FakeClock
+) -> None:
+    """While no thread can be started to cut an overdue call, it goes on and may count; it is
+    abandoned once there is such a thread.
+    """
+    driver.open()
+
+    def overdue() -> None:
+        clock.advance(2)
+        with no_new_threads():
+            assert not driver.abandon_if_overdue()
+
+    def stuck() -> None:
+        overdue()
+        assert driver.abandon_if_overdue()
+
+    script.on_deliver += [overdue, stuck]
+    driver.deliver([])
+    with pytest.raises(AbandonedError):
+        driver.deliver([])
+    script.wait_for_calls("abort", 1)
 
 
 def test_a_sink_is_closed_once_after_each_open(driver: SinkDriver, script: Script) -> None:

@@ -9,8 +9,14 @@ from unittest.mock import patch
 
 
 @contextmanager
-def no_new_threads() -> Iterator[None]:
-    """Let no thread of this process be started; those that run go on."""
-    error = RuntimeError("can't start new thread")
-    with patch.object(threading.Thread, "start", side_effect=error):
+def no_new_threads(*, called: str = "") -> Iterator[None]:
+    """Let no thread of this process be started whose name begins so; those that run go on."""
+    start = threading.Thread.start
+
+    def refuse(thread: threading.Thread) -> None:
+        if thread.name.startswith(called):
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    with patch.object(threading.Thread, "start", refuse):
         yield

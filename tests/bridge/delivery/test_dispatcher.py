@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from support.sinks.scripted import DispatcherBench
 from support.store_helpers import draft, opened
+from support.threads import no_new_threads
 
 from sinks.base import SinkError
 
@@ -146,6 +147,45 @@ def test_an_abort_that_hangs_delays_nothing(
     bench.clock.advance(31)
     bench.dispatcher.supervise()
     assert bench.scripts["bad"].made == 2
+
+
+@pytest.mark.parametrize("called", ["", "abort-", "sink-"])
+def test_a_stuck_sink_is_replaced_once_threads_can_be_started(
+    bench: DispatcherBench, release: threading.Event, called: str
+) -> None:
+    """While no thread can be started, whichever it is, the watchdog goes on; then the stuck sink is
+    replaced, and a new one delivers the same record.
+    """
+    hang(bench, release)
+    bad = bench.scripts["bad"]
+    bench.clock.advance(31)
+    with no_new_threads(called=called):
+        bench.dispatcher.supervise()
+        bench.dispatcher.supervise()
+    bench.dispatcher.supervise()
+    bad.wait_for_calls("abort", 1)
+    assert bad.made == 2
+    bench.wait_for_failure("bad")
+    bench.advance(130)
+    bad.wait_for_records(1)
+
+
+def test_sinks_that_cannot_be_started_are_started_later(bench: DispatcherBench) -> None:
+    """A start without new threads ends nothing: each sink delivers once its thread is started."""
+    bench.commit(draft(1))
+    with no_new_threads():
+        bench.start()
+        bench.dispatcher.supervise()
+    bench.dispatcher.supervise()
+    bench.scripts["bad"].wait_for_records(1)
+    bench.scripts["good"].wait_for_records(1)
+
+
+def test_finish_says_that_a_sink_was_never_started(bench: DispatcherBench) -> None:
+    """A stop without new threads ends in time, and says that not all sinks had their last try."""
+    with no_new_threads():
+        bench.start()
+        assert not bench.finish(0.3)
 
 
 @pytest.mark.parametrize("when", ["at the start", "at a replacement"])
