@@ -156,7 +156,14 @@ class Bridge:
                 "the file of the store was deleted or replaced while it was in use",
                 extra={"action": "store_replaced", "path": str(self._file.path)},
             )
-            self._outcome = RunEnd.REPLACED_STORE
+            self._end_run(RunEnd.REPLACED_STORE)
+
+    def _end_run(self, outcome: RunEnd) -> None:
+        """Have the main thread end the run, which it does at its next tick. Nothing more is
+        approved: that would be stored where the next run does not look.
+        """
+        self._outcome = outcome
+        self._parts.approval_worker.stop(0.0)
 
     def _work(self) -> None:
         """Poll and deliver until told to stop; the calling thread supervises meanwhile."""
@@ -220,7 +227,7 @@ class Bridge:
             )
         self._parts.dispatcher.supervise()
         if self._parts.store.damaged is not None:
-            self._outcome = RunEnd.DAMAGED_STORE
+            self._end_run(RunEnd.DAMAGED_STORE)
 
     def _finish(self) -> None:
         self._lifecycle.report_stop(self._outcome.value)
@@ -251,6 +258,6 @@ class Bridge:
         before = self._parts.state.vm
         vm = self._owner.refresh(self._parts.store, before)
         if vm is None:
-            self._outcome = RunEnd.ANOTHER_VM
+            self._end_run(RunEnd.ANOTHER_VM)
         elif vm is not before:
             self._parts.state.set_identity(vm)
