@@ -8,12 +8,15 @@ from pathlib import Path
 
 import pytest
 from pydantic import SecretStr
+from support.console.compiled import compiled_once
 from support.console.fresh import database_on, put_database
 from support.console.turn_cluster import EventOfTwo, TurnCluster
 from support.postgresql import PostgreSql, served
 
 from console.config.settings import ConsoleSettings
 from console.db.connection.opening import Database, database_url
+
+__all__ = ["compiled_once"]
 
 _NUMBERS = count(1)
 
