@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from support.console.fresh import ON_SQLITE
 from support.console.turn_cluster import START, EventOfTwo, TurnCluster
 from support.rules import EVENT_MATCH, OTHER_EVENT_MATCH
 
@@ -14,6 +15,8 @@ from console.config.groups import GroupSettings
 from console.db.connection.opening import Database
 from console.turns.groups import Grouping
 from sinks.shared.event_match import EventMatch
+
+pytestmark = ON_SQLITE
 
 
 @pytest.mark.parametrize(

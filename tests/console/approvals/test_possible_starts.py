@@ -5,12 +5,15 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
+from support.console.fresh import ON_SQLITE
 from support.console.records import FakeVm
 from support.console.turn_cluster import EventOfTwo, TurnCluster
 
 from console.approvals.refusal_reasons import DecisionRefusedError
 from console.db.connection.opening import Database
 from wire.moment import rfc3339
+
+pytestmark = ON_SQLITE
 
 
 @pytest.mark.parametrize(

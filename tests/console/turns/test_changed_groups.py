@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from support.console.fresh import ON_SQLITE
 from support.console.turn_cluster import TurnCluster
 
 from console.approvals.refusal_reasons import DecisionRefusedError
@@ -15,6 +16,8 @@ from console.db.connection.transactions import write_to
 from console.db.snapshot import Snapshots
 from console.db.turn_facts.turn_facts import TurnSettings
 from console.turns.groups import Grouping
+
+pytestmark = ON_SQLITE
 
 
 def without_groups(cluster: TurnCluster) -> TurnCluster:

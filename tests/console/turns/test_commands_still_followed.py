@@ -5,8 +5,11 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
+from support.console.fresh import ON_SQLITE
 from support.console.records import FakeVm
 from support.console.turn_cluster import TurnCluster
+
+pytestmark = ON_SQLITE
 
 
 def test_after_the_end_of_a_turn_its_command_counts_until_it_has_expired(

@@ -6,12 +6,15 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from support.console.fresh import ON_SQLITE
 from support.console.records import FakeVm
 from support.console.turn_cluster import START, EventOfTwo, TurnCluster
 
 from console.approvals.refusal_reasons import DecisionRefusedError
 from wire.moment import rfc3339
 from wire.record import PREPARATION
+
+pytestmark = ON_SQLITE
 
 
 def with_new_store(

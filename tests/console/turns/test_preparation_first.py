@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from support.console.fresh import ON_SQLITE
 from support.console.records import FakeVm
 from support.console.turn_cluster import EventOfTwo, TurnCluster
 
 from console.db.connection.opening import Database
 from wire.moment import rfc3339
 from wire.record import PREPARATION
+
+pytestmark = ON_SQLITE
 
 
 def test_a_vm_that_has_not_said_whether_it_prepares_is_waited_for(cluster: TurnCluster) -> None:

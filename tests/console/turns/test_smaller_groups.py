@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
+from support.console.fresh import ON_SQLITE
 from support.console.records import FakeVm
 from support.console.turn_cluster import START, TurnCluster
 
@@ -14,6 +15,8 @@ from console.db.connection.opening import Database
 from console.turns.groups import Grouping
 from wire.moment import rfc3339
 from wire.record import PREPARATION
+
+pytestmark = ON_SQLITE
 
 
 def lower(cluster: TurnCluster, at_most: int) -> None:

@@ -8,6 +8,7 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
+import pytest
 from pydantic import SecretStr
 from support.postgresql import PostgreSql
 
@@ -15,6 +16,11 @@ from console.config.settings import ConsoleSettings
 from console.db.connection.opening import DATABASE_FILE, Database, database_url
 
 _TEMPLATE = "seb_template"
+
+ON_SQLITE = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+"""For modules about rules, which are Python: how they decide does not depend on the database. Tests
+of the queries, of transactions and of several consoles run on both databases.
+"""
 
 
 def put_database(directory: Path) -> None:
