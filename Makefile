@@ -142,7 +142,7 @@ $(VENV)/dev.stamp: $(VENV)/run.stamp requirements-dev.lock
 # What some tests need and are skipped without, each with the reason; CI installs all of it.
 .PHONY: tools helm
 tools: mosquitto strace postgresql helm deploy-tools oidc-provider ## Install what some tests are skipped without: browser, PostgreSQL, Prometheus, helm
-	@for pair in chromium:chromium mosquitto_sub:mosquitto-clients promtool:prometheus systemd-analyze:systemd tinyproxy:tinyproxy; do \
+	@for pair in chromium-headless-shell:chromium-headless-shell mosquitto_sub:mosquitto-clients promtool:prometheus systemd-analyze:systemd tinyproxy:tinyproxy; do \
 	  command -v $${pair%%:*} >/dev/null || \
 	    $(MAKE) --no-print-directory system-package PACKAGE=$${pair##*:} || exit 1; done
 

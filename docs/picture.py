@@ -19,7 +19,8 @@ PATIENCE_MS = 120_000
 
 def main() -> int:
     """Run the demo until it shows an event under way and a silent VM, and take the picture."""
-    browser_path = shutil.which("chromium") or shutil.which("google-chrome")
+    browsers = ("chromium-headless-shell", "chromium", "google-chrome")
+    browser_path = next(filter(None, map(shutil.which, browsers)), None)
     if browser_path is None:
         sys.stderr.write("install chromium first: make tools\n")
         return 1

@@ -1,4 +1,7 @@
-"""The system's Chromium, and a page in it that remembers everything that must not happen."""
+"""The system's Chromium, and a page in it that remembers everything that must not happen. The
+headless shell is the same browser without windows, menus and extensions, and takes a third of the
+CPU.
+"""
 
 import shutil
 from collections.abc import Callable, Iterator
@@ -23,7 +26,7 @@ VIEWS: tuple[tuple[str, tuple[int, int], Theme], ...] = tuple(
     for theme in THEMES
 )
 PATIENCE_MS = 15_000
-_NAMES = ("chromium", "chromium-browser", "google-chrome")
+_NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 _FLAGS = (
     "--no-sandbox",
     "--disable-gpu",
