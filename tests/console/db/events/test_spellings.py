@@ -8,7 +8,6 @@ import pytest
 from support.console.intake import Intake
 from support.console.records import FakeVm
 
-from console.db.connection.opening import Database
 from console.db.events.event_filters import WantedEvents
 from console.db.events.latest_reports import latest_reports
 from console.db.upkeep.retention import delete_before
@@ -16,14 +15,12 @@ from console.db.vms.expectations import expectations_of
 from console.records.parse import parse_record, parse_state
 
 UPPER = "602D9444-D2CD-49C7-8624-8643E7171297"
+
+
 LOWER = UPPER.lower()
+
+
 BOTH = ["a-1", "b-1"]
-
-
-@pytest.fixture
-def intake(database: Database) -> Intake:
-    """An empty database of either kind."""
-    return Intake(database)
 
 
 @pytest.mark.parametrize("at_once", [True, False], ids=["one batch", "two batches"])

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 from support.console.intake import NOW, Intake
@@ -16,7 +17,6 @@ from console.access.enrolment import enroll
 from console.access.retirement import retire
 from console.audit import log
 from console.config.groups import GroupSettings
-from console.db.connection.opening import Database
 from console.db.events.event_filters import WantedEvents
 from console.db.vms.expectations import expectations_of
 from console.db.vms.grouping import groups_now
@@ -25,12 +25,6 @@ from console.records.parse import parse_state, parse_status
 from console.turns.groups import Grouping
 
 _ARM = "/subscriptions/sub-1/resourceGroups/group-1/providers/Microsoft.Compute"
-
-
-@pytest.fixture
-def intake(database: Database) -> Intake:
-    """An empty database of either kind."""
-    return Intake(database)
 
 
 def again(vm: FakeVm, **changed: object) -> FakeVm:
@@ -327,3 +321,38 @@ def test_names_are_not_looked_for_where_a_reporter_says_something_else(intake: I
     again = FakeVm(name="far", scale_set="set", sequence=far.sequence, revisions={"E": 1})
     intake.take(again.event("E", resources=["web-1", "far"], now=intake.now))
     assert set(intake.event().named) == {"web-1", "far"}
+
+
+def test_a_new_store_takes_no_name_of_a_vm_that_is_heard(intake: Intake) -> None:
+    """A record of a new store counts whatever its time is, but the name in it is not taken from a
+    VM that is heard.
+    """
+    web = FakeVm()
+    liar = FakeVm(name="web-1", vm_id="liar", group=None)
+    intake.take(web.event("E", now=NOW))
+    intake.take(liar.heartbeat(now=NOW))
+    moved = replace(liar, group=web.group, stream="another-stream")
+    earlier = NOW - timedelta(seconds=30)
+    intake.take(moved.event("E", transition="started", now=earlier))
+    known = intake.event()
+    assert (known.event.state, known.shown.vm_id) == ("scheduled", web.vm_id)
+    with intake.snapshots.open() as snapshot:
+        found = snapshot.vms.find_vm(moved.vm_id)
+    assert found is not None
+    assert found.vm.withheld
+
+
+def test_a_vm_keeps_its_name_though_it_was_known_in_the_future(intake: Intake) -> None:
+    """A VM that was first heard while the console's clock was a day ahead keeps its name from a VM
+    that comes later.
+    """
+    known, newcomer = FakeVm(name="a"), FakeVm(name="a", vm_id="b")
+    intake.now += timedelta(days=1)
+    intake.take(known.heartbeat(now=intake.now))
+    intake.now -= timedelta(days=1)
+    intake.let_pass(1)
+    intake.now += timedelta(minutes=1)
+    intake.take(known.heartbeat(now=intake.now))
+    intake.take(newcomer.heartbeat(now=intake.now))
+    assert not intake.vm(known).vm.withheld
+    assert intake.vm(newcomer).vm.withheld

@@ -8,7 +8,6 @@ import pytest
 from support.console.intake import NOW, Intake
 from support.console.records import FakeVm
 
-from console.db.connection.opening import Database
 from console.db.connection.transactions import write_to
 from console.db.decisions.decision_rows import insert_decision
 from console.db.events import event_history, event_lists
@@ -21,12 +20,6 @@ WANTED = (
     (WantedEvents(q="tag=role:db"), "search"),
     (WantedEvents(q="db-*"), "pattern"),
 )
-
-
-@pytest.fixture
-def intake(database: Database) -> Intake:
-    """An empty database of either kind."""
-    return Intake(database)
 
 
 def found(intake: Intake, wanted: WantedEvents, *, sort: str = "at") -> list[tuple[str, str]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -10,22 +9,7 @@ from sqlalchemy import event
 from support.console.intake import NOW, Intake
 from support.console.records import FakeVm
 
-from console.access.retirement import forget
-from console.db.connection.opening import Database
 from console.db.connection.transactions import read_from
-from console.db.events.event_filters import WantedEvents
-from console.db.events.past_records import past_of_vm, records_of_event
-from console.db.vms.expectations import expectations_of
-from console.fleet.values.keys import EventKey
-from console.fleet.values.vm import Expectation
-from console.web.api.cursors import position_in
-from console.web.api.events import events_page
-
-
-@pytest.fixture
-def intake(database: Database) -> Intake:
-    """An empty database of either kind."""
-    return Intake(database)
 
 
 def test_what_no_named_vm_reports_is_shown_by_the_newest_report(intake: Intake) -> None:
@@ -289,25 +273,6 @@ def test_a_vm_whose_scope_is_learned_later_shows_no_event_that_is_another_vms(
     assert [each.vm_id for each in known.named.values()] == [web.vm_id]
 
 
-def test_a_new_store_takes_no_name_of_a_vm_that_is_heard(intake: Intake) -> None:
-    """A record of a new store counts whatever its time is, but the name in it is not taken from a
-    VM that is heard.
-    """
-    web = FakeVm()
-    liar = FakeVm(name="web-1", vm_id="liar", group=None)
-    intake.take(web.event("E", now=NOW))
-    intake.take(liar.heartbeat(now=NOW))
-    moved = replace(liar, group=web.group, stream="another-stream")
-    earlier = NOW - timedelta(seconds=30)
-    intake.take(moved.event("E", transition="started", now=earlier))
-    known = intake.event()
-    assert (known.event.state, known.shown.vm_id) == ("scheduled", web.vm_id)
-    with intake.snapshots.open() as snapshot:
-        found = snapshot.vms.find_vm(moved.vm_id)
-    assert found is not None
-    assert found.vm.withheld
-
-
 def retired(intake: Intake, vm: FakeVm) -> bool:
     """Check whether a VM is retired."""
     with intake.snapshots.open() as snapshot:
@@ -407,43 +372,6 @@ def test_an_event_keeps_what_was_measured_of_it(intake: Intake) -> None:
     assert (event.notice, event.downtime) == (890, 30)
 
 
-def test_a_vm_with_a_new_store_counts_though_its_clock_is_behind(intake: Intake) -> None:
-    """After a redeployment a VM's records count as its newest ones, although its clock is
-    behind.
-    """
-    redeploy = {"event_type": "Redeploy", "impact": "redeploy"}
-    before, behind = FakeVm(name="a"), timedelta(hours=1)
-    for transition in ("scheduled", "started"):
-        intake.take(before.event("E", transition=transition, now=NOW, **redeploy))  # type: ignore[arg-type]
-    intake.take(before.stopped(now=NOW))
-    intake.now += timedelta(minutes=5)
-    after = FakeVm(name="a", stream="00000000-0000-4000-8000-000000000001", version="2.0.0")
-    at = intake.now - behind
-    intake.take(after.started(now=at))
-    intake.take(after.event("E", transition="ended", now=at, **redeploy))  # type: ignore[arg-type]
-    intake.now += timedelta(minutes=1)
-    intake.take(after.heartbeat(now=intake.now - behind))
-    found = intake.vm(after)
-    assert (found.contact, found.vm.version) == ("heard", "2.0.0")
-    assert intake.event().event.state == "ended"
-
-
-def test_a_vm_keeps_its_name_though_it_was_known_in_the_future(intake: Intake) -> None:
-    """A VM that was first heard while the console's clock was a day ahead keeps its name from a VM
-    that comes later.
-    """
-    known, newcomer = FakeVm(name="a"), FakeVm(name="a", vm_id="b")
-    intake.now += timedelta(days=1)
-    intake.take(known.heartbeat(now=intake.now))
-    intake.now -= timedelta(days=1)
-    intake.let_pass(1)
-    intake.now += timedelta(minutes=1)
-    intake.take(known.heartbeat(now=intake.now))
-    intake.take(newcomer.heartbeat(now=intake.now))
-    assert not intake.vm(known).vm.withheld
-    assert intake.vm(newcomer).vm.withheld
-
-
 @pytest.mark.parametrize(
     "batches", [[[0], [1], [2]], [[0, 1, 2]], [[0, 2], [1]], [[2, 1, 0]], [[2], [1], [0]]]
 )
@@ -517,193 +445,6 @@ def test_a_vm_that_adds_itself_or_is_not_named_dates_no_event(
         assert (event.started_at, event.notice, event.downtime) == (None, 900, None)
 
 
-def test_a_filter_offers_the_words_that_most_events_have(intake: Intake) -> None:
-    """A filter offers the most frequent types; a VM that reports another type with each event
-    neither fills it nor displaces others.
-    """
-    vm, liar = FakeVm(name="a"), FakeVm(name="liar")
-    intake.take(*(vm.event(f"E{number}", now=NOW) for number in range(2)))
-    intake.take(
-        *(liar.event(f"X{number}", event_type=f"A{number}", now=NOW) for number in range(400))
-    )
-    with intake.snapshots.open() as snapshot:
-        types = snapshot.event_history.frequent_values("event_type")
-    assert "Reboot" in types
-    assert len(types) < 100
-    assert types == sorted(types)
-
-
-def test_one_vm_does_not_fill_the_timeline_of_an_event(intake: Intake) -> None:
-    """The timeline of an event has the records of all reporters, however many records one of them
-    sends.
-    """
-    named, liar = FakeVm(name="a"), FakeVm(name="liar")
-    intake.take(named.event("E", resources=["a"], now=NOW))
-    old = NOW - timedelta(days=4000)
-    many = [
-        liar.event("E", resources=["a"], transition="updated", description=str(number), now=old)
-        for number in range(2100)
-    ]
-    intake.take(*many)
-    with read_from(intake.database.reading) as connection:
-        found = records_of_event(connection, EventKey("E", "sub-1/group-1"))
-    assert named.vm_id in {each.vm_id for each in found}
-    assert len(found) < len(many)
-
-
-def test_past_events_that_name_thousands_are_listed_some_at_a_time(intake: Intake) -> None:
-    """Past events that name thousands of VMs are listed a few at a time, because all at once would
-    be hundreds of megabytes; paging finds every one.
-    """
-    vm = FakeVm(name="web-1")
-    names = [f"{number:0300}" for number in range(400)]
-    for number in range(10):
-        now = intake.now + timedelta(seconds=number)
-        intake.take(vm.event(f"E-{number}", transition="ended", resources=names, now=now))
-    found: list[str] = []
-    after = None
-    for _ in range(3):
-        with intake.snapshots.open() as snapshot:
-            page = {"state": "over", "limit": 1000, "after": after}
-            items, following = events_page(snapshot, WantedEvents(), **page)  # type: ignore[arg-type]
-        assert 0 < len(items) < 9
-        found += [item.event_id for item in items]
-        if following is None:
-            break
-        after = position_in(following, str, (int, float), str, str)  # type: ignore[arg-type]
-    assert sorted(found) == [f"E-{number}" for number in range(10)]
-
-
-def test_an_id_that_another_vm_has_used_removes_no_record(intake: Intake) -> None:
-    """If two VMs use one record id, in one transaction or in two, each record is in its VM's
-    history; copies count once.
-    """
-    web, liar = FakeVm(), FakeVm(name="liar")
-    for event_id, together in (("E", False), ("F", True)):
-        own = web.event(event_id, now=NOW)
-        forged = liar.record(
-            own.type, {**own.data, "vm": liar.identity.to_wire()}, now=NOW, record_id=own.id
-        )
-        for _ in range(2):
-            if together:
-                intake.take(forged, own)
-            else:
-                intake.take(forged)
-                intake.take(own)
-    with intake.snapshots.open() as snapshot:
-        found = {
-            vm.vm_id: [
-                each.event_id for each in past_of_vm(snapshot.connection, vm.vm_id, 9).records
-            ]
-            for vm in (web, liar)
-        }
-    assert {vm_id: sorted(map(str, several)) for vm_id, several in found.items()} == {
-        web.vm_id: ["E", "F"],
-        liar.vm_id: ["E", "F"],
-    }
-
-
-def test_a_vm_on_a_restored_disk_is_heard(intake: Intake) -> None:
-    """A VM on a restored disk, which uses its sequences a second time, is heard because its
-    heartbeats have newer times.
-    """
-    web = FakeVm()
-    intake.take(*(web.heartbeat(now=NOW) for _ in range(50)))
-    restored = FakeVm()
-    intake.let_pass(600)
-    beat = restored.heartbeat(now=intake.now)
-    intake.take(beat)
-    with intake.snapshots.open() as snapshot:
-        found = snapshot.vms.find_vm(web.vm_id)
-    assert found is not None
-    assert found.contact == "heard"
-    intake.let_pass(600)
-    intake.take(beat)  # a copy of it proves nothing
-    with intake.snapshots.open() as snapshot:
-        found = snapshot.vms.find_vm(web.vm_id)
-    assert found is not None
-    assert found.contact == "silent"
-
-
-@pytest.mark.parametrize("begins_with", ["started", "heartbeat", "event"])
-def test_a_vm_that_had_stopped_is_heard_on_a_restored_disk(
-    intake: Intake, begins_with: str
-) -> None:
-    """A VM that had stopped is heard with the first record from its restored disk, and stopped
-    again once that copy reports so.
-    """
-    web = FakeVm()
-    intake.take(web.heartbeat(now=NOW), web.heartbeat(now=NOW))
-    copy = FakeVm(sequence=1)
-    intake.let_pass(5)
-    again = [web.heartbeat(now=intake.now) for _ in range(9)]
-    farewell = web.stopped(now=intake.now)
-    intake.take(*again, farewell)
-    assert intake.vm(web).contact == "stopped"
-    intake.let_pass(60)
-    words = {"event": copy.event("E", now=intake.now), "started": copy.started(now=intake.now)}
-    intake.take(words.get(begins_with) or copy.heartbeat(now=intake.now))
-    assert intake.vm(web).contact == "heard"
-    intake.take(again[-1], farewell)  # copies of before say nothing
-    assert intake.vm(web).contact == "heard"
-    intake.let_pass(5)
-    intake.take(copy.stopped(now=intake.now))
-    assert intake.vm(web).contact == "stopped"
-
-
-def condition(intake: Intake, vm: FakeVm) -> str:
-    """Return the condition of a VM."""
-    with intake.snapshots.open() as snapshot:
-        return (
-            expectations_of(snapshot.connection, [vm.vm_id]).get(vm.vm_id, Expectation()).condition
-        )
-
-
-@pytest.mark.parametrize("transition", ["scheduled", "started"])
-def test_an_event_whose_only_reporter_is_gone_is_over_an_hour_after_its_time(
-    intake: Intake, transition: str
-) -> None:
-    """An event ends as Unknown an hour after its notBefore if its only reporter is gone, and its
-    VM's condition is clear. While a heard VM reports it, it stays open.
-    """
-    web, other = FakeVm(), FakeVm(name="web-2")
-    soon = "2026-11-22T12:10:00.000Z"
-    intake.take(web.event("E", transition=transition, not_before=soon, now=NOW))
-    intake.take(other.event("F", transition=transition, not_before=soon, now=NOW))
-    intake.now += timedelta(seconds=3000)
-    intake.take(other.heartbeat(now=intake.now))
-    intake.let_pass(10)
-    assert intake.event().event.state == transition
-    assert condition(intake, web) == transition
-    intake.now += timedelta(seconds=1250)
-    intake.take(other.heartbeat(now=intake.now))
-    intake.let_pass(10)
-    known = intake.event()
-    assert (known.event.state, known.shown.report.event.event_status) == ("ended", "Unknown")
-    assert condition(intake, web) == "clear"
-    assert intake.event("F").event.state == transition
-    intake.take(web.heartbeat(now=intake.now))
-    assert intake.event().event.state == "ended"
-    intake.take(web.event("E", transition="ended", now=intake.now))
-    assert intake.event().shown.report.event.event_status == "Completed"
-
-
-def test_an_event_is_not_over_because_the_console_was_away(intake: Intake) -> None:
-    """After an absence of the console an event ends only once the console has listened for the
-    silent time, because its VM may have sent something meanwhile.
-    """
-    web = FakeVm()
-    intake.take(web.event("E", transition="started", now=NOW))
-    intake.now += timedelta(hours=2)
-    intake.listen_since(intake.now)
-    intake.let_pass(10)
-    assert intake.vm(web).contact == "learning"
-    assert intake.event().event.state == "started"
-    intake.let_pass(180)
-    assert intake.vm(web).contact == "silent"
-    assert intake.event().event.state == "ended"
-
-
 def test_an_event_that_names_others_each_time_is_written_with_few_questions(
     intake: Intake,
 ) -> None:
@@ -726,58 +467,3 @@ def test_an_event_that_names_others_each_time_is_written_with_few_questions(
     assert len(asked) < 40
     assert intake.vm(web).vm.change_number > before
     assert set(intake.event().named) == {"liar"}
-
-
-def test_what_a_vm_has_sent_is_removed_a_little_at_a_time(intake: Intake) -> None:
-    """What a VM has sent is removed in small transactions, because other messages wait for each. An
-    event that another VM reports too stays.
-    """
-    liar, peer = FakeVm(name="liar"), FakeVm(name="peer")
-    ended = {"transition": "ended", "resources": ["web-1"], "now": NOW}
-    intake.take(*(liar.event(f"E-{number}", **ended) for number in range(450)))  # type: ignore[arg-type]
-    intake.take(liar.event("open", now=NOW), peer.event("E-7", **ended))  # type: ignore[arg-type]
-    commits: list[object] = []
-
-    def note(connection: object) -> None:
-        commits.append(connection)
-
-    event.listen(intake.database.writing, "commit", note)
-    at = NOW.timestamp()
-    found = forget(intake.database, [liar.vm_id, "other"], actor="a", reason="r", now=at)
-    event.remove(intake.database.writing, "commit", note)
-    assert found == {liar.vm_id: 451}
-    assert len(commits) >= 5
-    with intake.snapshots.open() as snapshot:
-        assert [each.event.event_id for each in snapshot.event_lists.ended_events()] == ["E-7"]
-        assert snapshot.event_lists.open_events() == []
-        assert snapshot.vms.find_vm(liar.vm_id) is None
-
-
-def test_a_fleet_that_falls_silent_together_is_looked_at_with_few_questions(
-    intake: Intake,
-) -> None:
-    """When a whole fleet falls silent, the reporters of its events are chosen with few queries,
-    because incoming messages wait for that transaction.
-    """
-    vms = [FakeVm(name=f"web-{number}") for number in range(40)]
-    peer = FakeVm(name="peer")
-    intake.take(*(vm.event(f"E-{vm.name}", now=NOW) for vm in vms))
-    intake.let_pass(1)
-    intake.take(*(peer.event(f"E-{vm.name}", resources=[vm.name], now=intake.now) for vm in vms))
-    intake.take(*(vm.heartbeat(now=intake.now) for vm in vms))
-    intake.now += timedelta(seconds=400)
-    asked: list[str] = []
-
-    def note(*given: object) -> None:
-        asked.append(str(given[2]))
-
-    event.listen(intake.database.writing, "before_cursor_execute", note)
-    intake.let_pass(1)
-    moving = len(asked)
-    asked.clear()
-    intake.let_pass(1)
-    alone = len(asked)
-    event.remove(intake.database.writing, "before_cursor_execute", note)
-    assert {intake.event(f"E-{vm.name}").event.shown_by for vm in vms} == {peer.vm_id}
-    assert moving < 30
-    assert alone < 15

@@ -1,5 +1,7 @@
 """The facts of turns that pages and the worker share."""
 
+from __future__ import annotations
+
 from datetime import timedelta
 
 import pytest
