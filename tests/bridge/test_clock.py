@@ -1,3 +1,5 @@
+"""The clock of the bridge, over restarts and after it was set back."""
+
 from datetime import timedelta
 
 import pytest

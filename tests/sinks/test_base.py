@@ -1,3 +1,5 @@
+"""The settings that every sink has."""
+
 import re
 import ssl
 from collections.abc import Sequence

@@ -1,3 +1,5 @@
+"""The example program that takes a VM out of service and back."""
+
 import os
 import subprocess
 from collections.abc import Mapping

@@ -1,3 +1,5 @@
+"""A record as one line for people."""
+
 from dataclasses import replace
 from datetime import timedelta
 

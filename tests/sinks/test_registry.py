@@ -1,3 +1,5 @@
+"""The list of the kinds of sinks."""
+
 import subprocess
 import sys
 from pathlib import Path

@@ -1,3 +1,5 @@
+"""The suite that every sink has to pass finds sinks that break the contract."""
+
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 

@@ -1,3 +1,5 @@
+"""The example of a sink in a package of its own."""
+
 import os
 import subprocess
 import sys

@@ -1,3 +1,5 @@
+"""Records that come in: valid ones are read into values, others are refused."""
+
 import json
 from typing import Any
 

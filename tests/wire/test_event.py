@@ -1,3 +1,5 @@
+"""An event on the wire, and its fingerprint."""
+
 from dataclasses import fields, replace
 from datetime import UTC, datetime
 from typing import Any

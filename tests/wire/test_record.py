@@ -1,3 +1,5 @@
+"""The envelope of a record, for every kind of record."""
+
 import json
 import math
 from dataclasses import replace

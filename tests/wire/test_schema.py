@@ -1,3 +1,5 @@
+"""The JSON Schema of records keeps the fields of earlier versions."""
+
 import json
 from pathlib import Path
 from typing import Any

@@ -1,3 +1,5 @@
+"""The retained state of a VM and the status of its bridge."""
+
 import json
 from datetime import UTC, datetime
 from typing import Any

@@ -1,3 +1,5 @@
+"""JSON that is read and written strictly."""
+
 import json
 
 import pytest

@@ -1,3 +1,5 @@
+"""The stream of records over HTTP, as server-sent events."""
+
 import pytest
 from support.store_helpers import draft
 

@@ -1,3 +1,5 @@
+"""The client with which commands ask a running bridge."""
+
 from collections.abc import Iterator
 
 import pytest

@@ -1,3 +1,5 @@
+"""Whether the loops of a bridge still make progress, as `/healthz` reports it."""
+
 import pytest
 from support.documents.documents import FakeClock
 

@@ -1,3 +1,5 @@
+"""The metrics that a bridge serves."""
+
 import re
 from datetime import timedelta
 from pathlib import Path

@@ -1,3 +1,5 @@
+"""The HTTP server of a bridge: its address, its limits, and its end."""
+
 import http.client
 import logging
 import socket

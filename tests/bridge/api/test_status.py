@@ -1,3 +1,5 @@
+"""The status of a running bridge, as the API and `seb status` show it."""
+
 import shutil
 from pathlib import Path
 

@@ -1,3 +1,5 @@
+"""What every answer over HTTP has, and which requests are refused."""
+
 import base64
 import hashlib
 import json

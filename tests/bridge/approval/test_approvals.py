@@ -1,3 +1,5 @@
+"""Approvals from the command to the receipts, with an IMDS that fails in every way."""
+
 import itertools
 import json
 import logging

@@ -1,3 +1,5 @@
+"""The rules of the VM's owner: which events each key matches, and what a rule decides."""
+
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta

@@ -1,3 +1,5 @@
+"""What becomes of a rule's decision: the approval, its receipts, and its limits."""
+
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

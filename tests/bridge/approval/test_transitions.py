@@ -1,3 +1,5 @@
+"""The table of an approval: what follows from each fact in each stage."""
+
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any

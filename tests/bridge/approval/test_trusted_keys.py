@@ -1,3 +1,5 @@
+"""The file with the public keys whose commands count."""
+
 import gc
 import json
 import os

@@ -1,3 +1,5 @@
+"""The checks of a signed command: each forgery is refused, with its reason."""
+
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any

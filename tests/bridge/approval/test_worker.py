@@ -1,3 +1,5 @@
+"""The thread that carries out commands and rules, one after the other."""
+
 import queue
 import threading
 from collections.abc import Callable, Iterator

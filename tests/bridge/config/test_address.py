@@ -1,3 +1,5 @@
+"""The address on which the bridge listens."""
+
 import pytest
 
 from bridge.config.address import parsed, reachable, written

@@ -1,3 +1,5 @@
+"""The settings of approval and of its rules."""
+
 import json
 from collections.abc import Mapping
 from pathlib import Path

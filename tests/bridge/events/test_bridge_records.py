@@ -1,3 +1,5 @@
+"""The records about the bridge itself."""
+
 import json
 from dataclasses import replace
 from datetime import timedelta

@@ -1,3 +1,5 @@
+"""The transitions between two documents."""
+
 import json
 from collections.abc import Mapping
 from dataclasses import replace

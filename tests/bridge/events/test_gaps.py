@@ -1,3 +1,5 @@
+"""The times during which IMDS was not polled."""
+
 from dataclasses import replace
 from datetime import timedelta
 

@@ -1,3 +1,5 @@
+"""The record of a transition, field by field."""
+
 import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta

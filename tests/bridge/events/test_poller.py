@@ -1,3 +1,5 @@
+"""One poll after the other: what is committed, reported and kept."""
+
 import json
 import logging
 import shutil

@@ -1,3 +1,5 @@
+"""What the bridge knows of an event from poll to poll."""
+
 import json
 from datetime import UTC
 from typing import Any

@@ -1,3 +1,5 @@
+"""The requests to IMDS, and what the client makes of each answer."""
+
 import gzip
 import socket
 from collections.abc import Callable, Iterator, Sequence

@@ -1,3 +1,5 @@
+"""Where IMDS is found: on Windows the address can come from DHCP."""
+
 import os
 import struct
 import sys

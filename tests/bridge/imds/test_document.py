@@ -1,3 +1,5 @@
+"""The document of IMDS, read into events."""
+
 import hashlib
 import itertools
 import json

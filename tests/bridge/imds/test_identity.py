@@ -1,3 +1,5 @@
+"""The identity of the VM, read from the instance document."""
+
 import threading
 from collections.abc import Callable
 from typing import Any

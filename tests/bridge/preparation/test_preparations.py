@@ -1,3 +1,5 @@
+"""The preparation of a VM for each state of an event, over deadlines and restarts."""
+
 import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path

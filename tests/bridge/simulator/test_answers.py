@@ -1,3 +1,5 @@
+"""The simulator answers requests as IMDS does."""
+
 from datetime import UTC, datetime
 
 import pytest

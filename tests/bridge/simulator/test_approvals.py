@@ -1,3 +1,5 @@
+"""The simulator starts an event that is approved."""
+
 import threading
 
 import pytest

@@ -1,3 +1,5 @@
+"""The faults that the simulator can play."""
+
 import time
 from contextlib import ExitStack, suppress
 from http.client import HTTPException

@@ -1,3 +1,5 @@
+"""The pytest plugin with the simulator as a fixture."""
+
 import subprocess
 import sys
 

@@ -1,3 +1,5 @@
+"""The scenarios of the simulator, step by step."""
+
 import threading
 import time
 from datetime import UTC, datetime

@@ -1,3 +1,5 @@
+"""The server of the simulator: where it listens, and how it ends."""
+
 import errno
 import socket
 import threading

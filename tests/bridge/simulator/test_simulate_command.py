@@ -1,3 +1,5 @@
+"""The command `seb simulate`."""
+
 import os
 import signal
 import socket

@@ -1,3 +1,5 @@
+"""When the simulator makes a new document, and what it remembers of each."""
+
 from datetime import UTC, datetime, timedelta
 
 import pytest

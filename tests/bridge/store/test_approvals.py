@@ -1,3 +1,5 @@
+"""What the store keeps of approvals."""
+
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path

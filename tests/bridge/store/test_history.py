@@ -1,3 +1,5 @@
+"""The newest records of the store, as pages list them."""
+
 import threading
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,3 +1,5 @@
+"""The Event Hubs sink: the message that a record becomes."""
+
 import pytest
 from support.amqp.cases import (
     HUB,

@@ -1,3 +1,5 @@
+"""The Event Hubs sink: connection strings, and the emulator."""
+
 from typing import Any
 
 import pytest

@@ -1,3 +1,5 @@
+"""The Event Hubs sink: how many records one delivery has."""
+
 import time
 
 import pytest

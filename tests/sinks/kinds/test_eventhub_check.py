@@ -1,3 +1,5 @@
+"""The Event Hubs sink: what `seb check` asks the hub."""
+
 from pathlib import Path
 from typing import Any
 

@@ -1,3 +1,5 @@
+"""The Event Hubs sink: what each error of the SDK means."""
+
 import socket
 import ssl
 

@@ -1,3 +1,5 @@
+"""The Event Hubs sink with a hub that refuses, cuts off or does not answer."""
+
 import time
 
 import pytest

@@ -1,3 +1,5 @@
+"""The Event Hubs sink: its settings."""
+
 import re
 import sys
 from pathlib import Path

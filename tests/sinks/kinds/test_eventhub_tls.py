@@ -1,3 +1,5 @@
+"""The Event Hubs sink over TLS."""
+
 import re
 import sys
 import threading

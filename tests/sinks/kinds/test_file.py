@@ -1,3 +1,5 @@
+"""The sink that writes a file."""
+
 import errno
 import os
 import stat

@@ -1,3 +1,5 @@
+"""The sink that runs a program: what each exit code means."""
+
 import json
 import os
 import signal

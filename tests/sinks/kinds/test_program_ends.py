@@ -1,3 +1,5 @@
+"""The sink that runs a program: how a program is ended with its children."""
+
 import os
 import signal
 import sys

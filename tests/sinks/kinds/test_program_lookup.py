@@ -1,3 +1,5 @@
+"""The sink that runs a program: how the program is found."""
+
 import os
 import sys
 from collections.abc import Callable

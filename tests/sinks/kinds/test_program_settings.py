@@ -1,3 +1,5 @@
+"""The sink that runs a program: how its command line is read."""
+
 import json
 
 import pytest

@@ -1,3 +1,5 @@
+"""The sink that runs a program: the variables that the program gets."""
+
 import re
 import sys
 from dataclasses import replace

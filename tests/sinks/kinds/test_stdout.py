@@ -1,3 +1,5 @@
+"""The sink that writes to standard output."""
+
 import errno
 import io
 import json

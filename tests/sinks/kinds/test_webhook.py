@@ -1,3 +1,5 @@
+"""The webhook sink: a delivery is one signed POST."""
+
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta

@@ -1,3 +1,5 @@
+"""The webhook sink: what `seb check` reports."""
+
 import socket
 from pathlib import Path
 

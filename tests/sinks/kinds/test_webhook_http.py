@@ -1,3 +1,5 @@
+"""The webhook sink with receivers and proxies that misbehave."""
+
 import gc
 import logging
 import socket

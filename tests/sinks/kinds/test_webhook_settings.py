@@ -1,3 +1,5 @@
+"""The webhook sink: its settings."""
+
 import base64
 import json
 from pathlib import Path

@@ -1,3 +1,5 @@
+"""The webhook sink: bodies that a template makes."""
+
 import json
 import re
 import sys

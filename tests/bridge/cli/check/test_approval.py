@@ -1,3 +1,5 @@
+"""What `seb check` reports of approval."""
+
 import json
 from collections.abc import Mapping
 from pathlib import Path

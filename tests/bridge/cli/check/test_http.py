@@ -1,3 +1,5 @@
+"""What `seb check` reports of the HTTP server."""
+
 from support.page.onlooker import Onlooker
 from support.ports import free_port
 from support.process.launch import Launch
