@@ -69,7 +69,7 @@ class Metrics:
         """Return all metrics in Prometheus' text format."""
         return generate_latest(self._registry)
 
-    def polled(self, seconds: float, trouble: str | None) -> None:
+    def note_poll(self, seconds: float, trouble: str | None) -> None:
         """Count a poll that took so many seconds; `trouble` is the reason if it failed."""
         self._polls.inc()
         self._duration.observe(seconds)
@@ -88,7 +88,7 @@ class Metrics:
                 case "seb.bridge.started.v1":
                     self._restart(record)
 
-    def delivered(self, sink: str, lags: Sequence[float]) -> None:
+    def note_delivered(self, sink: str, lags: Sequence[float]) -> None:
         """Count records that a sink has acknowledged, each so many seconds after its commit."""
         histogram = self._lag.labels(sink, self._kinds[sink])
         for lag in lags:

@@ -130,7 +130,7 @@ class Approvals:
         """Return the approval of that id as its last receipt shows it. Raises `StoreError`."""
         return self._store.find(jti)
 
-    def polled(self) -> None:
+    def note_poll(self) -> None:
         """Follow open approvals; called after every poll and after `prepare`. Sends no request.
         Raises `StoreError`.
         """

@@ -53,7 +53,7 @@ class ApprovalWorker:
         self._people: deque[Job] = deque()
         self._commands: deque[CommandMessage] = deque()
         self._confirmed = False
-        self._polled = False
+        self._has_new_poll = False
         self._check_preparations = False
         """Whether to check which events the VM must prepare for, as after each poll."""
         self._prepares_from = 0.0
@@ -69,7 +69,7 @@ class ApprovalWorker:
     def start(self) -> None:
         """Start the thread. It prepares the VM for what is due; approvals wait for `confirm`."""
         with self._changed:
-            if not self._polled:
+            if not self._has_new_poll:
                 self._held_until = self._monotonic() + FIRST_POLL_SECONDS
                 self._prepares_from = self._held_until
         self._thread.start()
@@ -113,12 +113,12 @@ class ApprovalWorker:
             self._changed.notify()
         return True
 
-    def polled(self, *, answered: bool = True) -> None:
+    def note_poll(self, *, answered: bool = True) -> None:
         """Note that IMDS was just polled. `answered`: it gave a document, and its changes are
         committed.
         """
         with self._changed:
-            self._polled = True
+            self._has_new_poll = True
             self._check_preparations = True
             if answered:
                 self._held_until = 0.0
@@ -180,7 +180,7 @@ class ApprovalWorker:
     @property
     def has_work(self) -> bool:
         """Check whether anything waits for the next round."""
-        approves = self._people or self._polled or self._more or self._has_commands_due()
+        approves = self._people or self._has_new_poll or self._more or self._has_commands_due()
         return bool(self._confirmed and approves) or self._has_to_prepare()
 
     def _run(self) -> None:
@@ -216,9 +216,9 @@ class ApprovalWorker:
                 self._check_preparations = False
                 jobs.append(self._prepare)
             if self._confirmed:
-                if self._polled:
-                    self._polled = False
-                    jobs.append(self._approvals.polled)
+                if self._has_new_poll:
+                    self._has_new_poll = False
+                    jobs.append(self._approvals.note_poll)
                 if self._has_commands_due():
                     jobs.append(partial(self._verify_commands, len(self._commands)))
                 jobs.append(self._step)

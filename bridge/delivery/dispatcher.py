@@ -95,7 +95,7 @@ class Dispatcher:
         urgent: Callable[[], bool],
         dead_letter: DeadLetter,
         redact: Redactor,
-        delivered: Delivered = lambda *_: None,
+        on_delivered: Delivered = lambda *_: None,
         make: MakeSink | None = None,
         draw: Callable[[], float] = random.random,
     ) -> None:
@@ -107,7 +107,7 @@ class Dispatcher:
         self._urgent = urgent
         self._dead_letter = dead_letter
         self._redact = redact
-        self._delivered = delivered
+        self._on_delivered = on_delivered
         self._draw = draw
         self._lock = threading.Lock()
         self._stuck: list[Worker] = []
@@ -193,7 +193,7 @@ class Dispatcher:
             urgent=self._urgent,
             mark_dead=self._mark_dead(name),
             redact=self._redact,
-            delivered=self._delivered,
+            on_delivered=self._on_delivered,
             draw=self._draw,
         )
 

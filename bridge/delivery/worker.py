@@ -61,7 +61,7 @@ class Worker:
         urgent: Callable[[], bool],
         mark_dead: MarkDead,
         redact: Redactor,
-        delivered: Delivered,
+        on_delivered: Delivered,
         draw: Callable[[], float] = random.random,
     ) -> None:
         self.sink = sink
@@ -73,7 +73,7 @@ class Worker:
         self._urgent = urgent
         self._mark_dead_in_store = mark_dead
         self._redact = redact
-        self._delivered = delivered
+        self._on_delivered = on_delivered
         self._draw = draw
         self._ended = False
         self._wake = threading.Event()
@@ -203,11 +203,11 @@ class Worker:
             self.health.failures = 0  # a sink that gets on is not made to wait longer each time
 
     def _mark(self, batch: Batch, count: int) -> None:
-        self._outbox.delivered(self.name, batch, count)
+        self._outbox.move_past(self.name, batch, count)
         now = self._clock.now()
         lags = [lag(each, now) for each in batch.records[:count]]
         self.health.count_acknowledged(count, lag=lags[-1], now=now)
-        self._delivered(self.name, lags)
+        self._on_delivered(self.name, lags)
 
     def _refuse(self, batch: Batch, error: SinkRejected) -> None:
         """Mark the record as dead, or try it again if the sink says that it may still accept it."""

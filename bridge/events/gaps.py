@@ -125,7 +125,7 @@ class GapTracker:
         self._interval = interval
         self._asked: _Reading | None = None
         self._answered: _Reading | None = None
-        self._polled: _Poll | None = None
+        self._last_good_poll: _Poll | None = None
         self._failed: Counter[GapReason] = Counter()
         """The polls since the last good one, by what failed: IMDS or the store."""
         self._patience = 0.0
@@ -141,8 +141,8 @@ class GapTracker:
         """Return the gap that a poll ends whose answer has come at this moment."""
         self._answered = self._reading()
         seconds = self._seconds(now, self._answered)
-        first = self._polled is None
-        before = 0.0 if self._polled is None else self._polled.answered.paused
+        first = self._last_good_poll is None
+        before = 0.0 if self._last_good_poll is None else self._last_good_poll.answered.paused
         pause = self._answered.paused - before
         longest = 3 * self._interval
         return PollGap(
@@ -161,7 +161,7 @@ class GapTracker:
 
     def has_polled(self) -> bool:
         """Check whether there was a good poll in this run."""
-        return self._polled is not None
+        return self._last_good_poll is not None
 
     def is_polling(self) -> bool:
         """Check whether this run's last good poll is not longer ago than a long gap."""
@@ -173,7 +173,7 @@ class GapTracker:
         or the disk while its changes were written. If answers always take long, that does not make
         a document old, up to `CONTINUOUS_SECONDS`.
         """
-        poll = self._polled
+        poll = self._last_good_poll
         if poll is None:
             return False
         is_young = self._polled_within(self._interval + OVERDUE_SECONDS + self._patience)
@@ -187,9 +187,9 @@ class GapTracker:
         done = self._reading()
         asked = self._asked or done
         poll = _Poll(asked=asked, answered=self._answered or done, lasted=done.since(asked))
-        before = 0.0 if self._polled is None else self._polled.lasted
+        before = 0.0 if self._last_good_poll is None else self._last_good_poll.lasted
         self._patience = min(poll.lasted, before, CONTINUOUS_SECONDS)
-        self._polled = poll
+        self._last_good_poll = poll
         self._failed.clear()
 
     def fail_poll(self, failed: Literal["imds", "store"]) -> None:
@@ -209,11 +209,11 @@ class GapTracker:
         or from answer to answer if that is longer: while a poll stands still before its answer, or
         works after it, it does not see what changes at IMDS.
         """
-        if self._polled is not None:
-            between_answers = answered.since(self._polled.answered)
+        if self._last_good_poll is not None:
+            between_answers = answered.since(self._last_good_poll.answered)
             if self._asked is None:
                 return between_answers
-            return max(between_answers, self._asked.since(self._polled.asked))
+            return max(between_answers, self._asked.since(self._last_good_poll.asked))
         if self.polled_at is not None:
             by_uptime = uptime(self._clock) - (self._polled_uptime or 0.0)
             if self.rebooted is False and self._polled_uptime is not None and by_uptime >= 0:
@@ -222,19 +222,23 @@ class GapTracker:
         return None
 
     def _polled_within(self, seconds: float) -> bool:
-        poll = self._polled
+        poll = self._last_good_poll
         return poll is not None and self._reading().since(poll.asked) <= seconds
 
     def _may_have_stood_still(self) -> bool:
         """Check whether the wall clock has jumped since the last good poll of this run."""
-        poll = self._polled
+        poll = self._last_good_poll
         return poll is not None and self._reading().has_jumped_since(poll.asked)
 
     def _suspended(self) -> float:
         """Return how many seconds this machine was suspended since the last good poll of
         this run.
         """
-        return 0.0 if self._polled is None else self._reading().suspended_since(self._polled.asked)
+        return (
+            0.0
+            if self._last_good_poll is None
+            else self._reading().suspended_since(self._last_good_poll.asked)
+        )
 
     def _reading(self) -> _Reading:
         with self._lock:

@@ -57,7 +57,7 @@ class Poller:
         scope_self: bool,
         boot_id: str | None,
         approved: Callable[[], Mapping[str, int]],
-        polled: Callable[[PollResult], None] = lambda _: None,
+        on_poll: Callable[[PollResult], None] = lambda _: None,
     ) -> None:
         self._state = state
         self._imds = imds
@@ -66,7 +66,7 @@ class Poller:
         self._scope_self = scope_self
         self._boot_id = boot_id
         self._approved = approved
-        self._polled = polled
+        self._on_poll = on_poll
         self._body: bytes | None = None
         self._polling = threading.Lock()
         self._not_before = clock.monotonic()
@@ -109,7 +109,7 @@ class Poller:
     def _run(self) -> bool:
         begun = self._clock.monotonic()
         if begun < self._not_before:
-            self._polled(PollResult(was_sent=False))
+            self._on_poll(PollResult(was_sent=False))
             return False
         trouble = self._try_poll()
         if trouble is not None:
@@ -120,7 +120,7 @@ class Poller:
         if trouble is None:
             self._report_version()
         reason = None if trouble is None else trouble.reason
-        self._polled(PollResult(seconds=self._clock.monotonic() - begun, trouble=reason))
+        self._on_poll(PollResult(seconds=self._clock.monotonic() - begun, trouble=reason))
         return trouble is None
 
     def _try_poll(self) -> PollTrouble | None:

@@ -69,8 +69,8 @@ def assemble(
     clock: Clock,
     boot_id: str | None,
     redact: Redactor,
-    polled: Callable[[PollResult], None],
-    delivered: Callable[[str, Sequence[float]], None],
+    on_poll: Callable[[PollResult], None],
+    on_delivered: Callable[[str, Sequence[float]], None],
 ) -> Parts:
     """Make the parts. Raises `StoreError` if stored values cannot be read."""
     outbox = Outbox(store)
@@ -94,7 +94,7 @@ def assemble(
         scope_self=settings.scope == "self",
         boot_id=boot_id,
         approved=lambda: approved_revisions(store),
-        polled=_then(polled, approval_worker),
+        on_poll=_and_wake(on_poll, approval_worker),
     )
     dispatcher = Dispatcher(
         sinks,
@@ -104,7 +104,7 @@ def assemble(
         urgent=lambda: state.urgent(URGENT_NOTICE_SECONDS),
         dead_letter=_dead_letters(state, clock),
         redact=redact,
-        delivered=delivered,
+        on_delivered=on_delivered,
         make=_make(preparations),
     )
     if preparations is not None:
@@ -121,16 +121,16 @@ def assemble(
     )
 
 
-def _then(
-    polled: Callable[[PollResult], None], approval_worker: ApprovalWorker
+def _and_wake(
+    on_poll: Callable[[PollResult], None], approval_worker: ApprovalWorker
 ) -> Callable[[PollResult], None]:
     """Return a callback for the end of each poll, even a failed one, that wakes the approvals: a
     command may have expired.
     """
 
     def ended(poll: PollResult) -> None:
-        polled(poll)
-        approval_worker.polled(answered=poll.answered)
+        on_poll(poll)
+        approval_worker.note_poll(answered=poll.answered)
 
     return ended
 

@@ -136,8 +136,8 @@ class Bridge:
             clock=self._clock,
             boot_id=self._boot_id,
             redact=self._redact,
-            polled=self._polled,
-            delivered=self._monitoring.delivered,
+            on_poll=self._note_poll,
+            on_delivered=self._monitoring.note_delivered,
         )
         self._monitoring.begin(self._parts.running)
         sinks = list(self._parts.dispatcher.health)
@@ -145,12 +145,12 @@ class Bridge:
             self._parts.state, store, self._settings, self._clock, sinks=sinks
         )
 
-    def _polled(self, poll: PollResult) -> None:
+    def _note_poll(self, poll: PollResult) -> None:
         """Note the result of a poll, and end the run if its store was replaced: records in a file
         that has lost its name would be lost with this process, and another bridge may use the new
         file.
         """
-        self._monitoring.polled(poll)
+        self._monitoring.note_poll(poll)
         if self._outcome is RunEnd.STOPPED and self._file.is_replaced():
             _LOG.error(
                 "the file of the store was deleted or replaced while it was in use",

@@ -72,16 +72,16 @@ class Monitoring:
         self.liveness.beat(was_sent=False)
         self._watchdog.status("polling IMDS")
 
-    def polled(self, poll: PollResult) -> None:
+    def note_poll(self, poll: PollResult) -> None:
         """Note that a poll has ended."""
         self.liveness.beat(was_sent=poll.was_sent, answered=poll.answered)
         if self._metrics is not None and poll.was_sent:
-            self._metrics.polled(poll.seconds, poll.trouble)
+            self._metrics.note_poll(poll.seconds, poll.trouble)
 
-    def delivered(self, sink: str, lags: Sequence[float]) -> None:
+    def note_delivered(self, sink: str, lags: Sequence[float]) -> None:
         """Note that a sink has acknowledged records, each so many seconds after its commit."""
         if self._metrics is not None:
-            self._metrics.delivered(sink, lags)
+            self._metrics.note_delivered(sink, lags)
 
     def stood_still(self, seconds: float) -> None:
         """Note a measured pause of the VM."""

@@ -154,7 +154,7 @@ class DeadRecords:
                 self._again.add(sink)
         return batch
 
-    def delivered(self, sink: str, sequences: Sequence[int], write: Write) -> None:
+    def note_delivered(self, sink: str, sequences: Sequence[int], write: Write) -> None:
         """Note that these records were delivered after all. Not synced: a power cut can only make
         them be delivered twice.
         """

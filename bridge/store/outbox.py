@@ -104,7 +104,7 @@ class Outbox:
             self._skip_unwanted(sink, cursor)
         return None
 
-    def delivered(self, sink: str, batch: Batch, count: int | None = None) -> None:
+    def move_past(self, sink: str, batch: Batch, count: int | None = None) -> None:
         """Move the cursor past the first `count` records of a batch, or all of them. Not synced."""
         done = batch.records if count is None else batch.records[:count]
         if not done:
@@ -112,7 +112,7 @@ class Outbox:
         self._acknowledged.add(sink, self.recipients[sink].role, done)
         if batch.again:
             sequences = [record.sequence for record in done]
-            self.dead.delivered(sink, sequences, self._acknowledged.write)
+            self.dead.note_delivered(sink, sequences, self._acknowledged.write)
         else:
             whole = len(done) == len(batch.records)
             self._advance(sink, batch.cursor if whole else done[-1].sequence)

@@ -72,7 +72,7 @@ class _Outbox:
         some = tuple(self.waiting[:limit])
         return Batch(records=some, cursor=some[-1].sequence) if some else None
 
-    def delivered(self, sink: str, batch: Batch, count: int | None = None) -> None:
+    def move_past(self, sink: str, batch: Batch, count: int | None = None) -> None:
         del sink
         del self.waiting[: len(batch.records) if count is None else count]
 
@@ -104,7 +104,7 @@ class _Vm:
             urgent=lambda: False,
             mark_dead=lambda record, *, reason, attempts, again: note(f"dead: {reason}"),
             redact=Redactor(),
-            delivered=lambda *_: None,
+            on_delivered=lambda *_: None,
         )
 
     def happens(self) -> None:

@@ -105,7 +105,7 @@ def _steps(directory: Path, changes: int, *, delivered: int = 0) -> dict[str, fl
         outbox = Outbox(store)
         outbox.register({SINK: Recipient(kind="test")})
         if delivered:
-            outbox.delivered(SINK, Batch(records=(sample_record(),), cursor=delivered))
+            outbox.move_past(SINK, Batch(records=(sample_record(),), cursor=delivered))
         drafts = [draft(_BEGIN + number, now) for number in range(changes)]
         return {
             "open_ms": round(1000 * opened, 1),
@@ -122,7 +122,7 @@ def _take(outbox: Outbox) -> None:
     """What a delivery costs beside the sending."""
     batch = outbox.next(SINK, 1)
     assert batch is not None
-    outbox.delivered(SINK, batch)
+    outbox.move_past(SINK, batch)
 
 
 def _median(work: Callable[[int], object], times: int) -> float:

@@ -79,7 +79,7 @@ class FusedBench(ApprovalBench):
     def poll(self, *, after: float = 1.0) -> None:
         self.clock.advance(after)
         self.poller.run()
-        self.approvals.polled()
+        self.approvals.note_poll()
         self.go_on()
 
     def begins(self) -> None:

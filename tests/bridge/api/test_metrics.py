@@ -138,7 +138,7 @@ def test_deliveries_are_measured(stage: MonitoredBridge) -> None:
     """The delivery time is measured in seconds from a record's observation to its
     acknowledgement.
     """
-    stage.metrics.delivered("file", [0.003, 40.0])
+    stage.metrics.note_delivered("file", [0.003, 40.0])
     samples = stage.samples()
     assert samples[by_sink("seb_sink_delivery_lag_seconds_count")] == 2.0
     assert samples[by_sink("seb_sink_delivery_lag_seconds_sum")] == 40.003

@@ -139,7 +139,7 @@ def test_a_file_of_keys_that_cannot_be_used_is_shown(tmp_path: Path) -> None:
     stage.poll(body())
     assert stage.status.approval_trouble() is None
     file.write_text("{}")
-    stage.parts.approvals.polled()
+    stage.parts.approvals.note_poll()
     assert "no command is accepted: " in (stage.status.approval_trouble() or "")
     stage.close()
 

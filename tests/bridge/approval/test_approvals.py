@@ -1152,7 +1152,7 @@ def test_a_command_is_accepted_while_requests_hang(bench: ApprovalBench) -> None
     bench.announce("E-3", event_type="Reboot", resources=["web_3", "web_4"])
     bench.clock.advance(9)
     bench.poller.run()
-    bench.approvals.polled()
+    bench.approvals.note_poll()
     del bench.imds.posts[:]
     assert bench.approvals.act_once()
     assert bench.imds.posts == [EVENT_ID]
@@ -1175,7 +1175,7 @@ def test_a_request_that_always_fails_does_not_starve_another(bench: ApprovalBenc
     for _ in range(20):
         bench.clock.advance(9)
         bench.poller.run()
-        bench.approvals.polled()
+        bench.approvals.note_poll()
         bench.approvals.act_once()
     assert Counter(bench.imds.posts) == {EVENT_ID: 10, OTHER_ID: 10}
 
@@ -1290,7 +1290,7 @@ class TestFullDisk:
         for _ in range(3):
             bench.clock.advance(1)
             with pytest.raises(StoreError):
-                bench.approvals.polled()
+                bench.approvals.note_poll()
         self.full(bench, full=False)
         bench.poll()
         assert ([EVENT_ID], GOOD[:2]) == (bench.imds.posts, bench.story())

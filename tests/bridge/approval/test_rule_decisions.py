@@ -311,7 +311,7 @@ class TestOutbox:
 
     def deliver(self, outbox: Outbox) -> None:
         while batch := outbox.next("drain", 10):
-            outbox.delivered("drain", batch)
+            outbox.move_past("drain", batch)
 
     def test_what_waits_is_not_acknowledged(self, outbox: Outbox) -> None:
         """A record is acknowledged once its own sink has delivered it."""

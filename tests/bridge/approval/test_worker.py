@@ -39,7 +39,7 @@ class NotedCalls:
         self._do(name)
         message.settled()
 
-    def polled(self) -> None:
+    def note_poll(self) -> None:
         self._do("look")
 
     def prepare(self) -> None:
@@ -90,7 +90,7 @@ class WorkerWithGate:
     def begin(self) -> None:
         """Start the worker, and wait until it has polled once."""
         self.start()
-        self.approval_worker.polled()
+        self.approval_worker.note_poll()
         assert self.approvals.next() == ["look"]
 
     def start(self) -> None:
@@ -143,7 +143,7 @@ def test_commands_wait_for_the_first_poll(scene: WorkerWithGate) -> None:
     """
     scene.start()
     assert scene.send("a")
-    scene.approval_worker.polled()
+    scene.approval_worker.note_poll()
     assert scene.approvals.next(2) == ["look", "a"]
 
 
@@ -184,8 +184,8 @@ def test_looks_and_people_go_before_a_flood(scene: WorkerWithGate) -> None:
     person.start()
     while not scene.approval_worker._people:
         pass
-    scene.approval_worker.polled()
-    scene.approval_worker.polled()
+    scene.approval_worker.note_poll()
+    scene.approval_worker.note_poll()
     scene.gate.set()
     assert scene.approvals.next(4) == ["held", "anna: E-1", "look", "0"]
     assert answers.get(timeout=PATIENCE) == AN_APPROVAL
@@ -205,7 +205,7 @@ def test_requests_that_hang_starve_neither_commands_nor_people(scene: WorkerWith
     assert scene.reached.wait(PATIENCE)
     assert scene.send("a")
     assert scene.send("b")
-    scene.approval_worker.polled()
+    scene.approval_worker.note_poll()
     scene.gate.set()
     assert scene.approvals.next(6) == ["first", "look", "a", "b", "second", "third"]
 
@@ -232,9 +232,9 @@ def test_a_step_that_fails_is_not_tried_at_once(scene: WorkerWithGate, error: Ex
 
     scene.approvals.requests = ["bad", "good"]
     scene.approvals.before["bad"] = fail
-    scene.approval_worker.polled()
+    scene.approval_worker.note_poll()
     assert scene.approvals.next(2) == ["look", "failed"]
-    scene.approval_worker.polled()
+    scene.approval_worker.note_poll()
     assert scene.approvals.next(2) == ["look", "good"]
 
 
@@ -242,9 +242,9 @@ def test_a_poll_that_failed_lets_no_command_go_first(scene: WorkerWithGate) -> N
     """After a failed first poll, commands wait on, and open approvals are followed."""
     scene.start()
     assert scene.send("a")
-    scene.approval_worker.polled(answered=False)
+    scene.approval_worker.note_poll(answered=False)
     assert scene.approvals.next() == ["look"]
-    scene.approval_worker.polled()
+    scene.approval_worker.note_poll()
     assert scene.approvals.next(2) == ["look", "a"]
 
 
@@ -270,7 +270,7 @@ def test_a_command_that_cannot_be_stored_is_tried_again(scene: WorkerWithGate) -
     assert scene.send("b")
     done = []
     while done[-1:] != ["b"]:
-        scene.approval_worker.polled()
+        scene.approval_worker.note_poll()
         done += scene.approvals.next()
     assert [name for name in done if name != "look"] == ["a", "b"]
     scene.approval_worker.stop(PATIENCE)
@@ -302,9 +302,9 @@ def test_a_look_that_fails_is_not_the_last(scene: WorkerWithGate, error: Excepti
             raise failures.pop()
 
     scene.approvals.before["look"] = fail
-    scene.approval_worker.polled()
+    scene.approval_worker.note_poll()
     assert scene.reached.wait(PATIENCE)
-    scene.approval_worker.polled()
+    scene.approval_worker.note_poll()
     assert scene.approvals.next() == ["look"]
 
 
@@ -370,7 +370,7 @@ def test_before_the_identity_is_confirmed_nothing_is_carried_out(scene: WorkerWi
     """
     assert scene.send("early")
     scene.approval_worker.start()
-    scene.approval_worker.polled()
+    scene.approval_worker.note_poll()
     scene.approvals.prepared.get(timeout=PATIENCE)
     with pytest.raises(LookupError, match="not confirmed by IMDS yet"):
         scene.approval_worker.local("E-1", user="anna", seconds=PATIENCE)

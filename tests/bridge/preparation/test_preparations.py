@@ -422,7 +422,7 @@ def test_no_post_goes_out_for_an_event_that_left_this_vm_since_the_last_look(
         preparations=preparing.preparations,
     )
     preparing.current.preparation = preparing.preparations.state_of
-    approvals.polled()
+    approvals.note_poll()
     while approvals.act_once():
         pass
     assert preparing.states() == ["preparing"]

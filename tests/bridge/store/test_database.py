@@ -44,7 +44,7 @@ store.commit([draft(1)])
 os.write(1, b"begin")
 store.commit([draft(2)])
 os.write(1, b"committed")
-outbox.delivered("ops", outbox.next("ops", 10))
+outbox.move_past("ops", outbox.next("ops", 10))
 os.write(1, b"marked")
 store.commit([draft(3)])
 os.write(1, b"again")
@@ -204,7 +204,7 @@ def test_delivered_records_are_forgotten_in_time(
         store.commit([draft(number)])
     assert len(bodies(store)) == 300
     while batch := outbox.next("ops", 100):
-        outbox.delivered("ops", batch)
+        outbox.move_past("ops", batch)
     for number in range(301, 502):
         store.commit([draft(number)])
         store.prune()
@@ -226,7 +226,7 @@ def test_a_pending_event_that_changes_does_not_fill_the_disk(
     for number in range(3, 400):
         store.commit([draft(number, event_id="busy")])
         while batch := outbox.next("ops", 100):
-            outbox.delivered("ops", batch)
+            outbox.move_past("ops", batch)
         store.prune()
     kept = [read_record(body).sequence for body in bodies(store)]
     assert kept[0] == 1
@@ -281,7 +281,7 @@ def test_room_is_given_back_to_the_disk(tmp_path: Path, monkeypatch: pytest.Monk
         outbox.register(recipients("ops"))
         store.commit([draft(number) for number in range(1, 2001)])
         while batch := outbox.next("ops", 1000):
-            outbox.delivered("ops", batch)
+            outbox.move_past("ops", batch)
         ((before,),) = store.read("PRAGMA page_count")
         for _ in range(5):
             store.prune()

@@ -40,7 +40,7 @@ def drain(outbox: Outbox, sink: str = "ops", *, limit: int = 10) -> list[Record]
     got: list[Record] = []
     while batch := outbox.next(sink, limit):
         got.extend(batch.records)
-        outbox.delivered(sink, batch)
+        outbox.move_past(sink, batch)
     return got
 
 
@@ -71,8 +71,8 @@ def test_a_record_comes_again_until_it_is_delivered(store: Store, outbox: Outbox
     batch = outbox.next("ops", 10)
     assert batch == outbox.next("ops", 10)
     assert batch is not None
-    outbox.delivered("ops", batch, 0)
-    outbox.delivered("ops", batch, 2)
+    outbox.move_past("ops", batch, 0)
+    outbox.move_past("ops", batch, 2)
     assert sequences(drain(outbox)) == [3]
 
 
@@ -198,7 +198,7 @@ def test_unwanted_records_are_passed_over(store: Store, outbox: Outbox) -> None:
     wanted = []
     while batch := outbox.next("ops", 3):
         wanted += sequences(batch.records)
-        outbox.delivered("ops", batch)
+        outbox.move_past("ops", batch)
     assert wanted == [500, 1000, 1500, 2000]
 
 
@@ -332,7 +332,7 @@ def test_what_an_older_record_may_undo_is_not_acknowledged(
     assert not outbox.acknowledged("ops", "event-1")
     batch = outbox.next("ops", 1)
     assert batch is not None
-    outbox.delivered("ops", batch)
+    outbox.move_past("ops", batch)
     assert not outbox.acknowledged("ops", "event-1")
     if end == "delivered":
         drain(outbox)
@@ -407,7 +407,7 @@ def test_a_heartbeat_that_is_replaced_during_delivery(store: Store, outbox: Outb
     assert batch is not None
     store.commit([bridge_draft(BRIDGE_HEARTBEAT)])
     outbox.mark_dead("ops", 1, reason="no", attempts=1, now=NOW)
-    outbox.delivered("ops", batch)
+    outbox.move_past("ops", batch)
     assert outbox.dead.shown() == []
     assert sequences(drain(outbox)) == [2]
 
@@ -495,7 +495,7 @@ def test_a_record_that_follows_a_retried_one_is_not_dead(store: Store, outbox: O
     assert (outbox.backlog("ops").records, outbox.backlog("ops").dead) == (1, 1)
     batch = outbox.next("ops", 1)
     assert batch is not None
-    outbox.delivered("ops", batch)
+    outbox.move_past("ops", batch)
     backlog = outbox.backlog("ops")
     assert (backlog.records, backlog.oldest, backlog.dead) == (1, "2026-03-01T12:00:00.000Z", 0)
     assert outbox.dead.shown() == []
@@ -572,7 +572,7 @@ def test_a_damaged_record_comes_alone(store: Store, outbox: Outbox, change: str)
     damage(store, 2, change)
     first = outbox.next("ops", 10)
     assert first == Batch(records=(committed[0],), cursor=1)
-    outbox.delivered("ops", first)
+    outbox.move_past("ops", first)
     second = outbox.next("ops", 10)
     assert second is not None
     assert (committed[1].id, 2) == (second.records[0].id, second.records[0].sequence)
@@ -733,6 +733,6 @@ def test_what_is_dropped_while_it_is_tried_again_stays_dropped(
     if refused:
         outbox.mark_dead("ops", 1, reason="no", attempts=1, now=NOW, again=True)
     else:
-        outbox.delivered("ops", again)
+        outbox.move_past("ops", again)
     assert outbox.dead.shown() == []
     assert sequences(drain(outbox)) == [2]

@@ -469,7 +469,7 @@ class ModelBench:
         kind, _ = self.setup.sinks[sink]
         self.acknowledged |= {(sink, kind, record.id) for record in batch.records[:count]}
         if count:
-            self.outbox.delivered(sink, batch, count)
+            self.outbox.move_past(sink, batch, count)
         elif answer == "refuse":
             self.outbox.mark_dead(
                 sink, batch.records[0].sequence, reason="no", attempts=1, now=self.clock.now()

@@ -120,7 +120,7 @@ def approval_worker_of(approvals: Approvals, clock: FakeClock) -> ApprovalWorker
 
 def tell_poll(approval_worker: ApprovalWorker, *, answered: bool) -> None:
     """A poll has ended."""
-    approval_worker.polled(answered=answered)
+    approval_worker.note_poll(answered=answered)
 
 
 def has_work(approval_worker: ApprovalWorker) -> bool:
@@ -220,7 +220,7 @@ class ApprovalBench:
         """A poll so many seconds later, and what approval makes of it."""
         self.clock.advance(after)
         assert self.poller.run()
-        self.approvals.polled()
+        self.approvals.note_poll()
         self.go_on()
 
     def fail(self, *, after: float = 1.0) -> None:
@@ -229,7 +229,7 @@ class ApprovalBench:
         self.imds.silent = True
         assert not self.poller.run()
         self.imds.silent = False
-        self.approvals.polled()
+        self.approvals.note_poll()
         self.go_on()
 
     def go_on(self) -> None:

@@ -286,7 +286,7 @@ class PreparingBench:
             if answer == "is not marked":
                 self._restart(self._kind)
             else:
-                self._outbox.delivered(NAME, batch)
+                self._outbox.move_past(NAME, batch)
         return True
 
     def _serve_all(self) -> None:

@@ -52,7 +52,7 @@ class Original:
         store.mark_polled(NOW)
         for sink, count in BEHIND.items():
             while (batch := outbox.next(sink, 1)) and batch.cursor <= count:
-                outbox.delivered(sink, batch)
+                outbox.move_past(sink, batch)
         if not killed:
             store.close()
         shutil.copytree(home / "store", self.directory)
@@ -142,7 +142,7 @@ def _deliver(store: Store, found: Found) -> None:
         while batch := outbox.next(sink, 7):
             if batch.damaged is None:
                 found.got[sink] += batch.records
-                outbox.delivered(sink, batch)
+                outbox.move_past(sink, batch)
                 continue
             sequence = batch.records[0].sequence
             found.dead.add((sink, sequence))

@@ -76,8 +76,8 @@ class MonitoredBridge:
             clock=self.clock,
             boot_id="boot-1",
             redact=Redactor(),
-            polled=self.front.polled,
-            delivered=self.front.delivered,
+            on_poll=self.front.note_poll,
+            on_delivered=self.front.note_delivered,
         )
         self.front.begin(self.parts.running)
 

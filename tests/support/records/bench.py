@@ -361,7 +361,7 @@ class RecordBench:
         for record in batch.records[:count]:
             receiver.take(json.loads(record.body))
         if how != "unmarked":
-            self.outbox.delivered(sink, batch, count)
+            self.outbox.move_past(sink, batch, count)
         if how in ("unmarked", "unwritten"):
             # If the sink leaves out events of other VMs from the next run on, their ends as well.
             receiver.unsure |= {

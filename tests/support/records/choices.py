@@ -170,7 +170,7 @@ class ChoosingBench:
         if how == "unmarked":
             self._restart(self.choice)
         else:
-            self.outbox.delivered(NAME, batch, count)
+            self.outbox.move_past(NAME, batch, count)
         return True
 
     def _take_all(self) -> None:
