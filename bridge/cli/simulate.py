@@ -11,8 +11,7 @@ from datetime import UTC, datetime
 import click
 
 from bridge.config.address import parsed
-from bridge.simulator.fault_names import FAULT_NAMES, parse_fault
-from bridge.simulator.faults import Fault
+from bridge.simulator.faults import FAULT_NAMES, Fault, parse_fault
 from bridge.simulator.scenarios import SCENARIOS, UnknownScenarioError
 from bridge.simulator.scenarios import scenario as find_scenario
 from bridge.simulator.simulator import Simulator

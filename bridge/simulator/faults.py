@@ -1,5 +1,5 @@
-"""The faults of IMDS that the simulator can play. A pause in one ends early if the client or the
-simulator ends.
+"""The faults of IMDS that the simulator can play, and their names on the command line. A pause in
+one ends early if the client or the simulator ends.
 """
 
 from __future__ import annotations
@@ -8,9 +8,11 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
+from difflib import get_close_matches
 from http import HTTPStatus
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from bridge.simulator.answers import SimulatedAnswer, Target, refusal
 from bridge.simulator.exchange import SimulatedExchange
@@ -238,3 +240,49 @@ class FaultQueue:
         """Forget all faults."""
         with self._lock:
             self._queues.clear()
+
+
+_FAULTS: Final[dict[str, Callable[..., Fault]]] = {
+    "401": lambda: StatusFault(401),
+    "404": lambda: StatusFault(404),
+    "410": lambda: StatusFault(410),
+    "429": lambda seconds=2: StatusFault(429, retry_after=int(seconds)),
+    "500": lambda: StatusFault(500),
+    "503": lambda: StatusFault(503),
+    "cut": CutJson,
+    "drip": DripBody,
+    "drip-headers": DripHeaders,
+    "empty": EmptyBody,
+    "endless": Endless,
+    "html": Html,
+    "huge": lambda mebibytes=10: Huge(int(mebibytes)),
+    "no-events": NoEvents,
+    "refused": RefusedFault,
+    "reset": ResetFault,
+    "silence": Silence,
+    "slow": Slow,
+    "truncated": Truncated,
+}
+_ARGUMENT: Final = {"429", "drip", "drip-headers", "endless", "huge", "refused", "silence", "slow"}
+FAULT_NAMES: Final = tuple(sorted(_FAULTS))
+
+
+def parse_fault(text: str) -> Fault:
+    """Return the fault of `NAME` or `NAME=ARGUMENT` (seconds, or MiB for `huge`). Raises
+    `ValueError`.
+    """
+    name, equals, argument = text.partition("=")
+    if name not in _FAULTS:
+        near = get_close_matches(name, FAULT_NAMES, n=3) or FAULT_NAMES
+        raise ValueError(f"there is no fault {name!r}; try {', '.join(near)}")
+    if not equals:
+        return _FAULTS[name]()
+    if name not in _ARGUMENT:
+        raise ValueError(f"the fault {name!r} takes no argument")
+    try:
+        number = float(argument)
+    except ValueError:
+        number = -1.0
+    if not 0 <= number <= 3600:  # noqa: PLR2004  # an hour
+        raise ValueError(f"{argument!r} is not a number between 0 and 3600, as in {name}=5")
+    return _FAULTS[name](number)

@@ -15,7 +15,7 @@ from support.imds.restless import RestlessImds
 from support.process.bridge import BridgeProcess
 
 from bridge.simulator.events import SimulatedEvent
-from bridge.simulator.fault_names import FAULT_NAMES, parse_fault
+from bridge.simulator.faults import FAULT_NAMES, parse_fault
 from bridge.simulator.simulator import Simulator
 
 Tell = Callable[[Figures], None]

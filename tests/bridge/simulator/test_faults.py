@@ -8,8 +8,8 @@ import pytest
 from support.eventually import eventually
 from support.imds.client import ask, connect, send_request
 
-from bridge.simulator.fault_names import FAULT_NAMES, parse_fault
 from bridge.simulator.faults import (
+    FAULT_NAMES,
     DripBody,
     DripHeaders,
     Endless,
@@ -19,6 +19,7 @@ from bridge.simulator.faults import (
     Silence,
     Slow,
     StatusFault,
+    parse_fault,
 )
 from bridge.simulator.simulator import Simulator
 
