@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Final
 
 from bridge.clock import Clock
+from bridge.imds.events_timeout import EventsTimeout
 
 SLACK_SECONDS: Final = 10.0
 """How long a poll may take in addition to its wait and its request: a slow disk, a busy machine."""
@@ -27,15 +28,13 @@ class Liveness:
         ended: Callable[[float], None] = lambda _: None,
     ) -> None:
         """All in seconds: `interval` from poll to poll, `timeout` for a request, `first_timeout`
-        for a request until IMDS has given a document. `ended` is called after each finished round,
+        for one that may turn the service on. `ended` is called after each finished round,
         with the allowance.
         """
         self._clock = clock
         self._ended = ended
         self._rest = max(interval + SLACK_SECONDS, 3 * interval)
-        self._timeout = timeout
-        self._first_timeout = first_timeout
-        self._answered = False
+        self._events_timeout = EventsTimeout(clock, usual=timeout, first=first_timeout)
         self._beat_at = clock.monotonic()
         self.attempted_at: datetime | None = None
         """When a poll last ended, by the wall clock; None before the first."""
@@ -45,14 +44,14 @@ class Liveness:
         """Return how many seconds may pass from one finished poll to the next before the loop
         counts as hanging.
         """
-        # Azure: the first request ever turns the service on, and may take two minutes.
-        return self._rest + (self._timeout if self._answered else self._first_timeout)
+        return self._rest + self._events_timeout.seconds
 
     def beat(self, *, was_sent: bool = True, answered: bool = False) -> None:
         """Note that a poll has ended. `was_sent`: it sent a request; `answered`: IMDS gave a
         document.
         """
-        self._answered = self._answered or answered
+        if answered:
+            self._events_timeout.note_document()
         self._beat_at = self._clock.monotonic()
         if was_sent:
             self.attempted_at = self._clock.now()

@@ -81,8 +81,8 @@ class ImdsSettings(_Section):
     first_timeout: Positive = Field(
         130.0,
         description=(
-            "The same until the first good answer, unless an earlier run had one within 24 hours: "
-            "the first request turns the service on, which can take two minutes"
+            "The same while there was no good answer within 24 hours, in this run or an earlier "
+            "one: the request then turns the service on, which can take two minutes"
         ),
     )
 

@@ -8,23 +8,23 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, Final
 
+from bridge.clock import Clock, SystemClock
 from bridge.config.settings import DEFAULT_IMDS_URL, Settings
 from bridge.imds.api_versions import INSTANCE_VERSIONS_TRIED, ApiVersions
 from bridge.imds.discovery import endpoints
+from bridge.imds.events_timeout import EventsTimeout
 from bridge.imds.exchange import Exchange, ImdsError, Reply
 from bridge.known_api_versions import EVENTS_API_VERSIONS
 from wire.strictjson import JsonError, load_json
 
-__all__ = ["Imds", "ImdsAnswer", "ImdsError", "client", "is_on"]
+__all__ = ["Imds", "ImdsAnswer", "ImdsError", "client"]
 
 EVENTS_PATH: Final = "/metadata/scheduledevents"
 INSTANCE_PATH: Final = "/metadata/instance/compute"
 VERSIONS_PATH: Final = "/metadata/versions"
-ON_FOR: Final = timedelta(hours=24)
-"""How long Azure keeps the service on after the last request."""
 MAX_RETRY_AFTER: Final = 10.0
 """The longest Retry-After that is obeyed, in seconds: Preempt gives 30 seconds of notice in all."""
 _BAD_REQUEST: Final = 400
@@ -41,9 +41,7 @@ class ImdsAnswer:
 
 
 class Imds:
-    """A client with one persistent connection, for one thread. `timeout` is seconds for a request,
-    `first_timeout` until the first document; `discover` names other base URLs.
-    """
+    """A client with one persistent connection, for one thread."""
 
     def __init__(
         self,
@@ -53,13 +51,21 @@ class Imds:
         timeout: float,
         first_timeout: float,
         discover: Callable[[], Sequence[str]] = tuple,
+        clock: Clock | None = None,
+        answered_at: datetime | None = None,
     ) -> None:
+        """`timeout`: seconds for a request; `first_timeout`: for one that may turn the service on;
+        `answered_at`: when an earlier run had its last document; `discover` names other base URLs.
+        """
         self.url = url
         self._given = url
         self._timeout = timeout
-        self._first_timeout = first_timeout
+        self._events_timeout = EventsTimeout(
+            clock or SystemClock(), usual=timeout, first=first_timeout, answered_at=answered_at
+        )
         self._discover = discover
         self._answered = False
+        """Whether this client has had a document."""
         self._events = ApiVersions(api_version, reversed(EVENTS_API_VERSIONS))
         self._instance = ApiVersions(INSTANCE_VERSIONS_TRIED[0], INSTANCE_VERSIONS_TRIED)
         self._exchange = Exchange(url)
@@ -73,11 +79,12 @@ class Imds:
         """Return the document as bytes, in the first api-version that IMDS accepts. Raises
         `ImdsError`.
         """
-        # Azure: the first request turns the service on; only a document says that it is on.
-        timeout = self._timeout if self._answered else self._first_timeout
-        answer = self._ask(EVENTS_PATH, self._events, timeout)
-        # An empty 200 is common before: an answer without a list of events is not a document.
-        self._answered = self._answered or b"Events" in answer.body
+        answer = self._ask(EVENTS_PATH, self._events, self._events_timeout.seconds)
+        # Azure: only a document says that the service is on. An empty 200 is common before: an
+        # answer without a list of events is not a document.
+        if b"Events" in answer.body:
+            self._answered = True
+            self._events_timeout.note_document()
         return answer
 
     def instance(self) -> dict[str, Any]:
@@ -171,25 +178,25 @@ class Imds:
         self.url = ring[(place + 1) % len(ring)]
 
 
-def is_on(polled_at: datetime | None, now: datetime) -> bool:
-    """Check whether the service is on, by the time of the last good poll: otherwise the next
-    request turns it on, which can take two minutes.
-    """
-    return polled_at is not None and abs(now - polled_at) < ON_FOR
-
-
-def client(settings: Settings, timeout: float | None = None, *, on: bool = False) -> Imds:
-    """Return the client of these settings, for a service that is known to be `on` or not; only the
-    default URL looks for other endpoints.
+def client(
+    settings: Settings,
+    timeout: float | None = None,
+    *,
+    clock: Clock | None = None,
+    answered_at: datetime | None = None,
+) -> Imds:
+    """Return the client of these settings; `answered_at` is when an earlier run had its last
+    document. Only the default URL looks for other endpoints.
     """
     imds = settings.imds
-    first = imds.timeout if on else imds.first_timeout
     return Imds(
         imds.url,
         api_version=imds.api_version,
         timeout=timeout or imds.timeout,
-        first_timeout=timeout or first,
+        first_timeout=timeout or imds.first_timeout,
         discover=endpoints if imds.url == DEFAULT_IMDS_URL else tuple,
+        clock=clock,
+        answered_at=answered_at,
     )
 
 

@@ -14,7 +14,7 @@ from bridge.api.control_requests import ControlRequests, shown_settings, startin
 from bridge.clock import Clock, SystemClock
 from bridge.config.load import Configuration
 from bridge.events.poller import PollResult
-from bridge.imds.client import client, is_on
+from bridge.imds.client import client
 from bridge.logs import Redactor
 from bridge.service.assembly import assemble
 from bridge.service.lifecycle import Lifecycle
@@ -132,7 +132,7 @@ class Bridge:
             self._sinks,
             store,
             vm=vm,
-            imds=client(self._settings, on=is_on(store.polled_at(), self._clock.now())),
+            imds=client(self._settings, clock=self._clock, answered_at=store.polled_at()),
             clock=self._clock,
             boot_id=self._boot_id,
             redact=self._redact,
@@ -218,6 +218,8 @@ class Bridge:
         if still := tick.pause + tick.suspended:
             self._monitoring.stood_still(still)
             _LOG.info("the VM stood still", extra={"action": "pause", "seconds": still})
+        if tick.suspended:
+            self._monitoring.was_suspended()
         if tick.jump or tick.suspended:
             scheduler.run_now()
         if tick.jump:

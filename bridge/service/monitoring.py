@@ -88,6 +88,12 @@ class Monitoring:
         if self._metrics is not None:
             self._metrics.stood_still(seconds)
 
+    def was_suspended(self) -> None:
+        """Note that the kernel had suspended the VM: if that was for a day, the next poll may take
+        as long as the first one, and no poll has told the service manager.
+        """
+        self._watchdog.fed(self.liveness.allowance)
+
     def jumped(self) -> None:
         """Note that the wall clock was set."""
         if self._metrics is not None:

@@ -49,6 +49,19 @@ def test_the_first_answer_may_take_two_minutes() -> None:
     assert not loop.is_alive()
 
 
+def test_after_a_day_asleep_a_poll_may_take_two_minutes() -> None:
+    """After a suspension of more than a day the next document may take as long as the first."""
+    clock = FakeClock()
+    loop = liveness(clock)
+    loop.beat(answered=True)
+    clock.suspend(30 * 3600)
+    clock.advance(130.0)
+    assert loop.is_alive()
+    loop.beat(answered=True)
+    clock.advance(130.0)
+    assert not loop.is_alive()
+
+
 @pytest.mark.parametrize("interval", [0.1, 1.0, 60.0, 3600.0])
 def test_a_slow_poll_interval_is_no_hang(interval: float) -> None:
     """With a long interval, three polls may be missed before the loop counts as hanging."""

@@ -3,13 +3,13 @@
 import gzip
 import socket
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
-from datetime import UTC, datetime, timedelta
+from contextlib import ExitStack, closing
 from pathlib import Path
 from time import perf_counter
 
 import pytest
 import requests
+from support.documents.documents import FakeClock
 from support.imds.raw import RawImds, refusal, reply
 from support.sinks.http_server import HttpServer, Mode
 from support.sinks.throwaway_ca import ThrowawayCa
@@ -18,7 +18,7 @@ from urllib3.exceptions import NewConnectionError
 
 from bridge.config.settings import Settings
 from bridge.imds.api_versions import INSTANCE_VERSIONS_TRIED, MAX_REFUSALS, PROBE_EVERY_REQUESTS
-from bridge.imds.client import MAX_RETRY_AFTER, Imds, ImdsError, is_on
+from bridge.imds.client import MAX_RETRY_AFTER, Imds, ImdsError
 from bridge.imds.exchange import WithheldError, explain
 from bridge.known_api_versions import EVENTS_API_VERSIONS, INSTANCE_API_VERSIONS
 from bridge.simulator.events import SimulatedEvent
@@ -46,7 +46,13 @@ def client() -> Iterator[Client]:
 
         def make(url: str, *, others: Sequence[str] = (), **timeouts: float) -> Imds:
             patience = {"timeout": 5.0, "first_timeout": 5.0, **timeouts}
-            made = Imds(url, api_version=NEWEST, discover=lambda: others, **patience)
+            made = Imds(
+                url,
+                api_version=NEWEST,
+                discover=lambda: others,
+                timeout=patience["timeout"],
+                first_timeout=patience["first_timeout"],
+            )
             stack.callback(made.close)
             return made
 
@@ -216,15 +222,23 @@ def test_the_first_answer_may_take_longer(imds_simulator: Simulator, client: Cli
     assert error.reason == "timeout"
 
 
-@pytest.mark.parametrize(
-    ("hours", "on"), [(None, False), (0, True), (23, True), (25, False), (-1, True), (-25, False)]
-)
-def test_a_service_that_answered_within_a_day_is_on(hours: float | None, on: bool) -> None:
-    """The service counts as on for a day after the last good poll, also if the clock was set
-    since.
+def test_after_a_day_asleep_an_answer_may_take_as_long_as_the_first(
+    imds_simulator: Simulator,
+) -> None:
+    """After a suspension of more than a day the service is off, so the next document may take as
+    long as the first one; the one after that may not.
     """
-    now = datetime(2026, 3, 2, tzinfo=UTC)
-    assert is_on(None if hours is None else now - timedelta(hours=hours), now) is on
+    clock = FakeClock()
+    asked = Imds(
+        imds_simulator.url, api_version=NEWEST, timeout=0.2, first_timeout=5.0, clock=clock
+    )
+    with closing(asked):
+        asked.events()
+        clock.suspend(30 * 3600)
+        imds_simulator.fault(Slow(0.4))
+        asked.events()
+        imds_simulator.fault(Slow(5.0))
+        assert refused(asked).reason == "timeout"
 
 
 @pytest.mark.parametrize("body", [b"", b" ", b"{}"])
