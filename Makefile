@@ -55,6 +55,7 @@ lint: $(VENV)/dev.stamp ## Check style, types, layers and generated documentatio
 	$(BIN)/mypy
 	$(BIN)/mypy --platform win32 --cache-dir .mypy_cache/win32
 	MYPYPATH=tests $(BIN)/mypy --cache-dir .mypy_cache/tests -p support
+	MYPYPATH=tests $(BIN)/mypy --cache-dir .mypy_cache/tests --exclude '^tests/support/' -p tests
 	$(BIN)/lint-imports
 	$(BIN)/python docs/generate.py --check
 

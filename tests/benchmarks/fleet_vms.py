@@ -136,7 +136,7 @@ def main(port: int, first: int, count: int) -> None:
 
     vms = [_Vm(number, port, note) for number in range(first, first + count)]
     orders: dict[str, Callable[[_Vm], None]] = {
-        "start": lambda vm: vm.worker.start(),
+        "start": lambda vm: vm.worker.start_if_possible(),
         "event": lambda vm: vm.happens(),
     }
     print("ready", flush=True)

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from support.commands.approving import EVENT_ID, ApprovalBench, fails
-from support.documents.documents import entry
+from support.commands.approving import ApprovalBench, fails
+from support.documents.documents import EVENT_ID, entry
 
 from bridge.config.approval import Rule
 from bridge.store.database import StoreError

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from support.monitoring import dashboard, prometheus, promql, promtool
+from support.ports import free_port
 from support.process.bridge import NOWHERE, BridgeProcess
 
 from bridge.simulator.events import SimulatedEvent
@@ -36,7 +37,7 @@ def scraped(tmp_path: Path) -> Iterator[prometheus.Prometheus]:
     """A bridge that saw IMDS fail once and an event come, as Prometheus saw it."""
     if prometheus.executable() is None:
         pytest.skip("prometheus is not installed; Debian's package prometheus has it")
-    listen = f"127.0.0.1:{prometheus.free_port()}"
+    listen = f"127.0.0.1:{free_port()}"
     env = {
         "SEB_STATE_DIR": str(tmp_path / "state"),
         "SEB_HTTP__LISTEN": listen,

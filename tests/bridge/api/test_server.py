@@ -105,7 +105,7 @@ def test_an_address_that_is_taken_is_waited_for(
             while not caplog.records:
                 threading.Event().wait(0.01)
             threading.Event().wait(0.1)  # many tries, one line
-            assert [record.action for record in caplog.records] == ["http_trouble"]
+            assert [record.__dict__["action"] for record in caplog.records] == ["http_trouble"]
             assert "SEB_HTTP__LISTEN" in caplog.records[0].getMessage()
         assert ask(port)[0] == 200
         server.close()

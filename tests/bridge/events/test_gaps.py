@@ -118,8 +118,8 @@ def test_a_reboot_is_told_once() -> None:
     """Only the first poll after a reboot reports it."""
     clock = FakeClock()
     gaps = tracker(clock, ago=60.0, rebooted=True)
-    gaps = [poll(gaps, clock), poll(gaps, clock)]
-    assert [(gap.reason, gap.restarted) for gap in gaps] == [("reboot", True), ("imds", False)]
+    found = [poll(gaps, clock), poll(gaps, clock)]
+    assert [(gap.reason, gap.restarted) for gap in found] == [("reboot", True), ("imds", False)]
 
 
 def test_a_failed_poll_ends_nothing() -> None:

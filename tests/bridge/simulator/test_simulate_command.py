@@ -1,6 +1,5 @@
 """The command `seb simulate`."""
 
-import os
 import signal
 import socket
 import subprocess
@@ -109,7 +108,10 @@ def looping() -> Iterator[tuple[subprocess.Popen[str], str]]:
         process.kill()
 
 
-ENDINGS = [signal.CTRL_BREAK_EVENT] if os.name == "nt" else [signal.SIGINT, signal.SIGTERM]
+if sys.platform == "win32":
+    ENDINGS = [signal.CTRL_BREAK_EVENT]
+else:
+    ENDINGS = [signal.SIGINT, signal.SIGTERM]
 
 
 @pytest.mark.parametrize("ending", ENDINGS)

@@ -10,11 +10,11 @@ from click.testing import CliRunner
 from support.console.records import FakeVm
 
 from console.cli import command
-from console.cli.groups import member_of
 from console.config.load import load
 from console.db.batches.batch_transaction import write_batch
 from console.db.connection.opening import Database, database_url
 from console.db.connection.transactions import next_number
+from console.db.turn_facts.vm_facts import member_of
 from console.fleet.values.vm import Vm
 from console.records.parse import parse_record
 

@@ -10,8 +10,9 @@ from bridge.simulator.events import SimulatedEvent
 from bridge.simulator.simulator import Simulator
 
 if TYPE_CHECKING:
-    from conftest import Seb
     from support.process.launch import Launch
+
+    from tests.ground.windows.conftest import Seb
 
 
 def test_the_demo_ends(seb: Seb) -> None:

@@ -194,7 +194,7 @@ def secured(
     import websocket._http  # noqa: PLC0415
 
     with WebSocketGate(hub.port, tls=ca.server().context) as made:
-        original = websocket._http.parse_url
+        original = websocket._http.parse_url  # type: ignore[attr-defined]
 
         def there(url: str) -> tuple[str, int, str, bool]:
             host, port, resource, secure = original(url)

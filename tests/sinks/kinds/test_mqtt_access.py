@@ -16,6 +16,7 @@ from support.sinks.throwaway_ca import ThrowawayCa
 
 from sinks.base import SinkContext, SinkError, SinkRejected
 from sinks.kinds.mqtt import MqttSink
+from sinks.kinds.mqtt.settings import MqttSettings
 from sinks.samples import sample_event, sample_pending
 from sinks.testing import SAMPLE_VM, sample_context, sample_record
 
@@ -27,7 +28,7 @@ LARGE = sample_record(2, description="x" * 5000)
 def make(broker: Mosquitto, *, context: SinkContext | None = None, **settings: Any) -> MqttSink:
     """Return a sink for the broker."""
     told = {"kind": "mqtt", "host": broker.host, "port": broker.port, **settings}
-    return MqttSink("ops", MqttSink.Settings(**told), context or sample_context())
+    return MqttSink("ops", MqttSettings(**told), context or sample_context())
 
 
 def opening_fails(sink: MqttSink) -> str:
@@ -230,10 +231,10 @@ def test_a_check_leaves_a_running_bridge_alone(guarded: Mosquitto) -> None:
 def test_a_password_in_clear_to_another_host_is_warned_of(password: dict[str, str]) -> None:
     """`check` warns of a password without TLS, unless the broker is on this machine."""
     told: dict[str, Any] = {"kind": "mqtt", "host": "no.invalid", "username": "u", **password}
-    clear = MqttSink("ops", MqttSink.Settings(**told), sample_context())
+    clear = MqttSink("ops", MqttSettings(**told), sample_context())
     assert [line.level for line in clear.check()] == ["warn", "fail"]
     told["port"] = 8883
-    encrypted = MqttSink("ops", MqttSink.Settings(**told), sample_context())
+    encrypted = MqttSink("ops", MqttSettings(**told), sample_context())
     assert [line.level for line in encrypted.check()] == ["fail"]
 
 
@@ -241,7 +242,7 @@ def test_a_password_in_clear_to_another_host_is_warned_of(password: dict[str, st
 def test_a_site_that_is_no_topic_level_is_refused(guarded: Mosquitto, site: str) -> None:
     """A site with characters of a topic filter is refused before any connection is made."""
     context = replace(sample_context(), site=site)
-    settings = MqttSink.Settings(kind="mqtt", host=guarded.host, port=guarded.port)
+    settings = MqttSettings(kind="mqtt", host=guarded.host, port=guarded.port)
     message = opening_fails(MqttSink("ops", settings, context))
     assert message.startswith("SEB_SITE is ")
 
@@ -268,7 +269,7 @@ def test_a_site_that_is_no_topic_level_is_refused(guarded: Mosquitto, site: str)
 def test_settings_that_cannot_work_are_refused(wrong: dict[str, Any]) -> None:
     """A wrong setting is an error that shows no secret."""
     with pytest.raises(ValidationError) as caught:
-        MqttSink.Settings(kind="mqtt", **wrong)
+        MqttSettings(kind="mqtt", **wrong)
     assert PASSWORD not in str(caught.value)
 
 
@@ -292,11 +293,11 @@ def test_the_port_and_tls_follow_each_other(
     """Port 8883 or any TLS setting turns TLS on, TLS alone means port 8883; with WebSockets the
     ports are 80 and 443.
     """
-    settings = MqttSink.Settings(kind="mqtt", host="broker", **told)
+    settings = MqttSettings(kind="mqtt", host="broker", **told)
     assert expected == (settings.effective_port, settings.uses_tls)
 
 
 @pytest.mark.parametrize("host", ["::1", "fe80::1", "127.0.0.1", "broker.example"])
 def test_a_host_may_be_an_address(host: str) -> None:
     """HOST may be an IPv6 address with colons and without a port."""
-    assert host == MqttSink.Settings(kind="mqtt", host=host).host
+    assert host == MqttSettings(kind="mqtt", host=host).host

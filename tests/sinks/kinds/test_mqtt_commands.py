@@ -21,6 +21,7 @@ from sinks.kinds.mqtt import MqttSink
 from sinks.kinds.mqtt.client import plan_for
 from sinks.kinds.mqtt.commands import AGAIN_SECONDS, MAX_UNSETTLED, CommandChannel
 from sinks.kinds.mqtt.session import Session
+from sinks.kinds.mqtt.settings import MqttSettings
 from sinks.kinds.mqtt.subscription import Inbound
 from sinks.testing import SAMPLE_VM, sample_context, sample_record
 from wire.command import MAX_TOKEN_BYTES
@@ -38,7 +39,7 @@ def context_with(source: CommandTaker, site: str = "default") -> SinkContext:
 def make(host: str, port: int, context: SinkContext, **settings: Any) -> MqttSink:
     """Return a sink that listens for commands."""
     told = {"kind": "mqtt", "host": host, "port": port, "commands": True, **settings}
-    return MqttSink("ops", MqttSink.Settings(**told), context)
+    return MqttSink("ops", MqttSettings(**told), context)
 
 
 @contextmanager
@@ -258,7 +259,7 @@ def test_a_second_settlement_is_not_for_the_next_command_of_that_number() -> Non
     to another command after the first time.
     """
     source, time = CommandTaker(), [0.0]
-    settings = MqttSink.Settings(kind="mqtt", host="127.0.0.1", port=free_port())
+    settings = MqttSettings(kind="mqtt", host="127.0.0.1", port=free_port())
     session = Session(plan_for(settings, client_id="web-4"))
     channel = CommandChannel(
         session, topic=TOPIC, name="ops", source=source, monotonic=lambda: time[0]
@@ -355,7 +356,7 @@ def test_a_subscription_without_an_answer_is_a_sink_error() -> None:
 
     with MqttStub(granted=SILENCE) as stub:
         told = {"kind": "mqtt", "host": stub.host, "port": stub.port, "commands": True}
-        sink = Impatient("ops", MqttSink.Settings(**told), sample_context())
+        sink = Impatient("ops", MqttSettings(**told), sample_context())
         with pytest.raises(SinkError, match=r"has not acknowledged within 0\.2 s"):
             sink.open()
         sink.close()

@@ -21,6 +21,7 @@ from support.mqtt.stub import (
 
 from sinks.base import SinkError, SinkRejected
 from sinks.kinds.mqtt import MqttSink
+from sinks.kinds.mqtt.settings import MqttSettings
 from sinks.testing import sample_context, sample_record
 
 RECORDS = [sample_record(n) for n in range(1, 31)]
@@ -37,7 +38,7 @@ class ImpatientSink(MqttSink):
 
 def impatient(host: str, port: int, **settings: Any) -> ImpatientSink:
     """A sink whose time limits are one second."""
-    made = ImpatientSink.Settings(kind="mqtt", host=host, port=port, **settings)
+    made = MqttSettings(kind="mqtt", host=host, port=port, **settings)
     return ImpatientSink("ops", made, sample_context())
 
 
@@ -75,7 +76,7 @@ def test_a_server_that_never_answers_ends_the_open_at_its_deadline(
 def test_a_name_that_cannot_be_resolved_says_so() -> None:
     """The error about a HOST that cannot be resolved says so."""
     # RFC 2606 keeps .invalid from ever resolving.
-    sink = MqttSink("ops", MqttSink.Settings(kind="mqtt", host="no.invalid"), sample_context())
+    sink = MqttSink("ops", MqttSettings(kind="mqtt", host="no.invalid"), sample_context())
     assert "check HOST" in opening_fails(sink)
 
 
@@ -148,7 +149,7 @@ def test_a_refused_record(answer: int, error: type[Exception], words: str) -> No
                 sink.maintain()
         sink.close()
         assert stub.published <= 1 + 3 + 20 + 1  # with the status at the beginning and the end
-    assert (type(caught.value), caught.value.delivered) == (error, 3)
+    assert (type(caught.value), caught.value.delivered) == (error, 3)  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("refusal", [0x95, DISCONNECT_WITH + 0x95])
@@ -317,7 +318,7 @@ def test_abort_frees_a_call_at_once(silent_port: int, opened: bool) -> None:
     """`abort` ends a delivery or an `open` that waits, long before its own deadline."""
     with MqttStub(answer=lambda n, _: SILENCE if n else 0) as stub:
         port = stub.port if opened else silent_port
-        settings = MqttSink.Settings(kind="mqtt", host=stub.host, port=port)
+        settings = MqttSettings(kind="mqtt", host=stub.host, port=port)
         sink = MqttSink("ops", settings, sample_context())
         if opened:
             sink.open()

@@ -12,11 +12,11 @@ from sinks.kinds.mqtt.properties import publish_properties
 def test_shared_properties_are_the_bytes_that_paho_would_make() -> None:
     """The properties that are packed in advance are the bytes that paho makes."""
     anew = Properties(PacketTypes.PUBLISH)  # type: ignore[no-untyped-call]
-    anew.ContentType, anew.MessageExpiryInterval = "text/plain", 77
+    anew.ContentType, anew.MessageExpiryInterval = "text/plain", 77  # type: ignore[attr-defined]
     message = Message(topic="a", payload=b"", content_type="text/plain", expiry=77)
     made = publish_properties(message)
     assert made.pack() == anew.pack()  # type: ignore[no-untyped-call]
-    assert (made.ContentType, made.MessageExpiryInterval) == ("text/plain", 77)
+    assert (made.ContentType, made.MessageExpiryInterval) == ("text/plain", 77)  # type: ignore[attr-defined]
 
 
 def test_shared_properties_are_made_once_for_each_kind() -> None:

@@ -149,7 +149,7 @@ def test_a_receipt_that_is_not_taken_cuts_no_poll(
     server.answer(status=status, headers={"Retry-After": "60"})
     with pytest.raises(error) as caught:
         waiting.deliver([sample_record()])
-    assert caught.value.stays_open
+    assert caught.value.stays_open  # type: ignore[attr-defined]
     waiting.maintain()
     waiting.deliver([sample_record()])
     assert [each.method for each in server.requests()] == ["GET", "GET", "POST", "POST"]
