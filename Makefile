@@ -49,7 +49,7 @@ faults: $(VENV)/dev.stamp mosquitto strace postgresql ## Break everything that c
 faults-long: $(VENV)/dev.stamp mosquitto strace postgresql ## The same at length: 500 kills, long soaks
 	$(BIN)/pytest -n 2 --hypothesis-profile=default tests/faults tests/console/turns/test_turns_model.py -m 'slow or faults or not slow'
 
-lint: $(VENV)/dev.stamp ## Check style, types, layers and generated documentation
+lint: $(VENV)/dev.stamp page-tools ## Check style, types, layers, pages and generated documentation
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -57,11 +57,13 @@ lint: $(VENV)/dev.stamp ## Check style, types, layers and generated documentatio
 	MYPYPATH=tests $(BIN)/mypy --cache-dir .mypy_cache/tests -p support
 	MYPYPATH=tests $(BIN)/mypy --cache-dir .mypy_cache/tests --exclude '^tests/support/' -p tests
 	$(BIN)/lint-imports
+	$(IF_BIOME) check --error-on-warnings .
 	$(BIN)/python docs/generate.py --check
 
-format: $(VENV)/dev.stamp ## Put the code into its form
+format: $(VENV)/dev.stamp page-tools ## Put the code into its form
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+	$(IF_BIOME) check --write .
 
 picture: $(VENV)/dev.stamp ## Take the README's picture of the console again
 	$(BIN)/python docs/picture.py
@@ -167,6 +169,19 @@ $(OIDC_PROVIDER)/made.stamp: tests/support/oidc/package.json tests/support/oidc/
 	@mkdir -p $(OIDC_PROVIDER) && cp $^ $(OIDC_PROVIDER)/
 	@if command -v npm >/dev/null; then cd $(OIDC_PROVIDER) && npm ci --silent --no-audit --no-fund --ignore-scripts; \
 	  else echo "no npm here: the login is not tested with a real OpenID provider"; fi
+	@touch $@
+
+# What checks the scripts and styles of the pages; without npm they are not checked.
+PAGE_TOOLS := build/page-tools
+BIOME := $(PAGE_TOOLS)/node_modules/.bin/biome
+IF_BIOME = @[ ! -x $(BIOME) ] || $(BIOME)
+.PHONY: page-tools
+page-tools:
+	@if ! command -v npm >/dev/null; then echo "no npm here: scripts and styles of the pages are not checked"; \
+	  else $(MAKE) --no-print-directory $(PAGE_TOOLS)/made.stamp; fi
+$(PAGE_TOOLS)/made.stamp: tests/support/page-tools/package.json tests/support/page-tools/package-lock.json
+	@mkdir -p $(PAGE_TOOLS) && cp $^ $(PAGE_TOOLS)/
+	@cd $(PAGE_TOOLS) && npm ci --silent --no-audit --no-fund --ignore-scripts
 	@touch $@
 
 HELM_VERSION := v3.22.0

@@ -2,7 +2,12 @@
 // What the server's pages cannot do by themselves: countdowns that tick, changes without a reload,
 // filters while one types, rows by keyboard. It shows what the server drew, and asks nobody else.
 (() => {
-  const SOON = 1000, SLOW = 30000, WITHOUT_STREAM = 5000, TIMEOUT = 10000, STALE_AFTER = 12000, STREAM_AGAIN = 15000;
+  const SOON = 1000;
+  const SLOW = 30000;
+  const WITHOUT_STREAM = 5000;
+  const TIMEOUT = 10000;
+  const STALE_AFTER = 12000;
+  const STREAM_AGAIN = 15000;
   const $ = (id) => document.getElementById(id);
   const root = document.documentElement;
   // The server's clock: it is the one that was compared with Azure's times.
@@ -10,16 +15,27 @@
   const now = () => Date.now() + offset;
 
   /* Times. The words are those of the server (formatting.py). */
-  const two = (number) => String(number).padStart(2, "0");
-  const parts = (seconds) => [Math.floor(seconds / 86400), Math.floor(seconds / 3600) % 24, Math.floor(seconds / 60) % 60, Math.floor(seconds) % 60];
+  const twoDigits = (number) => String(number).padStart(2, "0");
+  const timeOf = (date) =>
+    [date.getHours(), date.getMinutes(), date.getSeconds()].map(twoDigits).join(":");
+  const dayOf = (date) =>
+    `${date.getFullYear()}-${twoDigits(date.getMonth() + 1)}-${twoDigits(date.getDate())}`;
+  const clockParts = (seconds) => [
+    Math.floor(seconds / 86400),
+    Math.floor(seconds / 3600) % 24,
+    Math.floor(seconds / 60) % 60,
+    Math.floor(seconds) % 60,
+  ];
   function left(ms) {
-    const seconds = (ms - now()) / 1000, [d, h, m, s] = parts(seconds);
+    const seconds = (ms - now()) / 1000;
+    const [d, h, m, s] = clockParts(seconds);
     if (seconds <= 0) return "may start any second";
-    if (d) return `${d} d ${two(h)}:${two(m)}`;
-    return h ? `${h}:${two(m)}:${two(s)}` : `${two(m)}:${two(s)}`;
+    if (d) return `${d} d ${twoDigits(h)}:${twoDigits(m)}`;
+    return h ? `${h}:${twoDigits(m)}:${twoDigits(s)}` : `${twoDigits(m)}:${twoDigits(s)}`;
   }
   function ago(ms) {
-    const seconds = (now() - ms) / 1000, [d, h, m, s] = parts(seconds);
+    const seconds = (now() - ms) / 1000;
+    const [d, h, m, s] = clockParts(seconds);
     if (seconds < 2) return "just now";
     if (d) return `${d} d ${h} h ago`;
     if (h) return `${h} h ${m} min ago`;
@@ -27,23 +43,31 @@
   }
   const TICKS = { left, ago };
   const plural = (count, noun) => `${count} ${noun}${count === 1 ? "" : "s"}`;
-  const put = (node, text) => { if (node.textContent !== text) node.textContent = text; };
+  const setText = (node, text) => {
+    if (node.textContent !== text) node.textContent = text;
+  };
   let isLocal = false;
-  try { isLocal = localStorage.getItem("times") === "local"; } catch { /* a browser may forbid it */ }
+  try {
+    isLocal = localStorage.getItem("times") === "local";
+  } catch {
+    /* a browser may forbid it */
+  }
   function clock(node) {
-    const at = new Date(node.dateTime), utc = (node.dataset.utc ??= node.textContent);
-    const day = `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())} `;
+    const at = new Date(node.dateTime);
+    node.dataset.utc ??= node.textContent;
+    const { utc } = node.dataset;
     const today = at.toDateString() === new Date(now()).toDateString();
-    const local = `${today ? "" : day}${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`;
-    put(node, isLocal ? local : utc);
+    const local = today ? timeOf(at) : `${dayOf(at)} ${timeOf(at)}`;
+    setText(node, isLocal ? local : utc);
     node.title = isLocal ? utc : `${local} local time`;
   }
   function tick() {
     for (const node of document.querySelectorAll("[data-tick]")) {
-      const ms = Date.parse(node.dateTime), isOver = node.dataset.tick === "left" && ms <= now();
+      const ms = Date.parse(node.dateTime);
+      const isOver = node.dataset.tick === "left" && ms <= now();
       if (isOver && !node.hasAttribute("data-over")) later(0);
       node.toggleAttribute("data-over", isOver);
-      put(node, TICKS[node.dataset.tick](ms));
+      setText(node, TICKS[node.dataset.tick](ms));
     }
     for (const node of document.querySelectorAll("progress[data-to]")) {
       const { from, to } = node.dataset;
@@ -55,26 +79,31 @@
     tick();
     setTimeout(tickOnTheSecond, 1000 - (now() % 1000));
   }
-  /* Fields for times: the address and the form are UTC, what somebody reads and types is what they chose. */
-  const FIELDS = "input[type=datetime-local]", shownIn = new WeakMap();
+  /* Fields for times: the address and the form are UTC, what somebody sees is what they chose. */
+  const FIELDS = "input[type=datetime-local]";
+  const shownIn = new WeakMap();
   const toLocal = (utc) => {
     const at = new Date(`${utc}Z`);
-    return `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())}T${two(at.getHours())}:${two(at.getMinutes())}`;
+    return `${dayOf(at)}T${twoDigits(at.getHours())}:${twoDigits(at.getMinutes())}`;
   };
   const toUtc = (local) => new Date(local).toISOString().slice(0, 16);
   function field(node) {
-    const isChanged = (shownIn.get(node) ?? false) !== isLocal, words = node.closest("label").querySelector("span");
+    const isChanged = (shownIn.get(node) ?? false) !== isLocal;
+    const words = node.closest("label").querySelector("span");
     if (isChanged && node.value) node.value = isLocal ? toLocal(node.value) : toUtc(node.value);
     shownIn.set(node, isLocal);
-    put(words, words.textContent.replace(/\(.*\)/, isLocal ? "(local time)" : "(UTC)"));
+    setText(words, words.textContent.replace(/\(.*\)/, isLocal ? "(local time)" : "(UTC)"));
   }
   /* Last night, by the reader's own clock: from 20:00 to 08:00, or until now. */
   function night(link) {
-    const evening = new Date(now()), morning = new Date(now()), url = new URL(link.href);
+    const evening = new Date(now());
+    const morning = new Date(now());
+    const url = new URL(link.href);
     evening.setHours(20 - 24, 0, 0, 0);
     morning.setHours(8, 0, 0, 0);
     url.searchParams.set("since", evening.toISOString().slice(0, 16));
-    if (morning.getTime() <= now()) url.searchParams.set("until", morning.toISOString().slice(0, 16));
+    if (morning.getTime() <= now())
+      url.searchParams.set("until", morning.toISOString().slice(0, 16));
     else url.searchParams.delete("until");
     link.href = url;
     link.title = "20:00 to 08:00, local time";
@@ -86,13 +115,35 @@
   }
 
   /* Contact with the console, and since when there is none. */
-  const LOST = "No contact · ", LOGGED_OUT = "Login ended · ", UNAUTHORIZED = 401;
-  let heardAt = Date.now(), isLive = false, failed = null, failedAt = 0, isLoggedOut = false;
+  const LOST = "No contact · ";
+  const LOGGED_OUT = "Login ended · ";
+  const UNAUTHORIZED = 401;
+  let heardAt = Date.now();
+  let isLive = false;
+  let failed = null;
+  let failedAt = 0;
+  let isLoggedOut = false;
   const plainTitle = (title) => title.replace(LOST, "").replace(LOGGED_OUT, "");
   // A stream that beats does not excuse a page that cannot be drawn: what failed first counts.
   function fail(words) {
     if (!failed) failedAt = Date.now();
     failed = words;
+  }
+  function contactWord(lost, isFresh, since) {
+    if (lost) return isLoggedOut ? "login ended" : "no contact";
+    if (isFresh) return "live";
+    return failed ? "connecting" : `updated ${ago(since)}`;
+  }
+  function contactSentence(since) {
+    const at = `${new Date(since).toISOString().slice(11, 19)} UTC (${ago(since)})`;
+    if (!isLoggedOut) {
+      const known = "What is below is what was known then.";
+      return `No contact with the console since ${at}: ${failed}. ${known}`;
+    }
+    return (
+      `Your login has ended. What is below was known at ${at};` +
+      " once you are logged in again, this page goes on, and what you typed is still here."
+    );
   }
   function contact() {
     // The stream beats every 5 seconds: a console that hangs is known by its silence.
@@ -102,41 +153,59 @@
       setTimeout(listen, STREAM_AGAIN);
       later(0);
     }
-    const until = failed ? Math.min(heardAt, failedAt) : heardAt, since = until + offset;
-    const lost = failed && (isLoggedOut || Date.now() - until > STALE_AFTER), isFresh = isLive && !failed;
+    const until = failed ? Math.min(heardAt, failedAt) : heardAt;
+    const since = until + offset;
+    const lost = failed && (isLoggedOut || Date.now() - until > STALE_AFTER);
+    const isFresh = isLive && !failed;
     document.body.classList.toggle("stale", Boolean(lost));
-    $("live").dataset.state = lost ? "lost" : isFresh ? "live" : "off";
-    put($("live-word"), lost ? (isLoggedOut ? "login ended" : "no contact") : isFresh ? "live" : failed ? "connecting" : `updated ${ago(since)}`);
+    const heard = isFresh ? "live" : "off";
+    $("live").dataset.state = lost ? "lost" : heard;
+    setText($("live-word"), contactWord(lost, isFresh, since));
     if ($("stale").hidden !== !lost) $("stale").hidden = !lost;
-    const title = (lost ? (isLoggedOut ? LOGGED_OUT : LOST) : "") + plainTitle(document.title);
+    const reason = isLoggedOut ? LOGGED_OUT : LOST;
+    const title = (lost ? reason : "") + plainTitle(document.title);
     if (document.title !== title) document.title = title;
     if (!lost) return;
-    const at = `${new Date(since).toISOString().slice(11, 19)} UTC (${ago(since)})`;
-    put($("stale-words"), isLoggedOut ? `Your login has ended. What is below was known at ${at}; once you are logged in again, this page goes on, and what you typed is still here.` : `No contact with the console since ${at}: ${failed}. What is below is what was known then.`);
+    setText($("stale-words"), contactSentence(since));
     $("log-in")?.toggleAttribute("hidden", !isLoggedOut);
   }
 
   /* Changes: the server draws the page again, and idiomorph brings what differs into this one; rows
-     are known by their ids. Focus, scroll, what is unfolded and what somebody types stay as they are. */
+     are known by their ids. Focus, scroll, what is unfolded and what somebody types stay. */
   const OURS = {
-    title: ["time"], "data-utc": ["time"], "data-over": ["time"], open: ["details"], hidden: ["button"],
-    value: ["progress", "input", "textarea"], checked: ["input"], selected: ["option"],
+    title: ["time"],
+    "data-utc": ["time"],
+    "data-over": ["time"],
+    open: ["details"],
+    hidden: ["button"],
+    value: ["progress", "input", "textarea"],
+    checked: ["input"],
+    selected: ["option"],
   };
-  const isOurs = (name, node) => Boolean(OURS[name]?.includes(node.localName)) && !("held" in node.dataset);
-  const isTyped = (field) => field.type !== "hidden" && "defaultValue" in field && field.value !== field.defaultValue;
-  const isInUse = (form) => form.contains(document.activeElement) || [...form.elements].some(isTyped);
-  const forms = (node) => [...(node.querySelectorAll?.("form") ?? []), ...(node.localName === "form" ? [node] : [])];
+  const isOurs = (name, node) =>
+    Boolean(OURS[name]?.includes(node.localName)) && !("held" in node.dataset);
+  const isTyped = (field) =>
+    field.type !== "hidden" && "defaultValue" in field && field.value !== field.defaultValue;
+  const isInUse = (form) =>
+    form.contains(document.activeElement) || [...form.elements].some(isTyped);
+  const forms = (node) => [
+    ...(node.querySelectorAll?.("form") ?? []),
+    ...(node.localName === "form" ? [node] : []),
+  ];
   const MORPH = {
     // What is in focus keeps what it holds if somebody types in it; a heading or a link changes.
-    get ignoreActiveValue() { return Boolean(document.activeElement?.matches("input, textarea, select")); },
+    get ignoreActiveValue() {
+      return Boolean(document.activeElement?.matches("input, textarea, select"));
+    },
     callbacks: {
       beforeAttributeUpdated: (name, node) => !isOurs(name, node),
-      // A form that somebody has begun to fill in stays, also when there is nothing to decide any more.
-      beforeNodeRemoved: (node) => !forms(node).some((form) => {
-        const stays = isInUse(form);
-        if (stays && "fingerprint" in form.dataset) form.dataset.fingerprint = "";
-        return stays;
-      }),
+      // A form that somebody has begun to fill in stays, also when nothing is left to decide.
+      beforeNodeRemoved: (node) =>
+        !forms(node).some((form) => {
+          const stays = isInUse(form);
+          if (stays && "fingerprint" in form.dataset) form.dataset.fingerprint = "";
+          return stays;
+        }),
       beforeNodeMorphed(old, next) {
         if (old.localName === "time") {
           if (old.dateTime === next.dateTime) return false;
@@ -146,13 +215,18 @@
       },
     },
   };
-  const announced = () => [...document.querySelectorAll("[data-announce]")].map((node) => node.textContent.trim()).join(". ");
+  const announced = () =>
+    [...document.querySelectorAll("[data-announce]")]
+      .map((node) => node.textContent.trim())
+      .join(". ");
   /* Rows do not move under the pointer: what is new in a list waits until the pointer has left it,
      or until somebody presses the button that counts it. */
   let withheld = null;
-  const rowsOf = (list) => new Map([...list.querySelectorAll("[data-row]")].map((row) => [row.id, row]));
+  const rowsOf = (list) =>
+    new Map([...list.querySelectorAll("[data-row]")].map((row) => [row.id, row]));
   function hold(list, next) {
-    const before = rowsOf(list), after = rowsOf(next);
+    const before = rowsOf(list);
+    const after = rowsOf(next);
     const fresh = [...after.keys()].filter((id) => !before.has(id)).length;
     const gone = [...before.keys()].filter((id) => !after.has(id)).length;
     if (`${[...before.keys()]}` === `${[...after.keys()]}`) return "";
@@ -163,11 +237,14 @@
     }
     next.replaceChildren(...same.childNodes);
     const noun = list.dataset.hold;
-    return fresh ? `${plural(fresh, `new ${noun}`)}${gone ? `, ${gone} gone` : ""}` : gone ? `${plural(gone, noun)} gone` : "new order";
+    if (fresh) return `${plural(fresh, `new ${noun}`)}${gone ? `, ${gone} gone` : ""}`;
+    return gone ? `${plural(gone, noun)} gone` : "new order";
   }
   function holdUnderPointer(drawn) {
-    const list = document.querySelector("[data-hold]:hover"), next = list && drawn.getElementById(list.id);
-    const words = next ? hold(list, next) : "", button = next && drawn.querySelector(`[data-held="${list.id}"]`);
+    const list = document.querySelector("[data-hold]:hover");
+    const next = list && drawn.getElementById(list.id);
+    const words = next ? hold(list, next) : "";
+    const button = next && drawn.querySelector(`[data-held="${list.id}"]`);
     if (!words || !button) return null;
     Object.assign(button, { hidden: false, textContent: words });
     return list;
@@ -177,18 +254,28 @@
     withheld = null;
     if (text) show(text, true);
   }
-  document.addEventListener("mouseover", ({ target }) => { if (withheld && !withheld.list.contains(target)) release(); });
+  document.addEventListener("mouseover", ({ target }) => {
+    if (withheld && !withheld.list.contains(target)) release();
+  });
   document.documentElement.addEventListener("mouseleave", release);
-  document.addEventListener("click", ({ target }) => { if (target.matches("[data-held]")) release(); });
+  document.addEventListener("click", ({ target }) => {
+    if (target.matches("[data-held]")) release();
+  });
   function show(text, isWhole) {
-    const drawn = new DOMParser().parseFromString(text, "text/html"), before = announced();
+    const drawn = new DOMParser().parseFromString(text, "text/html");
+    const before = announced();
     if (!drawn.getElementById("main")) throw new Error("it answered with another page");
     const list = isWhole ? null : holdUnderPointer(drawn);
     withheld = list ? { list, text } : null;
-    for (const region of document.querySelectorAll("[data-live]")) Idiomorph.morph(region, drawn.getElementById(region.id), MORPH);
-    document.title = document.querySelector("main[data-live]") ? drawn.title : plainTitle(document.title);
+    for (const region of document.querySelectorAll("[data-live]"))
+      Idiomorph.morph(region, drawn.getElementById(region.id), MORPH);
+    document.title = document.querySelector("main[data-live]")
+      ? drawn.title
+      : plainTitle(document.title);
     // What somebody is about to decide stays what they saw: the form keeps its fingerprint.
-    for (const form of document.querySelectorAll("form[data-fingerprint]")) form.querySelector("[data-changed]").hidden = form.elements.fingerprint.value === form.dataset.fingerprint;
+    for (const form of document.querySelectorAll("form[data-fingerprint]"))
+      form.querySelector("[data-changed]").hidden =
+        form.elements.fingerprint.value === form.dataset.fingerprint;
     clocks();
     tick();
     countTicked();
@@ -196,16 +283,29 @@
     if (announced() !== before) $("announcer").textContent = announced();
   }
   // What is told while the page asks may be newer than the answer: it asks once more.
-  let asking = null, timer = null, isOutdated = false;
+  let asking = null;
+  let timer = null;
+  let isOutdated = false;
+  function failureWords(isAborted, error) {
+    if (isAborted) return failed ?? "no answer within 10 seconds";
+    return error instanceof TypeError ? "it cannot be reached" : error.message;
+  }
   async function refresh(isWhole = false) {
     clearTimeout(timer);
     isOutdated = false;
     asking?.abort();
-    const abort = (asking = new AbortController()), patience = setTimeout(() => abort.abort("timeout"), TIMEOUT);
+    const abort = new AbortController();
+    asking = abort;
+    const patience = setTimeout(() => abort.abort("timeout"), TIMEOUT);
     try {
-      const response = await fetch(location.href, { signal: abort.signal, cache: "no-store", headers: { Accept: "text/html" } });
+      const response = await fetch(location.href, {
+        signal: abort.signal,
+        cache: "no-store",
+        headers: { Accept: "text/html" },
+      });
       if (asking === abort) isLoggedOut = response.status === UNAUTHORIZED;
-      if (!response.ok && response.status !== 404) throw new Error(`it answered with status ${response.status}`);
+      if (!response.ok && response.status !== 404)
+        throw new Error(`it answered with status ${response.status}`);
       const text = await response.text();
       if (asking !== abort) return;
       offset = Number(/data-now="(\d+)"/.exec(text)?.[1] ?? now()) - Date.now();
@@ -213,12 +313,13 @@
       [heardAt, failed] = [Date.now(), null];
     } catch (error) {
       if (asking !== abort) return;
-      fail(abort.signal.aborted ? (failed ?? "no answer within 10 seconds") : error instanceof TypeError ? "it cannot be reached" : error.message);
+      fail(failureWords(abort.signal.aborted, error));
     } finally {
       clearTimeout(patience);
       if (asking === abort) {
         asking = null;
-        later(isOutdated ? SOON : isLive && !failed ? SLOW : WITHOUT_STREAM);
+        const pause = isLive && !failed ? SLOW : WITHOUT_STREAM;
+        later(isOutdated ? SOON : pause);
       }
     }
     contact();
@@ -230,7 +331,11 @@
     if (timer && dueAt <= at && dueAt > Date.now()) return;
     clearTimeout(timer);
     dueAt = at;
-    timer = setTimeout(() => { timer = null; dueAt = Infinity; refresh(); }, wait);
+    timer = setTimeout(() => {
+      timer = null;
+      dueAt = Infinity;
+      refresh();
+    }, wait);
   }
 
   /* The stream says that something changed, and what it is about. */
@@ -238,8 +343,15 @@
   function listen() {
     if (stream || document.hidden || !window.EventSource) return;
     stream = new EventSource("/api/v1/stream");
-    const beat = () => { heardAt = Date.now(); };
-    stream.onopen = () => { isLive = true; beat(); contact(); later(0); };
+    const beat = () => {
+      heardAt = Date.now();
+    };
+    stream.onopen = () => {
+      isLive = true;
+      beat();
+      contact();
+      later(0);
+    };
     stream.addEventListener("beat", beat);
     stream.onerror = () => {
       isLive = false;
@@ -252,7 +364,12 @@
     };
     // A page that was too far behind is told to read everything again.
     stream.addEventListener("reload", () => later(0));
-    for (const kind of ["event", "vm", "command", "source"]) stream.addEventListener(kind, () => { beat(); if (asking) isOutdated = true; else later(SOON); });
+    for (const kind of ["event", "vm", "command", "source"])
+      stream.addEventListener(kind, () => {
+        beat();
+        if (asking) isOutdated = true;
+        else later(SOON);
+      });
   }
   function stop() {
     stream?.close();
@@ -260,10 +377,24 @@
   }
   document.addEventListener("visibilitychange", () => {
     // Out of sight the page rests; it says how old it is until it has caught up.
-    if (document.hidden) { stop(); clearTimeout(timer); timer = null; dueAt = Infinity; contact(); } else { refresh(); listen(); }
+    if (document.hidden) {
+      stop();
+      clearTimeout(timer);
+      timer = null;
+      dueAt = Infinity;
+      contact();
+    } else {
+      refresh();
+      listen();
+    }
   });
   addEventListener("pagehide", stop);
-  addEventListener("pageshow", (event) => { if (event.persisted) { refresh(); listen(); } });
+  addEventListener("pageshow", (event) => {
+    if (event.persisted) {
+      refresh();
+      listen();
+    }
+  });
   addEventListener("online", () => later(0));
 
   const linkOf = (row) => (row?.matches("a") ? row : row?.querySelector("a"));
@@ -276,10 +407,13 @@
     const apply = () => {
       const times = new Set([...filters.querySelectorAll(FIELDS)].map(({ name }) => name));
       const given = [...new FormData(filters)].filter(([, value]) => value);
-      const query = new URLSearchParams(given.map(([name, value]) => [name, isLocal && times.has(name) ? toUtc(value) : value]));
+      const query = new URLSearchParams(
+        given.map(([name, value]) => [name, isLocal && times.has(name) ? toUtc(value) : value]),
+      );
       history.replaceState(null, "", query.size ? `?${query}` : location.pathname);
       // What is shown is not what was asked for, until the answer is there.
-      for (const list of document.querySelectorAll("[data-found]")) list.setAttribute("aria-busy", "true");
+      for (const list of document.querySelectorAll("[data-found]"))
+        list.setAttribute("aria-busy", "true");
       return refresh(true);
     };
     // Enter goes on to the first row that was found.
@@ -289,7 +423,9 @@
       await apply();
       // Where there was no answer, the rows are still those of another search.
       if (document.querySelector("[data-found][aria-busy]")) return;
-      linkOf(document.querySelector("[data-found] [data-row]") ?? document.querySelector(".elsewhere"))?.focus();
+      linkOf(
+        document.querySelector("[data-found] [data-row]") ?? document.querySelector(".elsewhere"),
+      )?.focus();
     });
     filters.addEventListener("change", apply);
     filters.addEventListener("input", ({ target }) => {
@@ -300,16 +436,25 @@
   }
 
   /* Several events: how many are ticked stands in the button and in the heading. */
+  function onwardWords(count, limit) {
+    if (count > limit) return `At most ${limit} at once: ${count} are ticked`;
+    return count ? `Go on with ${plural(count, "event")}` : "Tick the events to decide";
+  }
   function countTicked() {
-    const several = $("several"), onward = $("onward");
+    const several = $("several");
+    const onward = $("onward");
     if (!several || !onward) return;
-    const ticks = [...several.querySelectorAll("input.tick")], count = ticks.filter((tick) => tick.checked).length, limit = Number(several.dataset.limit);
-    put(onward, count > limit ? `At most ${limit} at once: ${count} are ticked` : count ? `Go on with ${plural(count, "event")}` : "Tick the events to decide");
+    const ticks = [...several.querySelectorAll("input.tick")];
+    const count = ticks.filter((tick) => tick.checked).length;
+    const limit = Number(several.dataset.limit);
+    setText(onward, onwardWords(count, limit));
     onward.disabled = !count || count > limit;
-    put($("ticked"), `${count} of ${plural(ticks.length, "event")} ticked`);
+    setText($("ticked"), `${count} of ${plural(ticks.length, "event")} ticked`);
     several.querySelector(".ticks").hidden = false;
   }
-  document.addEventListener("change", ({ target }) => { if (target.matches("input.tick")) countTicked(); });
+  document.addEventListener("change", ({ target }) => {
+    if (target.matches("input.tick")) countTicked();
+  });
   document.addEventListener("click", ({ target }) => {
     const isAll = target.matches("[data-tick-all]");
     if (!isAll && !target.matches("[data-tick-none]")) return;
@@ -318,14 +463,17 @@
   });
 
   /* A report goes to the clipboard, where the browser has one for this page. */
-  for (const button of document.querySelectorAll("[data-copy]")) button.hidden = !navigator.clipboard;
+  for (const button of document.querySelectorAll("[data-copy]"))
+    button.hidden = !navigator.clipboard;
   document.addEventListener("click", async ({ target }) => {
     if (!target.matches("[data-copy]")) return;
     try {
       await navigator.clipboard.writeText($(target.dataset.copy).textContent);
       $("announcer").textContent = "Copied";
-      put(target, "Copied");
-    } catch { put(target, "Select it below"); }
+      setText(target, "Copied");
+    } catch {
+      setText(target, "Select it below");
+    }
   });
 
   /* A form is sent once the console has answered a question: a press never leads to the browser's
@@ -333,18 +481,26 @@
   const CHECK = 5000;
   let checked = null;
   document.addEventListener("submit", async (event) => {
-    const form = event.target, submitter = event.submitter;
+    const form = event.target;
+    const submitter = event.submitter;
     if (form.method !== "post" || form === checked) return;
     event.preventDefault();
     if (form.dataset.sending) return;
     form.dataset.sending = "";
     form.querySelector("[data-unsent]")?.remove();
-    const abort = new AbortController(), patience = setTimeout(() => abort.abort(), CHECK);
+    const abort = new AbortController();
+    const patience = setTimeout(() => abort.abort(), CHECK);
     let why = null;
     try {
-      const { ok, status } = await fetch("/api/v1/events?state=open&limit=1", { signal: abort.signal, cache: "no-store" });
-      if (!ok) why = status === UNAUTHORIZED ? "your login has ended" : "the console does not work now";
-    } catch { why = abort.signal.aborted ? "the console does not answer" : "the console cannot be reached"; }
+      const { ok, status } = await fetch("/api/v1/events?state=open&limit=1", {
+        signal: abort.signal,
+        cache: "no-store",
+      });
+      if (!ok)
+        why = status === UNAUTHORIZED ? "your login has ended" : "the console does not work now";
+    } catch {
+      why = abort.signal.aborted ? "the console does not answer" : "the console cannot be reached";
+    }
     clearTimeout(patience);
     delete form.dataset.sending;
     if (!why) {
@@ -353,7 +509,14 @@
       checked = null;
       return;
     }
-    const note = Object.assign(document.createElement("p"), { className: "notice", role: "alert", textContent: `Nothing was sent: ${why}. What you typed stays here; press again ${why.startsWith("your") ? "once you are logged in again, in another tab" : "once it is back"}.` });
+    const next = why.startsWith("your")
+      ? "once you are logged in again, in another tab"
+      : "once it is back";
+    const note = Object.assign(document.createElement("p"), {
+      className: "notice",
+      role: "alert",
+      textContent: `Nothing was sent: ${why}. What you typed stays here; press again ${next}.`,
+    });
     note.dataset.unsent = "";
     (form.querySelector(".buttons") ?? form.lastElementChild).before(note);
   });
@@ -363,12 +526,22 @@
   if (keys) keys.hidden = false;
   document.addEventListener("keydown", (event) => {
     const { target } = event;
-    if ((event.ctrlKey || event.metaKey) && event.key === "Enter" && target.matches("form.decide textarea")) {
+    if (
+      (event.ctrlKey || event.metaKey) &&
+      event.key === "Enter" &&
+      target.matches("form.decide textarea")
+    ) {
       event.preventDefault();
       target.form.requestSubmit(target.form.querySelector("button[name=action]"));
       return;
     }
-    if (event.ctrlKey || event.metaKey || event.altKey || target.closest("input:not([type=checkbox]), select, textarea, [contenteditable]")) return;
+    if (
+      event.ctrlKey ||
+      event.metaKey ||
+      event.altKey ||
+      target.closest("input:not([type=checkbox]), select, textarea, [contenteditable]")
+    )
+      return;
     if (event.key === "/") {
       event.preventDefault();
       if (filters) filters.querySelector("[type=search]").focus();
@@ -376,8 +549,10 @@
     }
     if (event.key === "d") {
       event.preventDefault();
-      const reason = $("reason") ?? document.querySelector("#onward:enabled"), several = document.querySelector("a[href='/decide']");
-      const first = document.querySelector(".is-due .answer-what a") ?? document.querySelector(".tone-due a");
+      const reason = $("reason") ?? document.querySelector("#onward:enabled");
+      const several = document.querySelector("a[href='/decide']");
+      const first =
+        document.querySelector(".is-due .answer-what a") ?? document.querySelector(".tone-due a");
       const due = first && first !== document.activeElement ? first : several;
       (reason ?? due ?? first)?.focus();
       if (!reason && !due && !first) location.assign("/decide");
@@ -395,8 +570,11 @@
     }
     const step = { j: 1, k: -1 }[event.key];
     if (!step) return;
-    const rows = [...document.querySelectorAll("[data-row]")], at = rows.findIndex((row) => row.contains(document.activeElement));
-    const row = rows[at < 0 ? (step > 0 ? 0 : rows.length - 1) : Math.max(0, Math.min(rows.length - 1, at + step))];
+    const rows = [...document.querySelectorAll("[data-row]")];
+    const at = rows.findIndex((row) => row.contains(document.activeElement));
+    const last = rows.length - 1;
+    const end = step > 0 ? 0 : last;
+    const row = rows[at < 0 ? end : Math.max(0, Math.min(last, at + step))];
     const link = linkOf(row);
     link?.focus();
     link?.scrollIntoView({ block: "nearest" });
@@ -404,22 +582,30 @@
 
   /* Local time on demand. */
   const zone = $("zone");
-  function zoned() {
-    put(zone, isLocal ? "show UTC" : "show local time");
+  function showZone() {
+    setText(zone, isLocal ? "show UTC" : "show local time");
     clocks();
   }
   zone.hidden = false;
   zone.addEventListener("click", () => {
     isLocal = !isLocal;
-    try { localStorage.setItem("times", isLocal ? "local" : "utc"); } catch { /* then it lasts for this page */ }
-    zoned();
+    try {
+      localStorage.setItem("times", isLocal ? "local" : "utc");
+    } catch {
+      /* then it lasts for this page */
+    }
+    showZone();
   });
 
   // After a form was sent its result has the focus. The browser itself goes to the fragment first.
-  const wanted = { "#filters": filters?.querySelector("[type=search]"), "#decision": $("decision-title"), "#periods": document.querySelector("[data-night]") }[location.hash];
+  const wanted = {
+    "#filters": filters?.querySelector("[type=search]"),
+    "#decision": $("decision-title"),
+    "#periods": document.querySelector("[data-night]"),
+  }[location.hash];
   if (wanted) addEventListener("load", () => setTimeout(() => wanted.focus()));
 
-  zoned();
+  showZone();
   countTicked();
   tickOnTheSecond();
   listen();
