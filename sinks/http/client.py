@@ -178,7 +178,7 @@ def tls_context() -> ssl.SSLContext:
 
 
 def _load(context: ssl.SSLContext, path: str) -> None:
-    if os.path.isdir(path):  # noqa: PTH112 - a setting of others, used as they wrote it
+    if os.path.isdir(path):  # noqa: PTH112  # a setting of others, used as they wrote it
         context.load_verify_locations(capath=path)
     else:
         context.load_verify_locations(cafile=path)

@@ -35,7 +35,7 @@ def judge(
     """
     status = answer.status
     answered = f"{shown} answered {status_words(status)}"
-    if 200 <= status < 300:  # noqa: PLR2004 - HTTP's classes are read as numbers
+    if 200 <= status < 300:  # noqa: PLR2004  # HTTP's classes are read as numbers
         return
     if 300 <= status < 400:  # noqa: PLR2004
         raise SinkError(f"{answered}, which is not followed{pointing_to(answer.location)}")

@@ -23,7 +23,7 @@ def within(seconds: float, work: Callable[[], T]) -> T:
     def run() -> None:
         try:
             results.append(work())
-        except BaseException as error:  # noqa: BLE001 - handed to the caller
+        except BaseException as error:  # noqa: BLE001  # handed to the caller
             errors.append(error)
 
     thread = threading.Thread(target=run, name="within", daemon=True)

@@ -26,7 +26,7 @@ def check_hub(link: HubProducer) -> Iterator[Check]:
         yield Check.ok(f"{link.address}: connected {tls}, may send")
         count = within(CHECK_SECONDS, link.partitions)
         yield Check.ok(f"{link.address}: {count} partitions")
-    except Exception as error:  # noqa: BLE001 - the SDK raises almost anything
+    except Exception as error:  # noqa: BLE001  # the SDK raises almost anything
         yield _failed(link, error, attached=attached)
         if isinstance(error, StuckError):
             link.cut()

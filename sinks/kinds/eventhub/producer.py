@@ -152,7 +152,7 @@ class HubProducer:
             within(CLOSE_SECONDS, self._client.close)
         except StuckError:
             self.cut()
-        except Exception:  # noqa: BLE001 - whatever it is, the link is thrown away
+        except Exception:  # noqa: BLE001  # whatever it is, the link is thrown away
             self._release()
         else:
             self._release()

@@ -113,7 +113,7 @@ class EventHubSink(Sink[EventHubSettings]):
         self._last_answer = time.monotonic()
         try:
             link.pump()
-        except Exception as error:  # noqa: BLE001 - the SDK raises almost anything
+        except Exception as error:  # noqa: BLE001  # the SDK raises almost anything
             trouble = self._diagnose(error)
             self._discard()
             if trouble.kind != "lost":
@@ -124,7 +124,7 @@ class EventHubSink(Sink[EventHubSettings]):
         """Attach a link, which proves the right to send, and count the partitions; takes at most 30
         s.
         """
-        from sinks.kinds.eventhub.check import check_hub  # noqa: PLC0415 - see _new_link
+        from sinks.kinds.eventhub.check import check_hub  # noqa: PLC0415  # see _new_link
 
         try:
             return tuple(check_hub(self._new_link()))
@@ -149,12 +149,12 @@ class EventHubSink(Sink[EventHubSettings]):
         return str(self._link.address) if self._link is not None else f"the hub of {self.name}"
 
     def _fill(self, records: Sequence[Record], *, delivered: int) -> _Filled:
-        from sinks.kinds.eventhub.message import fill  # noqa: PLC0415 - see _new_link
+        from sinks.kinds.eventhub.message import fill  # noqa: PLC0415  # see _new_link
 
         link = self._link or self._connect(delivered=delivered)
         try:
             batch = link.batch(records[0].partition_key)
-        except Exception as error:  # noqa: BLE001 - the SDK raises almost anything
+        except Exception as error:  # noqa: BLE001  # the SDK raises almost anything
             raise self._lost(error).error(link.address, delivered=delivered) from None
         size = fill(batch, records)
         if size == 0:
@@ -176,7 +176,7 @@ class EventHubSink(Sink[EventHubSettings]):
             begun = time.monotonic()
             try:
                 link.send(filled.batch, seconds=SEND_SECONDS)
-            except Exception as error:  # noqa: BLE001 - the SDK raises almost anything
+            except Exception as error:  # noqa: BLE001  # the SDK raises almost anything
                 trouble = self._lost(error)
             else:
                 self._last_answer = time.monotonic()
@@ -207,7 +207,7 @@ class EventHubSink(Sink[EventHubSettings]):
             if self._aborted.is_set():
                 link.cut()  # the abort came while there was no link to cut
             link.open()
-        except Exception as error:  # noqa: BLE001 - the SDK raises almost anything
+        except Exception as error:  # noqa: BLE001  # the SDK raises almost anything
             trouble = self._diagnose(error)
             self._discard()
             raise trouble.error(link.address, delivered=delivered) from None
@@ -237,7 +237,7 @@ class EventHubSink(Sink[EventHubSettings]):
 
 def _managed_identity() -> TokenCredential:
     try:
-        from azure.identity import DefaultAzureCredential  # noqa: PLC0415 - an optional extra
+        from azure.identity import DefaultAzureCredential  # noqa: PLC0415  # an optional extra
     except ImportError:
         raise SinkError(
             "namespace: a managed identity needs a package that is not installed",

@@ -32,7 +32,7 @@ class TlsSockets(ssl.SSLContext):
         made.load_verify_locations(certifi.where())
         return made
 
-    def wrap_socket(  # noqa: PLR0917 - the signature of the base
+    def wrap_socket(  # noqa: PLR0917  # the signature of the base
         self,
         sock: socket.socket,
         server_side: bool = False,  # noqa: FBT001, FBT002

@@ -162,7 +162,7 @@ else:
 
 
 def _write(stream: IO[bytes] | None, body: bytes) -> None:
-    assert stream is not None  # noqa: S101 - it was asked for
+    assert stream is not None  # noqa: S101  # it was asked for
     # A program that does not read its input may well know what it does: its exit code decides.
     with suppress(OSError), stream:
         rest = memoryview(body)

@@ -66,7 +66,7 @@ class WebhookSink(Sink[WebhookSettings]):
             self._post(record)
 
     def _post(self, record: Record) -> None:
-        assert self._client is not None  # noqa: S101 - deliver opened it
+        assert self._client is not None  # noqa: S101  # deliver opened it
         body, content_type = self._render(record)
         judge(
             self._client.post(body, self._headers(record, body, content_type)),
@@ -79,7 +79,7 @@ class WebhookSink(Sink[WebhookSettings]):
     def _render(self, record: Record) -> tuple[bytes, str]:
         if self._template is None:
             return record.body, CONTENT_TYPE
-        from sinks.kinds.webhook.template import RenderError, render  # noqa: PLC0415 - see _compiled
+        from sinks.kinds.webhook.template import RenderError, render  # noqa: PLC0415  # see _compiled
 
         try:
             return render(self._template, record)

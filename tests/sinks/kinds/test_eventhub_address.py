@@ -85,9 +85,9 @@ def test_an_emulator_on_this_machine_is_allowed(endpoint: str, host: str, port: 
         "sb://evil.com\\localhost/",
         "sb://localhost:5672:5672/",
         "sb://localhost:0x1628/",
-        "sb://locаlhost/",  # noqa: RUF001 - the a is Cyrillic
+        "sb://locаlhost/",  # noqa: RUF001  # the a is Cyrillic
         "sb://ⓛocalhost/",
-        "sb://１27.0.0.1/",  # noqa: RUF001 - the 1 is wide
+        "sb://１27.0.0.1/",  # noqa: RUF001  # the 1 is wide
         "amqp://localhost/",
         "//localhost/",
         "localhost",

@@ -34,7 +34,7 @@ def raised(*causes: Exception) -> Exception:
     """Return the SDK's error with its causes, cut off with `from None` as in the SDK."""
     try:
         try:
-            raise causes[0]  # noqa: TRY301 - the context is the point
+            raise causes[0]  # noqa: TRY301  # the context is the point
         except Exception as cause:
             for further in causes[1:]:
                 cause.__cause__ = further
