@@ -12,7 +12,8 @@ import pytest
 from support.commands.fleet import ISSUER, CommandFleet
 from support.documents.documents import entry
 from support.mqtt.commands import send
-from support.process.bridge import PATIENCE, SEB, BridgeProcess, EndedCommand, clean_environment
+from support.patience import PATIENCE
+from support.process.bridge import SEB, BridgeProcess, EndedCommand, clean_environment
 from support.process.seb_here import Here
 
 from bridge.api import control

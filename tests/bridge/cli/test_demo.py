@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.process.bridge import PATIENCE, SEB, BridgeProcess, clean_environment
+from support.patience import PATIENCE
+from support.process.bridge import SEB, BridgeProcess, clean_environment
 
 # Notes every address that the process connects to, and then is `seb`.
 SPY = """

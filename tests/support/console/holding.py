@@ -23,7 +23,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Self
 
-PATIENCE = 30.0
+from support.patience import PATIENCE
+
 Splitter = Callable[[bytearray], Iterator[bytes]]
 """Takes whole messages from the start of what has come."""
 

@@ -4,7 +4,7 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Self
 
-PATIENCE = 20.0
+from support.patience import PATIENCE
 
 
 class GatedReceiver:

@@ -18,9 +18,8 @@ from support.faults.oracle import Figures
 from support.faults.sink_ends import variables
 from support.mqtt.mosquitto import Mosquitto
 from support.mqtt.subscriber import Subscriber
+from support.patience import PATIENCE
 from support.sinks.five import is_event
-
-_PATIENCE = 20.0
 
 
 class BrokerAndBridge:
@@ -117,7 +116,7 @@ class Intruder:
     def __enter__(self) -> Self:
         self._client.connect(*self._address)
         self._client.loop_start()
-        self._connected.get(timeout=_PATIENCE)
+        self._connected.get(timeout=PATIENCE)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -126,4 +125,4 @@ class Intruder:
 
     def wait_until_thrown_out(self) -> None:
         """Wait until the bridge has taken its session back. Raises `queue.Empty` after 20 s."""
-        self._ended.get(timeout=_PATIENCE)
+        self._ended.get(timeout=PATIENCE)

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Self
 
-PATIENCE = 20.0
+from support.patience import PATIENCE
 
 
 class Injection:

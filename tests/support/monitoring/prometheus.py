@@ -14,9 +14,8 @@ from typing import Any, Self
 
 import yaml
 from support.monitoring.promtool import ALERTS
+from support.patience import PATIENCE
 from support.ports import free_port
-
-_PATIENCE = 60.0
 
 
 def executable() -> str | None:
@@ -78,7 +77,7 @@ class Prometheus:
 
     def wait_for(self, expressions: Sequence[str]) -> None:
         """Wait until each expression has given something. Raises `AssertionError`."""
-        left, deadline = list(expressions), time.monotonic() + _PATIENCE
+        left, deadline = list(expressions), time.monotonic() + PATIENCE
         while left:
             with suppress(urllib.error.URLError, ConnectionError):  # before it listens
                 left = [each for each in left if not self.query(each)]
@@ -89,7 +88,7 @@ class Prometheus:
     def _get(self, path: str, **query: str) -> dict[str, Any]:
         url = f"http://127.0.0.1:{self._port}{path}?{urllib.parse.urlencode(query)}"
         try:
-            with urllib.request.urlopen(url, timeout=_PATIENCE) as answer:
+            with urllib.request.urlopen(url, timeout=PATIENCE) as answer:
                 body = answer.read()
         except urllib.error.HTTPError as error:
             with error:

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from support.patience import PATIENCE
 
-_PATIENCE = 60.0
 _ANNOTATIONS = re.compile(r"Annotations:(\{.*\})")
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -33,7 +33,7 @@ def promtool(*arguments: str) -> tuple[int, str]:
         capture_output=True,
         check=False,
         text=True,
-        timeout=_PATIENCE,
+        timeout=PATIENCE,
     )
     return done.returncode, done.stdout + done.stderr
 

@@ -7,10 +7,9 @@ from typing import Any
 from paho.mqtt import publish
 from paho.mqtt.enums import MQTTProtocolVersion
 from support.mqtt.mosquitto import Mosquitto
+from support.patience import PATIENCE
 
 from sinks.base import CommandMessage
-
-PATIENCE = 10.0
 
 
 def send(

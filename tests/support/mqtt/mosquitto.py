@@ -16,10 +16,9 @@ from typing import Self
 
 import pytest
 from support.mqtt.subscriber import Subscriber
+from support.patience import PATIENCE
 from support.ports import free_port
 from support.sinks.throwaway_ca import Pair
-
-_PATIENCE = 10.0
 
 
 def executable() -> str:
@@ -106,7 +105,7 @@ class Mosquitto:
         """Start, or start again; returns once it listens."""
         if self._process is not None:
             return
-        deadline = time.monotonic() + _PATIENCE
+        deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline:
             # While it was away, some connection may have got its port for a moment.
             if self._process is None or self._process.poll() is not None:
@@ -129,18 +128,18 @@ class Mosquitto:
         if self._process is not None:
             self._process.terminate()
             try:
-                self._process.wait(_PATIENCE)
+                self._process.wait(PATIENCE)
             except subprocess.TimeoutExpired:
                 # It saves first, perhaps on a slow disk; or it missed the signal.
                 self._process.terminate()
-                self._process.wait(3 * _PATIENCE)
+                self._process.wait(PATIENCE)
             self._process = None
 
     def kill(self) -> None:
         """End without a word, and without saving."""
         if self._process is not None:
             self._process.kill()
-            self._process.wait(_PATIENCE)
+            self._process.wait(PATIENCE)
             self._process = None
 
     def __enter__(self) -> Self:

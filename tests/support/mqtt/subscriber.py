@@ -17,8 +17,7 @@ from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.subscribeoptions import SubscribeOptions
-
-_PATIENCE = 10.0
+from support.patience import PATIENCE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +100,7 @@ class Subscriber:
 
     def _until(self, wanted: Callable[[SeenMessage], bool]) -> SeenMessage:
         while True:
-            seen = self._inbox.get(timeout=_PATIENCE)
+            seen = self._inbox.get(timeout=PATIENCE)
             if seen.topic != self._marker:
                 self._all.append(seen)
             if wanted(seen):
@@ -128,7 +127,7 @@ class Subscriber:
             qos=1, retainAsPublished=True, retainHandling=SubscribeOptions.RETAIN_SEND_IF_NEW_SUB
         )
         client.subscribe([(name, options) for name in (*self._filters, self._marker)])
-        subscribed.get(timeout=_PATIENCE)
+        subscribed.get(timeout=PATIENCE)
 
     def _pause(self) -> None:
         client, self._client = self._client, None

@@ -6,9 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from support.eventually import eventually
+from support.patience import PATIENCE
 from support.ports import free_port
-
-PATIENCE = 30.0
 
 
 def samples(text: bytes) -> dict[str, float]:

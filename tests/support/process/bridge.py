@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import IO, Any, Self
 
 import pytest
+from support.patience import PATIENCE
 
 SEB = (sys.executable, "-m", "bridge")
 # Discard: nobody listens there, and it is not the real address.
 NOWHERE = "http://127.0.0.1:9"
-PATIENCE = 60.0 if sys.platform == "win32" else 20.0  # Wine takes long to start a program
 _KEPT = ("PATH", "PYTHONPATH", "SYSTEMROOT", "TEMP", "TMP", "TMPDIR", "COVERAGE_PROCESS_START")
 
 

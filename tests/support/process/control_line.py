@@ -11,8 +11,7 @@ from typing import Any, Self
 from paho.mqtt.client import Client, MQTTMessage, MQTTMessageInfo
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 from support.mqtt.mosquitto import Mosquitto
-
-PATIENCE = 20.0
+from support.patience import PATIENCE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 from typing import Self
 
-PATIENCE = 20.0
+from support.patience import PATIENCE
 
 
 class NotifySocket:
