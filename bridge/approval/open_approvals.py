@@ -242,8 +242,8 @@ class OpenApprovals:
             first_seen=opened.first_seen,
             basis=self._basis(opened.approval, asked) if asked else None,
             preparation=self._current.preparation(asked) if asked else None,
-            current=self._current.is_current(),
-            paused=self._clock.monotonic() < opened.due,
+            is_current=self._current.is_current(),
+            is_paused=self._clock.monotonic() < opened.due,
             now=opened.time.now(),
         )
 
@@ -282,7 +282,7 @@ class OpenApprovals:
             seen,
             basis=self._key_basis(opened.approval),
             preparation=None if tracked is None else self._current.preparation(tracked),
-            current=self._current.is_current(),
+            is_current=self._current.is_current(),
             now=opened.time.now(),
         )
         return (

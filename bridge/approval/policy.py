@@ -64,7 +64,7 @@ def objection(tracked: TrackedEvent | None, fingerprint: str | None) -> str | No
         return "unknown_event"
     if tracked.event.event_status in BEGUN:
         return "already_started"
-    if tracked.event.event_status != "Scheduled" or tracked.event.ambiguous:
+    if tracked.event.event_status != "Scheduled" or tracked.event.is_ambiguous:
         return "not_approvable"
     if fingerprint not in (None, tracked.fingerprint):
         return "event_changed"
@@ -103,7 +103,7 @@ def decide(
     if rule is None:
         return None
     if why := _refusal(rule, tracked):
-        reason = "not_approvable" if tracked.event.ambiguous else "not_allowed"
+        reason = "not_approvable" if tracked.event.is_ambiguous else "not_allowed"
         return RuleDecision(rule=rule, answer="refuse", why=why, reason=reason)
     waiting = [sink for sink in rule.after if not acknowledged(sink)]
     if waiting:
@@ -116,7 +116,7 @@ def decide(
 
 def _refusal(rule: Rule, tracked: TrackedEvent) -> str | None:
     count = len(tracked.event.resources)
-    if tracked.event.ambiguous:
+    if tracked.event.is_ambiguous:
         return "IMDS names it twice, with different content"
     if not tracked.event.names_its_vms:
         return "the VMs that it would release are not all named"

@@ -159,9 +159,9 @@ class ApprovalSituation:
     """WITHDRAWN or WAITING if its rule or its key requires it."""
     preparation: str | None = None
     """The state of this VM's preparation for the event; None if it has nothing to prepare."""
-    current: bool
+    is_current: bool
     """Whether the last poll succeeded and the next one is not overdue."""
-    paused: bool
+    is_paused: bool
     now: datetime
 
     @property
@@ -190,9 +190,9 @@ class ApprovalSituation:
             yield Fact.NOT_PREPARED
         if self.preparation not in (None, "prepared"):
             yield Fact.UNPREPARED
-        if not self.current or tracked is None or not tracked.shown:
+        if not self.is_current or tracked is None or not tracked.shown:
             yield Fact.NOT_SHOWN
-        if self.paused:
+        if self.is_paused:
             yield Fact.PAUSED
         yield Fact.READY
 

@@ -30,7 +30,7 @@ class PollContext:
     """Seconds since the last good poll; None for the very first."""
     is_continuous: bool = False
     """Whether the last good poll is recent enough to tell how an event ended."""
-    boot_known: bool = False
+    is_boot_known: bool = False
     """Whether a restart of this VM would have been noticed."""
     approved: Mapping[str, int] = field(default_factory=dict)
     """The newest revision in which IMDS may have been asked here to start an event, by key; filled
@@ -105,7 +105,7 @@ def _endings(
     tracked: Mapping[str, TrackedEvent], document: Document, poll: PollContext
 ) -> Iterable[Transition]:
     gone = tracked.keys() - document.events.keys()
-    if not document.whole:
+    if not document.is_complete:
         gone &= document.elsewhere  # these are not absent: they are shown, and name others
     for key, before in tracked.items() if gone else ():
         if key in gone and before.pending:
@@ -160,7 +160,7 @@ def _appearance(
             affects_this_vm=False,
             named_before=False,
             goes_on=False,
-            measured=Measured(restarted=False if poll.boot_known else None),
+            measured=Measured(restarted=False if poll.is_boot_known else None),
         )
         return Transition(kind=kind, tracked=_seen_again(again, event, poll))
     revision = poll.revisions.get(event.key, 0) + 1
@@ -174,7 +174,7 @@ def _appearance(
         uptime=poll.uptime,
         not_before=event.not_before,
         affects_this_vm=event.affects(poll.vm_name),
-        measured=Measured(restarted=False if poll.boot_known else None),
+        measured=Measured(restarted=False if poll.is_boot_known else None),
     )
     return Transition(kind=kind, tracked=first)
 

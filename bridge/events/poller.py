@@ -170,7 +170,7 @@ class Poller:
             vm_name=self._state.observer.vm.name,
             gap_seconds=gap.seconds,
             is_continuous=gap.is_continuous,
-            boot_known=self._boot_id is not None,
+            is_boot_known=self._boot_id is not None,
             approved=self._approved() if ending else {},
             due=self._due() if ending else frozenset(),
             revisions=self._store.last_revisions(document.events.keys() - tracked.keys()),

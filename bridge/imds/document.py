@@ -37,7 +37,7 @@ class ScheduledEvent(Event):
     """One entry of Events as values; `raw` is the entry as received."""
 
     raw: Mapping[str, Any] = field(repr=False)
-    ambiguous: bool = False
+    is_ambiguous: bool = False
     """Whether the document has this EventId twice with different content, see `_united`. The event
     cannot be approved: it is unknown which entry an approval starts.
     """
@@ -61,7 +61,7 @@ class Document:
     """Why entries were left out."""
     elsewhere: frozenset[str] = frozenset()
     """Keys of events that continue, but are left out because they do not name this VM."""
-    whole: bool = True
+    is_complete: bool = True
     """Whether an event that the document does not list is really gone. That is not known if an
     entry is unreadable, because it might be any event.
     """
@@ -81,12 +81,12 @@ def parse_document(body: bytes) -> Document:
         raise DocumentError("the document has no list called Events")
     found: dict[str, list[ScheduledEvent]] = {}
     ignored: list[str] = []
-    whole = True
+    is_complete = True
     for place, entry in enumerate(entries):
         event = _read_entry(entry)
         if event is None:
             ignored.append(f"entry {place} has no EventId")
-            whole = False
+            is_complete = False
             continue
         same_id = found.setdefault(event.key, [])
         if same_id:
@@ -100,7 +100,7 @@ def parse_document(body: bytes) -> Document:
             for key, same_id in found.items()
         },
         ignored=tuple(ignored),
-        whole=whole,
+        is_complete=is_complete,
     )
 
 
@@ -123,7 +123,7 @@ def _united(entries: Sequence[ScheduledEvent]) -> ScheduledEvent:
         "EventStatus": started.raw.get("EventStatus"),
         "NotBefore": earliest.raw.get("NotBefore"),
     }
-    return replace(parse_event(raw), ambiguous=True)
+    return replace(parse_event(raw), is_ambiguous=True)
 
 
 def _read_entry(entry: object) -> ScheduledEvent | None:

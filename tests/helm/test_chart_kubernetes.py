@@ -104,7 +104,7 @@ def test_the_policy_knows_the_sink_s_own_marks() -> None:
     objects = render("kubernetes-drain")
     spec = one(objects, "ValidatingAdmissionPolicy")["spec"]
     (ours,) = (each["expression"] for each in spec["variables"] if each["name"] == "isOurs")
-    written = dump_marks(Marks(cordoned=True))
+    written = dump_marks(Marks(is_cordoned=True))
     assert written is not None
     assert ours.partition("contains('")[2].removesuffix("')") in written
     assert f'"{ANNOTATION}"' in ours

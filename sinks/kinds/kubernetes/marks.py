@@ -43,9 +43,9 @@ class Marks:
 
     events: Mapping[str, Mark] = field(default_factory=dict)
     """By eventId in small letters."""
-    cordoned: bool = False
+    is_cordoned: bool = False
     """Whether this sink cordoned the node: it never removes a cordon of somebody else."""
-    reopened: bool = False
+    is_reopened: bool = False
     """Whether somebody else has uncordoned the node since this sink cordoned it for these events. A
     cordon that comes after that is theirs.
     """
@@ -60,7 +60,7 @@ class Marks:
         return min(self.events.values(), key=lambda each: (each.not_before or "", each.event_type))
 
     @property
-    def acting(self) -> bool:
+    def has_acting_event(self) -> bool:
         """Whether an event on the node taints, cordons and drains."""
         return any(each.acts for each in self.events.values())
 
@@ -85,8 +85,8 @@ def read_marks(annotations: Mapping[str, str] | None) -> Marks:
         }
         return Marks(
             events=events,
-            cordoned=found["cordoned"] is True,
-            reopened=found.get("reopened") is True,
+            is_cordoned=found["cordoned"] is True,
+            is_reopened=found.get("reopened") is True,
         )
     except (KeyError, ValueError, TypeError, AttributeError):
         return Marks()
@@ -99,7 +99,7 @@ def marks_on(node: Mapping[str, Any]) -> Marks:
 
 def dump_marks(marks: Marks) -> str | None:
     """Return the text of the annotation; None if no mark is left."""
-    if not marks.events and not marks.cordoned:
+    if not marks.events and not marks.is_cordoned:
         return None
     events = {
         key: {
@@ -110,8 +110,8 @@ def dump_marks(marks: Marks) -> str | None:
         }
         for key, each in sorted(marks.events.items())
     }
-    found: dict[str, Any] = {"version": _VERSION, "cordoned": marks.cordoned, "events": events}
-    if marks.reopened:
+    found: dict[str, Any] = {"version": _VERSION, "cordoned": marks.is_cordoned, "events": events}
+    if marks.is_reopened:
         found["reopened"] = True
     return json.dumps(found, separators=(",", ":"))
 
@@ -131,17 +131,17 @@ def patch_of(
     spec = node.get("spec", {})
     is_closed = spec.get("unschedulable") is True
     changed: dict[str, Any] = {}
-    if marks.cordoned and not is_closed:
-        marks = replace(marks, cordoned=False, reopened=True)
-    if not marks.acting:
-        marks = replace(marks, reopened=False)
-    closes = cordon and marks.acting
-    if closes and not is_closed and (is_new or not marks.reopened):
+    if marks.is_cordoned and not is_closed:
+        marks = replace(marks, is_cordoned=False, is_reopened=True)
+    if not marks.has_acting_event:
+        marks = replace(marks, is_reopened=False)
+    closes = cordon and marks.has_acting_event
+    if closes and not is_closed and (is_new or not marks.is_reopened):
         changed["unschedulable"] = True
-        marks = replace(marks, cordoned=True, reopened=False)
-    elif marks.cordoned and not closes:
+        marks = replace(marks, is_cordoned=True, is_reopened=False)
+    elif marks.is_cordoned and not closes:
         changed["unschedulable"] = None
-        marks = replace(marks, cordoned=False)
+        marks = replace(marks, is_cordoned=False)
     taints = spec.get("taints") or []
     wanted = _taints(taints, marks, taint=taint)
     if wanted != taints:

@@ -118,7 +118,7 @@ class CommandChannel:
             token=inbound.payload,
             channel=self._name,
             retained=inbound.retained,
-            redelivered=inbound.again,
+            redelivered=inbound.is_duplicate,
             settled=settled,
         )
 

@@ -31,9 +31,9 @@ class PublishOutcome:
 
     delivered: int
     refusal: int | None = None
-    unheard: bool = False
+    has_no_subscriber: bool = False
     """Whether the broker reported for the last message that its topic has no subscriber."""
-    ended: bool = False
+    has_ended_connection: bool = False
     """Whether the refusal was the end of the connection; it may be about any of the messages in
     flight.
     """
@@ -63,7 +63,7 @@ class Publisher:
         limits = session.limits or BrokerLimits()
         window = min(window, limits.receive_maximum)
         delivered = 0
-        unheard = False
+        has_no_subscriber = False
         while delivered < len(messages):
             next_ones = messages[delivered : delivered + window]
             packets = _packets(next_ones, plan=session.plan, limits=limits)
@@ -72,7 +72,9 @@ class Publisher:
             codes = self._exchange(packets, deadline)
             for code in codes:
                 if code is None and session.blamed is not None:
-                    return PublishOutcome(delivered=delivered, refusal=session.blamed, ended=True)
+                    return PublishOutcome(
+                        delivered=delivered, refusal=session.blamed, has_ended_connection=True
+                    )
                 if code is None:
                     raise session.unanswered(timeout, delivered=delivered)
                 if code >= FIRST_FAILURE:
@@ -80,8 +82,8 @@ class Publisher:
                         session.abort()  # as `unanswered` does: a late answer is no later publish's
                     return PublishOutcome(delivered=delivered, refusal=code)
                 delivered += 1
-                unheard = code == NOBODY_SUBSCRIBED
-        return PublishOutcome(delivered=delivered, unheard=unheard)
+                has_no_subscriber = code == NOBODY_SUBSCRIBED
+        return PublishOutcome(delivered=delivered, has_no_subscriber=has_no_subscriber)
 
     def _exchange(self, packets: Sequence[_Packet], deadline: float) -> list[int | None]:
         """Send, and return the reason code for each packet; None for one without an answer."""

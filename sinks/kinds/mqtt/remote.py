@@ -64,7 +64,7 @@ class MqttRemote(CommandSender):
             )
         if outcome.refusal is not None:
             raise SinkError(reason(outcome.refusal).at(where.command))
-        return not outcome.unheard
+        return not outcome.has_no_subscriber
 
     def receipt(self, seconds: float) -> bytes | None:
         """Return the next message of `…/receipt`."""

@@ -81,7 +81,7 @@ class StatePublisher:
             raise
         if outcome.refusal is not None:
             self._problem = refused(state.topic, outcome.refusal)
-            keeps = self._is_apart or not outcome.ended
+            keeps = self._is_apart or not outcome.has_ended_connection
             if keeps and outcome.refusal != NOT_AUTHORIZED:
                 self._remove(state.topic)
             raise SinkError(self._problem, retry_after=IMPAIRED_SECONDS, stays_open=keeps)

@@ -288,8 +288,8 @@ def _refusal(
     assert outcome.refusal is not None  # noqa: S101  # checked before
     problem = refused(messages[outcome.delivered].topic, outcome.refusal)
     delivered = done + outcome.delivered
-    stays_open = stays_open or not outcome.ended
-    if outcome.ended:
+    stays_open = stays_open or not outcome.has_ended_connection
+    if outcome.has_ended_connection:
         return SinkRejected(str(problem), delivered=delivered, tries=_TRIES, stays_open=stays_open)
     if outcome.refusal in ABOUT_THE_MESSAGE:
         return SinkRejected(str(problem), delivered=delivered)

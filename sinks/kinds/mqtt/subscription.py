@@ -36,7 +36,7 @@ class Inbound:
     payload: bytes
     qos: int
     retained: bool
-    again: bool
+    is_duplicate: bool
     """Whether the broker marks this as sent for the second time."""
     mid: int
 
@@ -88,7 +88,7 @@ class Subscriptions:
                 payload=bytes(message.payload[: self._end]),
                 qos=message.qos,
                 retained=message.retain,
-                again=message.dup,
+                is_duplicate=message.dup,
                 mid=message.mid,
             )
         )

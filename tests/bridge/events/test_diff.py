@@ -23,7 +23,7 @@ from bridge.events.tracked import Measured, TrackedEvent
 from bridge.imds.document import parse_document
 
 CONTINUOUS = PollContext(
-    now=NOW, vm_name="web_3", gap_seconds=1.0, is_continuous=True, boot_known=True
+    now=NOW, vm_name="web_3", gap_seconds=1.0, is_continuous=True, is_boot_known=True
 )
 AFTER = replace(CONTINUOUS, now=NOW + timedelta(hours=1))
 Known = Mapping[str, TrackedEvent]
@@ -262,7 +262,7 @@ def test_a_return_counts_on(raw: dict[str, Any], kind: str) -> None:
 
 def test_a_restart_that_cannot_be_noticed_is_not_denied() -> None:
     """Without a boot id, `restarted` is null."""
-    known = seen(entry(), poll=replace(CONTINUOUS, boot_known=False))
+    known = seen(entry(), poll=replace(CONTINUOUS, is_boot_known=False))
     assert [each.measured.restarted for each in known.values()] == [None]
 
 
@@ -276,7 +276,7 @@ def test_within_leaves_other_vms_out() -> None:
     """`within` keeps the events that name the VM, and whether the document may hide others."""
     document = parse_document(body(entry(), entry(OTHER_ID, resources=["web_33"]), None))
     inside = within(document, "web_3")
-    assert ([EVENT_ID.casefold()], False) == (list(inside.events), inside.whole)
+    assert ([EVENT_ID.casefold()], False) == (list(inside.events), inside.is_complete)
 
 
 def test_an_event_that_names_others_now_is_over_beside_an_unreadable_entry() -> None:

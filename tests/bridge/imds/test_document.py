@@ -268,7 +268,7 @@ def test_an_entry_without_an_id_puts_absence_in_doubt() -> None:
     ended.
     """
     document = parse_document(body(None, 3, "x", [], {}, {"EventId": 4}, {"EventId": " "}, entry()))
-    assert (len(document.events), len(document.ignored), document.whole) == (1, 7, False)
+    assert (len(document.events), len(document.ignored), document.is_complete) == (1, 7, False)
 
 
 def test_a_repeated_id_counts_once() -> None:
@@ -277,7 +277,7 @@ def test_a_repeated_id_counts_once() -> None:
     """
     document = parse_document(body(entry(), entry(EVENT_ID.lower(), event_type="Reboot")))
     types = [event.event_type for event in document.events.values()]
-    assert (types, len(document.ignored), document.whole) == (["Freeze"], 1, True)
+    assert (types, len(document.ignored), document.is_complete) == (["Freeze"], 1, True)
 
 
 @pytest.mark.parametrize(
@@ -298,9 +298,9 @@ def test_an_id_that_stands_twice_with_different_content_is_ambiguous(
     """
     entries = [entry(), other] if first else [other, entry()]
     (event,) = parse_document(body(*entries)).events.values()
-    assert event.ambiguous == ambiguous
+    assert event.is_ambiguous == ambiguous
     (event,) = parse_document(body(*entries, entries[0])).events.values()
-    assert event.ambiguous == ambiguous
+    assert event.is_ambiguous == ambiguous
 
 
 @pytest.mark.parametrize("turned", [False, True])
@@ -314,7 +314,7 @@ def test_different_entries_of_an_event_are_united(*, turned: bool) -> None:
     ]
     (event,) = parse_document(body(*(reversed(entries) if turned else entries))).events.values()
     assert sorted(event.resources) == ["web_1", "web_2"]
-    assert (event.event_status, event.ambiguous) == ("Started", True)
+    assert (event.event_status, event.is_ambiguous) == ("Started", True)
     assert event.not_before == datetime(2022, 4, 11, 22, 26, 58, tzinfo=UTC)
     (other,) = parse_document(body(*entries)).events.values()
     assert event == other

@@ -278,7 +278,7 @@ def test_a_second_settlement_is_not_for_the_next_command_of_that_number() -> Non
 
 
 def _inbound(payload: bytes, *, mid: int) -> Inbound:
-    return Inbound(topic=TOPIC, payload=payload, qos=1, retained=False, again=False, mid=mid)
+    return Inbound(topic=TOPIC, payload=payload, qos=1, retained=False, is_duplicate=False, mid=mid)
 
 
 def test_a_command_at_qos_0_has_one_chance(broker: Mosquitto) -> None:
