@@ -49,6 +49,26 @@ def read(connection: Connection, event_ids: Iterable[str]) -> dict[PrepareTarget
     return found
 
 
+def last_confirmed(connection: Connection, event_ids: Iterable[str]) -> dict[PrepareTarget, float]:
+    """Return when the last command was made to which a VM has answered that it is prepared, for
+    each state of these events and each VM.
+    """
+    c, r = command.c, receipt.c
+    state = (c.event_id, c.scope, c.fingerprint, c.vm_id)
+    confirmed = (
+        select(*state, func.max(c.made_at))
+        .join(receipt, and_(r.jti == c.jti, r.vm_id == c.vm_id))
+        .where(c.act == PREPARE, r.state == "confirmed")
+        .group_by(*state)
+    )
+    return {
+        (EventKey(event_id, scope), fingerprint, vm_id): made_at
+        for event_id, scope, fingerprint, vm_id, made_at in rows_in(
+            connection, confirmed, c.event_id, event_ids
+        )
+    }
+
+
 def give_up(connection: Connection, key: EventKey, now: float, number: int) -> None:
     """Give up the open commands to prepare for an event: none is sent or fetched any more."""
     c = command.c

@@ -252,6 +252,8 @@ preparation: Final = Table(
     Column("stream", Text, nullable=False),
     Column("sequence", BigInteger, nullable=False),
     Column("time", Float(53), nullable=False),
+    # When another VM reported that the event has left this VM out, by the console's clock.
+    Column("left_out_at", Float(53)),
     Column("change_number", BigInteger, nullable=False),
     Index("preparation_vm", "vm_id"),
     Index("preparation_state", "state"),

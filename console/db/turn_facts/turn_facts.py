@@ -88,16 +88,21 @@ def _preparations(
     """
     c = preparation.c
     # A failure that ends with the state of the event says nothing of that state if it is back.
-    is_past = and_(c.state == "failed", c.reason.in_(OF_THE_EVENT))
+    is_of_past = and_(c.state == "failed", c.reason.in_(OF_THE_EVENT))
     ids = sorted(event_ids)[:AT_ONCE]
-    wanted = select(preparation, is_past.label("is_past")).where(
+    confirmed = prepare_commands.last_confirmed(connection, ids)
+    wanted = select(preparation, is_of_past.label("is_past")).where(
         or_(c.state != RECOVERED, c.event_id.in_(ids))
     )
     found: dict[str, tuple[VmPreparation, ...]] = {}
     for row in connection.execute(wanted):
+        key = EventKey(row.event_id, row.scope)
+        # A VM that the event had left out is prepared once it says so again.
+        asked_at = confirmed.get((key, row.fingerprint, row.vm_id), float("-inf"))
+        is_past = row.is_past or (row.left_out_at is not None and asked_at < row.left_out_at)
         one = VmPreparation(
-            event_key=EventKey(row.event_id, row.scope),
-            fingerprint="" if row.is_past else row.fingerprint,
+            event_key=key,
+            fingerprint="" if is_past else row.fingerprint,
             state=cast("PreparationState", row.state),
             at=row.time,
         )

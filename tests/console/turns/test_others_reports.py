@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import pytest
 from support.console.records import FakeVm
-from support.console.turn_cluster import TurnCluster
+from support.console.turn_cluster import EventOfTwo, TurnCluster
 
 from console.db.connection.opening import Database
 
@@ -154,3 +155,37 @@ def test_a_peer_that_says_that_an_event_is_over_brings_no_vm_back_that_reports_i
     cluster.decide()
     assert cluster.step() == ["approve db-1"]
     cluster.decisions.stop()
+
+
+@pytest.mark.parametrize("transition", ["updated", "ended"])
+@pytest.mark.parametrize("is_at_once", [True, False])
+def test_a_vm_that_the_event_has_left_out_says_again_that_it_is_prepared(
+    database: Database, transition: str, *, is_at_once: bool
+) -> None:
+    """If another VM reports that the event does not name a VM, or is over, and is then as it was,
+    that VM has to say again that it is prepared: its record that it has recovered may be late.
+    """
+    pair = EventOfTwo(database)
+    cluster, reporter = pair.cluster, pair.cluster.vms[0]
+    both = {"resources": ("db-0", "db-1"), "not_before": pair.soon}
+    without = both if transition == "ended" else both | {"resources": ("db-0",)}
+    pair.say(1, "prepared")
+    pair.confirm(1)
+    cluster.wait(20)
+    before = reporter.event("E-0", transition=transition, now=cluster.now, **without)
+    after = reporter.event("E-0", transition="updated", now=cluster.now, **both)
+    if is_at_once:
+        cluster.tell(before, after)
+    else:
+        cluster.tell(before)
+        cluster.step()
+        cluster.tell(after)
+    pair.say(0, "prepared")
+    sent = []
+    for _ in range(14):
+        sent += cluster.step()
+        cluster.wait(10)
+    assert "prepare db-1" in sent
+    assert not any(each.startswith("approve") for each in sent)
+    pair.confirm(1)
+    assert any(each.startswith("approve") for each in cluster.step())

@@ -22,6 +22,7 @@ from console.db.batches.batch_transaction import write_batch
 from console.db.connection.opening import Database
 from console.db.connection.transactions import next_number, write_to
 from console.db.decisions import decision_rows as rows
+from console.db.decisions import prepare_commands
 from console.db.snapshot import Snapshots
 from console.db.turn_facts.kept_turn_facts import KeptTurnFacts
 from console.db.turn_facts.turn_facts import TurnSettings
@@ -430,6 +431,16 @@ class EventOfTwo:
         more = {"reason": None, "state": state}
         vm = self.cluster.vms[number]
         self.cluster.tell(vm.record(PREPARATION, data | more, now=self.cluster.now))
+
+    def confirm(self, number: int) -> None:
+        """Have a VM answer to its newest command to prepare that it is prepared."""
+        cluster, vm = self.cluster, self.cluster.vms[number]
+        with cluster.snapshots.open() as snapshot:
+            several = prepare_commands.read(snapshot.connection, ["E-0"]).values()
+        asked = [each for some in several for each in some if each.vm_id == vm.vm_id]
+        jti = max(asked, key=lambda each: each.made_at).jti
+        about: dict[str, Any] = {"jti": jti, "act": "prepare", "actor": "group:db"}
+        cluster.tell(vm.receipt("E-0", "confirmed", now=cluster.now, **about))
 
     def approve(self) -> str:
         """Return the name of the VM that is asked to approve the event, once both are prepared."""

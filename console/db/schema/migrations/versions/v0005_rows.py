@@ -242,6 +242,7 @@ def _create_preparations_and_turns() -> None:
         sa.Column("stream", sa.Text(), nullable=False),
         sa.Column("sequence", sa.BigInteger(), nullable=False),
         sa.Column("time", sa.Float(53), nullable=False),
+        sa.Column("left_out_at", sa.Float(53)),
         sa.Column("change_number", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("event_id", "scope", "vm_id"),
     )
