@@ -11,6 +11,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, TextIO
 
+from sinks.shared.threads import try_to_start
+
 ROOM: Final = 1 << 20
 """How many characters may wait for a slow reader; further lines are dropped."""
 FLUSH_SECONDS: Final = 1.0
@@ -89,8 +91,8 @@ class LineWriter:
         self._waiting.append((line, lost))
         self._size += len(line)
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="log", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._run, name="log", daemon=True)
+            self._thread = thread if try_to_start(thread) else None  # the next line tries again
         self._changed.notify_all()
 
     def _run(self) -> None:

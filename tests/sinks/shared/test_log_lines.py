@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import TextIO
 
 import pytest
+from support.threads import no_new_threads
 
 from sinks.shared import log_lines
 from sinks.shared.log_lines import LineHandler, LineWriter
@@ -51,6 +52,16 @@ def test_a_reader_that_stands_still_costs_lines_only(
     assert writer.flush(10)
     writer.put("more\n")
     assert read_until(reader, "more") == ["more"]
+
+
+def test_a_log_that_cannot_start_its_thread_starts_it_later(pipe: tuple[int, TextIO]) -> None:
+    """If no thread can be started for the first line, it is written with the next one."""
+    reader, stream = pipe
+    writer = LineWriter(stream, str)
+    with no_new_threads():
+        writer.put("first\n")
+    writer.put("second\n")
+    assert read_until(reader, "second") == ["first", "second"]
 
 
 class Disk(io.StringIO):
