@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 import threading
@@ -10,6 +11,7 @@ from contextlib import suppress
 from typing import Final
 
 from sinks.shared.text import escaped
+from sinks.shared.threads import try_to_start
 
 KEPT_BYTES: Final = 2048
 SHOWN_CHARACTERS: Final = 300
@@ -25,11 +27,16 @@ class Output:
     """
 
     def __init__(self) -> None:
+        """Make the pipe. Raises `OSError` if there can be no pipe or no thread now."""
         readable, self._write = os.pipe()
         self._tail = _Tail()
-        threading.Thread(
+        reader = threading.Thread(
             target=_read, args=(readable, self._tail), name="program-pipe", daemon=True
-        ).start()
+        )
+        if not try_to_start(reader):
+            os.close(readable)
+            os.close(self._write)
+            raise OSError(errno.EAGAIN, "no thread can be started")
         weakref.finalize(self, _stop, self._write, self._tail)
 
     def fileno(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import signal
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import IO, Any, ClassVar, Final
 
 from sinks.kinds.program.output import Output
+from sinks.shared.threads import try_to_start
 
 WINDOWS: Final = sys.platform == "win32"
 GRACE_SECONDS: Final = 2.0
@@ -55,9 +57,14 @@ class Run:
         )
         self._group = _Group(self._process.pid)
         # On a thread: a program need not read, and a pipe holds less than a record may have.
-        threading.Thread(
+        writer = threading.Thread(
             target=_write, args=(self._process.stdin, body), name="program-pipe", daemon=True
-        ).start()
+        )
+        if not try_to_start(writer):
+            self.kill()  # it would run without its input, beside the next try
+            self.wait(REAP_SECONDS)
+            _write(self._process.stdin, b"")  # closes it
+            raise OSError(errno.EAGAIN, "no thread can be started")
 
     def wait(self, seconds: float) -> int | None:
         """Return the exit code, negative for a signal; None if it has not ended after so many

@@ -11,6 +11,7 @@ import pytest
 from support.eventually import eventually
 from support.process.scripts import is_running, pids
 from support.sinks.program import a_sink, failure, shell
+from support.threads import no_new_threads
 
 from sinks.kinds.program import process
 from sinks.testing import sample_record
@@ -127,3 +128,28 @@ def test_the_watchdog_comes_after_the_timeout() -> None:
     sink = a_sink("true", timeout=7)
     assert sink.deadline == 12
     assert sink.deadline > 7 + margin
+
+
+def test_a_program_that_cannot_be_given_its_input_is_ended(tmp_path: Path) -> None:
+    """If no thread can be started to write the input, the program does not run on beside the next
+    try, which succeeds.
+    """
+    file = tmp_path / "ran"
+    sink = shell('sleep 0.5; echo ran >> "$1"', file)
+    sink.deliver([sample_record()])
+    with no_new_threads():
+        assert "allows no more processes" in failure(sink)
+    sink.deliver([sample_record()])
+    assert file.read_text().splitlines() == ["ran", "ran"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="counts in /proc")
+def test_tries_without_a_new_thread_use_up_no_descriptors() -> None:
+    """A try that fails because no thread can be started leaves no pipe behind."""
+    sink = shell("exit 0")
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    with no_new_threads():
+        for _ in range(3):
+            assert "allows no more processes" in failure(sink)
+    assert len(list(Path("/proc/self/fd").iterdir())) <= before
+    sink.deliver([sample_record()])
