@@ -108,6 +108,17 @@ class SinkDriver:
         except Exception as error:  # noqa: BLE001  # a sink may raise anything
             self.close_after(error)
 
+    def open_failing(self) -> None:
+        """Open a sink that waits for its next try, unless it is open. Never raises: a sink that
+        cannot be opened is closed.
+        """
+        try:
+            self.open()
+        except AbandonedError:
+            pass  # the loop that waits checks this itself
+        except Exception as error:  # noqa: BLE001  # a sink may raise anything
+            self.close_after(error)
+
     def close_after(self, error: Exception) -> None:
         """Close the sink, unless the error says that it stays open. Never raises."""
         if not (isinstance(error, SinkError) and error.stays_open):

@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol
 
 from bridge.clock import Clock
 from bridge.delivery.health import Health, State, lag, reason_of
+from bridge.delivery.open_connection import OpenConnection
 from bridge.logs import Redactor
 from bridge.store.batch import Batch
 from bridge.store.database import StoreError
@@ -284,12 +285,13 @@ class Worker:
         """Wait so many seconds, or until a person resumes the sink, or the worker is to finish."""
         at = self._clock.monotonic() + (inf if seconds is None else seconds)
         stuck = self.health.stuck_threads
+        connection = OpenConnection(self.driver, self._clock, draw=self._draw)
         while not (self._finishing.is_set() or self.driver.is_abandoned or self._resumed.is_set()):
             self.health.next_try_at = at
             left = at - self._clock.monotonic()
             if left <= 0:
                 break
-            self.driver.maintain_failing()
+            connection.maintain()
             self._wake.wait(min(left, IDLE_SECONDS))
             self._wake.clear()
             now = self._clock.monotonic()

@@ -385,6 +385,30 @@ def test_a_connection_that_breaks_while_the_sink_waits_is_made_again(
     assert ops.calls.count("open") == 2
 
 
+def test_a_connection_that_breaks_is_made_again_while_a_record_waits(
+    bench: DispatcherBench, ops: Script
+) -> None:
+    """A connection over which commands come is made again with pauses of its own, however long the
+    destination wants the refused record to wait.
+    """
+    ops.on_open = [None, SinkError("the server is still away")]
+    ops.on_deliver = [SinkError("refused", stays_open=True, retry_after=300.0)]
+    ops.on_maintain = [SinkError("the connection is lost")]
+    bench.commit(draft(1))
+    bench.start()
+    ops.wait_for_calls("close", 1)
+    bench.advance(1.1)
+    ops.wait_for_calls("close", 2)
+    bench.advance(2.1)
+    ops.wait_for_calls("open", 3)
+    ops.wait_for_calls("maintain", 2)
+    assert ops.sequences() == []
+    assert bench.dispatcher.health["ops"].reason == "refused"
+    bench.advance(300)
+    ops.wait_for_records(1)
+    assert ops.calls.count("open") == 3
+
+
 def test_records_go_out_though_maintaining_fails(bench: DispatcherBench, ops: Script) -> None:
     """Each try delivers before `maintain` is called, so that its errors delay no record."""
     ops.on_maintain = [SinkError("no commands come in")] * 3
