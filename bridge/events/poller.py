@@ -77,6 +77,8 @@ class Poller:
         answer = self._imds.events()
         now = self._clock.now()  # the first answer may take two minutes
         gap = self._state.gaps.gap(now)
+        # From here on nothing is decided on the document before, however long the commit takes.
+        self._state.is_behind = answer.body != self._body
         is_named_anew = self._state.compared_as != self._state.vm.name
         if answer.body != self._body or is_named_anew or gap.is_long or gap.pause_seconds:
             document = self._in_scope(parse_document(answer.body))
@@ -90,6 +92,7 @@ class Poller:
             self._commit(drafts, tracked, forgotten, document)
             self._body = answer.body
             self._state.compared_as = context.vm_name
+        self._state.is_behind = False
         self._state.gaps.end_poll(now)
         self._store.mark_polled(now, uptime=uptime(self._clock))
         self._store.prune()

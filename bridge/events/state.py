@@ -46,6 +46,8 @@ class CurrentState:
     """Whether a sink prepares this VM."""
     compared_as: str | None = None
     """The name of this VM with which the last document was compared; None before the first."""
+    is_behind: bool = False
+    """Whether IMDS has answered with a newer document, which is not committed yet."""
     _times: Mapping[tuple[str, datetime], SteadyTime] = field(default_factory=dict)
     """The clock for each pending event, by its key and the time at which it was first seen."""
 
@@ -139,10 +141,11 @@ class CurrentState:
 
     def is_current(self) -> bool:
         """Check whether the last poll succeeded and is recent, and knew this VM by its present
-        name: what is known is what IMDS says now.
+        name, and no newer document is here: what is known is what IMDS says now.
         """
         knows_name = self.compared_as in (None, self.vm.name)
-        return knows_name and self.trouble is None and self.gaps.is_current()
+        is_good = knows_name and self.trouble is None and not self.is_behind
+        return is_good and self.gaps.is_current()
 
     def pending(self) -> list[PendingEvent]:
         """Return the events that are pending now, as committed."""

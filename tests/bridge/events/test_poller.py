@@ -54,6 +54,22 @@ def test_a_record_says_which_documents_it_lies_between(bench: PollerBench) -> No
     ]
 
 
+def test_nothing_is_current_from_an_answer_to_its_commit(bench: PollerBench) -> None:
+    """While a newer document waits for its commit, which a slow disk may delay, what is known is
+    not what IMDS says now. It is again after a document that is as before.
+    """
+    current: list[bool] = []
+    bench.store.subscribe(lambda _: current.append(bench.state.is_current()))
+    bench.serve(body(entry()))
+    assert (current, bench.state.is_current()) == ([False], True)
+    bench.serve(body(started()))
+    assert (current, bench.state.is_current()) == ([False, False], True)
+    bench.fails(b"no document")
+    assert not bench.state.is_current()
+    assert bench.serve(body(started())) == []
+    assert bench.state.is_current()
+
+
 def test_an_idle_poll_does_nothing(bench: PollerBench, caplog: pytest.LogCaptureFixture) -> None:
     """A poll without a change wakes no sink, writes no record and logs no line."""
     woken: list[bool] = []
