@@ -62,6 +62,11 @@ class Azure:
         self._simulation.log(f"azure: cancels {event.event_id}")
         del self.events[event.event_id]
 
+    def leave_out(self, event: WorldEvent, seconds: float) -> None:
+        """Leave an event out of every document for a while."""
+        self._simulation.log(f"azure: {event.event_id} is left out for {seconds} s")
+        event.missing_until = self._simulation.now + seconds
+
     def entries_for(self, name: str, hidden: Collection[str]) -> list[dict[str, Any]]:
         """Return the events in the document of a VM, except the hidden ones."""
         return [
@@ -93,6 +98,8 @@ class Azure:
         if "no effect" not in answer and event.is_open_to_change:
             event.starts_at = simulation.now + simulation.trouble([0, 0, 2, 5, 10], 0)
             self._told(event)
+            if event.starts_at > simulation.now and simulation.chance(0.4):
+                self.leave_out(event, simulation.pick([1, 2, 3]))
         if answer.startswith("503"):
             raise ImdsError("HTTP 503", reason="http_503")
         if answer.startswith("lost"):

@@ -111,8 +111,7 @@ class Chaos:
         if event is None or not self._may_be_left_out(event):
             return
         seconds = self._draw.choice([1, 3, 20, 100] if event.is_open_to_change else [1, 2, 3])
-        event.missing_until = self._simulation.now + seconds
-        self._simulation.log(f"azure: {event.event_id} is left out for {seconds} s")
+        self._world.azure.leave_out(event, seconds)
 
     def _leave_out_for_one(self) -> None:
         """Leave an event out of one document of one VM; its program may run meanwhile."""
@@ -157,8 +156,9 @@ class Chaos:
             vm.restart()
 
     def _lose_store(self) -> None:
+        """Lose the store of a VM, but of none over HTTPS: see the oracle."""
         vm = self._vm()
-        if vm.is_active:
+        if vm.is_active and not vm.line.is_pull:
             vm.lose_store()
 
     def _silence_imds(self) -> None:
