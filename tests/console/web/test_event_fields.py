@@ -66,7 +66,9 @@ def test_a_field_of_an_event_is_on_its_page(stage: ConsoleStage) -> None:
     """The event's page has each field, unchanged or in words; a field that it leaves out has a
     reason.
     """
-    page = stage.http.get(f"{stage.url}/events/E", timeout=20).text
+    answer = stage.http.get(f"{stage.url}/events/E", timeout=20)
+    assert answer.status_code == 200, answer.text
+    page = answer.text
     wanted = {
         name: ON_THE_PAGE.get(name, str(told(name)))
         for name in EVENT_FIELDS
