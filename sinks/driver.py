@@ -97,27 +97,27 @@ class SinkDriver:
         if self.is_open:
             self._call(self.sink.maintain)
 
-    def maintain_failing(self) -> None:
+    def maintain_failing(self) -> Exception | None:
         """Maintain a sink that waits for its next try, if it is open. Never raises: the failure for
-        which it waits is known already.
+        which it waits is known already. Returns the error by which the sink was closed, if any.
         """
-        try:
-            self.maintain()
-        except AbandonedError:
-            pass  # the loop that waits checks this itself
-        except Exception as error:  # noqa: BLE001  # a sink may raise anything
-            self.close_after(error)
+        return self._try(self.maintain)
 
-    def open_failing(self) -> None:
-        """Open a sink that waits for its next try, unless it is open. Never raises: a sink that
-        cannot be opened is closed.
+    def open_failing(self) -> Exception | None:
+        """Open a sink that waits for its next try, unless it is open. Never raises. Returns the
+        error by which the sink was closed, if any.
         """
+        return self._try(self.open)
+
+    def _try(self, call: Callable[[], None]) -> Exception | None:
         try:
-            self.open()
+            call()
         except AbandonedError:
             pass  # the loop that waits checks this itself
         except Exception as error:  # noqa: BLE001  # a sink may raise anything
             self.close_after(error)
+            return None if self.is_open else error
+        return None
 
     def close_after(self, error: Exception) -> None:
         """Close the sink, unless the error says that it stays open. Never raises."""

@@ -76,6 +76,9 @@ class Worker:
         self._redact = redact
         self._on_delivered = on_delivered
         self._draw = draw
+        self._connection = OpenConnection(self.driver, clock, draw=draw)
+        self._has_opened = False
+        """Whether the sink was open since the last failure."""
         self._ended = False
         self._wake = threading.Event()
         self._resumed = threading.Event()
@@ -150,6 +153,7 @@ class Worker:
                 break
             except Exception as error:  # noqa: BLE001  # one of the three places that catch broadly
                 self.driver.close_after(error)
+                self._connection.note_failure(error, has_opened=self._has_opened)
                 if last or self.driver.is_abandoned:
                     break
                 self._wait(self._note_failure(error))
@@ -160,7 +164,9 @@ class Worker:
 
     def _serve(self) -> None:
         """Open the sink, and deliver until nothing is left and the worker is to finish."""
+        self._has_opened = self.driver.is_open
         self.driver.open()
+        self._has_opened = True
         while True:
             batch = self._outbox.next(self.name, self.sink.BATCH)
             if batch is not None:
@@ -285,13 +291,12 @@ class Worker:
         """Wait so many seconds, or until a person resumes the sink, or the worker is to finish."""
         at = self._clock.monotonic() + (inf if seconds is None else seconds)
         stuck = self.health.stuck_threads
-        connection = OpenConnection(self.driver, self._clock, draw=self._draw)
         while not (self._finishing.is_set() or self.driver.is_abandoned or self._resumed.is_set()):
             self.health.next_try_at = at
             left = at - self._clock.monotonic()
             if left <= 0:
                 break
-            connection.maintain()
+            self._connection.maintain()
             self._wake.wait(min(left, IDLE_SECONDS))
             self._wake.clear()
             now = self._clock.monotonic()

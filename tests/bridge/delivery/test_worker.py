@@ -374,7 +374,9 @@ def test_a_refusal_on_a_good_connection_keeps_it(bench: DispatcherBench, ops: Sc
 def test_a_connection_that_breaks_while_the_sink_waits_is_made_again(
     bench: DispatcherBench, ops: Script
 ) -> None:
-    """A sink whose `maintain` fails during a wait is closed, and opened by the next try."""
+    """A sink whose `maintain` fails during a wait is closed, and opened before the next try of its
+    record.
+    """
     ops.on_deliver = [SinkError("refused", stays_open=True)]
     ops.on_maintain = [SinkError("the connection is lost")]
     bench.commit(draft(1))
@@ -407,6 +409,52 @@ def test_a_connection_that_breaks_is_made_again_while_a_record_waits(
     bench.advance(300)
     ops.wait_for_records(1)
     assert ops.calls.count("open") == 3
+
+
+def test_a_try_that_meets_a_broken_connection_delays_no_commands(
+    bench: DispatcherBench, ops: Script
+) -> None:
+    """If the next try of a refused record cannot open the sink, the connection is made again soon,
+    however often the record has failed.
+    """
+    ops.on_open = [None, SinkError("the server is away")]
+    ops.on_deliver = [SinkError("refused", stays_open=True, retry_after=10.0)]
+    bench.commit(draft(1))
+    bench.start()
+    bench.wait_for_failure("ops", 1)
+    bench.dispatcher.health["ops"].failures = 6
+    ops.on_maintain = [SinkError("the connection is lost")]
+    bench.advance(9.5)
+    ops.wait_for_calls("close", 1)
+    bench.advance(0.6)
+    ops.wait_for_calls("close", 2)
+    bench.wait_for_failure("ops", 7)
+    bench.advance(2.1)
+    ops.wait_for_calls("open", 3)
+    assert ops.sequences() == []
+
+
+def test_a_connection_that_is_never_good_is_made_less_and_less_often(
+    bench: DispatcherBench, ops: Script
+) -> None:
+    """A sink that opens and then cannot be maintained is opened after growing pauses, and not
+    before the time for which the destination asks.
+    """
+    ops.on_deliver = [SinkError("refused", stays_open=True, retry_after=300.0)]
+    ops.on_maintain = [SinkError("no"), SinkError("no"), SinkError("quiet", retry_after=60.0)]
+    bench.commit(draft(1))
+    bench.start()
+    ops.wait_for_calls("close", 1)
+    bench.advance(1.1)
+    ops.wait_for_calls("close", 2)
+    bench.advance(1.1)
+    assert ops.calls.count("open") == 2
+    bench.advance(1.0)
+    ops.wait_for_calls("close", 3)
+    bench.advance(59.0)
+    assert ops.calls.count("open") == 3
+    bench.advance(1.1)
+    ops.wait_for_calls("open", 4)
 
 
 def test_records_go_out_though_maintaining_fails(bench: DispatcherBench, ops: Script) -> None:
