@@ -403,6 +403,7 @@ def test_a_connection_that_breaks_is_made_again_while_a_record_waits(
     ops.wait_for_calls("close", 2)
     bench.advance(2.1)
     ops.wait_for_calls("open", 3)
+    bench.advance(0.0)
     ops.wait_for_calls("maintain", 2)
     assert ops.sequences() == []
     assert bench.dispatcher.health["ops"].reason == "refused"
@@ -446,10 +447,14 @@ def test_a_connection_that_is_never_good_is_made_less_and_less_often(
     bench.start()
     ops.wait_for_calls("close", 1)
     bench.advance(1.1)
+    ops.wait_for_calls("open", 2)
+    bench.advance(0.0)
     ops.wait_for_calls("close", 2)
     bench.advance(1.1)
     assert ops.calls.count("open") == 2
     bench.advance(1.0)
+    ops.wait_for_calls("open", 3)
+    bench.advance(0.0)
     ops.wait_for_calls("close", 3)
     bench.advance(59.0)
     assert ops.calls.count("open") == 3
