@@ -105,11 +105,14 @@ def _line_of(item: TimelineEntry) -> TimelineLine:
     line = TimelineLine(at=item.at, title=title, tone=tone, shape=shape, event_id=item.event_id)
     match item:
         case TimelineReceipt():
-            line.reason, line.by, line.person_reason = reason_text(item.reason), item.by, item.rsn
+            line.reason = reason_text(item.reason)
+            line.by = item.by
+            line.person_reason = item.rsn
         case TimelinePreparation():
             line.reason = reason_text(item.reason)
         case TimelineDecision():
-            line.reason, line.by = item.words or item.reason, item.by
+            line.reason = item.words or item.reason
+            line.by = item.by
         case TimelineCommand():
             line.vm_word = "to"
     return line
