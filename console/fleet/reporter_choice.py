@@ -150,7 +150,10 @@ def _not_outdated(reports: Sequence[NamedReport]) -> list[NamedReport]:
         each
         for each in reports
         if each.is_over
-        and any(one.folded in each.resources and one.time > each.time for one in pending)
+        and any(
+            one.folded in each.resources and one.place == each.place and one.time > each.time
+            for one in pending
+        )
     ]
     if len(outdated) > len(pending):
         return list(reports)

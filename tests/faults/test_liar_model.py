@@ -25,3 +25,13 @@ def test_one_liar_harms_no_honest_event(tmp_path: Path, histories: int, first: i
             raise AssertionError(f"seed {number}: {error}") from error
         finally:
             database.close()
+
+
+def test_a_liar_that_takes_a_name_in_another_place_harms_no_honest_event(tmp_path: Path) -> None:
+    """A liar brings no event back by the name that another VM bears in another place."""
+    database = Database(database_url(ConsoleSettings(state_dir=tmp_path)))
+    database.open()
+    try:
+        lie(database, 585672933, 40)
+    finally:
+        database.close()
