@@ -52,6 +52,10 @@ class LoadedRows:
     """By place and name, the VMs that bear a name which a VM of the batch may take."""
     enrolled: dict[str, Vm] = field(default_factory=dict)
     """The rows of VMs that an admin enrolled and that were not heard yet."""
+    with_earlier_streams: set[str] = field(default_factory=set)
+    """The VMs that have begun a new store and now count their pending events: all that they report
+    of open events is loaded.
+    """
     bound_tags: dict[str, Mapping[str, str]] = field(default_factory=dict)
     """The tags that an admin gave such VMs, by vmId."""
     silent_time: SilentTime = BY_HEARTBEATS

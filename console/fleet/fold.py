@@ -107,6 +107,7 @@ class Fold:
             self.changes.quarantined.append((limit, record))
             return
         self._apply_content(record, heard, at=reported_at, is_restored=is_restored)
+        self._end_events_of_lost_store(record, heard, at=reported_at)
         if not is_stored:
             self._keep_record(record, heard, at=reported_at)
 
@@ -127,6 +128,43 @@ class Fold:
                 time=at,
             )
             self._preparations.apply(reported, is_restored=is_restored)
+
+    def _end_events_of_lost_store(self, record: IncomingRecord, vm: Vm, *, at: float) -> None:
+        """End the events that the VM reported before it lost its store and that are not pending any
+        more: its new store knows nothing of them, so it never reports their end.
+
+        The newest heartbeat of the new stream tells it, once all records before it have come in: it
+        counts as many pending events as the new stream has reported.
+        """
+        if record.pending_events is None or vm.vm_id not in self._loaded.with_earlier_streams:
+            return
+        if not self._is_whole_up_to(record, vm):
+            return
+        is_open = [
+            each
+            for each in self._loaded.reports.values()
+            if each.vm_id == vm.vm_id and each.report.state != "ended"
+        ]
+        earlier = [each for each in is_open if each.stream != record.stream]
+        if len(is_open) - len(earlier) != record.pending_events:
+            return
+        for each in earlier:
+            over = ended_unseen(each, at)
+            if over is not None:
+                self._apply_report(over)
+
+    def _is_whole_up_to(self, record: IncomingRecord, vm: Vm) -> bool:
+        """Check whether a record is the newest of the VM's newest stream, and none before it is
+        missing.
+        """
+        key = StreamKey(vm.vm_id, record.stream)
+        stream = self._loaded.streams[key]
+        return (
+            record.stream == vm.stream
+            and record.sequence == stream.high
+            and stream.low == 1
+            and not self._loaded.gaps.get(key)
+        )
 
     def _keep_record(self, record: IncomingRecord, vm: Vm, *, at: float) -> None:
         """Keep a new record, and the receipt in it."""

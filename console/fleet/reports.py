@@ -47,8 +47,8 @@ def of_pending(state: IncomingState, vm: Vm, record_id: str, event: EventReport)
 
 
 def ended_unseen(latest: LatestReport, at: float) -> LatestReport | None:
-    """Return the report of an open event that a state document of that time no longer lists: ended,
-    with an unknown outcome. None if it is over already.
+    """Return the report of an open event that is no longer pending on the VM at that time, though
+    the VM has not reported its end: ended, with an unknown outcome. None if it is over already.
     """
     if latest.report.state == "ended":
         return None

@@ -114,6 +114,10 @@ class IncomingRecord:
     """Whether the VM has a program that prepares; None if the record does not say."""
     interval: float | None = None
     last_record: int | None = None
+    pending_events: int | None = None
+    """How many events are pending on the VM, by a heartbeat after a good poll of IMDS; None if the
+    record does not say.
+    """
 
     @property
     def is_test(self) -> bool:

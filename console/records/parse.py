@@ -18,7 +18,7 @@ from console.records.incoming import (
     ReceiptFacts,
     RecordKind,
 )
-from wire.bridge import HeartbeatData, StartedData, StoppedData
+from wire.bridge import Heartbeat, HeartbeatData, StartedData, StoppedData
 from wire.event import EventData
 from wire.observer import Observer
 from wire.preparation import NONE as NOT_PREPARED
@@ -92,6 +92,7 @@ def parse_record(
         prepares=_prepares(data),
         interval=None if heartbeat is None else heartbeat.interval_seconds,
         last_record=None if heartbeat is None else heartbeat.last_record_sequence,
+        pending_events=None if heartbeat is None else _pending_events(heartbeat),
     )
 
 
@@ -264,6 +265,11 @@ def _prepares(data: Observer) -> bool | None:
     if isinstance(data, HeartbeatData):
         return data.heartbeat.prepares
     return data.started.prepares if isinstance(data, StartedData) else None
+
+
+def _pending_events(heartbeat: Heartbeat) -> int | None:
+    """Return how many events a VM knows to be pending; None before it has read any document."""
+    return None if heartbeat.last_poll_time is None else heartbeat.pending_events
 
 
 def _own(vm: ShortVm | None, vm_id: str) -> ShortVm | None:

@@ -5,6 +5,7 @@ their names.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from sqlalchemy import (
@@ -90,15 +91,27 @@ def _load_events(
     states = [each for each in batch if isinstance(each, IncomingState)]
     pairs |= {(event.event.event_id, each.vm_id) for each in states for _, event in each.events}
     c = tables.report.c
-    if states:
-        pending = select(tables.report).where(
-            c.over == 0, c.vm_id.in_({each.vm_id for each in states})
-        )
-        for row in connection.execute(pending):
-            loaded.reports[ReporterKey(row.event_id, row.vm_id)] = rows.report_of(row)
+    loaded.with_earlier_streams = _with_earlier_streams(loaded, batch)
+    may_end = {each.vm_id for each in states} | loaded.with_earlier_streams
+    pending = select(tables.report).where(c.over == 0)
+    for row in rows_in(connection, pending, c.vm_id, may_end):
+        loaded.reports[ReporterKey(row.event_id, row.vm_id)] = rows.report_of(row)
     # Only of the reporters in the batch: an event may have thousands of others.
     for row in rows_in(connection, select(tables.report), tuple_(c.event_id, c.vm_id), pairs):
         loaded.reports[ReporterKey(row.event_id, row.vm_id)] = rows.report_of(row)
+
+
+def _with_earlier_streams(loaded: LoadedRows, batch: Iterable[IncomingMessage]) -> set[str]:
+    """Return the VMs of a batch that have begun a new store, and count their pending events: some
+    that they reported from an earlier one may be over.
+    """
+    counted = {
+        each.vm.vm_id
+        for each in batch
+        if isinstance(each, IncomingRecord) and each.pending_events is not None
+    }
+    streams = Counter(key.vm_id for key in loaded.streams)
+    return {vm_id for vm_id in counted if streams[vm_id] > 1}
 
 
 def _load_open_events(

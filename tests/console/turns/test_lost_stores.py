@@ -246,3 +246,27 @@ def test_a_vm_whose_store_was_put_back_is_away_until_it_has_recovered(cluster: T
     cluster.says(0, "recovered")
     assert "prepare db-1" in cluster.step()
     assert cluster.state(0) == "over"
+
+
+def test_the_event_of_a_lost_store_was_over_before_the_vm_looked(cluster: TurnCluster) -> None:
+    """A VM without a retained state whose store is lost, and whose event is over before its bridge
+    looks again, is away until a person ends its turn.
+    """
+    for number in range(3):
+        cluster.told_by([number], "scheduled")
+    assert cluster.step() == ["prepare db-0"]
+    cluster.says(0, "prepared")
+    assert "approve db-0" in cluster.step()
+    cluster.now += timedelta(seconds=30)
+    cluster.told_by([1, 2], "ended")
+    damaged(cluster, 0)
+    looked = rfc3339(cluster.now)
+    cluster.tell(cluster.vms[0].heartbeat(now=cluster.now, lastPollTime=looked, prepares=True))
+    assert cluster.seen(0).event.state == "ended"
+    cluster.step()
+    cluster.wait(3600)
+    cluster.step()
+    assert cluster.state(0) == "stuck"
+    cluster.end_turn(0)
+    assert cluster.step() == []
+    assert cluster.state(0) == "over"

@@ -156,9 +156,8 @@ class Chaos:
             vm.restart()
 
     def _lose_store(self) -> None:
-        """Lose the store of a VM, but of none over HTTPS: see the oracle."""
         vm = self._vm()
-        if vm.is_active and not vm.line.is_pull:
+        if vm.is_active:
             vm.lose_store()
 
     def _silence_imds(self) -> None:

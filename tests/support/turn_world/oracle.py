@@ -21,9 +21,6 @@ start is left out of documents for at most three seconds, and only if it starts 
 one that has started is not left out at all. An event that only the VMs that it names see keeps its
 names, since one VM alone brings no event back that others report as over. No database is put back,
 and no group becomes smaller.
-
-A VM that polls over HTTPS keeps its store. It has no retained state, so after the loss of a store
-the console goes on to take an event for pending that the lost store had reported as pending.
 """
 
 from __future__ import annotations

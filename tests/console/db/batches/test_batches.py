@@ -20,6 +20,7 @@ from console.db.vms.vm_lists import WantedVms
 from console.fleet.fold import MAX_STREAMS
 from console.records.incoming import IncomingMessage
 from console.records.parse import ForeignError, parse_record, parse_state, parse_status
+from wire.moment import rfc3339
 from wire.record import Record
 
 
@@ -258,6 +259,74 @@ def test_a_vm_with_a_new_store_counts_though_its_clock_is_behind(intake: Intake)
     found = intake.vm(after)
     assert (found.contact, found.vm.version) == ("heard", "2.0.0")
     assert intake.event().event.state == "ended"
+
+
+class LostStore:
+    """A VM that has lost the store from which it reported event E, and begun a new one."""
+
+    def __init__(self, intake: Intake) -> None:
+        self.intake = intake
+        old = FakeVm(name="a")
+        intake.take(old.event("E", now=NOW), old.heartbeat(now=NOW))
+        intake.now += timedelta(minutes=5)
+        self.old = old
+        self.new = FakeVm(name="a", stream="00000000-0000-4000-8000-000000000001")
+
+    def beat(self, *, pending: int) -> Record:
+        """A heartbeat after a good poll."""
+        now = self.intake.now
+        return self.new.heartbeat(now=now, lastPollTime=rfc3339(now), pendingEvents=pending)
+
+    def state(self) -> str:
+        """The state of the event."""
+        return self.intake.event().event.state
+
+
+@pytest.mark.parametrize("is_polled", [False, True], ids=["before a poll", "after a poll"])
+def test_an_event_of_a_lost_store_is_over_once_the_vm_has_looked(
+    intake: Intake, *, is_polled: bool
+) -> None:
+    """An event that was reported from a lost store is over at the first heartbeat after a poll,
+    because the new store does not report it.
+    """
+    lost = LostStore(intake)
+    intake.take(lost.new.started(now=intake.now))
+    intake.take(lost.beat(pending=0) if is_polled else lost.new.heartbeat(now=intake.now))
+    assert lost.state() == ("ended" if is_polled else "scheduled")
+
+
+def test_an_event_of_a_lost_store_goes_on_if_the_new_one_reports_it(intake: Intake) -> None:
+    """An event that the new store reports too is not over, and ends by its own record."""
+    lost = LostStore(intake)
+    intake.take(lost.new.started(now=intake.now), lost.new.event("E", now=intake.now))
+    intake.take(lost.beat(pending=1))
+    assert lost.state() == "scheduled"
+    intake.take(lost.new.event("E", transition="ended", now=intake.now), lost.beat(pending=0))
+    assert lost.state() == "ended"
+
+
+def test_a_missing_record_of_a_new_store_may_be_about_the_event(intake: Intake) -> None:
+    """While records of the new store are missing, an event of the lost one goes on."""
+    lost = LostStore(intake)
+    started = lost.new.started(now=intake.now)
+    first = lost.new.event("E", now=intake.now)
+    ended = lost.new.event("F", transition="ended", now=intake.now)
+    intake.take(started, ended, lost.beat(pending=0))
+    assert lost.state() == "scheduled"
+    intake.take(first, lost.beat(pending=1))
+    assert lost.state() == "scheduled"
+
+
+def test_a_store_that_was_put_back_may_know_of_the_event(intake: Intake) -> None:
+    """A VM that is back at its first store does not report again what that store knows: its
+    heartbeat counts the event.
+    """
+    lost = LostStore(intake)
+    intake.take(lost.new.started(now=intake.now), lost.new.event("E", now=intake.now))
+    lost.new = lost.old
+    intake.now += timedelta(minutes=5)
+    intake.take(lost.beat(pending=1))
+    assert lost.state() == "scheduled"
 
 
 def test_a_vm_on_a_restored_disk_is_heard(intake: Intake) -> None:
