@@ -9,8 +9,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, model_validator
+from pydantic import AfterValidator, Field, SecretStr, model_validator
 
+from bridge.config.section import Section
 from sinks.base import JsonList
 from sinks.shared.event_match import EventMatch
 
@@ -21,11 +22,7 @@ def _printable(name: str) -> str:
     return name
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
-
-
-class _Named(_Section):
+class _Named(Section):
     name: Annotated[str, AfterValidator(_printable)] = Field(
         min_length=1, max_length=100, description="Name of the rule, for receipts"
     )
@@ -56,7 +53,7 @@ class Rule(EventMatch, _Named):
         return self
 
 
-class ApprovalSettings(_Section):
+class ApprovalSettings(Section):
     """The ways to approve events."""
 
     rules: tuple[Rule, ...] = Field(
@@ -87,7 +84,7 @@ class ApprovalSettings(_Section):
         return None
 
 
-class CommandsSettings(_Section):
+class CommandsSettings(Section):
     """The server that commands are fetched from, for networks that allow only outgoing HTTPS."""
 
     pull_url: SecretStr | None = Field(None, description="URL of the long poll for commands")

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from bridge import system
 from bridge.config.address import parsed
 from bridge.config.approval import ApprovalSettings, CommandsSettings
+from bridge.config.section import Section
 from bridge.known_api_versions import EVENTS_API_VERSIONS
 from sinks.base import JsonList
 
@@ -63,11 +64,7 @@ Url = Annotated[str, AfterValidator(_base_url)]
 Positive = Annotated[float, Field(gt=0, le=3600, allow_inf_nan=False)]
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
-
-
-class ImdsSettings(_Section):
+class ImdsSettings(Section):
     """The connection to the metadata service."""
 
     url: Url = Field(DEFAULT_IMDS_URL, description="Base URL of the metadata service")
@@ -87,7 +84,7 @@ class ImdsSettings(_Section):
     )
 
 
-class IdentitySettings(_Section):
+class IdentitySettings(Section):
     """Additions to what a record says about the VM."""
 
     tags: JsonList = Field(
@@ -95,7 +92,7 @@ class IdentitySettings(_Section):
     )
 
 
-class NodeSettings(_Section):
+class NodeSettings(Section):
     """The place of the bridge in a cluster, for `data.node`."""
 
     cluster: str | None = Field(None, description="Name of the cluster")
@@ -103,7 +100,7 @@ class NodeSettings(_Section):
     pod: str | None = Field(None, description="Name of the pod")
 
 
-class HttpSettings(_Section):
+class HttpSettings(Section):
     """The address of the read-only HTTP server."""
 
     listen: Annotated[str, AfterValidator(_listen)] = Field(
@@ -118,7 +115,7 @@ class HttpSettings(_Section):
     )
 
 
-class LogSettings(_Section):
+class LogSettings(Section):
     """The log: its level and format."""
 
     format: Literal["auto", "logfmt", "json"] = Field(

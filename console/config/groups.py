@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
-from console.config.login import Section
+from console.config.section import Section
 from sinks.shared.event_match import EventMatch
 
 FIELDS: Final = ("site", "location", "zone", "scaleSet", "resourceGroup", "name")

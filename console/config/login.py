@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -10,34 +9,15 @@ from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     model_validator,
 )
 
+from console.config.section import Section, from_json
 from sinks.http.address import is_loopback
 
 Mode = Literal["none", "proxy", "oidc"]
-
-
-class Section(BaseModel):
-    """A part of the settings; an unknown name is an error."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
-
-
-def from_json(value: object) -> object:
-    """Return a list or an object from a variable with JSON text."""
-    if isinstance(value, str):
-        try:
-            return json.loads(value)
-        except ValueError:
-            raise ValueError(
-                'this is not JSON; a list is ["a", "b"], an object {"a": "b"}'
-            ) from None
-    return value
 
 
 def _issuer(url: str) -> str:

@@ -19,7 +19,8 @@ from pydantic import (
 
 from console.config.groups import GroupSettings, check_names
 from console.config.key_vault import KeyVaultSettings
-from console.config.login import LoginSettings, Section, from_json
+from console.config.login import LoginSettings
+from console.config.section import Section, from_json
 from sinks.http.address import is_loopback
 
 Role = Literal["viewer", "approver", "admin"]
