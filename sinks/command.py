@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandMessage:
-    """A signed command; the channel may acknowledge it once `settled` is called."""
+    """A signed command; the channel may acknowledge it once `on_settled` is called."""
 
     token: bytes
     channel: str
@@ -17,7 +17,7 @@ class CommandMessage:
     retained: bool = False
     redelivered: bool = False
     """Whether the channel delivered this message before (MQTT's DUP flag)."""
-    settled: Callable[[], None] = lambda: None
+    on_settled: Callable[[], None] = lambda: None
 
 
 CommandSource = Callable[[CommandMessage], bool]

@@ -25,14 +25,14 @@ class Liveness:
         interval: float,
         timeout: float,
         first_timeout: float,
-        ended: Callable[[float], None] = lambda _: None,
+        on_beat: Callable[[float], None] = lambda _: None,
     ) -> None:
         """All in seconds: `interval` from poll to poll, `timeout` for a request, `first_timeout`
-        for one that may turn the service on. `ended` is called after each finished round,
+        for one that may turn the service on. `on_beat` is called after each finished round,
         with the allowance.
         """
         self._clock = clock
-        self._ended = ended
+        self._on_beat = on_beat
         self._rest = max(interval + SLACK_SECONDS, 3 * interval)
         self._events_timeout = EventsTimeout(clock, usual=timeout, first=first_timeout)
         self._beat_at = clock.monotonic()
@@ -55,7 +55,7 @@ class Liveness:
         self._beat_at = self._clock.monotonic()
         if was_sent:
             self.attempted_at = self._clock.now()
-        self._ended(self.allowance)
+        self._on_beat(self.allowance)
 
     def is_alive(self) -> bool:
         """Check whether a poll has ended recently enough."""

@@ -88,7 +88,7 @@ class Approvals:
             command = self._verify(message, events)
         except CommandRefusedError as refused:
             self._refuse(refused, message)
-            message.settled()
+            message.on_settled()
             return
         tracked = events.get((command.event_id or "").casefold())
         try:
@@ -97,7 +97,7 @@ class Approvals:
         except StoreError:
             self._rate.uncount()
             raise
-        message.settled()
+        message.on_settled()
 
     def local(
         self,

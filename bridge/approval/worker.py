@@ -274,6 +274,6 @@ class ApprovalWorker:
         except Exception:
             # A message that finds a bug must not fill the channel's window by never being settled.
             self._commands.popleft()
-            message.settled()
+            message.on_settled()
             raise
         self._commands.popleft()

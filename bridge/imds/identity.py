@@ -66,7 +66,7 @@ def await_identity(
     stop: threading.Event,
     interval: float,
     patient: bool,
-    tried: Callable[[str], None] = lambda _: None,
+    on_failure: Callable[[str], None] = lambda _: None,
 ) -> VmIdentity | None:
     """Return the VM identity from IMDS, or `kept`; None if the wait was stopped, or is not
     `patient`.
@@ -76,7 +76,7 @@ def await_identity(
         try:
             return _unless_stopped(fetch, stop)
         except (ImdsError, IdentityError) as error:
-            tried(str(error))
+            on_failure(str(error))
             if kept is not None or not patient:
                 return kept
             if str(error) != reported:

@@ -81,8 +81,8 @@ class Bridge:
         self._control = ControlServer(self._settings.state_dir, self._answer)
         try:
             self._monitoring.open()
-            tried = self._monitoring.tried
-            vm = self._owner.identify(store, stop=self._stop, patient=True, tried=tried)
+            on_failure = self._monitoring.tried
+            vm = self._owner.identify(store, stop=self._stop, patient=True, on_failure=on_failure)
             if vm is not None:
                 store, reset = self._owner.own_store(store, reset, vm)
                 self._assemble(store, vm)
@@ -102,8 +102,8 @@ class Bridge:
         where = f"IMDS at {self._settings.imds.url}"
         store, reset = open_readable(self._settings.state_dir, self._clock.now())
         try:
-            tried = self._monitoring.tried
-            vm = self._owner.identify(store, stop=self._stop, patient=False, tried=tried)
+            on_failure = self._monitoring.tried
+            vm = self._owner.identify(store, stop=self._stop, patient=False, on_failure=on_failure)
             if vm is None:
                 raise UnreachableError(f"{where} does not say who this VM is; see `seb check`")
             store, reset = self._owner.own_store(store, reset, vm)
@@ -173,7 +173,7 @@ class Bridge:
         self._monitoring.status.skipped = lambda: scheduler.skipped
         scheduler.every(settings.poll_interval, self._parts.poller.run)
         scheduler.every(IDENTITY_SECONDS, self._ask_identity, first=IDENTITY_SECONDS)
-        confirming = scheduler.every(CONFIRM_SECONDS, self._ask_identity, first=CONFIRM_SECONDS)
+        stop_asking = scheduler.every(CONFIRM_SECONDS, self._ask_identity, first=CONFIRM_SECONDS)
         if beat := settings.heartbeat_interval:
             scheduler.every(beat, self._lifecycle.report_heartbeat, first=beat)
         self._requests = ControlRequests(
@@ -186,13 +186,13 @@ class Bridge:
         )
         self._monitoring.status.held = lambda: not self._owner.may_deliver
         self._monitoring.status.approves = lambda: self._parts.approval_worker.is_confirmed
-        self._start_if_confirmed(confirming)
+        self._start_if_confirmed(stop_asking)
         self._parts.approval_worker.start()
         scheduler.start()
         while self._outcome is RunEnd.STOPPED and not self._stop.wait(TICK_SECONDS):
-            self._start_if_confirmed(confirming)
+            self._start_if_confirmed(stop_asking)
             self._supervise(scheduler, watch)
-        self._start_if_confirmed(confirming)
+        self._start_if_confirmed(stop_asking)
         if self._outcome is RunEnd.STOPPED:
             self._monitoring.stopping()
         scheduler.stop()
@@ -201,14 +201,14 @@ class Bridge:
         self._parts.approval_worker.stop(SETTLE_SECONDS)
         self._finish()
 
-    def _start_if_confirmed(self, confirming: Callable[[], None]) -> None:
-        """Start to deliver and to approve once the identity allows it; `confirming` ends the job
+    def _start_if_confirmed(self, stop_asking: Callable[[], None]) -> None:
+        """Start to deliver and to approve once the identity allows it; `stop_asking` ends the job
         that asks for the identity.
         """
         if not self._parts.dispatcher.is_started and self._owner.may_deliver:
             self._parts.dispatcher.start()
         if not self._parts.approval_worker.is_confirmed and self._owner.confirmed:
-            confirming()
+            stop_asking()
             self._parts.approval_worker.confirm()
 
     def _supervise(self, scheduler: Scheduler, watch: Watch) -> None:

@@ -35,7 +35,7 @@ class Monitoring:
             interval=settings.poll_interval,
             timeout=settings.imds.timeout,
             first_timeout=settings.imds.first_timeout,
-            ended=self._watchdog.fed,
+            on_beat=self._watchdog.fed,
         )
         self.status = Status(settings, clock, self.liveness)
         self._metrics: Metrics | None = None

@@ -80,7 +80,12 @@ class Ownership:
         return self.confirmed or self._same_boot
 
     def identify(
-        self, store: Store, *, stop: threading.Event, patient: bool, tried: Callable[[str], None]
+        self,
+        store: Store,
+        *,
+        stop: threading.Event,
+        patient: bool,
+        on_failure: Callable[[str], None],
     ) -> VmIdentity | None:
         """Return the VM identity, from IMDS or the store; None if told to stop or not patient."""
         kept = store.identity()
@@ -102,7 +107,7 @@ class Ownership:
             stop=stop,
             interval=self._settings.poll_interval,
             patient=patient,
-            tried=tried,
+            on_failure=on_failure,
         )
         self.confirmed = vm is not None and fetched.is_set()
         if vm is not None and not self.confirmed:

@@ -28,7 +28,7 @@ class SimulatedExchange:
         stopping: threading.Event,
         *,
         answer: Callable[[], SimulatedAnswer],
-        mark_served: Callable[[int], None],
+        on_served: Callable[[int], None],
         post: Post | None,
     ) -> None:
         self.answer = answer
@@ -37,7 +37,7 @@ class SimulatedExchange:
         """Whether the connection ends with this request."""
         self._connection = connection
         self._stopping = stopping
-        self._mark_served = mark_served
+        self._on_served = on_served
         self._post = post
 
     def pause(self, seconds: float) -> None:
@@ -56,7 +56,7 @@ class SimulatedExchange:
     def mark(self, answer: SimulatedAnswer) -> None:
         """Note that the answer reaches the client: its last byte is about to be sent."""
         if answer.document is not None:
-            self._mark_served(answer.document)
+            self._on_served(answer.document)
         if self._post is not None:
             self._post.status = answer.status
 

@@ -172,7 +172,7 @@ class Simulator(Timeline):
             connection,
             stopping,
             answer=lambda: self._imds.answer(request, post),
-            mark_served=self.mark_served,
+            on_served=self.mark_served,
             post=post,
         )
         if request.endpoint == "events":

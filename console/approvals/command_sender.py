@@ -57,9 +57,9 @@ class VmCommandSender:
         self._offer = offer
         self._clock = clock
 
-    def send(self, outgoing: OutgoingCommand, answered: AnswerCallback) -> bool:
-        """Sign and send a command; return whether it was sent. `answered` is called once the broker
-        has it. A VM that polls over HTTPS is only woken: the token is signed when it polls.
+    def send(self, outgoing: OutgoingCommand, on_answer: AnswerCallback) -> bool:
+        """Sign and send a command; return whether it was sent. `on_answer` is called once the
+        broker has it. A VM that polls over HTTPS is only woken: the token is signed when it polls.
         """
         command = outgoing.command
         if command.channel == PULL:
@@ -80,7 +80,7 @@ class VmCommandSender:
             content_type="application/jwt",
             expiry=max(1, floor(command.expires_at - self._clock())),
         )
-        return publisher.publish(message, lambda why: answered(command, why))
+        return publisher.publish(message, lambda why: on_answer(command, why))
 
     def token(self, command: VmCommand) -> bytes:
         """Return the signed token of a command; it is stored nowhere. Raises `SigningError`."""

@@ -46,7 +46,7 @@ class DecisionWorker:
         sender: VmCommandSender,
         *,
         connected: Callable[[], Mapping[str, float | None]],
-        committed: Callable[[], None],
+        on_commit: Callable[[], None],
         turns: TurnSettings,
     ) -> None:
         self.run_id = uuid4().hex
@@ -55,7 +55,7 @@ class DecisionWorker:
         self._database = snapshots.database
         self._connected = connected
         self._turns = turns
-        self._committed = committed
+        self._on_commit = on_commit
         self._clock = snapshots.clock
         self._up_since = snapshots.clock()
         self._changed = threading.Condition()
@@ -196,7 +196,7 @@ class DecisionWorker:
         if written.wait_until is not None:
             self._schedule(decision.event_id, written.wait_until)
             return
-        self._committed()
+        self._on_commit()
         if not written.is_over:  # what comes next is found once this is written
             self._schedule(decision.event_id, self._clock())
         if written.outgoing is not None:
@@ -217,7 +217,7 @@ class DecisionWorker:
         with self._changed:
             for _ in sent:
                 self._sent.popleft()
-        self._committed()
+        self._on_commit()
 
     def _context(self) -> StepContext:
         return StepContext(

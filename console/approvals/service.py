@@ -39,21 +39,21 @@ class Decisions:
         signer: Signer | None,
         publishers: Mapping[str, SourcePublisher],
         offer: Callable[[str, str], None],
-        committed: Callable[[], None],
+        on_commit: Callable[[], None],
         connected: Callable[[], Mapping[str, float | None]],
         four_eyes: int = 0,
         change_pattern: str | None = None,
         turns: TurnSettings,
         turn_facts: KeptTurnFacts,
     ) -> None:
-        """`committed` is called after rows were written. `offer` wakes a VM that polls over HTTPS.
+        """`on_commit` is called after rows were written. `offer` wakes a VM that polls over HTTPS.
         `connected` returns, for each source of this console, since when it is connected.
         """
         self.signer = signer
         """None: nothing can be approved."""
         self._snapshots = snapshots
         self._database = snapshots.database
-        self._committed = committed
+        self._on_commit = on_commit
         self._four_eyes = four_eyes
         self._change_pattern = change_pattern
         self._audit_limiter = AuditLimiter()
@@ -65,7 +65,7 @@ class Decisions:
             snapshots,
             self._sender,
             connected=connected,
-            committed=committed,
+            on_commit=on_commit,
             turns=turns,
         )
         self._turn_worker = TurnWorker(
@@ -75,7 +75,7 @@ class Decisions:
             run_id=self._worker.run_id,
             send=self._worker.send,
             connected=connected,
-            committed=committed,
+            on_commit=on_commit,
         )
 
     def start(self) -> None:
@@ -171,7 +171,7 @@ class Decisions:
                 force=force,
                 settings=self._turns,
             )
-        self._committed()
+        self._on_commit()
 
     def _decide(self, request: DecisionRequest) -> DecisionResult:
         rules = DecisionRules(
@@ -190,7 +190,7 @@ class Decisions:
             ).decide(replace(request, reason=request.reason.strip()))
         if result.outgoing is not None:
             self._worker.send(result.outgoing)
-        self._committed()
+        self._on_commit()
         if result.refused is not None:
             raise result.refused
         return result

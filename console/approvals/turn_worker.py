@@ -44,7 +44,7 @@ class TurnWorker:
         run_id: str,
         send: Callable[[OutgoingCommand], None],
         connected: Callable[[], Mapping[str, float | None]],
-        committed: Callable[[], None],
+        on_commit: Callable[[], None],
     ) -> None:
         """`run_id` is the id of this run; `connected` returns, for each source of this console,
         since when it is connected.
@@ -55,7 +55,7 @@ class TurnWorker:
         self._run_id = run_id
         self._send = send
         self._connected = connected
-        self._committed = committed
+        self._on_commit = on_commit
         self._checked: TurnFacts | None = None
         """The facts of the last check for work."""
         self._wanted = threading.Event()
@@ -113,7 +113,7 @@ class TurnWorker:
         for command in written.outgoing:
             self._send(command)
         if written.has_changed:
-            self._committed()
+            self._on_commit()
         return written.has_changed
 
     def _has_work(self, connected: Collection[str]) -> bool:

@@ -48,7 +48,7 @@ def command(listen: str | None) -> int:
 
     click.echo(_INTRODUCTION, err=True)
     with tempfile.TemporaryDirectory(prefix="seb-console-") as scratch:
-        Demo(Path(scratch), listen=listen or _free(), ready=click.echo).run()
+        Demo(Path(scratch), listen=listen or _free(), on_ready=click.echo).run()
     return 0
 
 

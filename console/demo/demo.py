@@ -36,10 +36,10 @@ _PREPARES: Final = json.dumps(
 class Demo:
     """Everything that the demo starts; the caller removes `directory`."""
 
-    def __init__(self, directory: Path, *, listen: str, ready: Callable[[str], None]) -> None:
+    def __init__(self, directory: Path, *, listen: str, on_ready: Callable[[str], None]) -> None:
         self._directory = directory
         self._listen = listen
-        self._ready = ready
+        self._on_ready = on_ready
         self._key = os.urandom(32)
         self._trust = directory / "trust.jwks"
         self._stories = Stories()
@@ -76,7 +76,7 @@ class Demo:
         """Start the VMs and their stories, once the console answers."""
         if not self._answers():
             return
-        self._ready(f"http://{self._listen}/")
+        self._on_ready(f"http://{self._listen}/")
         wait = self._stories.wait
         web = [self._vm(f"web_{n}", site="amsterdam", scale_set="web") for n in range(3)]
         self._stories.start(lambda: stories.host_update(web, wait))

@@ -18,7 +18,7 @@ from sinks.kinds.mqtt.reason_codes import FIRST_FAILURE, reason
 from sinks.kinds.mqtt.settings import Protocol
 
 _SUCCESS: Final = MQTTErrorCode.MQTT_ERR_SUCCESS
-Done = Callable[[str | None], None]
+AnswerCallback = Callable[[str | None], None]
 
 
 class CommandPublisher:
@@ -32,7 +32,7 @@ class CommandPublisher:
         self._client: Client | None = None
         self._lock = threading.Lock()
         """Guards the attributes below: commands are sent on other threads than the client's."""
-        self._expected: dict[int, Done] = {}
+        self._expected: dict[int, AnswerCallback] = {}
         """The callback for the acknowledgement of a published message, by packet id."""
         self._answers: dict[int, str | None] = {}
         """Acknowledgements by packet id; one may come before its callback is set."""
@@ -50,11 +50,11 @@ class CommandPublisher:
             self._client = client
         client.on_publish = self._on_publish
 
-    def publish(self, message: Message, done: Done) -> bool:
+    def publish(self, message: Message, on_answer: AnswerCallback) -> bool:
         """Publish at QoS 1; return False without a connection. May be called from any thread, and
         never waits.
 
-        `done` is called, on the client's thread or this one, with None once the broker has the
+        `on_answer` is called, on the client's thread or this one, with None once the broker has the
         message, or with the reason for which it refuses it. It is not called if the connection is
         lost before that.
         """
@@ -66,7 +66,7 @@ class CommandPublisher:
         if sent.rc != _SUCCESS:
             return False
         with self._lock:
-            self._expected[sent.mid] = done
+            self._expected[sent.mid] = on_answer
         self._settle(sent.mid)
         return True
 
@@ -87,6 +87,6 @@ class CommandPublisher:
         with self._lock:
             if mid not in self._expected or mid not in self._answers:
                 return
-            done = self._expected.pop(mid)
+            on_answer = self._expected.pop(mid)
             why = self._answers.pop(mid)
-        done(why)
+        on_answer(why)

@@ -21,16 +21,16 @@ class QuarantinedMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
-    """Messages that came in together: they are committed together, and then `done` is called.
+    """Messages that came in together: they are committed together, and then `on_end` is called.
 
-    `done(True)`: committed; the source may acknowledge. `done(False)`: the console stops before the
-    commit; the source must not acknowledge. It is called on the writer's thread and must return at
-    once.
+    `on_end(True)`: committed; the source may acknowledge. `on_end(False)`: the console stops before
+    the commit; the source must not acknowledge. It is called on the writer's thread and must return
+    at once.
     """
 
     source: str
     items: Sequence[IncomingMessage | QuarantinedMessage]
-    done: Callable[[bool], None]
+    on_end: Callable[[bool], None]
     size: int = 0
     """In bytes, as received."""
     checkpoint: Checkpoint | None = None

@@ -172,14 +172,14 @@ class EventHubReader:
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[bool] = loop.create_future()
 
-        def done(stored: bool) -> None:  # noqa: FBT001  # as Delivery.done
+        def on_end(stored: bool) -> None:  # noqa: FBT001  # as Delivery.on_end
             loop.call_soon_threadsafe(_settle, answer, stored)
 
         items = [self._item(event) for event in events]
         delivery = Delivery(
             source=self._state.name,
             items=items,
-            done=done,
+            on_end=on_end,
             size=sum(len(each.body) for each in items if isinstance(each, IncomingRecord)),
             checkpoint=Checkpoint(
                 hub=f"{context.fully_qualified_namespace}/{context.eventhub_name}",

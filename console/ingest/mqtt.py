@@ -188,7 +188,7 @@ class MqttReader:
             self._state.lag = item.received_at - item.sent_at
         self._received += 1
 
-        def done(stored: bool) -> None:  # noqa: FBT001  # as Delivery.done
+        def on_end(stored: bool) -> None:  # noqa: FBT001  # as Delivery.on_end
             # A message of a connection that has ended is sent again over the next one.
             if session is not self._session or not session.is_alive:
                 return
@@ -198,10 +198,10 @@ class MqttReader:
                 client.ack(message.mid, message.qos)
 
         if item is None:
-            done(True)  # noqa: FBT003  # there is nothing to store
+            on_end(True)  # noqa: FBT003  # there is nothing to store
             return
         delivery = Delivery(
-            source=self._state.name, items=[item], done=done, size=len(message.payload)
+            source=self._state.name, items=[item], on_end=on_end, size=len(message.payload)
         )
         while True:
             try:

@@ -22,9 +22,10 @@ class SourcePublisher(Protocol):
     def name(self) -> str:
         """The source's name."""
 
-    def publish(self, message: Message, done: Callable[[str | None], None]) -> bool:
-        """Send a message; return False without a connection. `done` is called on another thread,
-        with None once the broker has the message, or with the reason for which it refuses it.
+    def publish(self, message: Message, on_answer: Callable[[str | None], None]) -> bool:
+        """Send a message; return False without a connection. `on_answer` is called on another
+        thread, with None once the broker has the message, or with the reason for which it refuses
+        it.
         """
 
 

@@ -71,20 +71,20 @@ class Writer:
         self,
         database: Database,
         *,
-        opened: Callable[[], None],
-        committed: Callable[[], None],
+        on_open: Callable[[], None],
+        on_commit: Callable[[], None],
         listening: ListeningLog | None = None,
         silent_time: SilentTime = BY_HEARTBEATS,
         clock: CommonClock | None = None,
     ) -> None:
-        """`opened` and `committed` are called on the writer's thread. `listening` writes when this
+        """`on_open` and `on_commit` are called on the writer's thread. `listening` writes when this
         console was connected.
         """
         self._database = database
         self._listening = listening or ListeningLog(uuid4().hex, ())
         self._silent_time = silent_time
-        self._when_opened = opened
-        self._committed = committed
+        self._on_open = on_open
+        self._on_commit = on_commit
         self._now = clock or CommonClock()
         """Compared with the database's clock each time that the listening is written."""
         self._inbox = Inbox(most=QUEUE, most_bytes=_QUEUE_BYTES)
@@ -181,7 +181,7 @@ class Writer:
             if not has_changed:
                 connection.rollback()  # an unused number would make pages ask again
         if has_changed:
-            self._committed()
+            self._on_commit()
 
     def _end(self) -> None:
         """Write that this console is not connected any more, if the database can be written."""
@@ -194,7 +194,7 @@ class Writer:
             self._now.compare(connection)
             self._listening.begin(connection, self._now(), is_alone=self._database.is_sqlite)
         self.opened.set()
-        self._when_opened()
+        self._on_open()
 
     def _retry_until_done(self, work: Callable[[], None]) -> bool:
         """Try until it succeeds; return False if the console stops before that."""
@@ -252,7 +252,7 @@ class Writer:
             )
             for delivery in some:
                 with suppress(Exception):  # a source that has gone must not end the writer
-                    delivery.done(stored)
+                    delivery.on_end(stored)
 
     def _commit(self, batch: Sequence[Delivery]) -> None:
         try:
@@ -287,7 +287,7 @@ class Writer:
         if not items:
             return
         try:
-            self._commit_together([Delivery(source=source, items=items, done=_nothing)])
+            self._commit_together([Delivery(source=source, items=items, on_end=_nothing)])
         except Exception as error:
             is_of_data = _sqlstate(error).startswith(_ABOUT_DATA)
             if isinstance(error, _ABOUT_THE_DATABASE) and not is_of_data:
@@ -304,7 +304,7 @@ class Writer:
             quarantined = QuarantinedMessage(
                 reason="unstorable", message=message, sample=sample, at=self._now()
             )
-            self._commit_together([Delivery(source=source, items=[quarantined], done=_nothing)])
+            self._commit_together([Delivery(source=source, items=[quarantined], on_end=_nothing)])
 
     def _quarantine_excess(
         self, connection: Connection, quarantined: Iterable[tuple[str, IncomingRecord]]
@@ -346,7 +346,7 @@ class Writer:
                 if delivery.checkpoint is not None:
                     write_checkpoint(connection, delivery.checkpoint)
         self.progress.count(batch, duplicates=changes.duplicates, at=self._now())
-        self._committed()
+        self._on_commit()
 
 
 def _by_source(
@@ -377,5 +377,5 @@ def _sqlstate(error: Exception) -> str:
     return getattr(getattr(error, "orig", None), "sqlstate", None) or ""
 
 
-def _nothing(_stored: bool) -> None:  # noqa: FBT001  # as Delivery.done
+def _nothing(_stored: bool) -> None:  # noqa: FBT001  # as Delivery.on_end
     pass

@@ -127,8 +127,8 @@ class Console:
     def _make_writer(self) -> Writer:
         return Writer(
             self.database,
-            opened=self._on_opened,
-            committed=self.feed.wake,
+            on_open=self._on_opened,
+            on_commit=self.feed.wake,
             listening=ListeningLog(uuid4().hex, self.sources.values()),
             silent_time=self._silent_time,
             clock=self.clock,
@@ -140,7 +140,7 @@ class Console:
             signer=signer,
             publishers=publishers(self.readers),
             offer=self.held_polls.offer,
-            committed=self.feed.wake,
+            on_commit=self.feed.wake,
             connected=lambda: {name: state.since for name, state in self.sources.items()},
             four_eyes=self.settings.approval.four_eyes,
             change_pattern=self.settings.approval.change_pattern,

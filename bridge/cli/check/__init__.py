@@ -40,7 +40,7 @@ def command(*, offline: bool, as_json: bool, overrides: tuple[str, ...]) -> None
             steps.append(CheckLine(about="settings", check=check))
             _show(steps[-1], as_json=as_json)
     else:
-        for step in check_lines(config, offline=offline, asking=_wait):
+        for step in check_lines(config, offline=offline, on_slow_part=_wait):
             steps.append(step)
             _show(step, as_json=as_json)
     sys.stdout.flush()

@@ -37,10 +37,10 @@ class CheckLine:
 
 
 def check_lines(
-    config: Configuration, *, offline: bool, asking: Callable[[str], None] = lambda _: None
+    config: Configuration, *, offline: bool, on_slow_part: Callable[[str], None] = lambda _: None
 ) -> Iterator[CheckLine]:
-    """Yield the lines of all steps; offline without those that use the network. `asking` is called
-    before each slow part.
+    """Yield the lines of all steps; offline without those that use the network. `on_slow_part` is
+    called before each slow part.
     """
     yield from _steps("settings", [_settings(config), *_stray(config)])
     yield from _steps("state", check_state(config.settings.state_dir))
@@ -51,11 +51,11 @@ def check_lines(
     if offline:
         return
     settings = imds_of(config.settings, running)
-    asking(f"asking {settings.imds.url}; the first answer ever can take two minutes")
+    on_slow_part(f"asking {settings.imds.url}; the first answer ever can take two minutes")
     yield from _steps("imds", check_imds(settings))
     vm, check = check_identity(settings)
     yield CheckLine(about="identity", check=check)
-    asking("asking the sinks")
+    on_slow_part("asking the sinks")
     for spec, checks in zip(config.sinks, check_sinks(config, vm or NOBODY), strict=True):
         yield from _steps(f"sink {spec.name}", checks)
     # The running sink has its own environment, so what it was answered counts too.

@@ -93,14 +93,16 @@ class _RecordEndpoint(ABC):
         loop = asyncio.get_running_loop()
         committed: asyncio.Future[bool] = loop.create_future()
 
-        def answer(stored: bool) -> None:  # noqa: FBT001  # as Delivery.done
+        def answer(stored: bool) -> None:  # noqa: FBT001  # as Delivery.on_end
             if not committed.done():
                 committed.set_result(stored)
 
-        def done(stored: bool) -> None:  # noqa: FBT001  # on the writer's thread
+        def on_end(stored: bool) -> None:  # noqa: FBT001  # on the writer's thread
             loop.call_soon_threadsafe(answer, stored)
 
-        delivery = Delivery(source=record.source, items=[record], done=done, size=len(record.body))
+        delivery = Delivery(
+            source=record.source, items=[record], on_end=on_end, size=len(record.body)
+        )
         try:
             self._parts.writer.put(delivery, timeout=0)
             async with asyncio.timeout(_COMMIT_SECONDS):
@@ -118,7 +120,7 @@ class _RecordEndpoint(ABC):
         message = QuarantinedMessage(
             reason=error.reason, message=f"{vm_id}: {error}", sample=body[:_SAMPLE_BYTES], at=at
         )
-        delivery = Delivery(source=self._source, items=[message], done=lambda _stored: None)
+        delivery = Delivery(source=self._source, items=[message], on_end=lambda _stored: None)
         if writer.waiting <= _MAX_WAITING:
             with suppress(queue.Full):
                 writer.put(delivery, timeout=0)

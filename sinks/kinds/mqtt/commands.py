@@ -113,13 +113,13 @@ class CommandChannel:
                     return unsettled
         return None
 
-    def _message(self, inbound: Inbound, settled: Callable[[], None]) -> CommandMessage:
+    def _message(self, inbound: Inbound, on_settled: Callable[[], None]) -> CommandMessage:
         return CommandMessage(
             token=inbound.payload,
             channel=self._name,
             retained=inbound.retained,
             redelivered=inbound.is_duplicate,
-            settled=settled,
+            on_settled=on_settled,
         )
 
     def _settle(self, settled: _Unsettled) -> None:

@@ -84,7 +84,7 @@ def test_a_clock_that_is_set_makes_no_hang() -> None:
 def test_each_poll_reports_the_next_allowance() -> None:
     """After each poll the callback gets how many seconds the next one may take."""
     clock, heard = FakeClock(), list[float]()
-    loop = Liveness(clock, interval=1.0, timeout=5.0, first_timeout=130.0, ended=heard.append)
+    loop = Liveness(clock, interval=1.0, timeout=5.0, first_timeout=130.0, on_beat=heard.append)
     loop.beat()
     loop.beat(answered=True)
     assert heard == [141.0, 16.0]

@@ -1364,7 +1364,7 @@ def test_many_approvals_that_end_at_once_take_turns(bench: ApprovalBench) -> Non
     token = bench.approve(bench.record("E-2"))
     taken: list[bool] = []
     assert worker.command(
-        CommandMessage(token=token, channel="mqtt", settled=lambda: taken.append(True))
+        CommandMessage(token=token, channel="mqtt", on_settled=lambda: taken.append(True))
     )
     run_once(worker)
     assert taken == [True]

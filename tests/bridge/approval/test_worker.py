@@ -37,7 +37,7 @@ class NotedCalls:
         self.sizes.append(len(message.token))
         name = message.token[:20].decode()
         self._do(name)
-        message.settled()
+        message.on_settled()
 
     def note_poll(self) -> None:
         self._do("look")
@@ -115,7 +115,7 @@ class WorkerWithGate:
             CommandMessage(
                 token=name.encode(),
                 channel="mqtt",
-                settled=lambda: self.settled.append(name),
+                on_settled=lambda: self.settled.append(name),
                 **how,
             )
         )

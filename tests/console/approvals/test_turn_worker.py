@@ -41,7 +41,7 @@ def test_the_next_turn_follows_the_end_of_one_at_once(
         run_id="one",
         send=sent.append,
         connected=lambda: {"broker": 1.0},
-        committed=lambda: None,
+        on_commit=lambda: None,
     )
     worker.start()
     try:

@@ -13,7 +13,7 @@ from console.ingest.inbox import Inbox
 
 def delivery(size: int) -> Delivery:
     """Return a delivery of so many bytes."""
-    return Delivery(source="s", items=(), done=lambda _stored: None, size=size)
+    return Delivery(source="s", items=(), on_end=lambda _stored: None, size=size)
 
 
 def test_first_in_first_out() -> None:

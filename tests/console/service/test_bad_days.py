@@ -93,7 +93,7 @@ def test_a_database_that_goes_while_nothing_comes_in_is_missed(
     """The console is not ready soon after the database has stopped, although no record comes in."""
     url = SecretStr(postgresql.database(f"idle_{next(_NUMBERS)}"))
     database = Database(database_url(ConsoleSettings(state_dir=tmp_path, database=url)))
-    writer = Writer(database, opened=lambda: None, committed=lambda: None)
+    writer = Writer(database, on_open=lambda: None, on_commit=lambda: None)
     writer.start()
     try:
         assert writer.opened.wait(30)
@@ -134,7 +134,7 @@ def test_what_cannot_be_written_as_time_passes_holds_up_no_record(
         "CREATE TRIGGER refuse BEFORE INSERT OR UPDATE ON event "
         "FOR EACH ROW EXECUTE FUNCTION refuse()",
     )
-    writer = Writer(database, opened=lambda: None, committed=lambda: None)
+    writer = Writer(database, on_open=lambda: None, on_commit=lambda: None)
     writer.start()
     stored = threading.Event()
     try:
@@ -145,7 +145,7 @@ def test_what_cannot_be_written_as_time_passes_holds_up_no_record(
         )
         received = datetime.now(UTC).timestamp()
         beat = parse_record(vm.heartbeat().body, source="web", received_at=received)
-        writer.put(Delivery(source="web", items=[beat], done=lambda _: stored.set()))
+        writer.put(Delivery(source="web", items=[beat], on_end=lambda _: stored.set()))
         assert stored.wait(30)
         assert writer.progress.trouble is None
     finally:

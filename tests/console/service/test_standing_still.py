@@ -100,7 +100,7 @@ def test_a_database_that_stands_still_is_known_and_its_return_too(
     again by itself.
     """
     database = opened(url, line=line)
-    writer = Writer(database, opened=lambda: None, committed=lambda: None)
+    writer = Writer(database, on_open=lambda: None, on_commit=lambda: None)
     writer.start()
     try:
         assert writer.opened.wait(30)
@@ -171,17 +171,17 @@ def test_what_takes_too_long_at_once_is_taken_in_pieces(url: str) -> None:
         )
         trigger = "CREATE TRIGGER slow BEFORE INSERT ON record FOR EACH ROW EXECUTE FUNCTION slow()"
         connection.execute(text(trigger))
-    writer = Writer(database, opened=lambda: None, committed=lambda: None)
+    writer = Writer(database, on_open=lambda: None, on_commit=lambda: None)
     vm, stored, wanted = FakeVm(), threading.Semaphore(0), 40
 
-    def done(answer: bool) -> None:  # as Delivery.done
+    def on_end(answer: bool) -> None:  # as Delivery.on_end
         assert answer
         stored.release()
 
     for number in range(wanted):
         body = vm.event(f"E{number}").body
         record = parse_record(body, source="s", received_at=1_800_000_000.0)
-        writer.put(Delivery(source="s", items=[record], done=done))
+        writer.put(Delivery(source="s", items=[record], on_end=on_end))
     writer.start()
     try:
         for _ in range(wanted):

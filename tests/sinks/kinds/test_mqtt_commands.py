@@ -138,12 +138,12 @@ def test_a_command_is_acknowledged_once_it_is_settled(broker: Mosquitto, protoco
     first, second, third = CommandTaker(), CommandTaker(), CommandTaker()
     with listening(broker, first, protocol=protocol) as sink:
         send(broker, TOPIC, b"settled", b"unsettled")
-        first.wait_for(2)[0].settled()
+        first.wait_for(2)[0].on_settled()
         sink.deliver([sample_record()])  # a round trip behind the acknowledgement
     send(broker, TOPIC, b"meanwhile")
     with listening(broker, second, protocol=protocol) as sink:
         for message in second.wait_for(2):
-            message.settled()
+            message.on_settled()
         sink.deliver([sample_record()])
     with listening(broker, third, protocol=protocol) as sink:
         sink.deliver([sample_record()])
@@ -193,7 +193,7 @@ def test_the_broker_sends_no_more_than_it_may(broker: Mosquitto) -> None:
         source.wait_for(16)
         sink.deliver([sample_record()])
         assert len(source.messages) == 16
-        source.messages[0].settled()
+        source.messages[0].on_settled()
         source.wait_for(17)
 
 
@@ -224,7 +224,7 @@ def test_room_is_used_as_soon_as_one_is_settled(broker: Mosquitto) -> None:
         send(broker, TOPIC, b"second")
         source.wait_for_tries(2)
         source.full = False
-        first.settled()
+        first.on_settled()
     assert source.tokens == [b"first", b"second"]
 
 
@@ -268,10 +268,10 @@ def test_a_second_settlement_is_not_for_the_next_command_of_that_number() -> Non
     time[0] += AGAIN_SECONDS
     channel.retry()
     first, again = source.messages
-    first.settled()
+    first.on_settled()
     source.full = True
     channel.receive(_inbound(b"second", mid=1))
-    again.settled()
+    again.on_settled()
     source.full = False
     channel.retry()
     assert source.tokens == [b"first", b"first", b"second"]
@@ -286,7 +286,7 @@ def test_a_command_at_qos_0_has_one_chance(broker: Mosquitto) -> None:
     source = CommandTaker()
     with listening(broker, source) as sink:
         send(broker, TOPIC, b"taken", qos=0)
-        source.wait_for(1)[0].settled()
+        source.wait_for(1)[0].on_settled()
         source.full = True
         send(broker, TOPIC, b"dropped", qos=0)
         source.wait_for_tries(2)
@@ -303,7 +303,7 @@ def test_settling_after_the_connection_is_gone_does_no_harm(broker: Mosquitto) -
     with listening(broker, source):
         send(broker, TOPIC, b"late")
         (message,) = source.wait_for(1)
-    message.settled()
+    message.on_settled()
     with listening(broker, again):
         again.wait_for(1)
     assert again.tokens == [b"late"]

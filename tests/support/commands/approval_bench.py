@@ -148,8 +148,8 @@ class Bugs(logging.Handler):
 
 class Interrupted:
     """A store whose calls let the rest of the world go on before them, and after a commit. Not
-    after a read: between the last look at the store and the POST nothing waits. `done` is told of
-    each call that was good.
+    after a read: between the last look at the store and the POST nothing waits. `on_answer` is
+    called after each call that was good.
     """
 
     def __init__(
@@ -158,12 +158,12 @@ class Interrupted:
         pause: Callable[[], None],
         *,
         only: str = "",
-        done: Callable[[], None] = lambda: None,
+        on_answer: Callable[[], None] = lambda: None,
     ) -> None:
         self._of = of
         self._pause = pause
         self._only = only
-        self._done = done
+        self._on_answer = on_answer
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._of, name)
@@ -173,7 +173,7 @@ class Interrupted:
         def call(*args: Any, **more: Any) -> Any:
             self._pause()
             answer = found(*args, **more)
-            self._done()
+            self._on_answer()
             if name != "read":
                 self._pause()
             return answer
@@ -256,7 +256,7 @@ class ModelBench:
             self._committing,
             only="commit",
             # What is committed is what the bridge goes by, also while the poll goes on.
-            done=lambda: self._shows(self.imds.served),
+            on_answer=lambda: self._shows(self.imds.served),
         )
         self.current, self.poller = state_and_poller(
             self.store, self.imds, self.clock, committing=committing
@@ -431,10 +431,10 @@ class ModelBench:
         self._stood_still += seconds
         self._stands_still(lambda: self.clock.jump(seconds))
 
-    def _stands_still(self, standing: Callable[[], None]) -> None:
+    def _stands_still(self, stand_still: Callable[[], None]) -> None:
         self.counts["standstills"] += 1
         watch = Watch(self.clock)
-        standing()
+        stand_still()
         self._meanwhile(self.act)  # before the bridge looks at its clocks
         self.current.gaps.stood_still(watch.tick().pause)
 
@@ -516,7 +516,7 @@ class ModelBench:
         message = CommandMessage(
             token=self.sent[place % len(self.sent)],
             channel="mqtt",
-            settled=lambda: self._settled(number),
+            on_settled=lambda: self._settled(number),
         )
         if self.approval_worker.command(message):
             self.counts["commands"] += 1

@@ -25,13 +25,13 @@ class HeldBroker:
         """Of the source."""
         return "web"
 
-    def publish(self, message: Message, done: Callable[[str | None], None]) -> bool:
+    def publish(self, message: Message, on_answer: Callable[[str | None], None]) -> bool:
         """As a source's."""
         if not self.up:
             return False
         self.sent.append(message)
         if self.acknowledges:
-            done(self.refuses)
+            on_answer(self.refuses)
         return True
 
     @property

@@ -170,11 +170,11 @@ class ConsoleStage:
     def _deliver(self, items: list[IncomingMessage]) -> None:
         stored = threading.Event()
 
-        def done(good: bool) -> None:  # as Delivery.done
+        def on_end(good: bool) -> None:  # as Delivery.on_end
             if good:
                 stored.set()
 
-        delivery = Delivery(source="web", items=items, done=done)
+        delivery = Delivery(source="web", items=items, on_end=on_end)
         self.console.writer.put(delivery)
         assert stored.wait(20)
         self.settle()

@@ -103,7 +103,7 @@ class TurnCluster:
             signer=UnusedSigner(),
             publishers={},
             offer=lambda _vm_id, _jti: None,
-            committed=lambda: None,
+            on_commit=lambda: None,
             connected=lambda: {"broker": 1.0},
             turns=settings,
             turn_facts=KeptTurnFacts(settings),

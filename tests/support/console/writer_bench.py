@@ -24,7 +24,7 @@ class WriterBench:
     """A writer, each of whose deliveries is committed."""
 
     def __init__(self, database: Database) -> None:
-        self.writer = Writer(database, opened=lambda: None, committed=lambda: None)
+        self.writer = Writer(database, on_open=lambda: None, on_commit=lambda: None)
         self.writer.start()
 
     def take(
@@ -34,11 +34,11 @@ class WriterBench:
         stored = threading.Event()
         answers: list[bool] = []
 
-        def done(answer: bool) -> None:
+        def on_end(answer: bool) -> None:
             answers.append(answer)
             stored.set()
 
-        delivery = Delivery(source="s", items=items, done=done, checkpoint=checkpoint)
+        delivery = Delivery(source="s", items=items, on_end=on_end, checkpoint=checkpoint)
         self.writer.put(delivery, timeout=10)
         assert stored.wait(30)
         assert answers == [True]

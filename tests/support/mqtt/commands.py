@@ -44,7 +44,7 @@ class CommandTaker:
                 self._messages.append(message)
             self._changed.notify_all()
         if not self.full and self.settle:
-            message.settled()
+            message.on_settled()
         return not self.full
 
     @property

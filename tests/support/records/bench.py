@@ -190,7 +190,9 @@ class RecordBench:
         vm = store.identity()
         if vm is None or vm.vm_id != self.vm_id:
             owner = Owner(self.clock, self.vm_id)
-            vm = owner.identify(store, stop=threading.Event(), patient=False, tried=lambda _: None)
+            vm = owner.identify(
+                store, stop=threading.Event(), patient=False, on_failure=lambda _: None
+            )
             assert vm is not None
             store, reset = owner.own_store(store, reset, vm)
         self.store = store

@@ -38,12 +38,12 @@ class WorldEvent:
 
 
 class Azure:
-    """Announces, starts and ends events. `told` is called with an event that a VM starts."""
+    """Announces, starts and ends events. `on_start` is called with an event that a VM starts."""
 
-    def __init__(self, simulation: Simulation, told: Callable[[WorldEvent], None]) -> None:
+    def __init__(self, simulation: Simulation, on_start: Callable[[WorldEvent], None]) -> None:
         self.events: dict[str, WorldEvent] = {}
         self._simulation = simulation
-        self._told = told
+        self._on_start = on_start
         self._announced = 0
 
     def announce(self, names: Sequence[str], notice: float, *, is_broadcast: bool) -> WorldEvent:
@@ -97,7 +97,7 @@ class Azure:
             raise ImdsError("HTTP 400", reason="http_400")
         if "no effect" not in answer and event.is_open_to_change:
             event.starts_at = simulation.now + simulation.trouble([0, 0, 2, 5, 10], 0)
-            self._told(event)
+            self._on_start(event)
             if event.starts_at > simulation.now and simulation.chance(0.4):
                 self.leave_out(event, simulation.pick([1, 2, 3]))
         if answer.startswith("503"):

@@ -78,7 +78,7 @@ class WorldConsole:
             signer=self._signer,
             publishers={},
             offer=lambda _vm_id, _jti: None,
-            committed=lambda: None,
+            on_commit=lambda: None,
             connected=lambda: CONNECTED,
             turns=self.settings,
             turn_facts=self.facts,

@@ -29,7 +29,7 @@ class TurnWorld:
         self.simulation = simulation = Simulation(seed)
         draw = simulation.random
         self.oracle = TurnOracle(simulation)
-        self.azure = Azure(simulation, self._told)
+        self.azure = Azure(simulation, self._note_start)
         count = draw.choice([2, 3, 3, 4])
         self.at_most = draw.choice([1, 1, 1, 2]) if count > 2 else 1
         slowness = draw.choice([0.0, 0.0, 2.0, 8.0])
@@ -101,7 +101,7 @@ class TurnWorld:
         """Return the VM of that name."""
         return next(vm for vm in self.vms if vm.name == name)
 
-    def _told(self, event: WorldEvent) -> None:
+    def _note_start(self, event: WorldEvent) -> None:
         """Tell the oracle that Azure takes a request."""
         event_id = event.event_id
 
