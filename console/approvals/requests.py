@@ -22,7 +22,7 @@ from console.fleet.decisions import MAX_REASON_CHARACTERS
 from console.fleet.values.decision import Decision
 from console.fleet.values.event import KnownEvent
 
-What = Literal["approve", "leave"]
+What = Literal["approve", "leave", "end_turn"]
 
 
 class Action(Enum):
@@ -33,6 +33,7 @@ class Action(Enum):
     ANSWER_SECOND = "Answer that a second person is needed; nothing is written."
     ANSWER_LEFT = "Answer that it is left; nothing is written."
     SEND = "Write decision and command; what is to be sent is sent after the commit."
+    END_TURN = "End the turn of its VMs, and the approval for which it was given."
 
     def __str__(self) -> str:
         return str(self.value)
@@ -59,13 +60,16 @@ class DecisionRequest:
     person: Person
     event_id: str
     fingerprint: str
+    """Empty for the end of a turn, which depends on no state of the event."""
     reason: str
     scope: str | None = None
     """The scope of the event. None: of the events with this id, the one whose named VM has been
     known longest.
     """
     force: bool = False
-    """Whether the event is approved even if it is not due its turn."""
+    """Whether the event is approved even if it is not due its turn, or its turn ended even if it is
+    not stuck.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +85,21 @@ class DecisionRules:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HeldTurn:
+    """The turn that the VMs of the event hold, which a person may end."""
+
+    is_stuck: bool
+    is_being_approved: bool
+    """Whether an approval of the event is open."""
+    is_past: bool
+    """Whether the time in which a VM may follow the commands of that approval is over."""
+    may_be_followed: bool
+    """Whether a VM may still follow an earlier approval: a document may have left the event out for
+    a moment.
+    """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RequestSituation:
     """A request, the rules, and what the transaction that decides it has read."""
 
@@ -91,6 +110,8 @@ class RequestSituation:
     """The decision on the event that is not over."""
     candidates: Sequence[Candidate] = ()
     """The VMs that can be asked now, the best first."""
+    held_turn: HeldTurn | None = None
+    """Read only if the request is to end it."""
 
     @property
     def first_of_two(self) -> Decision | None:
@@ -230,6 +251,26 @@ def is_left_already(situation: RequestSituation) -> bool:
     return open_decision.fingerprint == situation.request.fingerprint
 
 
+def holds_no_turn(situation: RequestSituation) -> bool:
+    """The VMs of this event hold no turn."""
+    return situation.held_turn is None
+
+
+def may_still_start(situation: RequestSituation) -> bool:
+    """A VM may still tell Azure to start the event."""
+    turn = situation.held_turn
+    if turn is None:
+        return False
+    is_given_up = situation.request.force and turn.is_past
+    return turn.may_be_followed or (turn.is_being_approved and not is_given_up)
+
+
+def is_not_stuck(situation: RequestSituation) -> bool:
+    """The turn is not stuck, and the person does not use force."""
+    turn = situation.held_turn
+    return turn is not None and not (turn.is_stuck or situation.request.force)
+
+
 def _needs_two(situation: RequestSituation) -> bool:
     least = situation.rules.four_eyes
     known = situation.known
@@ -264,6 +305,16 @@ TABLE: Final[Mapping[What, Mapping[RequestPredicate, RequestStep]]] = {
         is_news: Refuse("not_approvable"),
         is_left_already: Action.ANSWER_LEFT,
         always: Action.WRITE_LEFT,
+    },
+    "end_turn": {
+        has_no_role: Refuse("role"),
+        is_of_other_sites: Refuse("site"),
+        has_no_reason: Refuse("reason"),
+        is_unknown: Refuse("unknown"),
+        holds_no_turn: Refuse("no_turn"),
+        may_still_start: Refuse("under_way"),
+        is_not_stuck: Refuse("not_stuck"),
+        always: Action.END_TURN,
     },
 }
 

@@ -7,12 +7,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from console.access.people import Person
-from console.access.site_access import decides_event
 from console.approvals.command_sender import VmCommandSender
 from console.approvals.decision_worker import DecisionWorker
-from console.approvals.refusal_reasons import DecisionRefusedError
 from console.approvals.request_transaction import DecisionResult, RequestTransaction
-from console.approvals.requests import DecisionRequest, DecisionRules, is_reason
+from console.approvals.requests import DecisionRequest, DecisionRules
 from console.approvals.turn_requests import end_turn
 from console.approvals.turn_worker import TurnWorker
 from console.audit.limiter import AuditLimiter
@@ -108,9 +106,16 @@ class Decisions:
         """End the turn of an event. With `force` it is ended even if it is not stuck. Raises what
         `decide` raises.
         """
-        await asyncio.to_thread(
-            self._end_turn, person, event_id, reason.strip(), force=force, scope=scope
+        request = DecisionRequest(
+            what="end_turn",
+            person=person,
+            event_id=event_id,
+            fingerprint="",
+            reason=reason.strip(),
+            scope=scope,
+            force=force,
         )
+        await asyncio.to_thread(self._end_turn, request)
 
     def commands_for(self, vm_id: str) -> list[VmCommand]:
         """Return the commands that a VM that asks over HTTPS is to follow now: those without a
@@ -147,30 +152,9 @@ class Decisions:
         self._worker.check_again(since)
         self._turn_worker.check_again()
 
-    def _end_turn(
-        self, person: Person, event_id: str, reason: str, *, force: bool, scope: str | None
-    ) -> None:
-        if "approver" not in person.roles:
-            raise DecisionRefusedError("role")
-        if not is_reason(reason):
-            raise DecisionRefusedError("reason")
+    def _end_turn(self, request: DecisionRequest) -> None:
         with write_to(self._database) as (connection, number):
-            snapshot = self._snapshots.within(connection)
-            known = snapshot.events.find_event(event_id, scope)
-            sites = () if known is None else (each.site for each in known.named.values())
-            if known is None:
-                raise DecisionRefusedError("unknown")
-            if not decides_event(person, known.event, sites):
-                raise DecisionRefusedError("site")
-            end_turn(
-                snapshot,
-                number,
-                person=person,
-                known=known,
-                reason=reason,
-                force=force,
-                settings=self._turns,
-            )
+            end_turn(self._snapshots.within(connection), number, request, self._turns)
         self._on_commit()
 
     def _decide(self, request: DecisionRequest) -> DecisionResult:

@@ -6,12 +6,19 @@ Both run in the caller's transaction.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Final
 
-from console.access.people import Person
 from console.approvals.decision_changes import with_outcome
 from console.approvals.decision_situation import GRACE_SECONDS
 from console.approvals.refusal_reasons import DecisionRefusedError
-from console.approvals.requests import DecisionRequest
+from console.approvals.requests import (
+    DecisionRequest,
+    DecisionRules,
+    HeldTurn,
+    Refuse,
+    RequestSituation,
+    next_step,
+)
 from console.audit import log
 from console.db.decisions import decision_rows, prepare_commands, turn_rows
 from console.db.snapshot import Snapshot
@@ -23,6 +30,9 @@ from console.turns.plan import plan
 from console.turns.reading import Reading
 from console.turns.reasons import refusal
 from console.turns.transitions import Occurrence, TurnTrigger
+
+_NO_RULES: Final = DecisionRules(can_sign=False)
+"""The end of a turn needs no key, and no other rule is about it."""
 
 
 class TurnRequests:
@@ -154,50 +164,62 @@ def _end_approval(snapshot: Snapshot, known: KnownEvent, number: int) -> None:
 
 
 def end_turn(
-    snapshot: Snapshot,
-    number: int,
-    *,
-    person: Person,
-    known: KnownEvent,
-    reason: str,
-    force: bool,
-    settings: TurnSettings,
+    snapshot: Snapshot, number: int, request: DecisionRequest, settings: TurnSettings
 ) -> None:
     """End a turn at a person's request. Raises `DecisionRefusedError` if that is not allowed; then
     nothing was written.
     """
+    known = snapshot.events.find_event(request.event_id, request.scope)
     facts = read_turn_facts(snapshot, settings)
-    key = known.event.key
-    turn = facts.turns.get(key)
-    if turn is None or not turn.is_held:
+    turn = None if known is None else facts.turns.get(known.event.key)
+    event = None if turn is None else facts.events.get(turn.event_key)
+    situation = RequestSituation(
+        request=request,
+        rules=_NO_RULES,
+        known=known,
+        held_turn=_held(snapshot, known, turn, event),
+    )
+    step = next_step(situation)
+    if isinstance(step, Refuse):
+        raise DecisionRefusedError(step.reason)
+    if known is None or turn is None:  # the table refuses it
         raise DecisionRefusedError("no_turn")
-    event = facts.events.get(turn.event_key)
-    is_open = event is not None and event.approval == "open"
-    if is_open and not (force and _is_past(snapshot, known)):
-        raise DecisionRefusedError("under_way")
-    # A document may have left the event out for a moment: a VM can still tell Azure to start it.
-    if prepare_commands.may_follow_approval(snapshot.connection, key, snapshot.now):
-        raise DecisionRefusedError("under_way")
-    if turn.state != "stuck" and not force:
-        raise DecisionRefusedError("not_stuck")
     log.append(
         snapshot.connection,
         at=snapshot.now,
-        actor=person.name,
+        actor=request.person.name,
         action="end_turn",
-        event_id=key.event_id,
+        event_id=turn.event_key.event_id,
         fingerprint=turn.fingerprint,
-        reason=reason,
+        reason=request.reason,
         state=turn.state,
         groups=list(turn.groups),
         vm_ids=[each.vm_id for each in turn.still_away],
     )
-    prepare_commands.give_up(snapshot.connection, key, snapshot.now, number)
+    prepare_commands.give_up(snapshot.connection, turn.event_key, snapshot.now, number)
     _end_approval(snapshot, known, number)
     ended_now = Occurrence(trigger=TurnTrigger.ENDED_BY_PERSON)
-    over = replace(after_trigger(turn, ended_now, event, snapshot.now), ended_by=person.name)
+    ended_by = request.person.name
+    over = replace(after_trigger(turn, ended_now, event, snapshot.now), ended_by=ended_by)
     if event is None and over.over_at is None:
         over = replace(over, over_at=snapshot.now)
     turn_rows.upsert_turns(snapshot.connection, [over], number)
     if event is None:
-        turn_rows.delete_preparations(snapshot.connection, key)
+        turn_rows.delete_preparations(snapshot.connection, turn.event_key)
+
+
+def _held(
+    snapshot: Snapshot, known: KnownEvent | None, turn: Turn | None, event: EventFacts | None
+) -> HeldTurn | None:
+    """Return what has to be known of a turn before a person ends it; None if nothing is held."""
+    if known is None or turn is None or not turn.is_held:
+        return None
+    connection = snapshot.connection
+    return HeldTurn(
+        is_stuck=turn.state == "stuck",
+        is_being_approved=event is not None and event.approval == "open",
+        is_past=_is_past(snapshot, known),
+        may_be_followed=prepare_commands.may_follow_approval(
+            connection, turn.event_key, snapshot.now
+        ),
+    )
