@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from sinks.shared.text import escaped
+from sinks.shared.text import escaped, listed
 from wire.event import is_news
 from wire.record import APPROVAL, EVENT_ENDED, Record
 
@@ -87,12 +87,11 @@ def _approval_facts(data: Mapping[str, Any]) -> list[str]:
     event = data.get("evt")
     issuer = data.get("issuer")
     names = [str(name) for name in data.get("resources") or ()]
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return [
         f"{data.get('state')}: {reason}" if reason else str(data.get("state")),
         f"event {event}" if event else "ping",
         f"by {data.get('actor')} ({issuer})" if issuer else f"by {data.get('actor')}",
-        f"releases {', '.join(names[:_NAMED])}{more}" if names else "",
+        f"releases {listed(names, _NAMED)}" if names else "",
         f"because: {data['rsn']}" if data.get("rsn") else "",
     ]
 
@@ -111,11 +110,12 @@ def _when(not_before: object, now: datetime | None) -> str:
         return f"not before {_clock(not_before)}"
     left = moment - now
     clock = _clock(not_before) if left < timedelta(hours=20) else not_before
-    due = f"in {span(int(left.total_seconds()))}" if left >= timedelta(seconds=1) else "now due"
+    seconds = int(left.total_seconds())
+    due = f"in {compact_span(seconds)}" if seconds >= 1 else "now due"
     return f"not before {clock} ({due})"
 
 
-def span(seconds: int) -> str:
+def compact_span(seconds: int) -> str:
     """Return a number of seconds in words, in its two largest units."""
     minutes, seconds = divmod(seconds, 60)
     hours, minutes = divmod(minutes, 60)

@@ -18,8 +18,10 @@ from bridge.simulator.simulator import Simulator
 from bridge.simulator.timeline import SimulatedDocument
 from bridge.simulator.vm import SimulatedVm
 from sinks.shared.number import Number
+from sinks.shared.text import listed
 
 DEFAULT_LISTEN = "127.0.0.1:8169"
+_NAMES_SHOWN = 2
 _SLICE = 0.1
 """Seconds between two checks for Ctrl-C."""
 _LINGER = 5.0
@@ -177,12 +179,10 @@ def _log_document(document: SimulatedDocument) -> None:
     number = len(content["Events"])
     _log(f"incarnation {content['DocumentIncarnation']}, {number} event{'s' * (number != 1)}")
     for event in content["Events"]:
-        names = event["Resources"]
-        more = f" and {len(names) - 2} more" if len(names) > 2 else ""  # noqa: PLR2004
         due = f", not before {event['NotBefore']}" if event["NotBefore"] else ""
         _log(
             f"  {event['EventId']} {event['EventType']} {event['EventStatus']}"
-            f" on {', '.join(names[:2])}{more}{due}"
+            f" on {listed(event['Resources'], _NAMES_SHOWN)}{due}"
         )
 
 

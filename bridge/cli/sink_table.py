@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, Final
 
-from sinks.readable import span
+from sinks.readable import compact_span
 
 HELD_SECONDS: Final = 60.0
 """How long a record may wait for a sink that does not fail: a delivery may take its time."""
@@ -47,4 +47,4 @@ def ago(moment: str | None, now: datetime) -> str:
     if moment is None:
         return "never"
     seconds = (now - datetime.fromisoformat(moment)).total_seconds()
-    return f"{max(0.0, seconds):.1f} s ago" if seconds < 10 else f"{span(int(seconds))} ago"  # noqa: PLR2004
+    return f"{max(0.0, seconds):.1f} s ago" if seconds < 10 else f"{compact_span(int(seconds))} ago"  # noqa: PLR2004

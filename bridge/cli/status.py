@@ -12,7 +12,7 @@ import click
 from bridge.api.http_client import Viewer
 from bridge.cli import common
 from bridge.cli.sink_table import ago, holds_backlog, refuses, sink_table
-from sinks.readable import span
+from sinks.readable import compact_span
 from sinks.shared.errors import NO
 from sinks.shared.text import escaped
 from wire.event import is_news
@@ -108,7 +108,7 @@ def _events(events: list[dict[str, Any]], now: datetime) -> list[str]:
         if left is None or is_news(event["eventStatus"]):
             due = ""
         else:
-            due = span(left) if left > 0 else "now"
+            due = compact_span(left) if left > 0 else "now"
         others = len(event["resources"]) - event["affectsThisVm"]
         affects = " and ".join(
             filter(

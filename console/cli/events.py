@@ -8,14 +8,13 @@ from typing import Any, Final
 import click
 
 from console.cli.client import Columns, ConsoleClient, show
+from sinks.shared.text import listed
 
 _NAMES_SHOWN: Final = 3
 
 
 def _names(event: dict[str, Any]) -> str:
-    names = [each["name"] for each in event["resources"]]
-    more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
-    return ", ".join(names[:_NAMES_SHOWN]) + more
+    return listed([each["name"] for each in event["resources"]], _NAMES_SHOWN)
 
 
 def _decision(event: dict[str, Any]) -> object:

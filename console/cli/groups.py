@@ -20,6 +20,7 @@ from console.db.turn_facts.vm_facts import member_of
 from console.db.vms.vm_lists import WantedVms
 from console.fleet.contact import SilentTime
 from console.fleet.moments import moment
+from console.turns.away import AWAY_WORDS
 from console.turns.explain import members, sentence
 from console.turns.groups import Grouping, Member, groups_of, key_of
 from console.turns.replay import ReplayOutcome, replay
@@ -28,13 +29,6 @@ from sinks.shared.errors import OK
 from sinks.shared.text import plain
 
 _MAX_VMS: Final = 100_000
-WHY: Final[Mapping[str, str]] = {
-    "turn": "its turn",
-    "preparing": "it has prepared",
-    "started": "its event has started",
-    "silent": "not heard",
-    "stopped": "its bridge has stopped",
-}
 
 
 @click.group("groups", invoke_without_command=True)
@@ -67,7 +61,7 @@ def _group_lines(group: Mapping[str, Any]) -> Iterator[str]:
     yield f"{group['key']}: {away} of {count} away, at most {most} may be"
     for each in group["away"]:
         about = f" for {each['eventId']}" if each["eventId"] else ""
-        yield f"  away   {each['name']} ({WHY[each['why']]}{about}) since {each['since']}"
+        yield f"  away   {each['name']} ({AWAY_WORDS[each['why']]}{about}) since {each['since']}"
     for each in group["waiting"]:
         yield f"  waits  {each['eventId']}: {each['reason']}"
 

@@ -14,6 +14,7 @@ from console.fleet.values.event import KnownEvent, NamedVm
 from console.fleet.values.keys import folded
 from console.fleet.values.report import LatestReport
 from console.notify.notice import MAX_REASON_CHARACTERS_SHOWN, Notice, short
+from sinks.shared.text import listed
 from wire.event import UNKNOWN_STATUS, Event
 from wire.fields import read_object
 from wire.moment import moment_text
@@ -73,8 +74,8 @@ def of_turn(known: KnownEvent, at: float) -> Notice | None:
     turn = known.turn
     if turn is None or turn.state not in ("forced", "stuck"):
         return None
-    groups = _list_text(short(each) for each in turn.groups)
-    names = _list_text(short(each.name) for each in turn.held_by)
+    groups = listed([short(each) for each in turn.groups], _NAMES_SHOWN)
+    names = listed([short(each.name) for each in turn.held_by], _NAMES_SHOWN)
     if turn.state == "stuck":
         title = f"the turn of {names or 'no VM'} has not ended an hour after it"
         text = f"In {groups} others wait for it. A person can end it on the event's page."
@@ -176,18 +177,12 @@ def _first_named(known: KnownEvent, names: Sequence[str]) -> NamedVm | None:
 def _what(event: Event) -> str:
     names = [short(name) for name in event.resources]
     kind = short(event.event_type or "Event")
-    return f"{kind} of {_list_text(names)}" if names else kind
+    return f"{kind} of {listed(names, _NAMES_SHOWN)}" if names else kind
 
 
 def _whom(event: Event) -> str:
     count = len(event.resources)
     return f"The event names {count} VM{'' if count == 1 else 's'}."
-
-
-def _list_text(names: Iterable[str]) -> str:
-    named = list(names)
-    more = f" and {len(named) - _NAMES_SHOWN} more" if len(named) > _NAMES_SHOWN else ""
-    return ", ".join(named[:_NAMES_SHOWN]) + more
 
 
 def _outcome_text(outcome: str) -> str:

@@ -13,6 +13,7 @@ from urllib.parse import quote
 from console.db.notices import Incident
 from console.fleet.values.vm import Vm
 from console.notify.notice import Notice, NoticeKind, short
+from sinks.shared.text import listed
 
 GATHER_SECONDS: Final = 60.0
 """For how long incidents of several VMs are gathered."""
@@ -76,15 +77,14 @@ class IncidentNotices:
         facts = [kind, *(f"{vm.vm_id} {at}" for vm, at in known)]
         ordered = [vm for vm, _ in known]
         key = f"vms-{uuid.uuid5(_NAMESPACE, ' '.join(facts)).hex[:16]}"
-        names = ", ".join(short(vm.name) for vm in ordered[:_NAMES_LISTED])
-        more = f" and {len(ordered) - _NAMES_LISTED} more" if len(ordered) > _NAMES_LISTED else ""
+        names = listed([short(vm.name) for vm in ordered], _NAMES_LISTED)
         self.notices.append(
             group_notice(
                 key,
                 kind,
                 at=now,
                 title=title,
-                text=f"{names}{more}. {advice}",
+                text=f"{names}. {advice}",
                 path=path,
                 count=len(ordered),
                 vm_ids=[vm.vm_id for vm in ordered[:_VM_IDS_LISTED]],

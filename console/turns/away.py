@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from types import MappingProxyType
+from typing import Final, Literal
 
 from console.fleet.values.keys import EventKey
 from console.turns.facts import EventFacts, TurnFacts, VmFacts
@@ -12,6 +13,16 @@ from console.turns.facts import EventFacts, TurnFacts, VmFacts
 STARTED = "Started"
 SCHEDULED = "Scheduled"
 AwayBecause = Literal["turn", "preparing", "started", "silent", "stopped"]
+AWAY_WORDS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "turn": "has its turn",
+        "preparing": "has prepared",
+        "started": "its event has started",
+        "silent": "is not heard",
+        "stopped": "its bridge has stopped",
+    }
+)
+"""Why a VM is away, in words, for the page and the command."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

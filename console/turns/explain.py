@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from console.config.groups import GroupSettings, Window
 from console.turns.groups import Group
+from sinks.shared.text import listed
+
+_NAMES_SHOWN: Final = 5
 
 
 def sentence(rule: GroupSettings) -> str:
@@ -15,8 +19,8 @@ def sentence(rule: GroupSettings) -> str:
 
 def members(group: Group, names: Sequence[str]) -> str:
     """Return today's members of a group, by name, and how many of them may be away."""
-    shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")  # noqa: PLR2004  # as many as a line holds
     noun = "VM" if len(names) == 1 else "VMs"
+    shown = listed(names, _NAMES_SHOWN)
     return f"{group.key}: {len(names)} {noun} ({shown}), at most {group.at_most} away"
 
 

@@ -1,5 +1,5 @@
 """Makes text from outside harmless: `escaped` for lines of the bridge (JSON keeps its meaning),
-`visible` for pages and notices of the console, and `plain` for tables on a terminal.
+`visible` for pages and notices of the console, and `plain` for tables on a terminal. Lists names.
 """
 
 from __future__ import annotations
@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
+from collections.abc import Sequence
 from typing import Final
 
 _SPACE: Final = re.compile(r"\s+")
@@ -38,3 +39,9 @@ def plain(value: object) -> str:
     """Return a text for a terminal, without characters that a terminal obeys."""
     text = "-" if value is None else str(value)
     return "".join(sign if sign.isprintable() else "\ufffd" for sign in text)
+
+
+def listed(names: Sequence[str], most: int) -> str:
+    """Return the first names, and how many more there are: `a, b and 3 more`."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more

@@ -8,10 +8,12 @@ from typing import Any, Final
 
 from console.access.people import Person
 from console.db.snapshot import Snapshot
+from console.turns.away import AWAY_WORDS
 from console.turns.facts import EventFacts, TurnFacts
 from console.turns.groups import Grouping
 from console.web.api.groups import GroupItem, WaitingEvent, group_items
 from console.web.pages import labels
+from sinks.shared.text import listed
 
 _MAX_GROUPS: Final = 200
 """The most groups on the page; the API has all."""
@@ -67,7 +69,7 @@ def values(
         "more": max(0, len(groups) - _MAX_GROUPS),
         "waiting": len({one.event_id for each in groups for one in each.waiting}),
         "is_set": bool(grouping.rules),
-        "away_labels": labels.AWAY,
+        "away_labels": AWAY_WORDS,
     }
 
 
@@ -75,5 +77,4 @@ def _heading(event: EventFacts, facts: TurnFacts) -> str:
     """Return a heading with the event's type and its VMs."""
     known = (facts.vms[vm_id].name for vm_id in event.named if vm_id in facts.vms)
     names = [*sorted(known), *event.unknown_names]
-    more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
-    return f"{event.reported.event_type or 'Event'} of {', '.join(names[:_NAMES_SHOWN])}{more}"
+    return f"{event.reported.event_type or 'Event'} of {listed(names, _NAMES_SHOWN)}"

@@ -10,9 +10,11 @@ from console.fleet.view import EventItem
 from console.web.pages import labels
 from console.web.pages.formatting import span
 from console.web.pages.timeline_lines import TimelineLine
-from sinks.shared.text import visible
+from sinks.shared.text import listed, visible
 
 _NAMES_SHOWN: Final = 20
+_NAMES_IN_A_LINE: Final = 3
+"""The same in each line of the timeline."""
 
 
 def lines_of(event: EventItem, timeline: Sequence[TimelineLine], now: float) -> list[str]:
@@ -24,10 +26,9 @@ def lines_of(event: EventItem, timeline: Sequence[TimelineLine], now: float) -> 
 
 def _lines(event: EventItem, timeline: Sequence[TimelineLine], now: float) -> Iterator[str]:
     names = [each.name for each in event.resources]
-    more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
     yield f"{labels.heading(event)} (event {event.event_id})"
     yield f"Status: {event.event_status}, as of {_time(now)}"
-    yield f"VMs: {', '.join(names[:_NAMES_SHOWN]) or 'none is named'}{more}"
+    yield f"VMs: {listed(names, _NAMES_SHOWN) or 'none is named'}"
     if event.description:
         yield f"Azure says: {event.description}"
     yield f"First seen: {_time(event.first_seen_at)}{_notice(event)}"
@@ -45,11 +46,10 @@ def _lines(event: EventItem, timeline: Sequence[TimelineLine], now: float) -> It
     yield f"Decision: {_decision(event)}"
     yield "What happened:"
     for line in timeline:
-        vms = ", ".join(name for _, name in line.vms[:3])
-        rest = f" and {len(line.vms) - 3} more" if len(line.vms) > 3 else ""  # noqa: PLR2004
+        vms = listed([name for _, name in line.vms], _NAMES_IN_A_LINE)
         parts = [line.title, f"by {line.by}" if line.by else "", line.reason or ""]
         parts += [f"reason: {line.person_reason}" if line.person_reason else ""]
-        parts += [f"{line.vm_word} {vms}{rest}" if vms else ""]
+        parts += [f"{line.vm_word} {vms}" if vms else ""]
         yield f"  {_time(line.at)}  {', '.join(filter(None, parts))}"
 
 

@@ -119,15 +119,6 @@ TURNS: Final[Mapping[str, str]] = MappingProxyType(
         "stuck": "its turn does not end",
     }
 )
-AWAY: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "turn": "has its turn",
-        "preparing": "has prepared",
-        "started": "its event has started",
-        "silent": "is not heard",
-        "stopped": "its bridge has stopped",
-    }
-)
 COMMAND_STATES: Final[Mapping[str, str]] = MappingProxyType(
     {
         "approve": "approved",
