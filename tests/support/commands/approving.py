@@ -242,7 +242,7 @@ class ApprovalBench:
 
     def send(self, token: bytes, **how: Any) -> None:
         """A command comes in."""
-        given: dict[str, Any] = {"channel": "mqtt", "settled": self._settle}
+        given: dict[str, Any] = {"channel": "mqtt", "on_settled": self._settle}
         self.approvals.command(CommandMessage(token=token, **given | how))
         self.go_on()
 
