@@ -1,0 +1,23 @@
+"""A bridge with approvals, for the tests of this package."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.commands.approving import (
+    ApprovalBench,
+)
+
+from bridge.approval import refusals
+
+FEW = 5
+"""Refusals a minute; the bridge's own limit would only take longer."""
+
+
+@pytest.fixture
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ApprovalBench]:
+    """A bridge that has seen nothing yet, and no rule."""
+    monkeypatch.setattr(refusals, "REFUSALS_A_MINUTE", FEW)
+    made = ApprovalBench(tmp_path)
+    yield made
+    made.close()
