@@ -40,7 +40,10 @@ UNKNOWN_STATUS: Final = "Unknown"
 STATUSES: Final = ("Scheduled", "Started", "Completed", "Canceled")
 """The statuses that the bridge acts on; it passes every other status on unchanged."""
 TRANSITIONS: Final = ("scheduled", "updated", "started", "ended")
-IMPACTS: Final = {
+AZURE_TYPES: Final = ("Freeze", "Reboot", "Redeploy", "Preempt", "Terminate")
+"""The types of events that have an effect on a VM, as Azure's documentation lists them."""
+IMPACTS: Final = ("none", "pause", "restart", "redeploy", "delete")
+IMPACT_OF: Final = {
     "freeze": "pause",
     "reboot": "restart",
     "redeploy": "redeploy",
@@ -131,7 +134,7 @@ class Event:
     @property
     def impact(self) -> str | None:
         """The impact on a VM that is named, from type and duration; None for an unknown type."""
-        impact = IMPACTS.get((self.event_type or "").casefold())
+        impact = IMPACT_OF.get((self.event_type or "").casefold())
         # Azure: a duration of 0 says that there is no interruption. Only a pause can be that
         # short; a restart or a deletion is felt whatever the announced duration.
         return "none" if impact == "pause" and self.duration_in_seconds == 0 else impact
@@ -279,7 +282,7 @@ class EventData(Observer):
     impact: Annotated[
         str | None,
         Field(
-            word_of("none", "pause", "restart", "redeploy", "delete", None),
+            word_of(*IMPACTS, None),
             "What the type and the duration mean for the VM; null for a type that is not known",
         ),
     ]

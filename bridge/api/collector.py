@@ -18,9 +18,9 @@ from bridge.delivery.health import Health
 from bridge.events.tracked import TrackedEvent
 from bridge.store.database import StoreError
 from bridge.version import __version__
+from wire.event import AZURE_TYPES
 from wire.receipt import REFUSALS
 
-AZURE_TYPES: Final = ("Freeze", "Reboot", "Redeploy", "Preempt", "Terminate")
 STATUSES: Final = ("Scheduled", "Started")
 _BOOL: Final = {True: "true", False: "false"}
 

@@ -15,9 +15,10 @@ from prometheus_client import (
     generate_latest,
 )
 
-from bridge.api.collector import AZURE_TYPES, Gauges, known_type
+from bridge.api.collector import Gauges, known_type
 from bridge.api.metric_definitions import BY_NAME
 from bridge.api.status import Status
+from wire.event import AZURE_TYPES
 from wire.record import APPROVAL, BRIDGE_TYPES, EVENT_TYPES, Record
 
 OUTCOMES: Final = ("accepted", "posted", "confirmed", "failed", "rejected")

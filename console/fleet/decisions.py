@@ -9,7 +9,7 @@ from typing import Final, Literal
 from console.fleet.commands import is_from_other_vm, under_way
 from console.fleet.values.decision import UNDECIDED, Decision, DecisionHistory, Receipt
 from console.fleet.values.turn import EventTurn
-from wire.event import IMPACTS
+from wire.event import IMPACT_OF
 
 DecisionStatusName = Literal["due", "second", "left", "approving", "approved", "none"]
 MAX_REASON_CHARACTERS: Final = 300
@@ -21,7 +21,7 @@ def only_hastens_deletion(event_type: str | None) -> bool:
     """Check whether an approval would only take the VM away sooner. Such an event is usually left,
     and its decision is not urgent.
     """
-    return IMPACTS.get((event_type or "").casefold()) == "delete"
+    return IMPACT_OF.get((event_type or "").casefold()) == "delete"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

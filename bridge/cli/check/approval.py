@@ -17,10 +17,9 @@ from bridge.events.gaps import slow_answers
 from sinks.base import Check
 from sinks.settings import PreparingSettings
 from sinks.shared.errors import ConfigurationError
+from wire.event import AZURE_TYPES
 from wire.record import EVENT_SCHEDULED, EVENT_UPDATED
 
-# Azure: the Scheduled Events documentation.
-EVENT_TYPES: Final = ("Freeze", "Reboot", "Redeploy", "Preempt", "Terminate")
 EVENT_SOURCES: Final = ("Platform", "User")
 
 
@@ -67,7 +66,7 @@ def _problems(
                 f"move it before {earlier.name}, or remove it",
             )
     for words, known, what in (
-        (rule.event_type, EVENT_TYPES, "event type"),
+        (rule.event_type, AZURE_TYPES, "event type"),
         (rule.event_source, EVENT_SOURCES, "event source"),
     ):
         strange = [each for each in words if each.casefold() not in map(str.casefold, known)]

@@ -16,9 +16,9 @@ from console.db.vms.contact import contact_of
 from console.fleet.candidates import PULL_SECONDS
 from console.fleet.contact import Listening
 from console.fleet.values.keys import EventKey
-from wire.event import IMPACTS
+from wire.event import IMPACT_OF
 
-_DELETING: Final = tuple(word for word, impact in IMPACTS.items() if impact == "delete")
+_DELETING: Final = tuple(word for word, impact in IMPACT_OF.items() if impact == "delete")
 """Types of events that delete a VM, in lower case."""
 _DAY_SECONDS: Final = 86_400.0
 

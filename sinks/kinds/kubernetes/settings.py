@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
 from sinks.base import JsonList
 from sinks.settings import PreparingSettings
-
-IMPACTS: Final = ("none", "pause", "restart", "redeploy", "delete")
-"""The values of a record's `data.impact`."""
+from wire.event import IMPACTS
 
 
 def _known_impacts(words: tuple[str, ...]) -> tuple[str, ...]:

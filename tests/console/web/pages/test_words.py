@@ -11,7 +11,7 @@ from console.fleet.timeline import TimelineDecision, TimelineReceipt, TimelineRe
 from console.fleet.view import Reporter
 from console.web.pages import formatting, labels, timeline_lines
 from console.web.pages.time_comparisons import compared
-from wire.event import IMPACTS
+from wire.event import IMPACT_OF
 from wire.record import EVENT_SCHEDULED
 
 
@@ -151,7 +151,7 @@ def test_every_type_of_event_and_every_field_that_can_differ_has_its_label() -> 
     """The pages have words for each type of event whose impact is known, and for each field that is
     compared.
     """
-    assert labels.TYPES.keys() == IMPACTS.keys()
+    assert labels.TYPES.keys() == IMPACT_OF.keys()
     assert {*SEEN, "impact", "description"} == labels.FIELD_LABELS.keys()
 
 
