@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import ssl
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
@@ -31,7 +32,9 @@ class HttpLimits:
     """How long each part of a request may take, in seconds."""
 
     connect: float = 5.0
-    """To connect, for all addresses of the host together, and for the TLS handshake."""
+    """To connect once the host's name is resolved, for all its addresses together, and for the TLS
+    handshake.
+    """
     read: float = 10.0
     """Between two bytes of the answer."""
     total: float = 15.0
@@ -40,6 +43,11 @@ class HttpLimits:
     """
     body: float = 1.0
     """To read the body of a POST's answer, which only decides whether the connection is kept."""
+    idle: float = 60.0
+    """A connection without a request for longer is not used again: a firewall or load balancer in
+    between may have forgotten it without a word (Azure's do after 4 minutes), and the request would
+    wait for `read` before it fails.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +80,7 @@ class HttpClient:
         # may not follow it; a bad one makes it raise (measured with requests 2.34.2).
         self._adapter = DeadlineAdapter(tls_context() if secured else None)
         self._deadline = self._adapter.deadline
+        self._used_at = time.monotonic()
 
     def post(self, body: bytes, headers: Mapping[str, str]) -> Answer:
         """Send a POST, and return the answer's head. Raises `SinkError` if there is no answer."""
@@ -119,13 +128,17 @@ class HttpClient:
         return SinkError(problem.at(self._shown))
 
     def _send(self, request: requests.Request) -> requests.Response:
+        if time.monotonic() - self._used_at > self._limits.idle:
+            self._adapter.close()
         self._deadline.allow(self._limits.total)
-        return self._adapter.send(
+        answer = self._adapter.send(
             request.prepare(),
             stream=True,
             timeout=(self._limits.connect, self._limits.read),
             proxies=self._proxies,
         )
+        self._used_at = time.monotonic()
+        return answer
 
     def _release(self, response: requests.Response) -> None:
         """Keep the connection if the rest of the body is small and has arrived; otherwise close

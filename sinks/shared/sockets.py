@@ -22,12 +22,12 @@ _Option = tuple[int, int, Any]
 def connect(
     host: str, port: int, *, timeout: float, options: Iterable[_Option] = ()
 ) -> socket.socket:
-    """Return a connection to the first address of a host that answers, within `timeout` seconds in
-    all. Raises as `connect_to_any`.
+    """Return a connection to the first address of a host that answers, within `timeout` seconds
+    after its name is resolved: to resolve it takes 5 s and more while the first of several name
+    servers is dead. Raises as `connect_to_any`.
     """
-    until = time.monotonic() + timeout
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    connection = connect_to_any(found, timeout=until - time.monotonic(), options=options)
+    connection = connect_to_any(found, timeout=timeout, options=options)
     connection.settimeout(timeout)
     return connection
 

@@ -12,11 +12,11 @@ import pytest
 from support.eventually import eventually
 from support.sinks.http_server import HttpServer, Mode
 from support.sinks.throwaway_ca import ThrowawayCa
-from support.sinks.webhook import HastyWebhookSink, hasty, shows_no_secret
+from support.sinks.webhook import PATH, HastyWebhookSink, hasty, shows_no_secret
 from urllib3 import HTTPConnectionPool
 
 from sinks.base import SinkError
-from sinks.http.client import HttpLimits
+from sinks.http.client import HttpClient, HttpLimits
 from sinks.testing import sample_record
 
 
@@ -126,6 +126,18 @@ def test_a_connection_is_kept(server: HttpServer) -> None:
     for n in range(1, 5):
         sink.deliver([sample_record(n)])
     assert [request.connection for request in server.requests()] == [1, 1, 1, 2]
+
+
+def test_a_connection_that_was_idle_is_not_used_again(server: HttpServer) -> None:
+    """After a longer time without a request a new connection is made: a firewall in between may
+    have forgotten the old one.
+    """
+    limits = HttpLimits(idle=0.0)
+    client = HttpClient(f"{server.origin}{PATH}", limits, shown=server.origin)
+    for _ in range(2):
+        assert client.post(b"{}", {}).status == 204
+    client.close()
+    assert [request.connection for request in server.requests()] == [1, 2]
 
 
 def test_abort_ends_a_delivery_that_is_stuck(server: HttpServer) -> None:

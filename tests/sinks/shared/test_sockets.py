@@ -47,6 +47,16 @@ def test_an_address_that_answers_late_is_waited_for(
         assert connection.getpeername() == slow
 
 
+def test_a_slow_name_server_takes_no_time_from_the_connection(
+    addresses: Addresses, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`connect` reaches the address although its name took longer than the limit to resolve."""
+    live = addresses.live()
+    addresses.of(monkeypatch, addresses.dead(), live, after=2.1)
+    with connect("receiver.example", 443, timeout=2) as connection:
+        assert connection.getpeername() == live
+
+
 def test_all_are_refused(addresses: Addresses, monkeypatch: pytest.MonkeyPatch) -> None:
     """If every address refuses, `connect` raises the last one's error at once."""
     addresses.of(monkeypatch, addresses.closed(), addresses.closed())

@@ -1,6 +1,7 @@
 """Addresses of a host, some of them dead."""
 
 import socket
+import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
@@ -40,13 +41,21 @@ class Addresses:
 
     @staticmethod
     def of(
-        monkeypatch: pytest.MonkeyPatch, *all_of_them: Where, name: str = "receiver.example"
+        monkeypatch: pytest.MonkeyPatch,
+        *all_of_them: Where,
+        name: str = "receiver.example",
+        after: float = 0.0,
     ) -> None:
-        """Let the name stand for these addresses, in this order."""
+        """Let the name stand for these addresses, in this order; the name server answers `after` so
+        many seconds.
+        """
         found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", where) for where in all_of_them]
         original = socket.getaddrinfo
 
         def resolved(host: Any, *others: Any, **named: Any) -> Sequence[Any]:
-            return list(found) if host == name else original(host, *others, **named)
+            if host != name:
+                return original(host, *others, **named)
+            time.sleep(after)
+            return list(found)
 
         monkeypatch.setattr(socket, "getaddrinfo", resolved)
