@@ -151,12 +151,12 @@ class Sink(ABC, Generic[S]):
         """Whether the sink gets heartbeats if its `types` are not given."""
         return True
 
-    def accepts(self, record_type: str, affects_this_vm: bool | None) -> bool:  # noqa: FBT001
-        """Check whether the sink takes a record of this type. `affects_this_vm` is the record's
+    def accepts(self, record_type: str, concerns_this_vm: bool | None) -> bool:  # noqa: FBT001
+        """Check whether the sink takes a record of this type. `concerns_this_vm` is the record's
         `concernsThisVm`: true also for the record that says that an event no longer names this VM,
         and for its end; None for a record without an event.
         """
-        if self.settings.affects_this_vm_only and affects_this_vm is False:
+        if self.settings.affects_this_vm_only and concerns_this_vm is False:
             return False
         if self.settings.types is not None:
             return any(fnmatchcase(record_type, glob) for glob in self.settings.types)

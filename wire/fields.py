@@ -45,7 +45,7 @@ class FieldError(ValueError):
         self.place = place
         self.is_missing = is_missing
 
-    def within(self, place: str | int) -> FieldError:
+    def with_parent(self, place: str | int) -> FieldError:
         """Return the same error with the path from the surrounding object or list."""
         path = f"{place}.{self.place}" if self.place else str(place)
         return FieldError(self.what, place=path, is_missing=self.is_missing)
@@ -146,7 +146,7 @@ def read_fields(kind: type, found: object) -> dict[str, Any]:
             try:
                 values[attribute] = field.type.read(found[wire])
             except FieldError as error:
-                raise error.within(wire) from None
+                raise error.with_parent(wire) from None
         elif field.type.is_nullable and not has_default:
             values[attribute] = None
         elif not has_default:
@@ -260,7 +260,7 @@ def list_of(field_type: FieldType, *, least: int = 0, most: int = MAX_ITEMS) -> 
             try:
                 items.append(field_type.read(each))
             except FieldError as error:
-                raise error.within(place) from None
+                raise error.with_parent(place) from None
         return tuple(items)
 
     schema = {"type": "array", "items": field_type.schema} | ({"minItems": least} if least else {})

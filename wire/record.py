@@ -290,7 +290,7 @@ def _data(kind: type[Observer], found: JsonObject) -> Observer:
     try:
         return read_object(kind, found)
     except FieldError as error:
-        raise error.within("data") from None
+        raise error.with_parent("data") from None
 
 
 def _known_type(envelope: _Envelope) -> type[Observer]:

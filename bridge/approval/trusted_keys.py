@@ -17,9 +17,9 @@ from queue import SimpleQueue
 from typing import Any, Final
 
 from bridge.config.approval import ApprovalSettings
+from sinks.shared.call_with_timeout import StuckError, call_with_timeout
 from sinks.shared.errors import ConfigurationError
 from sinks.shared.threads import try_to_start
-from sinks.shared.within import StuckError, within
 from wire.keys import ALGORITHMS, MAX_FILE_BYTES, public_key
 from wire.strictjson import JsonError, canonical_json, load_json
 
@@ -155,7 +155,7 @@ def trust_of(approval: ApprovalSettings) -> Trust:
     path = approval.trust
     try:
         if path is not None:
-            within(READ_SECONDS, partial(read_trust, path))
+            call_with_timeout(READ_SECONDS, partial(read_trust, path))
     except StuckError:
         pass
     except OSError as error:

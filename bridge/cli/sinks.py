@@ -15,8 +15,8 @@ from bridge.imds.client import ImdsError, client
 from bridge.imds.identity import IdentityError, fetch_identity
 from bridge.version import __version__
 from sinks import registry
+from sinks.shared.call_with_timeout import StuckError, call_with_timeout
 from sinks.shared.errors import ConfigurationError, UnreachableError
-from sinks.shared.within import StuckError, within
 from wire.observer import BridgeRun, Observer
 from wire.record import TEST_STREAM, Record, seal
 from wire.vm import VmIdentity
@@ -94,7 +94,7 @@ def _deliver(spec: SinkSpec, config: Configuration) -> str | None:
         sink.close()
 
     try:
-        within(sink.deadline, work)
+        call_with_timeout(sink.deadline, work)
     except StuckError:
         return "it gave no answer in time"
     except Exception as error:  # noqa: BLE001  # a sink may be anybody's

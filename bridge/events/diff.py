@@ -94,7 +94,7 @@ def diff(
     return transitions
 
 
-def within(document: Document, vm_name: str) -> Document:
+def only_naming(document: Document, vm_name: str) -> Document:
     """Return the document without the events that do not name the VM."""
     events = {key: event for key, event in document.events.items() if event.affects(vm_name)}
     elsewhere = frozenset(document.events.keys() - events.keys())

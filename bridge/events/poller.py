@@ -13,7 +13,7 @@ from typing import Final
 
 from bridge.clock import Clock, uptime
 from bridge.events import bridge_records
-from bridge.events.diff import PollContext, Transition, diff, within
+from bridge.events.diff import PollContext, Transition, diff, only_naming
 from bridge.events.gaps import PollGap
 from bridge.events.normalize import normalize
 from bridge.events.state import CurrentState, PollTrouble
@@ -150,7 +150,7 @@ class Poller:
                 "parts of the document could not be read",
                 extra={"action": "document_ignored", "reason": "; ".join(document.ignored[:5])},
             )
-        return within(document, self._state.observer.vm.name) if self._scope_self else document
+        return only_naming(document, self._state.observer.vm.name) if self._scope_self else document
 
     def _measured(self, gap: PollGap) -> dict[str, TrackedEvent]:
         """Return the tracked events, with what happened to this VM since the last poll."""

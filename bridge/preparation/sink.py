@@ -36,11 +36,11 @@ class PreparingSink(Sink[Any]):
         """The deadline of the inner sink, in seconds."""
         return self._inner.deadline
 
-    def accepts(self, record_type: str, affects_this_vm: bool | None) -> bool:  # noqa: FBT001
+    def accepts(self, record_type: str, concerns_this_vm: bool | None) -> bool:  # noqa: FBT001
         """Accept requests for a preparation and the records of events, whatever `types` says."""
         if record_type == PREPARATION:
             return True
-        return affects_this_vm is True and record_type in (
+        return concerns_this_vm is True and record_type in (
             EVENT_SCHEDULED,
             EVENT_STARTED,
             EVENT_UPDATED,

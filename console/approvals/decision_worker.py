@@ -191,7 +191,7 @@ class DecisionWorker:
 
     def _advance_one(self, decision: Decision, context: StepContext) -> None:
         with write_to(self._database) as (connection, number):
-            snapshot = self._snapshots.within(connection)
+            snapshot = self._snapshots.of(connection)
             written = write_decision_step(snapshot, decision.id, context, number)
         if written.wait_until is not None:
             self._schedule(decision.event_id, written.wait_until)
@@ -213,7 +213,7 @@ class DecisionWorker:
         if not sent:
             return
         with write_to(self._database) as (connection, number):
-            mark_sent(self._snapshots.within(connection), sent, number)
+            mark_sent(self._snapshots.of(connection), sent, number)
         with self._changed:
             for _ in sent:
                 self._sent.popleft()

@@ -128,7 +128,7 @@ class Decisions:
             if not waiting:
                 return []
             receipts = decision_rows.receipts_of(connection, [each.jti for each in waiting])
-            facts = self._turn_facts.within(snapshot)
+            facts = self._turn_facts.facts_for(snapshot)
             return [
                 each
                 for each in waiting
@@ -154,7 +154,7 @@ class Decisions:
 
     def _end_turn(self, request: DecisionRequest) -> None:
         with write_to(self._database) as (connection, number):
-            end_turn(self._snapshots.within(connection), number, request, self._turns)
+            end_turn(self._snapshots.of(connection), number, request, self._turns)
         self._on_commit()
 
     def _decide(self, request: DecisionRequest) -> DecisionResult:
@@ -165,7 +165,7 @@ class Decisions:
         )
         with write_to(self._database) as (connection, number):
             result = RequestTransaction(
-                self._snapshots.within(connection),
+                self._snapshots.of(connection),
                 number,
                 run_id=self._worker.run_id,
                 rules=rules,

@@ -100,7 +100,7 @@ class TurnWorker:
         if not self._has_work(connected):
             return False
         with write_to(self._snapshots.database) as (connection, number):
-            snapshot = self._snapshots.within(connection, is_exact=True)
+            snapshot = self._snapshots.of(connection, is_exact=True)
             requests = RequestTransaction(
                 snapshot,
                 number,
@@ -108,7 +108,7 @@ class TurnWorker:
                 rules=DecisionRules(can_sign=True),
                 audit_limiter=AuditLimiter(),
             )
-            facts = self._facts.for_step(snapshot)
+            facts = self._facts.facts_for_step(snapshot)
             written = write_turn_steps(snapshot, number, facts, requests, connected)
         for command in written.outgoing:
             self._send(command)
@@ -123,8 +123,8 @@ class TurnWorker:
             is_open = turn_rows.is_anything_open if has_groups else turn_rows.is_any_turn_open
             if not is_open(connection):
                 return False
-            snapshot = self._snapshots.within(connection)
-            facts = self._facts.within(snapshot)
+            snapshot = self._snapshots.of(connection)
+            facts = self._facts.facts_for(snapshot)
             if facts is self._checked:
                 return False
             self._checked = facts

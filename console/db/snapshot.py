@@ -70,9 +70,9 @@ class Snapshots:
         not answer.
         """
         with read_from(self.database.reading) as connection:
-            yield self.within(connection)
+            yield self.of(connection)
 
-    def within(self, connection: Connection, *, is_exact: bool = False) -> Snapshot:
+    def of(self, connection: Connection, *, is_exact: bool = False) -> Snapshot:
         """Return a snapshot within an open transaction. With `is_exact` the database's clock is
         read first.
         """

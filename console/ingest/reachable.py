@@ -33,14 +33,14 @@ def _broker(source: MqttSource) -> str:
 def _hub(source: EventHubSource) -> str:
     from sinks.kinds.eventhub.errors import diagnose  # noqa: PLC0415  # only where there is one
     from sinks.kinds.eventhub.producer import HubProducer  # noqa: PLC0415
-    from sinks.shared.within import within  # noqa: PLC0415
+    from sinks.shared.call_with_timeout import call_with_timeout  # noqa: PLC0415
 
     address = source.address()
     if source.namespace is not None:
         return f"{address} (not tried: it needs the managed identity)"
     link = HubProducer(address)
     try:
-        partitions = within(_SECONDS, link.partitions)
+        partitions = call_with_timeout(_SECONDS, link.partitions)
     except Exception as error:  # noqa: BLE001  # whatever the SDK raises, in our words
         raise UnreachableError(diagnose(error).text(address)) from None
     finally:

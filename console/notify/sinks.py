@@ -66,4 +66,4 @@ def accepts(sink: Sink[Any], record: Record) -> bool:
     """
     if sink.settings.types is None and not sink.wants_heartbeats and record.type == AUDIT_HEAD:
         return False
-    return sink.accepts(record.type, record.affects_this_vm)
+    return sink.accepts(record.type, record.concerns_this_vm)

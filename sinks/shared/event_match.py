@@ -70,8 +70,8 @@ class EventMatch(BaseModel):
         """Check whether every event that the other one selects is selected here too."""
         longest = self.max_duration
         return (
-            _within(other.event_type, self.event_type)
-            and _within(other.event_source, self.event_source)
+            _is_subset(other.event_type, self.event_type)
+            and _is_subset(other.event_source, self.event_source)
             and (
                 longest is None
                 or (other.max_duration is not None and other.max_duration <= longest)
@@ -94,6 +94,6 @@ def _listed(word: str | None, words: Sequence[str]) -> bool:
     return not words or (word or "").casefold() in {each.casefold() for each in words}
 
 
-def _within(words: Sequence[str], others: Sequence[str]) -> bool:
+def _is_subset(words: Sequence[str], others: Sequence[str]) -> bool:
     """Check whether all of the words are among the others. An empty list stands for every word."""
     return not others or (bool(words) and all(_listed(word, others) for word in words))

@@ -33,7 +33,7 @@ class QuietSink(MemorySink):
 
 def kinds(sink: Sink[Any]) -> set[str]:
     """Return the kinds of record that the sink accepts."""
-    taken = [each for each in sample_records() if sink.accepts(each.type, each.affects_this_vm)]
+    taken = [each for each in sample_records() if sink.accepts(each.type, each.concerns_this_vm)]
     return {record.type.split(".")[2] for record in taken}
 
 
@@ -69,7 +69,7 @@ def test_heartbeats_and_other_vms_can_be_left_out() -> None:
     assert kinds(QuietSink(settings=settings(types=["seb.*"]))) == ALL
     mine = MemorySink(settings=settings(affects_this_vm_only=True))
     others = sample_record(resources=["db-1"])
-    assert not mine.accepts(others.type, others.affects_this_vm)
+    assert not mine.accepts(others.type, others.concerns_this_vm)
     assert kinds(mine) == ALL
 
 

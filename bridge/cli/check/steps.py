@@ -17,9 +17,9 @@ from bridge.config.address import parsed
 from bridge.config.load import Configuration, SinkSpec
 from bridge.config.reference import effective
 from sinks.base import Check
+from sinks.shared.call_with_timeout import StuckError, call_with_timeout
 from sinks.shared.checked_settings import stray
 from sinks.shared.errors import SebError
-from sinks.shared.within import StuckError, within
 from wire.vm import VmIdentity
 
 SINK_SECONDS: Final = 30.0
@@ -125,7 +125,7 @@ def check_sinks(config: Configuration, vm: VmIdentity) -> list[Sequence[Check]]:
     def check(spec: SinkSpec) -> Sequence[Check]:
         try:
             sink = spec.sink_class(spec.name, spec.settings, context)
-            return within(SINK_SECONDS, sink.check) or [Check.ok("nothing to check")]
+            return call_with_timeout(SINK_SECONDS, sink.check) or [Check.ok("nothing to check")]
         except StuckError:
             text = f"its check did not end within {SINK_SECONDS:g} s"
             return [Check.fail(text, "see that a firewall lets the connection through")]

@@ -60,7 +60,7 @@ class KeptTurnFacts:
         self._lock = threading.Lock()
         self._kept: _Kept | None = None
 
-    def within(self, snapshot: Snapshot) -> TurnFacts:
+    def facts_for(self, snapshot: Snapshot) -> TurnFacts:
         """Return the facts as a snapshot has them, or up to a second earlier. What is returned
         twice is the same object.
         """
@@ -73,16 +73,16 @@ class KeptTurnFacts:
                 )
             return self._kept.facts
 
-    def shown_in(self, snapshot: Snapshot) -> TurnFacts:
-        """Return the facts for an answer to people, as `within` does, or up to two seconds earlier:
-        an answer seldom waits for a reading.
+    def facts_to_show(self, snapshot: Snapshot) -> TurnFacts:
+        """Return the facts for an answer to people, as `facts_for` does, or up to two seconds
+        earlier: an answer seldom waits for a reading.
         """
         kept = self._kept
         if kept is not None and kept.is_good_in(snapshot, _SHOWN_SECONDS):
             return kept.facts
-        return self.within(snapshot)
+        return self.facts_for(snapshot)
 
-    def for_step(self, snapshot: Snapshot) -> TurnFacts:
+    def facts_for_step(self, snapshot: Snapshot) -> TurnFacts:
         """Return the facts from which a step follows, within the transaction that writes it. They
         are those of the check for work, if that was just now and no transaction has written
         anything about turns since; then to read again would give the same.

@@ -68,7 +68,7 @@ class GroupRoutes:
         grouping = self._state.grouping
         person = person_of(request)
         with self._state.snapshots.open() as snapshot:
-            facts = self._state.turn_facts.shown_in(snapshot)
+            facts = self._state.turn_facts.facts_to_show(snapshot)
             items = group_items(facts, snapshot, grouping, person)
         return answer(GroupList(items=items))
 

@@ -232,7 +232,7 @@ class Pages:
         """Answer with the VMs that are away in each group, and the events that wait for them."""
         state = self._state
         with state.snapshots.open() as snapshot:
-            facts = state.turn_facts.shown_in(snapshot)
+            facts = state.turn_facts.facts_to_show(snapshot)
             person = person_of(request)
             values = groups_page.values(facts, snapshot, state.grouping, person)
         return self._answer(request, "groups.html", values)

@@ -125,5 +125,5 @@ def test_a_password_is_never_sent_unencrypted(mail: MailServer) -> None:
 def test_nobody_gets_a_mail_a_minute(mail: MailServer) -> None:
     """Heartbeats are not mailed unless `types` asks."""
     beat = sample_heartbeat()
-    assert not a_sink(mail).accepts(beat.type, beat.affects_this_vm)
-    assert a_sink(mail, types=["seb.*"]).accepts(beat.type, beat.affects_this_vm)
+    assert not a_sink(mail).accepts(beat.type, beat.concerns_this_vm)
+    assert a_sink(mail, types=["seb.*"]).accepts(beat.type, beat.concerns_this_vm)

@@ -8,7 +8,7 @@ from typing import Final
 from sinks.base import Check
 from sinks.kinds.eventhub.errors import diagnose
 from sinks.kinds.eventhub.producer import HubProducer
-from sinks.shared.within import StuckError, within
+from sinks.shared.call_with_timeout import StuckError, call_with_timeout
 
 CHECK_SECONDS: Final = 15.0
 """The limit of each of the two steps, in seconds."""
@@ -21,10 +21,10 @@ def check_hub(link: HubProducer) -> Iterator[Check]:
     tls = "without TLS, as an emulator on this machine" if link.address.emulator else "over TLS"
     attached = False
     try:
-        within(CHECK_SECONDS, link.open)
+        call_with_timeout(CHECK_SECONDS, link.open)
         attached = True
         yield Check.ok(f"{link.address}: connected {tls}, may send")
-        count = within(CHECK_SECONDS, link.partitions)
+        count = call_with_timeout(CHECK_SECONDS, link.partitions)
         yield Check.ok(f"{link.address}: {count} partitions")
     except Exception as error:  # noqa: BLE001  # the SDK raises almost anything
         yield _failed(link, error, attached=attached)

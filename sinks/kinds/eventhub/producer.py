@@ -18,9 +18,9 @@ from azure.eventhub import EventDataBatch, EventHubProducerClient, TransportType
 from sinks.kinds.eventhub.address import HubAddress
 from sinks.kinds.eventhub.errors import symbol
 from sinks.kinds.eventhub.tls import TlsSockets
+from sinks.shared.call_with_timeout import StuckError, call_with_timeout
 from sinks.shared.proxy import Proxy
 from sinks.shared.sockets import connect_to_any, cut
-from sinks.shared.within import StuckError, within
 
 if TYPE_CHECKING:
     from azure.core.credentials import TokenCredential
@@ -149,7 +149,7 @@ class HubProducer:
                 self._release()
             return
         try:
-            within(CLOSE_SECONDS, self._client.close)
+            call_with_timeout(CLOSE_SECONDS, self._client.close)
         except StuckError:
             self.cut()
         except Exception:  # noqa: BLE001  # whatever it is, the link is thrown away

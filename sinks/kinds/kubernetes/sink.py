@@ -176,7 +176,7 @@ class KubernetesSink(Sink[KubernetesSettings]):
     def _is_shown(self, status: str | None) -> bool:
         """Check whether `TYPES` allows an event of that status to be shown on the node."""
         return self.settings.prepares or any(
-            self.accepts(each, affects_this_vm=True)
+            self.accepts(each, concerns_this_vm=True)
             for each in (EVENT_SCHEDULED, *([EVENT_STARTED] if status == "Started" else []))
         )
 

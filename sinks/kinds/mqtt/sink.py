@@ -82,12 +82,12 @@ class MqttSink(Sink[MqttSettings]):
         self._online_again_at: float | None = None
         """Monotonic time at which the status is published once more."""
 
-    def accepts(self, record_type: str, affects_this_vm: bool | None) -> bool:  # noqa: FBT001
+    def accepts(self, record_type: str, concerns_this_vm: bool | None) -> bool:  # noqa: FBT001
         """Check whether the sink takes a record of this type. If it takes commands, receipts are
         included whatever `types` says: the sender of a command waits for them.
         """
         asked = self.settings.commands and record_type == APPROVAL
-        return asked or super().accepts(record_type, affects_this_vm)
+        return asked or super().accepts(record_type, concerns_this_vm)
 
     def open(self) -> None:
         """Connect, and publish that the bridge is online. Raises `SinkError` with the remedy."""

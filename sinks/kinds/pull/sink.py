@@ -60,9 +60,9 @@ class PullSink(Sink[PullSettings]):
         turn = self.BATCH_SECONDS + post.connect + post.total
         return max(poll.connect + poll.total, turn) + _SPARE_SECONDS
 
-    def accepts(self, record_type: str, affects_this_vm: bool | None) -> bool:  # noqa: FBT001
+    def accepts(self, record_type: str, concerns_this_vm: bool | None) -> bool:  # noqa: FBT001
         """Check whether a record is a receipt: the sink takes nothing else."""
-        del affects_this_vm
+        del concerns_this_vm
         return record_type == APPROVAL
 
     def open(self) -> None:

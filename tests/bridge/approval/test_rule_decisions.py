@@ -290,7 +290,7 @@ def test_each_event_is_decided_about_by_itself(benches: Any) -> None:
     assert bench.imds.posts == [OTHER_ID]
 
 
-def refuses(record_type: str, affects_this_vm: bool | None) -> bool:
+def refuses(record_type: str, concerns_this_vm: bool | None) -> bool:
     """A sink that rejects every record."""
     return False
 

@@ -18,7 +18,7 @@ from support.documents.documents import (
     without,
 )
 
-from bridge.events.diff import PollContext, Transition, diff, within
+from bridge.events.diff import PollContext, Transition, diff, only_naming
 from bridge.events.tracked import Measured, TrackedEvent
 from bridge.imds.document import parse_document
 
@@ -273,9 +273,9 @@ def test_an_event_may_come_to_name_this_vm() -> None:
 
 
 def test_within_leaves_other_vms_out() -> None:
-    """`within` keeps the events that name the VM, and whether the document may hide others."""
+    """`only_naming` keeps the events that name the VM, and whether the document may hide others."""
     document = parse_document(body(entry(), entry(OTHER_ID, resources=["web_33"]), None))
-    inside = within(document, "web_3")
+    inside = only_naming(document, "web_3")
     assert ([EVENT_ID.casefold()], False) == (list(inside.events), inside.is_complete)
 
 
@@ -285,7 +285,7 @@ def test_an_event_that_names_others_now_is_over_beside_an_unreadable_entry() -> 
     """
     known = seen(entry(), entry(OTHER_ID))
     document = parse_document(body(entry(resources=["web_4"]), {"EventType": "Freeze"}))
-    transitions = diff(known, within(document, "web_3"), CONTINUOUS)
+    transitions = diff(known, only_naming(document, "web_3"), CONTINUOUS)
     assert told(transitions) == [("ended", "Unknown", 2)]
     (ended,) = transitions
     assert (ended.tracked.event.event_id, ended.tracked.goes_on) == (EVENT_ID, True)

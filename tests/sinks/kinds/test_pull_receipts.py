@@ -79,8 +79,8 @@ def test_it_takes_receipts_only(server: HttpServer) -> None:
     """The sink accepts receipts, and neither events nor heartbeats."""
     sink = make(server)
     others = [each for each in (*EVENT_TYPES, *BRIDGE_TYPES) if each != APPROVAL]
-    assert sink.accepts(APPROVAL, affects_this_vm=None)
-    assert [False] * len(others) == [sink.accepts(each, affects_this_vm=True) for each in others]
+    assert sink.accepts(APPROVAL, concerns_this_vm=None)
+    assert [False] * len(others) == [sink.accepts(each, concerns_this_vm=True) for each in others]
 
 
 class Patient(Hasty):

@@ -27,7 +27,7 @@ from support.sinks.webhook import (
 from sinks.base import SinkError, SinkPaused, SinkRejected
 from sinks.http.outcome import seconds_to_wait
 from sinks.kinds.webhook import WebhookSink
-from sinks.shared.within import StuckError, within
+from sinks.shared.call_with_timeout import StuckError, call_with_timeout
 from sinks.testing import (
     SAMPLE_TIME,
     SinkContract,
@@ -237,7 +237,7 @@ def test_a_templated_webhook_gets_no_heartbeats(
     `types` ask for them.
     """
     assert expected == hasty(server, **others).accepts(
-        record.type, affects_this_vm=record.affects_this_vm
+        record.type, concerns_this_vm=record.concerns_this_vm
     )
 
 
@@ -266,9 +266,9 @@ def test_a_template_file_that_does_not_open_holds_up_only_its_own_worker(
         hold.release(text)
         first = hasty(server, template=f"file:{hold.path}")
         hold.hold()
-        sink = within(20.0, lambda: WebhookSink("ops", first.settings, first.context))
+        sink = call_with_timeout(20.0, lambda: WebhookSink("ops", first.settings, first.context))
         with pytest.raises(StuckError):
-            within(1.0, sink.open)
+            call_with_timeout(1.0, sink.open)
         hold.release(text)
         sink.deliver([sample_record()])
         sink.close()

@@ -254,7 +254,7 @@ class TurnCluster:
         names = {vm.vm_id: vm.name for vm in self.vms}
         for _ in range(steps):
             with write_to(self.database) as (connection, number):
-                snapshot = self.snapshots.within(connection)
+                snapshot = self.snapshots.of(connection)
                 requests = RequestTransaction(
                     snapshot,
                     number,
@@ -262,7 +262,7 @@ class TurnCluster:
                     rules=DecisionRules(can_sign=True),
                     audit_limiter=AuditLimiter(),
                 )
-                facts = self.facts.for_step(snapshot)
+                facts = self.facts.facts_for_step(snapshot)
                 written = turn_steps.write_turn_steps(snapshot, number, facts, requests, {"broker"})
             sent += [f"{one.command.act} {names[one.command.vm_id]}" for one in written.outgoing]
             if not written.has_changed:
@@ -272,13 +272,13 @@ class TurnCluster:
     def has_work(self) -> bool:
         """Check whether a console finds something to do."""
         with self.snapshots.open() as snapshot:
-            return turn_steps.has_work(snapshot, self.facts.within(snapshot), {"broker"})
+            return turn_steps.has_work(snapshot, self.facts.facts_for(snapshot), {"broker"})
 
     def reads_again(self) -> bool:
         """Check whether a console reads the facts again, since the last time."""
         with self.snapshots.open() as snapshot:
-            before = self.facts.within(snapshot) if self._read is None else self._read
-            self._read = self.facts.within(snapshot)
+            before = self.facts.facts_for(snapshot) if self._read is None else self._read
+            self._read = self.facts.facts_for(snapshot)
             return self._read is not before
 
     def decide(self) -> list[str]:
@@ -292,9 +292,7 @@ class TurnCluster:
             found = rows.read_all_open(snapshot.connection)
         for each in found:
             with write_to(self.database) as (connection, number):
-                taken = write_decision_step(
-                    self.snapshots.within(connection), each.id, around, number
-                )
+                taken = write_decision_step(self.snapshots.of(connection), each.id, around, number)
             if taken.outgoing is not None:
                 sent.append(f"{taken.outgoing.command.act} {names[taken.outgoing.command.vm_id]}")
         self.deliver()
@@ -308,7 +306,7 @@ class TurnCluster:
                 for decision in rows.read_all_open(connection)
                 for command in rows.read_commands(connection, decision.id)
             ]
-            mark_sent(self.snapshots.within(connection), found, number)
+            mark_sent(self.snapshots.of(connection), found, number)
 
     def approved(self, *said: str, actor: str = "group:db", **more: Any) -> str:
         """Let the first VM prepare, ask it to approve its event, and have it answer; return the jti

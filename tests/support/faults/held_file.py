@@ -32,7 +32,7 @@ class HeldFile:
         os.close(self._lease)
         self._lease = None
         for each in threading.enumerate():
-            if each.name == "within":
+            if each.name == "call-with-timeout":
                 each.join(_SECONDS)
 
     def close(self) -> None:

@@ -176,7 +176,7 @@ class Consoles:
     def _take_turn_steps(self, console: WorldConsole) -> bool:
         """Take the steps of turns that are due; return whether there may be more."""
         with write_to(self._database) as (connection, number):
-            snapshot = console.snapshots.within(connection)
+            snapshot = console.snapshots.of(connection)
             requests = RequestTransaction(
                 snapshot,
                 number,
@@ -184,7 +184,7 @@ class Consoles:
                 rules=DecisionRules(can_sign=True),
                 audit_limiter=AuditLimiter(),
             )
-            facts = console.facts.for_step(snapshot)
+            facts = console.facts.facts_for_step(snapshot)
             written = turn_steps.write_turn_steps(snapshot, number, facts, requests, {"broker"})
         dies = self._simulation.chance(0.03)
         for outgoing in sorted(written.outgoing, key=_order):
@@ -199,7 +199,7 @@ class Consoles:
             found = decision_rows.read_all_open(snapshot.connection)
         for each in sorted(found, key=lambda decision: (decision.event_id, decision.at)):
             with write_to(self._database) as (connection, number):
-                snapshot = console.snapshots.within(connection)
+                snapshot = console.snapshots.of(connection)
                 taken = write_decision_step(snapshot, each.id, context, number)
             if taken.outgoing is not None:
                 self.send(taken.outgoing)
@@ -226,7 +226,7 @@ class Consoles:
     def _mark_sent(self, commands: Iterable[VmCommand]) -> None:
         answers = [(command, None, self._simulation.now) for command in commands]
         with write_to(self._database) as (connection, number):
-            mark_sent(self.each[0].snapshots.within(connection), answers, number)
+            mark_sent(self.each[0].snapshots.of(connection), answers, number)
 
     def give_commands(self, vm: WorldVm) -> None:
         """Give a VM that polls over HTTPS its commands; they are under way for a moment."""

@@ -248,7 +248,7 @@ def test_a_vm_whose_scope_is_learned_later_takes_its_event_along(intake: Intake)
     web.sequence = nowhere.sequence
     intake.take(web.event("E", transition="updated", now=NOW))
     with read_from(intake.database.reading) as connection:
-        snapshot = intake.snapshots.within(connection)
+        snapshot = intake.snapshots.of(connection)
         assert [each.event.scope for each in snapshot.event_lists.open_events()] == [
             "sub-1/group-1"
         ]

@@ -25,17 +25,17 @@ def kept() -> KeptTurnFacts:
 
 def _seen(intake: Intake, kept: KeptTurnFacts) -> TurnFacts:
     with intake.snapshots.open() as snapshot:
-        return kept.within(snapshot)
+        return kept.facts_for(snapshot)
 
 
 def _shown(intake: Intake, kept: KeptTurnFacts) -> TurnFacts:
     with intake.snapshots.open() as snapshot:
-        return kept.shown_in(snapshot)
+        return kept.facts_to_show(snapshot)
 
 
 def _in_step(intake: Intake, kept: KeptTurnFacts) -> TurnFacts:
     with write_to(intake.database) as (connection, _number):
-        return kept.for_step(intake.snapshots.within(connection))
+        return kept.facts_for_step(intake.snapshots.of(connection))
 
 
 def test_a_heartbeat_causes_no_new_read_within_a_second(

@@ -13,7 +13,7 @@ class StuckError(TimeoutError):
     """The call did not end in time, and its thread is still waiting."""
 
 
-def within(seconds: float, work: Callable[[], T]) -> T:
+def call_with_timeout(seconds: float, work: Callable[[], T]) -> T:
     """Run a function on a thread. Raises what the function raises, or `StuckError` if it has not
     ended in time; the caller then cuts what the function waits for.
     """
@@ -26,7 +26,7 @@ def within(seconds: float, work: Callable[[], T]) -> T:
         except BaseException as error:  # noqa: BLE001  # handed to the caller
             errors.append(error)
 
-    thread = threading.Thread(target=run, name="within", daemon=True)
+    thread = threading.Thread(target=run, name="call-with-timeout", daemon=True)
     thread.start()
     thread.join(seconds)
     if errors:
