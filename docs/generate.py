@@ -132,14 +132,15 @@ def generated() -> Iterator[tuple[str, str]]:
         table(("variable", "what it is"), ((f"`{v.name}`", v.meaning) for v in VARIABLES)),
     )
     yield "record", table(("field", "type", "meaning"), record_rows())
-    stages = (each.meaning for each in transitions.Stage)
+    stages = (each.meaning for each in transitions.ApprovalStage)
     yield "approval", table(("the first that holds", *stages), transitions.printed())
-    head = ("state", "what happens", "next state")
+    head = ("stage", "what happens", "next stage")
     yield "preparation", table(head, preparation_transitions.printed())
+    head = ("state", "what happens", "next state")
     yield "console-turns", table(head, turn_transitions.printed())
     head = ("request", "the first that holds", "what becomes of it")
     yield "console-requests", table(head, decision_requests.printed())
-    head = ("state", "the first that holds", "what the console does")
+    head = ("stage", "the first that holds", "what the console does")
     yield "console-decisions", table(head, decision_transitions.printed())
     commands_of_console = (
         (f"`seb console {before}{usage(each)}`", words)

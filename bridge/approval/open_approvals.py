@@ -14,9 +14,9 @@ from bridge.approval.receipts import receipt
 from bridge.approval.rule_decisions import RuleDecisions
 from bridge.approval.transitions import (
     ApprovalSituation,
+    ApprovalStage,
     ApprovalStep,
     Fact,
-    Stage,
     answer_of,
     next_step,
     stage_of,
@@ -45,7 +45,7 @@ class OpenApproval:
 
     approval: Approval
     """The approval as it is on disk."""
-    stage: Stage
+    stage: ApprovalStage
     first_seen: datetime | None
     """When its event appeared."""
     due: float
@@ -69,7 +69,7 @@ class OpenApproval:
         thousands of them.
         """
         return (
-            self.stage is Stage.POSTED
+            self.stage is ApprovalStage.POSTED
             and self.approval.expires is None
             and tracked is not None
             and tracked.pending
@@ -225,7 +225,7 @@ class OpenApprovals:
                     "reason": str(error),
                 },
             )
-        if opened.stage is Stage.POSTED:
+        if opened.stage is ApprovalStage.POSTED:
             self.save(replace(opened.approval, state="posted"))
         elif step.end is None:
             self._save_effect(opened, opened.stage.effect)
@@ -234,7 +234,9 @@ class OpenApprovals:
     def _observe(self, opened: OpenApproval) -> ApprovalSituation:
         tracked = self._current.events.get(opened.key)
         asked = (
-            tracked if tracked and tracked.pending and opened.stage is not Stage.POSTED else None
+            tracked
+            if tracked and tracked.pending and opened.stage is not ApprovalStage.POSTED
+            else None
         )
         return ApprovalSituation(
             approval=opened.approval,

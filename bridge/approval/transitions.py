@@ -22,7 +22,7 @@ OBJECTIONS: Final = ("event_changed", "not_approvable", "not_allowed")
 """The reasons of CHANGED, as `policy.objection` gives them."""
 
 
-class Stage(Enum):
+class ApprovalStage(Enum):
     """The stage of an open approval: its state, and what its requests to IMDS may have caused."""
 
     UNTRIED = ("accepted", "none", "accepted, no request sent")
@@ -68,7 +68,7 @@ class ApprovalStep:
 
     post: bool = False
     """Ask IMDS to start the event; its answer is the next fact."""
-    stage: Stage | None = None
+    stage: ApprovalStage | None = None
     """The new stage."""
     end: Literal["confirmed", "failed"] | None = None
     reason: str | None = None
@@ -90,18 +90,18 @@ def _failed(reason: str | None) -> ApprovalStep:
     return ApprovalStep(end="failed", reason=reason)
 
 
-def _row(*cells: ApprovalStep) -> Mapping[Stage, ApprovalStep]:
-    """Return a row of the table: one step for each stage, given in the order of `Stage`."""
-    return dict(zip(Stage, cells, strict=True))
+def _row(*cells: ApprovalStep) -> Mapping[ApprovalStage, ApprovalStep]:
+    """Return a row of the table: one step for each stage, given in the order of `ApprovalStage`."""
+    return dict(zip(ApprovalStage, cells, strict=True))
 
 
 _STAY: Final = ApprovalStep()
 _POST: Final = ApprovalStep(post=True)
 _CONFIRM: Final = ApprovalStep(end="confirmed")
-_POSTED: Final = ApprovalStep(stage=Stage.POSTED)
-_UNREACHED: Final = ApprovalStep(stage=Stage.UNREACHED)
-_ERROR: Final = ApprovalStep(stage=Stage.ERROR)
-_UNSURE: Final = ApprovalStep(stage=Stage.UNSURE)
+_POSTED: Final = ApprovalStep(stage=ApprovalStage.POSTED)
+_UNREACHED: Final = ApprovalStep(stage=ApprovalStage.UNREACHED)
+_ERROR: Final = ApprovalStep(stage=ApprovalStage.ERROR)
+_UNSURE: Final = ApprovalStep(stage=ApprovalStage.UNSURE)
 _AS_FOUND: Final = _failed(None)
 _BEGUN: Final = _failed("already_started")
 _CHANGED: Final = _failed("event_changed")
@@ -117,7 +117,7 @@ _NO_PREP: Final = _failed("not_prepared")
 # that an event is over does not show it. If the event changes after such a request, the approval
 # ends, and its reason says that Azure may have received it.
 # fmt: off
-TABLE: Final[Mapping[Fact, Mapping[Stage, ApprovalStep]]] = {
+TABLE: Final[Mapping[Fact, Mapping[ApprovalStage, ApprovalStep]]] = {
     #                        UNTRIED     UNREACHED   ERROR       UNSURE      POSTED      PREPARING
     Fact.BEGUN:         _row(_BEGUN,     _NO_IMDS,   _CONFIRM,   _CONFIRM,   _CONFIRM,   _BEGUN),
     Fact.LEFT:          _row(_CHANGED,   _CHANGED,   _NO_IMDS,   _NO_IMDS,   _CHANGED,   _CHANGED),
@@ -210,14 +210,19 @@ class ApprovalSituation:
             yield Fact.CHANGED
 
 
-def stage_of(approval: Approval) -> Stage:
+def stage_of(approval: Approval) -> ApprovalStage:
     """Return the stage of an open approval, as the store has it."""
     if approval.act == "prepare":
-        return Stage.PREPARING
-    if approval.state == Stage.POSTED.state:
-        return Stage.POSTED
-    tried = (Stage.UNTRIED, Stage.UNREACHED, Stage.ERROR, Stage.UNSURE)
-    return next((each for each in tried if each.effect == approval.effect), Stage.UNSURE)
+        return ApprovalStage.PREPARING
+    if approval.state == ApprovalStage.POSTED.state:
+        return ApprovalStage.POSTED
+    tried = (
+        ApprovalStage.UNTRIED,
+        ApprovalStage.UNREACHED,
+        ApprovalStage.ERROR,
+        ApprovalStage.UNSURE,
+    )
+    return next((each for each in tried if each.effect == approval.effect), ApprovalStage.UNSURE)
 
 
 def answer_of(error: ImdsError | None, *, refused_before: bool) -> Fact:
@@ -233,7 +238,7 @@ def answer_of(error: ImdsError | None, *, refused_before: bool) -> Fact:
     return Fact.LOST
 
 
-def next_step(fact: Fact, stage: Stage) -> ApprovalStep:
+def next_step(fact: Fact, stage: ApprovalStage) -> ApprovalStep:
     """Return the next step of an approval in this stage."""
     return TABLE[fact][stage]
 

@@ -16,7 +16,7 @@ from typing import Final
 from bridge.clock import Clock
 from bridge.events.state import CurrentState
 from bridge.events.tracked import TrackedEvent
-from bridge.preparation.transitions import Stage, Trigger, next_step, stage_of
+from bridge.preparation.transitions import PreparationStage, PreparationTrigger, next_step, stage_of
 from bridge.store.database import PREPARATIONS_LOST_KEY, Store
 from bridge.store.outbox import Outbox
 from bridge.store.preparations import Preparation, PreparationRows, is_end
@@ -129,7 +129,7 @@ class Preparations:
         former = self._by_event.get(tracked.event.key)
         if former is None or former.first_seen != rfc3339(tracked.first_seen):
             return ()
-        is_prepared = stage_of(former) is Stage.PREPARED
+        is_prepared = stage_of(former) is PreparationStage.PREPARED
         return (*former.before, former.fingerprint) if is_prepared else ()
 
     def follow(self) -> None:
@@ -162,7 +162,7 @@ class Preparations:
         sink = self.spec.sink
         for each in list(self._by_event.values()):
             if self._has_passed(each) and outbox.acknowledged_before(sink, each.event):
-                self._step(each, Trigger.RECOVERED)
+                self._step(each, PreparationTrigger.RECOVERED)
         for event in outbox.events_known_before(sink):
             newest = self._rows.newest(event)
             tracked = self._current.events.get(event)
@@ -257,7 +257,7 @@ class Preparations:
         with self._lock:
             each = self._asked_by(record)
             if each is not None:
-                self._step(each, Trigger.DONE)
+                self._step(each, PreparationTrigger.DONE)
 
     def was_cut_off(self, record: Record) -> None:
         """Note that the sink did what `record` asked for in part: it is asked again, and earlier
@@ -275,7 +275,7 @@ class Preparations:
         with self._lock:
             each = self._asked_by(record)
             if each is not None:
-                self._step(each, Trigger.GIVEN_UP, reason)
+                self._step(each, PreparationTrigger.GIVEN_UP, reason)
 
     def recovered(self, record: Record, reason: str | None = None) -> None:
         """Note that the sink has received the end of the event; `reason`: why it could not recover.
@@ -286,12 +286,18 @@ class Preparations:
             # A preparation that was asked for after that record is for the next announcement.
             if each is None or not is_end(record) or each.asked > record.sequence:
                 return
-            self._step(each, Trigger.RECOVERED if reason is None else Trigger.NOT_RECOVERED, reason)
+            self._step(
+                each,
+                PreparationTrigger.RECOVERED
+                if reason is None
+                else PreparationTrigger.NOT_RECOVERED,
+                reason,
+            )
 
     def _asked_by(self, record: Record) -> Preparation | None:
         for each in self._by_event.values():
             # A person may have a record tried again that the sink gave up on.
-            is_open = stage_of(each) in (Stage.PREPARING, Stage.FAILED)
+            is_open = stage_of(each) in (PreparationStage.PREPARING, PreparationStage.FAILED)
             if each.asked == record.sequence and is_open and each.event not in self._interrupted:
                 return each
         return None
@@ -343,7 +349,7 @@ class Preparations:
         """Check whether the event is still the one of the preparation. What an earlier run asked
         for and did not see done ends in the records too.
         """
-        if stage_of(preparation) is Stage.OVER:
+        if stage_of(preparation) is PreparationStage.OVER:
             return  # only the program ends it
         tracked = self._current.events.get(preparation.event)
         if (
@@ -353,13 +359,20 @@ class Preparations:
             # It may name this VM again by now.
             or self._rows.ends_after(preparation.event, preparation.asked)
         ):
-            self._step(preparation, Trigger.OVER)
-        elif stage_of(preparation) is Stage.PREPARED and tracked.fingerprint in preparation.before:
-            self._step(_for_earlier_state(preparation, tracked.fingerprint), Trigger.RETURNED)
+            self._step(preparation, PreparationTrigger.OVER)
+        elif (
+            stage_of(preparation) is PreparationStage.PREPARED
+            and tracked.fingerprint in preparation.before
+        ):
+            self._step(
+                _for_earlier_state(preparation, tracked.fingerprint), PreparationTrigger.RETURNED
+            )
         elif tracked.fingerprint != preparation.fingerprint:
-            self._step(preparation, Trigger.CHANGED)
+            self._step(preparation, PreparationTrigger.CHANGED)
 
-    def _step(self, preparation: Preparation, trigger: Trigger, reason: str | None = None) -> None:
+    def _step(
+        self, preparation: Preparation, trigger: PreparationTrigger, reason: str | None = None
+    ) -> None:
         """Carry out what the table says. It is one commit: a preparation that is half over would
         never be asked for again.
         """

@@ -16,7 +16,7 @@ from bridge.store.preparations import Preparation
 from wire.preparation import State
 
 
-class Stage(Enum):
+class PreparationStage(Enum):
     """How far a preparation is."""
 
     PREPARING = "preparing"
@@ -25,7 +25,7 @@ class Stage(Enum):
     OVER = "over: the program is still to be told"
 
 
-class Trigger(Enum):
+class PreparationTrigger(Enum):
     """What happened to a preparation."""
 
     DONE = "the program ended with 0"
@@ -50,7 +50,7 @@ class PreparationStep:
 
     def __str__(self) -> str:
         if self.state is None:
-            return Stage.OVER.value
+            return PreparationStage.OVER.value
         state = f"{self.state}: {self.reason}" if self.reason else self.state
         return f"{state}, and over" if self.is_over and self.state != "recovered" else state
 
@@ -62,48 +62,52 @@ _RECOVERED: Final = PreparationStep(state="recovered", is_over=True)
 # It is kept: a person may have the program tried again.
 _NOT_RECOVERED: Final = PreparationStep(state="failed", is_over=True)
 
-TABLE: Final[Mapping[Stage, Mapping[Trigger, PreparationStep]]] = {
-    Stage.PREPARING: {
-        Trigger.DONE: _PREPARED,
-        Trigger.GIVEN_UP: PreparationStep(state="failed"),
-        Trigger.CHANGED: PreparationStep(state="failed", reason="event_changed", is_over=True),
-        Trigger.OVER: PreparationStep(state="failed", reason="unknown_event", is_over=True),
-        Trigger.RECOVERED: _RECOVERED,
-        Trigger.NOT_RECOVERED: _NOT_RECOVERED,
+TABLE: Final[Mapping[PreparationStage, Mapping[PreparationTrigger, PreparationStep]]] = {
+    PreparationStage.PREPARING: {
+        PreparationTrigger.DONE: _PREPARED,
+        PreparationTrigger.GIVEN_UP: PreparationStep(state="failed"),
+        PreparationTrigger.CHANGED: PreparationStep(
+            state="failed", reason="event_changed", is_over=True
+        ),
+        PreparationTrigger.OVER: PreparationStep(
+            state="failed", reason="unknown_event", is_over=True
+        ),
+        PreparationTrigger.RECOVERED: _RECOVERED,
+        PreparationTrigger.NOT_RECOVERED: _NOT_RECOVERED,
     },
     # After a change this counts again if the event changes back.
-    Stage.PREPARED: {
-        Trigger.RETURNED: _PREPARED,
-        Trigger.OVER: _OVER,
-        Trigger.RECOVERED: _RECOVERED,
-        Trigger.NOT_RECOVERED: _NOT_RECOVERED,
+    PreparationStage.PREPARED: {
+        PreparationTrigger.RETURNED: _PREPARED,
+        PreparationTrigger.OVER: _OVER,
+        PreparationTrigger.RECOVERED: _RECOVERED,
+        PreparationTrigger.NOT_RECOVERED: _NOT_RECOVERED,
     },
     # The program gave up. A person may have it tried again.
-    Stage.FAILED: {
-        Trigger.DONE: _PREPARED,
-        Trigger.CHANGED: _OVER,
-        Trigger.OVER: _OVER,
-        Trigger.RECOVERED: _RECOVERED,
-        Trigger.NOT_RECOVERED: _NOT_RECOVERED,
+    PreparationStage.FAILED: {
+        PreparationTrigger.DONE: _PREPARED,
+        PreparationTrigger.CHANGED: _OVER,
+        PreparationTrigger.OVER: _OVER,
+        PreparationTrigger.RECOVERED: _RECOVERED,
+        PreparationTrigger.NOT_RECOVERED: _NOT_RECOVERED,
     },
-    Stage.OVER: {
-        Trigger.RECOVERED: _RECOVERED,
-        Trigger.NOT_RECOVERED: _NOT_RECOVERED,
+    PreparationStage.OVER: {
+        PreparationTrigger.RECOVERED: _RECOVERED,
+        PreparationTrigger.NOT_RECOVERED: _NOT_RECOVERED,
     },
 }
 _STAGES: Final = {
-    "preparing": Stage.PREPARING,
-    "prepared": Stage.PREPARED,
-    "failed": Stage.FAILED,
+    "preparing": PreparationStage.PREPARING,
+    "prepared": PreparationStage.PREPARED,
+    "failed": PreparationStage.FAILED,
 }
 
 
-def stage_of(preparation: Preparation) -> Stage:
+def stage_of(preparation: Preparation) -> PreparationStage:
     """Return the stage of a preparation, as the store has it."""
-    return Stage.OVER if preparation.is_over else _STAGES[preparation.state]
+    return PreparationStage.OVER if preparation.is_over else _STAGES[preparation.state]
 
 
-def next_step(preparation: Preparation, trigger: Trigger) -> PreparationStep | None:
+def next_step(preparation: Preparation, trigger: PreparationTrigger) -> PreparationStep | None:
     """Return the next step of a preparation; None if nothing changes."""
     return TABLE[stage_of(preparation)].get(trigger)
 

@@ -33,7 +33,7 @@ from sinks.shared.errors import SebError
 
 _LOG: Final = logging.getLogger("console")
 _CHECK_ALL_SECONDS: Final = 5.0
-"""The time between two looks at every open decision, even without a change."""
+"""The time between two checks of every open decision, even without a change."""
 _RETRY_SECONDS: Final = 0.5
 
 
@@ -62,11 +62,11 @@ class DecisionWorker:
         self._outgoing: deque[OutgoingCommand] = deque()
         self._sent: deque[tuple[VmCommand, str | None, float]] = deque()
         self._since: int | None = None
-        """The number of the transaction after which changed events have to be looked at; None if
+        """The number of the transaction after which changed events have to be checked; None if
         there are none.
         """
         self._due: dict[str, float] = {}
-        """When an open decision is to be looked at next, by event id."""
+        """When an open decision is to be checked next, by event id."""
         self._check_all_at = 0.0
         self._stopping = False
         self._sender = sender
@@ -161,7 +161,7 @@ class DecisionWorker:
             raise
 
     def _advance(self, since: int | None, *, every: bool) -> None:
-        """Take every step that is due. With `every`, look at every open decision; otherwise at
+        """Take every step that is due. With `every`, check every open decision; otherwise at
         those that are due by now, and at those on events that have changed after the transaction
         `since`.
         """

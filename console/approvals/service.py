@@ -146,7 +146,7 @@ class Decisions:
         self._worker.note_fetched([each for each in commands if each.sent_at is None])
 
     def check_again(self, since: int | None) -> None:
-        """Look at open decisions again: rows were committed after the transaction `since`, here or
+        """Check open decisions again: rows were committed after the transaction `since`, here or
         by another console. None: any rows may have changed.
         """
         self._worker.check_again(since)

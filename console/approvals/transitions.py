@@ -1,6 +1,6 @@
 """The state machine of a decision, as one table; values in, values out.
 
-In each state the first condition that holds names the next step. docs/console-reference.md shows
+In each stage the first condition that holds names the next step. docs/console-reference.md shows
 the table; `step_transaction` carries it out. It never lets two VMs work on one event: the next
 reporter is asked only once the token of the last has expired, the event is Scheduled with the same
 fingerprint, and no VM has reported anything.
@@ -29,7 +29,7 @@ from console.fleet.commands import LAPSE_SECONDS
 
 
 class DecisionStage(Enum):
-    """The state of a decision that is not over."""
+    """The stage of a decision that is not over."""
 
     SECOND = "a second person has to approve too"
     LEFT = "left until its notBefore"
@@ -69,15 +69,15 @@ def next_step(situation: DecisionSituation) -> DecisionStep:
 
 
 def stage_of(situation: DecisionSituation) -> DecisionStage:
-    """Return the state of a decision that is not over."""
+    """Return the stage of a decision that is not over."""
     decision = situation.decision
     if decision.state == "second":
         return DecisionStage.SECOND
     if decision.kind == "leave":
         return DecisionStage.LEFT
-    for reported, state in _REPORTED.items():
+    for reported, stage in _REPORTED.items():
         if situation.time_of(reported) is not None:
-            return state
+            return stage
     if situation.answers:
         return DecisionStage.REFUSED
     last = situation.last
@@ -240,14 +240,14 @@ def wait_for_answer(situation: DecisionSituation) -> WaitForChange:
 
 
 def wait_for_source(situation: DecisionSituation) -> WaitForChange:
-    """Look again in a second."""
+    """Check again in a second."""
     return WaitForChange(until=situation.now + 1)
 
 
 def send(situation: DecisionSituation) -> SendCommand:
     """Sign the command and send it."""
     command = situation.last
-    assert command is not None  # noqa: S101  # the state says so
+    assert command is not None  # noqa: S101  # the stage says so
     # It may have been sent, and the console died before it wrote that down: a token that has not
     # expired keeps its expiry.
     until = command.expires_at
@@ -361,13 +361,13 @@ TABLE: Final[Mapping[DecisionStage, Mapping[DecisionPredicate, Then]]] = {
 
 
 def printed() -> list[Sequence[str]]:
-    """Return the table as rows of text: state, condition and step."""
+    """Return the table as rows of text: stage, condition and step."""
     return [
         (
-            state.value,
+            stage.value,
             description_of(predicate),
             description_of(then) if callable(then) else str(then),
         )
-        for state, row in TABLE.items()
+        for stage, row in TABLE.items()
         for predicate, then in row.items()
     ]

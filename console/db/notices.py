@@ -48,7 +48,7 @@ MAX_OF_ONE: Final = 100
 MAX_AWAY: Final = 3
 """The limit of notices that one VM is away, within some minutes."""
 _MAX_ENDS: Final = 500
-"""The limit of ended events at one look; the others follow at the next one."""
+"""The limit of ended events at one check; the others follow at the next one."""
 
 
 class PendingNotice(Protocol):

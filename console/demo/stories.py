@@ -13,7 +13,7 @@ from console.demo.vms import DemoVm, SharedEvent
 
 _UPDATE: Final = "Host server is undergoing maintenance."
 _SLICE_SECONDS: Final = 0.25
-"""The time between two looks for an approval, in seconds."""
+"""The time between two checks for an approval, in seconds."""
 Pause = Callable[[float], bool]
 """Wait for some seconds; return True if the demo ends meanwhile."""
 

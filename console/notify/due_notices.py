@@ -38,7 +38,7 @@ AboutEvent = tuple[KnownEvent, Notice]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoticeCandidates:
-    """The notices that one look at the database has found."""
+    """The notices that one check of the database has found."""
 
     notices: list[Notice]
     """New notices about events and the audit."""
@@ -52,11 +52,11 @@ class NoticeCandidates:
     """The open incidents of conflicts, by vmId."""
 
     def known(self, incidents: Mapping[str, Incident]) -> dict[str, Incident]:
-        """Return those of these incidents that this look can judge. Another console may have opened
-        one since, for a VM that this look did not read.
+        """Return those of these incidents that this check can judge. Another console may have
+        opened one since, for a VM that this check did not read.
         """
-        looked_at = {*self.incidents, *(each.vm.vm_id for each in self.vms)}
-        return {vm_id: each for vm_id, each in incidents.items() if vm_id in looked_at}
+        checked = {*self.incidents, *(each.vm.vm_id for each in self.vms)}
+        return {vm_id: each for vm_id, each in incidents.items() if vm_id in checked}
 
 
 def due_notices(snapshot: Snapshot, *, begun: float) -> NoticeCandidates:

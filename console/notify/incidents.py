@@ -26,7 +26,7 @@ _NAMESPACE: Final = uuid.UUID("7c1f8a52-54c6-4c39-a3c1-2b0a5d0f6a3e")
 
 @dataclass(slots=True, kw_only=True)
 class IncidentNotices:
-    """The result of a look: notices, and changes of the incidents."""
+    """The result of a check: notices, and changes of the incidents."""
 
     notices: list[Notice] = field(default_factory=list)
     opened: list[Incident] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""The thread that makes notices: it looks once a second, stores what is new, and wakes
+"""The thread that makes notices: it checks once a second, stores what is new, and wakes
 the sinks. It also replaces a worker whose sink hangs.
 """
 
@@ -32,7 +32,7 @@ _CHECK_SECONDS: Final = 1.0
 
 
 class NoticeWorker:
-    """One thread that looks, and one for each sink. Without a sink it does nothing."""
+    """One thread that checks what is due, and one for each sink. Without a sink it does nothing."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class NoticeWorker:
             except SebError as error:
                 _LOG.warning("%s", error, extra={"action": "notices_not_stored"})
             except Exception:  # noqa: BLE001  # without this thread there would be no notices
-                _LOG.exception("a look failed", extra={"action": "notices_failed"})
+                _LOG.exception("a check for notices failed", extra={"action": "notices_failed"})
 
     def _begin(self) -> float:
         """Start the workers; return when consoles of this database began to send notices."""
@@ -130,7 +130,7 @@ class NoticeWorker:
         """Find the notices that are due, and store them with the incidents that they open and end.
 
         The incidents are read again in the writing transaction: what another console stored
-        meanwhile, or a write that failed, is handled at the next look.
+        meanwhile, or a write that failed, is handled at the next check.
         """
         with self._snapshots.open() as snapshot:
             now = snapshot.now

@@ -86,7 +86,7 @@ class SinkWorker:
         self._thread.start()
 
     def wake(self) -> None:
-        """Look for notices at once: there is a new one."""
+        """Check for notices at once: there is a new one."""
         self._wake.set()
 
     def abandon_if_stuck(self) -> bool:

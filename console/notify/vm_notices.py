@@ -42,7 +42,7 @@ class AwaitedReturn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VmToCheck:
-    """A VM at the time of one look; `since`: when it fell silent, if it is."""
+    """A VM at the time of one check; `since`: when it fell silent, if it is."""
 
     vm: Vm
     contact: Contact

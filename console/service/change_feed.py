@@ -13,13 +13,13 @@ from console.db.connection.transactions import newest_number, read_from
 
 _LOG: Final = logging.getLogger("console")
 _CHECK_SECONDS: Final = 0.25
-"""The time between two looks for commits of other consoles and commands."""
+"""The time between two checks for commits of other consoles and commands."""
 _REST_SECONDS: Final = 0.01
-"""The pause after each look, so that many small commits are handled together."""
+"""The pause after each check, so that many small commits are handled together."""
 
 ChangeListener = Callable[[int | None, int], None]
-"""Called at each look with two transaction numbers: everything up to the first was read before, and
-the second is the newest. None for the first: anything may have changed. Raises
+"""Called at each check with two transaction numbers: everything up to the first was read before,
+and the second is the newest. None for the first: anything may have changed. Raises
 `DatabaseFailedError` if it cannot read; then it is called again with the same number.
 """
 
@@ -35,14 +35,14 @@ class ChangeFeed:
         self._wake = threading.Event()
         self._stop = threading.Event()
         self._number: int | None = None
-        self.looks = 0
-        """How many looks have called every listener."""
+        self.checks = 0
+        """How many checks have called every listener."""
         self.ready = False
-        """Whether there was a first look."""
+        """Whether there was a first check."""
         self._thread = threading.Thread(target=self._run, name="changes", daemon=True)
 
     def start(self, listeners: Sequence[ChangeListener]) -> None:
-        """Start the thread that looks; the database is open."""
+        """Start the thread that checks for commits; the database is open."""
         self._listeners = listeners
         self._thread.start()
 
@@ -64,7 +64,7 @@ class ChangeFeed:
         while not self._stop.is_set():
             self._wake.clear()
             try:
-                self._look()
+                self._check()
             except DatabaseFailedError as error:
                 _LOG.warning("%s", error, extra={"action": "database_not_read"})
                 self._wake.set()
@@ -75,7 +75,7 @@ class ChangeFeed:
             self._stop.wait(_REST_SECONDS)
             self._wake.wait(_CHECK_SECONDS)
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         with read_from(self._database.reading) as connection:
             number = newest_number(connection)
         # A number that went back: the database was restored, or is another one.
@@ -84,4 +84,4 @@ class ChangeFeed:
             listener(since, number)
         self._number = number
         self.ready = True
-        self.looks += 1
+        self.checks += 1

@@ -72,7 +72,7 @@ class ChangeListeners:
                 self._held_polls.offer(command.vm_id, command.jti)
 
     def advance_decisions(self, since: int | None, number: int) -> None:
-        """Look at open decisions: they may have a next step."""
+        """Check open decisions: they may have a next step."""
         if since != number:
             self._decisions.check_again(since)
 

@@ -38,7 +38,7 @@ _WORST_CONTACT: Final = ("silent", "late", "learning", "stopped", "heard", "reti
 _CELL: Final = ("vm_id", "name", "site", "location", "zone", "scale_set")
 
 
-@dataclass(slots=True, kw_only=True)  # not frozen: 10,000 are made at each look
+@dataclass(slots=True, kw_only=True)  # not frozen: 10,000 are made for one page
 class VmCell:
     """A VM with what a map shows, and no more."""
 

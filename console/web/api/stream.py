@@ -39,7 +39,7 @@ _MAX_CHANGES: Final = 500
 everything again.
 """
 _TIME_SECONDS: Final = 1.0
-"""The time between two looks for changes by time alone: each reads every VM."""
+"""The time between two checks for changes by time alone: each reads every VM."""
 _BEAT_SECONDS: Final = 5.0
 """A page that receives nothing for a few of these knows that the console hangs."""
 _HELLO: Final = b"retry: 2000\n: connected\n\n"

@@ -11,9 +11,9 @@ from support.store_helpers import AN_APPROVAL
 from bridge.approval.transitions import (
     TABLE,
     ApprovalSituation,
+    ApprovalStage,
     ApprovalStep,
     Fact,
-    Stage,
     answer_of,
     printed,
     stage_of,
@@ -61,21 +61,21 @@ def observed(known: TrackedEvent | None, **changes: Any) -> ApprovalSituation:
 def test_every_fact_has_a_transition_for_every_stage() -> None:
     """The table has a step for every fact and stage, in the order of the facts."""
     assert list(TABLE) == list(Fact)
-    assert all(list(row) == list(Stage) for row in TABLE.values())
+    assert all(list(row) == list(ApprovalStage) for row in TABLE.values())
 
 
 def test_only_what_is_ready_is_posted() -> None:
     """Only one fact leads to a request, and only in stages in which IMDS has accepted none."""
     posting = {(fact, stage) for fact, row in TABLE.items() for stage in row if row[stage].post}
-    quiet = (Stage.POSTED, Stage.PREPARING)
-    assert posting == {(Fact.READY, stage) for stage in Stage if stage not in quiet}
+    quiet = (ApprovalStage.POSTED, ApprovalStage.PREPARING)
+    assert posting == {(Fact.READY, stage) for stage in ApprovalStage if stage not in quiet}
 
 
 def test_a_wish_to_prepare_never_sends_a_request() -> None:
     """An approval that only prepares is confirmed once the VM is prepared, fails if it cannot be,
     and sends no request.
     """
-    column = {fact: row[Stage.PREPARING] for fact, row in TABLE.items()}
+    column = {fact: row[ApprovalStage.PREPARING] for fact, row in TABLE.items()}
     assert not any(transition.post for transition in column.values())
     assert column[Fact.READY].end == "confirmed"
     assert column[Fact.NOT_PREPARED].reason == "not_prepared"
@@ -85,9 +85,9 @@ def test_a_wish_to_prepare_never_sends_a_request() -> None:
 def test_what_has_expired_waits_only_if_a_request_may_have_worked() -> None:
     """An expired approval ends at once, or with its event if a request may have worked."""
     ends = {stage: transition.reason for stage, transition in TABLE[Fact.EXPIRED].items()}
-    assert ends == dict.fromkeys(Stage) | {
-        Stage.UNTRIED: "expired",
-        Stage.UNREACHED: "expired",
+    assert ends == dict.fromkeys(ApprovalStage) | {
+        ApprovalStage.UNTRIED: "expired",
+        ApprovalStage.UNREACHED: "expired",
     }
 
 
@@ -99,7 +99,7 @@ def test_every_stage_ends_with_its_event() -> None:
 
 def test_what_was_posted_waits_for_its_event_alone() -> None:
     """An approval that IMDS has accepted changes only when its event begins or ends."""
-    steps = {fact: TABLE[fact][Stage.POSTED] for fact in Fact}
+    steps = {fact: TABLE[fact][ApprovalStage.POSTED] for fact in Fact}
     moving = [fact for fact, step in steps.items() if step != ApprovalStep()]
     assert moving == [Fact.BEGUN, Fact.LEFT, Fact.OVER]
 
@@ -125,7 +125,11 @@ def test_every_reason_is_one_of_the_closed_list() -> None:
         (tracked(), {"preparation": "prepared", "is_current": False}, Fact.NOT_SHOWN),
         (tracked(), {"preparation": "failed"}, Fact.NOT_PREPARED),
         (tracked(), {"preparation": "prepared"}, Fact.READY),
-        (tracked(resources=["web_3", "web_4"]), {"basis": Fact.WAITING}, Fact.CHANGED),
+        (
+            tracked(resources=["web_3", "web_4"]),
+            {"basis": Fact.WAITING},
+            Fact.CHANGED,
+        ),
         (tracked(status="Advisory"), {}, Fact.CHANGED),
         (tracked(status="Started"), {"basis": Fact.WITHDRAWN}, Fact.BEGUN),
         (tracked(status="Started", pending=False), {}, Fact.BEGUN),
@@ -177,13 +181,13 @@ def test_what_imds_answered(reason: str, expected: Fact) -> None:
 
 def test_a_stage_is_stored_and_read_back() -> None:
     """A stage is the same after a restart, and an unknown effect may be any."""
-    for stage in Stage:
-        act: Act = "prepare" if stage is Stage.PREPARING else "approve"
+    for stage in ApprovalStage:
+        act: Act = "prepare" if stage is ApprovalStage.PREPARING else "approve"
         kept = replace(AN_APPROVAL, state=stage.state, effect=stage.effect, act=act)
         assert stage_of(kept) is stage
     odd: Any = "a word of tomorrow"
-    assert stage_of(replace(AN_APPROVAL, effect=odd)) is Stage.UNSURE
-    assert stage_of(replace(AN_APPROVAL, state="posted", effect="none")) is Stage.POSTED
+    assert stage_of(replace(AN_APPROVAL, effect=odd)) is ApprovalStage.UNSURE
+    assert stage_of(replace(AN_APPROVAL, state="posted", effect="none")) is ApprovalStage.POSTED
 
 
 def test_the_table_can_be_printed() -> None:

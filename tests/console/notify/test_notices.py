@@ -125,7 +125,7 @@ def known(at: float = NOW, **given: Any) -> KnownEvent:
 
 
 class NoticedFleet:
-    """VMs whose records are in a database, and the look that finds their notices."""
+    """VMs whose records are in a database, and the check that finds their notices."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
@@ -575,7 +575,7 @@ def test_no_notice_is_longer_than_a_chat_takes(fleet: NoticedFleet, sign: str) -
 
 
 def test_an_end_is_read_once(fleet: NoticedFleet) -> None:
-    """Of five hundred ended events, a look reads only those without the notice of their end."""
+    """Of five hundred ended events, a check reads only those without the notice of their end."""
     vms = [FakeVm(name=f"web-{number}") for number in range(3)]
     for number in range(5):
         for transition in ("started", "ended"):
@@ -830,7 +830,7 @@ def console_of(fleet: NoticedFleet) -> NoticeWorker:
 
 
 def test_a_failed_write_loses_no_notice(database: Database) -> None:
-    """A notice that the database refused is stored by the next look."""
+    """A notice that the database refused is stored by the next check."""
     fleet, vm = NoticedFleet(database), FakeVm()
     fleet.say(vm.heartbeat(now=fleet.moment()))
     fleet.lose(vm)

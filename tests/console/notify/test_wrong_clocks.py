@@ -85,7 +85,7 @@ class Site:
 
 def test_the_end_of_an_undecided_event_has_one_notice(database: Database) -> None:
     """The end of an event without a decision has one notice, although by its VM's clock it was
-    before the console's first look.
+    before the console's first check.
     """
     site = Site(database, behind="a")
     site.go_on(60, "a")

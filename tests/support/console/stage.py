@@ -182,11 +182,11 @@ class ConsoleStage:
     def settle(self) -> None:
         """Wait until the open pages have been told what was committed."""
         feed = self.console.feed
-        before = feed.looks
+        before = feed.checks
 
         def looked() -> bool:
             feed.wake()
-            return feed.looks >= before + 2  # the first may have begun before
+            return feed.checks >= before + 2  # the first may have begun before
 
         eventually(looked, what="the change feed")
 
