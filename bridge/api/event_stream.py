@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from bridge.store.database import StoreError
-from bridge.store.history import History, Kept
+from bridge.store.history import History, KeptRecord
 
 MAX_STREAMS: Final = 4
 """How many clients may follow at once: each takes a thread of the server."""
@@ -95,7 +95,7 @@ def resumed(history: History, last_event_id: str | None, after: int | None) -> i
     return min(int(sequence), history.last_sequence) if plain else 0
 
 
-def _next(history: History, last: int) -> list[Kept]:
+def _next(history: History, last: int) -> list[KeptRecord]:
     """Return the next few records; empty if the store cannot be read now, because the next try may
     succeed.
     """

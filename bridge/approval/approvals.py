@@ -11,7 +11,7 @@ from typing import Final
 from bridge.approval.open_approvals import OpenApprovals
 from bridge.approval.policy import objection
 from bridge.approval.receipts import approval_of, approval_of_command, cause_of, receipt
-from bridge.approval.refusals import Refusals
+from bridge.approval.refused_commands import RefusedCommands
 from bridge.approval.rule_decisions import RuleDecisions
 from bridge.approval.trusted_keys import Trust
 from bridge.approval.verification import (
@@ -19,7 +19,7 @@ from bridge.approval.verification import (
     SKEW_SECONDS,
     CommandRefusedError,
     LocalState,
-    Rate,
+    RateLimit,
     SignedCommand,
     verify,
 )
@@ -55,8 +55,8 @@ class Approvals:
         self._rules = rules
         self._trust = trust
         self._preparations = preparations
-        self._rate = Rate(MAX_COMMANDS, clock.monotonic)
-        self._refusals = Refusals(clock)
+        self._rate = RateLimit(MAX_COMMANDS, clock.monotonic)
+        self._refused = RefusedCommands(clock)
         self._unasked: deque[str] = deque()
         """Keys of the events about which the rules have not been asked since the last poll."""
         trust.refresh()
@@ -77,7 +77,7 @@ class Approvals:
     @property
     def refused(self) -> Counter[str]:
         """How many commands were refused, by reason."""
-        return self._refusals.counts
+        return self._refused.counts
 
     def command(self, message: CommandMessage) -> None:
         """Verify a signed command and accept or reject it. Raises `StoreError`; then it is not
@@ -181,12 +181,12 @@ class Approvals:
 
     def _refuse(self, refused: CommandRefusedError, message: CommandMessage) -> None:
         command = refused.command
-        if self._refusals.count(refused, message) and command is not None:
+        if self._refused.note_refused(refused, message) and command is not None:
             tracked = self._current.events.get((command.event_id or "").casefold())
             approval = approval_of_command(command, tracked)
             rejected = replace(approval, state="rejected", reason=refused.reason)
             self._store.add_receipt(receipt(rejected, self._current.observer, self._clock.now()))
-            self._refusals.note_answered(command, refused.reason)
+            self._refused.note_answered(command, refused.reason)
 
     # Rules
 

@@ -79,7 +79,7 @@ class LocalState:
     """Whether a sink of this VM prepares."""
 
 
-class Rate:
+class RateLimit:
     """Allows at most so many commands a minute, by the monotonic clock, because the wall clock may
     be set.
     """
@@ -106,7 +106,7 @@ class Rate:
 
 
 def verify(
-    token: bytes, *, retained: bool, trust: Trust, local: LocalState, rate: Rate
+    token: bytes, *, retained: bool, trust: Trust, local: LocalState, rate: RateLimit
 ) -> SignedCommand:
     """Return the command in a token, if it is valid in every respect. Raises
     `CommandRefusedError`.

@@ -10,9 +10,9 @@ from typing import Final
 import click
 
 from bridge.cli import common
-from bridge.cli.agreement import agree
 from bridge.cli.approve_here import ask_here, follow, show_step, subject
-from bridge.cli.approve_remote import Target, approve_from_afar, ping, remote_options
+from bridge.cli.approve_remote import Target, approve_remotely, ping, remote_options
+from bridge.cli.confirmation import confirm_approval
 from sinks.shared.number import Number
 
 MAX_TEXT: Final = 500
@@ -77,8 +77,8 @@ def command(
     show = partial(show_step, as_json=as_json)
     if vm_id is None:
         directory = common.read_configuration(overrides).settings.state_dir
-        agreement = partial(agree, mark="this VM", yes=yes)
-        approval = ask_here("approve", str(event_id), directory, why=why, agree=agreement)
+        confirm = partial(confirm_approval, mark="this VM", yes=yes)
+        approval = ask_here("approve", str(event_id), directory, why=why, confirm=confirm)
         code = follow(directory, approval, show, until=until, seconds=seconds)
         raise click.exceptions.Exit(code)
     target = Target(
@@ -91,9 +91,9 @@ def command(
         until=until,
         subject=subject(),
     )
-    agreement = partial(agree, mark="the VM of --to", yes=yes)
+    confirm = partial(confirm_approval, mark="the VM of --to", yes=yes)
     code = (
-        approve_from_afar(target, event_id, why=why, agree=agreement) if event_id else ping(target)
+        approve_remotely(target, event_id, why=why, confirm=confirm) if event_id else ping(target)
     )
     raise click.exceptions.Exit(code)
 

@@ -21,17 +21,17 @@ from bridge.store.approvals import Act
 from sinks.shared.errors import NO, NO_REPLY, OK, UnreachableError
 from sinks.shared.text import escaped
 
-Agree = Callable[[Mapping[str, Any], str | None], None]
+Confirm = Callable[[Mapping[str, Any], str | None], None]
 """Shows an event and the name of its VM, and ends the command if the person says no."""
 AGAIN_SECONDS: Final = 0.3
 """How often the running bridge is asked how far an approval is."""
 
 
 def ask_here(
-    act: Act, event_id: str, directory: Path, *, why: str | None, agree: Agree
+    act: Act, event_id: str, directory: Path, *, why: str | None, confirm: Confirm
 ) -> dict[str, Any]:
     """Ask the running bridge to approve or to prepare; return the first step, as a receipt shows
-    it. `agree` ends the command if the person says no.
+    it. `confirm` ends the command if the person says no.
     """
     shown = _ask(directory, {"ask": "pending"})
     event = find(shown["events"], event_id)
@@ -39,7 +39,7 @@ def ask_here(
         _refuse("unknown_event: no such event is pending on this VM")
     if objection := not_scheduled(event):
         _refuse(objection)
-    agree(event, shown["vm"])
+    confirm(event, shown["vm"])
     user = _user()
     answer = _ask(
         directory,

@@ -84,16 +84,16 @@ class Target:
         return min(max(math.ceil(self.seconds), MIN_LIFE_SECONDS), MAX_LIFE_SECONDS)
 
 
-def approve_from_afar(
+def approve_remotely(
     target: Target,
     event_id: str,
     *,
     why: str | None,
-    agree: Callable[[Mapping[str, Any], str | None], None],
+    confirm: Callable[[Mapping[str, Any], str | None], None],
     prepare: bool = False,
 ) -> int:
-    """Ask the VM's bridge to approve an event, or to prepare for it; return the exit code. `agree`
-    ends the command if the person says no.
+    """Ask the VM's bridge to approve an event, or to prepare for it; return the exit code.
+    `confirm` ends the command if the person says no.
     """
     key = _key(target.key_file)
     with _sender(target) as sender:
@@ -116,7 +116,7 @@ def approve_from_afar(
                 "the event that the broker shows does not match its fingerprint: the message was "
                 "changed, or that bridge has version 0.1.0; approve on the VM itself"
             )
-        agree(event, shown.vm)
+        confirm(event, shown.vm)
         command = Command(
             subject=target.subject,
             act="prepare" if prepare else "approve",

@@ -94,7 +94,7 @@ def complain(error: Exception) -> None:
     logs.complain(f"seb: {error}")
 
 
-def leave(code: int) -> NoReturn:
+def exit_with(code: int) -> NoReturn:
     """End the process now: a thread that is stuck in a sink must not hold it."""
     sys.stdout.flush()
     logs.flush()

@@ -56,7 +56,7 @@ def command() -> None:
         _play(simulator, Path(scratch))
     if talk:
         click.echo(f"\n{_GOODBYE}", err=True)
-    common.leave(OK)
+    common.exit_with(OK)
 
 
 def _play(simulator: Simulator, scratch: Path) -> None:

@@ -11,7 +11,7 @@ import click
 
 from bridge.api.http_client import Viewer
 from bridge.cli import common
-from sinks.readable import readable
+from sinks.readable_line import readable_line
 from wire.record import read_record
 
 
@@ -36,4 +36,4 @@ def command(*, as_json: bool, limit: int, overrides: tuple[str, ...]) -> None:
         record = read_record(json.dumps(body).encode())
         day = f"{record.time[:10]} "
         room = width and width - len(day)
-        click.echo(day + readable(record, now=now, width=room, colour=terminal))
+        click.echo(day + readable_line(record, now=now, width=room, colour=terminal))

@@ -8,9 +8,9 @@ from pathlib import Path
 import click
 
 from bridge.cli import common
-from bridge.cli.agreement import agree_to_prepare
 from bridge.cli.approve_here import ask_here, follow, show_step, subject
-from bridge.cli.approve_remote import Target, approve_from_afar, remote_options
+from bridge.cli.approve_remote import Target, approve_remotely, remote_options
+from bridge.cli.confirmation import show_preparation
 from sinks.shared.number import Number
 
 
@@ -50,7 +50,7 @@ def command(
     show = partial(show_step, as_json=as_json)
     if vm_id is None:
         directory = common.read_configuration(overrides).settings.state_dir
-        answer = ask_here("prepare", event_id, directory, why=why, agree=agree_to_prepare)
+        answer = ask_here("prepare", event_id, directory, why=why, confirm=show_preparation)
         code = follow(directory, answer, show, until="confirmed", seconds=seconds)
         raise click.exceptions.Exit(code)
     target = Target(
@@ -63,5 +63,5 @@ def command(
         until="confirmed",
         subject=subject(),
     )
-    code = approve_from_afar(target, event_id, why=why, agree=agree_to_prepare, prepare=True)
+    code = approve_remotely(target, event_id, why=why, confirm=show_preparation, prepare=True)
     raise click.exceptions.Exit(code)

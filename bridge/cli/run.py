@@ -32,7 +32,7 @@ def command(once: bool, dry_run: bool, overrides: tuple[str, ...]) -> None:  # n
     config = common.read_configuration(overrides)
     with tempfile.TemporaryDirectory() if dry_run else nullcontext() as scratch:
         code = _work(_dry(config, Path(scratch)) if scratch else config, once=once)
-    common.leave(code)
+    common.exit_with(code)
 
 
 def _work(config: Configuration, *, once: bool) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, Final
 
-from sinks.readable import compact_span
+from sinks.readable_line import compact_span
 
 HELD_SECONDS: Final = 60.0
 """How long a record may wait for a sink that does not fail: a delivery may take its time."""

@@ -12,7 +12,7 @@ import click
 from bridge.api.http_client import Viewer
 from bridge.cli import common
 from bridge.cli.sink_table import ago, holds_backlog, refuses, sink_table
-from sinks.readable import compact_span
+from sinks.readable_line import compact_span
 from sinks.shared.errors import NO
 from sinks.shared.text import escaped
 from wire.event import is_news

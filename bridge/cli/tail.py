@@ -14,7 +14,7 @@ import click
 
 from bridge.api.http_client import Viewer
 from bridge.cli import common
-from sinks.readable import readable
+from sinks.readable_line import readable_line
 from sinks.shared.errors import TryLaterError, UnreachableError
 from wire.record import read_record
 
@@ -70,5 +70,7 @@ def _show(body: bytes, *, as_text: bool, terminal: bool) -> None:
         sys.stdout.buffer.flush()
         return
     width = shutil.get_terminal_size().columns if terminal else None
-    click.echo(readable(read_record(body), now=datetime.now(UTC), width=width, colour=terminal))
+    click.echo(
+        readable_line(read_record(body), now=datetime.now(UTC), width=width, colour=terminal)
+    )
     sys.stdout.flush()

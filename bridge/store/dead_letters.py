@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Final, NamedTuple
 
-from bridge.store.acknowledged import Acknowledged
+from bridge.store.acknowledgements import Acknowledgements
 from bridge.store.batch import COLUMNS, Batch, read_batch
 from bridge.store.database import Store, StoreError
 from wire.moment import rfc3339
@@ -63,7 +63,7 @@ class DeadRecords:
     newer record of its event that follows it: that one is not dead.
     """
 
-    def __init__(self, store: Store, acknowledged: Acknowledged) -> None:
+    def __init__(self, store: Store, acknowledged: Acknowledgements) -> None:
         self._store = store
         self._acknowledged = acknowledged
         self._lock = threading.Lock()

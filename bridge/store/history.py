@@ -20,7 +20,7 @@ PATIENCE_SECONDS: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
+class KeptRecord:
     """A record of the history, as it is stored."""
 
     sequence: int
@@ -52,11 +52,11 @@ class History:
         rows = self._store.read("SELECT min(sequence) FROM records", patience=PATIENCE_SECONDS)
         return rows[0][0] or 0
 
-    def last(self, count: int) -> list[Kept]:
+    def last(self, count: int) -> list[KeptRecord]:
         """Return the newest records, as many as fit an answer. Raises `StoreError`."""
         return self._read("sequence > ? ORDER BY sequence DESC", 0, count)[::-1]
 
-    def after(self, sequence: int, count: int) -> list[Kept]:
+    def after(self, sequence: int, count: int) -> list[KeptRecord]:
         """Return the first records after a sequence, as many as fit an answer. Raises
         `StoreError`.
         """
@@ -86,7 +86,7 @@ class History:
             self._closed = True
             self._changed.notify_all()
 
-    def _read(self, which: str, sequence: int, count: int) -> list[Kept]:
+    def _read(self, which: str, sequence: int, count: int) -> list[KeptRecord]:
         rows = self._store.read(
             f"SELECT sequence, crc, body FROM records WHERE type != ? AND {which} LIMIT ?",  # noqa: S608  # ours
             (BRIDGE_HEARTBEAT, sequence, min(count, MAX_RECORDS)),
@@ -95,14 +95,14 @@ class History:
         return _fitting(rows)
 
 
-def _fitting(rows: Iterable[tuple[int, int, bytes]]) -> list[Kept]:
+def _fitting(rows: Iterable[tuple[int, int, bytes]]) -> list[KeptRecord]:
     """Return the valid records up to the size of an answer, at least one."""
-    found = list[Kept]()
+    found = list[KeptRecord]()
     room = MAX_BYTES
     for sequence, crc, body in rows:
         if isinstance(body, bytes) and zlib.crc32(body) == crc:
             room -= len(body)
             if found and room < 0:
                 break
-            found.append(Kept(sequence=sequence, body=body))
+            found.append(KeptRecord(sequence=sequence, body=body))
     return found

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from bridge.store.absences import NOT_MISSED_CONDITION, Absence, absences_of, reconcile
-from bridge.store.acknowledged import Acknowledged
+from bridge.store.acknowledgements import Acknowledgements
 from bridge.store.batch import COLUMNS, Batch, read_batch
 from bridge.store.database import Store
 from bridge.store.dead_letters import DeadRecords
@@ -52,7 +52,7 @@ class Outbox:
         self._cursors: dict[str, int] = {}
         self._written: dict[str, int] = {}
         self._absences: dict[str, list[Absence]] = {}
-        self._acknowledged = Acknowledged(store)
+        self._acknowledged = Acknowledgements(store)
         self.dead = DeadRecords(store, self._acknowledged)
 
     def register(self, sinks: Mapping[str, Recipient]) -> dict[str, int]:

@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 from console.access.enrolment import VMS_AT_ONCE, require_vm_ids
 from console.audit import log
-from console.db.batches import identities
+from console.db.batches import vm_identities
 from console.db.bulk import portions
 from console.db.connection.opening import Database
 from console.db.connection.transactions import write_to
@@ -34,7 +34,7 @@ def accept(
     found: dict[str, Vm] = {}
     for portion in portions(require_vm_ids(vm_ids), VMS_AT_ONCE):
         with write_to(database) as (connection, number):
-            accepted = identities.accept(
+            accepted = vm_identities.accept_identities(
                 connection,
                 portion,
                 number,

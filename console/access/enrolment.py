@@ -15,7 +15,7 @@ from console.db.access.enrolment import (
     read_generations,
     write_generations,
 )
-from console.db.batches import identities
+from console.db.batches import vm_identities
 from console.db.bulk import portions
 from console.db.connection.opening import Database
 from console.db.connection.transactions import write_to
@@ -85,10 +85,10 @@ def enroll(
                 for vm_id in identities_given.keys() | bound.keys()
             }
             write_generations(connection, generations, number, revoked_at=None, given=columns)
-            identities.apply_enrolled(
+            vm_identities.apply_enrolments(
                 connection, identities_given, number, now=now, silent_time=silent_time
             )
-            identities.replace_bound_tags(connection, bound, number)
+            vm_identities.replace_bound_tags(connection, bound, number)
             for vm_id, generation in generations.items():
                 stated = _stated(given.get(vm_id), site, tags or {})
                 _audit_enrolled(connection, vm_id, generation, stated, actor=actor, at=now)

@@ -14,8 +14,8 @@ from typing import Final, Literal
 
 from console.access.people import Person, is_same_person
 from console.access.site_access import decides_event
-from console.approvals.printing import description_of
 from console.approvals.refusal_reasons import REASONS, RefusalReason
+from console.approvals.table_text import description_of
 from console.fleet.candidates import Candidate
 from console.fleet.commands import under_way
 from console.fleet.decisions import MAX_REASON_CHARACTERS

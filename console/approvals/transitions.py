@@ -23,7 +23,7 @@ from console.approvals.decision_situation import (
     WaitForChange,
     expiry,
 )
-from console.approvals.printing import description_of
+from console.approvals.table_text import description_of
 from console.fleet.candidates import PULL, next_candidate
 from console.fleet.commands import LAPSE_SECONDS
 

@@ -19,8 +19,8 @@ from console.config.settings import ConsoleSettings
 from console.db.connection.errors import DatabaseFailedError, remedy_of
 from console.db.connection.opening import Database, database_url
 from console.ingest import enrolment
-from console.ingest.reachable import reach
 from console.ingest.settings import SourceSettings, WebhookSource, read_sources
+from console.ingest.source_check import check_source
 from console.notify.sinks import read_sinks
 from sinks.shared.errors import (
     CONFIGURATION,
@@ -78,7 +78,7 @@ def _steps(settings: ConsoleSettings, sources: dict[str, SourceSettings]) -> Ite
         if isinstance(source, WebhookSource):
             yield f"source {name}", lambda: _enrolment(settings)
         else:
-            yield f"source {name}", lambda source=source: reach(source)  # type: ignore[misc]
+            yield f"source {name}", lambda source=source: check_source(source)  # type: ignore[misc]
     if settings.pull:
         yield "command channel", lambda: _enrolment(settings)
     if settings.key is not None or settings.key_vault.key is not None:
@@ -86,7 +86,7 @@ def _steps(settings: ConsoleSettings, sources: dict[str, SourceSettings]) -> Ite
 
 
 def _key(settings: ConsoleSettings) -> str:
-    from console.signing.configured import configured_signer  # noqa: PLC0415  # `--help` needs no key
+    from console.signing.configured_signer import configured_signer  # noqa: PLC0415  # `--help` needs no key
 
     signer = configured_signer(settings)
     assert signer is not None  # noqa: S101  # asked before

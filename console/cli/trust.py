@@ -27,7 +27,7 @@ def command(others: tuple[Path, ...], overrides: tuple[str, ...]) -> int:
     It has no secret. A VM with this file accepts approvals of this console.
     """
     settings = common.read_settings(overrides)
-    from console.signing.configured import configured_signer  # noqa: PLC0415  # not for `--help`
+    from console.signing.configured_signer import configured_signer  # noqa: PLC0415  # not for `--help`
     from console.signing.key_file import KeyFileSigner  # noqa: PLC0415  # as above
 
     signer = configured_signer(settings)

@@ -26,8 +26,8 @@ from console.db.connection.opening import Database
 from console.db.connection.transactions import next_number
 from console.db.sources.checkpoints import write_checkpoint
 from console.db.sources.quarantine import count_quarantined
-from console.db.upkeep.passed_time import write_passed_time
 from console.db.upkeep.retention import delete_before
+from console.db.upkeep.timed_changes import write_timed_changes
 from console.fleet.contact import BY_HEARTBEATS, SilentTime
 from console.fleet.limits import LIMITS
 from console.ingest.delivery import Delivery, QuarantinedMessage
@@ -175,7 +175,7 @@ class Writer:
         """Write what changes because time has passed."""
         with self._database.writing.begin() as connection:
             number = next_number(connection)
-            has_changed = write_passed_time(
+            has_changed = write_timed_changes(
                 connection, number, now=self._now(), silent_time=self._silent_time
             )
             if not has_changed:

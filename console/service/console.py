@@ -41,7 +41,7 @@ from console.service.change_feed import ChangeFeed
 from console.service.change_listeners import ChangeListeners
 from console.service.connections import limits, protocol
 from console.service.server import ended_by_signals, listener
-from console.signing.configured import configured_signer
+from console.signing.configured_signer import configured_signer
 from console.signing.signer import Signer
 from console.turns.groups import Grouping
 from console.web.api.stream import ChangeMessages, StreamHub

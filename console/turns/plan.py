@@ -14,7 +14,7 @@ from console.fleet.values.decision import VmCommand
 from console.fleet.values.keys import EventKey
 from console.turns.changed_turns import after_trigger, give_turn, new_turn, with_vms
 from console.turns.facts import Turn, TurnFacts
-from console.turns.preparing import all_prepared, to_prepare, with_unanswered
+from console.turns.preparing_vms import all_prepared, vms_to_prepare, with_unanswered
 from console.turns.queue import TurnWait, next_turns
 from console.turns.reading import Reading, has_room
 from console.turns.reasons import (
@@ -67,7 +67,7 @@ def plan(facts: TurnFacts, now: float) -> Plan:
             continue
         reason = turn.reason
         if turn.state == "preparing":
-            asked = to_prepare(turn, reading)
+            asked = vms_to_prepare(turn, reading)
             turn = with_unanswered(turn, asked, reading)
             prepares += [(key, vm_id) for vm_id in asked]
             reason = why_not_prepared(turn, reading)
@@ -122,7 +122,7 @@ def may_be_given(command: VmCommand, facts: TurnFacts, now: float) -> bool:
     if command.act == "approve":
         return may_ask_next_vm(key, facts, now) == "yes"
     turn = facts.turns.get(key)
-    return turn is not None and command.vm_id in to_prepare(turn, Reading.at(facts, now))
+    return turn is not None and command.vm_id in vms_to_prepare(turn, Reading.at(facts, now))
 
 
 def _in_order(facts: TurnFacts) -> list[Turn]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from console.fleet.values.keys import EventKey
 from console.turns.away import idle_in_turns
 from console.turns.facts import EventFacts, HeldBy, Turn
-from console.turns.preparing import UNANSWERED_SECONDS, awaited
+from console.turns.preparing_vms import UNANSWERED_SECONDS, awaited_vms
 from console.turns.reading import Reading, is_full_for
 from console.turns.reasons import refusal, why_for_people, why_no_room
 
@@ -139,7 +139,7 @@ def _may_retry(turn: Turn, event: EventFacts, reading: Reading) -> bool:
         return False
     if event.approval is not None and (event.again_at is None or reading.now < event.again_at):
         return False
-    if any(vm.has_failed(event) for vm in awaited(turn, event, reading)):
+    if any(vm.has_failed(event) for vm in awaited_vms(turn, event, reading)):
         return False
     is_grouped = bool(reading.facts.groups_touched(event))
     return is_grouped and why_for_people(event, reading) is None

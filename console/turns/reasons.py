@@ -12,7 +12,7 @@ from typing import Final, Literal
 from console.fleet.values.keys import EventKey
 from console.turns.facts import EventFacts, Turn, VmFacts
 from console.turns.groups import is_open
-from console.turns.preparing import is_ready
+from console.turns.preparing_vms import is_ready
 from console.turns.reading import Reading, has_room, waits_for_room
 
 Refusal = Literal["not_its_turn", "cannot_prepare", "not_prepared"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from console.turns.facts import EventFacts, Turn
-from console.turns.preparing import all_prepared, awaited, is_ready, unanswered
+from console.turns.preparing_vms import all_prepared, awaited_vms, is_ready, unanswered_vms
 from console.turns.queue import is_to_be_retried
 from console.turns.reading import Reading
 from console.turns.reasons import (
@@ -118,10 +118,10 @@ def _while_preparing(turn: Turn, event: EventFacts, reading: Reading) -> Occurre
     if all_prepared(turn, event, reading):
         return Occurrence(trigger=TurnTrigger.ALL_PREPARED)
     reason = None
-    failed = sorted(vm.name for vm in awaited(turn, event, reading) if vm.has_failed(event))
+    failed = sorted(vm.name for vm in awaited_vms(turn, event, reading) if vm.has_failed(event))
     if failed:
         reason = f"{', '.join(failed)} could not prepare"
-    elif silent := unanswered(turn, event, reading):
+    elif silent := unanswered_vms(turn, event, reading):
         reason = f"{', '.join(silent)} did not answer"
     elif reading.is_too_late(event):
         late = [vm.name for vm in reading.facts.named(event) if not is_ready(vm, turn, event)]

@@ -13,7 +13,7 @@ from typing import ClassVar, Final, Literal, Protocol, TextIO
 from pydantic import Field
 
 from sinks.base import Check, Sink, SinkContext, SinkError, SinkSettings
-from sinks.readable import readable
+from sinks.readable_line import readable_line
 from sinks.shared.text import escaped
 from wire.record import Record
 
@@ -75,7 +75,7 @@ class StdoutSink(Sink[StdoutSettings]):
         terminal = stream.isatty()
         if self.settings.format == "text" or (terminal and self.settings.format == "auto"):
             width = shutil.get_terminal_size().columns if terminal else None
-            line = readable(
+            line = readable_line(
                 record,
                 now=self.context.now(),
                 width=width,

@@ -24,7 +24,7 @@ def _some(words: tuple[str, ...]) -> tuple[str, ...]:
 _Words = Annotated[JsonList, AfterValidator(_some)]
 
 
-class MatchedEvent(Protocol):
+class MatchableEvent(Protocol):
     """What an event must have to be compared with the keys, such as `wire.event.Event`."""
 
     @property
@@ -56,7 +56,7 @@ class EventMatch(BaseModel):
         description="Match only if the duration is known and at most so many seconds",
     )
 
-    def matches(self, event: MatchedEvent) -> bool:
+    def matches(self, event: MatchableEvent) -> bool:
         """Check whether the event is selected."""
         longest = self.max_duration
         duration = event.duration_in_seconds

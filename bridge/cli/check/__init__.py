@@ -44,7 +44,7 @@ def command(*, offline: bool, as_json: bool, overrides: tuple[str, ...]) -> None
             steps.append(step)
             _show(step, as_json=as_json)
     sys.stdout.flush()
-    common.leave(_exit_code(steps))
+    common.exit_with(_exit_code(steps))
 
 
 def _wait(what: str) -> None:

@@ -14,7 +14,7 @@ from sqlalchemy import (
 )
 
 from console.db import rows
-from console.db.batches.left_out import mark_left_out
+from console.db.batches.left_out_vms import mark_left_out_vms
 from console.db.batches.loaded_rows import load
 from console.db.bulk import insert_new, upsert
 from console.db.events.event_reports import pending_of
@@ -102,7 +102,7 @@ def write_changes(connection: Connection, changes: Changes, number: int, *, now:
         [rows.preparation_row(each, number) for each in changes.preparations.values()],
     )
     reports = (*changes.reports.values(), *changes.older_reports)
-    mark_left_out(connection, reports, number, now=now)
+    mark_left_out_vms(connection, reports, number, now=now)
     for vm_id, stream in changes.past_streams:
         for table in (tables.stream, tables.gap):
             same = (table.c.vm_id == vm_id, table.c.stream == stream)

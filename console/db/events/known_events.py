@@ -13,12 +13,12 @@ from console.db.bulk import portions, rows_in
 from console.db.decisions import assignments
 from console.db.decisions.turn_rows import shown_turns
 from console.db.events import named_vms
-from console.db.events.decisions_that_count import decisions_that_count
+from console.db.events.current_decisions import current_decisions
 from console.db.events.spellings import stored_spellings
 from console.db.schema.tables import event, report, resource, vm
 from console.fleet.commands import receipts_that_count
 from console.fleet.contact import Listening
-from console.fleet.event_ids import main_of
+from console.fleet.event_choice import choose_event
 from console.fleet.values.assignment import Assignment
 from console.fleet.values.decision import DecisionHistory, Receipt
 from console.fleet.values.event import OPEN, DisputedReporter, KnownEvent, NamedVm
@@ -82,7 +82,7 @@ class KnownEvents:
         If several scopes have the id and none is given, it is the event whose named VM has been
         known longest.
         """
-        return main_of(self.events_with_id(event_id), scope)
+        return choose_event(self.events_with_id(event_id), scope)
 
     def events_with_id(self, event_id: str) -> list[KnownEvent]:
         """Return the events with this id, in any case, in every scope."""
@@ -230,7 +230,7 @@ class KnownEvents:
     ) -> tuple[dict[EventKey, DecisionHistory], dict[EventKey, list[Receipt]]]:
         """Return, for rows of events, what was decided on them, and the receipts that count."""
         states = {rows.key_of(row): row.state for row in found}
-        return decisions_that_count(self._connection, states, self._now)
+        return current_decisions(self._connection, states, self._now)
 
 
 def _shown_of(row: Any) -> LatestReport:

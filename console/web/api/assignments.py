@@ -15,7 +15,7 @@ from console.access.site_access import sees_event, sees_vm
 from console.db.connection.transactions import write_to
 from console.db.decisions import assignments
 from console.db.snapshot import Snapshots
-from console.fleet.event_ids import main_of
+from console.fleet.event_choice import choose_event
 from console.fleet.values.assignment import Assignment
 from console.web.answers import answer, refuse
 from console.web.api import models
@@ -73,7 +73,7 @@ def assign_event(
     """
     with snapshots.open() as snapshot:
         several = snapshot.events.events_with_id(event_id)
-        known = main_of([each for each in several if sees_event(person, each.event)], scope)
+        known = choose_event([each for each in several if sees_event(person, each.event)], scope)
     if known is None:
         return False
     _assign(snapshots, person, assignments.EVENT, assignments.Subject(*known.event.key), minutes)

@@ -18,7 +18,7 @@ from console.approvals.requests import DecisionRequest, What
 from console.db.decisions import decision_rows
 from console.fleet.commands import command_item
 from console.fleet.decisions import DecisionStatusName
-from console.fleet.event_ids import main_of
+from console.fleet.event_choice import choose_event
 from console.fleet.model import Model
 from console.fleet.view import EventDetail
 from console.web.answers import Json, answer, as_json, refuse
@@ -141,7 +141,7 @@ class DecisionRoutes:
         """
         with self._state.snapshots.open() as snapshot:
             several = snapshot.events.events_with_id(event_id)
-            found = main_of(each for each in several if sees_event(person, each.event))
+            found = choose_event(each for each in several if sees_event(person, each.event))
         return None if found is None else found.event.scope
 
     def _detail(self, event_id: str, person: Person, scope: str | None) -> EventDetail | None:

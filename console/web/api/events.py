@@ -17,7 +17,7 @@ from console.db.events.latest_reports import latest_reports
 from console.db.events.past_records import records_of_event
 from console.db.snapshot import Snapshot, Snapshots
 from console.fleet import view
-from console.fleet.event_ids import main_of
+from console.fleet.event_choice import choose_event
 from console.fleet.model import Model
 from console.fleet.timeline import timeline
 from console.fleet.values.event import KnownEvent
@@ -173,7 +173,7 @@ def event_detail(
     several = [
         each for each in snapshot.events.events_with_id(event_id) if sees_event(person, each.event)
     ]
-    known = main_of(several, scope)
+    known = choose_event(several, scope)
     if known is None:
         return None
     key = known.event.key

@@ -131,7 +131,7 @@ def _query_of(address: ListAddress) -> WantedRows:
     return WantedRows(q=address["q"], equal=equal, sort=address["sort"])
 
 
-async def values(
+async def template_values(
     database: Database, chain: Chain, address: ListAddress, now: float
 ) -> dict[str, Any]:
     """Return the values of the template. Raises `DatabaseFailedError`."""

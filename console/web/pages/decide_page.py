@@ -77,7 +77,7 @@ class EventsToDecide:
         """The pattern of the change number that an approval needs; None if it needs none."""
         return self._state.settings.approval.change_pattern
 
-    def values(
+    def template_values(
         self, query: Mapping[str, str], person: Person, ticked: Sequence[str] = ()
     ) -> dict[str, Any]:
         """Return the values of the list, and of the page that confirms the ticked events. Raises

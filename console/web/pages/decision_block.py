@@ -43,7 +43,7 @@ class Change:
     is_time: bool = False
 
 
-def values(
+def template_values(
     event: EventDetail,
     *,
     person: Person,

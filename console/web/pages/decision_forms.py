@@ -150,7 +150,7 @@ class DecisionForms:
 
     def list(self, request: Request) -> Mapping[str, Any]:
         """Answer with the events that a filter finds, and how many, before they are decided."""
-        return self._listing.values(request.query_params, person_of(request))
+        return self._listing.template_values(request.query_params, person_of(request))
 
     def confirm(self, request: Request) -> Response:
         """Answer with the confirmation page: each event with its VMs and its fingerprint, one
@@ -162,7 +162,7 @@ class DecisionForms:
         ticked = request.query_params.getlist(decide_page.TICKED)
         if len(ticked) > decide_page.MAX_EVENTS:
             problem = problem or f"At most {decide_page.MAX_EVENTS} events can be decided at once."
-        values = self._listing.values(
+        values = self._listing.template_values(
             request.query_params, person_of(request), ticked[: decide_page.MAX_EVENTS]
         )
         if not ticked:

@@ -47,7 +47,7 @@ class FieldDifference:
     """vmId and name of each VM that reports this value."""
 
 
-def values(event: EventDetail, names: Mapping[str, str], now: float) -> dict[str, Any]:
+def template_values(event: EventDetail, names: Mapping[str, str], now: float) -> dict[str, Any]:
     """Return the values of the template for an event; `names` are the names of VMs by vmId."""
     reports = {each.vm_id: each for each in event.witnesses}
     named_ids = {resource.vm_id for resource in event.resources}

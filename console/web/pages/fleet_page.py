@@ -67,7 +67,7 @@ class FleetRow:
     events: Sequence[str]
 
 
-def values(snapshot: Snapshot, address: ListAddress) -> dict[str, Any]:
+def template_values(snapshot: Snapshot, address: ListAddress) -> dict[str, Any]:
     """Return the values of the template."""
     wanted = _query_of(address)
     contacts = snapshot.vm_lists.count_by_contact(replace(wanted, contact=""))

@@ -40,7 +40,7 @@ class GroupRow:
     waiting: Sequence[WaitingRow]
 
 
-def values(
+def template_values(
     facts: TurnFacts, snapshot: Snapshot, grouping: Grouping, person: Person
 ) -> dict[str, Any]:
     """Return the values of the template: groups with waiting events first, then those with VMs

@@ -70,7 +70,7 @@ class HistoryRow:
     """Seconds of interruption that Azure announced."""
 
 
-def values(
+def template_values(
     snapshot: Snapshot, address: ListAddress, person: Person, *, has_groups: bool
 ) -> dict[str, Any]:
     """Return the values of the template. Raises pydantic's `ValidationError` for a time that is not

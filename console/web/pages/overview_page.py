@@ -50,7 +50,7 @@ _HEADINGS: Final = (_DUE_SOON, _DUE_LATER, _UNDER_WAY, _NOTE, _SCHEDULED, _NEWS)
 _SOON: Final = 15 * MINUTE
 
 
-def values(state: AppState, snapshot: Snapshot, q: str) -> dict[str, Any]:
+def template_values(state: AppState, snapshot: Snapshot, q: str) -> dict[str, Any]:
     """Return the values of the template; `q` narrows the lists of events and of silent VMs, and
     nothing else.
     """

@@ -94,14 +94,14 @@ class Pages:
         """Answer with the first page: pending events, their VMs, and silent VMs."""
         with self._state.snapshots.open() as snapshot:
             q = request.query_params.get("q", "").strip()[:MAX_CHARACTERS]
-            values = overview_page.values(self._state, snapshot, q)
+            values = overview_page.template_values(self._state, snapshot, q)
         return self._answer(request, "overview.html", values)
 
     def fleet(self, request: Request) -> Response:
         """Answer with every VM, as a table or as a map."""
         address = fleet_page.address_of(request.query_params)
         with self._state.snapshots.open() as snapshot:
-            values = fleet_page.values(snapshot, address)
+            values = fleet_page.template_values(snapshot, address)
         return self._answer(request, "fleet.html", values)
 
     def history(self, request: Request) -> Response:
@@ -110,11 +110,15 @@ class Pages:
         person, has_groups = person_of(request), bool(self._state.grouping.rules)
         with self._state.snapshots.open() as snapshot:
             try:
-                values = history_page.values(snapshot, address, person, has_groups=has_groups)
+                values = history_page.template_values(
+                    snapshot, address, person, has_groups=has_groups
+                )
             except ValidationError as error:
                 problem = problem_of(error)
                 usual = history_page.address_of({})
-                values = history_page.values(snapshot, usual, person, has_groups=has_groups)
+                values = history_page.template_values(
+                    snapshot, usual, person, has_groups=has_groups
+                )
         status = 200 if problem is None else 422
         return self._answer(request, "history.html", values | {"problem": problem}, status)
 
@@ -137,8 +141,8 @@ class Pages:
                 return self._missing_answer(request, "There is no such event", message)
             names = event_page.names_of(snapshot, event)
             (beside,) = sibling_vms.siblings(snapshot, [event], state.grouping, person)
-        values = event_page.values(event, names, state.now()) | {"siblings": beside}
-        values["decision"] = decision_block.values(
+        values = event_page.template_values(event, names, state.now()) | {"siblings": beside}
+        values["decision"] = decision_block.template_values(
             event,
             person=person,
             settings=state.settings,
@@ -219,7 +223,7 @@ class Pages:
         person = person_of(request)
         with self._state.snapshots.open() as snapshot:
             heard = snapshot.vms.find_vm(request.path_params["vm_id"])
-            values = None if heard is None else vm_page.values(snapshot, heard)
+            values = None if heard is None else vm_page.template_values(snapshot, heard)
         if values is None:
             message = "No record of a VM of this id has come in."
             return self._missing_answer(request, "There is no such VM", message)
@@ -234,7 +238,7 @@ class Pages:
         with state.snapshots.open() as snapshot:
             facts = state.turn_facts.facts_to_show(snapshot)
             person = person_of(request)
-            values = groups_page.values(facts, snapshot, state.grouping, person)
+            values = groups_page.template_values(facts, snapshot, state.grouping, person)
         return self._answer(request, "groups.html", values)
 
     async def audit(self, request: Request) -> Response:
@@ -244,7 +248,9 @@ class Pages:
             return refused
         try:
             address = audit_page.address_of(request.query_params)
-            values = await audit_page.values(state.database, self._chain, address, state.now())
+            values = await audit_page.template_values(
+                state.database, self._chain, address, state.now()
+            )
         except DatabaseFailedError as error:
             return self._unreadable(request, error)
         return self._answer(request, "audit.html", values)

@@ -61,7 +61,7 @@ class VmSilence:
     causes: Sequence[SilenceCause]
 
 
-def values(snapshot: Snapshot, heard: HeardVm) -> dict[str, Any]:
+def template_values(snapshot: Snapshot, heard: HeardVm) -> dict[str, Any]:
     """Return the values of the template for a VM, with its history."""
     row, vm = heard.vm, vm_detail(snapshot, heard)
     history = [_past_row(each) for each in vm.history]

@@ -8,7 +8,7 @@ from support.commands.approving import (
     ApprovalBench,
 )
 
-from bridge.approval import refusals
+from bridge.approval import refused_commands
 
 FEW = 5
 """Refusals a minute; the bridge's own limit would only take longer."""
@@ -17,7 +17,7 @@ FEW = 5
 @pytest.fixture
 def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ApprovalBench]:
     """A bridge that has seen nothing yet, and no rule."""
-    monkeypatch.setattr(refusals, "REFUSALS_A_MINUTE", FEW)
+    monkeypatch.setattr(refused_commands, "REFUSALS_A_MINUTE", FEW)
     made = ApprovalBench(tmp_path)
     yield made
     made.close()

@@ -8,7 +8,7 @@ from support.commands.approving import (
 )
 from support.documents.documents import EVENT_ID
 
-from bridge.approval import refusals
+from bridge.approval import refused_commands
 
 
 def test_many_refused_tokens_are_not_all_answered(bench: ApprovalBench) -> None:

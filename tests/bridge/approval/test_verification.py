@@ -20,7 +20,7 @@ from bridge.approval.verification import (
     RATE_SECONDS,
     CommandRefusedError,
     LocalState,
-    Rate,
+    RateLimit,
     SignedCommand,
     verify,
 )
@@ -41,7 +41,7 @@ def judge(
     token: bytes,
     *used: str,
     retained: bool = False,
-    rate: Rate | None = None,
+    rate: RateLimit | None = None,
     later: float = 0.0,
 ) -> SignedCommand:
     """Verify the command so many seconds later; these jti are used."""
@@ -57,7 +57,7 @@ def judge(
         retained=retained,
         trust=Trust(bench.trust_file),
         local=local,
-        rate=rate or Rate(MAX_COMMANDS, FakeClock().monotonic),
+        rate=rate or RateLimit(MAX_COMMANDS, FakeClock().monotonic),
     )
 
 
@@ -68,9 +68,9 @@ def refusal(bench: ApprovalBench, token: bytes, *used: str, **how: Any) -> Comma
     return caught.value
 
 
-def spent() -> Rate:
+def spent() -> RateLimit:
     """Return a rate that allows nothing more."""
-    rate = Rate(1, FakeClock().monotonic)
+    rate = RateLimit(1, FakeClock().monotonic)
     assert rate.allows()
     return rate
 
@@ -258,7 +258,7 @@ def test_whatever_comes_is_refused_with_a_reason(bench: ApprovalBench, noise: by
 def test_a_rate_is_so_many_a_minute() -> None:
     """The limit holds in any minute, and commands are accepted again after it."""
     clock = FakeClock()
-    rate = Rate(2, clock.monotonic)
+    rate = RateLimit(2, clock.monotonic)
     assert [rate.allows() for _ in range(3)] == [True, True, False]
     clock.advance(RATE_SECONDS - 0.001)
     assert not rate.allows()
@@ -269,7 +269,7 @@ def test_a_rate_is_so_many_a_minute() -> None:
 def test_a_wall_clock_that_jumps_changes_no_rate() -> None:
     """A change of the wall clock neither blocks commands nor lets more through."""
     clock = FakeClock()
-    rate = Rate(2, clock.monotonic)
+    rate = RateLimit(2, clock.monotonic)
     allowed = 0
     for hours in (-1, 1, -1, 1):
         clock.jump(hours * 3600)

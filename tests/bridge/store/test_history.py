@@ -8,11 +8,11 @@ import pytest
 from support.store_helpers import bridge_draft, draft
 
 from bridge.store.database import Store, StoreError
-from bridge.store.history import MAX_BYTES, History, Kept
+from bridge.store.history import MAX_BYTES, History, KeptRecord
 from wire.record import BRIDGE_HEARTBEAT, Record
 
 
-def kept(found: Sequence[Kept]) -> list[tuple[int, bytes]]:
+def kept(found: Sequence[KeptRecord]) -> list[tuple[int, bytes]]:
     """Return the records that were found, as plain values."""
     return [(each.sequence, each.body) for each in found]
 

@@ -10,7 +10,7 @@ from support.console.turn_cluster import TurnCluster
 
 from console.approvals.refusal_reasons import DecisionRefusedError
 from console.config.groups import GroupSettings
-from console.db.batches import identities
+from console.db.batches import vm_identities
 from console.db.connection.opening import Database
 from console.db.connection.transactions import write_to
 from console.db.snapshot import Snapshots
@@ -119,7 +119,7 @@ def test_a_tag_of_an_admin_counts_in_any_case(database: Database, name: str) -> 
     cluster = TurnCluster(database, match={"tag:cluster": ["etcd"]})
     bound = {vm.vm_id: {"cluster": "etcd"} for vm in cluster.vms}
     with write_to(database) as (connection, number):
-        identities.replace_bound_tags(connection, bound, number)
+        vm_identities.replace_bound_tags(connection, bound, number)
     cluster.vms[0].tags = {name: "other", "team": "a"}
     cluster.wait(1)
     cluster.announce(0)

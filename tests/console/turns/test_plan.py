@@ -14,7 +14,7 @@ from console.turns.changed_turns import give_turn
 from console.turns.facts import EventFacts, Turn, TurnFacts, TurnVm, VmFacts, VmPreparation
 from console.turns.groups import Group, Member, groups_of
 from console.turns.plan import Plan, plan
-from console.turns.preparing import UNANSWERED_SECONDS
+from console.turns.preparing_vms import UNANSWERED_SECONDS
 from console.turns.returns import ANSWER_SECONDS
 from console.turns.what_happened import STUCK_SECONDS
 

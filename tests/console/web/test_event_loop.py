@@ -20,14 +20,14 @@ def test_the_fleet_page_is_drawn_beside_the_event_loop(
 ) -> None:
     """While the page of a large fleet is drawn, other requests are answered."""
     goes_on, drawing = threading.Event(), threading.Event()
-    values = fleet_page.values
+    values = fleet_page.template_values
 
     def slow(*arguments: object) -> object:
         drawing.set()
         assert goes_on.wait(20)
         return values(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(fleet_page, "values", slow)
+    monkeypatch.setattr(fleet_page, "template_values", slow)
     with ConsoleStage(tmp_path) as stage, ThreadPoolExecutor(1) as pool:
         stage.put(FakeVm(name="web-1").heartbeat(now=stage.now))
         page = pool.submit(stage.page, "/fleet")

@@ -14,7 +14,7 @@ from console.db.connection.transactions import write_to
 from console.db.schema.tables import listening
 from console.db.snapshot import Snapshots
 from console.db.sources.listening import ListeningInterval, write_listening
-from console.db.upkeep.passed_time import write_passed_time
+from console.db.upkeep.timed_changes import write_timed_changes
 from console.fleet.fold import fold
 from console.fleet.values.event import KnownEvent
 from console.fleet.values.vm import HeardVm
@@ -92,4 +92,4 @@ class Intake:
         if self._since != _ALWAYS:
             self._listen()
         with write_to(self.database) as (connection, number):
-            write_passed_time(connection, number, now=self.now.timestamp())
+            write_timed_changes(connection, number, now=self.now.timestamp())

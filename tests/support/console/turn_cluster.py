@@ -26,7 +26,7 @@ from console.db.decisions import prepare_commands
 from console.db.snapshot import Snapshots
 from console.db.turn_facts.kept_turn_facts import KeptTurnFacts
 from console.db.turn_facts.turn_facts import TurnSettings
-from console.db.upkeep.passed_time import write_passed_time
+from console.db.upkeep.timed_changes import write_timed_changes
 from console.fleet.contact import BY_HEARTBEATS, SilentTime
 from console.fleet.values.decision import VmCommand
 from console.fleet.values.event import KnownEvent
@@ -125,7 +125,7 @@ class TurnCluster:
         """Let the writer write what has changed because time has passed."""
         with write_to(self.database) as (connection, number):
             now = self.now.timestamp()
-            write_passed_time(connection, number, now=now, silent_time=self.silent_time)
+            write_timed_changes(connection, number, now=now, silent_time=self.silent_time)
 
     def set_back(self) -> None:
         """Set the console's clock back by an hour, and let the writer correct the times."""

@@ -12,7 +12,7 @@ def main(boot_id: str) -> None:
     stop = common.stop_event()
     redact = common.start_log(config)
     Bridge(config, stop=stop, redact=redact, boot_id=lambda: boot_id).run()
-    common.leave(0)
+    common.exit_with(0)
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ from console.db.decisions import decision_rows, turn_rows
 from console.db.snapshot import Snapshots
 from console.db.turn_facts.kept_turn_facts import KeptTurnFacts
 from console.db.turn_facts.turn_facts import TurnSettings
-from console.db.upkeep.passed_time import write_passed_time
+from console.db.upkeep.timed_changes import write_timed_changes
 from console.fleet.candidates import PULL
 from console.fleet.contact import BY_HEARTBEATS
 from console.fleet.values.decision import VmCommand
@@ -167,7 +167,7 @@ class Consoles:
         if self._simulation.random.random() < 0.2:
             now = self._simulation.now + console.skew
             with write_to(self._database) as (connection, number):
-                write_passed_time(connection, number, now=now, silent_time=BY_HEARTBEATS)
+                write_timed_changes(connection, number, now=now, silent_time=BY_HEARTBEATS)
         for _ in range(4):
             if not self._take_turn_steps(console):
                 break

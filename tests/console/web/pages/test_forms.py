@@ -298,10 +298,10 @@ def test_a_turn_that_does_not_end_has_a_form_to_end_it(role: Role, forms_shown: 
     turn = TurnItem(state="stuck", groups=["etcd"], held_by=[], since=1, reason=None)
     event = EventDetail(**{**dict(EVENT), "turn": turn}, witnesses=[], timeline=[])
     person = Person(name="ann", roles=frozenset({role}))
-    block = decision_block.values(
+    block = decision_block.template_values(
         event, person=person, settings=ConsoleSettings(), has_key=True, name_of=str
     )
-    values = event_page.values(event, {}, 0.0) | {"decision": block, "siblings": []}
+    values = event_page.template_values(event, {}, 0.0) | {"decision": block, "siblings": []}
     around = {"path": "/", "troubles": [], "person": person, "can_log_out": False, "is_live": True}
     page = Renderer().answer("event.html", now=0.0, **values, **around).body
     assert bytes(page).count(b'name="action" value="end_turn"') == forms_shown

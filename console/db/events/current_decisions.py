@@ -25,7 +25,7 @@ message of the new store on: Azure may have been told to start the event, and st
 """
 
 
-def decisions_that_count(
+def current_decisions(
     connection: Connection, states: Mapping[EventKey, str], now: float
 ) -> tuple[dict[EventKey, DecisionHistory], dict[EventKey, list[Receipt]]]:
     """Return, for events in these states, what was decided on them as they are announced now, and

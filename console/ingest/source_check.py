@@ -11,7 +11,7 @@ from sinks.shared.errors import UnreachableError
 _SECONDS = 15.0
 
 
-def reach(source: MqttSource | EventHubSource) -> str:
+def check_source(source: MqttSource | EventHubSource) -> str:
     """Connect and disconnect; return the address. Raises `UnreachableError` with the remedy."""
     try:
         return _broker(source) if isinstance(source, MqttSource) else _hub(source)

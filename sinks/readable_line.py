@@ -32,7 +32,7 @@ _NAMED: Final = 3
 """How many VMs an approval names at most; the rest are only counted."""
 
 
-def readable(
+def readable_line(
     record: Record, *, now: datetime, width: int | None = None, colour: bool = False
 ) -> str:
     """Return one line for a person; `now` is for the countdown, `width` in columns or None."""

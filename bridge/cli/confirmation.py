@@ -11,7 +11,7 @@ from sinks.shared.errors import NO
 from sinks.shared.text import escaped
 
 
-def agree(event: Mapping[str, Any], vm: str | None, *, mark: str, yes: bool) -> None:
+def confirm_approval(event: Mapping[str, Any], vm: str | None, *, mark: str, yes: bool) -> None:
     """Show what an approval would do, and ask; `mark` is put after the name of the VM `vm`."""
     names = [escaped(str(name)) for name in event.get("resources") or ()]
     kind = escaped(str(event.get("eventType") or "event of unknown type"))
@@ -43,7 +43,7 @@ def _question(count: int, mark: str, *, is_there: bool) -> str:
     return f"Release {count} VMs, {among}?"
 
 
-def agree_to_prepare(event: Mapping[str, Any], vm: str | None) -> None:
+def show_preparation(event: Mapping[str, Any], vm: str | None) -> None:
     """Show what a VM is to prepare for. It asks no question, because nothing is approved."""
     kind = escaped(str(event.get("eventType") or "event of unknown type"))
     where = "this VM" if vm is None else escaped(vm)

@@ -10,7 +10,7 @@ from bridge.store.database import Store, StoreError
 from wire.record import Record
 
 
-class Acknowledged:
+class Acknowledgements:
     """The newest acknowledged record of each event, sink and role; 0 if the sink may have received
     the event, but has acknowledged nothing. May be called from any thread.
     """

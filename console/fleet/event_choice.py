@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from console.fleet.values.event import KnownEvent
 
 
-def main_of(several: Iterable[KnownEvent], scope: str | None = None) -> KnownEvent | None:
+def choose_event(several: Iterable[KnownEvent], scope: str | None = None) -> KnownEvent | None:
     """Return one of the events that share an id: the one in `scope`. Without a scope it is the one
     that people mean who know only the id.
     """

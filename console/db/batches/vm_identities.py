@@ -22,7 +22,7 @@ from console.fleet.tags import with_bound_tags
 from console.fleet.values.vm import Vm
 
 
-def accept(
+def accept_identities(
     connection: Connection,
     vm_ids: Sequence[str],
     number: int,
@@ -45,7 +45,7 @@ def accept(
     return _accept(connection, loaded, wanted, number, now=now)
 
 
-def apply_enrolled(
+def apply_enrolments(
     connection: Connection,
     enrolled: Mapping[str, Mapping[str, Any]],
     number: int,

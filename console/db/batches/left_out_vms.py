@@ -21,7 +21,7 @@ from wire.preparation import RECOVERED
 _KEY = tuple_(preparation.c.event_id, preparation.c.scope)
 
 
-def mark_left_out(
+def mark_left_out_vms(
     connection: Connection, reports: Iterable[LatestReport], number: int, *, now: float
 ) -> None:
     """Write when another VM has reported that an event is over or does not name a VM that has

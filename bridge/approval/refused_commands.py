@@ -9,7 +9,7 @@ from typing import Final
 from bridge.approval.verification import (
     RATE_SECONDS,
     CommandRefusedError,
-    Rate,
+    RateLimit,
     SignedCommand,
 )
 from bridge.clock import Clock
@@ -23,7 +23,7 @@ than a slow one takes beside its events.
 """
 
 
-class Refusals:
+class RefusedCommands:
     """Applies the limits. Used by one thread at a time."""
 
     def __init__(self, clock: Clock) -> None:
@@ -32,14 +32,16 @@ class Refusals:
         self._monotonic = clock.monotonic
         # One limit for signed and one for unsigned commands: a flood of the latter delays no
         # answer.
-        self._rates = {signed: Rate(REFUSALS_A_MINUTE, clock.monotonic) for signed in (True, False)}
+        self._rates = {
+            signed: RateLimit(REFUSALS_A_MINUTE, clock.monotonic) for signed in (True, False)
+        }
         self._answered: dict[tuple[str, str, str], float] = {}
         """When each command was last refused for a reason, by its issuer, its jti and the reason:
         for a minute, the oldest first.
         """
 
-    def count(self, refused: CommandRefusedError, message: CommandMessage) -> bool:
-        """Count a refusal; return whether to answer it: within the limit, if its signature
+    def note_refused(self, refused: CommandRefusedError, message: CommandMessage) -> bool:
+        """Note a refusal; return whether to answer it: within the limit, if its signature
         identifies the sender, and if the channel has not delivered the same message twice. A
         command that comes again within a minute is not answered again for the same reason.
         """

@@ -29,7 +29,7 @@ _DECISION_TIMES: Final = ("at", "over_at", "claimed_until")
 _COMMAND_TIMES: Final = ("made_at", "sent_at", "expires_at", "unanswered_at")
 
 
-def cap_future_times(connection: Connection, *, now: float, number: int) -> int:
+def correct_future_times(connection: Connection, *, now: float, number: int) -> int:
     """Correct the times that lie in the future; return how many rows had any."""
     found = _cap_vms(connection, now=now, number=number)
     found += _cap_decisions(connection, now=now, number=number)

@@ -26,7 +26,7 @@ def is_ready(vm: VmFacts, turn: Turn, event: EventFacts) -> bool:
     return vm.prepares_nothing or (turn.is_overridden and not vm.is_heard)
 
 
-def awaited(turn: Turn, event: EventFacts, reading: Reading) -> list[VmFacts]:
+def awaited_vms(turn: Turn, event: EventFacts, reading: Reading) -> list[VmFacts]:
     """Return the VMs whose preparation the event waits for. A person who overrides the budget does
     not wait for a VM that the console does not hear.
     """
@@ -41,11 +41,13 @@ def all_prepared(turn: Turn, event: EventFacts, reading: Reading) -> bool:
     waits_for = [vm for vm in reading.facts.named(event) if vm.is_heard or not turn.is_overridden]
     is_known = all(vm.has_said for vm in waits_for)
     return (
-        is_whole and is_known and all(vm.is_prepared(event) for vm in awaited(turn, event, reading))
+        is_whole
+        and is_known
+        and all(vm.is_prepared(event) for vm in awaited_vms(turn, event, reading))
     )
 
 
-def unanswered(turn: Turn, event: EventFacts, reading: Reading) -> list[str]:
+def unanswered_vms(turn: Turn, event: EventFacts, reading: Reading) -> list[str]:
     """Return the names of the VMs that have been asked for long and report nothing of a
     preparation.
     """
@@ -59,7 +61,7 @@ def unanswered(turn: Turn, event: EventFacts, reading: Reading) -> list[str]:
     return sorted(vm.name for vm in named if vm.vm_id in asked and not vm.has_answered(event))
 
 
-def to_prepare(turn: Turn, reading: Reading) -> tuple[str, ...]:
+def vms_to_prepare(turn: Turn, reading: Reading) -> tuple[str, ...]:
     """Return the vmIds of the VMs that are to prepare, and have not reported that they have: none
     while VMs that went away after the turn was taken fill the budget.
     """

@@ -12,7 +12,7 @@ from console.db.events.event_reports import reports_by
 from console.db.events.shown_events import write_events
 from console.db.schema.tables import event, report, vm
 from console.db.sources.listening import read_listening
-from console.db.upkeep.future_times import cap_future_times
+from console.db.upkeep.time_correction import correct_future_times
 from console.db.vms.contact import contact_of
 from console.db.vms.vm_updates import retire_deleted
 from console.fleet.batch import ReporterKey
@@ -23,12 +23,12 @@ from console.fleet.values.event import OPEN
 _FORGOTTEN_SECONDS: Final = 3600.0
 
 
-def write_passed_time(
+def write_timed_changes(
     connection: Connection, number: int, *, now: float, silent_time: SilentTime = BY_HEARTBEATS
 ) -> bool:
     """Write what changes because time has passed; return whether anything has."""
     listening = read_listening(connection, now, silent_time)
-    corrected = cap_future_times(connection, now=now, number=number)
+    corrected = correct_future_times(connection, now=now, number=number)
     moved = _replace_silent_reporters(connection, now=now, listening=listening, number=number)
     retired = retire_deleted(connection, now=now, listening=listening, number=number)
     ended = _end_forgotten(connection, now=now, listening=listening, number=number)
