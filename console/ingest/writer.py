@@ -163,7 +163,7 @@ class Writer:
             self._now.compare(connection)
             self._listening.write(connection, self._now())
         try:
-            self._write_passed_time()
+            self._write_timed_changes()
         except Exception as error:
             is_of_data = _sqlstate(error).startswith(_ABOUT_DATA)
             if isinstance(error, _ABOUT_THE_DATABASE) and not is_of_data:
@@ -171,7 +171,7 @@ class Writer:
             # Incoming messages must not wait until this bug is fixed.
             _LOG.exception("this is a bug in the console", extra={"action": "settle_bug"})
 
-    def _write_passed_time(self) -> None:
+    def _write_timed_changes(self) -> None:
         """Write what changes because time has passed."""
         with self._database.writing.begin() as connection:
             number = next_number(connection)

@@ -10,11 +10,11 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
-from support.console.deciding import DecisionBench, audit, decide
+from support.console.decision_bench import DecisionBench, audit, decide
 from support.console.process import ConsoleProcess
 from support.eventually import eventually
 
-from tests.benchmarks.frame import Figure, Limit, ms
+from tests.benchmarks.figures import Figure, Limit, ms
 
 TITLE: Final = "From approving to Azure"
 OURS: Final = "the console"

@@ -15,9 +15,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from tests.benchmarks import console_intake, console_look
-from tests.benchmarks.console_paper import paper
-from tests.benchmarks.frame import Figure, Limit, bullets, ms, table
+from tests.benchmarks import console_answers, console_intake
+from tests.benchmarks.console_estimate import estimate
+from tests.benchmarks.figures import Figure, Limit, bullets, ms, table
 
 TITLE: Final = "The console"
 OURS: Final = "the console"
@@ -50,7 +50,7 @@ def measure(
     """Both parts; a part's arguments may be given, to measure less."""
     return {
         "intake": console_intake.measure(scratch / "intake", **(intake or {})),
-        "look": console_look.measure(scratch / "look", **(look or {})),
+        "look": console_answers.measure(scratch / "look", **(look or {})),
     }
 
 
@@ -129,5 +129,5 @@ def notes(found: Any) -> Sequence[str]:
         head,
         table(("VMs", "start", *names, "publish to stream", "memory"), rows),
         "### On paper: 100,000 and a million VMs\n",
-        bullets(paper(found)),
+        bullets(estimate(found)),
     )

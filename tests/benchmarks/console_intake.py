@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from support.amqp.server import SHARED_KEY
-from support.console.forking import executed
+from support.console.forked_process import executed
 from support.console.process import ConsoleProcess
 from support.console.records import FakeVm
 from support.eventually import eventually
@@ -20,7 +20,7 @@ from support.mqtt.mosquitto import Mosquitto
 from support.postgresql import PostgreSql
 
 from tests.benchmarks import feeds
-from tests.benchmarks.farend import Kind
+from tests.benchmarks.far_end import Kind
 from tests.benchmarks.measure import PYTHON, ROOT, environment
 
 Where = Literal["sqlite", "postgresql"]
@@ -101,7 +101,7 @@ def _mqtt(scratch: Path, file: Path, count: int, url: str | None) -> tuple[float
         console.start()
         eventually(lambda: "source_connected" in console.log, what="the connection", timeout=60)
         console.stop()
-        bare = [PYTHON, "-m", "tests.benchmarks.bare_take", "mqtt", str(broker.port)]
+        bare = [PYTHON, "-m", "tests.benchmarks.bare_intake", "mqtt", str(broker.port)]
         _run([*bare, "0"])
         _run([PYTHON, "-m", "tests.benchmarks.mqtt_feed", str(broker.port), str(file), "0"])
         raw = float(_run([*bare, str(count)]))
@@ -116,7 +116,7 @@ def _eventhub(scratch: Path, file: Path, count: int, url: str | None) -> tuple[f
             f"SharedAccessKey={SHARED_KEY};EntityPath={feeds.HUB};UseDevelopmentEmulator=true"
         )
         raw = float(
-            _run([PYTHON, "-m", "tests.benchmarks.bare_take", "eventhub", address, str(count)])
+            _run([PYTHON, "-m", "tests.benchmarks.bare_intake", "eventhub", address, str(count)])
         )
         console = make_console(scratch / "console", "eventhub", url, CONNECTION_STRING=address)
         rate = _taken(console, count)
@@ -126,7 +126,7 @@ def _eventhub(scratch: Path, file: Path, count: int, url: str | None) -> tuple[f
 
 def _webhook(scratch: Path, file: Path, count: int, url: str | None) -> tuple[float, float]:
     """Every VM posts at once, and waits for each answer."""
-    with program("bare_take", "webhook", "-", str(count)) as bare:
+    with program("bare_intake", "webhook", "-", str(count)) as bare:
         assert bare.stdout is not None
         port = bare.stdout.readline().strip()
         with program("feeds", "post", port, str(file), "-"):

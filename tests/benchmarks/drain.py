@@ -16,8 +16,8 @@ from bridge.store.opening import open_store
 from bridge.store.outbox import Outbox
 from bridge.store.recipient import Recipient
 from sinks.samples import sample_record
-from tests.benchmarks.farend import KINDS, LIBRARIES, Kind, MeasuredEnd, far_end
-from tests.benchmarks.frame import Figure, Limit
+from tests.benchmarks.far_end import KINDS, LIBRARIES, Kind, MeasuredEnd, far_end
+from tests.benchmarks.figures import Figure, Limit
 from tests.benchmarks.measure import PYTHON, bridge, running
 from wire.record import Record, RecordDraft
 

@@ -18,14 +18,14 @@ from typing import Any, Final
 
 from support.mqtt.mosquitto import Mosquitto
 
-from tests.benchmarks.fleet_paper import (
+from tests.benchmarks.figures import Figure, bars, bullets, growth, table
+from tests.benchmarks.fleet_estimate import (
     SOURCES,
     broker_lines,
     hub_lines,
     message_bytes,
     wave_line,
 )
-from tests.benchmarks.frame import Figure, bars, bullets, growth, table
 from tests.benchmarks.measure import child
 
 TITLE: Final = "A fleet at one broker"

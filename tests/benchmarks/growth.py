@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.benchmarks import growth_document, growth_sinks, growth_store
-from tests.benchmarks.frame import Figure, growth, ms, table
+from tests.benchmarks.figures import Figure, growth, ms, table
 
 TITLE: Final = "Growth"
 LINEAR: Final = 1.5

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from support.documents.documents import LATER, NOT_BEFORE, entry
-from support.imds.polling import PollerBench
+from support.imds.poller_bench import PollerBench
 
 SIZES: Final = (1, 10, 100, 1000)
 _LOOKS: Final = 3

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bridge.simulator.simulator import Simulator
-from tests.benchmarks.farend import MeasuredEnd, announce, far_end
+from tests.benchmarks.far_end import MeasuredEnd, announce, far_end
 from tests.benchmarks.measure import bridge
 
 SIZES: Final = (1, 2, 5, 10)

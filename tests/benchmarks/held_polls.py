@@ -18,7 +18,7 @@ import requests
 from support.ports import free_port
 
 from console.service.connections import ConnectionLimits
-from tests.benchmarks.frame import Figure, Limit
+from tests.benchmarks.figures import Figure, Limit
 from tests.benchmarks.measure import PYTHON, SEB, cpu_seconds, environment, resident_mib, running
 
 TITLE: Final = "Commands over HTTPS"

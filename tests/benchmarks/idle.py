@@ -14,8 +14,8 @@ from typing import Any, Final
 
 from bridge.simulator.simulator import Simulator
 from bridge.simulator.vm import SimulatedVm
-from tests.benchmarks.farend import Kind, far_end
-from tests.benchmarks.frame import Figure, Limit
+from tests.benchmarks.far_end import Kind, far_end
+from tests.benchmarks.figures import Figure, Limit
 from tests.benchmarks.measure import PYTHON, bridge, cpu_seconds, resident_mib, running
 
 TITLE: Final = "Idle cost"

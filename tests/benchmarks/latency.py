@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from bridge.simulator.simulator import Simulator
-from tests.benchmarks.farend import KINDS, Kind, announce, far_end
-from tests.benchmarks.frame import Figure, Limit, ms
+from tests.benchmarks.far_end import KINDS, Kind, announce, far_end
+from tests.benchmarks.figures import Figure, Limit, ms
 from tests.benchmarks.measure import PYTHON, bridge, running
 
 TITLE: Final = "Added latency"

@@ -18,7 +18,7 @@ from tests.benchmarks import (
     start,
     turns,
 )
-from tests.benchmarks.frame import Figure, bullets, table
+from tests.benchmarks.figures import Figure, bullets, table
 from tests.benchmarks.measure import ROOT
 
 BENCHMARKS: Final[Mapping[str, ModuleType]] = {

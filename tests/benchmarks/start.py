@@ -11,8 +11,8 @@ from support.ports import free_port
 
 from bridge.cli import COMMANDS
 from bridge.simulator.simulator import Simulator
-from tests.benchmarks.farend import KINDS, far_end
-from tests.benchmarks.frame import Figure
+from tests.benchmarks.far_end import KINDS, far_end
+from tests.benchmarks.figures import Figure
 from tests.benchmarks.measure import PYTHON, SEB, run, running
 
 TITLE: Final = "Start"

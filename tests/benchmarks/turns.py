@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
-from support.console.deciding import made_key
+from support.console.decision_bench import made_key
 from support.console.mqtt import MqttFleet
 from support.console.process import ConsoleProcess
 from support.console.records import FakeVm
@@ -24,9 +24,9 @@ from support.mqtt.mosquitto import Mosquitto
 
 from console.config.settings import ConsoleSettings
 from console.db.connection.opening import Database, database_url
+from tests.benchmarks.console_answers import HEARTBEATS, store, summary, write_heartbeats
 from tests.benchmarks.console_intake import make_console, program
-from tests.benchmarks.console_look import HEARTBEATS, store, summary, write_heartbeats
-from tests.benchmarks.frame import Figure, Limit, ms
+from tests.benchmarks.figures import Figure, Limit, ms
 from wire.record import Record
 
 TITLE: Final = "Turns"

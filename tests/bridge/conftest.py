@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from support.page.monitored_bridge import MonitoredBridge
-from support.sinks.scripted import DispatcherBench
+from support.sinks.scripted_sink import DispatcherBench
 from support.store_helpers import opened
 
 from bridge.store.database import Store

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from pydantic import SecretStr
-from support.console.compiled import compiled_once
-from support.console.fresh import database_on, put_database
+from support.console.compiled_statements import compiled_once
+from support.console.empty_database import database_on, put_database
 from support.console.turn_cluster import EventOfTwo, TurnCluster
 from support.postgresql import PostgreSql, served
 

@@ -20,7 +20,7 @@ from support.faults.clock import (
 from support.faults.oracle import Evidence, Figures, certain, judge, outbox_of
 from support.faults.process import usage
 from support.process.bridge import BridgeProcess, fast
-from support.sinks.five import FiveSinks
+from support.sinks.five_sinks import FiveSinks
 
 from bridge.simulator.events import SimulatedEvent
 from bridge.simulator.simulator import Simulator

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
-from support.console import killing
-from support.console.killing import Death, KillableConsole, KillableHttpsConsole, Step
-from support.console.ledger import NOT_ASKED, Ledger
+from support.console import killable_console
+from support.console.approval_oracle import NOT_ASKED, ApprovalOracle
+from support.console.killable_console import Death, KillableConsole, KillableHttpsConsole, Step
 from support.console.process import ConsoleProcess
 from support.faults import strace
 from support.faults.sizes import sizes
@@ -24,7 +24,8 @@ from support.postgresql import PostgreSql
 
 Tell = Callable[[str], None]
 SHORTEST: Mapping[str, Step] = {
-    each: killing.SQLITE[each] for each in ("signed, not sent", "confirmed, receipt on its way")
+    each: killable_console.SQLITE[each]
+    for each in ("signed, not sent", "confirmed, receipt on its way")
 }
 """What needs no strace."""
 AGAIN = 0.3
@@ -78,16 +79,16 @@ def killed_again(scene: KillableConsole, console: ConsoleProcess) -> None:
 @sizes("rounds", 2, 12, 100)
 def test_a_console_on_sqlite(tmp_path: Path, tell: Tell, rounds: int) -> None:
     """It carries on at its next start."""
-    steps = SHORTEST if rounds == len(SHORTEST) else needing_strace(killing.SQLITE)
+    steps = SHORTEST if rounds == len(SHORTEST) else needing_strace(killable_console.SQLITE)
     with KillableConsole(tmp_path, vms=1, seed=rounds) as scene, scene.console() as console:
-        ledger = Ledger(scene=scene)
+        oracle = ApprovalOracle(scene=scene)
         for name, step in in_turn(steps, rounds):
             event = announced(scene, console)
             step(Death(scene=scene, console=console, event=event, kill=console.kill))
             killed_again(scene, console.start())
-            ledger.enter(console, event["eventId"], name)
+            oracle.enter(console, event["eventId"], name)
             over(scene, event)
-        tell(ledger.judge(console, "kill -9 of a console", may_end={"confirmed", NOT_ASKED}))
+        tell(oracle.judge(console, "kill -9 of a console", may_end={"confirmed", NOT_ASKED}))
 
 
 @sizes("rounds", None, 12, 100)
@@ -101,36 +102,36 @@ def test_one_of_two_consoles_on_postgresql(
             stack.enter_context(scene.console(name, DATABASE=scene.database(name, url)))
             for name in ("one", "two")
         ]
-        ledger = Ledger(scene=scene)
-        for name, step in in_turn(needing_strace(killing.POSTGRESQL), rounds):
+        oracle = ApprovalOracle(scene=scene)
+        for name, step in in_turn(needing_strace(killable_console.POSTGRESQL), rounds):
             event = announced(scene, one, two)
             step(Death(scene=scene, console=one, event=event, kill=one.kill, others=[two]))
             dead, alive = (one, two) if one.process is None else (two, one)
             killed_again(scene, alive)
-            ledger.enter(alive, event["eventId"], name)
+            oracle.enter(alive, event["eventId"], name)
             over(scene, event)
             one, two = alive, dead.start()
         figures = "kill -9 of one of two consoles, PostgreSQL"
-        tell(ledger.judge(one, figures, may_end={"confirmed", NOT_ASKED}))
+        tell(oracle.judge(one, figures, may_end={"confirmed", NOT_ASKED}))
 
 
 @sizes("rounds", None, 7, 100)
 def test_the_bridge(tmp_path: Path, tell: Tell, rounds: int) -> None:
     """It carries on what it has on disk."""
     with KillableConsole(tmp_path, vms=1, seed=rounds) as scene, scene.console() as console:
-        ledger = Ledger(scene=scene)
-        beside(ledger, console, scene.bridges[0], in_turn(killing.BRIDGE, rounds))
-        tell(ledger.judge(console, "kill -9 of the bridge that is asked", may_end={"confirmed"}))
+        oracle = ApprovalOracle(scene=scene)
+        beside(oracle, console, scene.bridges[0], in_turn(killable_console.BRIDGE, rounds))
+        tell(oracle.judge(console, "kill -9 of the bridge that is asked", may_end={"confirmed"}))
 
 
 @sizes("rounds", None, 9, 100)
 def test_the_broker(tmp_path: Path, tell: Tell, rounds: int) -> None:
     """It may lose what it has taken; another VM is asked then, or it is said."""
     with KillableConsole(tmp_path, vms=2, seed=rounds) as scene, scene.console() as console:
-        ledger = Ledger(scene=scene)
-        beside(ledger, console, scene.broker, in_turn(killing.BROKER, rounds))
+        oracle = ApprovalOracle(scene=scene)
+        beside(oracle, console, scene.broker, in_turn(killable_console.BROKER, rounds))
         tell(
-            ledger.judge(
+            oracle.judge(
                 console,
                 "kill -9 of the broker",
                 # Rejected: the VM had it before, and its receipts went with the broker.
@@ -142,32 +143,35 @@ def test_the_broker(tmp_path: Path, tell: Tell, rounds: int) -> None:
 @sizes("rounds", None, 12, 100)
 def test_over_https_alone(tmp_path: Path, tell: Tell, rounds: int) -> None:
     """The console and the bridge in turn, which have no broker between them."""
-    console_steps = needing_strace(killing.HTTPS_CONSOLE).items()
+    console_steps = needing_strace(killable_console.HTTPS_CONSOLE).items()
     steps = [(f"console: {name}", step) for name, step in console_steps]
-    steps += [(f"bridge: {name}", step) for name, step in killing.HTTPS_BRIDGE.items()]
+    steps += [(f"bridge: {name}", step) for name, step in killable_console.HTTPS_BRIDGE.items()]
     with KillableHttpsConsole(tmp_path, seed=rounds) as scene, scene.console() as console:
-        ledger = Ledger(scene=scene)
+        oracle = ApprovalOracle(scene=scene)
         with scene.bridge(console) as bridge:
             for name, step in in_turn(dict(steps), rounds):
                 event = scene.announced(console)
                 victim: Victim = bridge if name.startswith("bridge") else console
                 step(Death(scene=scene, console=console, event=event, kill=victim.kill))
                 victim.start()
-                ledger.enter(console, event["eventId"], name)
+                oracle.enter(console, event["eventId"], name)
                 scene.simulator.end_event(event["eventId"])
         figures = "kill -9 of console and bridge, HTTPS alone"
-        tell(ledger.judge(console, figures, may_end={"confirmed", NOT_ASKED}))
+        tell(oracle.judge(console, figures, may_end={"confirmed", NOT_ASKED}))
 
 
 def beside(
-    ledger: Ledger, console: ConsoleProcess, victim: Victim, steps: Iterator[tuple[str, Step]]
+    oracle: ApprovalOracle,
+    console: ConsoleProcess,
+    victim: Victim,
+    steps: Iterator[tuple[str, Step]],
 ) -> None:
     """Something dies while a console goes on."""
-    scene = ledger.scene
+    scene = oracle.scene
     assert isinstance(scene, KillableConsole)
     for name, step in steps:
         event = announced(scene, console)
         step(Death(scene=scene, console=console, event=event, kill=victim.kill))
         victim.start()
-        ledger.enter(console, event["eventId"], name)
+        oracle.enter(console, event["eventId"], name)
         over(scene, event)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from support.faults import strace as fault_strace
-from support.faults.disk import TRY_LATER, BadDisk
-from support.faults.gate import GatedReceiver
+from support.faults.bad_disk import TRY_LATER, BadDisk
+from support.faults.gated_receiver import GatedReceiver
 from support.faults.oracle import Evidence, Figures, certain, judge, outbox_of
 from support.faults.strace import under
 from support.process.bridge import SEB, BridgeProcess

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from support.eventually import eventually
-from support.faults.disk import TRY_LATER
-from support.faults.gate import GatedReceiver
+from support.faults.bad_disk import TRY_LATER
+from support.faults.gated_receiver import GatedReceiver
 from support.faults.mount import fill, small_disk
 from support.faults.oracle import Evidence, Figures, judge, outbox_of
 from support.faults.two_sinks import TwoSinks

@@ -24,7 +24,7 @@ from support.documents.shapes import Entry, Written, clean, tagged
 from support.documents.strategies import EVENT_IDS, NAMELESS, WRITTEN, spelt
 from support.faults.oracle import Figures
 from support.faults.sizes import sizes
-from support.imds.polling import PollerBench
+from support.imds.poller_bench import PollerBench
 
 from wire.record import Record
 

@@ -11,7 +11,7 @@ import pytest
 from support.eventually import eventually
 from support.faults.oracle import Evidence, Figures, certain, judge, outbox_of
 from support.faults.sizes import sizes
-from support.imds.restless import RestlessImds
+from support.imds.restless_imds import RestlessImds
 from support.process.bridge import BridgeProcess
 
 from bridge.simulator.events import SimulatedEvent

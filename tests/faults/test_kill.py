@@ -7,9 +7,9 @@ from pathlib import Path
 
 from support.faults.oracle import Evidence, Figures, judge, outbox_of
 from support.faults.sizes import sizes
-from support.imds.restless import Observations, RestlessImds
+from support.imds.restless_imds import Observations, RestlessImds
 from support.process.bridge import BridgeProcess, fast
-from support.sinks.five import FiveSinks
+from support.sinks.five_sinks import FiveSinks
 
 from bridge.simulator.simulator import Simulator
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from support.faults import strace as fault_strace
 from support.faults.approvals import STEPS, MortalBench, evidence_of
-from support.faults.gate import GatedReceiver
+from support.faults.gated_receiver import GatedReceiver
 from support.faults.mortal_delivery import STAGES, MortalDelivery
 from support.faults.oracle import Evidence, Figures, judge, outbox_of
 from support.faults.sizes import sizes

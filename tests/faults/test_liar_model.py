@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-from support.console.lying import lie
+from support.console.fleet_with_liar import lie
 from support.faults.sizes import sizes
 
 from console.config.settings import ConsoleSettings

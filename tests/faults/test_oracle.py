@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from support.faults.oracle import Evidence, judge
-from support.imds.restless import fingerprint
+from support.imds.restless_imds import fingerprint
 
 from bridge.simulator.approvals import Post
 

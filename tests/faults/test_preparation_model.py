@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from support.commands.approval_bench import Bugs
-from support.commands.preparing_model import PreparingBench
+from support.commands.preparation_model import PreparingBench
 from support.faults.sizes import sizes
 
 from bridge.store import ballast

@@ -17,7 +17,7 @@ from bridge.simulator.events import SimulatedEvent
 from bridge.simulator.faults import RefusedFault
 from bridge.simulator.simulator import Simulator
 
-BOOTED = Path(__file__).parents[1] / "support" / "faults" / "booted.py"
+BOOTED = Path(__file__).parents[1] / "support" / "faults" / "bridge_of_boot.py"
 RULES = json.dumps([{"name": "mine"}])
 
 

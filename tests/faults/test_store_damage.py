@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.faults.damage import BEHIND, DAMAGES, Found, Original, damage, drain
 from support.faults.sizes import sizes
+from support.faults.store_damage import BEHIND, DAMAGES, Found, Original, damage, drain
 
 
 def verdict(original: Original, found: Found) -> str:

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 from support.eventually import eventually
-from support.faults.disk import CONFIGURATION
-from support.faults.gate import GatedReceiver
+from support.faults.bad_disk import CONFIGURATION
+from support.faults.gated_receiver import GatedReceiver
 from support.faults.mount import read_only_view
 from support.faults.oracle import Evidence, Figures, judge, outbox_of
 from support.faults.two_sinks import TwoSinks
-from support.imds.restless import RestlessImds
+from support.imds.restless_imds import RestlessImds
 from support.process.bridge import BridgeProcess
 
 from bridge.simulator.simulator import Simulator

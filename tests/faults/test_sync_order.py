@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from support.faults import strace as fault_strace
 from support.faults.oracle import Evidence, Figures, certain, judge, outbox_of
-from support.faults.order import CALLS, follow
 from support.faults.strace import under
-from support.imds.restless import RestlessImds
+from support.faults.sync_trail import CALLS, follow
+from support.imds.restless_imds import RestlessImds
 from support.process.bridge import SEB, BridgeProcess, fast
-from support.sinks.five import FiveSinks
+from support.sinks.five_sinks import FiveSinks
 
 from bridge.simulator.simulator import Simulator
 

@@ -6,7 +6,7 @@ import shutil
 import sys
 
 import pytest
-from support.console.deciding import audit
+from support.console.decision_bench import audit
 
 PATIENCE = 1.0
 """Seconds that a client waits for an answer: an unlucky write costs that."""

@@ -18,7 +18,7 @@ from support.eventually import eventually
 from support.ground.doc_page import PageBlocks
 from support.ground.nspawn import Machine, missing
 from support.ground.packages import CONSOLE, NAME, left_behind, made, newer_deb, newer_rpm
-from support.ground.released import VERSION, released
+from support.ground.released_packages import VERSION, released
 from support.sinks.far_ends import IMDS, FarEnds
 
 DATABASE = f"/var/lib/{CONSOLE}/console.db"

@@ -21,7 +21,7 @@ from tests.benchmarks import (
     start,
     turns,
 )
-from tests.benchmarks.farend import Kind
+from tests.benchmarks.far_end import Kind
 
 
 def numbers(found: Any) -> Iterator[float]:

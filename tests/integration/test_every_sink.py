@@ -11,7 +11,7 @@ import pytest
 from jsonschema import Draft202012Validator
 from support.mqtt.subscriber import SeenMessage
 from support.process.bridge import BridgeProcess, run_seb
-from support.sinks.five import FiveSinks
+from support.sinks.five_sinks import FiveSinks
 
 from bridge.simulator.events import SimulatedEvent
 from bridge.simulator.scenarios import SCENARIOS

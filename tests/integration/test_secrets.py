@@ -8,7 +8,7 @@ import pytest
 from support.process.bridge import BridgeProcess, run_seb
 from support.process.launch import Launch
 from support.process.seb_here import Here
-from support.sinks.five import PASSWORD, SECRETS, FiveSinks
+from support.sinks.five_sinks import PASSWORD, SECRETS, FiveSinks
 
 from bridge.simulator.events import SimulatedEvent
 from bridge.simulator.simulator import Simulator

@@ -10,7 +10,7 @@ from urllib.request import urlopen
 
 import pytest
 from support.eventually import eventually
-from support.faults.gate import GatedReceiver
+from support.faults.gated_receiver import GatedReceiver
 from support.faults.proxy import FaultProxy, Spoil
 from support.ports import free_port
 from support.process.bridge import SEB, BridgeProcess, clean_environment, written

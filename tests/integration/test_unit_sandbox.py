@@ -11,7 +11,7 @@ import pytest
 from support.eventually import eventually
 from support.process.bridge import SEB, BridgeProcess, run_seb
 from support.process.refuse_new_code import UNAVAILABLE
-from support.sinks.five import FiveSinks
+from support.sinks.five_sinks import FiveSinks
 
 from bridge.cli.systemd_unit import unit
 from bridge.simulator.events import SimulatedEvent

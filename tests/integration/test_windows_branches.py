@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path, PureWindowsPath
 
 import pytest
-from support.imds.winreg import Registry
+from support.imds.windows_registry import Registry
 
 from bridge import system
 from bridge.api import control

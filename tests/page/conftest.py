@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Browser, Page
 from support.page.browser import started_browser
 from support.page.status_fixture import StatusServer
-from support.page.still import fresh, still_page
+from support.page.still_page import fresh, still_page
 
 
 # Not for the whole session: while it is open, no other test of this process could use asyncio.

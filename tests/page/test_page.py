@@ -8,7 +8,7 @@ from support.eventually import eventually
 from support.page.browser import PHONE
 from support.page.status_fixture import StatusServer
 from support.page.status_samples import event, record, sink, status
-from support.page.still import look_again, opened
+from support.page.still_page import look_again, opened
 
 
 def test_everything_is_reached_by_keyboard(page: Page, server: StatusServer) -> None:

@@ -3,7 +3,7 @@
 from playwright.sync_api import Page, expect
 from support.page.status_fixture import StatusServer
 from support.page.status_samples import blind, event, record, sink, status
-from support.page.still import look_again, opened
+from support.page.still_page import look_again, opened
 
 HEADLINE = "#state h2"
 

@@ -22,7 +22,7 @@ from support.page.status_samples import (
     sink,
     status,
 )
-from support.page.still import opened
+from support.page.still_page import opened
 
 HOSTILE = "</script><img src=x onerror=alert(1)>\u202e\u0007" + "W" * 700 + " שלום עולם " * 40
 BEGAN = record("bridge.started", 1, ago=93_784, started={"restarted": True, "gapSeconds": 95.2})

@@ -4,7 +4,7 @@ from playwright.sync_api import Browser, Page, expect
 from support.page.browser import check_views, watched_page
 from support.page.status_fixture import StatusServer
 from support.page.status_samples import event, imds, moment, status
-from support.page.still import look_again, opened, pass_time, run_clock
+from support.page.still_page import look_again, opened, pass_time, run_clock
 
 HEADLINE = "#state h2"
 LOST = "No contact with the bridge"

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 from support.documents.documents import FakeClock
-from support.sinks.scripted import Script, ScriptedSink
+from support.sinks.scripted_sink import Script, ScriptedSink
 from support.threads import no_new_threads
 
 from sinks.base import SinkError, SinkSettings

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 from uuid import NAMESPACE_URL, uuid5
 
-from support.console.deciding import made_key
+from support.console.decision_bench import made_key
 from support.console.process import ConsoleProcess
 
 from bridge.simulator.simulator import Simulator

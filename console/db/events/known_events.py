@@ -112,7 +112,7 @@ class KnownEvents:
         is_open = event.c.state.in_(OPEN)
         found = self._connection.execute(event_query().where(is_open)).all()
         names = self._named_vms([is_open])
-        decided, receipts = self._decisions_that_count(found)
+        decided, receipts = self._current_decisions(found)
         return [
             KnownEvent(
                 event=rows.event_of(row),
@@ -143,7 +143,7 @@ class KnownEvents:
         """Return what other tables have of the events in these rows."""
         ids = [row.event_id for row in found]
         connection = self._connection
-        decided, receipts = self._decisions_that_count(found)
+        decided, receipts = self._current_decisions(found)
         return _Related(
             counts=self._counts(ids),
             named=self._named_vms(resource.c.event_id.in_(portion) for portion in portions(ids)),
@@ -225,7 +225,7 @@ class KnownEvents:
             self._connection, conditions, self._now, self._listening, self._grouping
         )
 
-    def _decisions_that_count(
+    def _current_decisions(
         self, found: Iterable[Row[Any]]
     ) -> tuple[dict[EventKey, DecisionHistory], dict[EventKey, list[Receipt]]]:
         """Return, for rows of events, what was decided on them, and the receipts that count."""

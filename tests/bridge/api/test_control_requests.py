@@ -3,7 +3,7 @@ without.
 """
 
 import pytest
-from support.sinks.scripted import DispatcherBench
+from support.sinks.scripted_sink import DispatcherBench
 from support.store_helpers import draft, recipients
 
 from bridge.api.control import ControlError

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.commands.fleet import ISSUER, CommandFleet
+from support.commands.command_fleet import ISSUER, CommandFleet
 from support.documents.documents import entry
 from support.mqtt.commands import send
 from support.patience import PATIENCE

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.sinks.scripted import DispatcherBench
+from support.sinks.scripted_sink import DispatcherBench
 from support.store_helpers import draft, opened
 from support.threads import no_new_threads
 

@@ -3,7 +3,7 @@
 import threading
 
 import pytest
-from support.sinks.scripted import PATIENCE, DispatcherBench, Script
+from support.sinks.scripted_sink import PATIENCE, DispatcherBench, Script
 from support.store_helpers import bridge_draft, draft
 
 from bridge.delivery.health import reason_of

@@ -18,7 +18,7 @@ from support.documents.documents import (
     entry,
     started,
 )
-from support.imds.polling import PollerBench, told
+from support.imds.poller_bench import PollerBench, told
 from support.store_helpers import draft as store_draft
 
 from bridge.events import tracked

@@ -10,7 +10,7 @@ from time import perf_counter
 import pytest
 import requests
 from support.documents.documents import FakeClock
-from support.imds.raw import RawImds, refusal, reply
+from support.imds.raw_imds import RawImds, refusal, reply
 from support.sinks.http_server import HttpServer, Mode
 from support.sinks.throwaway_ca import ThrowawayCa
 from urllib3.connection import HTTPConnection

@@ -16,7 +16,7 @@ from support.documents.documents import (
     body,
     entry,
 )
-from support.imds.polling import state_and_poller
+from support.imds.poller_bench import state_and_poller
 from support.store_helpers import bridge_draft
 
 from bridge.approval.approvals import Approvals

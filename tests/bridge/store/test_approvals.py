@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.imds.polling import records_of
+from support.imds.poller_bench import records_of
 from support.store_helpers import AN_APPROVAL, NOW, observer, opened
 
 from bridge.approval.receipts import receipt

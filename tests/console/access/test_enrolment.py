@@ -13,7 +13,7 @@ import pytest
 import requests
 import yaml
 from support.console.process import ConsoleProcess
-from support.console.pulling import PullClient
+from support.console.pull_client import PullClient
 from support.console.records import FakeVm
 from support.eventually import eventually
 from support.process.bridge import run_seb

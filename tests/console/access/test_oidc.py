@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from support.console.process import ConsoleProcess
 from support.eventually import eventually
-from support.oidc.real import Browser, OidcProvider
+from support.oidc.real_provider import Browser, OidcProvider
 
 _SECRET = "s3cret:/ %"
 _GROUPS = {"ann": ["ops", "dev"], "bob": ["dev"]}

@@ -13,7 +13,7 @@ import jwt
 import pytest
 from support.console.process import ConsoleProcess
 from support.eventually import eventually
-from support.oidc.hostile import BegunLogin, HostileProvider, ProviderKey, unsigned
+from support.oidc.hostile_provider import BegunLogin, HostileProvider, ProviderKey, unsigned
 from support.ports import free_port
 
 Json = dict[str, Any]

@@ -6,7 +6,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from support.console.deciding import DecisionBench, audit, decide, ended
+from support.console.decision_bench import DecisionBench, audit, decide, ended
 from support.console.mqtt import MqttFleet
 from support.console.process import ConsoleProcess
 from support.console.records import FakeVm

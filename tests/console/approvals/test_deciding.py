@@ -12,7 +12,7 @@ import pytest
 import requests
 from sqlalchemy import text
 from support.console.broker import HeldBroker, held
-from support.console.deciding import made_key
+from support.console.decision_bench import made_key
 from support.console.records import FakeVm
 from support.console.stage import ConsoleStage
 from support.eventually import eventually

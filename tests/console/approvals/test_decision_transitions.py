@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from support.console.cases import AT, candidate, command, decision, receipt, situation
+from support.console.decision_cases import AT, candidate, command, decision, receipt, situation
 
 from console.approvals.decision_situation import (
     END_SECONDS,

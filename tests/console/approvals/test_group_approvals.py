@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from support.console.fresh import ON_SQLITE
+from support.console.empty_database import ON_SQLITE
 from support.console.turn_cluster import START, EventOfTwo, TurnCluster
 from support.rules import EVENT_MATCH, OTHER_EVENT_MATCH
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from support.console.fresh import ON_SQLITE
+from support.console.empty_database import ON_SQLITE
 from support.console.records import FakeVm
 from support.console.turn_cluster import EventOfTwo, TurnCluster
 

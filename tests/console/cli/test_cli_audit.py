@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import text
-from support.console import forking
+from support.console import forked_process
 from support.console.stage import ConsoleStage
 
 from console.audit import log
@@ -39,7 +39,7 @@ def seb(stage: ConsoleStage, *words: str) -> subprocess.CompletedProcess[str]:
     """Run a command with the settings of the console, as another process."""
     directory = str(stage.state.settings.state_dir)
     own = {"SEB_CONSOLE_STATE_DIR": directory, "SEB_CONSOLE_URL": stage.url}
-    return forking.finished(["console", *words], env=own)
+    return forked_process.finished(["console", *words], env=own)
 
 
 def head(stage: ConsoleStage) -> Head:
@@ -116,7 +116,7 @@ def test_rows_that_are_deleted_from_the_end_stay_missing(stage: ConsoleStage) ->
 def test_without_a_database_nothing_is_made(tmp_path: Path) -> None:
     """Without a database the exit code is 78, and no file is made."""
     own = {"SEB_CONSOLE_STATE_DIR": str(tmp_path)}
-    done = forking.finished(["console", "audit", "verify"], env=own)
+    done = forked_process.finished(["console", "audit", "verify"], env=own)
     assert done.returncode == 78
     assert "SEB_CONSOLE_STATE_DIR" in done.stderr
     assert list(tmp_path.iterdir()) == []

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.console import forking
-from support.console.deciding import DecisionBench, audit
+from support.console import forked_process
+from support.console.decision_bench import DecisionBench, audit
 from support.console.process import ConsoleProcess
 from support.console.records import FakeVm
 from support.console.stage import ConsoleStage
@@ -166,7 +166,7 @@ def test_no_text_moves_the_terminal(tmp_path: Path) -> None:
             ("events",),
             ("audit",),
         ):
-            done = forking.finished(["console", *words], env={"SEB_CONSOLE_URL": stage.url})
+            done = forked_process.finished(["console", *words], env={"SEB_CONSOLE_URL": stage.url})
             assert done.stdout + done.stderr
             assert "\x1b" not in done.stdout + done.stderr
             assert "\u202e" not in done.stdout + done.stderr

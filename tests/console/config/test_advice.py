@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from support.console.broker import held
-from support.console.deciding import made_key
+from support.console.decision_bench import made_key
 from support.console.records import FakeVm
 from support.console.stage import ConsoleStage
 

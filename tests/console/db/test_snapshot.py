@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import text
-from support.console.deciding import made_key
+from support.console.decision_bench import made_key
 from support.console.records import FakeVm
 from support.console.stage import ConsoleStage
 from support.postgresql import PostgreSql

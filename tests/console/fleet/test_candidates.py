@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from support.console.cases import AT, candidate
-from support.console.reported import reported
+from support.console.decision_cases import AT, candidate
+from support.console.reported_event import reported
 
 from console.fleet.candidates import PULL, PULL_SECONDS, candidates, channel_of, next_candidate
 from console.fleet.contact import Listening

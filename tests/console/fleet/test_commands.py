@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from support.console.cases import AT, command, decision, receipt
+from support.console.decision_cases import AT, command, decision, receipt
 
 from console.fleet.commands import (
     LAPSE_SECONDS,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 from support.documents.documents import FakeClock
-from support.sinks.scripted import PATIENCE, Script, ScriptedSink
+from support.sinks.scripted_sink import PATIENCE, Script, ScriptedSink
 
 from console.db import notices as store
 from console.db.connection.opening import Database

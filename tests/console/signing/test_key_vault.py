@@ -18,7 +18,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.utils import Prehashed, decode_dss_signature
 from cryptography.hazmat.primitives.hashes import SHA256
-from support.console.cases import command
+from support.console.decision_cases import command
 from support.sinks.throwaway_ca import ThrowawayCa
 
 from console.config.key_vault import KeyVaultSettings

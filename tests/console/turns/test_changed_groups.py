@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from support.console.fresh import ON_SQLITE
+from support.console.empty_database import ON_SQLITE
 from support.console.turn_cluster import TurnCluster
 
 from console.approvals.refusal_reasons import DecisionRefusedError

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 from pydantic import TypeAdapter, ValidationError
-from support.console.reported import reported
+from support.console.reported_event import reported
 
 from console.config.groups import GroupSettings, check_names
 from console.turns.groups import (

@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from support.console.fresh import ON_SQLITE
+from support.console.empty_database import ON_SQLITE
 from support.console.records import FakeVm
 from support.console.turn_cluster import START, EventOfTwo, TurnCluster
 

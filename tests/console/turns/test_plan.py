@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from support.console.reported import reported
+from support.console.reported_event import reported
 
 from console.config.groups import GroupSettings
 from console.fleet.values.keys import EventKey

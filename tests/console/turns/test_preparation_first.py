@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from support.console.fresh import ON_SQLITE
+from support.console.empty_database import ON_SQLITE
 from support.console.records import FakeVm
 from support.console.turn_cluster import EventOfTwo, TurnCluster
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from support.console.reported import reported
+from support.console.reported_event import reported
 
 from console.config.groups import GroupSettings
 from console.fleet.values.keys import EventKey

@@ -8,7 +8,7 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from support.console.deciding import audit, decide
+from support.console.decision_bench import audit, decide
 from support.console.preparing_cluster import PreparingCluster, reaches, turn
 from support.eventually import eventually
 from support.postgresql import PostgreSql

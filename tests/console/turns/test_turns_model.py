@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from support.console.reported import reported
+from support.console.reported_event import reported
 
 from console.config.groups import GroupSettings
 from console.fleet.values.keys import EventKey

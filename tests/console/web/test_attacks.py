@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 
 import pytest
 import requests
-from support.console.deciding import made_key
+from support.console.decision_bench import made_key
 from support.console.process import ConsoleProcess
 from support.console.records import FakeVm
 from support.eventually import eventually

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.console.deciding import audit, made_key
+from support.console.decision_bench import audit, made_key
 from support.console.records import FakeVm
 from support.console.stage import ConsoleStage
 

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.console.deciding import decide, made_key
+from support.console.decision_bench import decide, made_key
 from support.console.mqtt import MqttFleet
 from support.console.process import ConsoleProcess
-from support.console.pulling import PullClient
+from support.console.pull_client import PullClient
 from support.console.records import FakeVm
 from support.eventually import eventually
 from support.mqtt.mosquitto import Mosquitto

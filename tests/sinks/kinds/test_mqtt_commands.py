@@ -13,7 +13,7 @@ import pytest
 from support.eventually import eventually
 from support.mqtt.commands import CommandTaker, send
 from support.mqtt.mosquitto import Mosquitto
-from support.mqtt.stub import SILENCE, MqttStub
+from support.mqtt.mqtt_stub import SILENCE, MqttStub
 from support.ports import free_port
 
 from sinks.base import SinkContext, SinkError

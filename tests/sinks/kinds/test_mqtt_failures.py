@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from support.mqtt.stub import (
+from support.mqtt.mqtt_stub import (
     DISCONNECT,
     DISCONNECT_WITH,
     HANG_UP,

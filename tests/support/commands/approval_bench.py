@@ -16,7 +16,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Self
 
-from support.commands.approving import (
+from support.commands.approval_parts import (
     ObedientImds,
     approval_worker_of,
     approvals_of,
@@ -27,7 +27,7 @@ from support.commands.approving import (
 )
 from support.commands.control_plane import IssuerKey, jwks
 from support.documents.documents import FakeClock, body
-from support.imds.polling import state_and_poller
+from support.imds.poller_bench import state_and_poller
 
 from bridge.config.approval import Rule
 from bridge.imds.client import ImdsError

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from support.console.deciding import DecisionBench
+from support.console.decision_bench import DecisionBench
 from support.console.process import ConsoleProcess
 from support.eventually import eventually
 from support.process.scripts import python_script

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import requests
-from support.console import forking
+from support.console import forked_process
 from support.eventually import eventually
 from support.ports import free_port
 
@@ -45,8 +45,10 @@ class ConsoleProcess:
             "SEB_CONSOLE_ENROLL_KEY_FILE": str(self.key_file),
             **{f"SEB_CONSOLE_{name}": value for name, value in settings.items()},
         }
-        self.begin: Callable[..., forking.ForkedProcess | subprocess.Popen[bytes]] = forking.start
-        self.process: forking.ForkedProcess | subprocess.Popen[bytes] | None = None
+        self.begin: Callable[..., forked_process.ForkedProcess | subprocess.Popen[bytes]] = (
+            forked_process.start
+        )
+        self.process: forked_process.ForkedProcess | subprocess.Popen[bytes] | None = None
         self.http = requests.Session()
         self.http.trust_env = False
 
@@ -57,7 +59,7 @@ class ConsoleProcess:
     def run(self, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
         """Run a command of `seb console` that is pointed at this console."""
         env = {**self.environ, "SEB_CONSOLE_URL": self.url, **environ}
-        return forking.finished(["console", *words], env=env)
+        return forked_process.finished(["console", *words], env=env)
 
     def token(self, name: str, *words: str, role: str = "viewer", days: str = "1") -> str:
         """A new bearer token, made by the command."""

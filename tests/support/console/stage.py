@@ -15,7 +15,7 @@ from typing import Any, Self
 import requests
 import uvicorn
 from sqlalchemy import delete
-from support.console.fresh import put_database
+from support.console.empty_database import put_database
 from support.console.records import FakeVm
 from support.eventually import eventually
 from support.ports import free_port

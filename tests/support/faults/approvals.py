@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from support.commands.approval_over_mqtt import ApprovalOverMqtt
 from support.eventually import eventually
-from support.faults.cause import CauseWitness
-from support.faults.gate import GatedReceiver
+from support.faults.cause_observer import CauseObserver
+from support.faults.gated_receiver import GatedReceiver
 from support.faults.mortal_delivery import Mortal
 from support.faults.posts import FINAL
 from support.process.bridge import BridgeProcess
@@ -29,7 +29,7 @@ class MortalBench(Mortal):
         self._home = home
         self._doomed = False
         self.receiver = receiver
-        self.witness = CauseWitness(home / "state" / "seb.db", home)
+        self.witness = CauseObserver(home / "state" / "seb.db", home)
         self.stage = ApprovalOverMqtt(
             home, simulator=Simulator(approval_delay=0.1, on_approval=self._is_asked)
         )

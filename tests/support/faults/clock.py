@@ -11,7 +11,7 @@ from typing import Final, Self
 
 from support.eventually import eventually
 from support.process.bridge import BridgeProcess
-from support.sinks.five import FiveSinks
+from support.sinks.five_sinks import FiveSinks
 
 from bridge.simulator.simulator import Simulator
 

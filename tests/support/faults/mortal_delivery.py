@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Final
 
 from support.eventually import eventually
-from support.faults.gate import GatedReceiver
+from support.faults.gated_receiver import GatedReceiver
 from support.faults.strace import Injection
 from support.faults.two_sinks import TwoSinks
-from support.imds.restless import Observations, RestlessImds
+from support.imds.restless_imds import Observations, RestlessImds
 from support.process.bridge import BridgeProcess
 
 from bridge.simulator.simulator import Simulator

@@ -11,7 +11,7 @@ from typing import Any
 
 from support.faults.posts import wrong_posts, wrong_receipts
 from support.faults.records import Heard, OwedStreams, Record, wrong_facts
-from support.imds.restless import fingerprint
+from support.imds.restless_imds import fingerprint
 from support.process.bridge import run_seb
 
 from bridge.simulator.approvals import Post

@@ -19,7 +19,7 @@ from support.faults.sink_ends import variables
 from support.mqtt.mosquitto import Mosquitto
 from support.mqtt.subscriber import Subscriber
 from support.patience import PATIENCE
-from support.sinks.five import is_event
+from support.sinks.five_sinks import is_event
 
 
 class BrokerAndBridge:

@@ -11,7 +11,7 @@ from typing import Literal, Self
 from support.amqp.server import SHARED_KEY, EventHubServer
 from support.faults.proxy import FaultProxy
 from support.mqtt.mosquitto import Mosquitto
-from support.sinks.five import is_event
+from support.sinks.five_sinks import is_event
 from support.sinks.http_server import HttpServer
 from support.sinks.throwaway_ca import ThrowawayCa
 

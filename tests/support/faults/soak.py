@@ -15,9 +15,9 @@ from typing import Any, Final, Self
 from support.eventually import eventually
 from support.faults.process import Usage, usage
 from support.faults.proxy import FaultProxy, Spoil
-from support.imds.restless import RestlessImds
+from support.imds.restless_imds import RestlessImds
 from support.process.bridge import BridgeProcess, fast
-from support.sinks.five import FiveSinks
+from support.sinks.five_sinks import FiveSinks
 
 from bridge.api import control
 from bridge.simulator import faults

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from support.faults.gate import GatedReceiver
+from support.faults.gated_receiver import GatedReceiver
 from support.process.bridge import BridgeProcess, fast
 
 from bridge.simulator.simulator import Simulator

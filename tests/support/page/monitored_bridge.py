@@ -8,7 +8,7 @@ from typing import Any
 from wsgiref.util import setup_testing_defaults
 
 from support.documents.documents import VM, FakeClock, ScriptedImds
-from support.imds.polling import records_of
+from support.imds.poller_bench import records_of
 from support.page.onlooker import samples
 
 from bridge.api.metrics import Metrics

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from support.documents.documents import FakeClock, ScriptedImds, body, entry
-from support.imds.polling import state_and_poller
+from support.imds.poller_bench import state_and_poller
 from support.records.bench import Quiet
 
 from bridge.delivery.dispatcher import recipients

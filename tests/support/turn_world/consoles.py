@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from sqlalchemy import text
-from support.console.fresh import put_database
+from support.console.empty_database import put_database
 from support.console.turn_cluster import ALICE
 from support.turn_world.line import CommandOnTheWay, Kind
 from support.turn_world.simulation import Simulation

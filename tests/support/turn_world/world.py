@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Self
 from unittest import mock
 
-from support.console.deciding import made_key
+from support.console.decision_bench import made_key
 from support.turn_world.azure import Azure, WorldEvent
 from support.turn_world.consoles import Consoles
 from support.turn_world.line import VmLine

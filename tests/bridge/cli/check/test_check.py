@@ -7,7 +7,7 @@ import pytest
 from support.process.bridge import EndedCommand, run_seb
 from support.process.launch import Launch
 from support.process.seb_here import Here
-from support.sinks.five import PASSWORD, FiveSinks
+from support.sinks.five_sinks import PASSWORD, FiveSinks
 from support.sinks.http_server import HttpServer
 
 from bridge.known_api_versions import EVENTS_API_VERSIONS

@@ -12,7 +12,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from support.console.pulling import PATH, FakeDecisions, PullClient, client_of
+from support.console.pull_client import PATH, FakeDecisions, PullClient, client_of
 from support.console.records import FakeVm
 from support.console.stage import ConsoleStage
 from support.eventually import eventually

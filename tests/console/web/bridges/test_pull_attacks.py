@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from support.console.process import ConsoleProcess
-from support.console.pulling import PullClient
+from support.console.pull_client import PullClient
 from support.console.records import FakeVm
 from support.eventually import eventually
 

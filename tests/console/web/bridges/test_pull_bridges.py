@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.console.deciding import audit, decide, ended
-from support.console.over_https import HttpsBench
-from support.console.pulling import PullClient
+from support.console.decision_bench import audit, decide, ended
+from support.console.https_bench import HttpsBench
+from support.console.pull_client import PullClient
 from support.eventually import eventually
 from support.postgresql import PostgreSql
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.console.pulling import PullClient, client_of
+from support.console.pull_client import PullClient, client_of
 from support.console.records import FakeVm
 from support.console.stage import ConsoleStage
 from support.eventually import eventually

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
-from support.console.deciding import audit, made_key
+from support.console.decision_bench import audit, made_key
 from support.console.records import FakeVm
 from support.console.stage import ConsoleStage
 from support.page.browser import check_views, watched_page

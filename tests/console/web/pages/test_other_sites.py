@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page
-from support.console.deciding import made_key
+from support.console.decision_bench import made_key
 from support.console.records import FakeVm
 from support.console.stage import ConsoleStage
 

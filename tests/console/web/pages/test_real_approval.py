@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from playwright.sync_api import Browser, expect
-from support.console.deciding import DecisionBench, audit
-from support.console.over_https import HttpsBench
+from support.console.decision_bench import DecisionBench, audit
+from support.console.https_bench import HttpsBench
 from support.console.process import ConsoleProcess
 from support.page.browser import watched_page
 

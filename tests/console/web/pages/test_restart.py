@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from playwright.sync_api import Browser, BrowserContext, Page, expect
-from support.console.deciding import made_key
+from support.console.decision_bench import made_key
 from support.console.mqtt import MqttFleet
 from support.console.process import ConsoleProcess
 from support.console.records import FakeVm
 from support.eventually import eventually
 from support.mqtt.mosquitto import Mosquitto
-from support.oidc.hostile import BegunLogin, HostileProvider
+from support.oidc.hostile_provider import BegunLogin, HostileProvider
 from support.page.browser import check_views, new_context, watched_page
 
 

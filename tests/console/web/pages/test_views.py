@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 from playwright.sync_api import Browser, expect
-from support.console.deciding import made_key
+from support.console.decision_bench import made_key
 from support.console.records import FakeVm
 from support.console.stage import ConsoleStage, fleet_of_all_states
 from support.page.browser import check_views, watched_page

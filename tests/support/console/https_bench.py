@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Self
 
-from support.console.deciding import made_key
+from support.console.decision_bench import made_key
 from support.console.process import ConsoleProcess
 from support.eventually import eventually
 from support.process.bridge import BridgeProcess

@@ -10,7 +10,7 @@ from typing import Any
 from support.commands.control_plane import IssuerKey, jwks
 from support.commands.forgery import ForgerTools
 from support.documents.documents import EVENT_ID, VM, FakeClock, StandInImds, body, entry
-from support.imds.polling import state_and_poller
+from support.imds.poller_bench import state_and_poller
 
 from bridge.approval.approvals import Approvals
 from bridge.approval.rule_decisions import RuleDecisions

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from support.commands.approving import (
+from support.commands.approval_parts import (
     ObedientImds,
     approval_worker_of,
     has_work,
@@ -17,7 +17,7 @@ from support.commands.approving import (
     tell_poll,
 )
 from support.documents.documents import LATER, VM, FakeClock, entry
-from support.imds.polling import state_and_poller
+from support.imds.poller_bench import state_and_poller
 
 from bridge.approval.approvals import Approvals
 from bridge.approval.rule_decisions import RuleDecisions

@@ -12,7 +12,7 @@ _PART: Final = 0.5
 """Of what a console can take in that its fleet may use: after an absence it has to catch up."""
 
 
-def paper(found: Any) -> Iterator[str]:
+def estimate(found: Any) -> Iterator[str]:
     """A line for each thing that a fleet of that size needs."""
     look, intake = found["look"], found["intake"]
     large = max(look, key=int)

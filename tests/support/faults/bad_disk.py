@@ -7,10 +7,10 @@ import time
 from contextlib import closing
 from pathlib import Path
 
-from support.faults.gate import GatedReceiver
+from support.faults.gated_receiver import GatedReceiver
 from support.faults.strace import Injection, under
 from support.faults.two_sinks import TwoSinks
-from support.imds.restless import RestlessImds
+from support.imds.restless_imds import RestlessImds
 from support.process.bridge import SEB, BridgeProcess
 
 from bridge.simulator.simulator import Simulator

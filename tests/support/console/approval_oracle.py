@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from support.console.deciding import audit
-from support.console.killing import KillableConsole, KillableHttpsConsole
+from support.console.decision_bench import audit
+from support.console.killable_console import KillableConsole, KillableHttpsConsole
 from support.console.process import ConsoleProcess
 from support.eventually import eventually
 
@@ -18,7 +18,7 @@ NOT_ASKED = "not asked"
 
 
 @dataclass(slots=True, kw_only=True)
-class Ledger:
+class ApprovalOracle:
     """What became of each round."""
 
     scene: KillableConsole | KillableHttpsConsole

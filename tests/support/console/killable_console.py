@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import requests
-from support.console.deciding import DecisionBench, decide
-from support.console.holding import (
+from support.console.decision_bench import DecisionBench, decide
+from support.console.holding_proxy import (
     HoldingProxy,
     Passing,
     Wanted,
@@ -27,7 +27,7 @@ from support.console.holding import (
     saying,
     tokens_in,
 )
-from support.console.over_https import HttpsBench
+from support.console.https_bench import HttpsBench
 from support.console.process import ConsoleProcess
 from support.eventually import eventually
 from support.faults.strace import Injection

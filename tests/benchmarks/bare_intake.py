@@ -1,8 +1,8 @@
 """The raw libraries, taking in what the console takes in: they receive, and read the JSON.
 
-Run as `python -m tests.benchmarks.bare_take mqtt|eventhub|webhook ADDRESS COUNT`. It prints records
-a second, from the first to the last; a webhook's server prints its port first. With a COUNT of 0
-the MQTT client only makes its session at the broker, and ends.
+Run as `python -m tests.benchmarks.bare_intake mqtt|eventhub|webhook ADDRESS COUNT`. It prints
+records a second, from the first to the last; a webhook's server prints its port first. With a
+COUNT of 0 the MQTT client only makes its session at the broker, and ends.
 """
 
 import asyncio

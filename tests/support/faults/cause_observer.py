@@ -9,7 +9,7 @@ from support.faults.posts import asked
 from bridge.simulator.approvals import Post
 
 
-class CauseWitness:
+class CauseObserver:
     """Reads copies of the store, which a running bridge has locked; for `Simulator(on_approval)`.
 
     Whoever asked waits for its answer meanwhile.
