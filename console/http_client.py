@@ -95,6 +95,6 @@ def answers(url: str, *, seconds: float) -> requests.Response | None:
             return None
 
 
-def why(error: requests.RequestException) -> str:
+def reason_of(error: requests.RequestException) -> str:
     """Return what went wrong with a request, for people. The text has no address and no secret."""
     return str(problem_of(error))

@@ -50,8 +50,8 @@ def load(kind: str) -> type[Sink[Any]]:
     try:
         loaded = getattr(importlib.import_module(module_name), class_name)
     except Exception as error:  # other people's code may fail in any way while it is imported
-        why = str(error) or type(error).__name__
-        raise BrokenKindError(f"{named} cannot be loaded: {why}") from error
+        reason = str(error) or type(error).__name__
+        raise BrokenKindError(f"{named} cannot be loaded: {reason}") from error
     if not (isinstance(loaded, type) and issubclass(loaded, Sink)):
         raise BrokenKindError(f"{named} is not a subclass of sinks.base.Sink")
     return loaded

@@ -54,5 +54,5 @@ def read_secret(value: SecretStr | None, file: Path | None) -> str | None:
         # Editors on Windows put a byte order mark in front, which is not part of the secret.
         return file.read_text(encoding="utf-8-sig").rstrip("\r\n")
     except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or type(error).__name__
-        raise SinkError(f"the secret file {file} cannot be read: {why}") from None
+        reason = getattr(error, "strerror", None) or type(error).__name__
+        raise SinkError(f"the secret file {file} cannot be read: {reason}") from None

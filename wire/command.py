@@ -54,7 +54,8 @@ class Command:
     """One of `ACTS`."""
     event_id: str | None = None
     fingerprint: str | None = None
-    why: str | None = None
+    person_reason: str | None = None
+    """Why, in the words of who asks; the claim `rsn`."""
     jti: str = field(default_factory=lambda: str(uuid.uuid4()))
 
 
@@ -98,7 +99,7 @@ def _claims(command: Command, key: SigningKey, vm_id: str, now: datetime, lifeti
         "act": command.act,
         "evt": command.event_id,
         "evh": command.fingerprint,
-        "rsn": command.why,
+        "rsn": command.person_reason,
     }
     return json.dumps({name: each for name, each in claims.items() if each is not None}).encode()
 

@@ -103,7 +103,7 @@ class ControlRequests:
                 _text(request, "event") or "",
                 user=_text(request, "user") or "unknown",
                 fingerprint=_text(request, "fingerprint"),
-                why=_line(request, "why"),
+                person_reason=_line(request, "why"),
                 seconds=APPROVE_SECONDS,
                 act=act,
             )
@@ -188,7 +188,7 @@ def _step(approval: Approval) -> dict[str, Any]:
         "jti": approval.jti,
         "state": approval.state,
         "reason": approval.reason,
-        "rsn": approval.why,
+        "rsn": approval.person_reason,
     }
 
 

@@ -63,8 +63,8 @@ class Viewer:
             )
         if status != HTTPStatus.OK:
             later = status == HTTPStatus.SERVICE_UNAVAILABLE
-            why = f"the bridge at {self._named}: {escaped(str(answer.get('error')))}"
-            raise TryLaterError(why) if later else UnreachableError(why)
+            reason = f"the bridge at {self._named}: {escaped(str(answer.get('error')))}"
+            raise TryLaterError(reason) if later else UnreachableError(reason)
         return answer
 
     def follow(self, last_event_id: str | None) -> Iterator[tuple[str, bytes]]:
@@ -87,9 +87,9 @@ class Viewer:
             connection.close()
 
     def _unreachable(self, error: Exception) -> UnreachableError:
-        why = escaped(getattr(error, "strerror", None) or str(error) or type(error).__name__)
+        reason = escaped(getattr(error, "strerror", None) or str(error) or type(error).__name__)
         return UnreachableError(
-            f"no bridge answers at {self._named} ({why})",
+            f"no bridge answers at {self._named} ({reason})",
             remedy="see that it runs with this SEB_HTTP__LISTEN",
         )
 

@@ -105,7 +105,7 @@ class Approvals:
         *,
         user: str,
         fingerprint: str | None = None,
-        why: str | None = None,
+        person_reason: str | None = None,
         act: Act = "approve",
     ) -> Approval:
         """Accept the approval of a person on this VM, for the event as that person saw it, or the
@@ -123,7 +123,9 @@ class Approvals:
         user = user[:100] if user.isprintable() else "unknown"
         cause = f"local\n{jti}"
         actor = f"local:{user}"
-        approval = approval_of(tracked, cause=cause, jti=jti, actor=actor, why=why)
+        approval = approval_of(
+            tracked, cause=cause, jti=jti, actor=actor, person_reason=person_reason
+        )
         return self._open.save(replace(approval, act=act))
 
     def find(self, jti: str) -> Approval | None:

@@ -145,7 +145,7 @@ class OpenApprovals:
                 "jti": approval.jti,
                 "actor": approval.actor,
                 "reason": approval.reason,
-                "why": approval.why,
+                "why": approval.person_reason,
             },
         )
         self._update_open(approval)

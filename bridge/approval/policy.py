@@ -77,11 +77,11 @@ Answer = Literal["approve", "wait", "refuse"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleDecision:
-    """The decision of a rule; `why` is one clause for a person."""
+    """The decision of a rule; `explanation` is one clause for a person."""
 
     rule: Rule
     answer: Answer
-    why: str
+    explanation: str
     reason: str | None = None
     """Why it refuses, as the receipt says it."""
 
@@ -102,16 +102,16 @@ def decide(
     rule = next((rule for rule in rules if matches(rule, tracked)), None)
     if rule is None:
         return None
-    if why := _refusal(rule, tracked):
+    if explanation := _refusal(rule, tracked):
         reason = "not_approvable" if tracked.event.is_ambiguous else "not_allowed"
-        return RuleDecision(rule=rule, answer="refuse", why=why, reason=reason)
+        return RuleDecision(rule=rule, answer="refuse", explanation=explanation, reason=reason)
     waiting = [sink for sink in rule.after if not acknowledged(sink)]
     if waiting:
-        why = f"{', '.join(waiting)} has not acknowledged it"
-        return RuleDecision(rule=rule, answer="wait", why=why)
+        explanation = f"{', '.join(waiting)} has not acknowledged it"
+        return RuleDecision(rule=rule, answer="wait", explanation=explanation)
     if rule.leader and not _may_lead(rule, tracked, vm_name, now):
-        return RuleDecision(rule=rule, answer="wait", why="another VM leads")
-    return RuleDecision(rule=rule, answer="approve", why="the rule says so")
+        return RuleDecision(rule=rule, answer="wait", explanation="another VM leads")
+    return RuleDecision(rule=rule, answer="approve", explanation="the rule says so")
 
 
 def _refusal(rule: Rule, tracked: TrackedEvent) -> str | None:

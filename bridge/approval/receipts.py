@@ -13,7 +13,7 @@ from wire.record import APPROVAL, RecordDraft, draft
 
 
 def approval_of(
-    tracked: TrackedEvent, *, cause: str, jti: str, actor: str, why: str | None = None
+    tracked: TrackedEvent, *, cause: str, jti: str, actor: str, person_reason: str | None = None
 ) -> Approval:
     """Return an approval of an event as it is now, for a cause that is not a token."""
     return Approval(
@@ -25,7 +25,7 @@ def approval_of(
         actor=actor,
         issuer=None,
         resources=tracked.event.resources,
-        why=why,
+        person_reason=person_reason,
     )
 
 
@@ -47,7 +47,7 @@ def approval_of_command(command: SignedCommand, tracked: TrackedEvent | None) ->
         actor=command.subject,
         issuer=command.issuer,
         resources=tracked.event.resources if tracked else (),
-        why=command.why,
+        person_reason=command.person_reason,
         key=command.key,
         expires=command.expires,
         act="prepare" if command.act == "prepare" else "approve",
@@ -70,7 +70,7 @@ def receipt(approval: Approval, observer: Observer, now: datetime) -> RecordDraf
         actor=approval.actor,
         issuer=approval.issuer,
         resources=approval.resources,
-        rsn=approval.why,
+        rsn=approval.person_reason,
         act=None if approval.event_id is None else approval.act,
     )
     subject = about or f"bridge/{observer.bridge.instance_id}"

@@ -131,7 +131,7 @@ class RuleDecisions:
 
 
 def _log_once(tracked: TrackedEvent, decision: RuleDecision, kept: _Pending) -> None:
-    line = f"{decision.answer}: {decision.why}"
+    line = f"{decision.answer}: {decision.explanation}"
     if kept.logged != line:
         kept.logged = line
         extra = {"action": "rule_decision", "rule": decision.rule.name}

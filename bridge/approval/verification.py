@@ -201,7 +201,7 @@ def _command(claims: Mapping[str, Any], key: TrustedKey) -> SignedCommand:
         act=text.get("act", ""),
         event_id=text.get("evt"),
         fingerprint=text.get("evh"),
-        why=text.get("rsn"),
+        person_reason=text.get("rsn"),
         issued=claims["iat"] if is_moment(claims.get("iat")) else 0,
         expires=claims["exp"] if is_moment(claims.get("exp")) else 0,
         key=key.digest,

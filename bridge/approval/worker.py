@@ -131,7 +131,7 @@ class ApprovalWorker:
         user: str,
         seconds: float,
         fingerprint: str | None = None,
-        why: str | None = None,
+        person_reason: str | None = None,
         act: Act = "approve",
     ) -> Approval:
         """Accept the approval of a person on this VM, or the request to prepare. Raises
@@ -147,7 +147,11 @@ class ApprovalWorker:
             try:
                 answer.set_result(
                     self._approvals.local(
-                        event_id, user=user, fingerprint=fingerprint, why=why, act=act
+                        event_id,
+                        user=user,
+                        fingerprint=fingerprint,
+                        person_reason=person_reason,
+                        act=act,
                     )
                 )
             except (LookupError, StoreError) as error:

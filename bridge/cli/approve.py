@@ -43,7 +43,7 @@ MAX_TEXT: Final = 500
 )
 @click.option(
     "--reason",
-    "why",
+    "person_reason",
     metavar="TEXT",
     help="Why, such as the number of a change; it is in every receipt.",
 )
@@ -59,7 +59,7 @@ def command(
     seconds: float,
     until: str,
     only_ping: bool,
-    why: str | None,
+    person_reason: str | None,
     yes: bool,
     as_json: bool,
     overrides: tuple[str, ...],
@@ -71,14 +71,16 @@ def command(
     On the VM itself it asks the running bridge. With --to and --key it signs a command and sends
     it over the broker of a configured sink, which the VM's bridge has to trust and to listen on.
     """
-    _require(event_id, vm_id, key, only_ping=only_ping, why=why)
+    _require(event_id, vm_id, key, only_ping=only_ping, person_reason=person_reason)
     if not (yes or only_ping or sys.stdin.isatty()):
         raise click.UsageError("standard input is not a terminal; confirm with --yes")
     show = partial(show_step, as_json=as_json)
     if vm_id is None:
         directory = common.read_configuration(overrides).settings.state_dir
         confirm = partial(confirm_approval, mark="this VM", yes=yes)
-        approval = ask_here("approve", str(event_id), directory, why=why, confirm=confirm)
+        approval = ask_here(
+            "approve", str(event_id), directory, person_reason=person_reason, confirm=confirm
+        )
         code = follow(directory, approval, show, until=until, seconds=seconds)
         raise click.exceptions.Exit(code)
     target = Target(
@@ -93,13 +95,20 @@ def command(
     )
     confirm = partial(confirm_approval, mark="the VM of --to", yes=yes)
     code = (
-        approve_remotely(target, event_id, why=why, confirm=confirm) if event_id else ping(target)
+        approve_remotely(target, event_id, person_reason=person_reason, confirm=confirm)
+        if event_id
+        else ping(target)
     )
     raise click.exceptions.Exit(code)
 
 
 def _require(
-    event_id: str | None, vm_id: str | None, key: Path | None, *, only_ping: bool, why: str | None
+    event_id: str | None,
+    vm_id: str | None,
+    key: Path | None,
+    *,
+    only_ping: bool,
+    person_reason: str | None,
 ) -> None:
     if only_ping and event_id is not None:
         raise click.UsageError("--ping approves nothing; leave EVENT_ID out")
@@ -109,5 +118,7 @@ def _require(
         raise click.UsageError("--to and --key go together: a command is signed")
     if only_ping and vm_id is None:
         raise click.UsageError("--ping needs --to and --key")
-    if why is not None and not (0 < len(why) <= MAX_TEXT and why.isprintable()):
+    if person_reason is not None and not (
+        0 < len(person_reason) <= MAX_TEXT and person_reason.isprintable()
+    ):
         raise click.UsageError(f"--reason is one line of at most {MAX_TEXT} characters")

@@ -28,7 +28,7 @@ AGAIN_SECONDS: Final = 0.3
 
 
 def ask_here(
-    act: Act, event_id: str, directory: Path, *, why: str | None, confirm: Confirm
+    act: Act, event_id: str, directory: Path, *, person_reason: str | None, confirm: Confirm
 ) -> dict[str, Any]:
     """Ask the running bridge to approve or to prepare; return the first step, as a receipt shows
     it. `confirm` ends the command if the person says no.
@@ -48,7 +48,7 @@ def ask_here(
             "event": event["eventId"],
             "user": user,
             "fingerprint": event["fingerprint"],
-            "why": why,
+            "why": person_reason,
         },
     )
     approval = {"evt": event["eventId"], "actor": f"local:{user}", "resources": event["resources"]}
@@ -101,8 +101,8 @@ def _ask(directory: Path, request: Mapping[str, Any]) -> dict[str, Any]:
     return answer
 
 
-def _refuse(why: str) -> NoReturn:
-    click.echo(f"seb: {escaped(why)}", err=True)
+def _refuse(reason: str) -> NoReturn:
+    click.echo(f"seb: {escaped(reason)}", err=True)
     raise click.exceptions.Exit(NO)
 
 
@@ -113,8 +113,8 @@ def show_step(data: Mapping[str, Any], *, as_json: bool) -> None:
         return
     reason = f": {data['reason']}" if data["reason"] else ""
     about = data["evt"] or "ping"
-    why = f"  because: {data['rsn']}" if data["rsn"] else ""
-    click.echo(escaped(f"{data['state']}{reason}  {about}  {data['jti']}{why}"))
+    because = f"  because: {data['rsn']}" if data["rsn"] else ""
+    click.echo(escaped(f"{data['state']}{reason}  {about}  {data['jti']}{because}"))
 
 
 def subject() -> str:

@@ -88,7 +88,7 @@ def approve_remotely(
     target: Target,
     event_id: str,
     *,
-    why: str | None,
+    person_reason: str | None,
     confirm: Callable[[Mapping[str, Any], str | None], None],
     prepare: bool = False,
 ) -> int:
@@ -122,7 +122,7 @@ def approve_remotely(
             act="prepare" if prepare else "approve",
             event_id=str(event["eventId"]),
             fingerprint=str(event.get("fingerprint")),
-            why=why,
+            person_reason=person_reason,
         )
         return _carry_out(target, sender, command, key)
 
@@ -178,8 +178,8 @@ def verdict(receipt: Mapping[str, Any], *, is_ping: bool, until: str) -> int | N
             return NO
 
 
-def _refused(why: str) -> int:
-    click.echo(f"seb: {why}", err=True)
+def _refused(reason: str) -> int:
+    click.echo(f"seb: {reason}", err=True)
     return NO
 
 

@@ -26,7 +26,7 @@ from sinks.shared.number import Number
     metavar="SECONDS",
     help="How long to wait until the VM is prepared.",
 )
-@click.option("--reason", "why", metavar="TEXT", help="Why; it is in every receipt.")
+@click.option("--reason", "person_reason", metavar="TEXT", help="Why; it is in every receipt.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per step.")
 @common.set_option
 def command(
@@ -36,7 +36,7 @@ def command(
     key: Path | None,
     sink_name: str | None,
     seconds: float,
-    why: str | None,
+    person_reason: str | None,
     as_json: bool,
     overrides: tuple[str, ...],
 ) -> None:
@@ -50,7 +50,9 @@ def command(
     show = partial(show_step, as_json=as_json)
     if vm_id is None:
         directory = common.read_configuration(overrides).settings.state_dir
-        answer = ask_here("prepare", event_id, directory, why=why, confirm=show_preparation)
+        answer = ask_here(
+            "prepare", event_id, directory, person_reason=person_reason, confirm=show_preparation
+        )
         code = follow(directory, answer, show, until="confirmed", seconds=seconds)
         raise click.exceptions.Exit(code)
     target = Target(
@@ -63,5 +65,7 @@ def command(
         until="confirmed",
         subject=subject(),
     )
-    code = approve_remotely(target, event_id, why=why, confirm=show_preparation, prepare=True)
+    code = approve_remotely(
+        target, event_id, person_reason=person_reason, confirm=show_preparation, prepare=True
+    )
     raise click.exceptions.Exit(code)

@@ -161,10 +161,10 @@ def explain(error: Exception, url: str, timeout: float) -> ImdsError:
             reason="unreachable" if connecting else "timeout",
         )
     texts = (cause.strerror for cause in found if isinstance(cause, OSError))
-    why = next(filter(None, texts), type(error).__name__)
+    reason = next(filter(None, texts), type(error).__name__)
     if _any(found, NewConnectionError):
-        return ImdsError(f"IMDS at {url} cannot be reached: {why}", reason="unreachable")
-    return ImdsError(f"the connection to IMDS at {url} broke: {why}", reason="connection")
+        return ImdsError(f"IMDS at {url} cannot be reached: {reason}", reason="unreachable")
+    return ImdsError(f"the connection to IMDS at {url} broke: {reason}", reason="connection")
 
 
 def _any(found: list[BaseException], *kinds: type[BaseException]) -> bool:

@@ -58,7 +58,7 @@ class Approval:
     state: State = "accepted"
     reason: str | None = None
     effect: Effect = "none"
-    why: str | None = None
+    person_reason: str | None = None
     """The approver's reason, such as a change number."""
     key: str | None = None
     """The digest of the key that signed the command; None for a rule, a person, and before 0.3."""

@@ -40,8 +40,8 @@ def unusable(what: str, error: OSError, remedy: str) -> SebError:
     by itself.
     """
     if error.errno in _PASSING:
-        why = f"SEB_STATE_DIR: {what} just now ({error.strerror})"
-        return TryLaterError(why, remedy="check the disk and start again")
+        reason = f"SEB_STATE_DIR: {what} just now ({error.strerror})"
+        return TryLaterError(reason, remedy="check the disk and start again")
     return ConfigurationError(f"SEB_STATE_DIR: {what} ({error.strerror})", remedy=remedy)
 
 

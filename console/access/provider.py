@@ -234,9 +234,9 @@ def read_secret(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8-sig").strip()
     except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or "it is not text"
+        reason = getattr(error, "strerror", None) or "it is not text"
         raise ProviderError(
-            f"SEB_CONSOLE_LOGIN__CLIENT_SECRET_FILE: the file cannot be read ({why})"
+            f"SEB_CONSOLE_LOGIN__CLIENT_SECRET_FILE: the file cannot be read ({reason})"
         ) from None
 
 
@@ -253,4 +253,4 @@ def _public_keys(found: JsonObject) -> KeySet:
 
 
 def _no_answer(error: requests.RequestException) -> ProviderError:
-    return ProviderError(f"the login provider does not answer: {http_client.why(error)}")
+    return ProviderError(f"the login provider does not answer: {http_client.reason_of(error)}")

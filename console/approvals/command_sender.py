@@ -80,7 +80,7 @@ class VmCommandSender:
             content_type="application/jwt",
             expiry=max(1, floor(command.expires_at - self._clock())),
         )
-        return publisher.publish(message, lambda why: on_answer(command, why))
+        return publisher.publish(message, lambda reason: on_answer(command, reason))
 
     def token(self, command: VmCommand) -> bytes:
         """Return the signed token of a command; it is stored nowhere. Raises `SigningError`."""

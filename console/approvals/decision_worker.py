@@ -101,13 +101,13 @@ class DecisionWorker:
             self._outgoing.append(outgoing)
             self._changed.notify()
 
-    def note_answer(self, command: VmCommand, why: str | None) -> None:
-        """Note that the broker has accepted a command, or has refused it for the reason `why`."""
-        if why is not None:
+    def note_answer(self, command: VmCommand, reason: str | None) -> None:
+        """Note that the broker has accepted a command, or has refused it for that reason."""
+        if reason is not None:
             fields = {"action": "command_refused", "jti": command.jti, "source": command.channel}
-            _LOG.error("the broker refused a command: %s", why, extra=fields)
+            _LOG.error("the broker refused a command: %s", reason, extra=fields)
         with self._changed:
-            self._sent.append((command, why, self._clock()))
+            self._sent.append((command, reason, self._clock()))
             self._changed.notify()
 
     def note_fetched(self, commands: Iterable[VmCommand]) -> None:

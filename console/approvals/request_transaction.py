@@ -138,14 +138,14 @@ class RequestTransaction:
         self._turn_requests.note_approved(turn)
         return result
 
-    def _refuse(self, why: RefusalReason, situation: RequestSituation) -> DecisionResult:
+    def _refuse(self, reason: RefusalReason, situation: RequestSituation) -> DecisionResult:
         """Refuse a request, and audit it if it cannot be done now. What a role never allows was
         audited before.
         """
         request = situation.request
-        jti = self._jti_under_way(situation) if why == "under_way" else None
-        kind = (request.person.name, request.what, why, request.event_id, request.fingerprint)
-        is_audited = REASONS[why].is_audited
+        jti = self._jti_under_way(situation) if reason == "under_way" else None
+        kind = (request.person.name, request.what, reason, request.event_id, request.fingerprint)
+        is_audited = REASONS[reason].is_audited
         if is_audited and (unwritten := self._audit_limiter.passes(*kind)) is not None:
             log.append(
                 self._connection,
@@ -155,11 +155,11 @@ class RequestTransaction:
                 event_id=request.event_id,
                 jti=jti,
                 what=request.what,
-                reason=why,
+                reason=reason,
                 fingerprint=request.fingerprint,
                 unwritten=unwritten or None,
             )
-        return DecisionResult(refused=DecisionRefusedError(why, jti=jti), jti=jti)
+        return DecisionResult(refused=DecisionRefusedError(reason, jti=jti), jti=jti)
 
     def _jti_under_way(self, situation: RequestSituation) -> str | None:
         if situation.open_decision is not None:

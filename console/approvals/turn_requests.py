@@ -93,12 +93,12 @@ class TurnRequests:
         facts: TurnFacts,
     ) -> Turn:
         now = self._snapshot.now
-        why = refusal(event, Reading.at(facts, now))
-        if why is not None and not request.force:
+        reason = refusal(event, Reading.at(facts, now))
+        if reason is not None and not request.force:
             self._put(self._with_holders(turn, event, facts))
-            raise DecisionRefusedError(why)
+            raise DecisionRefusedError(reason)
         actor = request.person.name
-        begun = give_turn(turn, event, facts, now, actor=actor, is_overridden=why is not None)
+        begun = give_turn(turn, event, facts, now, actor=actor, is_overridden=reason is not None)
         begun = replace(begun, person_reason=request.reason)
         as_taken = replace(
             facts,

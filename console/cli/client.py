@@ -64,7 +64,7 @@ class ConsoleClient:
             response = self._session.request(method, address, allow_redirects=False, **options)
         except requests.RequestException as error:
             raise UnreachableError(
-                f"no console answers at {self.url}: {http_client.why(error)}. Start it with "
+                f"no console answers at {self.url}: {http_client.reason_of(error)}. Start it with "
                 "`seb console run`, or set SEB_CONSOLE_URL"
             ) from None
         message = _error_of(response)

@@ -55,11 +55,11 @@ def _new() -> str:
 
 
 def _unkept(source: str, error: Exception) -> str:
-    why = getattr(error, "strerror", None) or type(error).__name__
+    reason = getattr(error, "strerror", None) or type(error).__name__
     _LOG.warning(
         "the client id cannot be kept in SEB_CONSOLE_STATE_DIR (%s), so what comes while this "
         "console restarts is lost; correct that, or set SEB_CONSOLE_SOURCE__%s__CLIENT_ID",
-        why,
+        reason,
         source.upper(),
         extra={"action": "client_id_not_kept", "source": source},
     )

@@ -88,5 +88,5 @@ class CommandPublisher:
             if mid not in self._expected or mid not in self._answers:
                 return
             on_answer = self._expected.pop(mid)
-            why = self._answers.pop(mid)
-        on_answer(why)
+            reason = self._answers.pop(mid)
+        on_answer(reason)

@@ -29,8 +29,8 @@ def read_key(file: Path) -> bytes:
     try:
         text = file.read_text(encoding="utf-8-sig").strip()
     except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or "it is not text"
-        raise ConfigurationError(f"{_VARIABLE}: {file} cannot be read ({why})") from None
+        reason = getattr(error, "strerror", None) or "it is not text"
+        raise ConfigurationError(f"{_VARIABLE}: {file} cannot be read ({reason})") from None
     try:
         key = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):

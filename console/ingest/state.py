@@ -25,8 +25,8 @@ class SourceState:
         self.trouble = None
         self.is_connected = True
 
-    def down(self, why: str) -> None:
+    def down(self, reason: str) -> None:
         """Note that the source is not connected any more."""
         self.since = None
-        self.trouble = why
+        self.trouble = reason
         self.is_connected = False

@@ -39,7 +39,7 @@ def wire_command(command: VmCommand) -> Command:
         subject=command.subject,
         event_id=command.event_id,
         fingerprint=command.fingerprint,
-        why=command.reason,
+        person_reason=command.reason,
         jti=command.jti,
         act=command.act,
     )

@@ -82,9 +82,9 @@ def plan(facts: TurnFacts, now: float) -> Plan:
     for event in given:
         actor = facts.group_actor(event)
         turns[event.key] = give_turn(turns.get(event.key), event, facts, now, actor=actor)
-    for key, why in waiting.items():
+    for key, wait in waiting.items():
         turn = turns.get(key) or new_turn(facts.events[key], now)
-        turns[key] = _with_wait(turn, why)
+        turns[key] = _with_wait(turn, wait)
     return Plan(
         turns={key: turn for key, turn in turns.items() if turn != facts.turns.get(key)},
         given=tuple(event.key for event in given),
@@ -179,12 +179,12 @@ def _may_be_approved_again(turn: Turn, reading: Reading) -> bool:
     return turn.state == "failed" and event is not None and refusal(event, reading) is None
 
 
-def _with_wait(turn: Turn, why: TurnWait) -> Turn:
+def _with_wait(turn: Turn, wait: TurnWait) -> Turn:
     return replace(
         turn,
-        reason=why.reason if turn.state == "waiting" else turn.reason,
-        groups=why.groups,
-        held_by=why.held_by,
-        behind=why.behind,
-        person_may_approve=why.person_may_approve,
+        reason=wait.reason if turn.state == "waiting" else turn.reason,
+        groups=wait.groups,
+        held_by=wait.held_by,
+        behind=wait.behind,
+        person_may_approve=wait.person_may_approve,
     )

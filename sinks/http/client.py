@@ -121,7 +121,7 @@ class HttpClient:
             yield
         except (requests.RequestException, HTTPError, OSError, ValueError) as error:
             self._adapter.close()
-            raise self._error(self._deadline.why or problem_of(error)) from None
+            raise self._error(self._deadline.reason or problem_of(error)) from None
 
     def _error(self, problem: str | Problem) -> SinkError:
         problem = problem if isinstance(problem, Problem) else Problem(problem)
@@ -185,8 +185,8 @@ def tls_context() -> ssl.SSLContext:
             try:
                 _load(context, path)
             except (OSError, ssl.SSLError) as error:
-                why = error.strerror or type(error).__name__
-                raise SinkError(f"{name} names {path}, which cannot be read: {why}") from None
+                reason = error.strerror or type(error).__name__
+                raise SinkError(f"{name} names {path}, which cannot be read: {reason}") from None
     return context
 
 

@@ -38,8 +38,8 @@ def problem_of(error: BaseException) -> Problem:
     if any(isinstance(each, (requests.exceptions.ProxyError, ProxyError)) for each in chain):
         refusals = (_TUNNEL.search(str(each)) for each in chain)
         status = next((found[1] for found in refusals if found), None)
-        why = Problem(f"it answered {status}") if status else _inner(chain)
-        return why.at("the proxy that HTTPS_PROXY, HTTP_PROXY or PROXY names did not connect")
+        reason = Problem(f"it answered {status}") if status else _inner(chain)
+        return reason.at("the proxy that HTTPS_PROXY, HTTP_PROXY or PROXY names did not connect")
     return _inner(chain)
 
 

@@ -102,7 +102,7 @@ class StdoutSink(Sink[StdoutSettings]):
                 self._torn = True
                 rest = rest[count:]
         except (OSError, ValueError) as error:
-            raise SinkError(_why(error)) from None
+            raise SinkError(_reason_of(error)) from None
         self._torn = False
 
     def check(self) -> Sequence[Check]:
@@ -128,7 +128,7 @@ def _terminal_takes_colour() -> bool:
     return sys.platform != "win32" or "WT_SESSION" in os.environ
 
 
-def _why(error: OSError | ValueError) -> str:
+def _reason_of(error: OSError | ValueError) -> str:
     if isinstance(error, BlockingIOError):
         return "the pipe behind standard output is full: the program that reads it is too slow"
     # Windows gives EINVAL, others give EPIPE; a closed file object is a ValueError.

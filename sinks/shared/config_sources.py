@@ -78,7 +78,7 @@ def _dotenv() -> dict[str, str]:
         # Not expanded: a secret may contain ${, and no other source expands it.
         read = dotenv_values(ENV_FILE, encoding=_ENCODING, interpolate=False)
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"{ENV_FILE} cannot be read ({_why(error)})") from None
+        raise ConfigurationError(f"{ENV_FILE} cannot be read ({_reason_of(error)})") from None
     return {name: value or "" for name, value in read.items()}
 
 
@@ -96,8 +96,8 @@ def _secrets(directory: str | None, prefix: str) -> dict[str, str]:
                 secrets[path.name] = path.read_text(encoding=_ENCODING).rstrip("\r\n")
     except (OSError, ValueError) as error:
         raise ConfigurationError(
-            f"{SECRETS_VARIABLE}: {path} cannot be read ({_why(error)}); this user must be able "
-            f"to read the directory and every {prefix} file in it"
+            f"{SECRETS_VARIABLE}: {path} cannot be read ({_reason_of(error)}); this user must be "
+            f"able to read the directory and every {prefix} file in it"
         ) from None
     return secrets
 
@@ -109,11 +109,11 @@ def _toml(path: str | None) -> dict[str, Any]:
         return tomllib.loads(Path(path).read_text(encoding=_ENCODING))
     except OSError as error:
         raise ConfigurationError(
-            f"{CONFIG_VARIABLE}: {path} cannot be read ({_why(error)})"
+            f"{CONFIG_VARIABLE}: {path} cannot be read ({_reason_of(error)})"
         ) from None
     except ValueError as error:  # TOMLDecodeError and UnicodeDecodeError; neither shows a value
         raise ConfigurationError(f"{CONFIG_VARIABLE}: {path} is not TOML: {error}") from None
 
 
-def _why(error: OSError | ValueError) -> str:
+def _reason_of(error: OSError | ValueError) -> str:
     return getattr(error, "strerror", None) or "it is not UTF-8 text"

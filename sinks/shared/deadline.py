@@ -46,7 +46,7 @@ class Deadline:
         return max(0.0, self._at - time.monotonic())
 
     @property
-    def why(self) -> str:
+    def reason(self) -> str:
         """Return a sentence for people if the deadline ended the exchange; otherwise an
         empty text.
         """
@@ -72,9 +72,9 @@ class Deadline:
         if self.on_connected is not None:
             self.on_connected()
 
-    def cut(self, why: str) -> None:
+    def cut(self, reason: str) -> None:
         """End the exchange, and every later one. Never raises."""
-        self.cut_off = why
+        self.cut_off = reason
         connection = self._socket() if self._socket is not None else None
         if connection is not None:
             cut(connection)

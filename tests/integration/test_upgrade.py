@@ -134,7 +134,7 @@ def test_a_store_without_reasons_gets_them(tmp_path: Path) -> None:
     (tmp_path / "state").mkdir(mode=0o700)
     path = tmp_path / "state" / FILE_NAME
     with opened(tmp_path / "state") as store:
-        approval = replace(AN_APPROVAL, why="a", state="posted")
+        approval = replace(AN_APPROVAL, person_reason="a", state="posted")
         ApprovalStore(store, NOW).save(approval, NOW, receipt(approval, observer(), NOW))
     with closing(sqlite3.connect(path)) as connection, connection:
         for column in ("why", "key", "expires", "act", "revision", "uptime"):
@@ -157,7 +157,7 @@ def test_a_store_without_keys_gets_them(tmp_path: Path) -> None:
     (tmp_path / "state").mkdir(mode=0o700)
     path = tmp_path / "state" / FILE_NAME
     with opened(tmp_path / "state") as store:
-        approval = replace(AN_APPROVAL, why="a", key="k", expires=7)
+        approval = replace(AN_APPROVAL, person_reason="a", key="k", expires=7)
         ApprovalStore(store, NOW).save(approval, NOW, receipt(approval, observer(), NOW))
     with closing(sqlite3.connect(path)) as connection, connection:
         for column in ("key", "expires", "act", "revision", "uptime"):
@@ -169,7 +169,7 @@ def test_a_store_without_keys_gets_them(tmp_path: Path) -> None:
     store, reset = open_store(path.parent, NOW)
     with closing(store):
         assert reset is None
-        assert ApprovalStore(store, NOW).unfinished() == [replace(AN_APPROVAL, why="a")]
+        assert ApprovalStore(store, NOW).unfinished() == [replace(AN_APPROVAL, person_reason="a")]
         assert store.read("PRAGMA user_version") == [(SCHEMA_VERSION,)]
 
 
@@ -225,5 +225,5 @@ def test_a_store_of_0_2_0_opens_with_everything_in_it(tmp_path: Path) -> None:
         outbox.register({name: Recipient(kind="test") for name in ("drain", "ops")})
         assert outbox.acknowledged("drain", EVENT_ID.casefold())
         assert [(each.sink, each.sequence) for each in outbox.dead.shown()] == [("ops", 1)]
-        assert [each.why for each in ApprovalStore(store, NOW).unfinished()] == ["CHG-1"]
+        assert [each.person_reason for each in ApprovalStore(store, NOW).unfinished()] == ["CHG-1"]
         assert store.last_revisions([EVENT_ID.casefold()]) == {}

@@ -41,7 +41,7 @@ def test_every_claim_of_an_approval(alg: str, tmp_path: Path) -> None:
         act="approve",
         event_id="E-1",
         fingerprint="sha256:00",
-        why="window",
+        person_reason="window",
         jti="j-1",
     )
     token = sign(command, key, vm_id=VM, now=NOW, lifetime=120).decode()

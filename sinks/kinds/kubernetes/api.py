@@ -63,9 +63,11 @@ class Api:
         except Exception as error:  # noqa: BLE001  # the file is anybody's, and so are its mistakes
             where = "the pod's service account" if kubeconfig is None else str(kubeconfig)
             # Other messages about a file show a part of it, which may be the token.
-            why = str(error) if isinstance(error, (ConfigError, OSError)) else type(error).__name__
+            reason = (
+                str(error) if isinstance(error, (ConfigError, OSError)) else type(error).__name__
+            )
             raise SinkError(
-                f"{where} gives no way to the API server: {why}",
+                f"{where} gives no way to the API server: {reason}",
                 remedy="run it as a pod with a service account, or set KUBECONFIG to a file",
             ) from None
 
@@ -226,9 +228,9 @@ def _error(error: Exception) -> SinkError:
     is_plain = isinstance(error, (httpx2.TransportError, OSError)) and not isinstance(
         error, httpx2.LocalProtocolError
     )
-    why = f": {str(error)[:300]}" if is_plain else ""
+    reason = f": {str(error)[:300]}" if is_plain else ""
     return SinkError(
-        f"the API server cannot be reached: {type(error).__name__}{why}",
+        f"the API server cannot be reached: {type(error).__name__}{reason}",
         remedy="see that the pod's network reaches the API server",
     )
 

@@ -138,11 +138,11 @@ def _no_password() -> str:
 def _unusable(what: str, file: Path | None, error: Exception) -> SinkError:
     if isinstance(error, ssl.SSLError):
         # OpenSSL names a pair that does not match, and has only a line of its source for no PEM.
-        why = error.reason or "it holds no PEM of the right kind"
+        reason = error.reason or "it holds no PEM of the right kind"
     else:
-        why = getattr(error, "strerror", None) or str(error)
+        reason = getattr(error, "strerror", None) or str(error)
     remedy = f"set TLS__{what} to a readable PEM file"
-    return SinkError(f"{file} cannot be used: {why}", remedy=remedy)
+    return SinkError(f"{file} cannot be used: {reason}", remedy=remedy)
 
 
 def new_client(plan: ConnectPlan, kind: type[C]) -> C:

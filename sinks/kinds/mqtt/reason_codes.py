@@ -147,9 +147,9 @@ def _tls_problem(error: Exception) -> Problem | None:
             certificate_remedy(error, "check HOST, and set TLS__CA to the CA that signed it"),
         )
     if isinstance(error, ssl.SSLError):
-        why = error.reason or type(error).__name__
+        detail = error.reason or type(error).__name__
         return Problem(
-            f"the TLS handshake failed ({why})", "check PORT, and whether the broker uses TLS"
+            f"the TLS handshake failed ({detail})", "check PORT, and whether the broker uses TLS"
         )
     return None
 

@@ -113,9 +113,9 @@ class Session:
         if self._thread.is_alive():
             self.abort()
 
-    def abort(self, why: Problem = _TOOK_TOO_LONG) -> None:
+    def abort(self, reason: Problem = _TOOK_TOO_LONG) -> None:
         """Cut the connection at once, from any thread; the broker then publishes the will."""
-        self._set_lost(why)
+        self._set_lost(reason)
         connection = plain(self.client.socket())
         if isinstance(connection, socket.socket):
             cut(connection)
@@ -133,11 +133,11 @@ class Session:
         )
         return SinkError(lost or silent, delivered=delivered)
 
-    def _set_lost(self, why: Problem) -> None:
+    def _set_lost(self, reason: Problem) -> None:
         """Note why the connection was lost; the first reason counts."""
         with self.changed:
             if self._lost is None:
-                self._lost = why.at(self.plan.address)
+                self._lost = reason.at(self.plan.address)
             self.changed.notify_all()
 
     # From here on: the network thread.

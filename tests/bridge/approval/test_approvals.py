@@ -267,7 +267,7 @@ def test_every_receipt_says_why(bench: ApprovalBench, caplog: pytest.LogCaptureF
     caplog.set_level(logging.INFO, logger=open_approvals.__name__)
     bench.announce()
     bench.imds.starts = False
-    bench.person(why="CHG0012345")
+    bench.person(person_reason="CHG0012345")
     bench.restart()
     bench.vanish()
     bench.poll()
@@ -291,7 +291,7 @@ def test_every_receipt_says_why(bench: ApprovalBench, caplog: pytest.LogCaptureF
     for (body,) in bench.store.read("SELECT body FROM records WHERE type = 'seb.approval.v1'"):
         right.validate(json.loads(body))
     logged = [vars(each).get("why") for each in caplog.records if hasattr(each, "actor")]
-    assert logged == [why for state, why in told if state != "rejected"]
+    assert logged == [person_reason for state, person_reason in told if state != "rejected"]
 
 
 @pytest.mark.parametrize("user", ["a\nb", "\ud800", "x" * 1000])

@@ -121,7 +121,7 @@ def test_the_first_rule_that_matches_decides() -> None:
     decision = says(Rule(name="other", event_type=("Reboot",)), never, ANY, about=event())
     assert decision is not None
     assert (decision.rule.name, decision.answer) == ("never", REFUSE)
-    assert decision.why == "it would release 1 VM, and the rule allows none"
+    assert decision.explanation == "it would release 1 VM, and the rule allows none"
     waits = ANY.model_copy(update={"name": "waits", "after": ("drain",)})
     assert answer(waits, ANY, about=event()) is WAIT
 
@@ -133,7 +133,7 @@ def test_every_named_sink_must_have_acknowledged() -> None:
     rule = Rule(name="r", after=("drain", "flush"))
     decision = says(rule, about=event(), acknowledged=lambda sink: sink == "drain")
     assert decision is not None
-    assert decision.why == "flush has not acknowledged it"
+    assert decision.explanation == "flush has not acknowledged it"
     assert answer(rule, about=event(), acknowledged=lambda sink: True) is APPROVE
 
 

@@ -102,7 +102,7 @@ def test_a_good_command_is_what_its_claims_say(bench: ApprovalBench) -> None:
         act="approve",
         event_id=event["event"]["eventId"],
         fingerprint=event["fingerprint"],
-        why="drained",
+        person_reason="drained",
         issued=at.now,
         expires=at.now + 300,
         key=key.digest,
@@ -125,7 +125,7 @@ def test_a_ping_needs_no_event(bench: ApprovalBench) -> None:
 
 def test_unknown_claims_are_ignored(bench: ApprovalBench) -> None:
     """Unknown claims are ignored, and a null reason counts as none."""
-    assert judge(bench, scene(bench).approve(azp="x", rsn=None)).why is None
+    assert judge(bench, scene(bench).approve(azp="x", rsn=None)).person_reason is None
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_the_largest_token_is_good(bench: ApprovalBench) -> None:
     tokens = (at.approve(rsn="x" * 512, fill="x" * fill) for fill in range(5000, 5700))
     token = next(each for each in tokens if len(each) >= MAX_TOKEN_BYTES)
     assert len(token) == MAX_TOKEN_BYTES
-    assert judge(bench, token).why == "x" * 512
+    assert judge(bench, token).person_reason == "x" * 512
 
 
 def test_a_signature_in_its_other_form_is_the_same_command(bench: ApprovalBench) -> None:

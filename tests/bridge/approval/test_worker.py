@@ -61,7 +61,7 @@ class NotedCalls:
         *,
         user: str,
         fingerprint: str | None = None,
-        why: str | None = None,
+        person_reason: str | None = None,
         act: Act = "approve",
     ) -> Approval:
         self._do(f"{user}: {event_id}")
