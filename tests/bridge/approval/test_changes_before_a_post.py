@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import pytest
-from support.commands.approving import (
+from support.commands.approval_parts import (
     ApprovalBench,
     fails,
 )

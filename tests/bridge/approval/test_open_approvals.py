@@ -4,7 +4,7 @@ import itertools
 from collections import Counter
 
 import pytest
-from support.commands.approving import (
+from support.commands.approval_parts import (
     ApprovalBench,
     approval_worker_of,
     fails,

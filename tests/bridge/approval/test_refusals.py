@@ -3,7 +3,7 @@
 import logging
 
 import pytest
-from support.commands.approving import (
+from support.commands.approval_parts import (
     ApprovalBench,
 )
 from support.documents.documents import EVENT_ID
@@ -14,12 +14,12 @@ from bridge.approval import refused_commands
 def test_many_refused_tokens_are_not_all_answered(bench: ApprovalBench) -> None:
     """The number of receipts for refused tokens within a minute is limited."""
     bench.announce()
-    for number in range(refusals.REFUSALS_A_MINUTE + 50):
+    for number in range(refused_commands.REFUSALS_A_MINUTE + 50):
         bench.send(bench.approve(jti=f"old-{number}", exp=bench.seconds))
-    assert len(bench.receipts()) == refusals.REFUSALS_A_MINUTE
+    assert len(bench.receipts()) == refused_commands.REFUSALS_A_MINUTE
     bench.clock.advance(60)
     bench.send(bench.approve(jti="old-0", exp=bench.seconds))
-    assert len(bench.receipts()) == refusals.REFUSALS_A_MINUTE + 1
+    assert len(bench.receipts()) == refused_commands.REFUSALS_A_MINUTE + 1
 
 
 def test_a_token_that_comes_again_is_refused_once_a_minute(bench: ApprovalBench) -> None:
@@ -28,7 +28,7 @@ def test_a_token_that_comes_again_is_refused_once_a_minute(bench: ApprovalBench)
     """
     bench.announce()
     old = bench.approve(jti="old", exp=bench.seconds)
-    for _ in range(refusals.REFUSALS_A_MINUTE + 1):
+    for _ in range(refused_commands.REFUSALS_A_MINUTE + 1):
         bench.send(old)
     bench.send(bench.approve(jti="other", exp=bench.seconds))
     assert bench.story() == [("rejected", "expired"), ("rejected", "expired")]
@@ -44,20 +44,20 @@ def test_refusals_are_logged_within_limits(
     bench.announce()
     token = bench.approve(iss="https://elsewhere.example")
     with caplog.at_level(logging.WARNING):
-        for _ in range(refusals.REFUSALS_A_MINUTE + 50):
+        for _ in range(refused_commands.REFUSALS_A_MINUTE + 50):
             bench.send(token)
-        for number in range(refusals.REFUSALS_A_MINUTE + 50):
+        for number in range(refused_commands.REFUSALS_A_MINUTE + 50):
             bench.send(b"junk %d" % number)
             bench.send(bench.approve(jti=f"other-{number}", iss="https://elsewhere.example"))
     lines = [each for each in caplog.records if getattr(each, "action", "") == "command_refused"]
-    assert len(lines) == 2 * refusals.REFUSALS_A_MINUTE
+    assert len(lines) == 2 * refused_commands.REFUSALS_A_MINUTE
     assert not [each for each in lines if token.decode()[-40:] in str(each.__dict__)]
 
 
 def test_a_flood_without_a_signature_holds_up_no_answer(bench: ApprovalBench) -> None:
     """A flood of unsigned messages does not use up the receipts for signed ones."""
     bench.announce()
-    for number in range(refusals.REFUSALS_A_MINUTE + 10):
+    for number in range(refused_commands.REFUSALS_A_MINUTE + 10):
         bench.send(b"junk %d" % number)
     bench.send(bench.approve(exp=bench.seconds))
     assert bench.story() == [("rejected", "expired")]

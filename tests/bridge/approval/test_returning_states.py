@@ -1,7 +1,7 @@
 """Approvals of an event that comes back, or of one of its states that does."""
 
 import pytest
-from support.commands.approving import (
+from support.commands.approval_parts import (
     ApprovalBench,
     fails,
 )
