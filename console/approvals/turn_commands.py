@@ -20,6 +20,7 @@ from console.fleet.commands import REPLAYED, own_receipts
 from console.fleet.decisions import MAX_REASON_CHARACTERS
 from console.fleet.values.decision import Receipt, VmCommand
 from console.fleet.values.keys import EventKey
+from console.fleet.values.vm import Vm
 from console.turns.facts import EventFacts, Turn, TurnFacts
 from console.turns.returns import ANSWER_SECONDS
 
@@ -71,8 +72,8 @@ def due_commands(
         vm = vms.get(vm_id)
         if vm is None:
             continue
-        channel = channel_of(vm.command_source, vm.pulled_at, now, snapshot.listening)
-        if channel is None or (channel != PULL and channel not in connected):
+        channel = _connected_channel(vm, snapshot, connected)
+        if channel is None:
             continue
         event, turn = facts.events[key], facts.turns[key]
         sent = before.get((key, event.fingerprint, vm_id), [])
@@ -86,6 +87,12 @@ def due_commands(
         if made is not None:
             found.append(made)
     return found
+
+
+def _connected_channel(vm: Vm, snapshot: Snapshot, connected: Collection[str]) -> str | None:
+    """Return the channel of a VM, if it has one and this console has it too."""
+    channel = channel_of(vm.command_source, vm.pulled_at, snapshot.now, snapshot.listening)
+    return channel if channel == PULL or channel in connected else None
 
 
 def _next_command(

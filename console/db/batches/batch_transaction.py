@@ -7,11 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from sqlalchemy import (
-    Connection,
-    delete,
-    update,
-)
+from sqlalchemy import Connection, delete, update
 
 from console.db import rows
 from console.db.batches.left_out_vms import mark_left_out_vms
@@ -60,23 +56,34 @@ def _with_stored_spellings(
 
 def write_changes(connection: Connection, changes: Changes, number: int, *, now: float) -> None:
     """Write the changes of a batch; `now` in seconds since 1970."""
-    listening = Listening(silent_time=changes.silent_time)
     insert_new(connection, tables.record, map(rows.record_row, changes.records.values()))
-    changed_vms = changes.changed_vms
-    upsert(
-        connection,
-        tables.vm,
-        [
-            rows.vm_row(replace(vm, change_number=number) if vm.vm_id in changed_vms else vm)
-            for vm in changes.vms.values()
-        ],
-    )
+    _write_vms(connection, changes, number)
     upsert(connection, tables.stream, map(rows.stream_row, changes.streams.values()))
-    upsert(
-        connection,
-        tables.report,
-        [rows.report_row(each, number) for each in changes.reports.values()],
+    _write_reports_and_events(connection, changes, number, now=now)
+    insert_new(connection, tables.receipt, [rows.receipt_row(r, number) for r in changes.receipts])
+    _write_preparations(connection, changes, number)
+    reports = (*changes.reports.values(), *changes.older_reports)
+    mark_left_out_vms(connection, reports, number, now=now)
+    _delete_past_streams(connection, changes)
+    _write_gaps(connection, changes)
+
+
+def _write_vms(connection: Connection, changes: Changes, number: int) -> None:
+    changed_vms = changes.changed_vms
+    vms = (
+        replace(vm, change_number=number) if vm.vm_id in changed_vms else vm
+        for vm in changes.vms.values()
     )
+    upsert(connection, tables.vm, map(rows.vm_row, vms))
+
+
+def _write_reports_and_events(
+    connection: Connection, changes: Changes, number: int, *, now: float
+) -> None:
+    """Write the reports, the events as they are shown after them, and the VMs that are deleted."""
+    listening = Listening(silent_time=changes.silent_time)
+    reports = [rows.report_row(each, number) for each in changes.reports.values()]
+    upsert(connection, tables.report, reports)
     write_events(
         connection,
         changes.reported_events | pending_of(connection, changes.contact_changed),
@@ -89,28 +96,31 @@ def write_changes(connection: Connection, changes: Changes, number: int, *, now:
     gone = {each.key for each in changes.reports.values() if is_deletion(each.report)}
     if gone:
         retire_deleted(connection, now=now, listening=listening, number=number, keys=gone)
-    insert_new(connection, tables.receipt, [rows.receipt_row(r, number) for r in changes.receipts])
+
+
+def _write_preparations(connection: Connection, changes: Changes, number: int) -> None:
     for vm_id, scope in changes.scope_changed.items():
         _move_preparations(connection, vm_id, scope, changes.vms[vm_id].scope, number)
+    c = tables.preparation.c
     for event_id, vm_id in changes.past_preparations:
-        prepared = tables.preparation.c
-        same = (prepared.event_id == event_id, prepared.vm_id == vm_id)
+        same = (c.event_id == event_id, c.vm_id == vm_id)
         connection.execute(delete(tables.preparation).where(*same))
-    upsert(
-        connection,
-        tables.preparation,
-        [rows.preparation_row(each, number) for each in changes.preparations.values()],
-    )
-    reports = (*changes.reports.values(), *changes.older_reports)
-    mark_left_out_vms(connection, reports, number, now=now)
+    preparations = [rows.preparation_row(each, number) for each in changes.preparations.values()]
+    upsert(connection, tables.preparation, preparations)
+
+
+def _delete_past_streams(connection: Connection, changes: Changes) -> None:
     for vm_id, stream in changes.past_streams:
         for table in (tables.stream, tables.gap):
             same = (table.c.vm_id == vm_id, table.c.stream == stream)
             connection.execute(delete(table).where(*same))
+
+
+def _write_gaps(connection: Connection, changes: Changes) -> None:
+    """Write the gaps of each changed stream in place of those that it had."""
+    c = tables.gap.c
     for (vm_id, stream), gaps in changes.gaps.items():
-        connection.execute(
-            delete(tables.gap).where(tables.gap.c.vm_id == vm_id, tables.gap.c.stream == stream)
-        )
+        connection.execute(delete(tables.gap).where(c.vm_id == vm_id, c.stream == stream))
         insert_new(connection, tables.gap, map(rows.gap_row, gaps))
 
 

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, and_, case, func, or_, select
+from sqlalchemy import ColumnElement, Connection, Select, and_, case, func, or_, select
 
 from console.db import rows
 from console.db.bulk import portions
@@ -49,6 +49,23 @@ def _receipts(
     if the event was announced as Scheduled again after the VM had seen it begin or go. Receipts
     for what no VM can continue are left out.
     """
+    found: dict[EventKey, list[Receipt]] = {}
+    past: dict[tuple[str, str], float] = {}
+    for portion in portions(event_ids):
+        for row in connection.execute(_receipts_query(portion)):
+            if row.lost_at is not None and row.lost_at < now - LOST_SECONDS:
+                continue
+            found_receipt = rows.receipt_of(row)
+            found.setdefault(EventKey(row.event_id, row.of_event), []).append(found_receipt)
+            if row.is_past:
+                past[(found_receipt.vm_id, found_receipt.facts.jti)] = found_receipt.time
+    if past:
+        found = {key: _without_past(several, past) for key, several in found.items()}
+    return found, set(past)
+
+
+def _receipts_query(event_ids: Sequence[str]) -> Select[Any]:
+    """Return the receipts about these events, each with whether its approval no longer counts."""
     own = and_(
         report.c.event_id == receipt.c.event_id,
         report.c.vm_id == receipt.c.vm_id,
@@ -71,30 +88,17 @@ def _receipts(
         report.c.first_seen_at <= receipt.c.time,
         report.c.time > receipt.c.time,
     )
-    found: dict[EventKey, list[Receipt]] = {}
-    past: dict[tuple[str, str], float] = {}
-    for portion in portions(event_ids):
-        columns = (
-            report.c.scope.label("of_event"),
-            is_past.label("is_past"),
-            _lost_at().label("lost_at"),
-        )
-        query = select(receipt, *columns).join(report, own).join(event, same)
-        query = query.join(vm, vm.c.vm_id == receipt.c.vm_id)
-        query = query.join(record, record.c.id == receipt.c.record_id, isouter=True)
-        # The receipt of a prepare command says nothing about an approval.
-        is_approval = func.coalesce(receipt.c.act, "") != "prepare"
-        query = query.where(receipt.c.event_id.in_(portion), is_approval).order_by(receipt.c.at)
-        for row in connection.execute(query):
-            if row.lost_at is not None and row.lost_at < now - LOST_SECONDS:
-                continue
-            found_receipt = rows.receipt_of(row)
-            found.setdefault(EventKey(row.event_id, row.of_event), []).append(found_receipt)
-            if row.is_past:
-                past[(found_receipt.vm_id, found_receipt.facts.jti)] = found_receipt.time
-    if past:
-        found = {key: _without_past(several, past) for key, several in found.items()}
-    return found, set(past)
+    columns = (
+        report.c.scope.label("of_event"),
+        is_past.label("is_past"),
+        _lost_at().label("lost_at"),
+    )
+    query = select(receipt, *columns).join(report, own).join(event, same)
+    query = query.join(vm, vm.c.vm_id == receipt.c.vm_id)
+    query = query.join(record, record.c.id == receipt.c.record_id, isouter=True)
+    # The receipt of a prepare command says nothing about an approval.
+    is_approval = func.coalesce(receipt.c.act, "") != "prepare"
+    return query.where(receipt.c.event_id.in_(event_ids), is_approval).order_by(receipt.c.at)
 
 
 def _lost_at() -> ColumnElement[Any]:

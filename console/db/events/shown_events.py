@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from sqlalchemy import Connection, and_, delete, select, tuple_, update
@@ -21,6 +21,7 @@ from console.fleet.batch import ReporterKey
 from console.fleet.contact import Listening
 from console.fleet.reporter_choice import (
     NamedReport,
+    ReportCount,
     as_shown,
     choose_reporter,
     is_contested,
@@ -59,12 +60,7 @@ def write_events(
     contested = {key: named[key] for key in keys if is_contested(named.get(key, ()))}
     named |= with_resources(connection, contested)
     counts = count_reports(connection, contested, now, listening)
-    reporters = {
-        key: choose_reporter(
-            before.get(key), named.get(key, ()), counts.get(key, ()), incoming_of.get(key, ())
-        )
-        for key in keys
-    }
+    reporters = _chosen_reporters(keys, before, named, counts, incoming_of)
     shown = _shown_reports(connection, reporters, incoming)
     sites = _sites(connection, shown, named)
     after = [
@@ -81,6 +77,21 @@ def write_events(
     _mark_changed(connection, [key for key in same if key in incoming_of], number)
     _add_places(connection, {key: each.content_hash for key, each in shown.items()}, incoming)
     _delete_events(connection, [key for key in keys if key not in shown])
+
+
+def _chosen_reporters(
+    keys: Iterable[EventKey],
+    before: Mapping[EventKey, FleetEvent],
+    named: Mapping[EventKey, Sequence[NamedReport]],
+    counts: Mapping[EventKey, Sequence[ReportCount]],
+    incoming: Mapping[EventKey, Sequence[LatestReport]],
+) -> dict[EventKey, str | None]:
+    return {
+        key: choose_reporter(
+            before.get(key), named.get(key, ()), counts.get(key, ()), incoming.get(key, ())
+        )
+        for key in keys
+    }
 
 
 def _by_event(reports: Iterable[LatestReport]) -> dict[EventKey, list[LatestReport]]:

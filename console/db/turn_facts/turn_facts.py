@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import cast
 
@@ -17,7 +17,7 @@ from console.db.turn_facts.vm_facts import pending_reports, read_vm_facts
 from console.db.vms.grouping import groups_now
 from console.fleet.preparations import OF_THE_EVENT
 from console.fleet.values.keys import EventKey
-from console.turns.facts import Turn, TurnFacts, VmPreparation
+from console.turns.facts import EventFacts, Turn, TurnFacts, VmFacts, VmPreparation
 from console.turns.groups import Grouping
 from wire.preparation import RECOVERED
 from wire.preparation import State as PreparationState
@@ -49,10 +49,34 @@ def read_turn_facts(snapshot: Snapshot, settings: TurnSettings) -> TurnFacts:
         )
         for each in pending
     ]
-    wanted = {vm_id for each in events for vm_id in each.named} | preparations.keys()
-    holding = {one.vm_id for each in found.values() for one in each.vms}
-    wanted |= holding
-    wanted |= {each.shown_by for each in events if each.shown_by is not None}
+    vms = _vm_facts(snapshot, grouping, preparations, events, found.values())
+    for one in _leftovers(vms.values(), {each.key for each in events}):
+        found.setdefault(one.event_key, _leftover(one))
+    return TurnFacts(
+        groups=groups_now(connection, grouping),
+        vms=vms,
+        events={each.key: each for each in events},
+        turns=found,
+        followed_until=prepare_commands.followed_until(connection, snapshot.now),
+        can_sign=settings.can_sign,
+    )
+
+
+def _vm_facts(
+    snapshot: Snapshot,
+    grouping: Grouping,
+    preparations: Mapping[str, tuple[VmPreparation, ...]],
+    events: Iterable[EventFacts],
+    turns: Iterable[Turn],
+) -> dict[str, VmFacts]:
+    """Return the facts of the VMs that these events and turns are about, or that prepare."""
+    connection = snapshot.connection
+    holding = {one.vm_id for each in turns for one in each.vms}
+    wanted = holding | preparations.keys()
+    for event in events:
+        wanted.update(event.named)
+        if event.shown_by is not None:
+            wanted.add(event.shown_by)
     asked = prepare_commands.asked_to_prepare(connection, snapshot.now)
     facts = read_vm_facts(snapshot, grouping, preparations, wanted | asked.keys())
     for vm_id in asked.keys() & facts.keys():
@@ -60,24 +84,21 @@ def read_turn_facts(snapshot: Snapshot, settings: TurnSettings) -> TurnFacts:
     reported = pending_reports(connection, holding & facts.keys())
     for vm_id, keys in reported.items():
         facts[vm_id] = replace(facts[vm_id], reported=keys)
-    open_keys = {each.key for each in events}
+    return facts
+
+
+def _leftovers(vms: Iterable[VmFacts], open_keys: Collection[EventKey]) -> list[VmPreparation]:
+    """Return the preparations of VMs of groups for an event that is no longer open, from which the
+    VM has not recovered.
+    """
     left = {
         one.event_key: one
-        for each in facts.values()
+        for each in vms
         if each.groups
         for one in each.preparations
         if one.state != RECOVERED and one.event_key not in open_keys
     }
-    for key, one in left.items():
-        found.setdefault(key, _leftover(one))
-    return TurnFacts(
-        groups=groups_now(connection, grouping),
-        vms=facts,
-        events={each.key: each for each in events},
-        turns=found,
-        followed_until=prepare_commands.followed_until(connection, snapshot.now),
-        can_sign=settings.can_sign,
-    )
+    return list(left.values())
 
 
 def _preparations(
