@@ -14,8 +14,7 @@ from console.fleet.decisions import DecisionStatus, DecisionStatusName, decision
 from console.fleet.differences import report_differences
 from console.fleet.model import Count, Model, Moment, ReportedMoment
 from console.fleet.timeline import MissingRecords, PastEvent, TimelineEntry
-from console.fleet.values.assignment import Assignment
-from console.fleet.values.decision import Receipt, VmCommand
+from console.fleet.values.decision import Assignment, Receipt, VmCommand
 from console.fleet.values.event import KnownEvent
 from console.fleet.values.keys import folded
 from console.fleet.values.report import LatestReport

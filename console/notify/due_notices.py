@@ -12,7 +12,7 @@ from console.audit import log
 from console.audit.chain import Head
 from console.db import notices as store
 from console.db.decisions import decision_rows, turn_rows
-from console.db.events.latest_reports import reports_of_named_vms
+from console.db.events.event_reports import reports_of_named_vms
 from console.db.notices import EndCounts, Incident
 from console.db.snapshot import Snapshot
 from console.db.vms.silent_vms import events_that_silenced

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, select
 
 from console.db.bulk import rows_in, upsert
 from console.db.schema.tables import assignment
-from console.fleet.values.assignment import Assignment
+from console.fleet.values.decision import Assignment
 
 
 class Subject(NamedTuple):

@@ -1,4 +1,6 @@
-"""Reads the reports of events, from which the reporter is chosen that an event is shown by."""
+"""Reads the reports of events: those that a person sees, and those from which the reporter is
+chosen that an event is shown by.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +23,27 @@ from console.fleet.values.report import LatestReport
 _REPORT: Final = tables.report.c
 _VM: Final = tables.vm.c
 _REPORT_KEY: Final = tuple_(_REPORT.event_id, _REPORT.scope)
+
+
+def latest_reports(connection: Connection, key: EventKey) -> list[LatestReport]:
+    """Return the latest report of every reporter of an event, the oldest first."""
+    wanted = (
+        select(tables.report)
+        .where(_REPORT.event_id == key.event_id, _REPORT.scope == key.scope)
+        .order_by(_REPORT.time, _REPORT.vm_id)
+    )
+    return [rows.report_of(row) for row in connection.execute(wanted)]
+
+
+def reports_of_named_vms(
+    connection: Connection, keys: Iterable[EventKey]
+) -> dict[EventKey, list[LatestReport]]:
+    """Return, by event, the latest reports of the VMs that the event names."""
+    found: dict[EventKey, list[LatestReport]] = {}
+    query = select(tables.report).where(_REPORT.is_own == 1)
+    for row in rows_in(connection, query, _REPORT_KEY, keys):
+        found.setdefault(rows.key_of(row), []).append(rows.report_of(row))
+    return found
 
 
 def pending_of(connection: Connection, vm_ids: Iterable[str]) -> set[EventKey]:

@@ -19,8 +19,7 @@ from console.db.schema.tables import event, report, resource, vm
 from console.fleet.commands import receipts_that_count
 from console.fleet.contact import Listening
 from console.fleet.event_choice import choose_event
-from console.fleet.values.assignment import Assignment
-from console.fleet.values.decision import DecisionHistory, Receipt
+from console.fleet.values.decision import Assignment, DecisionHistory, Receipt
 from console.fleet.values.event import OPEN, DisputedReporter, KnownEvent, NamedVm
 from console.fleet.values.keys import EventKey
 from console.fleet.values.report import LatestReport

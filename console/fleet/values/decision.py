@@ -1,4 +1,6 @@
-"""What was decided about an event, the commands that carry it out, and their receipts."""
+"""What was decided about an event, the commands that carry it out, their receipts, and the person
+who works on it.
+"""
 
 from __future__ import annotations
 
@@ -99,3 +101,11 @@ class DecisionHistory:
 
 
 UNDECIDED = DecisionHistory()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assignment:
+    """A person who works on an event or a VM, until a time."""
+
+    actor: str
+    until: float

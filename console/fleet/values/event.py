@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from console.fleet.contact import Contact
-from console.fleet.values.assignment import Assignment
-from console.fleet.values.decision import DecisionHistory, Receipt
+from console.fleet.values.decision import Assignment, DecisionHistory, Receipt
 from console.fleet.values.keys import EventKey
 from console.fleet.values.report import LatestReport
 from console.fleet.values.turn import EventTurn

@@ -16,7 +16,7 @@ from console.db.connection.transactions import write_to
 from console.db.decisions import assignments
 from console.db.snapshot import Snapshots
 from console.fleet.event_choice import choose_event
-from console.fleet.values.assignment import Assignment
+from console.fleet.values.decision import Assignment
 from console.web.answers import answer, refuse
 from console.web.api import models
 from console.web.api.events import event_detail

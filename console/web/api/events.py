@@ -13,7 +13,7 @@ from console.access.site_access import sees_event, sees_vm
 from console.db.decisions import decision_rows, prepare_commands
 from console.db.events.event_filters import WantedEvents
 from console.db.events.event_lists import NEVER, time_left
-from console.db.events.latest_reports import latest_reports
+from console.db.events.event_reports import latest_reports
 from console.db.events.past_records import records_of_event
 from console.db.snapshot import Snapshot, Snapshots
 from console.fleet import view

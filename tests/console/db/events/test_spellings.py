@@ -9,7 +9,7 @@ from support.console.intake import Intake
 from support.console.records import FakeVm
 
 from console.db.events.event_filters import WantedEvents
-from console.db.events.latest_reports import latest_reports
+from console.db.events.event_reports import latest_reports
 from console.db.upkeep.retention import delete_before
 from console.db.vms.expectations import expectations_of
 from console.records.parse import parse_record, parse_state
