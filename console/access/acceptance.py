@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 
 from console.access.enrolment import VMS_AT_ONCE, require_vm_ids
-from console.audit import log
+from console.audit import audit_log
 from console.db.batches import vm_identities
 from console.db.bulk import portions
 from console.db.connection.opening import Database
@@ -44,7 +44,7 @@ def accept(
             )
             for vm_id, vm in accepted.items():
                 known_as = {name: value for name, value in asdict(vm.known_as).items() if value}
-                log.append(
+                audit_log.append(
                     connection, at=now, actor=actor, action="vm_accepted", vm_id=vm_id, **known_as
                 )
         found |= accepted

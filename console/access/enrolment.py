@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection
 
-from console.audit import log
+from console.audit import audit_log
 from console.db.access.enrolment import (
     newest_generation,
     read_enrolled,
@@ -115,7 +115,7 @@ def _audit_enrolled(
     actor: str,
     at: float,
 ) -> None:
-    log.append(
+    audit_log.append(
         connection,
         at=at,
         actor=actor,
@@ -173,7 +173,7 @@ def revoke(database: Database, vm_ids: Iterable[str], *, actor: str, now: float)
             generations = {vm_id: _of(known, vm_id) + 1 for vm_id in portion}
             write_generations(connection, generations, number, revoked_at=now)
             for vm_id, generation in generations.items():
-                log.append(
+                audit_log.append(
                     connection,
                     at=now,
                     actor=actor,
@@ -188,7 +188,9 @@ def revoke_all(database: Database, *, actor: str, now: float) -> None:
     with write_to(database) as (connection, number):
         newest = newest_generation(connection)
         write_generations(connection, {EVERY_VM: newest + 1}, number, revoked_at=now)
-        log.append(connection, at=now, actor=actor, action="all_vms_revoked", generation=newest)
+        audit_log.append(
+            connection, at=now, actor=actor, action="all_vms_revoked", generation=newest
+        )
 
 
 def require_vm_ids(vm_ids: Iterable[str]) -> list[str]:

@@ -14,7 +14,7 @@ from typing import Final
 
 from starlette.types import Scope
 
-from console.audit import log
+from console.audit import audit_log
 from console.audit.limiter import AuditLimiter
 from console.db.connection.opening import Database
 from console.db.connection.transactions import write_to
@@ -98,7 +98,7 @@ class RefusedAttempts:
 
     def _write(self, attempt: RefusedAttempt, unwritten: int) -> None:
         with write_to(self._database) as (connection, _):
-            log.append(
+            audit_log.append(
                 connection,
                 at=self._clock(),
                 actor=attempt.actor,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from console.access.enrolment import VMS_AT_ONCE, require_vm_ids
-from console.audit import log
+from console.audit import audit_log
 from console.db.bulk import portions
 from console.db.connection.opening import Database
 from console.db.connection.transactions import write_to
@@ -27,7 +27,7 @@ def retire(
         with write_to(database) as (connection, number):
             retired = retire_rows(connection, portion, by=actor, at=now, number=number)
             for vm_id in retired:
-                log.append(
+                audit_log.append(
                     connection, at=now, actor=actor, action="vm_retired", vm_id=vm_id, reason=reason
                 )
         found += retired
@@ -56,7 +56,7 @@ def forget(
         with write_to(database) as (connection, _):
             if not is_known(connection, vm_id):
                 continue
-            log.append(
+            audit_log.append(
                 connection, at=now, actor=actor, action="vm_forgotten", vm_id=vm_id, reason=reason
             )
         more = True

@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from console.audit import log
+from console.audit import audit_log
 from console.audit.chain import AuditValue
 from console.config.settings import ROLES, ConsoleSettings
 from console.db.audit import WantedRows, found_rows
@@ -27,7 +27,7 @@ def audit_roles(database: Database, settings: ConsoleSettings, *, now: float) ->
         rows = found_rows(connection, WantedRows(equal={"action": _ACTION}), limit=1, skip=0)
         before: dict[str, Any] = json.loads(rows[0].body) if rows else {"login": "none"}
         if any(before.get(name) != value for name, value in facts.items()):
-            log.append(connection, at=now, actor=_ACTOR, action=_ACTION, **facts)
+            audit_log.append(connection, at=now, actor=_ACTOR, action=_ACTION, **facts)
 
 
 def _facts(settings: ConsoleSettings) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 from typing import Final
 
 from console.access.tokens import token_hash
-from console.audit import log
+from console.audit import audit_log
 from console.config.login import LoginSettings
 from console.db.access import sessions
 from console.db.access.sessions import SessionRow
@@ -108,7 +108,7 @@ class Sessions:
                 raise UsedLoginError
             sessions.delete_session(connection, ends)
             sessions.insert_session(connection, row)
-            log.append(connection, at=row.started_at, actor=row.name, action="logged_in")
+            audit_log.append(connection, at=row.started_at, actor=row.name, action="logged_in")
 
     def _read_session(self, hashed: str) -> SessionRow | None:
         with read_from(self._database.reading) as connection:
@@ -135,4 +135,4 @@ class Sessions:
             row = sessions.read_session(connection, hashed)
             if row is not None and sessions.delete_session(connection, hashed):
                 now = self._clock()
-                log.append(connection, at=now, actor=row.name, action="logged_out")
+                audit_log.append(connection, at=now, actor=row.name, action="logged_out")

@@ -14,7 +14,7 @@ from hashlib import sha256
 from typing import Final, cast
 
 from console.access.people import Person
-from console.audit import log
+from console.audit import audit_log
 from console.config.settings import Role
 from console.db.access.tokens import TokenRow, insert_token, read_token, read_tokens, revoke_token
 from console.db.connection.opening import Database
@@ -75,7 +75,7 @@ def add_token(
             )
         insert_token(connection, row, number)
         facts = {"name": name, "role": role, "site": site, "ends_at": moment(row.ends_at)}
-        log.append(connection, at=now, actor=actor, action="token_added", **facts)
+        audit_log.append(connection, at=now, actor=actor, action="token_added", **facts)
     return text
 
 
@@ -89,7 +89,7 @@ def end_token(database: Database, name: str, *, actor: str, now: float) -> None:
             raise RefusedError(f"token {name} does not exist; see `seb console token list`")
         if row.revoked_at is None:
             revoke_token(connection, name, at=now, number=number)
-            log.append(connection, at=now, actor=actor, action="token_revoked", name=name)
+            audit_log.append(connection, at=now, actor=actor, action="token_revoked", name=name)
 
 
 def list_tokens(database: Database) -> list[TokenRow]:

@@ -22,7 +22,7 @@ from console.approvals.requests import (
     next_step,
 )
 from console.approvals.turn_requests import TurnRequests
-from console.audit import log
+from console.audit import audit_log
 from console.audit.limiter import AuditLimiter
 from console.db.decisions import decision_rows
 from console.db.snapshot import Snapshot
@@ -147,7 +147,7 @@ class RequestTransaction:
         kind = (request.person.name, request.what, reason, request.event_id, request.fingerprint)
         is_audited = REASONS[reason].is_audited
         if is_audited and (unwritten := self._audit_limiter.passes(*kind)) is not None:
-            log.append(
+            audit_log.append(
                 self._connection,
                 at=self._now,
                 actor=request.person.name,
@@ -243,7 +243,7 @@ class RequestTransaction:
         command: VmCommand | None = None,
     ) -> None:
         event = known.shown.report.event
-        log.append(
+        audit_log.append(
             self._connection,
             at=self._now,
             actor=request.person.name,

@@ -23,7 +23,7 @@ from console.approvals.decision_situation import (
     WaitForChange,
 )
 from console.approvals.transitions import next_step
-from console.audit import log
+from console.audit import audit_log
 from console.db.decisions import decision_rows
 from console.db.snapshot import Snapshot
 from console.db.turn_facts.turn_facts import TurnSettings, read_turn_facts
@@ -168,7 +168,7 @@ def _ask(
         sent_at=None,
         unanswered_at=None,
     )
-    log.append(
+    audit_log.append(
         snapshot.connection,
         at=situation.now,
         actor=command.subject,

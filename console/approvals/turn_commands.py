@@ -11,7 +11,7 @@ from typing import Final
 from uuid import uuid4
 
 from console.approvals.command_sender import OutgoingCommand, with_site
-from console.audit import log
+from console.audit import audit_log
 from console.db.decisions import decision_rows, prepare_commands
 from console.db.decisions.prepare_commands import COMMAND_SECONDS
 from console.db.snapshot import Snapshot
@@ -165,7 +165,7 @@ def write_command(snapshot: Snapshot, due: DueCommand, number: int) -> OutgoingC
     command = due.command
     connection = snapshot.connection
     if due.is_new:
-        log.append(
+        audit_log.append(
             connection,
             at=snapshot.now,
             actor=command.subject,

@@ -19,7 +19,7 @@ from console.approvals.requests import (
     RequestSituation,
     next_step,
 )
-from console.audit import log
+from console.audit import audit_log
 from console.db.decisions import decision_rows, prepare_commands, turn_rows
 from console.db.snapshot import Snapshot
 from console.db.turn_facts.turn_facts import TurnSettings, read_turn_facts
@@ -125,7 +125,7 @@ class TurnRequests:
         )
 
     def _audit(self, request: DecisionRequest, turn: Turn, event: EventFacts) -> None:
-        log.append(
+        audit_log.append(
             self._snapshot.connection,
             at=self._snapshot.now,
             actor=request.person.name,
@@ -184,7 +184,7 @@ def end_turn(
         raise DecisionRefusedError(step.reason)
     if known is None or turn is None:  # the table refuses it
         raise DecisionRefusedError("no_turn")
-    log.append(
+    audit_log.append(
         snapshot.connection,
         at=snapshot.now,
         actor=request.person.name,

@@ -15,7 +15,7 @@ from console.approvals.command_sender import OutgoingCommand
 from console.approvals.request_transaction import DecisionResult, RequestTransaction
 from console.approvals.requests import DecisionRequest
 from console.approvals.turn_commands import due_commands, reason_of, write_command
-from console.audit import log
+from console.audit import audit_log
 from console.db.decisions import turn_rows
 from console.db.snapshot import Snapshot
 from console.fleet.values.keys import EventKey
@@ -103,7 +103,7 @@ def _approve(requests: RequestTransaction, turn: Turn) -> DecisionResult:
 
 
 def _audit_given(snapshot: Snapshot, turn: Turn, facts: TurnFacts) -> None:
-    log.append(
+    audit_log.append(
         snapshot.connection,
         at=snapshot.now,
         actor=turn.actor or "",

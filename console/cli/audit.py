@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import click
 
-from console.audit import log
+from console.audit import audit_log
 from console.audit.chain import Head
 from console.cli import common
 from console.cli.client import ConsoleClient, table
@@ -92,7 +92,7 @@ def verify(*, heads: tuple[str, ...], overrides: tuple[str, ...]) -> int:
 
 
 def _verify(database: Database, known: Iterable[Head]) -> int:
-    last, fault = log.check(database.reading, known)
+    last, fault = audit_log.check(database.reading, known)
     if fault is not None:
         click.echo(f"fail  {plain(fault.message)}")
         return NO

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from console.audit import log
+from console.audit import audit_log
 from console.audit.chain import Head
 from console.db import notices as store
 from console.db.decisions import decision_rows, turn_rows
@@ -68,7 +68,7 @@ def due_notices(snapshot: Snapshot, *, begun: float) -> NoticeCandidates:
         since = max(begun, since)
     about = [*_due_notices(snapshot), *_turn_notices(snapshot), *_end_notices(snapshot, since)]
     others = _failure_notices(snapshot, since)
-    head = log.head(snapshot.connection)
+    head = audit_log.head(snapshot.connection)
     if head.number:
         others.append(_head_notice(head, snapshot.now))
     about, others = _with_other_scopes(snapshot, about, others)

@@ -13,7 +13,7 @@ from prometheus_client.registry import Collector
 from starlette.requests import Request
 from starlette.responses import Response
 
-from console.audit import log
+from console.audit import audit_log
 from console.db.connection.errors import DatabaseFailedError
 from console.db.decisions import decision_rows
 from console.db.snapshot import Snapshot
@@ -168,7 +168,7 @@ def _fleet(snapshot: Snapshot) -> Iterator[Metric]:
         if (word := status_of_open(each)) is not None:
             counted[word] += 1
     yield _gauge("decisions_open", "Decisions that are not over.", "state", counted)
-    head = log.head(snapshot.connection)
+    head = audit_log.head(snapshot.connection)
     yield _gauge(
         "audit_head",
         "Rows in the audit, and the hash of the last one, for `audit verify --head`.",

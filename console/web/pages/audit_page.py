@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from console.approvals.refusal_reasons import REASONS
-from console.audit import log
+from console.audit import audit_log
 from console.audit.chain import Head, as_json
 from console.db import audit
 from console.db.audit import SORTS, WantedRows
@@ -114,7 +114,7 @@ class Chain:
 
 
 def _check(database: Database, now: float) -> ChainCheck:
-    head, fault = log.check(database.reading)
+    head, fault = audit_log.check(database.reading)
     return ChainCheck(at=now, head=head, wrong=None if fault is None else fault.message)
 
 
@@ -158,7 +158,9 @@ def _read(database: Database, address: ListAddress) -> tuple[list[str], list[dic
     match.
     """
     with read_from(database.reading) as connection:
-        found, count = log.found(connection, _query_of(address), limit=PAGE_ROWS, page=address.page)
+        found, count = audit_log.find_rows(
+            connection, _query_of(address), limit=PAGE_ROWS, page=address.page
+        )
         actions = audit.actions(connection)
         items = [as_json(row) for row in found]
         ids = {row["decision"] for row in items if row.get("decision")}

@@ -19,7 +19,7 @@ from support.eventually import eventually
 from support.process.bridge import run_seb
 
 from console.access import enrolment
-from console.audit.log import read
+from console.audit.audit_log import read_rows
 from console.db.access.enrolment import generations_since
 from console.db.connection.opening import Database
 from console.errors import RefusedError
@@ -99,7 +99,7 @@ def test_each_is_a_row_of_the_audit_without_a_secret(database: Database) -> None
     enrolment.enroll(database, ["vm-1"], actor="mia", now=AT)
     enrolment.revoke(database, ["vm-1"], actor="joe", now=AT)
     enrolment.revoke_all(database, actor="joe", now=AT)
-    rows = [json.loads(row.body) for row in read(database.reading)]
+    rows = [json.loads(row.body) for row in read_rows(database.reading)]
     told = [
         {name: row.get(name) for name in ("actor", "action", "vmId", "generation")} for row in rows
     ]

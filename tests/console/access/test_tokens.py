@@ -19,8 +19,8 @@ from console.access.people import Person
 from console.access.refused_attempts import RefusedAttempt, RefusedAttempts
 from console.access.site_access import decides_event, sees_event, sees_vm
 from console.access.tokens import Tokens, add_token, end_token, list_tokens
+from console.audit.audit_log import all_rows
 from console.audit.chain import as_json
-from console.audit.log import everything
 from console.db.connection.opening import Database
 from console.errors import RefusedError
 from console.fleet.values.event import FleetEvent
@@ -173,7 +173,7 @@ def test_strangers_silence_no_row_of_a_person(database: Database) -> None:
         await refused_attempts.audit(attempt("val", "not_allowed"))
 
     asyncio.run(flood())
-    rows = [as_json(row) for row in everything(database.reading)]
+    rows = [as_json(row) for row in all_rows(database.reading)]
     assert len([row for row in rows if row["actor"] == "unknown"]) == 60
     assert [row["reason"] for row in rows if row["actor"] == "val"] == ["not_allowed"]
 
@@ -198,7 +198,7 @@ def test_a_flood_of_attempts_leaves_few_rows(database: Database) -> None:
             await refused_attempts.audit(attempt(n))
 
     asyncio.run(flood())
-    rows = [as_json(row) for row in everything(database.reading)]
+    rows = [as_json(row) for row in all_rows(database.reading)]
     assert len(rows) == 61
     assert rows[1]["unwritten"] == 99
     assert len(rows[1]["path"]) == 200

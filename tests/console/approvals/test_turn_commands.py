@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from support.console.turn_cluster import TurnCluster
 
-from console.audit.log import everything
+from console.audit.audit_log import all_rows
 
 
 def test_a_prepare_command_is_sent_again_until_it_is_answered(cluster: TurnCluster) -> None:
@@ -20,7 +20,7 @@ def test_a_prepare_command_is_sent_again_until_it_is_answered(cluster: TurnClust
     assert cluster.step() == []
     cluster.wait(2)
     assert cluster.step() == ["prepare db-0"]
-    (row,) = [row for row in everything(cluster.database.reading) if row.action == "prepare"]
+    (row,) = [row for row in all_rows(cluster.database.reading) if row.action == "prepare"]
     assert row.jti is not None
     answer = {"jti": row.jti, "act": "prepare", "actor": "group:db"}
     cluster.tell(cluster.vms[0].receipt("E-0", "accepted", now=cluster.now, **answer))
@@ -38,7 +38,7 @@ def test_a_refusal_that_may_pass_is_followed_by_another_command(cluster: TurnClu
     """
     cluster.announce(0)
     cluster.step()
-    rows = everything(cluster.database.reading)
+    rows = all_rows(cluster.database.reading)
     jti = next(row.jti for row in rows if row.action == "prepare")
     answer = {"jti": jti, "act": "prepare", "reason": "unknown_event"}
     cluster.tell(cluster.vms[0].receipt("E-0", "rejected", now=cluster.now, **answer))

@@ -14,7 +14,7 @@ from support.console.records import FakeVm
 from support.console.turn_cluster import TurnCluster
 
 from console.approvals.refusal_reasons import DecisionRefusedError
-from console.audit.log import everything
+from console.audit.audit_log import all_rows
 from console.db.connection.opening import Database
 from wire.record import PREPARATION
 
@@ -84,7 +84,7 @@ class DisturbedCluster:
 
     def asked(self, number: int, act: str) -> list[str | None]:
         """Return the jti of each new command of that kind to a VM."""
-        every = everything(self.cluster.database.reading)
+        every = all_rows(self.cluster.database.reading)
         return [e.jti for e in every if (e.action, e.event_id) == (act, f"E-{number}")]
 
     def answer(self, number: int, act: str, *states: str) -> None:

@@ -13,7 +13,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import DatabaseError
 from support.console.stage import ConsoleStage
 
-from console.audit import log
+from console.audit import audit_log
 from console.audit.chain import START, Head, as_json, head_of, sealed, verify
 from console.db.audit import AuditRow, WantedRows
 from console.db.connection.opening import Database
@@ -30,7 +30,7 @@ def appended(database: Database, *actions: str) -> list[AuditRow]:
         with database.writing.begin() as connection:
             next_number(connection)
             rows.append(
-                log.append(
+                audit_log.append(
                     connection, at=AT, actor="ada", action=action, event_id="E", not_before="soon"
                 )
             )
@@ -67,14 +67,14 @@ def test_rows_are_sorted_by_what_they_say(database: Database) -> None:
     for reason in ("b", None, 'a","reason":"c', "c"):
         with database.writing.begin() as connection:
             next_number(connection)
-            log.append(connection, at=AT, actor="ada", action="approve", reason=reason)
+            audit_log.append(connection, at=AT, actor="ada", action="approve", reason=reason)
     for sort, numbers in (
         ("reason", [2, 3, 1, 4]),
         ("-reason", [4, 1, 3, 2]),
         ("outcome", [1, 2, 3, 4]),
     ):
         with read_from(database.reading) as connection:
-            rows, _ = log.found(connection, WantedRows(sort=sort), limit=9, page=1)
+            rows, _ = audit_log.find_rows(connection, WantedRows(sort=sort), limit=9, page=1)
         assert [row.number for row in rows] == numbers
 
 
@@ -104,22 +104,22 @@ def test_rows_come_back_as_they_were_added(database: Database) -> None:
     fault.
     """
     rows = appended(database, "one", "two", "three")
-    assert log.read(database.reading) == rows
-    assert log.read(database.reading, after=1, limit=1) == rows[1:2]
-    assert log.read(database.reading, event_id="other") == []
+    assert audit_log.read_rows(database.reading) == rows
+    assert audit_log.read_rows(database.reading, after=1, limit=1) == rows[1:2]
+    assert audit_log.read_rows(database.reading, event_id="other") == []
     end = head_of(rows[-1])
-    assert log.check(database.reading, [end]) == (end, None)
+    assert audit_log.check(database.reading, [end]) == (end, None)
     with database.reading.begin() as connection:
-        assert log.head(connection) == Head(number=3, hash=rows[-1].hash)
+        assert audit_log.head(connection) == Head(number=3, hash=rows[-1].hash)
 
 
 def test_a_transaction_that_is_given_up_leaves_no_row(database: Database) -> None:
     """A transaction that is rolled back leaves no row in the audit."""
     with database.writing.connect() as connection, connection.begin() as transaction:
         next_number(connection)
-        log.append(connection, at=AT, actor="ada", action="approve")
+        audit_log.append(connection, at=AT, actor="ada", action="approve")
         transaction.rollback()
-    assert log.read(database.reading) == []
+    assert audit_log.read_rows(database.reading) == []
 
 
 AGAIN = "INSERT INTO audit SELECT number, at, 'eve', action, event_id, jti, body, hash FROM audit"
@@ -142,7 +142,7 @@ def test_the_database_refuses_to_change_a_row(database: Database, statement: str
         database.writing.begin() as connection,
     ):
         connection.execute(text(statement))
-    assert [row.actor for row in log.read(database.reading)] == ["ada"]
+    assert [row.actor for row in audit_log.read_rows(database.reading)] == ["ada"]
 
 
 def test_any_text_can_be_audited(database: Database) -> None:
@@ -151,11 +151,11 @@ def test_any_text_can_be_audited(database: Database) -> None:
     """
     with database.writing.begin() as connection:
         next_number(connection)
-        log.append(connection, at=AT, actor="a\0\ud800", action="x", event_id="漢" * 5000)
-    (row,) = log.read(database.reading)
+        audit_log.append(connection, at=AT, actor="a\0\ud800", action="x", event_id="漢" * 5000)
+    (row,) = audit_log.read_rows(database.reading)
     assert row.actor == "a\N{REPLACEMENT CHARACTER}?"
     assert row.event_id == "漢" * 2000
-    assert log.check(database.reading)[1] is None
+    assert audit_log.check(database.reading)[1] is None
 
 
 def test_a_good_chain_has_no_fault() -> None:

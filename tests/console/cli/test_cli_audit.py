@@ -12,7 +12,7 @@ from sqlalchemy import text
 from support.console import forked_process
 from support.console.stage import ConsoleStage
 
-from console.audit import log
+from console.audit import audit_log
 from console.audit.chain import Head
 from console.db.connection.transactions import next_number
 
@@ -24,7 +24,7 @@ def stage(tmp_path: Path) -> Iterator[ConsoleStage]:
         for actor in ("mia", "ann\x1b[31m", "mia"):
             with made.console.database.writing.begin() as connection:
                 next_number(connection)
-                log.append(
+                audit_log.append(
                     connection,
                     at=made.now.timestamp(),
                     actor=actor,
@@ -45,7 +45,7 @@ def seb(stage: ConsoleStage, *words: str) -> subprocess.CompletedProcess[str]:
 def head(stage: ConsoleStage) -> Head:
     """Return the end of the chain."""
     with stage.console.database.reading.begin() as connection:
-        return log.head(connection)
+        return audit_log.head(connection)
 
 
 def test_a_whole_audit_is_fine_beside_a_running_console(stage: ConsoleStage) -> None:
@@ -107,7 +107,7 @@ def test_rows_that_are_deleted_from_the_end_stay_missing(stage: ConsoleStage) ->
         connection.execute(text("DELETE FROM audit WHERE number > 1"))
         next_number(connection)
         at = stage.now.timestamp()
-        row = log.append(connection, at=at, actor="mia", action="leave", event_id="E")
+        row = audit_log.append(connection, at=at, actor="mia", action="leave", event_id="E")
     assert row.number == 4
     done = seb(stage, "audit", "verify")
     assert (done.returncode, done.stdout) == (1, "fail  rows 2 to 3 are missing\n")

@@ -17,8 +17,8 @@ from support.console import forked_process
 from support.eventually import eventually
 from support.ports import free_port
 
+from console.audit.audit_log import all_rows
 from console.audit.chain import as_json
-from console.audit.log import everything
 from console.config.settings import ConsoleSettings
 from console.db.connection.opening import Database, database_url
 from console.ingest.enrolment import read_key, webhook_secret
@@ -71,7 +71,7 @@ class ConsoleProcess:
         """The audit's rows of one action, as the database has them."""
         database = Database(database_url(ConsoleSettings(state_dir=self.directory)))
         try:
-            rows = [as_json(row) for row in everything(database.reading)]
+            rows = [as_json(row) for row in all_rows(database.reading)]
         finally:
             database.close()
         return [row for row in rows if row["action"] == action]

@@ -15,8 +15,8 @@ from console.approvals.request_transaction import RequestTransaction
 from console.approvals.requests import DecisionRequest, DecisionRules
 from console.approvals.service import Decisions
 from console.approvals.step_transaction import StepContext, mark_sent, write_decision_step
+from console.audit.audit_log import all_rows
 from console.audit.limiter import AuditLimiter
-from console.audit.log import everything
 from console.config.groups import GroupSettings
 from console.db.batches.batch_transaction import write_batch
 from console.db.connection.opening import Database
@@ -235,7 +235,7 @@ class TurnCluster:
 
     def answer(self, state: str, *, number: int = 0, **more: Any) -> None:
         """Have a VM answer its newest command to prepare."""
-        asked = [row for row in everything(self.database.reading) if row.action == "prepare"]
+        asked = [row for row in all_rows(self.database.reading) if row.action == "prepare"]
         about: dict[str, Any] = {
             "jti": asked[-1].jti,
             "act": "prepare",
@@ -391,7 +391,7 @@ class TurnCluster:
 
     def actions(self) -> list[str]:
         """Return the actions in the audit."""
-        return [row.action for row in everything(self.database.reading)]
+        return [row.action for row in all_rows(self.database.reading)]
 
 
 class EventOfTwo:

@@ -15,7 +15,7 @@ from support.console.records import FakeVm
 from console.access.acceptance import accept
 from console.access.enrolment import enroll
 from console.access.retirement import retire
-from console.audit import log
+from console.audit import audit_log
 from console.config.groups import GroupSettings
 from console.db.events.event_filters import WantedEvents
 from console.db.vms.expectations import expectations_of
@@ -63,7 +63,7 @@ def test_a_vm_that_reports_another_identity_keeps_its_name(
     assert (accepted.known_as, accepted.conflict_at) == (after.reported_as, None)
     assert intake.event().event.scope == accepted.scope
     assert intake.event().event.sites == (accepted.site,)
-    rows = log.read(intake.database.reading)
+    rows = audit_log.read_rows(intake.database.reading)
     assert [(row.action, row.actor) for row in rows] == [("vm_accepted", "admin")]
     assert accept(intake.database, [vm.vm_id], actor="admin", now=intake.now.timestamp()) == {}
 

@@ -10,7 +10,7 @@ from support.console.records import FakeVm
 from support.console.stage import ConsoleStage
 from support.page.browser import check_views
 
-from console.audit import log
+from console.audit import audit_log
 from console.db.connection.transactions import next_number
 from console.db.schema.decision_tables import decision as decisions
 
@@ -23,7 +23,7 @@ def audited(stage: ConsoleStage, **row: Any) -> None:
     with stage.console.database.writing.begin() as connection:
         next_number(connection)
         told = {"actor": "mia", "action": "approve", "event_id": "E", "reason": "patching", **row}
-        log.append(connection, at=stage.now.timestamp(), **told)
+        audit_log.append(connection, at=stage.now.timestamp(), **told)
 
 
 def test_the_newest_row_is_first(stage: ConsoleStage, page: Page) -> None:

@@ -62,7 +62,7 @@ def kept_head(connection: Connection) -> Head | None:
     return None if kept is None else Head(number=kept[0], hash=kept[1])
 
 
-def read(
+def read_rows(
     engine: Engine, *, after: int = 0, limit: int = 100, event_id: str | None = None
 ) -> list[AuditRow]:
     """Return up to `limit` rows after a number, the oldest first. Raises `DatabaseFailedError`."""
@@ -70,7 +70,7 @@ def read(
         return audit.rows_after(connection, after, limit, event_id=event_id)
 
 
-def found(
+def find_rows(
     connection: Connection, wanted: WantedRows, *, limit: int, page: int
 ) -> tuple[list[AuditRow], int]:
     """Return the rows of a page, whose number counts from 1, and how many rows match in all."""
@@ -78,10 +78,10 @@ def found(
     return audit.found_rows(connection, wanted, limit=limit, skip=(page - 1) * limit), count
 
 
-def everything(engine: Engine) -> Iterator[AuditRow]:
+def all_rows(engine: Engine) -> Iterator[AuditRow]:
     """Yield all rows, the oldest first, read a thousand at a time. Raises `DatabaseFailedError`."""
     after = _BEFORE_ALL
-    while some := read(engine, after=after, limit=_ROWS_AT_ONCE):
+    while some := read_rows(engine, after=after, limit=_ROWS_AT_ONCE):
         yield from some
         after = some[-1].number
 
@@ -96,7 +96,7 @@ def check(engine: Engine, known: Iterable[Head] = ()) -> tuple[Head, ChainFault 
 
     def rows() -> Iterator[AuditRow]:
         nonlocal last
-        for row in everything(engine):
+        for row in all_rows(engine):
             last = head_of(row)
             yield row
 
