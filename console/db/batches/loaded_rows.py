@@ -221,8 +221,8 @@ def load_bearers(
     vm_ids: Iterable[str],
 ) -> None:
     """Read the VMs that bear these names, and what they and `vm_ids` report of open events."""
-    reported = tables.report.c
-    event = tables.event.c
+    r = tables.report.c
+    e = tables.event.c
     reporters = set(vm_ids)
     borne_name = tuple_(tables.vm.c.place, tables.vm.c.folded)
     for row in rows_in(connection, select(tables.vm), borne_name, names):
@@ -230,12 +230,12 @@ def load_bearers(
         loaded.bearers.setdefault(vms.borne_name(vm), set()).add(vm.vm_id)
         reporters.add(vm.vm_id)
     is_open = exists().where(
-        event.event_id == reported.event_id,
-        event.scope == reported.scope,
-        event.state.in_(OPEN),
+        e.event_id == r.event_id,
+        e.scope == r.scope,
+        e.state.in_(OPEN),
     )
-    query = select(tables.report).where(or_(reported.over == 0, is_open))
-    for row in rows_in(connection, query, reported.vm_id, reporters):
+    query = select(tables.report).where(or_(r.over == 0, is_open))
+    for row in rows_in(connection, query, r.vm_id, reporters):
         loaded.reports.setdefault(ReporterKey(row.event_id, row.vm_id), rows.report_of(row))
 
 

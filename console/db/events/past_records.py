@@ -66,10 +66,10 @@ def past_of_vm(connection: Connection, vm_id: str, limit: int) -> PastVm:
     """Return the last records of a VM, its gaps, and the events that it reported."""
     r = tables.record.c
     reported = tables.report.c
-    answers = tables.receipt.c
+    a = tables.receipt.c
     query = select(*_RECORD).where(r.vm_id == vm_id).order_by(r.time.desc()).limit(limit)
     found = connection.execute(query).all()
-    wanted = select(tables.receipt).where(answers.vm_id == vm_id).order_by(answers.at.desc())
+    wanted = select(tables.receipt).where(a.vm_id == vm_id).order_by(a.at.desc())
     receipts = [rows.receipt_of(row) for row in connection.execute(wanted.limit(limit))]
     prepared = select(r.id, r.body).where(r.vm_id == vm_id, r.type == PREPARATION)
     newest = prepared.order_by(r.time.desc()).limit(limit)

@@ -264,10 +264,9 @@ def _note_dropped(
     connection: Connection, event: FleetEvent, names: Collection[str], number: int
 ) -> None:
     """Mark the VMs as changed that the event no longer names."""
-    v = tables.vm
     p = tables.event_place.c
     places = select(p.place).where(p.event_id == event.event_id, p.scope == event.scope)
-    dropped = update(v).where(v.c.place.in_(places), v.c.folded.in_(names))
+    dropped = update(tables.vm).where(_VM.place.in_(places), _VM.folded.in_(names))
     connection.execute(dropped.values(change_number=number))
 
 

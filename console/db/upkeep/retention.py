@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from sqlalchemy import ColumnElement, Connection, Table, case, delete, exists, func, select, tuple_
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Table,
+    case,
+    delete,
+    exists,
+    func,
+    select,
+    tuple_,
+    update,
+)
 
 from console.db.schema import tables
 from console.db.schema.decision_tables import command, decision, notice, turn
@@ -88,15 +99,13 @@ def _delete_old_gaps(connection: Connection, moment: float, limit: int) -> int:
     for row in old:
         same = (c.vm_id == row.vm_id, c.stream == row.stream, c.first == row.first)
         connection.execute(delete(table).where(*same))
-        v = tables.vm
+        v = tables.vm.c
         size = row.last - row.first + 1
         connection.execute(
-            v.update()
-            .where(v.c.vm_id == row.vm_id)
+            update(tables.vm)
+            .where(v.vm_id == row.vm_id)
             .values(
-                missing_records=case(
-                    (v.c.missing_records > size, v.c.missing_records - size), else_=0
-                )
+                missing_records=case((v.missing_records > size, v.missing_records - size), else_=0)
             )
         )
     return len(old)
