@@ -24,6 +24,7 @@ from console.db.connection.clock import CommonClock
 from console.db.connection.errors import message_of
 from console.db.connection.opening import Database
 from console.db.connection.transactions import next_number
+from console.db.events.known_events import NO_GROUPS
 from console.db.sources.checkpoints import write_checkpoint
 from console.db.sources.quarantine import count_quarantined
 from console.db.upkeep.retention import delete_before
@@ -35,6 +36,7 @@ from console.ingest.inbox import Inbox
 from console.ingest.listening import ListeningLog
 from console.ingest.progress import Progress
 from console.records.incoming import IncomingMessage, IncomingRecord
+from console.turns.groups import Grouping
 from sinks.shared.errors import SebError
 
 _LOG: Final = logging.getLogger("console")
@@ -75,6 +77,7 @@ class Writer:
         on_commit: Callable[[], None],
         listening: ListeningLog | None = None,
         silent_time: SilentTime = BY_HEARTBEATS,
+        grouping: Grouping = NO_GROUPS,
         clock: CommonClock | None = None,
     ) -> None:
         """`on_open` and `on_commit` are called on the writer's thread. `listening` writes when this
@@ -83,6 +86,7 @@ class Writer:
         self._database = database
         self._listening = listening or ListeningLog(uuid4().hex, ())
         self._silent_time = silent_time
+        self._grouping = grouping
         self._on_open = on_open
         self._on_commit = on_commit
         self._now = clock or CommonClock()
@@ -329,7 +333,12 @@ class Writer:
         with self._database.writing.begin() as connection:
             number = next_number(connection)
             changes = write_batch(
-                connection, items, number, now=self._now(), silent_time=self._silent_time
+                connection,
+                items,
+                number,
+                now=self._now(),
+                silent_time=self._silent_time,
+                grouping=self._grouping,
             )
             self._quarantine_excess(connection, changes.quarantined)
             for delivery in batch:

@@ -131,6 +131,7 @@ class Console:
             on_commit=self.feed.wake,
             listening=ListeningLog(uuid4().hex, self.sources.values()),
             silent_time=self._silent_time,
+            grouping=self.grouping,
             clock=self.clock,
         )
 

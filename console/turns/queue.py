@@ -32,7 +32,8 @@ class TurnWait:
 
 def next_turns(reading: Reading) -> tuple[list[EventFacts], Mapping[EventKey, TurnWait]]:
     """Return the events that get their turn now, in their order, and what the others wait for. An
-    event that waits for room, or for room for more of its VMs, blocks those after it in its groups.
+    event that waits for room, or for room for more of its VMs, blocks those after it in its groups,
+    except one that takes no room from it.
     """
     facts = reading.facts
     given: list[EventFacts] = []
@@ -49,7 +50,8 @@ def next_turns(reading: Reading) -> tuple[list[EventFacts], Mapping[EventKey, Tu
         else:
             behind = [key for group in groups for key in blocked.get(group, [])]
             reason = why_for_people(event, reading)
-            if reason is None and not reading.over_budget(event) and not behind:
+            is_blocked = bool(behind) and not _takes_no_room(event, reading)
+            if reason is None and not reading.over_budget(event) and not is_blocked:
                 given.append(event)
                 reading = reading.with_away(event, facts.named(event), reading.now)
                 continue
@@ -59,6 +61,14 @@ def next_turns(reading: Reading) -> tuple[list[EventFacts], Mapping[EventKey, Tu
             for group in groups:
                 blocked.setdefault(group, []).append(event.key)
     return given, waiting
+
+
+def _takes_no_room(event: EventFacts, reading: Reading) -> bool:
+    """Check whether every VM of the event has begun to prepare for it without a turn: each is away
+    until the event is over, and those that wait for room wait for that.
+    """
+    named = reading.facts.named(event)
+    return all(vm.prepares and not vm.has_recovered(event.key) for vm in named)
 
 
 def _wait_of(

@@ -14,6 +14,7 @@ from console.db.batches.left_out_vms import mark_left_out_vms
 from console.db.batches.loaded_rows import load
 from console.db.bulk import insert_new, upsert
 from console.db.events.event_reports import pending_of
+from console.db.events.known_events import NO_GROUPS
 from console.db.events.shown_events import write_events
 from console.db.events.spellings import stored_spellings
 from console.db.schema import tables
@@ -26,6 +27,7 @@ from console.records.incoming import (
     event_ids,
     with_event_ids,
 )
+from console.turns.groups import Grouping
 
 
 def write_batch(
@@ -35,11 +37,12 @@ def write_batch(
     *,
     now: float,
     silent_time: SilentTime = BY_HEARTBEATS,
+    grouping: Grouping = NO_GROUPS,
 ) -> Changes:
     """Write what a batch changes, and return that; `now` in seconds since 1970."""
     items = _with_stored_spellings(connection, batch)
     changes = fold(load(connection, items, silent_time=silent_time), items)
-    write_changes(connection, changes, number, now=now)
+    write_changes(connection, changes, number, now=now, grouping=grouping)
     return changes
 
 
@@ -54,7 +57,14 @@ def _with_stored_spellings(
     return [with_event_ids(each, written) for each in several]
 
 
-def write_changes(connection: Connection, changes: Changes, number: int, *, now: float) -> None:
+def write_changes(
+    connection: Connection,
+    changes: Changes,
+    number: int,
+    *,
+    now: float,
+    grouping: Grouping = NO_GROUPS,
+) -> None:
     """Write the changes of a batch; `now` in seconds since 1970."""
     insert_new(connection, tables.record, map(rows.record_row, changes.records.values()))
     _write_vms(connection, changes, number)
@@ -63,7 +73,7 @@ def write_changes(connection: Connection, changes: Changes, number: int, *, now:
     insert_new(connection, tables.receipt, [rows.receipt_row(r, number) for r in changes.receipts])
     _write_preparations(connection, changes, number)
     reports = (*changes.reports.values(), *changes.older_reports)
-    mark_left_out_vms(connection, reports, number, now=now)
+    mark_left_out_vms(connection, reports, number, now=now, grouping=grouping)
     _delete_past_streams(connection, changes)
     _write_gaps(connection, changes)
 

@@ -13,7 +13,7 @@ from console.db.decisions import prepare_commands, turn_rows
 from console.db.schema.tables import preparation
 from console.db.snapshot import Snapshot
 from console.db.turn_facts.event_facts import event_facts_of, next_approval_times
-from console.db.turn_facts.vm_facts import pending_reports, read_vm_facts
+from console.db.turn_facts.vm_facts import later_named, pending_reports, read_vm_facts
 from console.db.vms.grouping import groups_now
 from console.fleet.preparations import OF_THE_EVENT
 from console.fleet.values.keys import EventKey
@@ -49,7 +49,9 @@ def read_turn_facts(snapshot: Snapshot, settings: TurnSettings) -> TurnFacts:
         )
         for each in pending
     ]
-    vms = _vm_facts(snapshot, grouping, preparations, events, found.values())
+    later = later_named(connection)
+    vms = _vm_facts(snapshot, grouping, preparations, events, found.values(), later.values())
+    events = [_with_dispute(each, later.get(each.key, frozenset()), vms) for each in events]
     for one in _leftovers(vms.values(), {each.key for each in events}):
         found.setdefault(one.event_key, _leftover(one))
     return TurnFacts(
@@ -68,11 +70,14 @@ def _vm_facts(
     preparations: Mapping[str, tuple[VmPreparation, ...]],
     events: Iterable[EventFacts],
     turns: Iterable[Turn],
+    reporters: Iterable[frozenset[str]],
 ) -> dict[str, VmFacts]:
-    """Return the facts of the VMs that these events and turns are about, or that prepare."""
+    """Return the facts of the VMs that these events and turns are about, or that prepare, and of
+    these `reporters`.
+    """
     connection = snapshot.connection
     holding = {one.vm_id for each in turns for one in each.vms}
-    wanted = holding | preparations.keys()
+    wanted = holding.union(preparations, *reporters)
     for event in events:
         wanted.update(event.named)
         if event.shown_by is not None:
@@ -99,6 +104,20 @@ def _leftovers(vms: Iterable[VmFacts], open_keys: Collection[EventKey]) -> list[
         if one.state != RECOVERED and one.event_key not in open_keys
     }
     return list(left.values())
+
+
+def _with_dispute(
+    event: EventFacts, later: frozenset[str], vms: Mapping[str, VmFacts]
+) -> EventFacts:
+    """Return the event as disputed if a heard VM of a group reports later than the VM by whose
+    report it is shown that it names that VM too: its IMDS may be the first to know. A VM outside of
+    the groups of the event holds up nothing.
+    """
+    groups = {key for vm_id in event.named if vm_id in vms for key in vms[vm_id].groups}
+    left_out = [vms[vm_id] for vm_id in later - event.named if vm_id in vms]
+    if any(vm.is_heard and not groups.isdisjoint(vm.groups) for vm in left_out):
+        return replace(event, is_disputed=True)
+    return event
 
 
 def _preparations(

@@ -15,6 +15,7 @@ from console.db.vms.contact import contact_of
 from console.db.vms.grouping import columns_of, keys_of
 from console.fleet.candidates import channel_of
 from console.fleet.contact import DEFAULT_INTERVAL_SECONDS, INTERVALS, Contact
+from console.fleet.values.event import OPEN
 from console.fleet.values.keys import EventKey
 from console.fleet.values.vm import Vm
 from console.turns.facts import VmFacts, VmPreparation
@@ -93,6 +94,24 @@ def _missed_ends(connection: Connection, late: Iterable[str]) -> dict[str, Event
     for few in portions(late):
         for row in connection.execute(missed.where(r.vm_id.in_(few))):
             found[row.vm_id] = EventKey(row.event_id, row.scope)
+    return found
+
+
+def later_named(connection: Connection) -> dict[EventKey, frozenset[str]]:
+    """Return, by the key of an open event, the vmIds of the VMs that report that it names them, and
+    whose reports are later than the one that is shown.
+    """
+    r, e = report.c, event.c
+    same = and_(e.event_id == r.event_id, e.scope == r.scope)
+    later = (
+        select(r.event_id, r.scope, r.vm_id)
+        .join(event, same)
+        .where(r.over == 0, r.is_own == 1, e.state.in_(OPEN), r.time > e.shown_at)
+    )
+    found: dict[EventKey, frozenset[str]] = {}
+    for row in connection.execute(later):
+        key = EventKey(row.event_id, row.scope)
+        found[key] = found.get(key, frozenset()) | {row.vm_id}
     return found
 
 

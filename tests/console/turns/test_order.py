@@ -33,6 +33,28 @@ def test_one_after_the_other(cluster: TurnCluster) -> None:
     assert cluster.actions() == ["take_turn", "prepare", "approve", "take_turn", "prepare"]
 
 
+def test_an_event_whose_vm_is_prepared_does_not_wait_for_one_that_waits_for_that_vm(
+    cluster: TurnCluster,
+) -> None:
+    """A VM that has prepared at its own deadline is away until its event is over: that event is
+    approved before an earlier one for which there is room only then.
+    """
+    minutes = (10, 40)
+    for number, soon in enumerate(minutes):
+        vm = cluster.vms[number]
+        later = cluster.later(minutes=soon)
+        cluster.tell(vm.event(f"E-{number}", now=cluster.now, not_before=later))
+    cluster.says(1, "prepared")
+    assert cluster.step() == ["approve db-1"]
+    assert (cluster.state(0), cluster.state(1)) == ("waiting", "approving")
+    cluster.end(1)
+    cluster.wait(1)
+    cluster.step()
+    cluster.says(1, "recovered")
+    cluster.wait(1)
+    assert cluster.step() == ["prepare db-0"]
+
+
 def test_an_approval_waits_while_another_member_has_crashed(cluster: TurnCluster) -> None:
     """An event whose VMs have all prepared is not approved while another member that has crashed
     fills the budget.

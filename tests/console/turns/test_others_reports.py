@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from support.console.records import FakeVm
@@ -189,3 +190,49 @@ def test_a_vm_that_the_event_has_left_out_says_again_that_it_is_prepared(
     assert not any(each.startswith("approve") for each in sent)
     pair.confirm(1)
     assert any(each.startswith("approve") for each in cluster.step())
+
+
+@pytest.mark.parametrize("transition", ["updated", "ended"])
+def test_a_vm_outside_of_the_group_makes_no_preparation_void(
+    database: Database, transition: str
+) -> None:
+    """A VM of no group that reports again and again that the event does not name a VM, or is over,
+    does not hold up its approval.
+    """
+    cluster = TurnCluster(database, match={"name": ["db-*"]})
+    liar = FakeVm(name="web-0")
+    soon = cluster.later(minutes=30)
+    cluster.tell(liar.heartbeat(now=cluster.now))
+    cluster.tell(cluster.vms[0].event("E-0", now=cluster.now, not_before=soon))
+    assert cluster.step() == ["prepare db-0"]
+    cluster.says(0, "prepared")
+    cluster.now += timedelta(seconds=1)
+    lie = liar.event("E-0", transition=transition, now=cluster.now, resources=["web-1"])
+    cluster.tell(lie)
+    assert cluster.step() == ["approve db-0"]
+    cluster.decisions.stop()
+
+
+def test_a_vm_that_an_event_names_anew_by_its_own_report_is_not_passed_over(
+    cluster: TurnCluster,
+) -> None:
+    """If a VM of the group reports later than the VM that the event is shown by that it names both,
+    no group approves it as it is shown, until both reports are the same.
+    """
+    cluster.vms.sort(key=lambda vm: vm.vm_id)  # two reports count the same: the first VM's is shown
+    first, second = cluster.vms[:2]
+    soon = cluster.later(minutes=30)
+    one: dict[str, Any] = {"resources": [first.name], "not_before": soon}
+    both = one | {"resources": [first.name, second.name]}
+    cluster.tell(first.event("E-0", now=cluster.now, **one))
+    assert cluster.step() == [f"prepare {first.name}"]
+    cluster.now += timedelta(seconds=1)
+    cluster.tell(second.event("E-0", now=cluster.now, **both))
+    cluster.says(0, "prepared")
+    assert cluster.step() == []
+    turn = cluster.seen(0).turn
+    assert turn is not None
+    assert turn.reason == "the VMs that report it do not agree"
+    cluster.now += timedelta(seconds=1)
+    cluster.tell(second.event("E-0", transition="updated", now=cluster.now, **one))
+    assert cluster.step() == [f"approve {first.name}"]

@@ -38,7 +38,7 @@ def test_the_second_waits_for_the_first(tmp_path: Path) -> None:
         assert console.events(group="dbs") == {}
         shown = console.run("groups").stdout.splitlines()
         assert shown[0] == "db: 1 of 3 away, at most 1 may be"
-        assert shown[1].startswith(f"  away   web-0 (its turn for {first}) since ")
+        assert shown[1].startswith(f"  away   web-0 (has its turn for {first}) since ")
         assert shown[2] == f"  waits  {second}: 1 of db away, and 1 may be"
         for path in ("/", f"/events/{second}", "/groups"):
             page = console.http.get(console.url + path, timeout=10)

@@ -191,7 +191,14 @@ class TurnCluster:
         with self.database.writing.begin() as connection:
             number = next_number(connection)
             now = self.now.timestamp()
-            write_batch(connection, batch, number, now=now, silent_time=self.silent_time)
+            write_batch(
+                connection,
+                batch,
+                number,
+                now=now,
+                silent_time=self.silent_time,
+                grouping=self.settings.grouping,
+            )
 
     # What VMs report of their events
 

@@ -108,7 +108,8 @@ class Consoles:
         self._database.open()
         self._simulation = simulation
         self._signer = KeyFileSigner(key)
-        settings = TurnSettings(grouping=Grouping(rules), can_sign=True)
+        self._grouping = Grouping(rules)
+        settings = TurnSettings(grouping=self._grouping, can_sign=True)
         self.each = [
             WorldConsole(
                 number,
@@ -140,7 +141,7 @@ class Consoles:
         parsed = [self._parsed(vm, kind, payload) for vm, kind, payload in batch]
         with self._database.writing.begin() as connection:
             number = next_number(connection)
-            write_batch(connection, parsed, number, now=now, silent_time=BY_HEARTBEATS)
+            write_batch(connection, parsed, number, now=now, grouping=self._grouping)
 
     def _parsed(self, vm: WorldVm, kind: Kind, payload: bytes) -> Any:
         source = "web" if vm.line.is_pull else "broker"
