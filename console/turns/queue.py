@@ -10,7 +10,7 @@ from console.fleet.values.keys import EventKey
 from console.turns.away import idle_in_turns
 from console.turns.facts import EventFacts, HeldBy, Turn
 from console.turns.preparing_vms import UNANSWERED_SECONDS, awaited_vms
-from console.turns.reading import Reading, is_full_for
+from console.turns.reading import Reading, is_full_for, others_wait_behind
 from console.turns.reasons import refusal, why_for_people, why_no_room
 
 
@@ -50,8 +50,7 @@ def next_turns(reading: Reading) -> tuple[list[EventFacts], Mapping[EventKey, Tu
         else:
             behind = [key for group in groups for key in blocked.get(group, [])]
             reason = why_for_people(event, reading)
-            is_blocked = bool(behind) and not _takes_no_room(event, reading)
-            if reason is None and not reading.over_budget(event) and not is_blocked:
+            if reason is None and _has_its_turn(event, reading, behind):
                 given.append(event)
                 reading = reading.with_away(event, facts.named(event), reading.now)
                 continue
@@ -63,12 +62,21 @@ def next_turns(reading: Reading) -> tuple[list[EventFacts], Mapping[EventKey, Tu
     return given, waiting
 
 
+def _has_its_turn(event: EventFacts, reading: Reading, behind: Sequence[EventKey]) -> bool:
+    """Check whether an event that no person decides about gets its turn now: there is room, and no
+    event comes before it; or it takes no room, and what fills its groups waits behind it.
+    """
+    if _takes_no_room(event, reading):
+        return others_wait_behind(event, reading)
+    return not reading.over_budget(event) and not behind
+
+
 def _takes_no_room(event: EventFacts, reading: Reading) -> bool:
     """Check whether every VM of the event has begun to prepare for it without a turn: each is away
     until the event is over, and those that wait for room wait for that.
     """
     named = reading.facts.named(event)
-    return all(vm.prepares and not vm.has_recovered(event.key) for vm in named)
+    return bool(named) and all(vm.prepares and not vm.has_recovered(event.key) for vm in named)
 
 
 def _wait_of(

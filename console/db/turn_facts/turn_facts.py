@@ -50,7 +50,14 @@ def read_turn_facts(snapshot: Snapshot, settings: TurnSettings) -> TurnFacts:
         for each in pending
     ]
     later = later_named(connection)
-    vms = _vm_facts(snapshot, grouping, preparations, events, found.values(), later.values())
+    vms = _vm_facts(
+        snapshot,
+        grouping,
+        preparations,
+        events=events,
+        turns=found.values(),
+        reporters=later.values(),
+    )
     events = [_with_dispute(each, later.get(each.key, frozenset()), vms) for each in events]
     for one in _leftovers(vms.values(), {each.key for each in events}):
         found.setdefault(one.event_key, _leftover(one))
@@ -68,6 +75,7 @@ def _vm_facts(
     snapshot: Snapshot,
     grouping: Grouping,
     preparations: Mapping[str, tuple[VmPreparation, ...]],
+    *,
     events: Iterable[EventFacts],
     turns: Iterable[Turn],
     reporters: Iterable[frozenset[str]],
