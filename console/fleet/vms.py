@@ -206,11 +206,12 @@ def with_status(vm: Vm | None, status: IncomingStatus) -> Vm:
 
 def _is_of_earlier_run(status: IncomingStatus, vm: Vm) -> bool:
     """Check whether the bridge's run of a status was over when it sent its newest record. A broker
-    may bring such a status late: it kept it for a session, or was put back.
+    may bring such a status late: it kept it for a session, or was put back. A record whose time is
+    later than its arrival was made by a clock that was ahead: then its arrival is compared.
     """
     if status.heard_at is None or status.session == vm.session:
         return False
-    return status.heard_at < vm.record_time
+    return status.heard_at < min(vm.record_time, vm.heard_at)
 
 
 def with_state(vm: Vm | None, state: IncomingState) -> Vm:

@@ -10,7 +10,7 @@ from console.fleet.values.keys import EventKey
 from console.turns.away import idle_in_turns
 from console.turns.facts import EventFacts, HeldBy, Turn
 from console.turns.preparing_vms import UNANSWERED_SECONDS, awaited_vms
-from console.turns.reading import Reading, is_full_for, others_wait_behind
+from console.turns.reading import Reading, is_full_for
 from console.turns.reasons import refusal, why_for_people, why_no_room
 
 
@@ -64,11 +64,9 @@ def next_turns(reading: Reading) -> tuple[list[EventFacts], Mapping[EventKey, Tu
 
 def _has_its_turn(event: EventFacts, reading: Reading, behind: Sequence[EventKey]) -> bool:
     """Check whether an event that no person decides about gets its turn now: there is room, and no
-    event comes before it; or it takes no room, and what fills its groups waits behind it.
+    event comes before it to which it would leave less room.
     """
-    if _takes_no_room(event, reading):
-        return others_wait_behind(event, reading)
-    return not reading.over_budget(event) and not behind
+    return not reading.over_budget(event) and (not behind or _takes_no_room(event, reading))
 
 
 def _takes_no_room(event: EventFacts, reading: Reading) -> bool:

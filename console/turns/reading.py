@@ -7,7 +7,6 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import Final
 
-from console.fleet.values.keys import EventKey
 from console.turns.away import Away, away_by_group, started_by_vm
 from console.turns.facts import EventFacts, Turn, TurnFacts, VmFacts
 
@@ -111,7 +110,7 @@ def is_full_for(turn: Turn, event: EventFacts, reading: Reading) -> bool:
     all_prepare = event.named <= turn.vm_ids and not any(
         vm.has_recovered(event.key) for vm in named
     )
-    return not (all_prepare and others_wait_behind(event, reading))
+    return not (all_prepare and _others_wait_behind(event, reading))
 
 
 def has_room(turn: Turn, event: EventFacts, reading: Reading) -> bool:
@@ -120,10 +119,10 @@ def has_room(turn: Turn, event: EventFacts, reading: Reading) -> bool:
     If a group has become too small for its turns, and the VMs of all of these are away already,
     they do not wait for each other: their VMs come back one after the other.
     """
-    return turn.is_overridden or others_wait_behind(event, reading)
+    return turn.is_overridden or _others_wait_behind(event, reading)
 
 
-def others_wait_behind(event: EventFacts, reading: Reading) -> bool:
+def _others_wait_behind(event: EventFacts, reading: Reading) -> bool:
     """Check whether all that fills the groups of the event besides its own VMs waits behind it."""
     return all(
         _waits_behind(away, event, reading)
@@ -135,34 +134,25 @@ def others_wait_behind(event: EventFacts, reading: Reading) -> bool:
 
 def _waits_behind(away: Away, event: EventFacts, reading: Reading) -> bool:
     """Check whether a VM that counts as away is heard, and waits for events that come later, for
-    which it is prepared or has begun to prepare, and for nothing else. It may have begun by itself,
-    without a turn.
+    which it is prepared or has begun to prepare, and for nothing else.
     """
     facts = reading.facts
     vm = facts.vms.get(away.vm_id)
     if vm is None or not vm.is_heard or vm.vm_id in started_by_vm(facts):
         return False
-    turns = {key: turn for key, turn in facts.turns.items() if turn.is_held}
-    waits_for = {key for key, turn in turns.items() if vm.vm_id in turn.vm_ids}
-    waits_for |= {
-        each.event_key for each in vm.preparations if not vm.has_recovered(each.event_key)
-    }
-    return bool(waits_for) and all(
-        _waits_after(key, turns.get(key), vm, event, reading) for key in waits_for
-    )
+    turns = [turn for turn in facts.turns.values() if turn.is_held and vm.vm_id in turn.vm_ids]
+    return bool(turns) and all(_waits_after(turn, vm, event, reading) for turn in turns)
 
 
-def _waits_after(
-    key: EventKey, turn: Turn | None, vm: VmFacts, event: EventFacts, reading: Reading
-) -> bool:
-    """Check whether a VM waits for an event that comes later than `event`, and its turn, if it is
-    held, sends the VM away no more: that has begun to prepare already.
+def _waits_after(turn: Turn, vm: VmFacts, event: EventFacts, reading: Reading) -> bool:
+    """Check whether a turn waits behind the event, and sends its VM away no more: that has begun to
+    prepare already.
     """
-    own = reading.facts.events.get(key)
-    if own is None or own.order <= event.order or (turn is not None and turn.is_overridden):
+    own = reading.event_of(turn)
+    if own is None or turn.is_overridden or own.order <= event.order:
         return False
     if own.may_begin or own.approval in ("open", "confirmed"):
         return False  # Azure may have been told to start it
-    if turn is None or turn.state == "prepared":
+    if turn.state == "prepared":
         return True
     return turn.state in ("preparing", "failed") and not vm.has_recovered(own.key)

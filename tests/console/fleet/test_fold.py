@@ -15,6 +15,7 @@ from console.fleet.batch import LoadedRows
 from console.fleet.fold import MAX_GAPS, fold
 from console.records.incoming import IncomingMessage, IncomingRecord
 from console.records.parse import parse_record, parse_state, parse_status
+from wire.moment import rfc3339
 from wire.record import PREPARATION, Record
 
 NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
@@ -236,6 +237,21 @@ def test_a_will_that_is_told_again_changes_nothing() -> None:
     assert known.vms[vm.vm_id].lost_at is None
     fold(known, [said(vm, "offline", reason="lost", at=AT + 20)])
     assert known.vms[vm.vm_id].lost_at is None
+
+
+def test_a_status_counts_although_the_clock_was_ahead_in_the_run_before() -> None:
+    """The status of a new run counts although the records of the run before had later times, since
+    the clock was ahead then.
+    """
+    known, vm = LoadedRows(), FakeVm()
+    take(known, vm.started(now=NOW + timedelta(minutes=2)))
+    again = FakeVm(session="session-2")
+    online = again.status(commands=True, time=rfc3339(NOW + timedelta(seconds=20)))
+    fold(
+        known,
+        [parse_status(online, source="mqtt", received_at=AT + 20, vm_id=vm.vm_id, site="default")],
+    )
+    assert known.vms[vm.vm_id].command_source == "mqtt"
 
 
 def states(vm: FakeVm, pending: Sequence[Record], *, after: float) -> IncomingMessage:

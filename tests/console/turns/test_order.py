@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-import pytest
 from support.console.turn_cluster import START, TurnCluster
 
 from console.db.connection.opening import Database
@@ -54,46 +53,6 @@ def test_an_event_whose_vm_is_prepared_does_not_wait_for_one_that_waits_for_that
     cluster.says(1, "recovered")
     cluster.wait(1)
     assert cluster.step() == ["prepare db-0"]
-
-
-@pytest.mark.parametrize("minutes", [(10, 40), (40, 10)])
-def test_two_vms_that_are_prepared_without_turns_do_not_wait_for_each_other(
-    cluster: TurnCluster, minutes: tuple[int, int]
-) -> None:
-    """If two VMs have prepared at their own deadlines, of which one may be away, the earlier event
-    is approved, and the other one after it.
-    """
-    for number, soon in enumerate(minutes):
-        vm = cluster.vms[number]
-        later = cluster.later(minutes=soon)
-        cluster.tell(vm.event(f"E-{number}", now=cluster.now, not_before=later))
-        cluster.says(number, "prepared")
-    first, second = sorted((0, 1), key=lambda number: minutes[number])
-    assert cluster.step() == [f"approve db-{first}"]
-    cluster.end(first)
-    cluster.wait(1)
-    cluster.step()
-    cluster.says(first, "recovered")
-    cluster.wait(1)
-    assert cluster.step() == [f"approve db-{second}"]
-
-
-@pytest.mark.parametrize("minutes", [(10, 40), (40, 10)])
-def test_a_turn_and_a_vm_that_prepared_without_one_do_not_wait_for_each_other(
-    cluster: TurnCluster, minutes: tuple[int, int]
-) -> None:
-    """If another VM has prepared at its own deadline while a turn was prepared, the events are
-    approved one after the other, the earlier one first.
-    """
-    for number, soon in enumerate(minutes):
-        vm = cluster.vms[number]
-        later = cluster.later(minutes=soon)
-        cluster.tell(vm.event(f"E-{number}", now=cluster.now, not_before=later))
-        assert cluster.step() == (["prepare db-0"] if number == 0 else [])
-    cluster.says(1, "prepared")
-    cluster.says(0, "prepared")
-    first = minutes.index(min(minutes))
-    assert cluster.step() == [f"approve db-{first}"]
 
 
 def test_an_approval_waits_while_another_member_has_crashed(cluster: TurnCluster) -> None:
