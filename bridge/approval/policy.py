@@ -16,8 +16,11 @@ BEGUN: Final = ("Started", "Completed", "Canceled")
 
 def matches(rule: Rule, tracked: TrackedEvent) -> bool:
     """Check whether this rule decides about the event."""
-    is_concerned = tracked.affects_this_vm or not rule.affects_this_vm
-    return is_concerned and rule.matches(tracked.event)
+    return _concerns(rule, tracked) and rule.matches(tracked.event)
+
+
+def _concerns(rule: Rule, tracked: TrackedEvent) -> bool:
+    return tracked.affects_this_vm or not rule.affects_this_vm
 
 
 def covers(rule: Rule, other: Rule) -> bool:
@@ -96,12 +99,32 @@ def decide(
 ) -> RuleDecision | None:
     """Return the decision of the first rule that matches a pending event; None without
     such a rule.
+
+    If a word is missing that a rule selects events by, and the rule would refuse the event or wait,
+    it waits: no later rule approves what the owner may have excluded.
     """
     if not tracked.pending or tracked.event.event_status != "Scheduled":
         return None
-    rule = next((rule for rule in rules if matches(rule, tracked)), None)
-    if rule is None:
-        return None
+    for rule in rules:
+        if not _concerns(rule, tracked):
+            continue
+        if rule.matches(tracked.event):
+            return _decision_of(rule, tracked, vm_name, now, acknowledged)
+        unknown = rule.unknown(tracked.event)
+        if unknown and _decision_of(rule, tracked, vm_name, now, acknowledged).answer != "approve":
+            explanation = f"IMDS does not say its {' and '.join(unknown)}"
+            return RuleDecision(rule=rule, answer="wait", explanation=explanation)
+    return None
+
+
+def _decision_of(
+    rule: Rule,
+    tracked: TrackedEvent,
+    vm_name: str,
+    now: datetime,
+    acknowledged: Callable[[str], bool],
+) -> RuleDecision:
+    """Return the decision of a rule that matches the event."""
     if explanation := _refusal(rule, tracked):
         reason = "not_approvable" if tracked.event.is_ambiguous else "not_allowed"
         return RuleDecision(rule=rule, answer="refuse", explanation=explanation, reason=reason)

@@ -66,6 +66,15 @@ class EventMatch(BaseModel):
             and (longest is None or (duration is not None and 0 <= duration <= longest))
         )
 
+    def unknown(self, event: MatchableEvent) -> list[str]:
+        """Return which of Azure's words the event lacks although it is selected by them, by the
+        names of the keys; empty if the event would not be selected whatever they were.
+        """
+        words = {"event_type": event.event_type, "event_source": event.event_source}
+        missing = [key for key, word in words.items() if word is None and getattr(self, key)]
+        without = self.model_copy(update=dict.fromkeys(missing, ()))
+        return missing if without.matches(event) else []
+
     def includes(self, other: EventMatch) -> bool:
         """Check whether every event that the other one selects is selected here too."""
         longest = self.max_duration

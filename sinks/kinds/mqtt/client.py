@@ -52,7 +52,11 @@ class ConnectPlan:
     """How many messages the broker may send before the first of them is acknowledged."""
     max_packet_bytes: int = 1024 * 1024 + 64 * 1024
     """How large a packet from the broker may be. This is more than a command may have: one that is
-    too large is counted as that, and does not fill the memory.
+    too large is counted as that. MQTT 5 tells the broker; a larger packet ends the connection.
+    """
+    begins_anew: bool = False
+    """Whether the broker is to forget the session that it keeps: it holds a packet that is too
+    large, and would send that again and again.
     """
 
     @property
@@ -61,6 +65,11 @@ class ConnectPlan:
         by hand.
         """
         return self.session_expiry > 0
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether the connection takes up no session that the broker has kept."""
+        return self.begins_anew or not self.keeps_session
 
     @property
     def address(self) -> str:
@@ -155,12 +164,13 @@ def new_client(plan: ConnectPlan, kind: type[C]) -> C:
         CallbackAPIVersion.VERSION2,
         transport=transport,
         client_id=plan.client_id,
-        clean_session=None if is_5 else not plan.keeps_session,
+        clean_session=None if is_5 else plan.is_clean,
         protocol=MQTTProtocolVersion.MQTTv5 if is_5 else MQTTProtocolVersion.MQTTv311,
         reconnect_on_failure=False,
         manual_ack=plan.keeps_session,
     )
     made.proxy = plan.proxy
+    made.max_packet_bytes = plan.max_packet_bytes
     if plan.path is not None:
         made.ws_set_options(path=plan.path)
     if plan.username is not None:

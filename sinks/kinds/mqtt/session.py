@@ -88,6 +88,13 @@ class Session:
             self.ensure()
 
     @property
+    def is_blocked_by_packet(self) -> bool:
+        """Whether a packet that the broker sent was too large: in a session that it keeps, it sends
+        that again at each connect.
+        """
+        return self.client.oversized is not None
+
+    @property
     def is_alive(self) -> bool:
         """Whether nothing has ended the connection yet."""
         return self._lost is None
@@ -158,7 +165,7 @@ class Session:
                 plan.host,
                 plan.port,
                 KEEPALIVE,
-                clean_start=not plan.keeps_session,
+                clean_start=plan.is_clean,
                 properties=connect_properties(plan),
             )
         else:
@@ -202,6 +209,9 @@ class Session:
         code: ReasonCode,
         _properties: Any,
     ) -> None:
+        if self.client.oversized is not None:
+            self._set_lost(_too_large(self.client.oversized, self.plan.max_packet_bytes))
+            return
         from_broker = flags.is_disconnect_packet_from_server
         if from_broker and code.value in ABOUT_THE_MESSAGE:
             self.blamed = code.value
@@ -212,6 +222,13 @@ class Session:
         self._set_lost(
             ending(code.value, from_broker=from_broker, accepted=self.limits is not None)
         )
+
+
+def _too_large(size: int, most: int) -> Problem:
+    return Problem(
+        f"the broker sent a packet of {size:,} bytes, and at most {most:,} are read",
+        "see who may write the command topic, and limit the size of messages at the broker",
+    )
 
 
 def _end_of_session() -> Properties:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import ClassVar, Final
 
 from sinks.base import (
@@ -75,6 +76,8 @@ class MqttSink(Sink[MqttSettings]):
         """Whether the first record of the next batch may have caused the end of a connection."""
         self._state = StatePublisher(context, self._publish_apart, timeout=self.STATUS_TIMEOUT)
         self._retrying: Session | None = None
+        self._begins_anew = False
+        """Whether the session that the broker keeps holds a packet that is too large."""
         self._channel: CommandChannel | None = None
         self._subscription_problem: Problem | None = None
         self._announced_commands = False
@@ -196,6 +199,7 @@ class MqttSink(Sink[MqttSettings]):
         if publisher is None:
             return
         session = publisher.session
+        self._begins_anew |= session.is_blocked_by_packet
         # A batch was not accepted, and the connection has ended too: perhaps because of a record.
         self._apart |= self._one_by_one and not session.is_alive
         self._state.connection_ended(by_itself=not session.is_alive)
@@ -212,13 +216,15 @@ class MqttSink(Sink[MqttSettings]):
     def _connect(self) -> None:
         where = topics(self.context)
         will = self._status(where, "lost", commands=self.settings.commands, is_will=True)
-        session = Session(plan_for(self.settings, client_id=self._client_id, will=will))
+        plan = plan_for(self.settings, client_id=self._client_id, will=will)
+        session = Session(replace(plan, begins_anew=self._begins_anew))
         self._publisher = publisher = Publisher(session)
         if self.settings.commands:
             self._channel = CommandChannel(
                 session, topic=where.command, name=self.name, source=self.context.command
             )
         limits = session.connect(timeout=self.CONNECT_TIMEOUT)
+        self._begins_anew = False
         require_guarantees(limits)
         self._topics = where
         if self._channel is not None:

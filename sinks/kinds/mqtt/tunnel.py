@@ -1,10 +1,13 @@
-"""A paho client whose TCP connection may go through an HTTP proxy, and may carry WebSockets."""
+"""A paho client whose TCP connection may go through an HTTP proxy, may carry WebSockets, and reads
+no packet that is too large.
+"""
 
 from __future__ import annotations
 
 import base64
 import socket
 import time
+from math import inf
 from typing import Any, Final
 
 from paho.mqtt.client import Client
@@ -24,6 +27,10 @@ class TunnelClient(Client):
     """A paho client that makes every connection through `proxy`, if one is given."""
 
     proxy: Proxy | None = None
+    max_packet_bytes: float = inf
+    """A larger packet of the broker ends the connection, before it is read."""
+    oversized: int | None = None
+    """The size of such a packet, in bytes; None if there was none."""
     _latest: socket.socket | None = None
 
     def _create_socket(self) -> Any:
@@ -40,6 +47,13 @@ class TunnelClient(Client):
     def _ssl_wrap_socket(self, tcp_sock: socket.socket) -> Any:
         self._latest = made = super()._ssl_wrap_socket(tcp_sock)
         return made
+
+    def _sock_recv(self, bufsize: int) -> bytes:
+        # Paho asks for all that is left of a packet, and keeps it until the packet is whole.
+        if bufsize > self.max_packet_bytes:
+            self.oversized = bufsize
+            raise ConnectionAbortedError("the packet is too large")
+        return super()._sock_recv(bufsize)
 
     def _create_socket_connection(self) -> socket.socket:
         self._latest = made = self._connected()

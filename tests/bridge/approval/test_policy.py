@@ -126,6 +126,33 @@ def test_the_first_rule_that_matches_decides() -> None:
     assert answer(waits, ANY, about=event()) is WAIT
 
 
+@pytest.mark.parametrize(
+    ("first", "missing", "expected"),
+    [
+        ({"event_source": ("Platform",), "max_resources": 0}, "EventSource", WAIT),
+        ({"event_source": ("Platform",), "after": ("drain",)}, "EventSource", WAIT),
+        ({"event_type": ("Redeploy",), "max_resources": 0}, "EventType", WAIT),
+        ({"event_source": ("Platform",)}, "EventSource", APPROVE),
+        (
+            {"event_source": ("Platform",), "event_type": ("Redeploy",), "max_resources": 0},
+            "EventSource",
+            APPROVE,
+        ),
+    ],
+)
+def test_a_missing_word_leads_past_no_rule_that_refuses_or_waits(
+    first: dict[str, Any], missing: str, expected: Answer
+) -> None:
+    """If the document leaves out the word by which a rule selects the events that it refuses or
+    waits for, no later rule approves.
+    """
+    about = event(without=(missing,), event_type="Reboot")
+    decision = says(Rule(name="first", **first), ANY, about=about)
+    assert decision is not None
+    assert decision.answer == expected
+    assert decision.rule.name == ("first" if expected is WAIT else "any")
+
+
 def test_every_named_sink_must_have_acknowledged() -> None:
     """If a rule names two sinks, both must have acknowledged; the decision names those that have
     not.

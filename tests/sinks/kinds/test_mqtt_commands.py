@@ -370,3 +370,39 @@ def test_check_tells_whether_commands_may_come(granted: int, level: str) -> None
     assert level == found[-1].level
     assert TOPIC in found[-1].text
     assert (found[-1].remedy is None) == (level == "ok")
+
+
+def test_a_packet_that_is_too_large_is_not_read() -> None:
+    """A broker that announces a packet of 200 MB, whatever we allow, loses the connection before
+    that packet.
+    """
+    huge = b"\x30" + b"\xff\xff\xff\x64"
+    with MqttStub(greeting=huge) as stub:
+        sink = make(stub.host, stub.port, context_with(CommandTaker()))
+        with pytest.raises(SinkError, match="a packet of 211,812,351 bytes, and at most 1,114,112"):
+            sink.open()
+        sink.close()
+
+
+def test_a_session_with_a_command_that_is_too_large_begins_anew(broker: Mosquitto) -> None:
+    """With MQTT 3.1.1 nobody tells the broker how large a packet may be. One that is too large, in
+    the session that the broker keeps, ends one connection; later commands arrive.
+    """
+    source = CommandTaker()
+    with listening(broker, source, protocol="3.1.1") as sink:
+        send(broker, TOPIC, b"x" * 2_000_000)
+        eventually(lambda: _is_lost(sink), what="the end of the connection")
+        sink.close()
+        sink.open()
+        sink.maintain()
+        send(broker, TOPIC, b"a token")
+        eventually(lambda: source.tokens == [b"a token"], what="the command")
+
+
+def _is_lost(sink: MqttSink) -> bool:
+    """Whether the connection of a sink has ended because of a packet."""
+    try:
+        sink.maintain()
+    except SinkError as error:
+        return "a packet of" in str(error)
+    return False
