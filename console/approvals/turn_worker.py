@@ -30,6 +30,10 @@ _CHECK_SECONDS: Final = 1.0
 """The longest time between two checks for work: a rest ends with time alone."""
 _GATHER_SECONDS: Final = 0.05
 """The shortest pause after a check, so that a busy fleet is not read for each record."""
+_BURST_SECONDS: Final = 5.0
+"""How long checks may follow each other so soon although each takes long, as in a large fleet; then
+each is followed by a pause of half its time.
+"""
 
 
 class TurnWorker:
@@ -78,14 +82,18 @@ class TurnWorker:
         self._wanted.set()
 
     def _run(self) -> None:
+        idle_at = time.monotonic()
         while not self._stopping.is_set():
             begun = time.monotonic()
             rest = _GATHER_SECONDS
             try:
                 if self._work():
                     continue  # its own step may have a next one, which follows at once
-                # Pause for half as long as a large fleet took: others need the database too.
-                rest = max(rest, (time.monotonic() - begun) / 2)
+                took = time.monotonic() - begun
+                if took < _GATHER_SECONDS:
+                    idle_at = begun
+                elif begun - idle_at > _BURST_SECONDS:
+                    rest = max(rest, took / 2)  # others need the database too
             except SebError as error:
                 _LOG.warning("%s", error, extra={"action": "turns_wait"})
             except Exception:  # noqa: BLE001  # logged with its trace
