@@ -48,11 +48,13 @@ survive: $(VENV)/dev.stamp postgresql survive-tools ## Show on real services wha
 	  wait $$one || code=$$?; \
 	  awk '/^## Run it/ {exit} /^## / {on = 1} on && /^[#|]/' docs/survival.md; exit $$code
 
+# Its tests take minutes. A dump of the threads of a test that goes on can end its process
+# (Python 3.11): the models' own time limit is enough.
 faults: $(VENV)/dev.stamp mosquitto strace postgresql ## Break everything that can break, for ten minutes
-	$(BIN)/pytest -n 3 --hypothesis-profile=default -m 'not slow' tests/faults tests/console/turns/test_turns_model.py
+	$(BIN)/pytest -n 3 --hypothesis-profile=default -o faulthandler_timeout=0 -m 'not slow' tests/faults tests/console/turns/test_turns_model.py
 
 faults-long: $(VENV)/dev.stamp mosquitto strace postgresql ## The same at length: 500 kills, long soaks
-	$(BIN)/pytest -n 2 --hypothesis-profile=default tests/faults tests/console/turns/test_turns_model.py -m 'slow or faults or not slow'
+	$(BIN)/pytest -n 2 --hypothesis-profile=default -o faulthandler_timeout=0 tests/faults tests/console/turns/test_turns_model.py -m 'slow or faults or not slow'
 
 lint: $(VENV)/dev.stamp page-tools ## Check style, types, layers, pages and generated documentation
 	$(BIN)/ruff check .
