@@ -1,6 +1,6 @@
 """The rules of the VM's owner: which events each key matches, and what a rule decides."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.documents.documents import NOW, entry
-from support.rules import EVERY_KEY, NARROWING
+from support.rules import DECIDING, EVERY_KEY, NARROWING
 
 from bridge.approval.policy import Answer, RuleDecision, covers, decide, matches, sentence
 from bridge.config.approval import Rule
@@ -242,6 +242,37 @@ def test_every_key_that_narrows_a_rule_is_tried_against_covers() -> None:
     `covers`.
     """
     assert {"affects_this_vm", *NARROWING_VALUES} == NARROWING.keys()
+
+
+BESIDE: Sequence[str] = ("web_1", VM)
+"""Two VMs, of which this one is the second."""
+SITUATIONS: dict[str, tuple[dict[str, Any], dict[str, Any], timedelta]] = {
+    "max_resources": ({}, {"resources": BESIDE}, timedelta()),
+    "after": ({}, {}, timedelta()),
+    "leader": ({"max_resources": 2}, {"resources": BESIDE}, timedelta()),
+    "takeover": (
+        {"max_resources": 2, "leader": "first"},
+        {"resources": BESIDE},
+        timedelta(seconds=61),
+    ),
+}
+"""For each key that decides what becomes of an event that matches: other keys of the rule, fields
+of an event, and the time since it was first seen, with which the key makes a difference.
+"""
+
+
+def test_every_key_that_decides_makes_a_difference() -> None:
+    """A rule with the key decides otherwise than one without it: no key is a word without a
+    meaning.
+    """
+    assert SITUATIONS.keys() == DECIDING.keys(), "SITUATIONS has one for each key of DECIDING"
+    for key, (others, fields, since) in SITUATIONS.items():
+        about = event(**fields)
+        with_key, without = (
+            answer(Rule(name="r", **others, **given), about=about, now=NOW + since)
+            for given in ({key: DECIDING[key]}, {})
+        )
+        assert with_key != without, f"bridge/approval/policy.py, decide: {key}"
 
 
 def test_the_sentence_names_every_key_of_a_rule() -> None:
