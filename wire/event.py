@@ -274,8 +274,7 @@ class EventData(Observer):
         Field(
             BOOLEAN,
             "Whether it is for a reader who follows events of this VM alone: the event names this "
-            "VM, or this is the record by which it stops to, or the end of an event that has named "
-            "it",
+            "VM, or it named this VM until this record, or it is over and has named this VM",
             is_optional=True,
         ),
     ] = None

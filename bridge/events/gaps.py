@@ -138,7 +138,7 @@ class GapTracker:
         self._asked = self._reading()
 
     def gap(self, now: datetime) -> PollGap:
-        """Return the gap that a poll ends whose answer has come at this moment."""
+        """Return the gap before a poll. The answer to that poll has come at this moment."""
         self._answered = self._reading()
         seconds = self._seconds(now, self._answered)
         first = self._last_good_poll is None

@@ -128,9 +128,10 @@ class Outbox:
         again: bool = False,
         notice: RecordDraft | None = None,
     ) -> None:
-        """Mark a record as dead, with its dead letter, and move past it. One that was tried `again`
-        is not in order, and other settings may have brought back records before it. Raises
-        `StoreError`.
+        """Mark a record as dead, with its dead letter, and move past it. Raises `StoreError`.
+
+        `again`: a person has let a dead record be tried again. Such a record is not in order: other
+        records may wait before it.
         """
 
         def move(connection: sqlite3.Connection) -> None:

@@ -120,8 +120,11 @@ def best_named_reporter(
     before one for which it is over. Then the wording with the most reporters wins, and at last the
     VM that has been known longest. `support` is needed only if they disagree.
 
-    An end counts no more once a VM that this report named reports the event later as pending, if
-    there are not more such ends: it has returned, and may name fewer VMs now.
+    The event may return after its end, and name fewer VMs then. So a report that the event is over
+    does not count once a VM that it names has reported the event later as pending. Example: an
+    event names web-1, web-2 and web-3. web-1 reports its end, and a minute later web-2 reports it
+    as pending: it is pending. But if web-1 and web-3 have both reported the end, it is over: one VM
+    alone brings no event back.
     """
     heard = _not_outdated([each for each in reports if each.is_heard])
     if not heard:

@@ -111,8 +111,10 @@ def is_to_be_retried(turn: Turn, event: EventFacts, reading: Reading) -> bool:
 
 def _is_behind(turn: Turn, event: EventFacts, reading: Reading, idle: AbstractSet[str]) -> bool:
     """Check whether others go before a turn that has failed, in its groups: the events that have
-    not had their turn, and then the turns that failed before it. An event for which there would be
-    no room even if the VMs that have begun nothing (`idle`) were back goes before no other.
+    not had their turn, and then the turns that failed before it.
+
+    `idle` are VMs that hold turns and have begun nothing. If there is no room for an event even
+    without them, it goes before no other.
     """
     facts = reading.facts
     groups = set(facts.groups_touched(event))

@@ -145,8 +145,8 @@ def _waits_behind(away: Away, event: EventFacts, reading: Reading) -> bool:
 
 
 def _waits_after(turn: Turn, vm: VmFacts, event: EventFacts, reading: Reading) -> bool:
-    """Check whether a turn waits behind the event, and sends its VM away no more: that has begun to
-    prepare already.
+    """Check whether the event of a turn comes after `event`, and the VM is away already: it has
+    begun to prepare, so the turn sends it away no more.
     """
     own = reading.event_of(turn)
     if own is None or turn.is_overridden or own.order <= event.order:

@@ -126,7 +126,7 @@ def _about_its_vms(event: EventFacts, reading: Reading) -> str | None:
     vms = reading.facts.vms
     not_reporting = sorted(vm.name for vm in named if not event.counts_for(vm, vms))
     if not_reporting:
-        return f"{', '.join(not_reporting)} does not report it"
+        return f"not reported by {', '.join(not_reporting)}"
     return _about_its_programs(named)
 
 
@@ -144,12 +144,14 @@ def _about_its_programs(vms: Sequence[VmFacts]) -> str | None:
 
 def _have_not_said(vms: Iterable[VmFacts]) -> str | None:
     names = sorted(vm.name for vm in vms if not vm.has_said)
-    return f"{', '.join(names)} has not said yet whether it prepares" if names else None
+    if not names:
+        return None
+    return f"the console does not know yet whether {', '.join(names)} can prepare"
 
 
 def _take_no_commands(vms: Iterable[VmFacts]) -> str | None:
     names = sorted(vm.name for vm in vms if vm.prepares and not vm.takes_commands)
-    return f"{', '.join(names)} takes no commands" if names else None
+    return f"commands do not reach {', '.join(names)}" if names else None
 
 
 def why_too_large(event: EventFacts, reading: Reading) -> str | None:

@@ -1,7 +1,7 @@
 """The states of a turn, as one table; values in, values out.
 
-A turn begins as `waiting`. `what_happened` finds the trigger, and `changes.after_trigger` returns
-the turn after it. docs/console-reference.md shows the table.
+A turn begins as `waiting`. `what_happened` finds the trigger, and `after_trigger` of
+`changed_turns.py` returns the turn after it. docs/console-reference.md shows the table.
 """
 
 from __future__ import annotations

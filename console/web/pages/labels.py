@@ -83,7 +83,7 @@ CONTACT_MEANINGS: Final[Mapping[str, str]] = MappingProxyType(
         "heard": "Its bridge reports as expected.",
         "late": "More than half of the silent time has passed since its last message.",
         "silent": "Its bridge does not report any more, or its connection was lost.",
-        "stopped": "Its bridge said that it stops.",
+        "stopped": "Its bridge has reported that it stopped.",
         "learning": "Not heard for its silent time, while the console or its source was away.",
         "retired": "It is not expected any more.",
     }

@@ -301,7 +301,7 @@ def test_a_turn_waits_for_a_vm_that_has_not_said_whether_it_prepares() -> None:
     mute = situation([event(A, "v1")], [vm("v1", prepares=False, has_said=False)], [turn])
     after, _ = done(mute)
     assert after.turns[A].state == "preparing"
-    assert after.turns[A].reason == "db-1 has not said yet whether it prepares"
+    assert after.turns[A].reason == "the console does not know yet whether db-1 can prepare"
     told = replace(after, vms={**after.vms, "v1": vm("v1", prepares=False)})
     assert done(told)[0].turns[A].state == "prepared"
 
@@ -624,7 +624,7 @@ def test_what_a_vm_outside_the_group_says_of_a_vm_that_is_heard_counts_for_nothi
     reading = situation([invented, event(B, "v2")], [outside])
     todo = plan(reading, NOW)
     assert todo.given == (B,)
-    assert todo.waiting[A].reason == "db-1 does not report it"
+    assert todo.waiting[A].reason == "not reported by db-1"
     started = replace(invented, status="Started")
     assert away_by_group(situation([started], [outside]))["etcd"] == {}
     by_member = situation([replace(started, shown_by="v2")])

@@ -48,7 +48,7 @@ def test_the_silence_of_a_vm_does_not_say_that_it_prepares_nothing(database: Dat
         assert cluster.step() == []
     turn = cluster.seen(0).turn
     assert turn is not None
-    assert turn.reason == "db-9 has not said yet whether it prepares"
+    assert turn.reason == "the console does not know yet whether db-9 can prepare"
     cluster.decisions.stop()
 
 
