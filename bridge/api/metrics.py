@@ -95,11 +95,11 @@ class Metrics:
         for lag in lags:
             histogram.observe(lag)
 
-    def stood_still(self, seconds: float) -> None:
+    def note_standstill(self, seconds: float) -> None:
         """Count a pause of the VM."""
         self._pauses.observe(seconds)
 
-    def jumped(self) -> None:
+    def note_clock_jump(self) -> None:
         """Count a change of the wall clock that was set."""
         self._jumps.inc()
 

@@ -196,7 +196,7 @@ class GapTracker:
         """Note that a poll has failed: IMDS gave no document, or its changes were not committed."""
         self._failed[failed] += 1
 
-    def stood_still(self, seconds: float) -> None:
+    def note_standstill(self, seconds: float) -> None:
         """Note that the host paused the VM for so many seconds. A suspension that the VM itself
         made says nothing about an event.
         """

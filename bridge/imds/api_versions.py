@@ -49,12 +49,12 @@ class ApiVersions:
         """Return how many of the versions in a refusal may be tried after these."""
         return max(0, MAX_TRIED_VERSIONS - len(tried)) if len(tried) > len(self._fallbacks) else 0
 
-    def accepted(self, version: str) -> None:
+    def note_accepted(self, version: str) -> None:
         """Note that the version works."""
         self.current = version
         self._works = True
         self._refusals = 0
 
-    def refused(self) -> None:
+    def note_refused(self) -> None:
         """Note that all versions that were tried were refused."""
         self._refusals += 1

@@ -136,14 +136,14 @@ class Imds:
             reply = self._get(path, version, timeout)
             if reply.status != _BAD_REQUEST:
                 self._require_ok(reply)
-                versions.accepted(version)
+                versions.note_accepted(version)
                 return ImdsAnswer(body=reply.body, latency_ms=reply.latency_ms)
             refused.append(version)
             if not waiting:
                 named = _versions(reply.body, "newest-versions")
                 named = [each for each in named if each not in refused]
                 waiting.extend(named[: versions.room(refused)])
-        versions.refused()
+        versions.note_refused()
         raise ImdsError(
             f"IMDS refuses every api-version that was tried ({', '.join(refused)}); check "
             "SEB_IMDS__API_VERSION and that nothing between strips the Metadata header",

@@ -250,7 +250,7 @@ class Preparations:
             is_known = each is not None or self._may_have_lost()
         return is_known and (record.type == EVENT_STARTED or is_end(record))
 
-    def prepared(self, record: Record) -> None:
+    def note_prepared(self, record: Record) -> None:
         """Note that the sink has done what `record` asked for. Raises `StoreError`; then that is
         not known, and the sink is asked again.
         """
@@ -259,7 +259,7 @@ class Preparations:
             if each is not None:
                 self._step(each, PreparationTrigger.DONE)
 
-    def was_cut_off(self, record: Record) -> None:
+    def note_cut_off(self, record: Record) -> None:
         """Note that the sink did what `record` asked for in part: it is asked again, and earlier
         states of the event are not prepared any more. Raises `StoreError`.
         """
@@ -270,14 +270,14 @@ class Preparations:
                 self._rows.save(alone)
                 self._replace_row(alone)
 
-    def gave_up(self, record: Record, reason: str) -> None:
+    def note_gave_up(self, record: Record, reason: str) -> None:
         """Note that the sink will never do what `record` asked for. Raises `StoreError`."""
         with self._lock:
             each = self._asked_by(record)
             if each is not None:
                 self._step(each, PreparationTrigger.GIVEN_UP, reason)
 
-    def recovered(self, record: Record, reason: str | None = None) -> None:
+    def note_recovered(self, record: Record, reason: str | None = None) -> None:
         """Note that the sink has received the end of the event; `reason`: why it could not recover.
         Raises `StoreError`.
         """

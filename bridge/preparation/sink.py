@@ -67,20 +67,20 @@ class PreparingSink(Sink[Any]):
         try:
             self._inner.deliver([event])
         except SinkRejected as refused:
-            self._preparations.gave_up(record, str(refused))
+            self._preparations.note_gave_up(record, str(refused))
             raise
         except SinkError:
-            self._preparations.was_cut_off(record)
+            self._preparations.note_cut_off(record)
             raise
-        self._preparations.prepared(record)
+        self._preparations.note_prepared(record)
 
     def _deliver_start_or_end(self, record: Record) -> None:
         try:
             self._inner.deliver([record])
         except SinkRejected as refused:
-            self._preparations.recovered(record, str(refused))
+            self._preparations.note_recovered(record, str(refused))
             raise
-        self._preparations.recovered(record)
+        self._preparations.note_recovered(record)
 
     def maintain(self) -> None:
         """Maintain the inner sink."""

@@ -81,7 +81,7 @@ class Bridge:
         self._control = ControlServer(self._settings.state_dir, self._answer)
         try:
             self._monitoring.open()
-            on_failure = self._monitoring.tried
+            on_failure = self._monitoring.note_try
             vm = self._owner.identify(store, stop=self._stop, patient=True, on_failure=on_failure)
             if vm is not None:
                 store, reset = self._owner.own_store(store, reset, vm)
@@ -102,7 +102,7 @@ class Bridge:
         where = f"IMDS at {self._settings.imds.url}"
         store, reset = open_readable(self._settings.state_dir, self._clock.now())
         try:
-            on_failure = self._monitoring.tried
+            on_failure = self._monitoring.note_try
             vm = self._owner.identify(store, stop=self._stop, patient=False, on_failure=on_failure)
             if vm is None:
                 raise UnreachableError(f"{where} does not say who this VM is; see `seb check`")
@@ -194,7 +194,7 @@ class Bridge:
             self._supervise(scheduler, watch)
         self._start_if_confirmed(stop_asking)
         if self._outcome is RunEnd.STOPPED:
-            self._monitoring.stopping()
+            self._monitoring.note_stopping()
         scheduler.stop()
         self._control.close()
         self._parts.poller.wait_until_idle(SETTLE_SECONDS)
@@ -214,16 +214,16 @@ class Bridge:
     def _supervise(self, scheduler: Scheduler, watch: Watch) -> None:
         tick = watch.tick()
         if tick.pause:
-            self._parts.state.gaps.stood_still(tick.pause)
+            self._parts.state.gaps.note_standstill(tick.pause)
         if still := tick.pause + tick.suspended:
-            self._monitoring.stood_still(still)
+            self._monitoring.note_standstill(still)
             _LOG.info("the VM stood still", extra={"action": "pause", "seconds": still})
         if tick.suspended:
-            self._monitoring.was_suspended()
+            self._monitoring.note_suspension()
         if tick.jump or tick.suspended:
             scheduler.run_now()
         if tick.jump:
-            self._monitoring.jumped()
+            self._monitoring.note_clock_jump()
             _LOG.warning(
                 "the wall clock jumped", extra={"action": "clock_jump", "seconds": tick.jump}
             )

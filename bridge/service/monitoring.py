@@ -57,7 +57,7 @@ class Monitoring:
             self._server = Server(web, address, port)
         self._watchdog.ready("waiting for IMDS", allowance=self.liveness.allowance)
 
-    def tried(self, trouble: str) -> None:
+    def note_try(self, trouble: str) -> None:
         """Note that IMDS was asked for the VM identity and did not give it; `trouble` says why."""
         self.status.starting_trouble = trouble
         self.liveness.beat()
@@ -83,23 +83,23 @@ class Monitoring:
         if self._metrics is not None:
             self._metrics.note_delivered(sink, lags)
 
-    def stood_still(self, seconds: float) -> None:
+    def note_standstill(self, seconds: float) -> None:
         """Note a measured pause of the VM."""
         if self._metrics is not None:
-            self._metrics.stood_still(seconds)
+            self._metrics.note_standstill(seconds)
 
-    def was_suspended(self) -> None:
+    def note_suspension(self) -> None:
         """Note that the kernel had suspended the VM: if that was for a day, the next poll may take
         as long as the first one, and no poll has told the service manager.
         """
         self._watchdog.fed(self.liveness.allowance)
 
-    def jumped(self) -> None:
+    def note_clock_jump(self) -> None:
         """Note that the wall clock was set."""
         if self._metrics is not None:
-            self._metrics.jumped()
+            self._metrics.note_clock_jump()
 
-    def stopping(self) -> None:
+    def note_stopping(self) -> None:
         """Note that the process is about to end in good order."""
         self._watchdog.stopping()
 

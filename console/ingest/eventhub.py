@@ -76,7 +76,7 @@ class EventHubReader:
 
     def start(self) -> None:
         """Start the thread that reads; the database with the checkpoints is open."""
-        self._state.down("not connected yet")
+        self._state.note_disconnected("not connected yet")
         self._thread.start()
 
     def stop(self) -> None:
@@ -147,7 +147,7 @@ class EventHubReader:
 
     async def _on_partition(self, context: PartitionContext) -> None:
         if not self._state.is_connected:
-            self._state.up(self._now())
+            self._state.note_connected(self._now())
             fields = {"action": "source_connected", "source": self._state.name}
             _LOG.info("reading partition %s", context.partition_id, extra=fields)
 
@@ -161,11 +161,11 @@ class EventHubReader:
         if self._state.trouble != trouble:
             fields = {"action": "source_lost", "source": self._state.name}
             _LOG.warning("%s", trouble, extra=fields)
-        self._state.down(trouble)
+        self._state.note_disconnected(trouble)
 
     async def _on_batch(self, context: PartitionContext, events: list[EventData]) -> None:
         if not self._state.is_connected:
-            self._state.up(self._now())
+            self._state.note_connected(self._now())
         if not events:
             return
         last = events[-1]

@@ -77,7 +77,7 @@ class MqttReader:
 
     def start(self) -> None:
         """Start the thread that connects."""
-        self._state.down("not connected yet")
+        self._state.note_disconnected("not connected yet")
         self._thread.start()
 
     def stop(self) -> None:
@@ -110,7 +110,7 @@ class MqttReader:
             if self._state.trouble != lost and not self._stop.is_set():
                 fields = {"action": "source_lost", "source": self._state.name}
                 _LOG.warning("%s", lost, extra=fields)
-            self._state.down(lost)
+            self._state.note_disconnected(lost)
             self._stop.wait(random.uniform(wait / 2, wait))  # noqa: S311  # jitter
             wait = min(_MAX_WAIT_SECONDS, wait * 2)
 
@@ -177,7 +177,7 @@ class MqttReader:
         if worst >= FIRST_FAILURE:
             session.abort(reason(worst).at("the broker refused the subscription"))
             return
-        self._state.up(self._now())
+        self._state.note_connected(self._now())
         _LOG.info("connected", extra={"action": "source_connected", "source": self._state.name})
 
     def _on_message(

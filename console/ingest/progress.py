@@ -42,18 +42,18 @@ class Progress:
             return "database: it does not answer" if waited > _ANSWER_SECONDS else None
         return self._logged
 
-    def begin(self) -> None:
+    def note_begin(self) -> None:
         """Note that a query of the database begins."""
         self._begun_at = self._monotonic()
 
-    def failed(self, message: str) -> bool:
+    def note_failure(self, message: str) -> bool:
         """Note that the query failed; return whether the error is new."""
         is_new = self._logged != message
         self._logged = message
         self._begun_at = None
         return is_new
 
-    def worked(self) -> bool:
+    def note_success(self) -> bool:
         """Note that the query succeeded; return whether the one before it had failed."""
         is_new = self._logged is not None
         self._logged = self._begun_at = None

@@ -19,13 +19,13 @@ class SourceState:
     lag: float = 0.0
     """How many seconds the last record waited at the broker or hub."""
 
-    def up(self, at: float) -> None:
+    def note_connected(self, at: float) -> None:
         """Note that the source is connected now."""
         self.since = at
         self.trouble = None
         self.is_connected = True
 
-    def down(self, reason: str) -> None:
+    def note_disconnected(self, reason: str) -> None:
         """Note that the source is not connected any more."""
         self.since = None
         self.trouble = reason

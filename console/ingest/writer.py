@@ -204,18 +204,18 @@ class Writer:
         """Try until it succeeds; return False if the console stops before that."""
         wait = 0.1
         while True:
-            self.progress.begin()
+            self.progress.note_begin()
             try:
                 work()
             except (SebError, SQLAlchemyError) as error:
                 message = message_of(error) if isinstance(error, SQLAlchemyError) else str(error)
-                if self.progress.failed(message):
+                if self.progress.note_failure(message):
                     _LOG.error("%s", message, extra={"action": "database_failed"})
                 if self._stop.wait(random.uniform(wait / 2, wait)):  # noqa: S311  # jitter
                     return False
                 wait = min(_MAX_WAIT_SECONDS, wait * 2)
             else:
-                if self.progress.worked():
+                if self.progress.note_success():
                     _LOG.info("the database works again", extra={"action": "database_recovered"})
                 return True
 

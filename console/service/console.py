@@ -231,7 +231,7 @@ class Console:
         self.writer.start()
         for state in self.sources.values():
             if state.kind == "webhook":
-                state.up(self.clock())
+                state.note_connected(self.clock())
         for reader in self.readers:
             reader.start()
         self.notices.start()

@@ -106,7 +106,7 @@ class Documents(RuleBasedStateMachine):
 
     def stand_still(self, seconds: float) -> None:
         self.bench.clock.advance(seconds)
-        self.bench.state.gaps.stood_still(seconds)
+        self.bench.state.gaps.note_standstill(seconds)
         self.paused += seconds
 
     def bad_day(self, said: Exception | bytes) -> None:

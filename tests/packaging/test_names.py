@@ -38,3 +38,27 @@ def test_a_callback_is_named_on_x() -> None:
     ]
     assert sum(name.startswith("on_") for _, name in found) > 15
     assert [each for each in found if PARTICIPLE.fullmatch(each[1])] == []
+
+
+def notes(tree: ast.AST) -> Iterator[str]:
+    """Yield the names of the functions that note something, by their docstrings."""
+    for each in ast.walk(tree):
+        if isinstance(each, ast.FunctionDef) and (ast.get_docstring(each) or "").startswith(
+            "Note "
+        ):
+            yield each.name
+
+
+def test_a_function_that_notes_what_happened_is_named_note_x() -> None:
+    """A function that notes something has a verb in its name, and is called `note_x` if it would
+    be called by what happened.
+    """
+    found = [
+        (file.relative_to(ROOT).as_posix(), name)
+        for package in PACKAGES
+        for file in (ROOT / package).rglob("*.py")
+        for name in notes(ast.parse(file.read_text(encoding="utf-8")))
+    ]
+    assert sum("note_" in name for _, name in found) > 15
+    what_happened = re.compile(rf"({PARTICIPLE.pattern}|(was|gave|stood|nothing)_\w+|up|down)")
+    assert [each for each in found if what_happened.fullmatch(each[1])] == []

@@ -112,7 +112,7 @@ class HeldPolls:
         if vm_id in self._offers:
             self._offers[vm_id].due = now + RESEND_SECONDS
 
-    def nothing_for(self, vm_id: str, *, now: float) -> None:
+    def note_nothing_for(self, vm_id: str, *, now: float) -> None:
         """Note that the VM had no open command when `note_sent` was called at that moment; a newer
         offer stays.
         """

@@ -74,7 +74,7 @@ class CommandPolls:
                 held.note_sent(vm_id, now=now)
                 response = await self._tokens(vm_id)
                 if response is None:
-                    held.nothing_for(vm_id, now=now)
+                    held.note_nothing_for(vm_id, now=now)
                 elif self._parts.enrolments.opens(vm_id, token):  # not revoked meanwhile
                     return response
                 continue

@@ -37,12 +37,12 @@ class BatchSize:
         self.size = most
         """How many records the next send may have, at least 1."""
 
-    def sent(self, seconds: float) -> None:
+    def note_sent(self, seconds: float) -> None:
         """Note that a send was acknowledged after so many seconds."""
         if seconds <= self._soon:
             self.size = min(self._most, self.size * 2)
 
-    def failed(self, records: int) -> None:
+    def note_failed(self, records: int) -> None:
         """Note that a send of so many records ended without an answer."""
         self.size = max(1, min(self.size, records) // 2)
 
@@ -180,13 +180,13 @@ class EventHubSink(Sink[EventHubSettings]):
                 trouble = self._lost(error)
             else:
                 self._last_answer = time.monotonic()
-                self._pace.sent(self._last_answer - begun)
+                self._pace.note_sent(self._last_answer - begun)
                 return None
             if trouble.kind in ("large", "malformed"):
                 return trouble
             if trouble.kind != "lost" or not first:
                 if trouble.kind in ("timeout", "lost"):
-                    self._pace.failed(filled.size)
+                    self._pace.note_failed(filled.size)
                 raise trouble.error(link.address, delivered=delivered) from None
             first = False
 

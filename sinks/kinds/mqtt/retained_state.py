@@ -64,7 +64,7 @@ class StatePublisher:
         self._shown = pending
         self._shown_at = now
 
-    def connection_ended(self, *, by_itself: bool) -> None:
+    def note_end_of_connection(self, *, by_itself: bool) -> None:
         """Note the end of the connection; `by_itself`: the sink did not close it."""
         self._shown = None
         self._shown_at = None

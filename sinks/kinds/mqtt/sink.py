@@ -202,7 +202,7 @@ class MqttSink(Sink[MqttSettings]):
         self._begins_anew |= session.is_blocked_by_packet
         # A batch was not accepted, and the connection has ended too: perhaps because of a record.
         self._apart |= self._one_by_one and not session.is_alive
-        self._state.connection_ended(by_itself=not session.is_alive)
+        self._state.note_end_of_connection(by_itself=not session.is_alive)
         if where is not None:
             # A normal disconnect makes the broker drop the will (MQTT 5, 3.14.4): publish it first.
             offline = self._status(where, "closed", commands=commands)

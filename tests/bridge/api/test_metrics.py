@@ -168,8 +168,8 @@ def test_refused_commands_are_counted_by_reason(stage: MonitoredBridge) -> None:
 
 def test_pauses_jumps_and_downtimes_are_counted(stage: MonitoredBridge) -> None:
     """Pauses, jumps of the clock, and downtimes of a VM (not of the bridge alone) are counted."""
-    stage.metrics.stood_still(4.5)
-    stage.metrics.jumped()
+    stage.metrics.note_standstill(4.5)
+    stage.metrics.note_clock_jump()
     for restarted, gap in ((True, 75.0), (False, 9.0), (None, None), (True, None)):
         stage.store.commit(
             [

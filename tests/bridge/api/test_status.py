@@ -17,7 +17,7 @@ DOWN = ImdsError("nobody listens", reason="refused")
 
 def test_before_anything_is_known_it_is_alive_and_not_ready(stage: MonitoredBridge) -> None:
     """A bridge without the VM identity is alive and not ready, and says what it waits for."""
-    stage.front.tried("IMDS gives no identity")
+    stage.front.note_try("IMDS gives no identity")
     told = stage.status.snapshot()
     assert (told["healthy"], told["ready"], told["looking"], told["vm"]) == (
         *(True, False, False),

@@ -278,7 +278,7 @@ def test_a_pause_is_measured_for_the_events_that_are_pending(bench: PollerBench)
     same.
     """
     bench.serve(body(entry()))
-    bench.state.gaps.stood_still(4.25)
+    bench.state.gaps.note_standstill(4.25)
     bench.serve(body(entry()), after=5.25)
     bench.restart()
     (ended,) = bench.serve(body(), after=3.0)

@@ -285,7 +285,7 @@ def test_a_state_that_comes_back_is_still_prepared(
     (known,) = preparing.current.events.values()
     preparing.preparations.ask(known, "command:1")
     (asked,) = [each for each in preparing.records() if each.type == PREPARATION]
-    preparing.preparations.prepared(asked)
+    preparing.preparations.note_prepared(asked)
     assert preparing.poll(body(entry(not_before=LATER), incarnation=2)) == ["none"]
     if restarts:
         preparing.store.close()
@@ -317,7 +317,7 @@ def test_a_state_that_comes_back_after_another_one_was_prepared_for(
         preparing.preparations.ask(known, "command:1")
         return [each for each in preparing.records() if each.type == PREPARATION][-1]
 
-    preparing.preparations.prepared(ask())
+    preparing.preparations.note_prepared(ask())
     preparing.poll(body(entry(not_before=LATER), incarnation=2))
     asked = ask()
     if in_between == "restart":
@@ -325,11 +325,11 @@ def test_a_state_that_comes_back_after_another_one_was_prepared_for(
         preparing.begin()
         asked = ask()
     if in_between == "cut off":
-        preparing.preparations.was_cut_off(asked)
+        preparing.preparations.note_cut_off(asked)
     if in_between in ("prepared", "cut off", "restart"):
-        preparing.preparations.prepared(asked)
+        preparing.preparations.note_prepared(asked)
     if in_between == "gave up":
-        preparing.preparations.gave_up(asked, "no")
+        preparing.preparations.note_gave_up(asked, "no")
     preparing.store.close()
     preparing.begin()
     assert preparing.poll(body(entry(), incarnation=3)) == [expected]
@@ -354,15 +354,15 @@ def test_what_was_prepared_before_a_recovery_does_not_come_back(preparing: Prepa
         preparing.preparations.ask(known, "command:1")
         return [each for each in preparing.records() if each.type == PREPARATION][-1]
 
-    preparing.preparations.prepared(ask())
+    preparing.preparations.note_prepared(ask())
     preparing.poll(body(entry(not_before=LATER), incarnation=2))
-    preparing.preparations.prepared(ask())
+    preparing.preparations.note_prepared(ask())
     preparing.poll(body(entry(resources=("web_9",)), incarnation=3))
     ended = preparing.records()[-1]
     preparing.poll(body(entry(not_before=LATER), incarnation=4))
     asked = ask()
-    preparing.preparations.recovered(ended)
-    preparing.preparations.prepared(asked)
+    preparing.preparations.note_recovered(ended)
+    preparing.preparations.note_prepared(asked)
     assert preparing.poll(body(entry(), incarnation=5)) == ["none"]
 
 
@@ -375,7 +375,7 @@ def test_a_state_that_comes_back_after_the_event_left_this_vm_alone_is_not_prepa
     (known,) = preparing.current.events.values()
     preparing.preparations.ask(known, "command:1")
     (asked,) = [each for each in preparing.records() if each.type == PREPARATION]
-    preparing.preparations.prepared(asked)
+    preparing.preparations.note_prepared(asked)
     assert preparing.poll(body(entry(resources=("web_9",)), incarnation=2)) == [None]
     assert preparing.poll(body(entry(), incarnation=3)) == ["none"]
 
@@ -386,7 +386,7 @@ def test_an_event_that_left_this_vm_between_two_looks_is_not_prepared(
     """An event that named only another VM between two followed polls is not prepared any more."""
     (known,) = preparing.current.events.values()
     preparing.preparations.ask(known, "command:1")
-    preparing.preparations.prepared(preparing.records()[-1])
+    preparing.preparations.note_prepared(preparing.records()[-1])
     preparing.leave_and_return()
     preparing.preparations.follow()
     assert preparing.states() == ["none"]
@@ -426,13 +426,13 @@ def test_no_post_goes_out_for_an_event_that_left_this_vm_since_the_last_look(
     while approvals.act_once():
         pass
     assert preparing.states() == ["preparing"]
-    preparing.preparations.prepared(preparing.records()[-1])
+    preparing.preparations.note_prepared(preparing.records()[-1])
     preparing.leave_and_return()
     for _ in range(2):
         approvals.act_once()
     assert posts == []
     assert preparing.states() == ["preparing"]
-    preparing.preparations.prepared(preparing.records()[-1])
+    preparing.preparations.note_prepared(preparing.records()[-1])
     approvals.act_once()
     assert posts == [EVENT_ID]
 
@@ -460,7 +460,7 @@ def test_what_another_kind_has_prepared_does_not_count(preparing: PreparingBridg
     """
     (known,) = preparing.current.events.values()
     preparing.preparations.ask(known, "command:1")
-    preparing.preparations.prepared(preparing.records()[-1])
+    preparing.preparations.note_prepared(preparing.records()[-1])
     assert preparing.states() == ["prepared"]
     preparing.change_kind("kubernetes")
     assert preparing.poll(body(entry())) == ["none"]
@@ -471,7 +471,7 @@ def test_what_another_kind_has_prepared_does_not_count(preparing: PreparingBridg
     batch = preparing.outbox.next("drain", 10)
     assert batch is not None
     assert [each.id for each in batch.records if preparing.preparations.wants(each)] == [ended.id]
-    preparing.preparations.recovered(ended)
+    preparing.preparations.note_recovered(ended)
     assert preparing.records()[-1].data["state"] == "recovered"
     assert stored(preparing) == []
 
@@ -484,17 +484,17 @@ def test_an_earlier_end_that_a_person_has_tried_again_undoes_no_later_preparatio
     """
     (known,) = preparing.current.events.values()
     preparing.preparations.ask(known, "command:1")
-    preparing.preparations.prepared(preparing.records()[-1])
+    preparing.preparations.note_prepared(preparing.records()[-1])
     preparing.poll(body(incarnation=2))
     (ended,) = [each for each in preparing.records() if each.type == "seb.event.ended.v1"]
     assert preparing.preparations.wants(ended)
-    preparing.preparations.recovered(ended, "the node does not answer")
+    preparing.preparations.note_recovered(ended, "the node does not answer")
     preparing.poll(body(entry(not_before=NOT_BEFORE), incarnation=3))
     (back,) = preparing.current.events.values()
     preparing.preparations.ask(back, "command:2")
     asked = preparing.records()[-1]
     assert preparing.preparations.wants(ended)  # the program prepares after it
-    preparing.preparations.prepared(asked)
+    preparing.preparations.note_prepared(asked)
     assert not preparing.preparations.wants(ended)
     assert preparing.states() == ["prepared"]
 
@@ -509,7 +509,7 @@ def test_what_another_kind_has_not_done_is_taken_up(preparing: PreparingBridge) 
     assert preparing.poll(body(entry())) == ["preparing"]
     told = [each.data for each in preparing.records() if each.type == PREPARATION]
     assert [(each["state"], each["cause"]) for each in told] == [("preparing", "command:1")] * 2
-    preparing.preparations.prepared(preparing.records()[-1])
+    preparing.preparations.note_prepared(preparing.records()[-1])
     preparing.change_kind("program")
     assert preparing.poll(body(entry())) == ["none"]
     preparing.poll(body(incarnation=2))
@@ -532,7 +532,7 @@ def test_what_a_lost_store_may_have_prepared_gets_its_end(
         ("seb.event.ended.v1", EVENT_ID),
     ]
     for record in told:
-        preparing.preparations.recovered(record)
+        preparing.preparations.note_recovered(record)
     (recovered,) = [each for each in preparing.records() if each.type == PREPARATION]
     assert (recovered.data["evt"], recovered.data["state"]) == (EVENT_ID, "recovered")
     assert stored(preparing) == []

@@ -27,7 +27,7 @@ def test_after_a_day_asleep_the_watchdog_waits_for_the_first_answer(
     monitoring = Monitoring(Settings(), [], clock)
     monitoring.liveness.beat(answered=True)
     clock.suspend(30 * 3600)
-    monitoring.was_suspended()
+    monitoring.note_suspension()
     narrow, wide = (float(each.split("WATCHDOG_USEC=")[1]) / 1_000_000 for each in told)
     assert narrow == 60.0
     assert wide == 141.0 + MARGIN_SECONDS

@@ -211,12 +211,12 @@ def test_a_database_that_does_not_answer_is_trouble_before_it_fails() -> None:
     """
     now = 100.0
     progress = Progress(lambda: now)
-    progress.begin()
+    progress.note_begin()
     now += 4
     assert progress.trouble is None
     now += 2
     assert progress.trouble is not None
-    progress.worked()
+    progress.note_success()
     assert progress.trouble is None
 
 

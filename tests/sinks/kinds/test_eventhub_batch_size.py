@@ -20,12 +20,12 @@ def test_a_size_halves_down_to_one_and_doubles_up_to_the_most() -> None:
     pace = BatchSize(most=100, seconds=8.0)
     sizes = [pace.size]
     for records_sent in (100, 30, 15, 7, 3, 1, 1):
-        pace.failed(records_sent)
+        pace.note_failed(records_sent)
         sizes.append(pace.size)
     assert sizes == [100, 50, 15, 7, 3, 1, 1, 1]
     for _ in range(8):
-        pace.sent(0.1)
-        pace.sent(2.1)
+        pace.note_sent(0.1)
+        pace.note_sent(2.1)
         sizes.append(pace.size)
     assert sizes[8:] == [2, 4, 8, 16, 32, 64, 100, 100]
 

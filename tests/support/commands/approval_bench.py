@@ -436,7 +436,7 @@ class ModelBench:
         watch = Watch(self.clock)
         stand_still()
         self._meanwhile(self.act)  # before the bridge looks at its clocks
-        self.current.gaps.stood_still(watch.tick().pause)
+        self.current.gaps.note_standstill(watch.tick().pause)
 
     def set_clock(self, seconds: float) -> None:
         """Somebody sets the wall clock."""

@@ -121,7 +121,7 @@ class ConsoleStage:
         self._thread.start()
         eventually(lambda: self._server.started and self.state.is_ready(), what="the console")
         for source in self.state.sources.values():
-            source.up(self._now.timestamp())
+            source.note_connected(self._now.timestamp())
         self._listen()
         return self
 

@@ -465,7 +465,7 @@ class RecordBench:
         if how != "passes":
             pause = watch.tick().pause
             self._measured += pause
-            self.state.gaps.stood_still(pause)
+            self.state.gaps.note_standstill(pause)
 
     def suspend(self, seconds: float) -> None:
         """The machine sleeps for so long."""

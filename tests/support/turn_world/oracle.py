@@ -73,7 +73,9 @@ class TurnOracle:
         events = self._away.get(vm, {})
         return {each: whys for each, whys in events.items() if each not in self._by_people}
 
-    def told(self, event_id: str, names: Iterable[str], is_prepared: Callable[[str], bool]) -> None:
+    def note_told(
+        self, event_id: str, names: Iterable[str], is_prepared: Callable[[str], bool]
+    ) -> None:
         """Note that Azure takes a request to start an event."""
         self.requests += 1
         for name in names:

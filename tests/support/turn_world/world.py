@@ -109,7 +109,7 @@ class TurnWorld:
             vm = self.vm(name)
             return not vm.prepares or bool(vm.program.prepared.get(event_id))
 
-        self.oracle.told(event_id, event.names, is_prepared)
+        self.oracle.note_told(event_id, event.names, is_prepared)
 
     def end_turns(self, *, force: bool) -> None:
         """Have a person end every turn that is stuck; by force, every turn that is held."""

@@ -22,7 +22,7 @@ START = 1_000_000.0
 def test_a_console_whose_clock_is_set_back_listens_from_then_on(database: Database) -> None:
     """After the clock was set back, what the console wrote about later times does not count."""
     state = SourceState(name="mqtt", kind="mqtt")
-    state.up(START)
+    state.note_connected(START)
     log = ListeningLog("a", [state])
     with database.writing.begin() as connection:
         for now in (START, START + 4, START - 3600, START - 3590):

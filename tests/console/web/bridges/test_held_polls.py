@@ -13,7 +13,7 @@ def test_a_command_that_is_offered_while_the_queue_is_looked_at_is_not_lost() ->
     queue.offer("vm-1", "jti-1")
     queue.note_sent("vm-1", now=NOW)
     queue.offer("vm-1", "jti-2")
-    queue.nothing_for("vm-1", now=NOW)
+    queue.note_nothing_for("vm-1", now=NOW)
     assert queue.due("vm-1") == 0.0
 
 
@@ -23,7 +23,7 @@ def test_a_vm_without_a_command_is_not_looked_up_again() -> None:
     assert queue.due("vm-1") is None
     queue.offer("vm-1", "jti-1")
     queue.note_sent("vm-1", now=NOW)
-    queue.nothing_for("vm-1", now=NOW)
+    queue.note_nothing_for("vm-1", now=NOW)
     assert queue.due("vm-1") is None
 
 

@@ -285,7 +285,7 @@ def test_a_silent_vm_says_what_its_silence_means(stage: ConsoleStage, page: Page
     check_views(page, "console-silence", every=True)
     page.goto(f"{stage.url}/vms/{lost.vm_id}")
     expect(note).to_contain_text("No event explains its silence.")
-    stage.state.sources["web"].down("connection refused")
+    stage.state.sources["web"].note_disconnected("connection refused")
     page.reload()
     expect(page.locator("#troubles")).to_contain_text("is not connected: 2 VMs depend on it")
 

@@ -73,7 +73,7 @@ def test_the_headline_says_that_a_part_of_the_fleet_is_not_known(
 
 def test_a_source_that_is_away_is_a_red_bar(stage: ConsoleStage, page: Page) -> None:
     """A source that is not connected is a red bar with its name and problem."""
-    stage.state.sources["web"].down("connection refused by broker.example:8883")
+    stage.state.sources["web"].note_disconnected("connection refused by broker.example:8883")
     page.goto(stage.url)
     bar = page.locator("#troubles .alarm")
     expect(bar).to_contain_text("Source web (webhook) is not connected")
@@ -86,7 +86,7 @@ def test_a_database_that_fails_is_a_red_bar(stage: ConsoleStage, page: Page) -> 
     """
     stage.put(FakeVm().event("E-HERE", now=stage.now))
     stage.console.writer.stop()  # what it does from time to time would say that all is well
-    stage.state.writer.progress.failed("database: disk I/O error")
+    stage.state.writer.progress.note_failure("database: disk I/O error")
     page.goto(stage.url)
     expect(page.locator("#troubles")).to_contain_text("The database does not work")
     expect(page.locator("#troubles")).to_contain_text("disk I/O error")
@@ -126,7 +126,7 @@ def test_texts_from_outside_stay_texts(stage: ConsoleStage, page: Page) -> None:
     seen = "<img src=x onerror='window.hit=1'><script>window.hit=1</script>\\u202etxt.exe\\u0007"
     vm = FakeVm(name=bad, site=bad, group=bad, scale_set=bad, version=bad)
     stage.put(vm.event(bad, description=bad, event_type=bad, now=stage.now, impact=bad))
-    stage.state.sources["web"].down(bad)
+    stage.state.sources["web"].note_disconnected(bad)
     for path, places in (
         ("/", (".answer-what", "#troubles", ".events h4")),
         ("/fleet", ("tbody th", "tbody")),
