@@ -23,6 +23,8 @@ pytestmark = pytest.mark.skipif(os.name != "posix", reason="freezes processes")
 Tell = Callable[[str], None]
 _NUMBERS = count(1)
 _AT_ONCE = 1
+_NOTICE_MINUTES = 60
+"""So long that no VM prepares at its own deadline, for which no console asks."""
 
 
 class Maintenance:
@@ -39,7 +41,7 @@ class Maintenance:
         for number, simulator in enumerate(self._cluster.simulators):
             event_id = self._events.get(number)
             if event_id is None:
-                self._events[number] = self._cluster.announce_for(number)
+                self._events[number] = self._cluster.announce_for(number, minutes=_NOTICE_MINUTES)
             elif event_id in self._cluster.approved(number) and self._has_begun(number):
                 simulator.end_event(event_id)
                 del self._events[number]
