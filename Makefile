@@ -19,14 +19,9 @@ console: $(VENV)/console.stamp ## Show a simulated fleet on the console's page
 # Whose snippets are run, or say why not.
 PAGES = README.md CONTRIBUTING.md RELEASING.md SECURITY.md docs/*.md deploy/recipes/*.md deploy/recipes/*/*.md examples/*/*.md
 
-# The tests' directories are in memory, if 4 GB are free there and programs may run there: a test's
-# process may end at any time, but its machine does not lose its power.
-IN_MEMORY = $(shell [ "$$(df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 {print $$4}')" -gt 4000000 ] 2>/dev/null && \
-  ! grep -q ' /dev/shm .*noexec' /proc/mounts && echo PYTEST_DEBUG_TEMPROOT=/dev/shm)
-
 # Most tests wait for something most of their time: more of them than there are cores.
 test: $(VENV)/dev.stamp mosquitto ## Run the tests, with a real MQTT broker
-	$(IN_MEMORY) $(BIN)/pytest -n 4
+	$(BIN)/pytest -n 4
 
 coverage: $(VENV)/dev.stamp mosquitto ## Run the tests of bridge, sinks and wire, and see that they reach enough of the code
 	$(BIN)/pytest -q -n 3 --cov --cov-report term:skip-covered tests/bridge tests/sinks tests/wire
