@@ -662,5 +662,6 @@ def test_an_approval_that_was_not_asked_for_here_may_be_late_too(stage: ConsoleS
     stage.put(vm.receipt("E", "posted", actor="local:mia", now=stage.now))
     stage.now += timedelta(seconds=90)
     stage.put(vm.heartbeat(now=stage.now))
-    assert "not confirmed for 1 min 30 s" in " ".join(stage.page("/events/E").split())
-    assert "Not confirmed for 1 min 30 s" in stage.page()
+    detail, front = (" ".join(stage.page(path).split()) for path in ("/events/E", "/"))
+    assert "not confirmed for 1 min 30 s" in detail
+    assert "Not confirmed for 1 min 30 s" in front
