@@ -67,11 +67,11 @@ class EventMatch(BaseModel):
         )
 
     def unknown(self, event: MatchableEvent) -> list[str]:
-        """Return which of Azure's words the event lacks although it is selected by them, by the
-        names of the keys; empty if the event would not be selected whatever they were.
+        """Return which of Azure's words the event lacks, or has blank, although it is selected by
+        them, by the names of the keys; empty if the event would not be selected whatever they were.
         """
         words = {"event_type": event.event_type, "event_source": event.event_source}
-        missing = [key for key, word in words.items() if word is None and getattr(self, key)]
+        missing = [key for key, word in words.items() if not _plain(word) and getattr(self, key)]
         without = self.model_copy(update=dict.fromkeys(missing, ()))
         return missing if without.matches(event) else []
 
@@ -100,7 +100,12 @@ class EventMatch(BaseModel):
 
 def _listed(word: str | None, words: Sequence[str]) -> bool:
     """Check whether one of Azure's values is among these words, without regard to case."""
-    return not words or (word or "").casefold() in {each.casefold() for each in words}
+    return not words or _plain(word) in map(_plain, words)
+
+
+def _plain(word: str | None) -> str:
+    """Return a word as it is compared; empty if there is none."""
+    return (word or "").strip().casefold()
 
 
 def _is_subset(words: Sequence[str], others: Sequence[str]) -> bool:

@@ -144,13 +144,23 @@ def test_a_missing_word_leads_past_no_rule_that_refuses_or_waits(
     first: dict[str, Any], missing: str, expected: Answer
 ) -> None:
     """If the document leaves out the word by which a rule selects the events that it refuses or
-    waits for, no later rule approves.
+    waits for, or has it blank, no later rule approves.
     """
-    about = event(without=(missing,), event_type="Reboot")
-    decision = says(Rule(name="first", **first), ANY, about=about)
-    assert decision is not None
-    assert decision.answer == expected
-    assert decision.rule.name == ("first" if expected is WAIT else "any")
+    blank = {"source": " "} if missing == "EventSource" else {"event_type": ""}
+    for about in (
+        event(without=(missing,), event_type="Reboot"),
+        event(**{"event_type": "Reboot", **blank}),
+    ):
+        decision = says(Rule(name="first", **first), ANY, about=about)
+        assert decision is not None
+        assert decision.answer == expected
+        assert decision.rule.name == ("first" if expected is WAIT else "any")
+
+
+def test_a_word_with_spaces_around_it_is_that_word() -> None:
+    """A rule that refuses matches a word that IMDS sends with a space."""
+    never = Rule(name="never", event_source=("Platform",), max_resources=0)
+    assert answer(never, ANY, about=event(source="platform ")) is REFUSE
 
 
 def test_every_named_sink_must_have_acknowledged() -> None:
