@@ -75,7 +75,8 @@ def due_commands(
         channel = _connected_channel(vm, snapshot, connected)
         if channel is None:
             continue
-        event, turn = facts.events[key], facts.turns[key]
+        event = facts.events[key]
+        turn = facts.turns[key]
         sent = before.get((key, event.fingerprint, vm_id), [])
         made = _next_command(
             sent,

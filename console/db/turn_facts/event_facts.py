@@ -90,7 +90,8 @@ def _may_begin(receipt: Receipt) -> bool:
     """Check whether a receipt says that Azure may have received the approval. After `expired` it
     has not: the bridge gives up for that reason only before a request can have worked.
     """
-    state, reason = receipt.facts.state, receipt.facts.reason
+    state = receipt.facts.state
+    reason = receipt.facts.reason
     return state in ("posted", "confirmed") or (state, reason) == ("failed", "imds_unreachable")
 
 

@@ -100,7 +100,8 @@ class Chain:
         if self._task is not None:
             await asyncio.wait({self._task}, timeout=_PATIENCE_SECONDS)
             if self._task.done():
-                task, self._task = self._task, None
+                task = self._task
+                self._task = None
                 self._found = task.result()
         return self._found
 
@@ -137,9 +138,11 @@ async def template_values(
     """Return the values of the template. Raises `DatabaseFailedError`."""
     actions, rows, count = await asyncio.to_thread(_read, database, address)
     try:
-        state, trouble = await chain.checked(now), None
+        state = await chain.checked(now)
+        trouble = None
     except DatabaseFailedError as error:
-        state, trouble = None, str(error)
+        state = None
+        trouble = str(error)
     return {
         "address": address,
         "actions": actions,
@@ -176,7 +179,8 @@ def action_label(action: str) -> str:
 
 def _row_values(row: Mapping[str, Any], decision: Decision | None) -> dict[str, Any]:
     rest = {name: _text(value) for name, value in row.items() if name not in _SHOWN}
-    reason, is_refusal = row.get("reason"), row["action"] == "refused"
+    reason = row.get("reason")
+    is_refusal = row["action"] == "refused"
     return {
         "number": row["number"],
         "at": seconds_of(row["at"]),

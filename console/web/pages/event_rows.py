@@ -130,7 +130,8 @@ def last_try(event: EventItem, now: float) -> LastTry | None:
     """Return the state of the newest attempt to approve an event; None without one, or once it is
     approved.
     """
-    decision, tries = event.decision, event.tries
+    decision = event.decision
+    tries = event.tries
     if decision.state not in ("due", "approving") or event.state != "scheduled":
         return None
     begun = decision.at if decision.state == "approving" else None

@@ -19,7 +19,8 @@ GROUPS: Final[Mapping[str, str]] = MappingProxyType(
 )
 CELL: Final = 10
 """The distance of cells, in units; a shape is 8 units wide."""
-_NARROW, _WIDE = 32, 128
+_NARROW = 32
+_WIDE = 128
 _NARROW_UP_TO: Final = 512
 LINKS: Final = 400
 """The most cells with a link of their own, in the whole map: more would not help."""
@@ -102,7 +103,8 @@ def _group(key: tuple[str, ...], cells: Sequence[VmCell], by: str, most_links: i
     frames = []
     for number, cell in enumerate(cells):
         y, x = divmod(number, columns)
-        x, y = x * CELL + 1, y * CELL + 1
+        x = x * CELL + 1
+        y = y * CELL + 1
         name = mark(cell)
         counted[name] += 1
         shapes[name].append(f"M{x} {y}{SHAPES[name]}")

@@ -137,7 +137,8 @@ def _selects(snapshot: Snapshot, address: ListAddress) -> list[tuple[str, str, l
     every = snapshot.vm_lists.filter_values()
     for name, label in _FIELDS.items():
         parameter = _IN_URL.get(name, name)
-        options, chosen = list(every[name]), address[parameter]
+        options = list(every[name])
+        chosen = address[parameter]
         if chosen and chosen not in options:
             options.insert(0, chosen)
         if len(options) > 1 or chosen:

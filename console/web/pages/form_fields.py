@@ -172,7 +172,8 @@ def _seen_event(text: str) -> SeenEvent:
         for name in ("eventId", "fingerprint")
     ):
         raise FormError("The form is not complete. Open the page again, and use its buttons.")
-    names, scope = found.get("resources"), found.get("scope")
+    names = found.get("resources")
+    scope = found.get("scope")
     kept = {name: _plain(found.get(name)) for name in SEEN if name != "resources"}
     listed = [str(each) for each in names] if isinstance(names, list) else []
     return SeenEvent(

@@ -77,7 +77,8 @@ def template_values(
     valid.
     """
     wanted = wanted_of(EventsQuery.model_validate(address.filters), person.site)
-    page, (found, total) = address.page, _past(snapshot, wanted, address, address.page)
+    page = address.page
+    found, total = _past(snapshot, wanted, address, address.page)
     if not found and page > 1:  # behind the last page
         page = _pages(snapshot.event_history.count_events(wanted))
         found, total = _past(snapshot, wanted, address, page)
@@ -121,7 +122,8 @@ def _pages(count: int) -> int:
 
 
 def _row(event: EventItem, sites: Sequence[str]) -> HistoryRow:
-    notice, announced = labels.event_type(event.event_type).notice, event.duration_in_seconds
+    notice = labels.event_type(event.event_type).notice
+    announced = event.duration_in_seconds
     return HistoryRow(
         event=event,
         group=group_of(event),

@@ -75,7 +75,8 @@ class ListAddress:
         """Return the address that sorts by a column, or in the other direction if the page is
         sorted by it already.
         """
-        first, second = column, f"-{column}"
+        first = column
+        second = f"-{column}"
         if self._descends_first:
             first, second = second, first
         return self.url(sort=second if self["sort"] == first else first)

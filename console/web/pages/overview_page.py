@@ -60,7 +60,8 @@ def template_values(state: AppState, snapshot: Snapshot, q: str) -> dict[str, An
     contacts = snapshot.vm_lists.count_by_contact()
     vms: dict[str, int] = {name: contacts.get(name, 0) for name in CONTACTS}
     vms["total"] = sum(vms.values())
-    quiet, silent_found = snapshot.vms.vms_with_contact(["silent"], limit=_SILENT), vms["silent"]
+    quiet = snapshot.vms.vms_with_contact(["silent"], limit=_SILENT)
+    silent_found = vms["silent"]
     if q:
         quiet = snapshot.vm_lists.page_of_vms(WantedVms(q=q, contact="silent"), limit=_SILENT)
         silent_found = snapshot.vm_lists.count_by_contact(WantedVms(q=q)).get("silent", 0)
@@ -108,15 +109,20 @@ def answer(vms: Mapping[str, int], rows: Sequence[EventListRow]) -> dict[str, An
             besides.append(f"{plural(vms['silent'], 'VM')} {_IS[vms['silent'] == 1]} silent")
         rest = " and ".join(filter(None, [", ".join(besides[:-1]), *besides[-1:]]))
         more = f"Besides, {rest}." if rest else ""
-        (kind, title), groups_ = phrases[0], _ANSWERS[phrases[0][0]][0]
+        kind, title = phrases[0]
+        groups_ = _ANSWERS[kind][0]
         event = next(row for row in rows if row.group in groups_)
     else:
         more = "There is news from Azure that needs no decision." if rows else ""
-        kind, title, event = "clear", "Nothing is coming", None
+        kind = "clear"
+        title = "Nothing is coming"
+        event = None
         if not vms["total"]:
-            kind, title = "empty", "No VM has reported yet"
+            kind = "empty"
+            title = "No VM has reported yet"
         elif vms["learning"] * 2 > vms["total"] - vms["retired"]:
-            kind, title = "learning", "Nothing is known to be coming"
+            kind = "learning"
+            title = "Nothing is known to be coming"
     if vms["learning"]:
         expected = plural(vms["total"] - vms["retired"], "VM")
         title += f"; {vms['learning']:,} of {expected} not known yet"
@@ -131,7 +137,8 @@ def answer(vms: Mapping[str, int], rows: Sequence[EventListRow]) -> dict[str, An
 
 def parts(vms: Mapping[str, int]) -> list[dict[str, Any]]:
     """Return the bar of contacts: where each part begins and how wide it is, in per mille."""
-    found, start = [], 0.0
+    found = []
+    start = 0.0
     total = max(1, sum(vms[name] for name in CONTACTS))
     for name in CONTACTS:
         width = 1000 * vms[name] / total

@@ -106,8 +106,10 @@ class Pages:
 
     def history(self, request: Request) -> Response:
         """Answer with past events, as far as they are kept."""
-        address, problem = history_page.address_of(request.query_params), None
-        person, has_groups = person_of(request), bool(self._state.grouping.rules)
+        address = history_page.address_of(request.query_params)
+        problem = None
+        person = person_of(request)
+        has_groups = bool(self._state.grouping.rules)
         with self._state.snapshots.open() as snapshot:
             try:
                 values = history_page.template_values(
@@ -130,7 +132,8 @@ class Pages:
         self, request: Request, sent: decision_block.RejectedForm | None = None, status: int = 200
     ) -> Response:
         """Answer with an event's page; `sent`: a form that was not carried out."""
-        state, person = self._state, person_of(request)
+        state = self._state
+        person = person_of(request)
         with state.snapshots.open() as snapshot:
             scope = request.query_params.get("scope")
             event = event_detail(snapshot, request.path_params["event_id"], person, scope)
@@ -183,7 +186,8 @@ class Pages:
         """Carry out a form of a VM's page and redirect to that page, or show it with the reason why
         it was not carried out. `change` returns the status and the sentence of a refusal.
         """
-        person, vm_id = person_of(request), request.path_params["vm_id"]
+        person = person_of(request)
+        vm_id = request.path_params["vm_id"]
         try:
             given = await read(request)
         except form_fields.FormError as error:
@@ -199,12 +203,14 @@ class Pages:
 
     async def take(self, request: Request) -> Response:
         """Assign an event or a VM to the person, or release it; redirect to its page."""
-        person, subject = person_of(request), request.path_params["subject"]
+        person = person_of(request)
+        subject = request.path_params["subject"]
         try:
             minutes = await form_fields.read_minutes(request)
         except form_fields.FormError as error:
             return self._missing_answer(request, "Nothing was taken", str(error))
-        snapshots, address = self._state.snapshots, quote(subject, safe="")
+        snapshots = self._state.snapshots
+        address = quote(subject, safe="")
         if request.path_params["kind"] == "event":
             scope = request.query_params.get("scope")
             done = await asyncio.to_thread(assign_event, snapshots, person, subject, scope, minutes)

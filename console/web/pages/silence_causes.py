@@ -55,7 +55,8 @@ def _cause(
 ) -> SilenceCause:
     labels = {"heard_source": "Source", "scale_set": "Scale set", "site": "Site"}
     asked = {"heard_source": "source", "scale_set": "scaleSet"}
-    first, last = values[0] or "", values[-1] or ""
+    first = values[0] or ""
+    last = values[-1] or ""
     label = f"Zone {last} of {first}" if "zone" in names else f"{labels[names[0]]} {last}"
     several = {asked.get(name, name): value for name, value in zip(names, values, strict=True)}
     query = urlencode({"contact": "silent", **{k: v for k, v in several.items() if v}})

@@ -51,7 +51,8 @@ def compared(
 
 
 def _notice(measured: PastEvent | Reporter, event_type: str | None) -> TimeComparison | None:
-    notice, given = labels.event_type(event_type).notice, measured.notice_seconds
+    notice = labels.event_type(event_type).notice
+    given = measured.notice_seconds
     if notice is None or given is None or not measured.affects_this_vm:
         return None
     return TimeComparison(
@@ -64,7 +65,8 @@ def _notice(measured: PastEvent | Reporter, event_type: str | None) -> TimeCompa
 
 
 def _pause(measured: PastEvent | Reporter, announced: int | None) -> TimeComparison | None:
-    down, paused = measured.downtime_seconds, measured.pause_seconds
+    down = measured.downtime_seconds
+    paused = measured.pause_seconds
     label, seconds = ("was down", down) if down else ("paused", paused)
     if not seconds or announced is None or announced < 0:
         return None

@@ -127,11 +127,14 @@ def _title_tone_shape(item: TimelineEntry) -> tuple[str, str, str]:
         case TimelinePreparation():
             return _PREPARATIONS.get(item.state, (item.state, "soft", "square"))
         case TimelineDecision():
-            label, state = "Decision", item.outcome or item.action
+            label = "Decision"
+            state = item.outcome or item.action
         case TimelineReceipt():
-            label, state = "Approval", item.state
+            label = "Approval"
+            state = item.state
         case TimelineCommand():
-            label, state = "Command", item.state
+            label = "Command"
+            state = item.state
     if item.kind != "decision" and item.act == "prepare":
         label = "Prepare command"
     title = f"{label}: {labels.COMMAND_STATES.get(state, state)}"

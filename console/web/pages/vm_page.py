@@ -63,7 +63,8 @@ class VmSilence:
 
 def template_values(snapshot: Snapshot, heard: HeardVm) -> dict[str, Any]:
     """Return the values of the template for a VM, with its history."""
-    row, vm = heard.vm, vm_detail(snapshot, heard)
+    row = heard.vm
+    vm = vm_detail(snapshot, heard)
     history = [_past_row(each) for each in vm.history]
     naming = _events_naming(snapshot.events.events_with_ids(vm.events), row.vm_id)
     return {
@@ -95,7 +96,8 @@ def _contradictions(vm: Vm) -> list[tuple[str, str | None, str | None]]:
     """Return the fields in which a VM reports another identity than it is known by: label, reported
     value, known value.
     """
-    reported, known = vm.reported_as or vm.known_as, vm.known_as
+    reported = vm.reported_as or vm.known_as
+    known = vm.known_as
     pairs = (
         ("Name", reported.name, known.name),
         ("Subscription", reported.subscription_id, known.subscription_id),
@@ -118,7 +120,9 @@ def strip(history: Sequence[PastRow], now: float) -> list[StripMark]:
     begin = now - _STRIP_DAYS * DAY
     marks = []
     for row in history:
-        event, first, last = row.event, row.event.first_seen_at, row.event.last_seen_at
+        event = row.event
+        first = event.first_seen_at
+        last = event.last_seen_at
         if not event.affects_this_vm or first is None or last is None or last < begin:
             continue
         is_over = event.state == "ended"
@@ -153,10 +157,13 @@ def _silence(snapshot: Snapshot, heard: HeardVm, vm: VmDetail) -> VmSilence | No
     contacts = snapshot.vm_lists.count_by_contact()
     present = sum(count for contact, count in contacts.items() if contact != "retired")
     shared = silence_causes(snapshot, contacts.get("silent", 0), present)
-    event, since, back = None, None, None
+    event = None
+    since = None
+    back = None
     for known in _events_naming(snapshot.events.events_with_ids(vm.events), vm.vm_id):
         if known.event.state == "started":
-            event, announced = known.event, known.shown.report.event.duration_in_seconds
+            event = known.event
+            announced = known.shown.report.event.duration_in_seconds
             since = event.started_at or event.shown_at
             back = since + announced if announced is not None and announced >= 0 else None
             break
