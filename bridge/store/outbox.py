@@ -161,8 +161,8 @@ class Outbox:
         accepts = self._accepts(sink)
         waiting = [
             (count, oldest)
-            for kind, affects, count, oldest in rows
-            if accepts(kind, None if affects is None else bool(affects))
+            for kind, concerns, count, oldest in rows
+            if accepts(kind, None if concerns is None else bool(concerns))
         ]
         waiting += self._ends_of_others(sink, cursor)
         waiting += [(1, time) for time in self.dead.following(sink)]
@@ -223,14 +223,14 @@ class Outbox:
         rows = self._store.read("SELECT name, active FROM sinks ORDER BY name", ())
         return {name: bool(active) for name, active in rows}
 
-    def _wants(self, sink: str, sequence: int, kind: str, affects: int | None) -> bool:
+    def _wants(self, sink: str, sequence: int, kind: str, concerns: int | None) -> bool:
         """Check whether a record is for the sink. A sink that leaves out events of other VMs gets
         the end of such an event, if it got the event before it began to leave them out.
         """
         accepts = self._accepts(sink)
-        if accepts(kind, None if affects is None else bool(affects)):
+        if accepts(kind, None if concerns is None else bool(concerns)):
             return True
-        if kind != EVENT_ENDED or affects != 0 or not accepts(kind, True):  # noqa: FBT003
+        if kind != EVENT_ENDED or concerns != 0 or not accepts(kind, True):  # noqa: FBT003
             return False
         return self._acknowledged.may_have_received(sink, self.recipients[sink].role, sequence)
 

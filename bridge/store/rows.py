@@ -52,7 +52,7 @@ def insert_records(connection: sqlite3.Connection, records: Sequence[Record]) ->
                 record.type,
                 record.time,
                 record.event_id and record.event_id.casefold(),
-                record.concerns_this_vm,
+                record.concerns_this_vm,  # the column `affects` has the name that it had in 0.1.0
                 zlib.crc32(record.body),
                 record.body,
             )

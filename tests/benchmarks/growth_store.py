@@ -87,13 +87,13 @@ def fill(directory: Path, count: int) -> None:
 
 
 def _rows(row: tuple[Any, ...], body: bytes, count: int) -> Iterator[tuple[Any, ...]]:
-    record_id, kind, moment, affects, _ = row
+    record_id, kind, moment, concerns, _ = row
     head, _, tail = body.partition(_PLACE)
     for number in range(1, count + 1):
         written = head + b"%020d" % number + tail
         # A few records to an event, as in life.
         event = f"{number // 4:036d}"
-        yield number, record_id, kind, moment, event, affects, zlib.crc32(written), written
+        yield number, record_id, kind, moment, event, concerns, zlib.crc32(written), written
 
 
 def _steps(directory: Path, changes: int, *, delivered: int = 0) -> dict[str, float]:

@@ -179,7 +179,7 @@ def test_a_sink_that_leaves_out_other_vms_gets_the_ends_that_it_needs(
     others = {"resources": ("web_4",)}
     store.commit([draft(1, event_id="known", **others)], events=[event_row("known")])
     drain(outbox)
-    accept(outbox, lambda kind, affects: affects is not False)
+    accept(outbox, lambda kind, concerns: concerns is not False)
     store.commit([draft(2, event_id="unknown", **others)], events=[event_row("unknown")])
     for number, event in enumerate(("known", "unknown"), 3):
         store.commit([draft(number, event_id=event, record_type=EVENT_ENDED, **others)])
@@ -194,7 +194,7 @@ def test_unwanted_records_are_passed_over(store: Store, outbox: Outbox) -> None:
             for number in range(1, 2001)
         ]
     )
-    accept(outbox, lambda kind, affects: affects is not None)
+    accept(outbox, lambda kind, concerns: concerns is not None)
     wanted = []
     while batch := outbox.next("ops", 3):
         wanted += sequences(batch.records)
@@ -273,7 +273,7 @@ def test_a_sink_that_chooses_twice_gets_what_it_left_out_at_first(
     ended = draft(4, record_type=EVENT_ENDED, **others)
     store.commit([updated, ended], events=[event_row("event-2", pending=False)])
     commit_to_all(store, outbox)
-    choose(outbox, lambda kind, affects: kind == EVENT_UPDATED, "updates")
+    choose(outbox, lambda kind, concerns: kind == EVENT_UPDATED, "updates")
     choose(outbox, EVENTS, "now")
     assert sequences(drain(outbox)) == [3, 4]
 
@@ -304,7 +304,7 @@ def test_a_dead_record_that_is_tried_again_has_the_end_behind_it(
     """Behind a dead record that is retried comes the event's end, which the sink left out before
     and accepts now.
     """
-    choose(outbox, lambda kind, affects: kind == EVENT_SCHEDULED, "then")
+    choose(outbox, lambda kind, concerns: kind == EVENT_SCHEDULED, "then")
     store.commit([draft(1, event_id="event-1")], events=[event_row("event-1")])
     outbox.mark_dead("ops", 1, reason="no", attempts=1, now=NOW)
     ended = draft(2, event_id="event-1", record_type=EVENT_ENDED)
@@ -349,7 +349,7 @@ def test_what_is_refused_again_holds_up_nothing_that_came_back(
     """A retried record that is refused again does not block an older record that the sink accepts
     now.
     """
-    choose(outbox, lambda kind, affects: kind == EVENT_SCHEDULED, "then")
+    choose(outbox, lambda kind, concerns: kind == EVENT_SCHEDULED, "then")
     store.commit([draft(1, event_id="event-1")], events=[event_row("event-1")])
     drain(outbox)
     ended = draft(2, event_id="event-1", record_type=EVENT_ENDED)
@@ -370,7 +370,7 @@ def test_a_sink_that_wants_nothing_holds_nothing_back(store: Store, outbox: Outb
     deleted.
     """
     commit(store, *range(1, 1001))
-    accept(outbox, lambda kind, affects: False)
+    accept(outbox, lambda kind, concerns: False)
     assert outbox.next("ops", 1) is None
     assert store.read("SELECT cursor FROM sinks WHERE name = 'ops'") == [(1000,)]
 
@@ -382,8 +382,8 @@ def test_a_filter_gets_whether_this_vm_is_concerned(store: Store, outbox: Outbox
     store.commit([draft(1), draft(2, resources=("other",)), bridge_draft(BRIDGE_STARTED)])
     asked: list[bool | None] = []
 
-    def accepts(kind: str, affects: bool | None) -> bool:
-        asked.append(affects)
+    def accepts(kind: str, concerns: bool | None) -> bool:
+        asked.append(concerns)
         return True
 
     accept(outbox, accepts)
@@ -619,15 +619,15 @@ def test_the_backlog_is_counted_by_what_is_wanted(store: Store, outbox: Outbox) 
     of a removed sink.
     """
     store.commit([bridge_draft(BRIDGE_STARTED), draft(2), draft(3)])
-    accept(outbox, lambda kind, affects: affects is not None)
+    accept(outbox, lambda kind, concerns: concerns is not None)
     backlog = outbox.backlog("ops")
     assert (backlog.records, backlog.dead) == (2, 0)
     assert backlog.oldest == "2026-03-01T12:00:00.000Z"
-    accept(outbox, lambda kind, affects: False)
+    accept(outbox, lambda kind, concerns: False)
     assert ((empty := outbox.backlog("ops")).records, empty.oldest) == (0, None)
     outbox.register(recipients())
     assert Outbox(store).backlog("ops").records == 3
-    only = Recipient(kind="test", accepts=lambda kind, affects: affects is None)
+    only = Recipient(kind="test", accepts=lambda kind, concerns: concerns is None)
     assert Outbox(store, {"ops": only}).backlog("ops").records == 1
 
 
@@ -638,7 +638,7 @@ def test_the_backlog_counts_the_ends_that_a_sink_still_gets(store: Store, outbox
     others = {"resources": ("web_4",)}
     store.commit([draft(1, event_id="known", **others)], events=[event_row("known")])
     drain(outbox)
-    accept(outbox, lambda kind, affects: affects is not False)
+    accept(outbox, lambda kind, concerns: concerns is not False)
     store.commit([draft(2, event_id="unknown", **others)], events=[event_row("unknown")])
     for number, event in enumerate(("known", "unknown"), 3):
         store.commit([draft(number, event_id=event, record_type=EVENT_ENDED, **others)])
