@@ -19,7 +19,7 @@ class SampleRecipe:
         steps = ["prepare() { mark; echo prepare; }", "recover() { echo recover; }", f". {SHARED}"]
         self._program.write_text("\n".join(["#!/bin/sh", *steps, ""]))
 
-    def told(self, transition: str, event: str = "A", *, names_it: bool = True) -> str:
+    def answer_to(self, transition: str, event: str = "A", *, names_it: bool = True) -> str:
         """What it does for a record."""
         facts = {
             "MARKS": str(self._directory / "marks"),
@@ -43,20 +43,26 @@ def member(tmp_path: Path) -> SampleRecipe:
 
 def test_a_member_is_prepared_and_brought_back(member: SampleRecipe) -> None:
     """By the end of the last event that it was prepared for."""
-    assert [member.told("scheduled", "A"), member.told("updated", "B")] == ["prepare", "prepare"]
-    assert [member.told("ended", "A"), member.told("ended", "B")] == ["", "recover"]
+    assert [member.answer_to("scheduled", "A"), member.answer_to("updated", "B")] == [
+        "prepare",
+        "prepare",
+    ]
+    assert [member.answer_to("ended", "A"), member.answer_to("ended", "B")] == ["", "recover"]
 
 
 def test_an_event_that_goes_on_without_the_vm_is_over_for_it(member: SampleRecipe) -> None:
     """The member is brought back, and a later event prepares and recovers as the first did."""
-    assert member.told("scheduled") == "prepare"
-    assert member.told("updated", names_it=False) == "recover"
-    assert member.told("ended", names_it=False) == ""
-    assert [member.told("scheduled", "B"), member.told("ended", "B")] == ["prepare", "recover"]
+    assert member.answer_to("scheduled") == "prepare"
+    assert member.answer_to("updated", names_it=False) == "recover"
+    assert member.answer_to("ended", names_it=False) == ""
+    assert [member.answer_to("scheduled", "B"), member.answer_to("ended", "B")] == [
+        "prepare",
+        "recover",
+    ]
 
 
 def test_what_never_named_the_vm_changes_nothing(member: SampleRecipe) -> None:
     """Nor does a record about the bridge itself."""
-    assert member.told("scheduled", names_it=False) == ""
-    assert member.told("ended", names_it=False) == ""
-    assert member.told("", "") == ""
+    assert member.answer_to("scheduled", names_it=False) == ""
+    assert member.answer_to("ended", names_it=False) == ""
+    assert member.answer_to("", "") == ""

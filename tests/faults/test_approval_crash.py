@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from support.commands.approval_parts import ApprovalBench, fails
+from support.commands.approval_bench import ApprovalBench, fails
 from support.documents.documents import EVENT_ID, entry
 
 from bridge.config.approval import Rule

@@ -162,8 +162,8 @@ def test_a_postgresql_that_stands_still_at_random(
         ended = set().union(*(each.events for each in posters))
         assert acknowledged <= stored(url)
         # Whoever had claimed the sink when it lost its database keeps the claim for a minute.
-        eventually(lambda: set(told(file)) >= ended, what="every end", timeout=180)
-        twice = [event_id for event_id, times in told(file).items() if times > 1]
+        eventually(lambda: set(notices_of_ends(file)) >= ended, what="every end", timeout=180)
+        twice = [event_id for event_id, times in notices_of_ends(file).items() if times > 1]
         assert twice == []
     tell(
         f"{sum(watch.faults.values())} faults of PostgreSQL in {seconds} s, {len(acknowledged)} "
@@ -179,7 +179,7 @@ def begin_to_tell(console: ConsoleProcess, file: Path) -> None:
         vm = FakeVm(name=f"first-{next(_NUMBERS)}")
         for transition in ("scheduled", "ended"):
             console.post(vm.event(vm.name, transition=transition))
-        return bool(told(file))
+        return bool(notices_of_ends(file))
 
     eventually(tells, what="the first notice", timeout=60)
 
@@ -190,7 +190,7 @@ def stored(url: str) -> set[str]:
         return {row[0] for row in connection.execute("SELECT id FROM record")}
 
 
-def told(file: Path) -> Counter[str]:
+def notices_of_ends(file: Path) -> Counter[str]:
     """How often the end of each event was told."""
     lines = file.read_text().splitlines() if file.exists() else []
     notices = [json.loads(line)["data"]["notice"] for line in lines]

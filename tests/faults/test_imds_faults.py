@@ -95,18 +95,18 @@ def live_through(running: BridgeUnderFaults, fault: str) -> None:
     simulator = running.simulator
     event = simulator.announce(SimulatedEvent())
 
-    def told(*kinds: str) -> None:
+    def require_records(*kinds: str) -> None:
         eventually(
             lambda: running.kinds(event.event_id) == list(kinds), what=f"{kinds} after {fault}"
         )
 
-    told("scheduled")
+    require_records("scheduled")
     with simulator.change():
         simulator.fault(parse_fault(fault), times=2)
         simulator.start_event(event.event_id)
-    told("scheduled", "started")
+    require_records("scheduled", "started")
     simulator.end_event(event.event_id)
-    told("scheduled", "started", "ended")
+    require_records("scheduled", "started", "ended")
 
 
 @pytest.mark.faults

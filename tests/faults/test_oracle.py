@@ -40,7 +40,9 @@ def record(sequence: int, kind: str, stream: str = "s-1", **data: Any) -> bytes:
     return json.dumps({**made, "sequence": f"{sequence:020d}", "data": data}).encode()
 
 
-def told(sequence: int, kind: str, status: str, *, revision: int, seen: str, **more: Any) -> bytes:
+def event_record(
+    sequence: int, kind: str, status: str, *, revision: int, seen: str, **more: Any
+) -> bytes:
     """A record of the event, whose id is that of its fact."""
     event = {"eventId": EVENT, "eventStatus": status}
     data: dict[str, Any] = {
@@ -62,10 +64,10 @@ def receipt(sequence: int, state: str, **more: Any) -> bytes:
 SCHEDULED, STARTED = fingerprint(entry()), fingerprint(entry("Started"))
 STORY = [
     record(1, "bridge.started"),
-    told(2, "scheduled", "Scheduled", revision=1, seen=SCHEDULED),
+    event_record(2, "scheduled", "Scheduled", revision=1, seen=SCHEDULED),
     receipt(3, "accepted"),
     receipt(4, "posted"),
-    told(5, "started", "Started", revision=2, seen=STARTED),
+    event_record(5, "started", "Started", revision=2, seen=STARTED),
     receipt(6, "confirmed"),
 ]
 POST = Post(
@@ -183,27 +185,29 @@ WRONG: Mapping[str, tuple[Evidence, str]] = {
     ),
     "not a record": (having(b"{", *STORY), "file: this is no record"),
     "a fact with two ids": (
-        having(*STORY, told(7, "started", "Started", revision=2, seen=STARTED, id="new")),
+        having(*STORY, event_record(7, "started", "Started", revision=2, seen=STARTED, id="new")),
         "a fact has two ids: id-2-",
     ),
     "an id for two facts": (
-        swapped(5, told(6, "ended", "Completed", revision=3, seen="x", id=f"id-2-{STARTED}")),
+        swapped(
+            5, event_record(6, "ended", "Completed", revision=3, seen="x", id=f"id-2-{STARTED}")
+        ),
         "stands for two facts",
     ),
     "told twice": (
-        having(*STORY, told(7, "started", "Started", revision=3, seen=STARTED)),
+        having(*STORY, event_record(7, "started", "Started", revision=3, seen=STARTED)),
         "E-1 is told twice to be started",
     ),
     "a revision left out": (
-        swapped(4, told(5, "started", "Started", revision=3, seen=STARTED)),
+        swapped(4, event_record(5, "started", "Started", revision=3, seen=STARTED)),
         "the revisions of E-1 are [1, 3]",
     ),
     "scheduled after started": (
-        having(*STORY, told(7, "scheduled", "Scheduled", revision=3, seen="x")),
+        having(*STORY, event_record(7, "scheduled", "Scheduled", revision=3, seen="x")),
         "E-1 is scheduled after it was started",
     ),
     "a wrong ending": (
-        having(*STORY, told(7, "ended", "Canceled", revision=3, seen="x")),
+        having(*STORY, event_record(7, "ended", "Canceled", revision=3, seen="x")),
         "E-1 had started, and ended Canceled",
     ),
     "a wrong end": (

@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from support.commands.approval_bench import Bugs
+from support.commands.model_bench import Bugs
 from support.commands.preparation_model import PreparingBench
 from support.faults.sizes import sizes
 

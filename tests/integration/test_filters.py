@@ -77,12 +77,12 @@ def test_who_got_the_announcement_gets_the_end(launch: Launch, simulator: Simula
     bridge.wait_for_log("event.ended")
     assert bridge.stop() == 0
 
-    def told(path: Path) -> list[tuple[str, bool]]:
+    def transitions_in(path: Path) -> list[tuple[str, bool]]:
         data = {each["id"]: each["data"] for each in written(path)}  # a kill may repeat one
         return [(each["transition"], each["affectsThisVm"]) for each in data.values()]
 
-    assert told(mine) == [("scheduled", True), ("updated", False), ("ended", False)]
-    assert told(ends) == [("scheduled", True), ("ended", False)]
+    assert transitions_in(mine) == [("scheduled", True), ("updated", False), ("ended", False)]
+    assert transitions_in(ends) == [("scheduled", True), ("ended", False)]
 
 
 def test_the_content_of_a_heartbeat(launch: Launch, simulator: Simulator) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.commands.approval_parts import (
+from support.commands.approval_bench import (
     ApprovalBench,
 )
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from support.commands.approval_parts import (
+from support.commands.approval_bench import (
     ApprovalBench,
     fails,
     populate,

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import pytest
-from support.commands.approval_parts import (
+from support.commands.approval_bench import (
     ApprovalBench,
     fails,
 )

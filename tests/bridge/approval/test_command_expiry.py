@@ -1,7 +1,7 @@
 """Commands that expire before IMDS was asked, and clocks that are set."""
 
 import pytest
-from support.commands.approval_parts import (
+from support.commands.approval_bench import (
     ApprovalBench,
     fails,
 )

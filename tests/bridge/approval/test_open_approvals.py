@@ -4,7 +4,7 @@ import itertools
 from collections import Counter
 
 import pytest
-from support.commands.approval_parts import (
+from support.commands.approval_bench import (
     ApprovalBench,
     approval_worker_of,
     fails,

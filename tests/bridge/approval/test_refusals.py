@@ -3,7 +3,7 @@
 import logging
 
 import pytest
-from support.commands.approval_parts import (
+from support.commands.approval_bench import (
     ApprovalBench,
 )
 from support.documents.documents import EVENT_ID

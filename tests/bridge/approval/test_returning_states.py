@@ -1,7 +1,7 @@
 """Approvals of an event that comes back, or of one of its states that does."""
 
 import pytest
-from support.commands.approval_parts import (
+from support.commands.approval_bench import (
     ApprovalBench,
     fails,
 )

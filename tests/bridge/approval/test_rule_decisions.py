@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.commands.approval_parts import ApprovalBench, fails
+from support.commands.approval_bench import ApprovalBench, fails
 from support.documents.documents import EVENT_ID, OTHER_ID, entry
 from support.store_helpers import NOW, bridge_draft, draft, event_row
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from support.commands.approval_parts import ApprovalBench, populate, scene
+from support.commands.approval_bench import ApprovalBench, populate, scene
 from support.commands.control_plane import IssuerKey, joined, split
 from support.commands.forged_claims import FORGERIES
 from support.commands.forged_tokens import CURVE_ORDER

@@ -37,12 +37,12 @@ def step(
     return transitions, {**known, **{each.tracked.event.key: each.tracked for each in transitions}}
 
 
-def told(transitions: list[Transition]) -> list[tuple[str, str, int]]:
+def summary(transitions: list[Transition]) -> list[tuple[str, str, int]]:
     """Return kind, status and revision of each transition."""
     return [(each.kind, each.tracked.status, each.tracked.revision) for each in transitions]
 
 
-def seen(*entries: object, poll: PollContext = CONTINUOUS) -> Known:
+def known_after(*entries: object, poll: PollContext = CONTINUOUS) -> Known:
     """Return what is known after one document."""
     return step({}, *entries, poll=poll)[1]
 
@@ -63,7 +63,7 @@ def measured(known: Known, what: Measured) -> Known:
 )
 def test_an_event_appears(raw: dict[str, Any], expected: tuple[str, str, int]) -> None:
     """A new event is scheduled, or started at once after a hardware failure."""
-    assert [expected] == told(step({}, raw)[0])
+    assert [expected] == summary(step({}, raw)[0])
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_a_vm_with_another_name_is_named_by_other_events(name: str, then: str) -
     """If the VM has another name, an unchanged event that now does or does not name it is
     recorded.
     """
-    known = seen(entry(resources=("web_3",)), poll=replace(CONTINUOUS, vm_name=name))
+    known = known_after(entry(resources=("web_3",)), poll=replace(CONTINUOUS, vm_name=name))
     (after,), known = step(
         known, entry(resources=("web_3",)), poll=replace(CONTINUOUS, vm_name=then)
     )
@@ -89,7 +89,7 @@ def test_the_same_document_has_no_transition() -> None:
     """
     first = entry(resources=["web_3", "web_4"])
     again = dict(reversed((first | {"Resources": ["web_4", "web_3"]}).items()))
-    assert step(seen(first), again)[0] == []
+    assert step(known_after(first), again)[0] == []
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_the_same_document_has_no_transition() -> None:
 )
 def test_another_spelling_has_no_transition(again: dict[str, Any]) -> None:
     """A corrected weekday, or an id in the other case, is no transition."""
-    assert step(seen(entry()), again)[0] == []
+    assert step(known_after(entry()), again)[0] == []
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_an_update_names_what_changed(again: dict[str, Any], changed: tuple[str,
     """An update names the changed fields by the record's names, or by Azure's for an unknown
     field.
     """
-    ((transition,), _) = step(seen(entry()), again)
+    ((transition,), _) = step(known_after(entry()), again)
     assert (transition.kind, transition.tracked.revision) == ("updated", 2)
     assert transition.changed == changed
 
@@ -157,13 +157,15 @@ def test_what_cannot_be_read_is_compared_as_it_came(
     """A field that cannot be read is null and compared as it came; blank and absent are the
     same.
     """
-    transitions, _ = step(seen(before), after)
+    transitions, _ = step(known_after(before), after)
     assert [changed] * bool(changed) == [each.changed for each in transitions]
 
 
 def test_a_started_event_can_be_updated() -> None:
     """A longer duration of a started event is an update."""
-    assert told(step(seen(started()), started() | {"X": 1})[0]) == [("updated", "Started", 2)]
+    assert summary(step(known_after(started()), started() | {"X": 1})[0]) == [
+        ("updated", "Started", 2)
+    ]
 
 
 ENDINGS = [
@@ -201,26 +203,26 @@ def test_absence_is_the_end(
     """The end of an event that disappears has a status from what was last seen, how it disappeared
     and what was measured.
     """
-    known = measured(seen(last), what)
-    assert [("ended", expected, 2)] == told(step(known, poll=poll)[0])
+    known = measured(known_after(last), what)
+    assert [("ended", expected, 2)] == summary(step(known, poll=poll)[0])
 
 
 def test_an_end_before_the_old_date_is_not_early_after_a_move() -> None:
     """Whether an end is early depends on the last NotBefore."""
-    _, known = step(seen(entry(not_before=LATER)), entry())
+    _, known = step(known_after(entry(not_before=LATER)), entry())
     poll = replace(CONTINUOUS, now=NOW + timedelta(minutes=20))
-    assert told(step(known, poll=poll)[0]) == [("ended", "Unknown", 3)]
+    assert summary(step(known, poll=poll)[0]) == [("ended", "Unknown", 3)]
 
 
 def test_an_event_ends_once() -> None:
     """A second document without the event has no transition."""
-    _, known = step(seen(entry()))
+    _, known = step(known_after(entry()))
     assert step(known)[0] == []
 
 
 def test_ends_come_first() -> None:
     """The ends come first, and then the other transitions in the document's order."""
-    transitions, _ = step(seen(entry()), entry("B"), entry("A"))
+    transitions, _ = step(known_after(entry()), entry("B"), entry("A"))
     assert [(each.kind, each.tracked.event.event_id) for each in transitions] == [
         ("ended", EVENT_ID),
         ("scheduled", "B"),
@@ -230,9 +232,9 @@ def test_ends_come_first() -> None:
 
 def test_a_repeated_entry_does_not_hold_ends_back() -> None:
     """A repeated entry does not delay the ends of missing events, because its id is known."""
-    assert told(step(seen(entry(), entry(OTHER_ID)), entry(OTHER_ID), entry(OTHER_ID))[0]) == [
-        ("ended", "Canceled", 2)
-    ]
+    assert summary(
+        step(known_after(entry(), entry(OTHER_ID)), entry(OTHER_ID), entry(OTHER_ID))[0]
+    ) == [("ended", "Canceled", 2)]
 
 
 def test_there_and_back_and_there_are_three_facts() -> None:
@@ -251,7 +253,8 @@ def test_there_and_back_and_there_are_three_facts() -> None:
 def test_a_return_counts_on(raw: dict[str, Any], kind: str) -> None:
     """An event that ended and returns continues its revisions."""
     before = {
-        key: replace(each, measured=Measured(restarted=True)) for key, each in seen(entry()).items()
+        key: replace(each, measured=Measured(restarted=True))
+        for key, each in known_after(entry()).items()
     }
     _, known = step(before)
     ((transition,), after) = step(known, raw, poll=AFTER)
@@ -262,13 +265,13 @@ def test_a_return_counts_on(raw: dict[str, Any], kind: str) -> None:
 
 def test_a_restart_that_cannot_be_noticed_is_not_denied() -> None:
     """Without a boot id, `restarted` is null."""
-    known = seen(entry(), poll=replace(CONTINUOUS, is_boot_known=False))
+    known = known_after(entry(), poll=replace(CONTINUOUS, is_boot_known=False))
     assert [each.measured.restarted for each in known.values()] == [None]
 
 
 def test_an_event_may_come_to_name_this_vm() -> None:
     """Whether an event affects this VM follows from its present resources."""
-    _, known = step(seen(entry(resources=["web_4"])), entry(resources=["WEB_3"]))
+    _, known = step(known_after(entry(resources=["web_4"])), entry(resources=["WEB_3"]))
     assert [each.affects_this_vm for each in known.values()] == [True]
 
 
@@ -283,10 +286,10 @@ def test_an_event_that_names_others_now_is_over_beside_an_unreadable_entry() -> 
     """An event that the document shows without this VM has ended for it; an absent one may be the
     entry without an EventId.
     """
-    known = seen(entry(), entry(OTHER_ID))
+    known = known_after(entry(), entry(OTHER_ID))
     document = parse_document(body(entry(resources=["web_4"]), {"EventType": "Freeze"}))
     transitions = diff(known, only_naming(document, "web_3"), CONTINUOUS)
-    assert told(transitions) == [("ended", "Unknown", 2)]
+    assert summary(transitions) == [("ended", "Unknown", 2)]
     (ended,) = transitions
     assert (ended.tracked.event.event_id, ended.tracked.goes_on) == (EVENT_ID, True)
 
@@ -295,6 +298,6 @@ def test_a_thousand_events_of_a_hundred_vms_are_compared() -> None:
     """A document of a megabyte is compared, and only what changed is a transition."""
     names = [f"web_{n}" for n in range(100)]
     entries = [entry(f"E{n}", resources=names) for n in range(1000)]
-    known = seen(*json.loads(json.dumps(entries)))
+    known = known_after(*json.loads(json.dumps(entries)))
     entries[500] = entry("E500", resources=names, not_before=LATER)
-    assert told(step(known, *entries)[0]) == [("updated", "Scheduled", 2)]
+    assert summary(step(known, *entries)[0]) == [("updated", "Scheduled", 2)]

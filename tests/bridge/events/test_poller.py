@@ -18,7 +18,7 @@ from support.documents.documents import (
     entry,
     started,
 )
-from support.imds.poller_bench import PollerBench, told
+from support.imds.poller_bench import PollerBench, summary
 from support.store_helpers import draft as store_draft
 
 from bridge.events import tracked
@@ -143,7 +143,7 @@ def test_a_bad_day_ends_nothing(bench: PollerBench, error: Exception | bytes) ->
     bench.serve(body(entry()))
     bench.fails(error)
     bench.fails(error)
-    assert told(bench.serve(body(started()))) == [("event.started", "Started")]
+    assert summary(bench.serve(body(started()))) == [("event.started", "Started")]
 
 
 def test_trouble_is_logged_once_and_its_end_once(
@@ -190,7 +190,7 @@ def test_what_could_not_be_committed_is_found_again(bench: PollerBench) -> None:
     bench.fails(body(entry()))
     bench.fails(body(entry()))
     bench.store.read("PRAGMA query_only=OFF")
-    assert told(bench.serve(body(entry()))) == [("event.scheduled", "Scheduled")]
+    assert summary(bench.serve(body(entry()))) == [("event.scheduled", "Scheduled")]
 
 
 def test_a_long_outage_is_told_before_what_it_hid(bench: PollerBench) -> None:
@@ -200,7 +200,7 @@ def test_a_long_outage_is_told_before_what_it_hid(bench: PollerBench) -> None:
     bench.serve(body(entry()))
     bench.fails(DOWN)
     gap, ended = bench.serve(body(), after=60.0)
-    assert told([gap, ended]) == [("bridge.gap", None), ("event.ended", "Unknown")]
+    assert summary([gap, ended]) == [("bridge.gap", None), ("event.ended", "Unknown")]
     assert (gap.data["gap"]["seconds"], gap.data["gap"]["reason"]) == (61.0, "imds")
     assert ended.data["observation"]["gapSeconds"] == 61.0
 
@@ -229,7 +229,7 @@ def test_a_gap_because_of_the_store_says_so(
 def test_an_outage_is_told_once(bench: PollerBench) -> None:
     """An outage has one gap record, also if the document is the same after it."""
     bench.serve(body(entry()))
-    assert told(bench.serve(body(entry()), after=60.0)) == [("bridge.gap", None)]
+    assert summary(bench.serve(body(entry()), after=60.0)) == [("bridge.gap", None)]
     assert bench.serve(body(entry())) == []
 
 
@@ -270,7 +270,7 @@ def test_a_reboot_with_the_clock_behind_is_a_reboot(bench: PollerBench) -> None:
     bench.serve(body(entry()))
     bench.clock.jump(-86400.0)
     bench.restart(boot_id="boot-2")
-    assert told(bench.serve(body())) == [("event.ended", "Completed")]
+    assert summary(bench.serve(body())) == [("event.ended", "Completed")]
 
 
 def test_a_pause_is_measured_for_the_events_that_are_pending(bench: PollerBench) -> None:
@@ -291,9 +291,9 @@ def test_parts_that_cannot_be_read_are_logged_and_end_nothing(
 ) -> None:
     """An unreadable part of a document is logged and ends no event, and the rest is recorded."""
     bench.serve(body(entry()))
-    assert told(bench.serve(body(3, entry(OTHER_ID)))) == [("event.scheduled", "Scheduled")]
+    assert summary(bench.serve(body(3, entry(OTHER_ID)))) == [("event.scheduled", "Scheduled")]
     assert "document_ignored" in [getattr(each, "action", "") for each in caplog.records]
-    assert told(bench.serve(body(entry(OTHER_ID)))) == [("event.ended", "Canceled")]
+    assert summary(bench.serve(body(entry(OTHER_ID)))) == [("event.ended", "Canceled")]
 
 
 @pytest.mark.parametrize("jump", [0.0, -3600.0])
@@ -310,7 +310,7 @@ def test_what_vanishes_after_its_time_is_not_called_canceled(
     bench.clock.advance(1.0)
     bench.serve(body(entry()))
     bench.clock.advance(1.0)
-    assert told(bench.serve(body())) == [("event.ended", "Unknown")]
+    assert summary(bench.serve(body())) == [("event.ended", "Unknown")]
 
 
 def test_a_night_of_sleep_is_a_long_gap(bench: PollerBench) -> None:
@@ -399,7 +399,7 @@ def test_a_recommendation_is_news_and_no_more(bench: PollerBench) -> None:
     assert record.data["event"]["eventStatus"] == "Advisory"
     assert record.data["impact"] == "none"
     assert not bench.state.urgent(3600.0)
-    assert told(bench.serve(body())) == [("event.ended", "Unknown")]
+    assert summary(bench.serve(body())) == [("event.ended", "Unknown")]
 
 
 class TestScopeSelf:
@@ -419,8 +419,10 @@ class TestScopeSelf:
     def test_an_event_that_leaves_this_vm_out_has_ended_for_it(self, bench: PollerBench) -> None:
         """An event that stops naming this VM ends, and one that begins to name it appears."""
         bench.serve(body(entry(resources=["web_3", "web_4"])))
-        assert told(bench.serve(body(entry(resources=["web_4"])))) == [("event.ended", "Unknown")]
-        assert told(bench.serve(body(entry()))) == [("event.scheduled", "Scheduled")]
+        assert summary(bench.serve(body(entry(resources=["web_4"])))) == [
+            ("event.ended", "Unknown")
+        ]
+        assert summary(bench.serve(body(entry()))) == [("event.scheduled", "Scheduled")]
 
     @pytest.mark.parametrize("last", [entry(), started()])
     def test_an_event_that_goes_on_without_this_vm(

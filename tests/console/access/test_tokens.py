@@ -210,17 +210,17 @@ def test_a_site_limits_what_a_token_sees(console: ConsoleProcess) -> None:
     """
     headers = {"Authorization": f"Bearer {console.token('south-only', '--site', 'south')}"}
 
-    def seen(path: str) -> str:
+    def answer_of(path: str) -> str:
         return console.http.get(f"{console.url}{path}", headers=headers, timeout=10).text
 
     north, south = (FakeVm(name=f"web-{site}", site=site) for site in ("north", "south"))
     for path in ("vms", "events", "vms?site=north", "events?site=north", "events?q=north"):
-        assert "north" not in seen(f"/api/v1/{path}")
-    assert "web-south" in seen("/api/v1/vms")
-    assert "E-south" in seen("/api/v1/events")
-    overview = json.loads(seen("/api/v1/overview"))
+        assert "north" not in answer_of(f"/api/v1/{path}")
+    assert "web-south" in answer_of("/api/v1/vms")
+    assert "E-south" in answer_of("/api/v1/events")
+    overview = json.loads(answer_of("/api/v1/overview"))
     assert overview["vms"]["total"] == overview["conditions"]["scheduled"] == 1
-    assert south.name in seen(f"/api/v1/vms/{south.vm_id}")
+    assert south.name in answer_of(f"/api/v1/vms/{south.vm_id}")
     for path in (f"vms/{north.vm_id}", "events/E-north"):
         found = console.http.get(f"{console.url}/api/v1/{path}", headers=headers, timeout=10)
         assert found.status_code == 404

@@ -24,7 +24,7 @@ ENDED = ShownEvent(state="ended", fingerprint="sha256:3")
 OTHERS = "jti of a rule"
 
 
-def rule(state: str, vm_id: str = "vm-9") -> object:
+def receipt_of_rule(state: str, vm_id: str = "vm-9") -> object:
     """Return what a VM reports of an approval by its own rule."""
     return receipt(state, vm_id=vm_id, jti=OTHERS, actor="rule:quick")
 
@@ -69,8 +69,8 @@ def test_no_second_command_while_the_first_is_good() -> None:
         receipt("rejected", "expired"),
         receipt("rejected", "replayed"),
         receipt("failed", "imds_refused"),
-        rule("accepted"),
-        rule("posted"),
+        receipt_of_rule("accepted"),
+        receipt_of_rule("posted"),
     ],
     ids=lambda each: f"{each.facts.state} {each.facts.reason or each.facts.actor}",
 )
@@ -261,7 +261,10 @@ def test_a_rule_overtakes_what_was_left() -> None:
     rule.
     """
     left = situation(
-        after=5, decision=decision(kind="leave"), event=STARTED, receipts=[rule("confirmed")]
+        after=5,
+        decision=decision(kind="leave"),
+        event=STARTED,
+        receipts=[receipt_of_rule("confirmed")],
     )
     assert next_step(left) == EndDecision(outcome="overtaken", reason="rule:quick")
 
@@ -270,7 +273,7 @@ def test_a_rule_was_quicker() -> None:
     """If the VM finds the event started because its rule, or a person on it, has approved it, the
     decision is overtaken.
     """
-    said = [rule("confirmed"), receipt("rejected", "already_started")]
+    said = [receipt_of_rule("confirmed"), receipt("rejected", "already_started")]
     step = next_step(situation(command(), after=2, receipts=said))
     assert step == EndDecision(outcome="overtaken", reason="rule:quick")
 

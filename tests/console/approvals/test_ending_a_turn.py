@@ -130,7 +130,7 @@ def test_the_end_of_a_turn_ends_its_approval(pair: EventOfTwo) -> None:
     pair.approve()
     cluster.wait(90)
     cluster.end_turn(0, force=True)
-    decision = cluster.seen(0).decided.decision
+    decision = cluster.known_event(0).decided.decision
     assert decision is not None
     assert decision.state == "over"
     cluster.wait(5)

@@ -111,7 +111,7 @@ def test_a_turn_that_cannot_be_approved_says_why(cluster: TurnCluster) -> None:
     cluster.tell(cluster.vms[0].receipt("E-0", "accepted", **more))
     cluster.says(0, "prepared")
     assert cluster.step() == []
-    turn = cluster.seen(0).turn
+    turn = cluster.known_event(0).turn
     assert turn is not None
     assert (turn.state, turn.reason) == (
         "prepared",
@@ -190,7 +190,7 @@ def test_a_group_approves_again_what_was_not_sent_because_the_vm_came_back(
     for _ in range(10):
         cluster.wait(10)
         cluster.decide()
-    decision = cluster.seen(0).decided.decision
+    decision = cluster.known_event(0).decided.decision
     assert decision is not None
     assert (decision.outcome, decision.outcome_reason) == ("overtaken", "changed")
     sent = []
@@ -211,7 +211,7 @@ def test_a_group_approves_nothing_again_that_a_vm_has_refused(cluster: TurnClust
     cluster.says(0, "prepared")
     cluster.step()
     cluster.deliver()
-    (command,) = cluster.seen(0).decided.commands
+    (command,) = cluster.known_event(0).decided.commands
     more = {"jti": command.jti, "actor": "group:db", "now": cluster.now}
     cluster.tell(cluster.vms[0].receipt("E-0", "rejected", reason="unknown_key", **more))
     for _ in range(20):

@@ -54,7 +54,7 @@ def test_an_event_that_returns_does_not_have_its_former_approval(
     cluster.tell(cluster.vms[0].event("E-0", now=cluster.now, not_before=soon))
     cluster.tell(cluster.vms[1].event("E-1", now=cluster.now, not_before=later))
     assert cluster.step() == ["prepare db-0"]
-    assert cluster.seen(0).decided.decision is None
+    assert cluster.known_event(0).decided.decision is None
     sent = []
     for _ in range(50):
         cluster.wait(10)
@@ -140,7 +140,7 @@ def test_a_turn_whose_event_was_posted_lasts_while_its_scope_becomes_known(
     cluster.tell(vm.event("E-0", now=cluster.now, not_before=soon))
     assert cluster.step() == ["approve db-3"]
     cluster.deliver()
-    jti = cluster.seen(0).decided.commands[-1].jti
+    jti = cluster.known_event(0).decided.commands[-1].jti
     for state in ("accepted", "posted"):
         cluster.tell(vm.receipt("E-0", state, jti=jti, actor="group:db", now=cluster.now))
     cluster.tell(cluster.vms[1].event("E-1", now=cluster.now, not_before=soon))
@@ -167,7 +167,7 @@ def test_what_azure_was_just_told_to_start_may_be_left_out_of_one_document(
     cluster.announce(1)
     assert cluster.step() == ["approve db-0"]
     cluster.deliver()
-    (command,) = cluster.seen(0).decided.commands
+    (command,) = cluster.known_event(0).decided.commands
     jti = command.jti if actor == "group:db" else "by-a-rule"
     for state in ("accepted", "posted"):
         told = cluster.vms[0].receipt("E-0", state, jti=jti, actor=actor, now=cluster.now)
@@ -209,7 +209,7 @@ def test_what_a_vm_accepted_and_never_ended_lapses(pair: EventOfTwo) -> None:
     """
     cluster = pair.cluster
     pair.approve()
-    (asked,) = [each for each in cluster.seen(0).decided.commands if each.act == "approve"]
+    (asked,) = [each for each in cluster.known_event(0).decided.commands if each.act == "approve"]
     (number,) = [n for n, vm in enumerate(cluster.vms) if vm.vm_id == asked.vm_id]
     gone = cluster.vms[number]
     cluster.tell(gone.receipt("E-0", "accepted", jti=asked.jti, actor="group:db", now=cluster.now))
@@ -230,7 +230,7 @@ def test_a_retired_vm_approves_nothing_any_more(pair: EventOfTwo) -> None:
     cluster = pair.cluster
     asked = pair.approve()
     number = int(asked[-1])
-    (command,) = cluster.seen(0).decided.commands
+    (command,) = cluster.known_event(0).decided.commands
     more = {"jti": command.jti, "actor": "group:db", "now": cluster.now}
     cluster.tell(cluster.vms[number].receipt("E-0", "accepted", **more))
     gone = cluster.vms.pop(number)
@@ -255,7 +255,7 @@ def test_a_vm_whose_status_comes_before_its_receipts_holds_its_turn(database: Da
     cluster = TurnCluster(database)
     cluster.approved_without_preparing()
     posted_at = cluster.now
-    (asked,) = cluster.seen(0).decided.commands
+    (asked,) = cluster.known_event(0).decided.commands
     sent = []
     for _ in range(20):
         cluster.now += timedelta(seconds=5)
@@ -298,7 +298,7 @@ def test_a_vm_whose_answer_from_azure_was_lost_holds_its_turn(cluster: TurnClust
         cluster.wait(5)
         cluster.change(0, not_before=cluster.later(minutes=minutes))
         if minutes == 30:
-            (asked,) = cluster.seen(0).decided.commands
+            (asked,) = cluster.known_event(0).decided.commands
             about = {"jti": asked.jti, "actor": "group:db", "reason": "imds_unreachable"}
             cluster.tell(cluster.vms[0].receipt("E-0", "failed", now=cluster.now, **about))
         assert "approve db-1" not in cluster.step() + cluster.decide()
@@ -349,7 +349,7 @@ def test_an_approved_event_that_is_back_at_once_may_still_start(cluster: TurnClu
     """
     cluster.approved_without_preparing("accepted", "posted")
     vm, soon = cluster.vms[0], cluster.later(minutes=15)
-    (asked,) = cluster.seen(0).decided.commands
+    (asked,) = cluster.known_event(0).decided.commands
     cluster.tell(vm.event("E-0", transition="ended", status="Scheduled", now=cluster.now))
     cluster.tell(vm.receipt("E-0", "confirmed", jti=asked.jti, actor="group:db", now=cluster.now))
     cluster.decide()

@@ -160,7 +160,7 @@ def test_one_of_two_persons_approves_nothing_once_the_others_approval_is_over(
     cluster.change(0, not_before=first)
     cluster.says(0, "prepared")
     assert cluster.step() == []
-    turn = cluster.seen(0).turn
+    turn = cluster.known_event(0).turn
     assert turn is not None
     assert (turn.state, turn.reason) == (
         "failed",
@@ -168,7 +168,7 @@ def test_one_of_two_persons_approves_nothing_once_the_others_approval_is_over(
     )
     cluster.approve(0)
     cluster.approve(0, person=BOB)
-    decision = cluster.seen(0).decided.decision
+    decision = cluster.known_event(0).decided.decision
     assert decision is not None
     assert (decision.actor, decision.second_actor) == ("alice", "bob")
     cluster.decisions.stop()
@@ -206,7 +206,7 @@ def test_force_sends_an_approval_as_soon_as_the_one_before_has_ended(cluster: Tu
     assert cluster.state(0) == "approving"
     cluster.approve(0, force=True)
     cluster.deliver()
-    command = cluster.seen(0).decided.commands[-1]
+    command = cluster.known_event(0).decided.commands[-1]
     assert (command.act, command.jti != jti) == ("approve", True)
 
 
@@ -243,5 +243,5 @@ def test_a_vm_whose_program_gave_up_is_asked_last(pair: EventOfTwo) -> None:
     cluster.now += timedelta(seconds=5)
     cluster.tell(cluster.vms[1].heartbeat(now=cluster.now, prepares=True))
     cluster.approve(0, force=True)
-    (asked,) = cluster.seen(0).decided.commands[-1:]
+    (asked,) = cluster.known_event(0).decided.commands[-1:]
     assert asked.vm_id == cluster.vms[0].vm_id

@@ -70,7 +70,7 @@ class DisturbedCluster:
         vm = self.cluster.vms[number]
         data = {
             "evt": f"E-{number}",
-            "evh": self.cluster.seen(number).shown.report.fingerprint,
+            "evh": self.cluster.known_event(number).shown.report.fingerprint,
             "sink": "drain",
             "cause": "deadline",
             "reason": None,
@@ -227,7 +227,7 @@ class DisturbedCluster:
         for round_number in range(40):
             self.cluster.wait(240)
             for number in sorted(self.shown):
-                turn = self.cluster.seen(number).turn
+                turn = self.cluster.known_event(number).turn
                 if self.shown[number] == "started":
                     self.end(number)
                 elif turn is not None and turn.person_may_approve:

@@ -55,7 +55,7 @@ def chain(length: int) -> list[AuditRow]:
     return rows
 
 
-def told(rows: list[AuditRow], *known: Head) -> list[str]:
+def messages_about(rows: list[AuditRow], *known: Head) -> list[str]:
     """Return the sentences about some rows."""
     return [fault.message for fault in verify(rows, known=known)]
 
@@ -163,9 +163,9 @@ def test_a_good_chain_has_no_fault() -> None:
     were kept.
     """
     rows = chain(5)
-    assert told(rows, *(head_of(row) for row in rows)) == []
+    assert messages_about(rows, *(head_of(row) for row in rows)) == []
     assert list(verify(rows[2:], start=head_of(rows[1]))) == []
-    assert told([]) == []
+    assert messages_about([]) == []
 
 
 def changed(row: AuditRow) -> AuditRow:
@@ -207,7 +207,8 @@ def test_what_was_done_to_the_rows_is_found(
     """A changed, a missing and a swapped row are each reported in a sentence with the
     row's number.
     """
-    assert any(words in each for each in told(tamper(chain(5)))), told(tamper(chain(5)))
+    found = messages_about(tamper(chain(5)))
+    assert any(words in each for each in found), found
 
 
 def test_what_is_missing_at_the_end_needs_a_head() -> None:
@@ -215,12 +216,12 @@ def test_what_is_missing_at_the_end_needs_a_head() -> None:
     with a head that was kept.
     """
     rows = chain(5)
-    assert told(rows[:3]) == []
-    assert told(rows[:3], head_of(rows[4])) == ["rows 4 to 5 are missing at the end"]
+    assert messages_about(rows[:3]) == []
+    assert messages_about(rows[:3], head_of(rows[4])) == ["rows 4 to 5 are missing at the end"]
     again = chain(1)
     forged = changed(rows[0])
-    assert told([forged]) == []
-    assert told([forged], head_of(again[0])) == [
+    assert messages_about([forged]) == []
+    assert messages_about([forged], head_of(again[0])) == [
         "row 1 is not the one whose hash was kept: the audit was rewritten"
     ]
 

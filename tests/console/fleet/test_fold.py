@@ -22,14 +22,14 @@ NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
 AT = NOW.timestamp()
 
 
-def taken(record: Record, *, at: float = AT, sent_at: float | None = None) -> IncomingRecord:
+def incoming(record: Record, *, at: float = AT, sent_at: float | None = None) -> IncomingRecord:
     """Return a record as it comes in at a time."""
     return parse_record(record.body, source="mqtt", received_at=at, sent_at=sent_at)
 
 
-def take(known: LoadedRows, *records: Record, at: float = AT) -> None:
+def fold_records(known: LoadedRows, *records: Record, at: float = AT) -> None:
     """Fold records into what is known."""
-    fold(known, [taken(record, at=at) for record in records])
+    fold(known, [incoming(record, at=at) for record in records])
 
 
 def missing(known: LoadedRows, vm: FakeVm) -> int:
@@ -48,11 +48,11 @@ def test_a_hole_in_the_sequence_is_counted_and_filled() -> None:
     """Two records that did not come count as two missing ones, and as none once they come late."""
     known, vm = LoadedRows(), FakeVm()
     records = events(vm, 5)
-    take(known, records[0], records[3], records[4])
+    fold_records(known, records[0], records[3], records[4])
     assert missing(known, vm) == 2
-    take(known, records[2])
+    fold_records(known, records[2])
     assert missing(known, vm) == 1
-    take(known, records[1])
+    fold_records(known, records[1])
     assert missing(known, vm) == 0
 
 
@@ -62,10 +62,10 @@ def test_gaps_that_may_be_filled_are_bounded_and_all_are_counted() -> None:
     """
     known, vm = LoadedRows(), FakeVm()
     records = [vm.event(f"E{n % 10}", now=NOW) for n in range(2 * MAX_GAPS + 101)]
-    take(known, *records[::2])
+    fold_records(known, *records[::2])
     assert known.vms[vm.vm_id].missing_records == MAX_GAPS + 50
     assert len(known.gaps[(vm.vm_id, vm.stream)]) == MAX_GAPS
-    take(known, records[-2])
+    fold_records(known, records[-2])
     assert known.vms[vm.vm_id].missing_records == MAX_GAPS + 49
 
 
@@ -75,11 +75,11 @@ def test_records_before_the_first_are_taken_too() -> None:
     """
     known, vm = LoadedRows(), FakeVm()
     records = events(vm, 4)
-    take(known, records[3])
+    fold_records(known, records[3])
     assert missing(known, vm) == 0
-    take(known, records[0])
+    fold_records(known, records[0])
     assert missing(known, vm) == 2
-    take(known, records[1], records[2])
+    fold_records(known, records[1], records[2])
     assert missing(known, vm) == 0
 
 
@@ -89,7 +89,7 @@ def test_any_order_and_any_number_of_copies_come_to_the_same(seed: int) -> None:
     random, known, vm = Random(seed), LoadedRows(), FakeVm()
     records = events(vm, 12)
     records.append(vm.event("E0", transition="ended", now=NOW + timedelta(minutes=1)))
-    batch: list[IncomingMessage] = [taken(record) for record in records * 3]
+    batch: list[IncomingMessage] = [incoming(record) for record in records * 3]
     random.shuffle(batch)
     stored: set[str] = set()
     while batch:
@@ -107,22 +107,22 @@ def test_heartbeats_that_were_replaced_are_not_gaps() -> None:
     none.
     """
     known, vm = LoadedRows(), FakeVm()
-    take(known, vm.event("E1", now=NOW))
+    fold_records(known, vm.event("E1", now=NOW))
     beats = [vm.heartbeat(now=NOW + timedelta(seconds=n)) for n in range(5)]
-    take(known, beats[4])
+    fold_records(known, beats[4])
     assert missing(known, vm) == 0
 
 
 def test_a_record_that_a_heartbeat_knows_of_is_a_gap() -> None:
     """An event's record that was lost among replaced heartbeats counts as missing."""
     known, vm = LoadedRows(), FakeVm()
-    take(known, vm.event("E1", now=NOW))
+    fold_records(known, vm.event("E1", now=NOW))
     vm.heartbeat(now=NOW)
     lost = vm.event("E2", now=NOW)
     vm.heartbeat(now=NOW)
-    take(known, vm.heartbeat(now=NOW + timedelta(seconds=1)))
+    fold_records(known, vm.heartbeat(now=NOW + timedelta(seconds=1)))
     assert missing(known, vm) == 2
-    take(known, lost)
+    fold_records(known, lost)
     assert missing(known, vm) == 1
 
 
@@ -131,10 +131,10 @@ def test_heartbeats_of_a_long_absence_are_not_gaps() -> None:
     that time.
     """
     known, vm = LoadedRows(), FakeVm()
-    take(known, vm.heartbeat(now=NOW), vm.event("E1", now=NOW))
+    fold_records(known, vm.heartbeat(now=NOW), vm.event("E1", now=NOW))
     for minute in range(1, 11):
         vm.heartbeat(now=NOW + timedelta(minutes=minute))
-    take(known, vm.event("E2", now=NOW + timedelta(minutes=10, seconds=1)))
+    fold_records(known, vm.event("E2", now=NOW + timedelta(minutes=10, seconds=1)))
     assert missing(known, vm) == 0
 
 
@@ -145,13 +145,13 @@ def test_heartbeats_are_told_from_losses_by_their_clock(second: int, lost: int) 
     none.
     """
     known, vm = LoadedRows(), FakeVm()
-    take(known, vm.heartbeat(now=NOW))
-    take(known, vm.event("E1", now=NOW + timedelta(seconds=second)))
+    fold_records(known, vm.heartbeat(now=NOW))
+    fold_records(known, vm.event("E1", now=NOW + timedelta(seconds=second)))
     for minute in (1, 2, 3):
         vm.heartbeat(now=NOW + timedelta(minutes=minute))
     for number in range(lost):
         vm.event(f"LOST-{number}", now=NOW)
-    take(known, vm.event("E2", now=NOW + timedelta(minutes=3, seconds=60 - second)))
+    fold_records(known, vm.event("E2", now=NOW + timedelta(minutes=3, seconds=60 - second)))
     assert missing(known, vm) == lost
 
 
@@ -160,10 +160,10 @@ def test_a_heartbeat_that_was_made_beside_an_observation_is_not_a_gap() -> None:
     makes no gap.
     """
     known, vm = LoadedRows(), FakeVm(interval=1.0)
-    take(known, vm.heartbeat(now=NOW))
+    fold_records(known, vm.heartbeat(now=NOW))
     for second in (1, 2, 3):
         vm.heartbeat(now=NOW + timedelta(seconds=second * 1.02))
-    take(known, vm.event("E", now=NOW + timedelta(seconds=2.99)))
+    fold_records(known, vm.event("E", now=NOW + timedelta(seconds=2.99)))
     assert missing(known, vm) == 0
 
 
@@ -173,23 +173,23 @@ def test_a_gap_before_the_first_heartbeat_is_judged_by_it(interval: float, left:
     then count as no gap.
     """
     known, vm = LoadedRows(), FakeVm(interval=interval)
-    take(known, vm.event("E1", now=NOW))
+    fold_records(known, vm.event("E1", now=NOW))
     vm.heartbeat(now=NOW)
-    take(known, vm.event("E2", now=NOW + timedelta(seconds=1)))
+    fold_records(known, vm.event("E2", now=NOW + timedelta(seconds=1)))
     assert missing(known, vm) == 1
-    take(known, vm.heartbeat(now=NOW + timedelta(seconds=2)))
+    fold_records(known, vm.heartbeat(now=NOW + timedelta(seconds=2)))
     assert missing(known, vm) == left
 
 
 def test_a_new_stream_begins_at_its_own_number() -> None:
     """The new stream of a lost store makes no gap, and the newer stream counts."""
     known, vm = LoadedRows(), FakeVm()
-    take(known, *events(vm, 3))
+    fold_records(known, *events(vm, 3))
     again = FakeVm(stream="another-stream", version="2.0.0", revisions=dict(vm.revisions))
-    take(known, again.event("E9", now=NOW + timedelta(minutes=1)))
+    fold_records(known, again.event("E9", now=NOW + timedelta(minutes=1)))
     assert missing(known, vm) == 0
     assert known.vms[vm.vm_id].version == "2.0.0"
-    take(known, vm.event("E5", now=NOW + timedelta(seconds=30)))
+    fold_records(known, vm.event("E5", now=NOW + timedelta(seconds=30)))
     assert known.vms[vm.vm_id].version == "2.0.0"
 
 
@@ -198,15 +198,15 @@ def test_a_clock_that_was_a_day_ahead_hides_no_new_store() -> None:
     clock count.
     """
     known, vm = LoadedRows(), FakeVm(version="1.0.0")
-    take(known, vm.started(now=NOW + timedelta(days=1)))
+    fold_records(known, vm.started(now=NOW + timedelta(days=1)))
     again = FakeVm(version="2.0.0", stream="stream-2")
-    take(known, again.started(now=NOW + timedelta(seconds=60)), at=AT + 61)
+    fold_records(known, again.started(now=NOW + timedelta(seconds=60)), at=AT + 61)
     assert known.vms[vm.vm_id].version == "2.0.0"
-    take(known, again.stopped(now=NOW + timedelta(seconds=90)), at=AT + 91)
+    fold_records(known, again.stopped(now=NOW + timedelta(seconds=90)), at=AT + 91)
     assert known.vms[vm.vm_id].stopped_at is not None
 
 
-def said(vm: FakeVm, status: str, *, at: float = AT, **more: object) -> IncomingMessage:
+def incoming_status(vm: FakeVm, status: str, *, at: float = AT, **more: object) -> IncomingMessage:
     """Return a status as it comes in."""
     body = vm.status(status, **more)  # type: ignore[arg-type]
     return parse_status(body, source="mqtt", received_at=at, vm_id=vm.vm_id, site="default")
@@ -217,11 +217,11 @@ def test_a_stopped_bridge_that_is_lost_has_stopped() -> None:
     connection later.
     """
     known, vm = LoadedRows(), FakeVm()
-    take(known, vm.started(now=NOW), vm.stopped(now=NOW))
-    fold(known, [said(vm, "offline", reason="closed", at=AT + 1)])
+    fold_records(known, vm.started(now=NOW), vm.stopped(now=NOW))
+    fold(known, [incoming_status(vm, "offline", reason="closed", at=AT + 1)])
     assert known.vms[vm.vm_id].stopped_at is not None
     again = FakeVm(session="session-2")
-    fold(known, [said(again, "online", at=AT + 60)])
+    fold(known, [incoming_status(again, "online", at=AT + 60)])
     assert known.vms[vm.vm_id].stopped_at is None
 
 
@@ -230,12 +230,12 @@ def test_a_will_that_is_told_again_changes_nothing() -> None:
     heard since.
     """
     known, vm = LoadedRows(), FakeVm()
-    will = said(vm, "offline", reason="lost")
+    will = incoming_status(vm, "offline", reason="lost")
     fold(known, [will])
     assert known.vms[vm.vm_id].lost_at is not None
-    take(known, vm.heartbeat(now=NOW), at=AT + 10)
+    fold_records(known, vm.heartbeat(now=NOW), at=AT + 10)
     assert known.vms[vm.vm_id].lost_at is None
-    fold(known, [said(vm, "offline", reason="lost", at=AT + 20)])
+    fold(known, [incoming_status(vm, "offline", reason="lost", at=AT + 20)])
     assert known.vms[vm.vm_id].lost_at is None
 
 
@@ -244,7 +244,7 @@ def test_a_status_counts_although_the_clock_was_ahead_in_the_run_before() -> Non
     the clock was ahead then.
     """
     known, vm = LoadedRows(), FakeVm()
-    take(known, vm.started(now=NOW + timedelta(minutes=2)))
+    fold_records(known, vm.started(now=NOW + timedelta(minutes=2)))
     again = FakeVm(session="session-2")
     online = again.status(commands=True, time=rfc3339(NOW + timedelta(seconds=20)))
     fold(
@@ -266,7 +266,7 @@ def test_a_state_rebuilds_what_was_missed() -> None:
     """
     known, vm = LoadedRows(), FakeVm()
     first, second = vm.event("E1", now=NOW), vm.event("E2", now=NOW + timedelta(seconds=5))
-    take(known, first)
+    fold_records(known, first)
     fold(known, [states(vm, [second], after=10)])
     assert {event_id: each.report.state for (event_id, _), each in known.reports.items()} == {
         "E1": "ended",
@@ -274,7 +274,7 @@ def test_a_state_rebuilds_what_was_missed() -> None:
     }
     assert known.reports[("E1", vm.vm_id)].report.event.event_status == "Unknown"
     ended = vm.event("E1", transition="ended", status="Canceled", now=NOW + timedelta(seconds=8))
-    take(known, second, ended, at=AT + 20)
+    fold_records(known, second, ended, at=AT + 20)
     assert known.reports[("E1", vm.vm_id)].report.event.event_status == "Canceled"
     assert known.reports[("E1", vm.vm_id)].report.state == "ended"
     assert known.reports[("E2", vm.vm_id)].report.event.event_source == "Platform"
@@ -283,7 +283,7 @@ def test_a_state_rebuilds_what_was_missed() -> None:
 def test_a_state_that_is_older_than_a_record_ends_nothing() -> None:
     """A state document from before an event does not end that event."""
     known, vm = LoadedRows(), FakeVm()
-    take(known, vm.event("E1", now=NOW + timedelta(seconds=30)), at=AT + 31)
+    fold_records(known, vm.event("E1", now=NOW + timedelta(seconds=30)), at=AT + 31)
     fold(known, [states(vm, [], after=10)])
     assert known.reports[("E1", vm.vm_id)].report.state == "scheduled"
 
@@ -296,8 +296,10 @@ def test_a_store_that_was_put_back_is_believed() -> None:
     first = vm.event("E0", now=NOW)
     copy = replace(vm, revisions=dict(vm.revisions))
     for minute in range(1, 5):
-        take(known, first, vm.event("E0", now=NOW + timedelta(minutes=minute)))
-    take(known, copy.event("E0", transition="ended", now=NOW + timedelta(minutes=9)), at=AT + 540)
+        fold_records(known, first, vm.event("E0", now=NOW + timedelta(minutes=minute)))
+    fold_records(
+        known, copy.event("E0", transition="ended", now=NOW + timedelta(minutes=9)), at=AT + 540
+    )
     assert known.reports[("E0", vm.vm_id)].report.state == "ended"
 
 
@@ -311,15 +313,15 @@ def test_a_new_store_counts_revisions_from_the_beginning(learned: str) -> None:
     if learned == "from a state":
         fold(known, [states(vm, records[-1:], after=1)])
     else:
-        take(known, *records, at=AT + 1)
+        fold_records(known, *records, at=AT + 1)
     new = FakeVm(stream="another")
     later = NOW + timedelta(seconds=10)
-    take(known, new.started(now=later), at=AT + 10)
+    fold_records(known, new.started(now=later), at=AT + 10)
     moved = new.event("E", not_before="2031-01-01T00:00:00.000Z", now=later)
     fold(known, [states(new, [moved], after=11)])
     assert known.reports[("E", vm.vm_id)].report.fingerprint == moved.data["fingerprint"]
     started = new.event("E", transition="started", now=NOW + timedelta(seconds=20))
-    take(known, started, at=AT + 20)
+    fold_records(known, started, at=AT + 20)
     assert known.reports[("E", vm.vm_id)].report.state == "started"
 
 
@@ -337,7 +339,7 @@ class PreparingVm:
         told = self.vm.event(
             "E", transition=transition, now=NOW + timedelta(seconds=second + clock)
         )
-        take(self.known, told, at=AT + second)
+        fold_records(self.known, told, at=AT + second)
         return told
 
     def record(self, state: str, *, second: float, clock: float = 0) -> Record:
@@ -376,9 +378,9 @@ def test_a_document_that_came_before_a_record_hides_no_recovery(*, is_lost: bool
     late = one.record("prepared", second=1)
     one.document("prepared", second=2)
     if not is_lost:
-        take(one.known, late, at=AT + 3)
+        fold_records(one.known, late, at=AT + 3)
     one.report("ended", second=60, clock=-600)
-    take(one.known, one.record("recovered", second=70, clock=-600), at=AT + 70)
+    fold_records(one.known, one.record("recovered", second=70, clock=-600), at=AT + 70)
     assert one.state == "recovered"
 
 
@@ -387,8 +389,8 @@ def test_a_document_that_came_before_a_record_hides_no_end_of_the_program() -> N
     one = PreparingVm()
     late = one.record("preparing", second=1)
     one.document("preparing", second=2)
-    take(one.known, late, at=AT + 3)
-    take(one.known, one.record("prepared", second=30, clock=-600), at=AT + 30)
+    fold_records(one.known, late, at=AT + 3)
+    fold_records(one.known, one.record("prepared", second=30, clock=-600), at=AT + 30)
     assert one.state == "prepared"
 
 
@@ -404,5 +406,5 @@ def test_the_recovery_from_an_earlier_stay_comes_in_after_a_newer_document() -> 
     again = [one.record("preparing", second=5), one.record("prepared", second=6)]
     one.document("prepared", second=7)
     for each in (first, ended, recovered, one.told, *again):
-        take(one.known, each, at=AT + 8)
+        fold_records(one.known, each, at=AT + 8)
         assert one.state == "prepared"

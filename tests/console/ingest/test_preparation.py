@@ -27,7 +27,9 @@ NOW = datetime(2026, 11, 1, 12, tzinfo=UTC)
 EVENT = "EVENT-1"
 
 
-def told(vm: FakeVm, state: str, *, seconds: float = 0, evh: str = "sha256:a") -> Record:
+def preparation_record(
+    vm: FakeVm, state: str, *, seconds: float = 0, evh: str = "sha256:a"
+) -> Record:
     """Return a record about a preparation."""
     data = {"evt": EVENT, "evh": evh, "sink": "drain", "cause": "deadline", "reason": None}
     return vm.record(PREPARATION, data | {"state": state}, now=NOW + timedelta(seconds=seconds))
@@ -53,7 +55,7 @@ def test_the_newest_record_of_a_vm_counts(database: Database) -> None:
     vm = FakeVm()
     stored(database, read(vm.event(EVENT, now=NOW)))
     words = ("preparing", "prepared", "recovered")
-    first, second, third = (told(vm, word, seconds=n) for n, word in enumerate(words))
+    first, second, third = (preparation_record(vm, word, seconds=n) for n, word in enumerate(words))
     assert stored(database, read(second)) == [("sha256:a", "prepared")]
     assert stored(database, read(first)) == [("sha256:a", "prepared")]
     assert stored(database, read(second), read(third)) == [("sha256:a", "recovered")]
@@ -69,9 +71,15 @@ def test_another_store_of_the_vm_counts_by_time(database: Database) -> None:
     begin with one again.
     """
     vm = FakeVm()
-    stored(database, read(told(vm, "preparing")), read(told(vm, "prepared")))
+    stored(
+        database,
+        read(preparation_record(vm, "preparing")),
+        read(preparation_record(vm, "prepared")),
+    )
     again = FakeVm(stream="another")
-    assert stored(database, read(told(again, "failed", seconds=5))) == [("sha256:a", "failed")]
+    assert stored(database, read(preparation_record(again, "failed", seconds=5))) == [
+        ("sha256:a", "failed")
+    ]
 
 
 def state_of(vm: FakeVm, preparation: str | None, *, seconds: float) -> IncomingMessage:
@@ -97,7 +105,7 @@ def test_a_state_document_fills_in_missing_records(database: Database) -> None:
     fingerprint = FakeVm().event(EVENT, now=NOW).data["fingerprint"]
     assert stored(database, state_of(vm, "none", seconds=0)) == []
     assert stored(database, state_of(vm, "preparing", seconds=1)) == [(fingerprint, "preparing")]
-    recovered = read(told(vm, "recovered", seconds=9, evh=fingerprint))
+    recovered = read(preparation_record(vm, "recovered", seconds=9, evh=fingerprint))
     assert stored(database, recovered) == [(fingerprint, "recovered")]
     assert stored(database, state_of(vm, "prepared", seconds=5)) == [(fingerprint, "recovered")]
     assert stored(database, state_of(vm, "prepared", seconds=20)) == [(fingerprint, "prepared")]
@@ -109,9 +117,9 @@ def test_a_vm_that_lost_what_it_prepared_says_none(database: Database) -> None:
     """
     vm = FakeVm()
     fingerprint = FakeVm().event(EVENT, now=NOW).data["fingerprint"]
-    stored(database, read(told(vm, "prepared", evh="sha256:b")))
+    stored(database, read(preparation_record(vm, "prepared", evh="sha256:b")))
     assert stored(database, state_of(vm, "none", seconds=5)) == [("sha256:b", "prepared")]
-    stored(database, read(told(vm, "prepared", seconds=6, evh=fingerprint)))
+    stored(database, read(preparation_record(vm, "prepared", seconds=6, evh=fingerprint)))
     assert stored(database, state_of(vm, "none", seconds=3)) == [(fingerprint, "prepared")]
     assert stored(database, state_of(vm, "none", seconds=7)) == [("", "prepared")]
 
@@ -122,7 +130,7 @@ def test_a_vm_with_a_new_store_has_prepared_nothing(database: Database) -> None:
     """
     vm = FakeVm()
     announced = read(vm.event(EVENT, now=NOW))
-    prepared = read(told(vm, "prepared", seconds=1))
+    prepared = read(preparation_record(vm, "prepared", seconds=1))
     stored(database, announced, prepared)
     again = FakeVm(stream="another")
     started = read(again.started(now=NOW + timedelta(seconds=9)))
@@ -138,14 +146,18 @@ def test_a_vm_whose_store_was_damaged_has_not_recovered(
     any more, and counts as away until it has recovered; also before that record has come in.
     """
     vm = FakeVm()
-    stored(database, read(vm.event(EVENT, now=NOW)), read(told(vm, "prepared", seconds=1)))
+    stored(
+        database,
+        read(vm.event(EVENT, now=NOW)),
+        read(preparation_record(vm, "prepared", seconds=1)),
+    )
     again = FakeVm(stream="another")
     reset = read(again.store_reset(now=NOW + timedelta(seconds=9)))
     beat = read(again.heartbeat(now=NOW + timedelta(seconds=10)))
     records = [reset, beat] if what_came_first == "the reset" else [beat, reset]
     for each in records:
         assert stored(database, each) == [("", "prepared")]
-    assert stored(database, read(told(again, "recovered", seconds=11))) == [
+    assert stored(database, read(preparation_record(again, "recovered", seconds=11))) == [
         ("sha256:a", "recovered")
     ]
 
@@ -157,7 +169,11 @@ def test_a_vm_that_was_made_again_recovers_once_its_first_record_comes_in(
     the first one says that no store was lost.
     """
     vm = FakeVm()
-    stored(database, read(vm.event(EVENT, now=NOW)), read(told(vm, "prepared", seconds=1)))
+    stored(
+        database,
+        read(vm.event(EVENT, now=NOW)),
+        read(preparation_record(vm, "prepared", seconds=1)),
+    )
     again = FakeVm(stream="another")
     first = read(again.started(now=NOW + timedelta(seconds=9)))
     beat = read(again.heartbeat(now=NOW + timedelta(seconds=10)))
@@ -172,12 +188,12 @@ def test_what_was_prepared_counts_for_no_event_that_comes_back(database: Databas
     vm = FakeVm()
     first = vm.event(EVENT, now=NOW)
     evh = first.data["fingerprint"]
-    stored(database, read(first), read(told(vm, "prepared", seconds=1, evh=evh)))
+    stored(database, read(first), read(preparation_record(vm, "prepared", seconds=1, evh=evh)))
     ended = vm.event(EVENT, transition="ended", status="Canceled", now=NOW + timedelta(seconds=2))
     assert stored(database, read(ended)) == [("", "prepared")]
     back = vm.event(EVENT, now=NOW + timedelta(seconds=3))
     assert stored(database, read(back)) == [("", "prepared")]
-    again = read(told(vm, "prepared", seconds=4, evh=evh))
+    again = read(preparation_record(vm, "prepared", seconds=4, evh=evh))
     assert stored(database, again) == [(evh, "prepared")]
 
 
@@ -215,4 +231,4 @@ def test_whether_a_vm_prepares(database: Database) -> None:
 def test_a_preparation_with_an_unknown_state_is_quarantined() -> None:
     """A record of a preparation with an unknown state goes to quarantine."""
     with pytest.raises(ForeignError):
-        read(told(FakeVm(), "done"))
+        read(preparation_record(FakeVm(), "done"))

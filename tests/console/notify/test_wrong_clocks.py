@@ -75,7 +75,7 @@ class Site:
         about = {"source": "web", "vm_id": vm.vm_id, "site": "default"}
         self.intake.hear(parse_status(body, received_at=at, **about))
 
-    def told(self) -> dict[str, int]:
+    def count_notices(self) -> dict[str, int]:
         """Return how many notices of each kind were stored."""
         with self.intake.database.reading.begin() as connection:
             found = connection.execute(select(notice.c.body)).scalars().all()
@@ -94,7 +94,7 @@ def test_the_end_of_an_undecided_event_has_one_notice(database: Database) -> Non
     site.go_on(30, "a")
     site.says("a", "F", transition="ended", event_type="Freeze", impact="pause")
     site.go_on(150, "a")
-    assert site.told()["event-over"] == 1
+    assert site.count_notices()["event-over"] == 1
 
 
 def test_a_vm_that_its_peer_saw_deleted_is_retired(database: Database) -> None:
@@ -124,8 +124,8 @@ def test_a_vm_that_does_not_come_back_has_a_notice(database: Database) -> None:
     site.go_on(60, "p")
     site.says("p", "R", transition="ended", resources=["a"])
     site.go_on(1500, "p", step=60)
-    assert site.told()["vm-not-back"] == 1
-    assert "vm-silent" not in site.told()
+    assert site.count_notices()["vm-not-back"] == 1
+    assert "vm-silent" not in site.count_notices()
 
 
 def test_when_an_event_was_seen_and_began_is_so_by_one_clock(database: Database) -> None:
@@ -158,7 +158,7 @@ def test_a_second_silence_between_two_heartbeats_has_a_notice(database: Database
     site.go_on(15)
     site.lose("a", "s2")
     site.go_on(45)
-    assert site.told() == {"vm-silent": 2, "vm-heard": 1}
+    assert site.count_notices() == {"vm-silent": 2, "vm-heard": 1}
 
 
 @pytest.mark.parametrize("beats", [1, 40], ids=["a heartbeat", "all heartbeats"])

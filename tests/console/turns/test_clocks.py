@@ -92,7 +92,7 @@ def test_a_vm_whose_clock_is_behind_is_back_once_it_has_recovered(
     cluster.announce(0)
     cluster.announce(1)
     assert cluster.step() == ["prepare db-0"]
-    fingerprint = cluster.seen(0).shown.report.fingerprint
+    fingerprint = cluster.known_event(0).shown.report.fingerprint
     data = {"evt": "E-0", "evh": fingerprint, "sink": "drain", "cause": "deadline", "reason": None}
     real = cluster.now
     for second, told in ((1, "accepted"), (3, "prepared"), (3, "confirmed"), (10, "recovered")):
@@ -187,7 +187,7 @@ def test_a_short_silent_time_frees_no_vm_whose_end_a_peer_has_reported(database:
             cluster.told_by((2,), "ended")
         cluster.settle()
         sent += cluster.step()
-        is_over = cluster.seen(0).event.state == "ended"
+        is_over = cluster.known_event(0).event.state == "ended"
         assert is_over == (begin >= 100)
     assert sent == []
     cluster.told_by((0,), "ended")

@@ -34,7 +34,7 @@ DB = Member(
 
 def test_tags_that_change_all_the_time_take_a_bounded_memory() -> None:
     """A VM that reports other, long tags with each heartbeat uses a limited amount of memory."""
-    grouping = Grouping([rule(by=["tag:role"])])
+    grouping = Grouping([settings(by=["tag:role"])])
     tracemalloc.start()
     for number in range(40):
         seen = (f"{number}".zfill(1024 * 1024),)
@@ -44,7 +44,7 @@ def test_tags_that_change_all_the_time_take_a_bounded_memory() -> None:
     assert held < 24 * 1024 * 1024
 
 
-def rule(**keys: object) -> GroupSettings:
+def settings(**keys: object) -> GroupSettings:
     """Return a group as it stands in the settings."""
     return GroupSettings.model_validate({"name": "etcd", **keys})
 
@@ -68,22 +68,22 @@ def test_a_rule_matches_if_each_field_fits_one_of_its_patterns(
     match: dict[str, list[str]], expected: bool
 ) -> None:
     """A rule matches if each of its fields matches one of that field's patterns, in any case."""
-    assert (key_of(rule(match=match), DB) is not None) == expected
+    assert (key_of(settings(match=match), DB) is not None) == expected
 
 
 def test_a_key_is_the_name_and_the_values_of_by() -> None:
     """VMs that are equal in the fields of `by` are one group, whatever the case of the values."""
-    by = rule(by=["site", "resourceGroup"])
+    by = settings(by=["site", "resourceGroup"])
     assert key_of(by, DB) == "etcd/west/prod"
     assert key_of(by, Member(vm_id="v2", name="x", site="West", resource_group="PROD")) == (
         "etcd/west/prod"
     )
-    assert key_of(rule(), DB) == "etcd"
+    assert key_of(settings(), DB) == "etcd"
 
 
 def test_values_with_a_slash_make_no_two_groups_one() -> None:
     """Values with a slash, such as those of tags, do not make two groups one."""
-    by = rule(by=["tag:app", "tag:shard"])
+    by = settings(by=["tag:app", "tag:shard"])
     keys = {
         key_of(by, Member(vm_id="v", name="x", tags={"app": app, "shard": shard}))
         for app, shard in (("shop/eu", "1"), ("shop", "eu/1"))
@@ -93,7 +93,7 @@ def test_values_with_a_slash_make_no_two_groups_one() -> None:
 
 def test_a_vm_can_be_in_several_groups() -> None:
     """A VM is a member of one group of each rule that matches it."""
-    rules = [rule(), rule(name="zones", by=["zone"])]
+    rules = [settings(), settings(name="zones", by=["zone"])]
     assert keys_of(rules, DB) == {"etcd", "zones/1"}
     assert {key: each.size for key, each in groups_of(rules, [DB]).items()} == {
         "etcd": 1,
@@ -137,14 +137,14 @@ def test_a_share_is_rounded_down_and_at_least_one(
 def test_what_is_not_a_group_is_refused(keys: dict[str, object], problem: str) -> None:
     """A typo in a group is an error that names its key."""
     with pytest.raises(ValidationError) as refused:
-        rule(**keys)
+        settings(**keys)
     assert problem in {str(each["loc"][0]) for each in refused.value.errors()}
 
 
 def test_a_name_that_stands_twice_is_refused() -> None:
     """Two groups with one name are refused, because they would share a key."""
     with pytest.raises(ValueError, match="two groups have the name 'etcd'"):
-        check_names((rule(), rule(name="ETCD")))
+        check_names((settings(), settings(name="ETCD")))
 
 
 SATURDAY_NIGHT = [
@@ -171,7 +171,7 @@ def test_a_window_over_midnight_belongs_to_the_day_on_which_it_begins(
     """A window over midnight belongs to the day on which it begins; days, hours and summer time are
     those of its own zone.
     """
-    windows = rule(window=SATURDAY_NIGHT).window
+    windows = settings(window=SATURDAY_NIGHT).window
     assert is_open(windows, datetime.fromisoformat(moment).replace(tzinfo=UTC)) == expected
 
 
@@ -200,7 +200,7 @@ def test_a_group_approves_what_its_keys_match(
     """A group without `approve` leaves all events to people; an event without a known duration
     exceeds every limit.
     """
-    wanted = rule(approve=approve).approve
+    wanted = settings(approve=approve).approve
     found = wanted is not None and wanted.matches(reported(duration=duration))
     assert found == expected
 
@@ -210,7 +210,7 @@ def test_an_empty_list_of_types_is_an_error() -> None:
     event would.
     """
     with pytest.raises(ValidationError, match="would match nothing; leave the key out"):
-        rule(approve={"event_type": []})
+        settings(approve={"event_type": []})
 
 
 def test_settings_are_read_from_json() -> None:

@@ -49,7 +49,7 @@ def test_what_a_store_accepted_that_is_lost_fails_after_some_time(cluster: TurnC
         cluster.wait(60)
         sent += cluster.decide() + cluster.step()
     assert "prepare db-1" in sent or "prepare db-0" in sent
-    assert cluster.seen(0).decided.decision is not None
+    assert cluster.known_event(0).decided.decision is not None
 
 
 @pytest.mark.parametrize("is_ended", [False, True], ids=["", "ended by force"])
@@ -88,7 +88,7 @@ def test_a_lost_store_may_have_told_azure(cluster: TurnCluster, behind: timedelt
         cluster.wait(60)
         assert cluster.decide() + cluster.step() == []
     assert cluster.state(0) == "away"
-    decision = cluster.seen(0).decided.decision
+    decision = cluster.known_event(0).decided.decision
     assert decision is not None
     assert decision.outcome == "confirmed"
 
@@ -121,7 +121,7 @@ def test_a_vm_with_a_new_store_has_prepared_nothing(pair: EventOfTwo, *, is_late
     cluster.lose(4)
     pair.say(0, "prepared")
     pair.say(1, "preparing" if is_late else "prepared")
-    fingerprint = cluster.seen(0).shown.report.fingerprint
+    fingerprint = cluster.known_event(0).shown.report.fingerprint
     data = {"evt": "E-0", "evh": fingerprint, "sink": "drain", "cause": "deadline", "reason": None}
     late = old.record(PREPARATION, data | {"state": "prepared"}, now=cluster.now)
     cluster.now += timedelta(seconds=11)
@@ -262,7 +262,7 @@ def test_the_event_of_a_lost_store_was_over_before_the_vm_looked(cluster: TurnCl
     damaged(cluster, 0)
     looked = rfc3339(cluster.now)
     cluster.tell(cluster.vms[0].heartbeat(now=cluster.now, lastPollTime=looked, prepares=True))
-    assert cluster.seen(0).event.state == "ended"
+    assert cluster.known_event(0).event.state == "ended"
     cluster.step()
     cluster.wait(3600)
     cluster.step()

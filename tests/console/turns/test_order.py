@@ -182,6 +182,6 @@ def test_an_event_that_names_a_retired_vm_is_left_to_people(cluster: TurnCluster
     with cluster.database.writing.begin() as connection:
         connection.exec_driver_sql("UPDATE vm SET retired_at = 1 WHERE name = 'db-1'")
     assert cluster.step() == []
-    known = cluster.seen(0)
+    known = cluster.known_event(0)
     assert known.turn is not None
     assert known.turn.reason == "the console does not know db-1"

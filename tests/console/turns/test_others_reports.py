@@ -22,7 +22,7 @@ def away_again(database: Database, *, rest: float) -> TurnCluster:
     cluster.answer("confirmed")
     cluster.says(0, "prepared")
     assert cluster.step() == ["approve db-0"]
-    for each in cluster.seen(0).decided.commands:
+    for each in cluster.known_event(0).decided.commands:
         more = {"jti": each.jti, "actor": each.subject, "now": cluster.now}
         cluster.tell(cluster.vms[0].receipt("E-0", "confirmed", **more))
     cluster.told_by((0, 2), "started")
@@ -50,7 +50,7 @@ def test_a_peer_ends_no_turn_of_an_event_that_was_missing_for_a_moment(database:
         assert cluster.step() == []
     cluster.told_by((2,), "ended")
     cluster.settle()
-    assert cluster.seen(0).event.state == "ended"
+    assert cluster.known_event(0).event.state == "ended"
     assert cluster.step() == []
     assert cluster.state(0) == "away"
     cluster.decisions.stop()
@@ -90,7 +90,7 @@ def test_a_vm_that_azure_took_is_away_though_a_peer_reports_the_end(cluster: Tur
         assert cluster.step() == []
     cluster.told_by((2,), "ended")
     cluster.settle()
-    assert cluster.seen(0).event.state == "ended"
+    assert cluster.known_event(0).event.state == "ended"
     assert cluster.step() == []
     cluster.told_by((0,), "ended")
     assert cluster.step() == ["prepare db-1"]
@@ -114,7 +114,7 @@ def test_a_liar_ends_no_turn_of_a_vm_that_reports_its_event(database: Database) 
     soon = cluster.later(minutes=15)
     lie = {"resources": ["web-0"], "not_before": soon, "now": cluster.now}
     cluster.tell(*(vm.event("E-0", **lie) for vm in liars))
-    assert cluster.seen(0).shown.report.event.resources == ("web-0",)
+    assert cluster.known_event(0).shown.report.event.resources == ("web-0",)
     for _ in range(5):
         assert cluster.step() == []
         cluster.now += timedelta(seconds=3)
@@ -230,7 +230,7 @@ def test_a_vm_that_an_event_names_anew_by_its_own_report_is_not_passed_over(
     cluster.tell(second.event("E-0", now=cluster.now, **both))
     cluster.says(0, "prepared")
     assert cluster.step() == []
-    turn = cluster.seen(0).turn
+    turn = cluster.known_event(0).turn
     assert turn is not None
     assert turn.reason == "the VMs that report it do not agree"
     cluster.now += timedelta(seconds=1)

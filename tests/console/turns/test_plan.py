@@ -25,7 +25,7 @@ B = EventKey("b", "")
 Z = EventKey("z", "")
 
 
-def rule(**keys: object) -> GroupSettings:
+def settings(**keys: object) -> GroupSettings:
     """Return a group that approves everything by itself, unless the keys say otherwise."""
     return GroupSettings.model_validate({"name": "etcd", "approve": {}, **keys})
 
@@ -33,7 +33,7 @@ def rule(**keys: object) -> GroupSettings:
 def groups(*rules: GroupSettings, count: int = 3) -> dict[str, Group]:
     """Return the groups of `count` VMs, v1 and so on."""
     members = [Member(vm_id=f"v{n}", name=f"db-{n}") for n in range(1, count + 1)]
-    return groups_of(rules or [rule()], members)
+    return groups_of(rules or [settings()], members)
 
 
 def vm(vm_id: str, **facts: object) -> VmFacts:
@@ -82,7 +82,7 @@ def done(before: TurnFacts, now: float = NOW) -> tuple[TurnFacts, Plan]:
     return before.with_turns(todo.turns), todo
 
 
-def said(key: EventKey, state: str, at: float = NOW) -> VmPreparation:
+def preparation(key: EventKey, state: str, at: float = NOW) -> VmPreparation:
     """Return a preparation as a VM reported it."""
     return VmPreparation(event_key=key, fingerprint=f"{key.event_id}-1", state=state, at=at)  # type: ignore[arg-type]
 
@@ -103,7 +103,7 @@ def test_each_named_vm_that_prepares_is_asked_to() -> None:
     """Each named VM that prepares gets a command to prepare; a VM that prepares nothing
     gets none.
     """
-    reading = situation([event(A, "v1", "v2")], [vm("v2", prepares=False)], (), rule(at_most=2))
+    reading = situation([event(A, "v1", "v2")], [vm("v2", prepares=False)], (), settings(at_most=2))
     after, _ = done(reading)
     assert plan(after, NOW).prepares == ((A, "v1"),)
 
@@ -117,7 +117,7 @@ def test_it_is_approved_once_every_vm_is_prepared() -> None:
     other = VmPreparation(event_key=A, fingerprint="a-0", state="prepared", at=NOW)
     still, _ = done(replace(preparing, vms={**preparing.vms, "v1": vm("v1", preparations=[other])}))
     assert still.turns[A].state == "preparing"
-    ready = vm("v1", preparations=[said(A, "prepared")])
+    ready = vm("v1", preparations=[preparation(A, "prepared")])
     prepared, todo = done(replace(preparing, vms={**preparing.vms, "v1": ready}))
     assert (prepared.turns[A].state, todo.approvals) == ("prepared", ())
     assert plan(prepared, NOW).approvals == (A,)
@@ -127,8 +127,8 @@ def test_what_is_prepared_waits_while_another_member_is_away() -> None:
     """An event whose VMs are prepared waits while another member is away because of Azure's own
     start or a crash.
     """
-    ready = vm("v1", preparations=[said(A, "prepared")])
-    turn = replace(taken(A, "v1"), state="prepared")
+    ready = vm("v1", preparations=[preparation(A, "prepared")])
+    turn = replace(turn_of(A, "v1"), state="prepared")
     reading = situation([event(A, "v1")], [ready, vm("v2", contact="silent")], [turn])
     assert plan(reading, NOW).approvals == ()
     assert plan(replace(reading, vms={**reading.vms, "v2": vm("v2")}), NOW).approvals == (A,)
@@ -138,8 +138,8 @@ def test_what_waits_prepared_is_prepared_again_once_it_is_not() -> None:
     """If a VM of a prepared event has recovered or was made again meanwhile, it is asked to prepare
     before anything is approved.
     """
-    turn = replace(taken(A, "v1"), state="prepared")
-    recovered = vm("v1", preparations=[said(A, "recovered")])
+    turn = replace(turn_of(A, "v1"), state="prepared")
+    recovered = vm("v1", preparations=[preparation(A, "recovered")])
     reading = situation([event(A, "v1")], [recovered], [turn])
     after, todo = done(reading)
     assert (after.turns[A].state, todo.approvals) == ("preparing", ())
@@ -148,7 +148,7 @@ def test_what_waits_prepared_is_prepared_again_once_it_is_not() -> None:
 
 def test_an_approval_that_is_not_there_is_no_approval_under_way() -> None:
     """If a person left the event after its approval had ended, no approval counts as under way."""
-    turn = replace(taken(A, "v1"), state="approving")
+    turn = replace(turn_of(A, "v1"), state="approving")
     left = event(A, "v1", is_left=True)
     after, _ = done(situation([left], (), [turn]))
     assert after.turns[A].state == "failed"
@@ -159,13 +159,13 @@ def test_what_returns_after_a_deadline_of_its_own_waits_for_its_turn() -> None:
     """If an event returns whose VM had prepared at its own deadline, it waits for its turn like any
     other event: the VM counts as away, and nobody has approved it.
     """
-    gone = vm("v1", preparations=[replace(said(A, "prepared"), fingerprint="")])
+    gone = vm("v1", preparations=[replace(preparation(A, "prepared"), fingerprint="")])
     for others, approve, state in (
         ([], {}, "preparing"),
         ([vm("v2", contact="silent")], {}, "waiting"),
         ([], None, "waiting"),
     ):
-        rules = rule(approve=approve)
+        rules = settings(approve=approve)
         vms = [gone, *others]
         waiting, _ = done(situation([event(A, "v1", not_before=NOW + 20)], vms, (), rules))
         away, _ = done(replace(waiting, events={}))
@@ -242,7 +242,7 @@ def test_a_vm_that_is_not_to_be_asked_yet_is_not_one_that_does_not_answer() -> N
     assert full.turns[A].vms[0].unanswered_since is None
     room, _ = done(replace(full, vms=reading.vms), NOW + 500)
     assert room.turns[A].state == "preparing"
-    running = vm("v1", preparations=[said(A, "preparing")])
+    running = vm("v1", preparations=[preparation(A, "preparing")])
     busy, _ = done(replace(reading, vms={**reading.vms, "v1": running}), NOW + 9_000)
     assert busy.turns[A].state == "preparing"
 
@@ -263,10 +263,10 @@ def test_a_vm_of_a_turn_that_failed_is_back_once_it_has_recovered_and_rested() -
     """If a turn failed because its group does not approve the event any more, its VM is back once
     it has recovered and rested.
     """
-    turn = replace(taken(A, "v1"), state="failed")
-    half = vm("v1", preparations=[said(A, "failed")])
-    back = vm("v1", preparations=[said(A, "recovered")])
-    rules = rule(approve=None, rest=60)
+    turn = replace(turn_of(A, "v1"), state="failed")
+    half = vm("v1", preparations=[preparation(A, "failed")])
+    back = vm("v1", preparations=[preparation(A, "recovered")])
+    rules = settings(approve=None, rest=60)
     assert done(situation([event(A, "v1")], [half], [turn], rules))[0].turns[A].vm_ids == {"v1"}
     resting, _ = done(situation([event(A, "v1")], [back], [turn], rules))
     assert done(resting, NOW + 59)[0].turns[A].vm_ids == {"v1"}
@@ -280,7 +280,7 @@ def test_a_vm_that_may_have_told_azure_to_begin_is_held() -> None:
     """A VM whose approval has failed keeps its turn until its reports have had time to come, and
     longer if Azure's answer was lost, or if a command is on its way to it.
     """
-    turn = replace(taken(A, "v1"), state="failed", actor="alice")
+    turn = replace(turn_of(A, "v1"), state="failed", actor="alice")
     nothing = vm("v1", prepares=False)
     free = situation([event(A, "v1", approval="failed")], [nothing], [turn])
     waiting, _ = done(free)
@@ -311,7 +311,7 @@ def test_a_failed_preparation_approves_nothing() -> None:
     half prepared when Azure starts the event.
     """
     preparing, _ = done(situation([event(A, "v1")]))
-    failed = vm("v1", preparations=[said(A, "failed")])
+    failed = vm("v1", preparations=[preparation(A, "failed")])
     after, _ = done(replace(preparing, vms={**preparing.vms, "v1": failed}))
     assert (after.turns[A].state, after.turns[A].reason) == ("failed", "db-1 could not prepare")
     assert plan(after, NOW).approvals == ()
@@ -330,7 +330,7 @@ def test_a_vm_is_not_back_from_a_failed_approval_before_it_was_heard() -> None:
     an approval whose answer was lost.
     """
     plain = vm("v1", prepares=False, heard_at=NOW)
-    failed = replace(taken(A, "v1"), state="failed", since=NOW + 70)
+    failed = replace(turn_of(A, "v1"), state="failed", since=NOW + 70)
     waiting = event(B, "v2", not_before=SOON + 60)
     reading = situation([event(A, "v1", approval="failed"), waiting], [plain], [failed])
     after, todo = done(reading, NOW + 70)
@@ -351,7 +351,7 @@ def test_an_event_for_people_blocks_no_other_event() -> None:
     assert todo.waiting[A].reason == "the console does not know db-9"
     silent = plan(situation([event(A, "v1")], [vm("v1", contact="silent")]), NOW)
     assert silent.waiting[A].reason == "the console does not hear db-1"
-    manual = plan(situation([event(A, "v1")], (), (), rule(approve=None)), NOW)
+    manual = plan(situation([event(A, "v1")], (), (), settings(approve=None)), NOW)
     assert (manual.given, manual.waiting[A].needs_people) == ((), True)
 
 
@@ -364,8 +364,8 @@ def test_an_event_in_several_groups_goes_by_itself_only_if_all_approve_it() -> N
         [event(A, "v1")],
         [vm("v1", groups=both)],
         (),
-        rule(),
-        rule(name="rack", approve=None),
+        settings(),
+        settings(name="rack", approve=None),
     )
     assert plan(reading, NOW).waiting[A].reason == "rack leaves it to people"
 
@@ -395,12 +395,14 @@ def test_a_turn_ends_once_its_vm_is_back() -> None:
     """A turn ends once its event is over, its VM was heard since and has recovered, and `rest` has
     passed.
     """
-    turn = taken(A, "v1")
-    over = situation((), [vm("v1", preparations=[said(A, "prepared")])], [turn], rule(rest=60))
+    turn = turn_of(A, "v1")
+    over = situation(
+        (), [vm("v1", preparations=[preparation(A, "prepared")])], [turn], settings(rest=60)
+    )
     over, _ = done(over, NOW + 10)
     assert over.turns[A].over_at == NOW + 10
     assert A in done(over, NOW + 20)[0].turns
-    back = vm("v1", heard_at=NOW + 30, preparations=[said(A, "recovered", NOW + 30)])
+    back = vm("v1", heard_at=NOW + 30, preparations=[preparation(A, "recovered", NOW + 30)])
     resting, _ = done(replace(over, vms={**over.vms, "v1": back}), NOW + 30)
     assert done(resting, NOW + 89)[0].turns.keys() == {A}
     assert done(resting, NOW + 90)[0].turns == {}
@@ -410,8 +412,8 @@ def test_a_vm_that_prepares_nothing_rests_from_its_return_on() -> None:
     """The rest of a VM that prepares nothing begins when it is heard again, although a peer
     reported the end long before.
     """
-    turn = replace(taken(A, "v1"), over_at=NOW)
-    reading = situation((), [vm("v1", heard_at=NOW + 600)], [turn], rule(rest=300))
+    turn = replace(turn_of(A, "v1"), over_at=NOW)
+    reading = situation((), [vm("v1", heard_at=NOW + 600)], [turn], settings(rest=300))
     resting, _ = done(reading, NOW + 600)
     assert done(resting, NOW + 899)[0].turns.keys() == {A}
     assert done(resting, NOW + 900)[0].turns == {}
@@ -419,7 +421,7 @@ def test_a_vm_that_prepares_nothing_rests_from_its_return_on() -> None:
 
 def test_a_peer_alone_ends_no_turn() -> None:
     """A peer's report that the event is over ends no turn while the VM was not heard since."""
-    over, _ = done(situation((), [vm("v1", prepares=False)], [taken(A, "v1")]), NOW + 10)
+    over, _ = done(situation((), [vm("v1", prepares=False)], [turn_of(A, "v1")]), NOW + 10)
     assert done(over, NOW + 700)[0].turns[A].state == "away"
     heard = replace(over, vms={**over.vms, "v1": vm("v1", prepares=False, heard_at=NOW + 11)})
     assert done(heard, NOW + 11)[0].turns == {}
@@ -429,7 +431,7 @@ def test_a_turn_that_does_not_end_is_stuck_after_an_hour() -> None:
     """A turn that has not ended an hour after its event is stuck. It is still held, and ends if its
     VM comes back.
     """
-    over, _ = done(situation((), (), [taken(A, "v1")]), NOW + 10)
+    over, _ = done(situation((), (), [turn_of(A, "v1")]), NOW + 10)
     lost = replace(over, vms={**over.vms, "v1": vm("v1", contact="silent")})
     stuck, _ = done(lost, NOW + 10 + STUCK_SECONDS)
     assert stuck.turns[A].state == "stuck"
@@ -441,8 +443,8 @@ def test_a_turn_that_does_not_end_is_stuck_after_an_hour() -> None:
 
 def test_a_turn_whose_vms_rest_is_not_stuck() -> None:
     """A turn whose VM rests is not stuck; one whose VM has gone silent during its rest is."""
-    rules = rule(rest=7200)
-    over, _ = done(situation((), (), [taken(A, "v1")], rules), NOW + 10)
+    rules = settings(rest=7200)
+    over, _ = done(situation((), (), [turn_of(A, "v1")], rules), NOW + 10)
     for back_at in (NOW + 60, NOW + 10 + STUCK_SECONDS):
         back = replace(over, vms={**over.vms, "v1": vm("v1", heard_at=back_at)})
         resting, _ = done(back, back_at)
@@ -459,15 +461,15 @@ def test_a_vm_that_changes_its_group_stays_away_in_both() -> None:
     back.
     """
     moved = vm("v1", groups=frozenset({"other"}))
-    reading = situation((), [moved], [taken(A, "v1")], rule(), rule(name="other"))
+    reading = situation((), [moved], [turn_of(A, "v1")], settings(), settings(name="other"))
     away = away_by_group(reading)
     assert (away["etcd"].keys(), away["other"].keys()) == ({"v1"}, {"v1"})
 
 
 def test_an_event_that_changes_is_prepared_again() -> None:
     """A VM prepares again for an event that has changed; what it prepared before does not count."""
-    ready = vm("v1", preparations=[said(A, "prepared")])
-    turn = replace(taken(A, "v1"), state="prepared")
+    ready = vm("v1", preparations=[preparation(A, "prepared")])
+    turn = replace(turn_of(A, "v1"), state="prepared")
     changed = situation([event(A, "v1", fingerprint="a-2")], [ready], [turn])
     after, _ = done(changed)
     assert (after.turns[A].state, after.turns[A].fingerprint) == ("preparing", "a-2")
@@ -478,13 +480,13 @@ def test_a_vm_that_a_changed_event_names_besides_joins_the_turn_within_the_budge
     """A VM that a changed event names in addition is asked to prepare once there is room, and
     nothing is approved before that.
     """
-    turn = replace(taken(A, "v1"), state="preparing")
-    ready = vm("v1", preparations=[said(A, "prepared")])
+    turn = replace(turn_of(A, "v1"), state="preparing")
+    ready = vm("v1", preparations=[preparation(A, "prepared")])
     grown = event(A, "v1", "v2")
-    full = situation([grown], [ready, vm("v3", contact="silent")], [turn], rule(at_most=2))
+    full = situation([grown], [ready, vm("v3", contact="silent")], [turn], settings(at_most=2))
     after, _ = done(full)
     assert (after.turns[A].vm_ids, after.turns[A].state) == ({"v1"}, "preparing")
-    room = situation([grown], [ready], [turn], rule(at_most=2))
+    room = situation([grown], [ready], [turn], settings(at_most=2))
     after, _ = done(room)
     assert after.turns[A].vm_ids == {"v1", "v2"}
     assert plan(after, NOW).prepares == ((A, "v2"),)
@@ -494,7 +496,7 @@ def test_a_changed_event_that_can_never_go_on_has_failed_with_the_reason() -> No
     """If a changed event names more VMs than may be away, or one that the console does not know,
     its turn has failed, with the reason.
     """
-    turn = replace(taken(A, "v1"), state="preparing")
+    turn = replace(turn_of(A, "v1"), state="preparing")
     for grown, reason in (
         (event(A, "v1", "v2"), "it names more VMs of etcd than the 1 that may be away"),
         (event(A, "v1", unknown_names=("db-9",)), "the console does not know db-9"),
@@ -508,11 +510,11 @@ def test_events_that_changed_do_not_wait_for_each_other() -> None:
     the first one continues, and an event behind it does not take its room.
     """
     vms = [vm(f"v{number}") for number in range(1, 6)]
-    turns = [replace(taken(key, name), state="preparing") for key, name in ((B, "v3"), (A, "v1"))]
+    turns = [replace(turn_of(key, name), state="preparing") for key, name in ((B, "v3"), (A, "v1"))]
     first, second = event(A, "v1", "v2"), event(B, "v3", "v4", not_before=SOON + 1)
     third = event(Z, "v5", not_before=SOON + 2)
-    start = situation([first, second, third], vms, turns, rule(at_most=2))
-    start = replace(start, groups=groups(rule(at_most=2), count=5))
+    start = situation([first, second, third], vms, turns, settings(at_most=2))
+    start = replace(start, groups=groups(settings(at_most=2), count=5))
     waits, todo = done(start)
     assert (waits.turns[A].vm_ids, waits.turns[B].vm_ids) == ({"v1"}, {"v3"})
     assert todo.prepares == ()
@@ -533,13 +535,13 @@ def test_a_persons_turn_fails_if_the_group_has_become_too_small_for_it() -> None
     """If a group has become too small for an event that a person approved, its turn fails and no
     event waits behind it; what a person overrides continues.
     """
-    turn = replace(taken(A, "v1"), state="preparing", actor="alice")
+    turn = replace(turn_of(A, "v1"), state="preparing", actor="alice")
     both = [event(A, "v1", "v2"), event(B, "v3", not_before=SOON + 1)]
-    after, _ = done(situation(both, (), [turn], rule()))
+    after, _ = done(situation(both, (), [turn], settings()))
     assert after.turns[A].state == "failed"
     assert after.turns[A].reason == "it names more VMs of etcd than the 1 that may be away"
     forced = replace(turn, is_overridden=True)
-    after, _ = done(situation(both, (), [forced], rule()))
+    after, _ = done(situation(both, (), [forced], settings()))
     assert after.turns[A].state == "preparing"
 
 
@@ -547,14 +549,14 @@ def test_what_is_prepared_waits_for_a_vm_that_azure_has_taken() -> None:
     """In a group that became too small, a prepared event waits for a VM that Azure has taken,
     although that VM is prepared for a later event too.
     """
-    ready = [vm("v1", preparations=[said(A, "prepared")])]
-    ready += [vm("v2", preparations=[said(B, "prepared")])]
-    turns = [replace(taken(key, name), state="prepared") for key, name in ((A, "v1"), (B, "v2"))]
+    ready = [vm("v1", preparations=[preparation(A, "prepared")])]
+    ready += [vm("v2", preparations=[preparation(B, "prepared")])]
+    turns = [replace(turn_of(key, name), state="prepared") for key, name in ((A, "v1"), (B, "v2"))]
     events = [event(A, "v1"), event(B, "v2", not_before=SOON + 1)]
     assert plan(situation(events, ready, turns), NOW).approvals == (A,)
     begun = event(Z, "v2", status="Started")
     assert plan(situation([*events, begun], ready, turns), NOW).approvals == ()
-    other = taken(Z, "v2")
+    other = turn_of(Z, "v2")
     released = replace(event(Z, "v2"), approval="open")
     approving = replace(other, state="approving")
     both = situation([*events, released], ready, [*turns, approving])
@@ -565,11 +567,11 @@ def test_a_vm_that_a_changed_event_names_no_more_is_back_once_it_has_recovered()
     """A VM that a changed event no longer names is back once it has recovered; then the VM named in
     its place joins the turn.
     """
-    turn = replace(taken(A, "v1"), state="preparing")
+    turn = replace(turn_of(A, "v1"), state="preparing")
     moved = event(A, "v2")
-    kept = situation([moved], [vm("v1", preparations=[said(A, "prepared")])], [turn])
+    kept = situation([moved], [vm("v1", preparations=[preparation(A, "prepared")])], [turn])
     assert done(kept)[0].turns[A].vm_ids == {"v1"}
-    freed = situation([moved], [vm("v1", preparations=[said(A, "recovered")])], [turn])
+    freed = situation([moved], [vm("v1", preparations=[preparation(A, "recovered")])], [turn])
     after, _ = done(done(freed)[0])
     assert after.turns[A].vm_ids == {"v2"}
 
@@ -578,9 +580,9 @@ def test_a_vm_that_a_changed_event_names_no_more_rests_and_follows_no_command() 
     """A VM that a changed event no longer names, and that has recovered from an earlier stay, rests
     only once its command has expired: the event may name it again before that.
     """
-    turn = replace(taken(A, "v1"), state="preparing")
-    recovered = vm("v1", preparations=[said(A, "recovered")])
-    moved = situation([event(A, "v2")], [recovered], [turn], rule(rest=60))
+    turn = replace(turn_of(A, "v1"), state="preparing")
+    recovered = vm("v1", preparations=[preparation(A, "recovered")])
+    moved = situation([event(A, "v2")], [recovered], [turn], settings(rest=60))
     good = replace(moved, followed_until={A: NOW + 30})
     assert done(good, NOW + 29)[0].turns[A].vms[0].ready_at is None
     resting, _ = done(good, NOW + 30)
@@ -593,7 +595,7 @@ def test_a_vm_that_a_changed_event_names_no_more_is_back_only_once_it_is_heard()
     """A VM that a changed event no longer names is back only once it is heard, because it may have
     prepared for the former state and report that late.
     """
-    turn = replace(taken(A, "v1"), state="preparing")
+    turn = replace(turn_of(A, "v1"), state="preparing")
     late = NOW + ANSWER_SECONDS
     reading = situation([event(A, "v2")], (), [turn])
     assert done(reading, late)[0].turns[A].vm_ids == {"v1"}
@@ -604,9 +606,9 @@ def test_a_vm_that_a_changed_event_names_no_more_is_back_only_once_it_is_heard()
 
 def test_a_vm_that_crashes_while_it_rests_rests_again() -> None:
     """If a VM crashes while it rests, its rest begins again once it is back."""
-    turn = replace(taken(A, "v1"), over_at=NOW)
+    turn = replace(turn_of(A, "v1"), over_at=NOW)
     back = vm("v1", heard_at=NOW + 10)
-    resting, _ = done(situation((), [back], [turn], rule(rest=60)), NOW + 10)
+    resting, _ = done(situation((), [back], [turn], settings(rest=60)), NOW + 10)
     gone = replace(resting, vms={**resting.vms, "v1": replace(back, contact="silent")})
     gone, _ = done(gone, NOW + 40)
     again = replace(back, heard_at=NOW + 80)
@@ -633,7 +635,7 @@ def test_what_a_vm_outside_the_group_says_of_a_vm_that_is_heard_counts_for_nothi
 
 def test_a_vm_that_prepares_at_its_own_deadline_is_away() -> None:
     """A VM that prepares at its own deadline, without a command of the console, counts as away."""
-    own = vm("v2", preparations=[said(Z, "preparing")])
+    own = vm("v2", preparations=[preparation(Z, "preparing")])
     reading = situation([event(A, "v1")], [own])
     assert plan(reading, NOW).given == ()
     assert away_by_group(reading)["etcd"]["v2"].why == "preparing"
@@ -660,7 +662,7 @@ def test_while_the_console_learns_it_releases_nothing_beside_a_vm_that_may_be_go
     assert away_by_group(reading)["etcd"] == {}
 
 
-def taken(key: EventKey, vm_id: str) -> Turn:
+def turn_of(key: EventKey, vm_id: str) -> Turn:
     """Return a turn that one VM holds while its event has started."""
     start = situation([event(key, vm_id)])
     preparing, _ = done(start)
@@ -701,7 +703,7 @@ def test_what_can_not_go_holds_up_no_other_try() -> None:
     """
     events = [event(A, "v1"), event(B, "v2", "v3", not_before=SOON + 1)]
     stopped = vm("v4", contact="stopped")
-    start = situation(events, [stopped], [failed(A, NOW - 400)], rule(at_most=2))
+    start = situation(events, [stopped], [failed(A, NOW - 400)], settings(at_most=2))
     after, todo = done(start)
     assert after.turns[A].state == "preparing"
     assert todo.waiting[B].needs_people is False
@@ -714,7 +716,7 @@ def test_what_waits_for_two_places_is_not_passed_by_one_retry_after_the_other() 
     late = event(Z, "v3", "v4", not_before=SOON + 1)
     events = [event(A, "v1"), event(B, "v2"), late]
     turns = [failed(A, NOW - 10, "v1"), failed(B, NOW - 400)]
-    start = situation(events, [vm("v4")], turns, rule(at_most=2))
+    start = situation(events, [vm("v4")], turns, settings(at_most=2))
     after, todo = done(start)
     assert (after.turns[B].state, todo.given) == ("failed", ())
     free = replace(after, turns={**after.turns, A: failed(A, NOW - 130)})
@@ -726,7 +728,7 @@ def test_a_turn_whose_vms_are_drained_is_tried_again_before_what_waits() -> None
     """A turn whose VM has prepared is tried again before the waiting events, because that VM is
     away until the event is over in any case.
     """
-    drained = vm("v1", preparations=[replace(said(A, "preparing"), fingerprint="")])
+    drained = vm("v1", preparations=[replace(preparation(A, "preparing"), fingerprint="")])
     events = [event(A, "v1"), event(B, "v2", not_before=SOON + 1)]
     after, _ = done(situation(events, [drained], [failed(A, NOW - 400, "v1")]))
     assert after.turns[A].state == "preparing"
@@ -736,8 +738,8 @@ def test_a_turn_that_is_taken_again_keeps_the_groups_in_which_its_vm_is_away() -
     """A VM that has changed group while it is away counts in both groups after its turn is taken
     again.
     """
-    turn = replace(taken(A, "v1"), state="failed")
+    turn = replace(turn_of(A, "v1"), state="failed")
     moved_vm = vm("v1", groups=frozenset({"rack"}))
-    facts = situation([event(A, "v1")], [moved_vm], [turn], rule(), rule(name="rack"))
+    facts = situation([event(A, "v1")], [moved_vm], [turn], settings(), settings(name="rack"))
     again = give_turn(turn, facts.events[A], facts, NOW, actor="alice")
     assert again.vms[0].groups == {"etcd", "rack"}

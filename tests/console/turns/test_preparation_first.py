@@ -46,7 +46,7 @@ def test_the_silence_of_a_vm_does_not_say_that_it_prepares_nothing(database: Dat
     for _ in range(6):
         cluster.wait(40)
         assert cluster.step() == []
-    turn = cluster.seen(0).turn
+    turn = cluster.known_event(0).turn
     assert turn is not None
     assert turn.reason == "the console does not know yet whether db-9 can prepare"
     cluster.decisions.stop()
@@ -81,7 +81,7 @@ def test_a_vm_that_loses_its_preparation_while_the_turn_waits_is_asked_again(
     the other one whether it is still prepared.
     """
     cluster = pair.cluster
-    before = cluster.seen(0).shown.report.fingerprint
+    before = cluster.known_event(0).shown.report.fingerprint
     cluster.lose(4)
     pair.say(0, "prepared")
     pair.say(1, "prepared")
@@ -90,7 +90,7 @@ def test_a_vm_that_loses_its_preparation_while_the_turn_waits_is_asked_again(
     pair.tell("ended", numbers=(0,))
     pair.say(0, "recovered")
     pair.tell("scheduled", numbers=(0,))
-    assert cluster.seen(0).shown.report.fingerprint == before
+    assert cluster.known_event(0).shown.report.fingerprint == before
     cluster.wait(11)
     assert sorted(cluster.step()) == ["prepare db-0", "prepare db-1"]
     assert cluster.state(0) == "preparing"
@@ -100,11 +100,11 @@ def test_a_vm_that_a_changed_event_left_out_is_prepared_again(pair: EventOfTwo) 
     """A VM that a changed event left out, and names again before the VM has reported that it
     recovered, prepares again.
     """
-    before = pair.cluster.seen(0).shown.report.fingerprint
+    before = pair.cluster.known_event(0).shown.report.fingerprint
     pair.say(0, "prepared")
     pair.tell("updated", named=("db-1",))
     pair.tell("updated")
-    assert pair.cluster.seen(0).shown.report.fingerprint == before
+    assert pair.cluster.known_event(0).shown.report.fingerprint == before
     pair.say(1, "prepared")
     assert pair.cluster.step() == []
     assert pair.cluster.state(0) == "preparing"
@@ -155,7 +155,7 @@ def test_a_preparation_that_a_change_ended_is_no_failure(cluster: TurnCluster) -
     cluster.announce(0)
     cluster.step()
     cluster.says(0, "preparing")
-    before = cluster.seen(0).shown.report
+    before = cluster.known_event(0).shown.report
     cluster.change(0)
     data = {"evt": "E-0", "evh": before.fingerprint, "sink": "drain", "cause": "deadline"}
     more = {"reason": "event_changed", "state": "failed"}
@@ -164,7 +164,7 @@ def test_a_preparation_that_a_change_ended_is_no_failure(cluster: TurnCluster) -
     at = before.event.not_before
     assert at is not None
     cluster.change(0, not_before=rfc3339(at))
-    assert cluster.seen(0).shown.report.fingerprint == before.fingerprint
+    assert cluster.known_event(0).shown.report.fingerprint == before.fingerprint
     cluster.wait(11)
     assert cluster.step() == ["prepare db-0"]
     assert cluster.state(0) == "preparing"
@@ -180,7 +180,7 @@ def test_what_was_prepared_in_an_earlier_stay_of_an_event_counts_no_more_if_it_c
     soon = cluster.later(hours=1)
     cluster.tell(vm.event("E-0", now=cluster.now, not_before=soon))
     assert cluster.step() == ["prepare db-0"]
-    told = {"evt": "E-0", "evh": cluster.seen(0).shown.report.fingerprint, "sink": "drain"}
+    told = {"evt": "E-0", "evh": cluster.known_event(0).shown.report.fingerprint, "sink": "drain"}
     told |= {"cause": "deadline", "reason": None}
     late = [
         vm.record(PREPARATION, told | {"state": state}, now=cluster.now)

@@ -57,7 +57,7 @@ def test_a_vm_that_prepares_is_away_before_its_first_heartbeat(cluster: TurnClus
     fresh = FakeVm(name="db-9")
     soon = cluster.later(minutes=1)
     cluster.tell(fresh.event("E-9", now=cluster.now, not_before=soon))
-    fingerprint = cluster.seen(9).shown.report.fingerprint
+    fingerprint = cluster.known_event(9).shown.report.fingerprint
     data = {"evt": "E-9", "evh": fingerprint, "sink": "drain", "cause": "deadline", "reason": None}
     cluster.tell(fresh.record(PREPARATION, data | {"state": "prepared"}, now=cluster.now))
     cluster.announce(1)

@@ -105,7 +105,7 @@ def test_a_vm_whose_post_may_have_worked_waits_behind_nothing(database: Database
     assert cluster.step() == ["approve db-0"]
     cluster.deliver()
     lower(cluster, 1)
-    (asked,) = [each for each in cluster.seen(0).decided.commands if each.act == "approve"]
+    (asked,) = [each for each in cluster.known_event(0).decided.commands if each.act == "approve"]
     about = {"jti": asked.jti, "actor": "group:db", "now": cluster.now}
     for state, reason in (("accepted", None), ("posted", None), ("failed", "imds_unreachable")):
         cluster.tell(cluster.vms[0].receipt("E-0", state, reason=reason, **about))
@@ -129,7 +129,7 @@ def end_drained(cluster: TurnCluster, number: int, **more: Any) -> None:
     """Have Azure change an event while its VM prepares for it, which makes that preparation
     useless.
     """
-    before = cluster.seen(number).shown.report.fingerprint
+    before = cluster.known_event(number).shown.report.fingerprint
     cluster.change(number, **more)
     data = {"evt": f"E-{number}", "evh": before, "sink": "drain", "cause": "deadline"}
     more = {"reason": "event_changed", "state": "failed"}

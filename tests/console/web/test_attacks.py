@@ -47,7 +47,9 @@ class AttackedConsole:
             "="
         )[2]
         eventually(lambda: self.ask().status_code == 204, what="an answer to the VM")
-        eventually(lambda: self.seen()["decision"]["state"] == "due", what="a decision that is due")
+        eventually(
+            lambda: self.event_item()["decision"]["state"] == "due", what="a decision that is due"
+        )
 
     def ask(self) -> requests.Response:
         """Poll for the VM's commands."""
@@ -86,7 +88,7 @@ class AttackedConsole:
         address = f"{self.console.url}/api/v1/overview"
         return self.console.http.get(address, headers=headers, timeout=10).status_code != 401
 
-    def seen(self) -> dict[str, Any]:
+    def event_item(self) -> dict[str, Any]:
         """Return the event as a viewer sees it."""
         headers = {"X-Forwarded-User": "val"}
         address = f"{self.console.url}/api/v1/events/{EVENT}"
@@ -96,18 +98,20 @@ class AttackedConsole:
 
     def body(self) -> bytes:
         """Return the body that approves or leaves the event."""
-        return json.dumps({"fingerprint": self.seen()["fingerprint"], "reason": "test"}).encode()
+        return json.dumps(
+            {"fingerprint": self.event_item()["fingerprint"], "reason": "test"}
+        ).encode()
 
     def form(self) -> bytes:
         """Return the same as a form of the pages."""
-        fields = {"action": "approve", "reason": "test", "seen": json.dumps(self.seen())}
+        fields = {"action": "approve", "reason": "test", "seen": json.dumps(self.event_item())}
         return urlencode(fields).encode()
 
     def assert_untouched(self) -> None:
         """Check that nothing is decided, that the audit has no decision, and that the VM gets no
         command.
         """
-        assert self.seen()["decision"]["state"] in ("due", "none")
+        assert self.event_item()["decision"]["state"] in ("due", "none")
         for action in _DECIDED:
             assert self.console.audit(action) == []
         assert self.ask().status_code == 204
@@ -308,7 +312,9 @@ def test_an_approver_decides(target: AttackedConsole) -> None:
     """An approver's request, from which all attacks differ, gives the VM a command."""
     assert target.console.post(target.vm.heartbeat()).status_code == 204
     eventually(lambda: target.ask().status_code == 204, what="an answer to the VM")
-    eventually(lambda: target.seen()["decision"]["state"] == "due", what="a decision that is due")
+    eventually(
+        lambda: target.event_item()["decision"]["state"] == "due", what="a decision that is due"
+    )
     status, text = send(target, _API, {"X-Forwarded-User": "ann"})
     assert status == 202, text
     eventually(lambda: target.ask().status_code == 200, what="the command")

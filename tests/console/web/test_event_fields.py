@@ -17,7 +17,7 @@ from wire.record import EVENT_SCHEDULED
 RESOLVED = {"eventId", "resources"}
 """Fields that the console shows with what it knows itself."""
 NOT_SHOWN = {"resourceType": "always VirtualMachine"}
-TOLD: dict[str, Any] = {
+EXAMPLES: dict[str, Any] = {
     "eventId": "E",
     "resources": ["web-1"],
     "notBefore": "2031-01-01T00:07:00Z",
@@ -27,11 +27,11 @@ ON_THE_PAGE = {"notBefore": "2031-01-01 00:07", "durationInSeconds": "1 min 37 s
 """What the page says for a value, where that is not the value itself."""
 
 
-def told(name: str) -> Any:
+def example_of(name: str) -> Any:
     """Return a value that a record can have in a field, and that no other field has."""
     types = EVENT_FIELDS[name].type.schema.get("type", "string")
     value = 4711 if "integer" in types or "number" in types else f"value-of-{name}"
-    return TOLD.get(name, True if "boolean" in types else value)
+    return EXAMPLES.get(name, True if "boolean" in types else value)
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def stage(tmp_path: Path) -> Iterator[ConsoleStage]:
     with ConsoleStage(tmp_path) as made:
         sample = vm.event("E", resources=["web-1"], now=made.now).data
         data = {name: sample[name] for name in sample if name not in ("vm", "node", "bridge")}
-        event = {name: told(name) for name in EVENT_FIELDS}
+        event = {name: example_of(name) for name in EVENT_FIELDS}
         data |= {"event": event, "fingerprint": fingerprint(event)}
         made.put(vm.record(EVENT_SCHEDULED, data, now=made.now))
         yield made
@@ -56,10 +56,10 @@ def test_a_field_of_an_event_is_in_the_api_and_in_the_spreadsheet(stage: Console
         answer = stage.http.get(f"{stage.url}/api/v1/{path}", timeout=20)
         assert answer.status_code == 200, f"console/fleet/view.py, class EventItem: {answer.text}"
         item = answer.json() if path == "events/E" else answer.json()["items"][0]
-        assert {name: item[name] for name in shown} == {name: told(name) for name in shown}
+        assert {name: item[name] for name in shown} == {name: example_of(name) for name in shown}
     lines = stage.http.get(f"{stage.url}/api/v1/events?format=csv", timeout=20).text.splitlines()
     (row,) = csv.DictReader(lines)
-    assert {name: row[name] for name in shown} == {name: str(told(name)) for name in shown}
+    assert {name: row[name] for name in shown} == {name: str(example_of(name)) for name in shown}
 
 
 def test_a_field_of_an_event_is_on_its_page(stage: ConsoleStage) -> None:
@@ -70,7 +70,7 @@ def test_a_field_of_an_event_is_on_its_page(stage: ConsoleStage) -> None:
     assert answer.status_code == 200, answer.text
     page = answer.text
     wanted = {
-        name: ON_THE_PAGE.get(name, str(told(name)))
+        name: ON_THE_PAGE.get(name, str(example_of(name)))
         for name in EVENT_FIELDS
         if name not in NOT_SHOWN
     }

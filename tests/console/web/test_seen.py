@@ -22,7 +22,7 @@ LIES: list[dict[str, Any]] = [
 ]
 
 
-def told(state: dict[str, Any], vm: FakeVm, received_at: float) -> IncomingState:
+def state_of(state: dict[str, Any], vm: FakeVm, received_at: float) -> IncomingState:
     """Return the state document with these values, as it comes in."""
     body = json.dumps(state).encode()
     return parse_state(body, source="web", received_at=received_at, vm_id=vm.vm_id, site="default")
@@ -45,7 +45,7 @@ def test_a_state_that_hides_something_leads_to_no_command(
         state = json.loads(other.state(record, now=later))
         state["events"][0] |= {"recordId": "forged", **lie}
         del state["events"][0]["eventSource"]
-        forged = told(state, other, later.timestamp())
+        forged = state_of(state, other, later.timestamp())
         stage.put(record) if first == "record" else stage._deliver([forged])
         (item,) = stage.http.get(f"{stage.url}/api/v1/events").json()["items"]
         alone = item["fingerprint"]
@@ -74,7 +74,7 @@ def test_a_state_that_has_another_hash_is_not_taken(lie: dict[str, Any]) -> None
     """A state document with all that the hash covers is refused if the hash is another."""
     vm, now = FakeVm(name="web-1"), datetime.now(UTC)
     state = json.loads(vm.state(vm.event("E", resources=["web-1", "web-2"]), now=now))
-    assert told(state, vm, now.timestamp()).events[0][1].is_proven
+    assert state_of(state, vm, now.timestamp()).events[0][1].is_proven
     state["events"][0] |= lie
     with pytest.raises(ForeignError, match="fingerprint: it is not that of the event"):
-        told(state, vm, now.timestamp())
+        state_of(state, vm, now.timestamp())

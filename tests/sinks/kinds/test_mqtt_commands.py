@@ -60,16 +60,16 @@ def test_the_status_says_whether_commands_are_taken(broker: Mosquitto) -> None:
     subscription; so does the last status.
     """
 
-    def said() -> list[tuple[str, bool]]:
+    def retained_status() -> list[tuple[str, bool]]:
         with broker.subscriber(f"{BASE}/status") as newcomer:
             found = [json.loads(each.payload) for each in newcomer.messages()]
         return [(each["status"], each["commands"]) for each in found]
 
     with listening(broker, CommandTaker()):
-        assert said() == [("online", True)]
-    assert said() == [("offline", True)]
+        assert retained_status() == [("online", True)]
+    assert retained_status() == [("offline", True)]
     with listening(broker, CommandTaker(), commands=False):
-        assert said() == [("online", False)]
+        assert retained_status() == [("online", False)]
 
 
 def test_commands_that_cannot_be_verified_are_not_promised(broker: Mosquitto) -> None:
@@ -81,14 +81,14 @@ def test_commands_that_cannot_be_verified_are_not_promised(broker: Mosquitto) ->
     sink = make(broker.host, broker.port, context)
     with broker.subscriber(f"{BASE}/status") as plane:
 
-        def said() -> list[bool]:
+        def reported_commands() -> list[bool]:
             return [json.loads(each.payload)["commands"] for each in plane.messages()]
 
         sink.open()
         for now in (True, True, False):
             verifies[0] = now
             sink.maintain()
-        eventually(lambda: said()[-3:] == [False, True, False], what="the status")
+        eventually(lambda: reported_commands()[-3:] == [False, True, False], what="the status")
         sink.close()
 
 

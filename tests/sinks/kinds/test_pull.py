@@ -343,14 +343,14 @@ def test_a_bug_behind_the_poll_is_raised_by_maintain(server: HttpServer) -> None
     sink = HastyPullSink("pull", make(server).settings, replace(sample_context(), command=broken))
     sink.open()
 
-    def told() -> bool:
+    def raises_key_error() -> bool:
         try:
             sink.maintain()
         except KeyError:
             return True
         return False
 
-    eventually(told, what="it")
+    eventually(raises_key_error, what="it")
     sink.close()
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.commands.approval_bench import SIGNERS, Bugs, ModelBench, Setup
+from support.commands.model_bench import SIGNERS, Bugs, ModelBench, Setup
 from support.documents.documents import LATER, NOT_BEFORE, VM
 from support.faults.oracle import Figures
 

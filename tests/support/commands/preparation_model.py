@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from support.commands.approval_parts import (
+from support.commands.approval_bench import (
     ObedientImds,
     approval_worker_of,
     has_work,

@@ -228,14 +228,14 @@ class TurnCluster:
     def end(self, number: int) -> None:
         """End a VM's event; a VM that was asked to approve it reports the outcome."""
         vm = self.vms[number]
-        for each in self.seen(number).decided.commands:
+        for each in self.known_event(number).decided.commands:
             more: dict[str, Any] = {"jti": each.jti, "actor": each.subject, "now": self.now}
             self.tell(vm.receipt(f"E-{number}", "confirmed", **more))
         self.tell(self.vms[number].event(f"E-{number}", transition="ended", now=self.now))
 
     def says(self, number: int, state: str) -> None:
         """Have a VM report how far it has prepared for its event."""
-        fingerprint = self.seen(number).shown.report.fingerprint
+        fingerprint = self.known_event(number).shown.report.fingerprint
         data = {"evt": f"E-{number}", "evh": fingerprint, "sink": "drain"}
         more = {"cause": "deadline", "reason": None, "state": state}
         self.tell(self.vms[number].record(PREPARATION, data | more, now=self.now))
@@ -323,7 +323,7 @@ class TurnCluster:
         self.says(0, "prepared")
         assert "approve db-0" in self.step()
         self.deliver()
-        (command,) = self.seen(0).decided.commands[-1:]
+        (command,) = self.known_event(0).decided.commands[-1:]
         jti = command.jti if actor == "group:db" else "another"
         for state in said:
             told = self.vms[0].receipt(
@@ -347,7 +347,7 @@ class TurnCluster:
         self.announce(1)
         assert self.step() == ["approve db-0"]
         self.deliver()
-        (asked,) = self.seen(0).decided.commands
+        (asked,) = self.known_event(0).decided.commands
         about: dict[str, Any] = {"jti": asked.jti, "actor": "group:db", "now": self.now}
         for state in said:
             self.tell(self.vms[0].receipt("E-0", state, **about))
@@ -363,7 +363,7 @@ class TurnCluster:
         self._request(number, what="leave", person=ALICE)
 
     def _request(self, number: int, **more: Any) -> None:
-        fingerprint = self.seen(number).shown.report.fingerprint
+        fingerprint = self.known_event(number).shown.report.fingerprint
         request = DecisionRequest(
             event_id=f"E-{number}", fingerprint=fingerprint, reason="maintenance", **more
         )
@@ -376,7 +376,7 @@ class TurnCluster:
 
     # What is seen of it
 
-    def seen(self, number: int) -> KnownEvent:
+    def known_event(self, number: int) -> KnownEvent:
         """Return the event of a VM as a person sees it."""
         with self.snapshots.open() as snapshot:
             known = snapshot.events.find_event(f"E-{number}")
@@ -431,7 +431,7 @@ class EventOfTwo:
 
     def say(self, number: int, state: str) -> None:
         """Have a VM report how far it has prepared for the event as it is now."""
-        fingerprint = self.cluster.seen(0).shown.report.fingerprint
+        fingerprint = self.cluster.known_event(0).shown.report.fingerprint
         data = {"evt": "E-0", "evh": fingerprint, "sink": "drain", "cause": "deadline"}
         more = {"reason": None, "state": state}
         vm = self.cluster.vms[number]

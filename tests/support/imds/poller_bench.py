@@ -102,7 +102,7 @@ class PollerBench:
         )
 
 
-def told(records: list[Record]) -> list[tuple[str, str | None]]:
+def summary(records: list[Record]) -> list[tuple[str, str | None]]:
     """The type of each record, without what all share, and its event's status."""
     return [
         (

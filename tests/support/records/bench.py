@@ -426,8 +426,8 @@ class RecordBench:
         self.imds.is_odd = not self.imds.is_odd
 
     def _differs(self) -> bool:
-        before = {event: state.said for event, state in self.lineage.pending.items()}
-        return before != {event: state.said for event, state in self._visible().items()}
+        before = {event: state.content for event, state in self.lineage.pending.items()}
+        return before != {event: state.content for event, state in self._visible().items()}
 
     def _visible(self) -> dict[str, OracleState]:
         """The events that are within the scope of this run; what is absent beside an entry that

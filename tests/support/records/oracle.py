@@ -33,10 +33,10 @@ class OracleState:
 
     def differs(self, other: "OracleState") -> bool:
         """Whether it says something else; since when does not count."""
-        return self.said != other.said
+        return self.content != other.content
 
     @property
-    def said(self) -> tuple[object, ...]:
+    def content(self) -> tuple[object, ...]:
         return (self.status, sorted(self.resources), self.duration)
 
 
@@ -270,7 +270,7 @@ def _judge_change(lineage: Lineage, facts: Facts, poll: OraclePoll, record: Reco
         since = poll.gone[event]
     else:
         said = (told["eventStatus"], sorted(told["resources"]), told["durationInSeconds"])
-        assert said == state.said, "a record says something else than the document"
+        assert said == state.content, "a record says something else than the document"
         lineage.pending[event] = state
         since = state.since
     # A store that is lost sees an event for the first time again, and gives it the id that it had.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from support.commands.approval_bench import Bugs
+from support.commands.model_bench import Bugs
 from support.turn_world.chaos import Chaos
 from support.turn_world.settling import settle
 from support.turn_world.world import TurnWorld

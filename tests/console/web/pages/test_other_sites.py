@@ -84,7 +84,7 @@ def audit_of(target: ConsoleStage) -> list[dict[str, str]]:
     return [json.loads(line) for line in text.splitlines()]
 
 
-def seen(target: ConsoleStage) -> str:
+def hidden_fields(target: ConsoleStage) -> str:
     """Return the hidden fields of a form of the console."""
     return json.dumps(target.http.get(f"{target.url}/api/v1/events/E", timeout=10).json())
 
@@ -95,7 +95,7 @@ def test_a_form_elsewhere(
     target: ConsoleStage, elsewhere: Elsewhere, tab: Page, host: str, place: str
 ) -> None:
     """A form of another site that sends itself is answered 403."""
-    fields = {"action": "approve", "reason": "x", "seen": seen(target)}
+    fields = {"action": "approve", "reason": "x", "seen": hidden_fields(target)}
     inputs = "".join(f'<input name="{k}" value="{escape(v)}">' for k, v in fields.items())
     form = f'<form method="post" action="{target.url}{place}">{inputs}<button>Win</button></form>'
     tab.goto(elsewhere.serves(host, form))
@@ -111,7 +111,7 @@ def test_json_in_a_form_elsewhere(
     target: ConsoleStage, elsewhere: Elsewhere, tab: Page, host: str, what: str
 ) -> None:
     """A form of another site that sends JSON as plain text is answered 403."""
-    fingerprint = json.loads(seen(target))["fingerprint"]
+    fingerprint = json.loads(hidden_fields(target))["fingerprint"]
     name = escape(f'{{"fingerprint": "{fingerprint}", "reason": "')
     address = f"{target.url}/api/v1/events/E/{what}"
     form = (
@@ -130,7 +130,7 @@ def test_a_script_elsewhere(
     target: ConsoleStage, elsewhere: Elsewhere, tab: Page, host: str
 ) -> None:
     """A fetch of another site does not reach the console, with or without a preflight request."""
-    fingerprint = json.loads(seen(target))["fingerprint"]
+    fingerprint = json.loads(hidden_fields(target))["fingerprint"]
     body = json.dumps({"fingerprint": fingerprint, "reason": "x"})
     tab.goto(elsewhere.serves(host, ""))
     for mode, kind in (("no-cors", "text/plain"), ("cors", "application/json")):
