@@ -53,26 +53,47 @@ class OidcProvider:
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> Self:
-        """Start, with new keys; returns once it answers."""
-        self._said = tempfile.TemporaryFile("w+")  # noqa: SIM115  # until it is stopped
+        """Start, with new keys; returns once it answers.
+
+        Raises `RuntimeError` if it ends, `AssertionError` if three processes in turn are not up
+        within half a minute each: on a machine that stalled, one never listened.
+        """
+        for _ in range(3):
+            self._start_process()
+            try:
+                eventually(self._answers, what="the provider", timeout=30)
+            except AssertionError as error:
+                trouble = f"{error}; it answered {self._answered}, and wrote: {self._output()}"
+                self.stop()
+            else:
+                return self
+        raise AssertionError(trouble)
+
+    def _start_process(self) -> None:
+        self._answered = "nothing yet"
+        self._written = tempfile.TemporaryFile("w+")  # noqa: SIM115  # until it is stopped
         self.process = subprocess.Popen(
             [self.node, str(HERE / "provider.mjs"), str(MODULES), json.dumps(self.settings)],
-            stdout=self._said,
+            stdout=self._written,
             stderr=subprocess.STDOUT,
         )
-        eventually(self._answers, what="the provider", timeout=60)
-        return self
 
     def _answers(self) -> bool:
         assert self.process is not None
         if self.process.poll() is not None:
-            self._said.seek(0)
-            raise AssertionError(f"the provider has ended: {self._said.read()[-2000:]}")
+            raise RuntimeError(f"the provider has ended: {self._output()}")
+        address = f"http://127.0.0.1:{self.port}/.well-known/openid-configuration"
         try:
-            address = f"http://127.0.0.1:{self.port}/.well-known/openid-configuration"
-            return requests.get(address, timeout=5).status_code == 200
-        except requests.RequestException:
+            answer = requests.get(address, timeout=5)
+        except requests.RequestException as error:
+            self._answered = repr(error)
             return False
+        self._answered = f"{answer.status_code}: {answer.text[:500]}"
+        return answer.status_code == 200
+
+    def _output(self) -> str:
+        self._written.seek(0)
+        return self._written.read()[-2000:]
 
     def stop(self) -> None:
         """End it."""
@@ -80,7 +101,7 @@ class OidcProvider:
             self.process.kill()
             self.process.wait()
             self.process = None
-            self._said.close()
+            self._written.close()
 
     def __enter__(self) -> Self:
         return self.start()
