@@ -34,12 +34,15 @@ class Snapshot:
         silent_time: SilentTime,
         *,
         grouping: Grouping = NO_GROUPS,
+        has_break: bool = False,
     ) -> None:
-        """`grouping`: the groups for which events wait."""
+        """`grouping`: the groups for which events wait. `has_break`: as in `read_listening`."""
         self.connection: Final = connection
         self.now: Final = now
         """Seconds since 1970."""
-        self.listening: Final[Listening] = read_listening(connection, now, silent_time)
+        self.listening: Final[Listening] = read_listening(
+            connection, now, silent_time, has_break=has_break
+        )
         self.vms: Final = KnownVms(connection, now, self.listening)
         self.vm_lists: Final = VmLists(connection, self.vms)
         self.events: Final = KnownEvents(connection, now, self.listening, grouping=grouping)
@@ -78,4 +81,10 @@ class Snapshots:
         """
         if is_exact and isinstance(self.clock, CommonClock):
             self.clock.compare(connection)
-        return Snapshot(connection, self.clock(), self.silent_time, grouping=self.grouping)
+        return Snapshot(
+            connection,
+            self.clock(),
+            self.silent_time,
+            grouping=self.grouping,
+            has_break=self.database.continuity.has_break,
+        )

@@ -71,6 +71,8 @@ class Changes:
     streams: dict[StreamKey, Stream] = field(default_factory=dict)
     gaps: dict[StreamKey, list[SequenceGap]] = field(default_factory=dict)
     """All gaps of each stream whose gaps have changed."""
+    incomplete_vms: set[str] = field(default_factory=set)
+    """VMs of which more records were found missing."""
     past_streams: set[StreamKey] = field(default_factory=set)
     """Streams to delete with their gaps, because their VMs have begun too many."""
     reports: dict[ReporterKey, LatestReport] = field(default_factory=dict)

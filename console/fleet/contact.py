@@ -57,6 +57,10 @@ class Listening:
 
     intervals: Mapping[str, Sequence[Interval]] = field(default_factory=dict)
     """By source, the oldest first; they do not touch."""
+    since: Mapping[str, float] = field(default_factory=dict)
+    """Since when at least one console has been connected without a break, for each source to which
+    one is connected now.
+    """
     connected: Mapping[str, bool] = field(default_factory=dict)
     """Whether a running console is connected, for each source that one has."""
     silent_time: SilentTime = BY_HEARTBEATS

@@ -98,6 +98,8 @@ class Fold:
         )
         if counted.gaps or missing:
             growth = sum(gap.size for gap in counted.gaps) - sum(gap.size for gap in missing)
+            if growth > 0:
+                self.changes.incomplete_vms.add(vm_id)
             heard = replace(heard, missing_records=max(0, heard.missing_records + growth))
         heard = self._keep_vm(heard, record.received_at)
         reported_at = heard.reported_at(record.time, record.received_at)

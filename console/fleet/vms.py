@@ -18,6 +18,7 @@ _WITHOUT_SITE: Final = "0.1.0"
 """The version of the bridge whose records have no site."""
 _NOT_SHOWN: Final = (
     "heard_at",
+    "state_at",
     "record_time",
     "sequence",
     "stream",
@@ -103,6 +104,7 @@ def with_record(
         change_number=vm.change_number,
         heard_at=last.heard_at,
         heard_source=last.heard_source,
+        state_at=vm.state_at,
         lost_at=last.lost_at,
         retired_at=last.retired_at,
         retired_by=last.retired_by,
@@ -220,6 +222,7 @@ def with_state(vm: Vm | None, state: IncomingState) -> Vm:
         site = state.site or DEFAULT_SITE
         vm = new_vm(state.vm_id, state.name, site, state.resource_id, state.source)
     vm = with_clock_not_behind(vm, state.time, state.received_at)
+    vm = replace(vm, state_at=state.received_at)
     return _heard(vm, vm.reported_at(state.time, state.received_at), state.source)
 
 

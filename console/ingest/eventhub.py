@@ -12,7 +12,7 @@ import queue
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, Final
 
 from azure.eventhub import EventData, TransportType
@@ -79,15 +79,25 @@ class EventHubReader:
         self._state.note_disconnected("not connected yet")
         self._thread.start()
 
+    def read_again(self) -> None:
+        """Read from the stored checkpoints again: they may be those of an earlier copy."""
+        self._cancel()
+
+    def ask_about(self, vm_ids: Collection[str]) -> None:
+        """Do nothing: a hub keeps only records, and sends all of them."""
+
     def stop(self) -> None:
         """Stop, and release the partitions."""
         self._stop.set()
+        self._cancel()
+        if self._thread.is_alive():
+            self._thread.join(5)
+
+    def _cancel(self) -> None:
         loop = self._loop
         task = self._task
         if loop is not None and task is not None and loop.is_running():
             loop.call_soon_threadsafe(task.cancel)
-        if self._thread.is_alive():
-            self._thread.join(5)
 
     def _run(self) -> None:
         while not self._writer.opened.wait(0.2):

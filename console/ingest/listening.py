@@ -47,12 +47,14 @@ class ListeningLog:
         delete_past_listening(connection, now)
         self.write(connection, now)
 
-    def write(self, connection: Connection, now: float) -> None:
-        """Write the current state. Raises SQLAlchemy's errors; then it is written at the
-        next try.
+    def write(self, connection: Connection, now: float, *, has_break: bool = False) -> bool:
+        """Write the current state; return whether this console begins to listen again. That is so
+        with `has_break`, or if it could not write for a while. Raises SQLAlchemy's errors; then it
+        is written at the next try.
         """
+        last_at = self._written_at
         # A clock that was set back counts as a break too: for its new time nothing is known.
-        was_away = self._written_at is None or abs(now - self._written_at) > GRACE_SECONDS
+        was_away = has_break or last_at is None or abs(now - last_at) > GRACE_SECONDS
         listened = {}
         known = {each.name: each.since for each in self._states}
         for name, since in known.items():
@@ -69,6 +71,7 @@ class ListeningLog:
         self._listened = listened
         self._known = known
         self._written_at = now
+        return was_away and last_at is not None
 
     def end(self, connection: Connection, now: float) -> None:
         """Write that this run has stopped in order."""

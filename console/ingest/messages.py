@@ -7,12 +7,12 @@ from math import ceil
 from typing import Final
 
 from console.ingest.delivery import QuarantinedMessage
+from console.ingest.retained_topics import RETAINED
 from console.records.incoming import IncomingMessage, IncomingRecord
 from console.records.parse import ForeignError, parse_record, parse_state, parse_status
 from sinks.kinds.mqtt.messages import EVENT_EXPIRY, RECEIPT_EXPIRY
 
 _SHARED: Final = ("event", "receipt")
-_RETAINED: Final = ("state", "status")
 _LEVELS: Final = 6
 OWN_VM: Final = "seb-console-"
 """The prefix of a console's name, which a topic has in the place of the vmId: its notices are not
@@ -23,12 +23,16 @@ _CLOCKS_AGREE_SECONDS: Final = 120.0
 
 
 def filters(share: str | None) -> list[str]:
-    """Return the topic filters for every VM. A shared subscription gets no retained messages, so
-    the filters for those are not shared.
-    """
+    """Return the topic filters for what every VM sends once."""
     prefix = "" if share is None else f"$share/{share}/"
-    shared = [f"{prefix}seb/v1/+/vm/+/{leaf}" for leaf in _SHARED]
-    return [*shared, *(f"seb/v1/+/vm/+/{leaf}" for leaf in _RETAINED)]
+    return [f"{prefix}seb/v1/+/vm/+/{leaf}" for leaf in _SHARED]
+
+
+def retained_filters() -> list[str]:
+    """Return the topic filters for what every VM retains. A shared subscription gets no retained
+    messages, so these are not shared.
+    """
+    return [f"seb/v1/+/vm/+/{leaf}" for leaf in RETAINED]
 
 
 def read_message(

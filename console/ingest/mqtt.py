@@ -7,7 +7,7 @@ import queue
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
@@ -15,9 +15,11 @@ from typing import Any, Final
 from paho.mqtt.client import Client, MQTTMessage
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
+from console.db.bulk import portions
 from console.ingest.command_publisher import CommandPublisher
 from console.ingest.delivery import Delivery, QuarantinedMessage
-from console.ingest.messages import filters, read_message, vm_of_topic
+from console.ingest.messages import filters, read_message, retained_filters, vm_of_topic
+from console.ingest.retained_topics import RetainedTopics
 from console.ingest.settings import MqttSource
 from console.ingest.state import SourceState
 from console.ingest.vm_limits import TOO_MUCH, VmLimits
@@ -36,7 +38,14 @@ while the previous one is committed, and less than the writer's queue holds.
 """
 _MAX_PACKET_BYTES: Final = 1024 * 1024
 _CONNECT_SECONDS: Final = 20.0
-_STOP_CHECK_SECONDS: Final = 5.0
+_LOOK_SECONDS: Final = 0.25
+"""The time between two looks at what has come, until the retained messages are asked for."""
+_ASK_SECONDS: Final = 1.0
+"""The time for the answers to one portion of questions."""
+_ASKED_AT_ONCE: Final = 300
+"""How many retained messages are asked for at once: far fewer than a broker queues."""
+_FILTERS_AT_ONCE: Final = 8
+"""How many topic filters a SUBSCRIBE has; some brokers accept no more."""
 _MAX_WAIT_SECONDS: Final = 30.0
 _QUIET_SECONDS: Final = 0.5
 _LEAVE_SECONDS: Final = 5.0
@@ -69,6 +78,13 @@ class MqttReader:
         """Sends commands over the same connection."""
         self._stop = threading.Event()
         self._session: Session | None = None
+        self._retained = RetainedTopics()
+        self._wants_all = True
+        """Whether everything that is retained must be asked for."""
+        self._asked: list[str] = []
+        """The topics of the last portion of questions."""
+        self._optional: set[int] = set()
+        """The ids of the SUBSCRIBE packets that may be refused."""
         self._received = 0
         """How many messages have come over the present connection."""
         self._settled = 0
@@ -79,6 +95,14 @@ class MqttReader:
         """Start the thread that connects."""
         self._state.note_disconnected("not connected yet")
         self._thread.start()
+
+    def read_again(self) -> None:
+        """Ask for the retained messages again: what VMs told meanwhile may be lost."""
+        self._wants_all = True
+
+    def ask_about(self, vm_ids: Collection[str]) -> None:
+        """Ask again for what these VMs retain: records of them are missing."""
+        self._retained.want(vm_ids)
 
     def stop(self) -> None:
         """Disconnect. The broker keeps the session, except with a shared subscription."""
@@ -92,8 +116,8 @@ class MqttReader:
             self._thread.join(_STOP_SECONDS)
 
     @property
-    def _leaves_a_share(self) -> bool:
-        return self._settings.share is not None and self._settings.protocol == "5"
+    def _share(self) -> str | None:
+        return self._settings.share if self._settings.protocol == "5" else None
 
     def _run(self) -> None:
         wait = 0.5
@@ -130,31 +154,58 @@ class MqttReader:
         session.client.on_subscribe = partial(self._on_subscribe, session)
         self.publisher.use(session.client)
         self._received = self._settled = 0
+        self._wants_all = True
+        self._asked = []
+        self._optional = set()
         self._session = session
         try:
             session.connect(timeout=_CONNECT_SECONDS)
-            self._subscribe(session.client)
+            self._subscribe(session.client, filters(self._share))
             while not self._stop.is_set():
-                session.wait_for(self._stop.is_set, timeout=_STOP_CHECK_SECONDS)
-            if self._leaves_a_share:
+                wait = _LOOK_SECONDS if self._wants_all else _ASK_SECONDS
+                session.wait_for(self._stop.is_set, timeout=wait)
+                self._ask_for_retained(session.client)
+            if self._share is not None:
                 self._leave(session)
         finally:
-            is_over = self._stop.is_set() and self._leaves_a_share
+            is_over = self._stop.is_set() and self._share is not None
             session.close(timeout=_CLOSE_SECONDS, ends_session=is_over)
 
-    def _subscribe(self, client: Client) -> None:
+    def _subscribe(
+        self, client: Client, topics: Sequence[str], *, is_optional: bool = False
+    ) -> None:
         if self._settings.protocol == "5":
             # The retained flag then marks messages from before the subscription, and only those.
             options = SubscribeOptions(qos=1, retainAsPublished=False)
-            client.subscribe([(topic, options) for topic in filters(self._settings.share)])
+            _, mid = client.subscribe([(topic, options) for topic in topics])
         else:
-            client.subscribe([(topic, 1) for topic in filters(None)])
+            _, mid = client.subscribe([(topic, 1) for topic in topics])
+        if is_optional and mid is not None:
+            self._optional.add(mid)
+
+    def _ask_for_retained(self, client: Client) -> None:
+        """Ask for what VMs retain: for everything, once the queue at the broker has room for it;
+        later, in portions, for what has not come of VMs that are heard.
+        """
+        if self._received - self._settled > IN_FLIGHT // 2:
+            return
+        if self._wants_all:
+            self._wants_all = False
+            self._retained.forget()
+            self._subscribe(client, retained_filters())
+            return
+        if self._asked:  # they come by the subscription to all from now on
+            for some in portions(self._asked, _FILTERS_AT_ONCE):
+                client.unsubscribe(list(some))
+        self._asked = self._retained.next_to_ask(_ASKED_AT_ONCE, time.monotonic())
+        for some in portions(self._asked, _FILTERS_AT_ONCE):
+            self._subscribe(client, some, is_optional=True)
 
     def _leave(self, session: Session) -> None:
         """Give up a shared subscription: unsubscribe, and receive what the broker still has for
         this console. The other consoles get everything else.
         """
-        session.client.unsubscribe(filters(self._settings.share))
+        session.client.unsubscribe([*filters(self._share), *retained_filters()])
         until = time.monotonic() + _LEAVE_SECONDS
         before = -1
         while time.monotonic() < until and not before == self._received == self._settled:
@@ -169,13 +220,17 @@ class MqttReader:
         session: Session,
         _client: Client,
         _data: Any,
-        _mid: int,
+        mid: int,
         codes: Any,
         _properties: Any = None,
     ) -> None:
         worst = max(code.value for code in codes)
         if worst >= FIRST_FAILURE:
+            if mid in self._optional:
+                return
             session.abort(reason(worst).at("the broker refused the subscription"))
+            return
+        if self._state.is_connected:
             return
         self._state.note_connected(self._now())
         _LOG.info("connected", extra={"action": "source_connected", "source": self._state.name})
@@ -218,6 +273,8 @@ class MqttReader:
         there. An honest VM does not reach this limit.
         """
         vm_id = vm_of_topic(message.topic)
+        if vm_id:
+            self._retained.note(message.topic, time.monotonic())
         now = time.monotonic()
         if not vm_id or not self._vm_limits.wait(vm_id, len(message.payload), now=now):
             item = self._read(message)

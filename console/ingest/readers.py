@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -38,6 +38,16 @@ class Reader(Protocol):
 
     def start(self) -> None:
         """Start to read; return at once."""
+
+    def read_again(self) -> None:
+        """Ask the source again for what it keeps; return at once. Messages may be lost that were
+        read before.
+        """
+
+    def ask_about(self, vm_ids: Collection[str]) -> None:
+        """Ask the source again for what it keeps of these VMs, of which records are missing; return
+        at once.
+        """
 
     def stop(self) -> None:
         """Stop, within seconds."""

@@ -10,7 +10,7 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Final, TypeGuard
@@ -23,7 +23,7 @@ from console.db.batches.batch_transaction import write_batch
 from console.db.connection.clock import CommonClock
 from console.db.connection.errors import message_of
 from console.db.connection.opening import Database
-from console.db.connection.transactions import next_number
+from console.db.connection.transactions import numbered
 from console.db.events.known_events import NO_GROUPS
 from console.db.sources.checkpoints import write_checkpoint
 from console.db.sources.quarantine import count_quarantined
@@ -75,13 +75,16 @@ class Writer:
         *,
         on_open: Callable[[], None],
         on_commit: Callable[[], None],
+        on_break: Callable[[], None] = lambda: None,
+        on_incomplete: Callable[[Collection[str]], None] = lambda _: None,
         listening: ListeningLog | None = None,
         silent_time: SilentTime = BY_HEARTBEATS,
         grouping: Grouping = NO_GROUPS,
         clock: CommonClock | None = None,
     ) -> None:
-        """`on_open` and `on_commit` are called on the writer's thread. `listening` writes when this
-        console was connected.
+        """These are called on the writer's thread: `on_break` after a time in which messages may
+        have been lost, `on_incomplete` with the vmIds of VMs of which records are missing.
+        `listening` writes when this console was connected.
         """
         self._database = database
         self._listening = listening or ListeningLog(uuid4().hex, ())
@@ -89,6 +92,8 @@ class Writer:
         self._grouping = grouping
         self._on_open = on_open
         self._on_commit = on_commit
+        self._on_break = on_break
+        self._on_incomplete = on_incomplete
         self._now = clock or CommonClock()
         """Compared with the database's clock each time that the listening is written."""
         self._inbox = Inbox(most=QUEUE, most_bytes=_QUEUE_BYTES)
@@ -136,7 +141,8 @@ class Writer:
         while True:
             if self._delete_moment is not None:
                 self._delete_old()
-            if self._listening.is_due(self._now()):
+            has_break = self._database.continuity.has_break
+            if has_break or self._listening.is_due(self._now()):
                 self._retry_until_done(self._note_listening)
             batch = self._next_batch()
             if not batch:
@@ -163,9 +169,19 @@ class Writer:
         """Write when this console was connected. This happens every few seconds, so it also shows
         whether the database works.
         """
+        breaks = self._database.continuity.breaks()
+        has_break = self._database.continuity.has_break
         with self._database.writing.begin() as connection:
             self._now.compare(connection)
-            self._listening.write(connection, self._now())
+            begins_again = self._listening.write(connection, self._now(), has_break=has_break)
+        self._database.continuity.note(breaks)
+        if begins_again:
+            _LOG.warning(
+                "the database was away or has lost transactions; what VMs told meanwhile is read"
+                " again",
+                extra={"action": "listening_again"},
+            )
+            self._on_break()
         try:
             self._write_timed_changes()
         except Exception as error:
@@ -177,8 +193,7 @@ class Writer:
 
     def _write_timed_changes(self) -> None:
         """Write what changes because time has passed."""
-        with self._database.writing.begin() as connection:
-            number = next_number(connection)
+        with numbered(self._database) as (connection, number):
             has_changed = write_timed_changes(
                 connection, number, now=self._now(), silent_time=self._silent_time
             )
@@ -330,8 +345,7 @@ class Writer:
     def _commit_together(self, batch: Sequence[Delivery]) -> None:
         """Write everything that a batch changes, in one transaction."""
         items = [item for each in batch for item in each.items if _is_about_a_vm(item)]
-        with self._database.writing.begin() as connection:
-            number = next_number(connection)
+        with numbered(self._database) as (connection, number):
             changes = write_batch(
                 connection,
                 items,
@@ -355,6 +369,8 @@ class Writer:
                 if delivery.checkpoint is not None:
                     write_checkpoint(connection, delivery.checkpoint)
         self.progress.count(batch, duplicates=changes.duplicates, at=self._now())
+        if changes.incomplete_vms:
+            self._on_incomplete(changes.incomplete_vms)
         self._on_commit()
 
 

@@ -76,8 +76,10 @@ class ChangeFeed:
             self._wake.wait(_CHECK_SECONDS)
 
     def _check(self) -> None:
+        newest_before = self._database.continuity.newest
         with read_from(self._database.reading) as connection:
             number = newest_number(connection)
+        self._database.continuity.end_read(number, newest_before=newest_before)
         # A number that went back: the database was restored, or is another one.
         since = None if self._number is None or number < self._number else self._number
         for listener in self._listeners:

@@ -8,7 +8,7 @@ import logging
 import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from importlib.metadata import version
 from typing import Final, TypeVar
@@ -105,6 +105,7 @@ class Console:
             grouping=self.grouping,
             can_sign=signer is not None,
             four_eyes=settings.approval.four_eyes,
+            retaining=frozenset(name for name, each in sources.items() if each.kind == "mqtt"),
         )
         self._turn_facts = KeptTurnFacts(turns)
         self.held_polls = HeldPolls()
@@ -129,11 +130,21 @@ class Console:
             self.database,
             on_open=self._on_opened,
             on_commit=self.feed.wake,
+            on_break=self._read_again,
+            on_incomplete=self._ask_about,
             listening=ListeningLog(uuid4().hex, self.sources.values()),
             silent_time=self._silent_time,
             grouping=self.grouping,
             clock=self.clock,
         )
+
+    def _read_again(self) -> None:
+        for reader in self.readers:
+            reader.read_again()
+
+    def _ask_about(self, vm_ids: Collection[str]) -> None:
+        for reader in self.readers:
+            reader.ask_about(vm_ids)
 
     def _make_decisions(self, signer: Signer | None, turns: TurnSettings) -> Decisions:
         return Decisions(

@@ -42,8 +42,7 @@ class PostgreSql:
         if self._user is not None:
             self._options |= {"user": self._user, "group": self._user}
         command = [executable("initdb"), "-D", str(self._data), "-U", "seb", "-A", "trust"]
-        command += ["-E", "UTF8", "--no-sync"]
-        subprocess.run(command, check=True, capture_output=True, **self._options)
+        self._run(*command, "-E", "UTF8", "--no-sync")
 
     @property
     def _data(self) -> Path:
@@ -91,6 +90,18 @@ class PostgreSql:
             self._process.send_signal(2)  # SIGINT: fast shutdown
             self._process.wait(30)
             self._process = None
+
+    def copy(self) -> None:
+        """Copy its data as they are now; it is stopped."""
+        self._run("cp", "-a", str(self._data), str(self.directory / "copy"))
+
+    def put_back(self) -> None:
+        """Put the copy in the place of its data; it is stopped."""
+        shutil.rmtree(self._data)
+        (self.directory / "copy").rename(self._data)
+
+    def _run(self, *command: str) -> None:
+        subprocess.run(command, check=True, capture_output=True, **self._options)
 
     def __enter__(self) -> Self:
         self.start()

@@ -14,6 +14,7 @@ from sqlalchemy.engine import URL
 from sqlalchemy.exc import SQLAlchemyError
 
 from console.config.settings import ConsoleSettings
+from console.db.connection.continuity import Continuity
 from console.db.connection.errors import DatabaseFailedError, message_of
 from sinks.shared.errors import ConfigurationError
 
@@ -42,6 +43,7 @@ class Database:
         self.url = url
         self.is_sqlite = url.get_backend_name() == "sqlite"
         self._lock: sqlite3.Connection | None = None
+        self.continuity = Continuity()
         if self.is_sqlite:
             self.writing = _sqlite_engine(url, begin="BEGIN IMMEDIATE", read_only=False)
             self.reading = _sqlite_engine(url, begin="BEGIN", read_only=True)

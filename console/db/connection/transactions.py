@@ -48,7 +48,19 @@ def write_to(database: Database) -> Iterator[tuple[Connection, int]]:
     `DatabaseFailedError`; then nothing was written.
     """
     try:
-        with database.writing.begin() as connection:
-            yield connection, next_number(connection)
+        with numbered(database) as (connection, number):
+            yield connection, number
     except SQLAlchemyError as error:
         raise DatabaseFailedError(message_of(error)) from error
+
+
+@contextmanager
+def numbered(database: Database) -> Iterator[tuple[Connection, int]]:
+    """Open a transaction that writes, as `write_to` does. Raises SQLAlchemy's errors."""
+    with database.writing.begin() as connection:
+        number = next_number(connection)
+        database.continuity.begin_write(number)
+        yield connection, number
+        is_kept = connection.in_transaction()  # unless the caller has rolled it back
+    if is_kept:
+        database.continuity.end_write(number)

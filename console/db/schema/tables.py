@@ -51,6 +51,8 @@ vm: Final = Table(
     Column("record_time", Float(53), nullable=False),
     Column("heard_at", Float(53), nullable=False),
     Column("heard_source", Text, nullable=False),
+    # When its state document was last read.
+    Column("state_at", Float(53)),
     Column("interval", Float(53)),
     Column("stopped_at", Float(53)),
     Column("lost_at", Float(53)),

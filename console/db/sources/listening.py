@@ -31,9 +31,12 @@ class ListeningInterval:
     until: float
 
 
-def read_listening(connection: Connection, now: float, silent_time: SilentTime) -> Listening:
+def read_listening(
+    connection: Connection, now: float, silent_time: SilentTime, *, has_break: bool = False
+) -> Listening:
     """Return when the consoles of this database were connected to their sources, until `now`, in
-    seconds since 1970.
+    seconds since 1970. `has_break`: this console has lost the database, and has not written that it
+    listens again.
     """
     c = listening.c
     kept = or_(c.until > now - _KEPT_SECONDS, c.seen_at > now - GRACE_SECONDS)
@@ -50,8 +53,15 @@ def read_listening(connection: Connection, now: float, silent_time: SilentTime) 
             intervals.setdefault(row.source, []).append(interval)
         if runs:
             connected[row.source] = connected.get(row.source, False) or is_connected
+    together = {source: merged(found) for source, found in intervals.items()}
+    now_listening = {
+        source: found[-1].since
+        for source, found in together.items()
+        if connected.get(source) and found[-1].until == now and not has_break
+    }
     return Listening(
-        intervals={source: merged(found) for source, found in intervals.items()},
+        intervals=together,
+        since=now_listening,
         connected=connected,
         silent_time=silent_time,
     )

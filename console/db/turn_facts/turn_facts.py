@@ -32,6 +32,8 @@ class TurnSettings:
     """Whether the console has a signing key."""
     four_eyes: int = 0
     """The least number of named VMs for which a second person is needed; 0: never."""
+    retaining: frozenset[str] = frozenset()
+    """The names of the sources that keep the state documents of VMs."""
 
 
 def read_turn_facts(snapshot: Snapshot, settings: TurnSettings) -> TurnFacts:
@@ -52,7 +54,7 @@ def read_turn_facts(snapshot: Snapshot, settings: TurnSettings) -> TurnFacts:
     later = later_named(connection)
     vms = _vm_facts(
         snapshot,
-        grouping,
+        settings,
         preparations,
         events=events,
         turns=found.values(),
@@ -73,7 +75,7 @@ def read_turn_facts(snapshot: Snapshot, settings: TurnSettings) -> TurnFacts:
 
 def _vm_facts(
     snapshot: Snapshot,
-    grouping: Grouping,
+    settings: TurnSettings,
     preparations: Mapping[str, tuple[VmPreparation, ...]],
     *,
     events: Iterable[EventFacts],
@@ -91,7 +93,13 @@ def _vm_facts(
         if event.shown_by is not None:
             wanted.add(event.shown_by)
     asked = prepare_commands.asked_to_prepare(connection, snapshot.now)
-    facts = read_vm_facts(snapshot, grouping, preparations, wanted | asked.keys())
+    facts = read_vm_facts(
+        snapshot,
+        settings.grouping,
+        preparations,
+        wanted | asked.keys(),
+        retaining=settings.retaining,
+    )
     for vm_id in asked.keys() & facts.keys():
         facts[vm_id] = replace(facts[vm_id], asked_for=asked[vm_id])
     reported = pending_reports(connection, holding & facts.keys())

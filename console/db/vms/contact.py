@@ -8,8 +8,8 @@ for a minute, no VM is late.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Collection, Iterable
+from typing import Any, Final
 
 from sqlalchemy import (
     ColumnElement,
@@ -20,8 +20,10 @@ from sqlalchemy import (
     literal,
     literal_column,
     or_,
+    select,
 )
 
+from console.db.schema.tables import gap
 from console.fleet.contact import (
     DEFAULT_INTERVAL_SECONDS,
     INTERVALS,
@@ -30,6 +32,11 @@ from console.fleet.contact import (
     SilentTime,
     merged,
 )
+
+_STATE_SECONDS: Final = 120.0
+"""How long a VM's state document is waited for: two heartbeats of the usual interval, since a VM
+that is heard is asked for it.
+"""
 
 
 def contact_of(vm: Any, now: float, listening: Listening) -> ColumnElement[str]:
@@ -50,6 +57,39 @@ def contact_of(vm: Any, now: float, listening: Listening) -> ColumnElement[str]:
         (_was_missed(vm, silent_seconds, listening), _word("silent")),
         else_=_word("learning"),
     )
+
+
+def may_be_behind(
+    vm: Any, now: float, listening: Listening, *, retaining: Collection[str]
+) -> ColumnElement[bool]:
+    """Return the SQL for whether a VM may have told something that no console knows: it was not
+    heard since consoles listen to its source without a break, or records of it are missing, and its
+    state document was not read since.
+
+    `retaining`: the names of the sources that keep the state documents. What has not come after a
+    while is not there: that holds up nobody for longer.
+    """
+    if not listening.intervals:
+        return false()
+    c = vm.c
+    everything = max(listening.since.values(), default=now)
+    since = case(
+        *((c.heard_source == source, literal(at)) for source, at in listening.since.items()),
+        (c.heard_source.in_(sorted(listening.intervals)), literal(now)),
+        else_=literal(everything),
+    )
+    has_no_state = or_(c.state_at.is_(None), c.state_at < since)
+    is_state_awaited = and_(
+        c.heard_source.in_(sorted(retaining)), has_no_state, since > now - _STATE_SECONDS
+    )
+    is_unheard = and_(c.heard_at < since, has_no_state)
+    missing = select(gap.c.vm_id).where(
+        gap.c.vm_id == c.vm_id,
+        gap.c.stream == c.stream,
+        gap.c.found_at > c.state_at,
+        gap.c.found_at > now - _STATE_SECONDS,
+    )
+    return or_(is_unheard, is_state_awaited, missing.exists())
 
 
 def silent_seconds_of(vm: Any, silent_time: SilentTime) -> ColumnElement[float]:

@@ -78,6 +78,8 @@ class Vm:
     heard_at: float = 0.0
     heard_source: str = ""
     """The name of the source over which it was last heard."""
+    state_at: float | None = None
+    """When its state document was last read; None if none was."""
     interval: float | None = None
     """The seconds between its heartbeats."""
     stopped_at: float | None = None

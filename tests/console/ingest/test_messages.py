@@ -10,7 +10,7 @@ import pytest
 from support.console.records import FakeVm
 
 from console.ingest.delivery import QuarantinedMessage
-from console.ingest.messages import filters, read_message
+from console.ingest.messages import filters, read_message, retained_filters
 from console.records.incoming import IncomingRecord, IncomingStatus
 from sinks.kinds.mqtt.messages import EVENT_EXPIRY
 from wire.record import Record
@@ -107,10 +107,9 @@ def test_an_empty_message_only_deletes_what_was_retained() -> None:
 
 
 def test_only_records_are_shared() -> None:
-    """Only the filter for records is shared: with a shared subscription a console would not get
+    """Only the filters for records are shared: with a shared subscription a console would not get
     retained messages.
     """
-    shared = filters("console")
-    assert shared[0] == "$share/console/seb/v1/+/vm/+/event"
-    assert "seb/v1/+/vm/+/status" in shared
+    assert filters("console")[0] == "$share/console/seb/v1/+/vm/+/event"
+    assert retained_filters() == ["seb/v1/+/vm/+/state", "seb/v1/+/vm/+/status"]
     assert all(not topic.startswith("$share") for topic in filters(None))

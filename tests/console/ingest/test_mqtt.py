@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import queue
 import socket
+import sqlite3
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, cast
@@ -44,6 +46,22 @@ def connected(console: ConsoleProcess) -> bool:
     """Return whether the broker's source is connected."""
     sources = {each["name"]: each for each in console.get("overview")["sources"]}
     return bool(sources["broker"]["connected"])
+
+
+def take_commands(console: ConsoleProcess) -> int:
+    """Return how many VMs the console can send commands to."""
+    return int(in_database(console, "SELECT count(*) FROM vm WHERE command_source IS NOT NULL"))
+
+
+def state_read_at(console: ConsoleProcess) -> float:
+    """Return when the state document of the only VM was last read."""
+    return in_database(console, "SELECT state_at FROM vm")
+
+
+def in_database(console: ConsoleProcess, query: str) -> float:
+    """Return the number that a query finds in the console's database."""
+    with closing(sqlite3.connect(console.directory / DATABASE_FILE)) as database:
+        return float(database.execute(query).fetchone()[0])
 
 
 @pytest.fixture
@@ -117,6 +135,43 @@ def test_a_lost_connection_is_silent_at_once_and_its_return_ends_that(
     fleet.retain(vm, "status", vm.status("online"))
     fleet.say(vm, vm.heartbeat())
     eventually(lambda: console.contacts() == {"web-1": "heard"}, what="heard again")
+
+
+def test_what_a_broker_drops_of_a_large_fleet_is_asked_for(
+    tmp_path: Path,
+) -> None:
+    """A broker queues only so much for one client: of the statuses of a fleet some do not come at
+    the first connection. They are asked for once their VMs are heard.
+    """
+    vms = [FakeVm(name=f"vm-{number}") for number in range(700)]
+    with (
+        Mosquitto(tmp_path / "broker", extra=["max_queued_messages 20"]) as small,
+        MqttFleet(small) as fleet,
+    ):
+        for vm in vms:
+            fleet.retain(vm, "status", vm.status("online", commands=True))
+        with ConsoleProcess(tmp_path / "console", **mqtt(small)) as console:
+            eventually(lambda: console.get("overview")["vms"]["total"] >= 400, what="the first")
+            assert console.get("overview")["vms"]["total"] < 700, "nothing was dropped"
+            for vm in vms:
+                fleet.say(vm, vm.heartbeat())
+            eventually(lambda: take_commands(console) == len(vms), what="the others", timeout=60)
+
+
+def test_the_state_of_a_vm_of_which_records_are_missing_is_read_again(
+    console: ConsoleProcess, fleet: MqttFleet
+) -> None:
+    """Records that a broker has dropped are missed at the next heartbeat; the retained state says
+    what was in them.
+    """
+    vm = FakeVm()
+    fleet.retain(vm, "state", vm.state())
+    fleet.say(vm, vm.started(), vm.heartbeat())
+    eventually(lambda: console.contacts() == {"web-1": "heard"}, what="the VM")
+    before = state_read_at(console)
+    vm.event("E-LOST")
+    fleet.say(vm, vm.heartbeat())
+    eventually(lambda: state_read_at(console) > before, what="the state again")
 
 
 def test_the_present_is_rebuilt_from_what_is_retained(

@@ -99,7 +99,8 @@ def _change_vms() -> None:
     """
     for name in ("place", "folded", "sort_name"):
         op.add_column("vm", _text(name))
-    op.add_column("vm", sa.Column("pulled_at", sa.Float(53)))
+    for name in ("pulled_at", "state_at"):
+        op.add_column("vm", sa.Column(name, sa.Float(53)))
     for name in ("name_since", "clock_behind", "accepted_at"):
         op.add_column("vm", sa.Column(name, sa.Float(53), nullable=False, server_default="0"))
     for name in ("prepares", "withheld"):

@@ -1,0 +1,72 @@
+"""Which retained messages of VMs have come over a connection, and which must be asked for.
+
+A broker drops what exceeds its queue for one client, so of a large fleet some of them never come by
+a subscription to all. What a VM sends itself shows that there must be more of it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from itertools import chain, islice
+from typing import Final
+
+RETAINED: Final = ("state", "status")
+"""The last levels of the topics on which bridges retain their last message."""
+
+_SOON_SECONDS: Final = 5.0
+"""How long a VM that is new may take to send them by itself."""
+
+
+class RetainedTopics:
+    """Remembers, for each VM, the topics that have come. May be used from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._come: set[str] = set()
+        self._missing: dict[str, float] = {}
+        """Topics of VMs that were heard, and when each was first missed."""
+        self._wanted: dict[str, None] = {}
+        """Topics that are wanted again."""
+        self._asked: set[str] = set()
+        self._places: dict[str, str] = {}
+        """What the topics of each VM begin with, by vmId."""
+
+    def forget(self) -> None:
+        """Begin anew: everything is wanted again."""
+        with self._lock:
+            for each in (self._come, self._missing, self._wanted, self._asked):
+                each.clear()
+
+    def note(self, topic: str, now: float) -> None:
+        """Note that a message of a VM has come; `now`: monotonic seconds."""
+        vm, _, leaf = topic.rpartition("/")
+        with self._lock:
+            self._places[vm.rpartition("/")[2]] = vm
+            if leaf in RETAINED:
+                self._come.add(topic)
+                self._missing.pop(topic, None)
+                return
+            for other in RETAINED:
+                wanted = f"{vm}/{other}"
+                if wanted not in self._come and wanted not in self._asked:
+                    self._missing.setdefault(wanted, now)
+
+    def want(self, vm_ids: Iterable[str]) -> None:
+        """Want the topics of these VMs again, before all others."""
+        with self._lock:
+            for vm in (self._places[vm_id] for vm_id in vm_ids if vm_id in self._places):
+                self._wanted.update((f"{vm}/{leaf}", None) for leaf in RETAINED)
+
+    def next_to_ask(self, count: int, now: float) -> list[str]:
+        """Return some topics that are wanted again, or that have not come although their VMs were
+        heard for a while: a new VM sends them soon by itself. `now`: monotonic seconds.
+        """
+        with self._lock:
+            late = (topic for topic, at in self._missing.items() if at <= now - _SOON_SECONDS)
+            topics = list(islice(chain(self._wanted, late), count))
+            self._asked.update(topics)
+            for topic in topics:
+                self._wanted.pop(topic, None)
+                self._missing.pop(topic, None)
+            return topics
