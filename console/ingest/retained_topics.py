@@ -16,6 +16,8 @@ RETAINED: Final = ("state", "status")
 
 _SOON_SECONDS: Final = 5.0
 """How long a VM that is new may take to send them by itself."""
+_TRIES: Final = 3
+_ANSWER_SECONDS: Final = 10.0
 
 
 class RetainedTopics:
@@ -28,7 +30,8 @@ class RetainedTopics:
         """Topics of VMs that were heard, and when each was first missed."""
         self._wanted: dict[str, None] = {}
         """Topics that are wanted again."""
-        self._asked: set[str] = set()
+        self._asked: dict[str, list[float]] = {}
+        """When each topic was asked for."""
         self._places: dict[str, str] = {}
         """What the topics of each VM begin with, by vmId."""
 
@@ -47,9 +50,8 @@ class RetainedTopics:
                 self._come.add(topic)
                 self._missing.pop(topic, None)
                 return
-            for other in RETAINED:
-                wanted = f"{vm}/{other}"
-                if wanted not in self._come and wanted not in self._asked:
+            for wanted in (f"{vm}/{other}" for other in RETAINED):
+                if wanted not in self._come and self._may_ask(wanted, now):
                     self._missing.setdefault(wanted, now)
 
     def want(self, vm_ids: Iterable[str]) -> None:
@@ -65,8 +67,15 @@ class RetainedTopics:
         with self._lock:
             late = (topic for topic, at in self._missing.items() if at <= now - _SOON_SECONDS)
             topics = list(islice(chain(self._wanted, late), count))
-            self._asked.update(topics)
             for topic in topics:
+                self._asked.setdefault(topic, []).append(now)
                 self._wanted.pop(topic, None)
                 self._missing.pop(topic, None)
             return topics
+
+    def _may_ask(self, topic: str, now: float) -> bool:
+        """Check whether to ask for a topic of a VM: the broker may drop the answer too, and a VM
+        may retain nothing there.
+        """
+        asked = self._asked.get(topic, ())
+        return not asked or (len(asked) < _TRIES and now >= asked[-1] + _ANSWER_SECONDS)
