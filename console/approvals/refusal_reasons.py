@@ -23,6 +23,7 @@ RefusalReason = Literal[
     "no_key",
     "unproven",
     "not_approvable",
+    "other_groups",
     "not_its_turn",
     "cannot_prepare",
     "turn_begun",
@@ -104,6 +105,14 @@ REASONS: Final[Mapping[RefusalReason, Reason]] = {
         sentence=(
             "Azure's status of this event is not Scheduled: it is news, and there is nothing to "
             "decide"
+        ),
+    ),
+    "other_groups": Reason(
+        status=409,
+        is_audited=True,
+        sentence=(
+            "another console was started after this one with other groups; approve it there, start "
+            "this one again with the same SEB_CONSOLE_GROUPS, or approve it all the same with force"
         ),
     ),
     "not_its_turn": Reason(

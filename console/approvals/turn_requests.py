@@ -21,6 +21,7 @@ from console.approvals.requests import (
 )
 from console.audit import audit_log
 from console.db.decisions import decision_rows, prepare_commands, turn_rows
+from console.db.decisions.latest_groups import are_latest
 from console.db.snapshot import Snapshot
 from console.db.turn_facts.turn_facts import TurnSettings, read_turn_facts
 from console.fleet.values.event import KnownEvent
@@ -50,6 +51,8 @@ class TurnRequests:
 
         Raises `DecisionRefusedError` if it is not due its turn; then it waits.
         """
+        if not request.force and not self._has_latest_groups():
+            raise DecisionRefusedError("other_groups")
         facts = read_turn_facts(self._snapshot, self._settings)
         event = facts.events.get(known.event.key)
         if event is None:
@@ -65,6 +68,9 @@ class TurnRequests:
         """Note that the approval of the event was written."""
         approved = Occurrence(trigger=TurnTrigger.APPROVED)
         self._put(after_trigger(turn, approved, None, self._snapshot.now))
+
+    def _has_latest_groups(self) -> bool:
+        return are_latest(self._snapshot.connection, self._settings.grouping.hash)
 
     def _approve_held(
         self, request: DecisionRequest, turn: Turn, event: EventFacts, facts: TurnFacts

@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
+from sqlalchemy import Connection
+
 from console.approvals.command_sender import OutgoingCommand
 from console.approvals.request_transaction import RequestTransaction
 from console.approvals.requests import DecisionRules
@@ -19,6 +21,7 @@ from console.approvals.turn_steps import has_work, write_turn_steps
 from console.audit.limiter import AuditLimiter
 from console.db.connection.transactions import read_from, write_to
 from console.db.decisions import turn_rows
+from console.db.decisions.latest_groups import are_latest
 from console.db.snapshot import Snapshots
 from console.db.turn_facts.kept_turn_facts import KeptTurnFacts
 from console.db.turn_facts.turn_facts import TurnSettings
@@ -62,6 +65,8 @@ class TurnWorker:
         self._on_commit = on_commit
         self._checked: TurnFacts | None = None
         """The facts of the last check for work."""
+        self._is_outdated = False
+        """Whether another console was started after this one with other groups."""
         self._wanted = threading.Event()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="turns", daemon=True)
@@ -108,6 +113,8 @@ class TurnWorker:
         if not self._has_work(connected):
             return False
         with write_to(self._snapshots.database) as (connection, number):
+            if not are_latest(connection, self._settings.grouping.hash):
+                return False
             snapshot = self._snapshots.of(connection, is_exact=True)
             requests = RequestTransaction(
                 snapshot,
@@ -124,12 +131,24 @@ class TurnWorker:
             self._on_commit()
         return written.has_changed
 
+    def _has_latest_groups(self, connection: Connection) -> bool:
+        """Check whether this console may give turns; log it when that changes."""
+        has_latest = are_latest(connection, self._settings.grouping.hash)
+        if not has_latest and not self._is_outdated:
+            _LOG.error(
+                "another console was started after this one with other groups: this one gives no "
+                "turns; start it again with the same SEB_CONSOLE_GROUPS",
+                extra={"action": "other_groups"},
+            )
+        self._is_outdated = not has_latest
+        return has_latest
+
     def _has_work(self, connected: Collection[str]) -> bool:
         """Check, without a lock on the database, whether a step would write anything."""
         with read_from(self._snapshots.database.reading) as connection:
             has_groups = bool(self._settings.grouping.rules)
             is_open = turn_rows.is_anything_open if has_groups else turn_rows.is_any_turn_open
-            if not is_open(connection):
+            if not is_open(connection) or not self._has_latest_groups(connection):
                 return False
             snapshot = self._snapshots.of(connection)
             facts = self._facts.facts_for(snapshot)

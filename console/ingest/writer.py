@@ -24,6 +24,7 @@ from console.db.connection.clock import CommonClock
 from console.db.connection.errors import message_of
 from console.db.connection.opening import Database
 from console.db.connection.transactions import numbered
+from console.db.decisions.latest_groups import write_latest_groups
 from console.db.events.known_events import NO_GROUPS
 from console.db.sources.checkpoints import write_checkpoint
 from console.db.sources.quarantine import count_quarantined
@@ -174,6 +175,8 @@ class Writer:
         with self._database.writing.begin() as connection:
             self._now.compare(connection)
             begins_again = self._listening.write(connection, self._now(), has_break=has_break)
+            if begins_again:
+                write_latest_groups(connection, self._grouping.hash)
         self._database.continuity.note(breaks)
         if begins_again:
             _LOG.warning(
@@ -212,6 +215,7 @@ class Writer:
         with self._database.writing.begin() as connection:
             self._now.compare(connection)
             self._listening.begin(connection, self._now(), is_alone=self._database.is_sqlite)
+            write_latest_groups(connection, self._grouping.hash)
         self.opened.set()
         self._on_open()
 

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
+from functools import cached_property
+from hashlib import sha256
 from typing import Final
 from zoneinfo import ZoneInfo
 
@@ -120,6 +122,12 @@ class Grouping:
         self._known: dict[tuple[str | None, ...], frozenset[str]] = {}
         self._seen = 0
         """The size of the remembered values, in characters."""
+
+    @cached_property
+    def hash(self) -> str:
+        """A value that is the same for the same groups."""
+        lines = (rule.model_dump_json(exclude_defaults=True) for rule in self.rules)
+        return sha256("\n".join(lines).encode(errors="replace")).hexdigest()
 
     def keys(self, seen: tuple[str | None, ...], member: Callable[[], Member]) -> frozenset[str]:
         """Return the keys of a VM's groups. `seen` has the values of `columns`; `member` makes the

@@ -28,6 +28,8 @@ change: Final = Table(
     metadata,
     Column("id", Integer, primary_key=True),
     Column("number", BigInteger, nullable=False),
+    # The groups of the console that was started last; empty if none was yet.
+    Column("groups_hash", Text, nullable=False, server_default=""),
 )
 
 vm: Final = Table(

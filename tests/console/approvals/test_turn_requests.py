@@ -11,6 +11,7 @@ from support.console.turn_cluster import BOB, EventOfTwo, TurnCluster
 
 from console.approvals.refusal_reasons import DecisionRefusedError
 from console.db.connection.opening import Database
+from console.db.decisions.latest_groups import write_latest_groups
 
 
 def test_a_person_does_not_approve_what_failed_to_prepare(by_people: TurnCluster) -> None:
@@ -245,3 +246,27 @@ def test_a_vm_whose_program_gave_up_is_asked_last(pair: EventOfTwo) -> None:
     cluster.approve(0, force=True)
     (asked,) = cluster.known_event(0).decided.commands[-1:]
     assert asked.vm_id == cluster.vms[0].vm_id
+
+
+def test_groups_that_are_not_the_latest_need_force(by_people: TurnCluster) -> None:
+    """A console with other groups than the one that was started last knows no budget of these."""
+    by_people.announce(0)
+    by_people.step()
+    with by_people.database.writing.begin() as connection:
+        write_latest_groups(connection, "others")
+    with pytest.raises(DecisionRefusedError) as refused:
+        by_people.approve(0)
+    assert refused.value.reason == "other_groups"
+    with by_people.database.writing.begin() as connection:
+        write_latest_groups(connection, by_people.settings.grouping.hash)
+    by_people.approve(0)
+
+
+def test_a_person_may_force_what_other_groups_hold_up(by_people: TurnCluster) -> None:
+    """Nobody has to wait until a console is started again."""
+    by_people.announce(0)
+    by_people.step()
+    with by_people.database.writing.begin() as connection:
+        write_latest_groups(connection, "others")
+    by_people.approve(0, force=True)
+    assert "force_turn" in by_people.actions()

@@ -169,3 +169,26 @@ def test_another_console_goes_on(tmp_path: Path, postgresql: PostgreSql) -> None
         eventually(lambda: cluster.approved(1) == [second], what="the second", timeout=60)
         assert cluster.most_away() == 1
         assert cluster.words(0).count("scheduled begun") == 1
+
+
+def test_only_the_console_with_the_latest_groups_gives_turns(
+    tmp_path: Path, postgresql: PostgreSql
+) -> None:
+    """While groups are changed, two consoles have different ones. The one that was started last
+    gives turns; the other one says so, and refuses what a person approves there without force.
+    """
+    url = postgresql.database(f"live_{next(_NUMBERS)}")
+    with PreparingCluster(tmp_path, vms=3, heartbeat="5") as cluster, ExitStack() as stack:
+        old = stack.enter_context(cluster.console("one", DATABASE=url, GROUPS="[]"))
+        new = stack.enter_context(cluster.console("two", DATABASE=url))
+        first = cluster.announce_for(0)
+        reaches(new, first, "away")
+        eventually(lambda: "other_groups" in old.log, what="the old console's word")
+        second = cluster.announce_for(1)
+        reaches(new, second, "waiting")
+        refused = decide(old, old.events()[second])
+        assert refused.status_code == 409
+        assert "with other groups" in refused.json()["error"]
+        assert decide(new, new.events()[second]).status_code == 409
+        assert cluster.most_away() == 1
+        assert decide(old, old.events()[second], force=True).status_code == 202

@@ -87,6 +87,7 @@ def upgrade() -> None:
     _create_preparations_and_turns()
     _create_incidents()
     _create_audit_head()
+    op.add_column("change", _text("groups_hash"))
     _fill_vms()
     scopes = _fill_reports(events)
     _fill_events(events, scopes)
