@@ -72,24 +72,34 @@ def may_be_behind(
     if not listening.intervals:
         return false()
     c = vm.c
-    everything = max(listening.since.values(), default=now)
-    since = case(
-        *((c.heard_source == source, literal(at)) for source, at in listening.since.items()),
-        (c.heard_source.in_(sorted(listening.intervals)), literal(now)),
-        else_=literal(everything),
-    )
-    has_no_state = or_(c.state_at.is_(None), c.state_at < since)
-    is_state_awaited = and_(
-        c.heard_source.in_(sorted(retaining)), has_no_state, since > now - _STATE_SECONDS
-    )
-    is_unheard = and_(c.heard_at < since, has_no_state)
+    # For a source that was removed or renamed, the time of every source counts.
+    since_by_source = [
+        (
+            c.heard_source.not_in(sorted(listening.intervals)),
+            max(listening.since.values(), default=now),
+        ),
+        *((c.heard_source == each, listening.since.get(each, now)) for each in listening.intervals),
+    ]
+    unheard = [
+        and_(c.heard_at < at, is_of_source, _is_state_older(vm, at))
+        for is_of_source, at in since_by_source
+    ]
+    awaited = [
+        and_(c.heard_source == source, _is_state_older(vm, listening.since[source]))
+        for source in retaining
+        if listening.since.get(source, 0.0) > now - _STATE_SECONDS
+    ]
     missing = select(gap.c.vm_id).where(
         gap.c.vm_id == c.vm_id,
         gap.c.stream == c.stream,
         gap.c.found_at > c.state_at,
         gap.c.found_at > now - _STATE_SECONDS,
     )
-    return or_(is_unheard, is_state_awaited, missing.exists())
+    return or_(*unheard, *awaited, and_(c.missing_records > 0, missing.exists()))
+
+
+def _is_state_older(vm: Any, at: float) -> ColumnElement[bool]:
+    return or_(vm.c.state_at.is_(None), vm.c.state_at < at)
 
 
 def silent_seconds_of(vm: Any, silent_time: SilentTime) -> ColumnElement[float]:

@@ -201,7 +201,8 @@ def test_a_state_document_that_never_comes_holds_up_nobody_for_long(database: Da
 def test_while_nobody_listens_every_vm_may_be_behind(database: Database) -> None:
     """Without a connection to its source, nothing that the VM tells is heard."""
     away = replace(LISTENING, connected={"mqtt": False}, since={"web": START - 600})
-    assert is_behind(database, replace(VM, state_at=START - 1), START, away)
+    vm = replace(VM, heard_at=START - 1, state_at=START - 1)
+    assert is_behind(database, vm, START, away)
 
 
 def test_a_vm_of_which_records_are_missing_is_behind_until_its_state_is_read(
@@ -209,7 +210,7 @@ def test_a_vm_of_which_records_are_missing_is_behind_until_its_state_is_read(
 ) -> None:
     """What it told in a missing record is in its state document; one of before does not say it."""
     quiet = replace(LISTENING, since={"mqtt": START - 600})
-    vm = replace(VM, stream="s", state_at=START - 10)
+    vm = replace(VM, stream="s", state_at=START - 10, missing_records=3)
     gap = SequenceGap(vm_id="id", stream="s", first=4, last=6, found_at=START - 5, seconds=1)
     with database.writing.begin() as connection:
         upsert(connection, tables.gap, [rows.gap_row(gap)])
