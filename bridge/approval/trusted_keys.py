@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from bridge.config.approval import ApprovalSettings
 from sinks.shared.call_with_timeout import StuckError, call_with_timeout
-from sinks.shared.errors import ConfigurationError
+from sinks.shared.errors import ConfigurationError, unusable_file
 from sinks.shared.threads import try_to_start
 from wire.keys import ALGORITHMS, MAX_FILE_BYTES, public_key
 from wire.strictjson import JsonError, canonical_json, load_json
@@ -159,8 +159,8 @@ def trust_of(approval: ApprovalSettings) -> Trust:
     except StuckError:
         pass
     except OSError as error:
-        problem = f"the file {path} cannot be read: {error.strerror}"
-        raise ConfigurationError(f"SEB_APPROVAL__TRUST: {problem}") from None
+        what = f"SEB_APPROVAL__TRUST: the file {path} cannot be read"
+        raise unusable_file(what, error) from None
     except TrustError as error:
         raise ConfigurationError(f"SEB_APPROVAL__TRUST: {error}") from None
     return Trust(path)

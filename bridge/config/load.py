@@ -26,7 +26,7 @@ from sinks.base import Sink, SinkSettings
 from sinks.settings import PreparingSettings
 from sinks.shared.checked_settings import check_name, checked, model_in, problems
 from sinks.shared.config_sources import ConfigSources, lower_names, read_config_sources
-from sinks.shared.errors import ConfigurationError
+from sinks.shared.errors import ConfigurationError, unusable_file
 
 _PULL: Final = f"{PREFIX}COMMANDS__PULL_"
 _PULL_CHANNEL: Final = "pull"
@@ -188,11 +188,9 @@ def _refuse_unreadable(model: type[BaseModel], fields: Mapping[str, Any], prefix
             with Path(value).open("rb") as file:
                 file.read(1)
         except OSError as error:
-            raise ConfigurationError(
-                # The message does not repeat the value: people give a secret in the place of its
-                # file.
-                f"{prefix}{name.upper()}: the file that it names cannot be read ({error.strerror})"
-            ) from None
+            # The message does not repeat the value: people give a secret in the place of its file.
+            what = f"{prefix}{name.upper()}: the file that it names cannot be read"
+            raise unusable_file(what, error) from None
 
 
 def preparing_sink(sinks: Iterable[SinkSpec]) -> tuple[str, PreparingSettings] | None:

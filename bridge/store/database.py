@@ -6,6 +6,7 @@ import json
 import os
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -24,9 +25,13 @@ from wire.vm import VmIdentity
 POLLED_NAME: Final = "looked"
 _UPTIME_DIGITS: Final = 20
 CONDEMNED_NAME: Final = "condemned"
-"""The name of a file that marks a store which was found damaged while in use; the next start sets
-the store aside.
+"""The name of the file beside a store that was found damaged in use. It holds one of the next
+three words; that of an earlier version is empty.
 """
+CONDEMNED: Final = "damaged"
+CONDEMNED_AGAIN: Final = "damaged again"
+FOUND_SOUND: Final = "sound"
+_SOUND_SECONDS: Final = 3600.0
 RESET_KEY: Final = "reset"
 """In `meta`: a reset of the store until its record is committed."""
 PREPARATIONS_LOST_KEY: Final = "preparations_lost"
@@ -279,8 +284,27 @@ class Store:
         if code in _DAMAGED:
             self.damaged = str(error)
             with suppress(OSError):
-                (self.directory / CONDEMNED_NAME).touch()
+                condemn(self.directory, time.time())
         return StoreError(f"the store in {self.directory}: {error}")
+
+
+def condemn(directory: Path, now: float) -> None:
+    """Note that a store in use was found damaged; `now` in seconds since 1970. A disk that gives an
+    error for a moment looks the same to SQLite, so the next start checks it. Raises `OSError`.
+    """
+    path = directory / CONDEMNED_NAME
+    is_again = is_condemned(directory, CONDEMNED_AGAIN) or (
+        is_condemned(directory, FOUND_SOUND) and abs(now - path.stat().st_mtime) < _SOUND_SECONDS
+    )
+    path.write_text(CONDEMNED_AGAIN if is_again else CONDEMNED, encoding="ascii")
+
+
+def is_condemned(directory: Path, *words: str) -> bool:
+    """Check whether the note about the store in a directory is one of these words."""
+    try:
+        return (directory / CONDEMNED_NAME).read_text(encoding="ascii", errors="replace") in words
+    except OSError:
+        return False
 
 
 def last_polled_uptime(directory: Path) -> float | None:

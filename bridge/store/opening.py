@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
@@ -14,18 +16,27 @@ from typing import Final, NoReturn
 
 from bridge import system
 from bridge.store.ballast import Ballast
-from bridge.store.database import PREPARATIONS_LOST_KEY, RESET_KEY, Store, StoreError
+from bridge.store.database import (
+    CONDEMNED,
+    CONDEMNED_NAME,
+    FOUND_SOUND,
+    PREPARATIONS_LOST_KEY,
+    RESET_KEY,
+    Store,
+    StoreError,
+    is_condemned,
+)
 from bridge.store.recovery import (
     DamagedError,
     StoreReset,
+    UnreadableError,
     find_lost,
     find_unreported,
     put_file_aside,
     refuse_condemned,
-    unusable,
 )
 from bridge.store.schema import SCHEMA_VERSION, are_sound, create_tables, migrate
-from sinks.shared.errors import ConfigurationError, TryLaterError
+from sinks.shared.errors import ConfigurationError, TryLaterError, unusable_file
 
 __all__ = [
     "FILE_NAME",
@@ -42,6 +53,11 @@ _RESET_FIELDS: Final = ("reason", "previous_stream", "kept_as")
 LOCK_WAIT_SECONDS: Final = 5.0
 """How long a start waits for a predecessor that is ending."""
 
+_CODE: Final = re.compile(r"error code=([0-9]+)")
+_PAUSES: Final = (0.1, 1.0, 3.0)
+"""The seconds before each further try to read a store whose disk gave an error: it may pass, and a
+sound store must not be set aside for it.
+"""
 _CHECK_BYTES: Final = 64 << 20
 """A larger file is not checked at the start, which would take many seconds."""
 
@@ -59,7 +75,7 @@ def open_store(
         reset = find_lost(path, now)
         try:
             refuse_condemned(path)
-            store = _open(path, wait)
+            store = _open_patiently(path, wait)
         except DamagedError as error:
             reset = put_file_aside(path, now, reason=str(error))
             store = _open(path, wait)
@@ -85,8 +101,8 @@ def _usable(directory: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        what = f"the state directory {directory} cannot be used"
-        raise unusable(what, error, "this user must own it and every file in it") from error
+        what = f"SEB_STATE_DIR: the state directory {directory} cannot be used"
+        raise unusable_file(what, error, "this user must own it and every file in it") from error
 
 
 def put_aside(store: Store, now: datetime, *, reason: str) -> tuple[Store, StoreReset]:
@@ -127,9 +143,23 @@ def _make_directory(directory: Path) -> None:
             system.make_private(directory)
             system.sync_directory(directory.parent)
     except OSError as error:
-        what = "cannot be made"
+        what = f"SEB_STATE_DIR: the state directory {directory} cannot be made"
         remedy = "create it, or name one that this user may write to"
-        raise unusable(f"the state directory {directory} {what}", error, remedy) from error
+        raise unusable_file(what, error, remedy) from error
+
+
+def _open_patiently(path: Path, wait: float) -> Store:
+    """Open the store, and look again where a part of it cannot be read. SQLite takes some errors of
+    a disk for damage, so the second look decides.
+    """
+    for pause in _PAUSES:
+        try:
+            return _open(path, wait)
+        except UnreadableError:
+            time.sleep(pause)
+        except DamagedError:
+            break
+    return _open(path, wait)
 
 
 def _open(path: Path, wait: float) -> Store:
@@ -147,7 +177,9 @@ def _open(path: Path, wait: float) -> Store:
         _verify_head(store)
     except (StoreError, sqlite3.Error, LookupError, ValueError, TypeError, AttributeError) as error:
         connection.close()
-        raise DamagedError(f"{type(error).__name__}: {error}") from error
+        cause = error.__cause__ or error
+        damage = _error_for(getattr(cause, "sqlite_errorcode", 0))
+        raise damage(f"{type(error).__name__}: {error}") from error
     return store
 
 
@@ -191,10 +223,22 @@ def _connect(path: Path, wait: float) -> sqlite3.Connection:
 def _verify(connection: sqlite3.Connection, path: Path) -> None:
     if not are_sound(connection):
         raise DamagedError("its tables are not those that were made")
-    if path.stat().st_size <= _CHECK_BYTES:
-        (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+    is_suspect = is_condemned(path.parent, "", CONDEMNED)
+    if is_suspect or path.stat().st_size <= _CHECK_BYTES:
+        check = "integrity_check" if is_suspect else "quick_check"
+        (verdict,) = connection.execute(f"PRAGMA {check}(1)").fetchone()
         if verdict != "ok":
-            raise DamagedError(f"the integrity check says: {verdict}")
+            found = _CODE.search(verdict)
+            damage = DamagedError if found is None else _error_for(int(found[1]))
+            raise damage(f"the integrity check says: {verdict}")
+    if is_suspect:
+        with suppress(OSError):
+            (path.parent / CONDEMNED_NAME).write_text(FOUND_SOUND, encoding="ascii")
+
+
+def _error_for(code: int) -> type[DamagedError]:
+    """Return the error for a code of SQLite, with which a page could not be read."""
+    return UnreadableError if code & 0xFF == sqlite3.SQLITE_IOERR else DamagedError
 
 
 def _refuse(path: Path, version: int) -> NoReturn:
@@ -221,7 +265,8 @@ def _explain(path: Path, error: sqlite3.Error) -> NoReturn:
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     directory = path.parent
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        raise ConfigurationError(
+        # A predecessor whose disk hangs ends later than whoever started this one has waited.
+        raise TryLaterError(
             f"SEB_STATE_DIR: the state directory {directory} is in use by another bridge",
             remedy="stop that one, or give this one a directory of its own",
         ) from error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import sqlite3
 from contextlib import closing, suppress
 from dataclasses import dataclass
@@ -11,13 +10,15 @@ from pathlib import Path
 from typing import Final
 
 from bridge import system
-from bridge.store.database import CONDEMNED_NAME, POLLED_NAME, last_polled
-from sinks.shared.errors import ConfigurationError, SebError, TryLaterError
+from bridge.store.database import (
+    CONDEMNED_AGAIN,
+    CONDEMNED_NAME,
+    POLLED_NAME,
+    is_condemned,
+    last_polled,
+)
+from sinks.shared.errors import unusable_file
 
-_PASSING: Final = frozenset(
-    getattr(errno, name, None)
-    for name in ("EIO", "ENOSPC", "EDQUOT", "EMFILE", "ENFILE", "ENOMEM", "EAGAIN", "ESTALE")
-) - {None}
 _STAMP: Final = "%Y%m%dT%H%M%S%f"
 """The time in the name of a store that was set aside, in UTC."""
 
@@ -35,14 +36,8 @@ class DamagedError(Exception):
     """The file is damaged, or not a store of the bridge."""
 
 
-def unusable(what: str, error: OSError, remedy: str) -> SebError:
-    """Return the error to raise for an error of the disk: `TryLaterError` if it may pass
-    by itself.
-    """
-    if error.errno in _PASSING:
-        reason = f"SEB_STATE_DIR: {what} just now ({error.strerror})"
-        return TryLaterError(reason, remedy="check the disk and start again")
-    return ConfigurationError(f"SEB_STATE_DIR: {what} ({error.strerror})", remedy=remedy)
+class UnreadableError(DamagedError):
+    """The disk gave an error for a part of the file, which may pass."""
 
 
 def find_lost(path: Path, now: datetime) -> StoreReset | None:
@@ -82,14 +77,14 @@ def find_unreported(path: Path) -> StoreReset | None:
 
 def refuse_condemned(path: Path) -> None:
     """Raise `DamagedError` if the path is not a file, or if the store was found damaged while in
-    use.
+    use, again within an hour after a check had found it sound.
     """
     if not path.exists():
         (path.parent / CONDEMNED_NAME).unlink(missing_ok=True)
         return
     if not path.is_file():
         raise DamagedError("it is not a file, but a directory or a device")
-    if (path.parent / CONDEMNED_NAME).exists():
+    if is_condemned(path.parent, CONDEMNED_AGAIN):
         raise DamagedError("the store was found damaged while in use")
 
 
@@ -109,8 +104,8 @@ def put_file_aside(path: Path, now: datetime, *, reason: str) -> StoreReset:
         (path.parent / CONDEMNED_NAME).unlink(missing_ok=True)
         system.sync_directory(path.parent)
     except OSError as error:
-        what = f"the store {path} is damaged ({reason}) and cannot be renamed"
-        raise unusable(what, error, "move it away by hand") from error
+        what = f"SEB_STATE_DIR: the store {path} is damaged ({reason}) and cannot be renamed"
+        raise unusable_file(what, error, "move it away by hand") from error
     return StoreReset(reason=reason, previous_stream=_stream_of(kept), kept_as=kept.name)
 
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from dotenv import dotenv_values
 
-from sinks.shared.errors import ConfigurationError
+from sinks.shared.errors import ConfigurationError, unusable_file
 
 CONFIG_VARIABLE: Final = "SEB_CONFIG"
 SECRETS_VARIABLE: Final = "SEB_SECRETS_DIR"
@@ -77,8 +77,10 @@ def _dotenv() -> dict[str, str]:
             return {}
         # Not expanded: a secret may contain ${, and no other source expands it.
         read = dotenv_values(ENV_FILE, encoding=_ENCODING, interpolate=False)
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"{ENV_FILE} cannot be read ({_reason_of(error)})") from None
+    except OSError as error:
+        raise unusable_file(f"{ENV_FILE} cannot be read", error) from None
+    except UnicodeDecodeError:
+        raise ConfigurationError(f"{ENV_FILE} cannot be read (it is not UTF-8 text)") from None
     return {name: value or "" for name, value in read.items()}
 
 
@@ -94,10 +96,13 @@ def _secrets(directory: str | None, prefix: str) -> dict[str, str]:
         for path in sorted(Path(directory).iterdir()):
             if path.name.upper().startswith(prefix) and path.is_file():
                 secrets[path.name] = path.read_text(encoding=_ENCODING).rstrip("\r\n")
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        remedy = f"this user must be able to read the directory and every {prefix} file in it"
+        what = f"{SECRETS_VARIABLE}: {path} cannot be read"
+        raise unusable_file(what, error, remedy) from None
+    except ValueError:
         raise ConfigurationError(
-            f"{SECRETS_VARIABLE}: {path} cannot be read ({_reason_of(error)}); this user must be "
-            f"able to read the directory and every {prefix} file in it"
+            f"{SECRETS_VARIABLE}: {path} cannot be read (it is not UTF-8 text)"
         ) from None
     return secrets
 
@@ -108,12 +113,6 @@ def _toml(path: str | None) -> dict[str, Any]:
     try:
         return tomllib.loads(Path(path).read_text(encoding=_ENCODING))
     except OSError as error:
-        raise ConfigurationError(
-            f"{CONFIG_VARIABLE}: {path} cannot be read ({_reason_of(error)})"
-        ) from None
+        raise unusable_file(f"{CONFIG_VARIABLE}: {path} cannot be read", error) from None
     except ValueError as error:  # TOMLDecodeError and UnicodeDecodeError; neither shows a value
         raise ConfigurationError(f"{CONFIG_VARIABLE}: {path} is not TOML: {error}") from None
-
-
-def _reason_of(error: OSError | ValueError) -> str:
-    return getattr(error, "strerror", None) or "it is not UTF-8 text"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from typing import ClassVar, Final
 
 OK: Final = 0
@@ -13,6 +14,22 @@ NO_REPLY: Final = 75
 """No reply in time, or nothing is wrong and it may work later."""
 NOT_PERMITTED: Final = 77
 CONFIGURATION: Final = 78
+
+_PASSING: Final = frozenset(
+    getattr(errno, name, None)
+    for name in (
+        "EIO",
+        "ENOSPC",
+        "EDQUOT",
+        "EMFILE",
+        "ENFILE",
+        "ENOMEM",
+        "EAGAIN",
+        "ESTALE",
+        "ETIMEDOUT",
+    )
+) - {None}
+"""The errors of files that nobody has to change a setting for."""
 
 
 class SebError(Exception):
@@ -48,3 +65,19 @@ class TryLaterError(SebError):
     """Nothing is wrong with the command; it may work later."""
 
     exit_code = NO_REPLY
+
+
+def is_passing(error: OSError) -> bool:
+    """Check whether an error of a file may pass by itself."""
+    return error.errno in _PASSING
+
+
+def unusable_file(what: str, error: OSError, remedy: str | None = None) -> SebError:
+    """Return the error to raise for a file that a setting names: `TryLaterError` if the error may
+    pass by itself, so that whoever runs the program starts it again.
+    """
+    if is_passing(error):
+        return TryLaterError(
+            f"{what} just now ({error.strerror})", remedy="check the disk and start again"
+        )
+    return ConfigurationError(f"{what} ({error.strerror})", remedy=remedy)

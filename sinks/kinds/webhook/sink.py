@@ -11,6 +11,7 @@ from sinks.http.client import HttpClient, HttpLimits
 from sinks.http.outcome import judge
 from sinks.kinds.webhook.settings import WebhookSettings
 from sinks.kinds.webhook.signature import KeyFormatError, signature_headers
+from sinks.shared.errors import TryLaterError
 from wire.record import CONTENT_TYPE, Record
 
 if TYPE_CHECKING:
@@ -131,7 +132,7 @@ def _compiled(template: str) -> Template:
 
     try:
         return compile_template(template)
-    except TemplateFormatError as error:
+    except (TemplateFormatError, TryLaterError) as error:
         raise SinkError(str(error), remedy="see TEMPLATE") from None
 
 

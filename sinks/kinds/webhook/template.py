@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 from jinja2 import StrictUndefined, Template, TemplateError, TemplateSyntaxError, Undefined
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from sinks.shared.errors import is_passing, unusable_file
 from wire.record import Record
 
 FILE_PREFIX: Final = "file:"
@@ -62,7 +63,7 @@ class _Sandbox(ImmutableSandboxedEnvironment):
 
 def compile_template(text: str) -> Template:
     """Return a template from its text, or from the file that `file:` names. Raises
-    `TemplateFormatError`.
+    `TemplateFormatError`, or `TryLaterError` if the file cannot be read just now.
     """
     try:
         if text.startswith(FILE_PREFIX):
@@ -73,9 +74,10 @@ def compile_template(text: str) -> Template:
     except UnicodeDecodeError:
         raise TemplateFormatError("the template's file is not UTF-8") from None
     except OSError as error:
-        raise TemplateFormatError(
-            f"the template's file cannot be read: {error.strerror or type(error).__name__}"
-        ) from None
+        what = "the template's file cannot be read"
+        if is_passing(error):
+            raise unusable_file(what, error) from None
+        raise TemplateFormatError(f"{what}: {error.strerror or type(error).__name__}") from None
 
 
 class Rendered(NamedTuple):

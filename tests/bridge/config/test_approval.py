@@ -113,7 +113,7 @@ def test_a_trust_file_is_read(tmp_path: Path) -> None:
     config = load(environ={"SEB_APPROVAL__TRUST": str(file)})
     with pytest.raises(ConfigurationError) as caught:
         trust_of(config.settings.approval)
-    why = f"SEB_APPROVAL__TRUST: the file {file} cannot be read: No such file or directory"
+    why = f"SEB_APPROVAL__TRUST: the file {file} cannot be read (No such file or directory)"
     assert str(caught.value) == why
     file.write_text(jwks(IssuerKey()))
     assert len(trust_of(config.settings.approval).keys()) == 1

@@ -67,10 +67,10 @@ def test_a_running_bridge_answers(seb: Seb, launch: Launch) -> None:
 
 
 def test_one_bridge_a_state_directory(launch: Launch) -> None:
-    """A second bridge with the same state directory ends with 78 and says why."""
+    """A second bridge with the same state directory ends with 75 and says why."""
     launch().wait_for_records(1)
     second = launch()
-    assert second.wait() == 78
+    assert second.wait() == 75
     assert "in use by another bridge" in second.errors
 
 
