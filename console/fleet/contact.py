@@ -57,9 +57,9 @@ class Listening:
 
     intervals: Mapping[str, Sequence[Interval]] = field(default_factory=dict)
     """By source, the oldest first; they do not touch."""
-    since: Mapping[str, float] = field(default_factory=dict)
-    """Since when at least one console has been connected without a break, for each source to which
-    one is connected now.
+    unbroken_since: float = 0.0
+    """Since when nothing that VMs tell can have been lost: the end of the last time in which no
+    console could store anything, or of the last loss of transactions.
     """
     connected: Mapping[str, bool] = field(default_factory=dict)
     """Whether a running console is connected, for each source that one has."""

@@ -27,6 +27,7 @@ from console.db.connection.transactions import numbered
 from console.db.decisions.latest_groups import write_latest_groups
 from console.db.events.known_events import NO_GROUPS
 from console.db.sources.checkpoints import write_checkpoint
+from console.db.sources.listening import was_nobody_listening, write_unbroken_since
 from console.db.sources.quarantine import count_quarantined
 from console.db.upkeep.retention import delete_before
 from console.db.upkeep.timed_changes import write_timed_changes
@@ -176,6 +177,7 @@ class Writer:
             self._now.compare(connection)
             begins_again = self._listening.write(connection, self._now(), has_break=has_break)
             if begins_again:
+                write_unbroken_since(connection, self._now())
                 write_latest_groups(connection, self._grouping.hash)
         self._database.continuity.note(breaks)
         if begins_again:
@@ -214,6 +216,8 @@ class Writer:
         self._database.open()
         with self._database.writing.begin() as connection:
             self._now.compare(connection)
+            if was_nobody_listening(connection, self._now()):
+                write_unbroken_since(connection, self._now())
             self._listening.begin(connection, self._now(), is_alone=self._database.is_sqlite)
             write_latest_groups(connection, self._grouping.hash)
         self.opened.set()

@@ -28,6 +28,8 @@ change: Final = Table(
     metadata,
     Column("id", Integer, primary_key=True),
     Column("number", BigInteger, nullable=False),
+    # Since when nothing that VMs tell can have been lost.
+    Column("unbroken_since", Float(53), nullable=False, server_default="0"),
     # The groups of the console that was started last; empty if none was yet.
     Column("groups_hash", Text, nullable=False, server_default=""),
 )

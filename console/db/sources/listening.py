@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from sqlalchemy import Connection, delete, or_, select, update
+from sqlalchemy import Connection, delete, func, or_, select, update
 
 from console.db.bulk import upsert
-from console.db.schema.tables import listening
+from console.db.schema.tables import change, listening
 from console.fleet.contact import Interval, Listening, SilentTime, merged
 
 GRACE_SECONDS: Final = 12.0
@@ -53,18 +53,29 @@ def read_listening(
             intervals.setdefault(row.source, []).append(interval)
         if runs:
             connected[row.source] = connected.get(row.source, False) or is_connected
-    together = {source: merged(found) for source, found in intervals.items()}
-    now_listening = {
-        source: found[-1].since
-        for source, found in together.items()
-        if connected.get(source) and found[-1].until == now and not has_break
-    }
+    is_broken = has_break or (bool(intervals) and not connected)
     return Listening(
-        intervals=together,
-        since=now_listening,
+        intervals={source: merged(found) for source, found in intervals.items()},
+        unbroken_since=now if is_broken else _unbroken_since(connection),
         connected=connected,
         silent_time=silent_time,
     )
+
+
+def _unbroken_since(connection: Connection) -> float:
+    since: float = connection.execute(select(change.c.unbroken_since)).scalar_one()
+    return since
+
+
+def was_nobody_listening(connection: Connection, now: float) -> bool:
+    """Check whether consoles have listened before, and none has for a while."""
+    last: float | None = connection.execute(select(func.max(listening.c.until))).scalar()
+    return last is not None and last < now - GRACE_SECONDS
+
+
+def write_unbroken_since(connection: Connection, now: float) -> None:
+    """Write that what VMs told before `now` may be lost."""
+    connection.execute(update(change).values(unbroken_since=now))
 
 
 def write_listening(

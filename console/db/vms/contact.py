@@ -63,43 +63,25 @@ def may_be_behind(
     vm: Any, now: float, listening: Listening, *, retaining: Collection[str]
 ) -> ColumnElement[bool]:
     """Return the SQL for whether a VM may have told something that no console knows: it was not
-    heard since consoles listen to its source without a break, or records of it are missing, and its
-    state document was not read since.
+    heard since something may have been lost, or records of it are missing, and its state document
+    was not read since.
 
     `retaining`: the names of the sources that keep the state documents. What has not come after a
     while is not there: that holds up nobody for longer.
     """
-    if not listening.intervals:
-        return false()
     c = vm.c
-    # For a source that was removed or renamed, the time of every source counts.
-    since_by_source = [
-        (
-            c.heard_source.not_in(sorted(listening.intervals)),
-            max(listening.since.values(), default=now),
-        ),
-        *((c.heard_source == each, listening.since.get(each, now)) for each in listening.intervals),
-    ]
-    unheard = [
-        and_(c.heard_at < at, is_of_source, _is_state_older(vm, at))
-        for is_of_source, at in since_by_source
-    ]
-    awaited = [
-        and_(c.heard_source == source, _is_state_older(vm, listening.since[source]))
-        for source in retaining
-        if listening.since.get(source, 0.0) > now - _STATE_SECONDS
-    ]
+    since = listening.unbroken_since
+    unheard = and_(c.heard_at < since, or_(c.state_at.is_(None), c.state_at < since))
+    awaited: ColumnElement[bool] = false()
+    if since > now - _STATE_SECONDS:
+        awaited = and_(c.heard_source.in_(sorted(retaining)), c.state_at < since)
     missing = select(gap.c.vm_id).where(
         gap.c.vm_id == c.vm_id,
         gap.c.stream == c.stream,
         gap.c.found_at > c.state_at,
         gap.c.found_at > now - _STATE_SECONDS,
     )
-    return or_(*unheard, *awaited, and_(c.missing_records > 0, missing.exists()))
-
-
-def _is_state_older(vm: Any, at: float) -> ColumnElement[bool]:
-    return or_(vm.c.state_at.is_(None), vm.c.state_at < at)
+    return or_(unheard, awaited, and_(c.missing_records > 0, missing.exists()))
 
 
 def silent_seconds_of(vm: Any, silent_time: SilentTime) -> ColumnElement[float]:

@@ -10,7 +10,9 @@ from console.db.sources.listening import (
     ListeningInterval,
     end_other_runs,
     read_listening,
+    was_nobody_listening,
     write_listening,
+    write_unbroken_since,
 )
 from console.fleet.contact import Interval, merged
 from console.ingest.listening import ListeningLog
@@ -75,3 +77,41 @@ def test_a_source_that_is_not_connected_is_known(database: Database) -> None:
         write_listening(connection, "a", [row], seen_at=START + 20)
         now = read_listening(connection, START + 21, None)
     assert now.connected == {"mqtt": False}
+
+
+def test_nobody_knows_what_was_told_while_no_console_could_store_it(database: Database) -> None:
+    """A console that starts, or can write again, after nobody has listened for a while notes when
+    that was; until then, nothing that was told before is known.
+    """
+    with database.writing.begin() as connection:
+        assert not was_nobody_listening(connection, START), "a new database"
+        listened(connection, "a", START, START + 50)
+        short = START + 50 + GRACE_SECONDS
+        assert not was_nobody_listening(connection, short)
+        assert read_listening(connection, short, None).unbroken_since == 0
+        long = short + 1
+        assert was_nobody_listening(connection, long)
+        assert read_listening(connection, long, None).unbroken_since == long
+        write_unbroken_since(connection, long)
+        listened(connection, "a", long, long + 4)
+        assert read_listening(connection, long + 5, None).unbroken_since == long
+        broken = read_listening(connection, long + 5, None, has_break=True)
+        assert broken.unbroken_since == long + 5
+
+
+def test_who_could_not_write_for_a_while_listens_again(database: Database) -> None:
+    """A database that was away, or has lost transactions, begins a new interval."""
+    state = SourceState(name="mqtt", kind="mqtt")
+    state.note_connected(START)
+    log = ListeningLog("a", [state])
+    with database.writing.begin() as connection:
+        assert not log.write(connection, START)
+        assert not log.write(connection, START + 4)
+        assert log.write(connection, START + 8, has_break=True)
+        assert not log.write(connection, START + 12)
+        assert log.write(connection, START + 13 + GRACE_SECONDS)
+        found = read_listening(connection, START + 13 + GRACE_SECONDS, None)
+    assert found.intervals["mqtt"] == [
+        Interval(since=START, until=START + 4),
+        Interval(since=START + 8, until=START + 12),
+    ]
