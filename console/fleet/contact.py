@@ -61,6 +61,10 @@ class Listening:
     """Since when nothing that VMs tell can have been lost: the end of the last time in which no
     console could store anything, or of the last loss of transactions.
     """
+    again_since: Mapping[str, float] = field(default_factory=dict)
+    """Since when consoles have been connected again to a source, after nobody was for a while; by
+    source.
+    """
     connected: Mapping[str, bool] = field(default_factory=dict)
     """Whether a running console is connected, for each source that one has."""
     silent_time: SilentTime = BY_HEARTBEATS

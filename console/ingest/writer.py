@@ -24,7 +24,7 @@ from console.db.connection.clock import CommonClock
 from console.db.connection.errors import message_of
 from console.db.connection.opening import Database
 from console.db.connection.transactions import numbered
-from console.db.decisions.latest_groups import write_latest_groups
+from console.db.decisions.latest_groups import write_groups_again, write_latest_groups
 from console.db.events.known_events import NO_GROUPS
 from console.db.sources.checkpoints import write_checkpoint
 from console.db.sources.listening import was_nobody_listening, write_unbroken_since
@@ -98,6 +98,8 @@ class Writer:
         self._on_incomplete = on_incomplete
         self._now = clock or CommonClock()
         """Compared with the database's clock each time that the listening is written."""
+        self._started_at = 0.0
+        """When the database was opened, by its clock."""
         self._inbox = Inbox(most=QUEUE, most_bytes=_QUEUE_BYTES)
         self._max_deliveries = _MAX_ITEMS
         """How many deliveries one transaction has; fewer after one that the database did not
@@ -178,7 +180,7 @@ class Writer:
             begins_again = self._listening.write(connection, self._now(), has_break=has_break)
             if begins_again:
                 write_unbroken_since(connection, self._now())
-                write_latest_groups(connection, self._grouping.hash)
+                write_groups_again(connection, self._grouping.hash, self._started_at)
         self._database.continuity.note(breaks)
         if begins_again:
             _LOG.warning(
@@ -219,7 +221,8 @@ class Writer:
             if was_nobody_listening(connection, self._now()):
                 write_unbroken_since(connection, self._now())
             self._listening.begin(connection, self._now(), is_alone=self._database.is_sqlite)
-            write_latest_groups(connection, self._grouping.hash)
+            self._started_at = self._now()
+            write_latest_groups(connection, self._grouping.hash, self._started_at)
         self.opened.set()
         self._on_open()
 

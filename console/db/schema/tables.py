@@ -32,6 +32,7 @@ change: Final = Table(
     Column("unbroken_since", Float(53), nullable=False, server_default="0"),
     # The groups of the console that was started last; empty if none was yet.
     Column("groups_hash", Text, nullable=False, server_default=""),
+    Column("groups_since", Float(53), nullable=False, server_default="0"),
 )
 
 vm: Final = Table(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -54,12 +54,28 @@ def read_listening(
         if runs:
             connected[row.source] = connected.get(row.source, False) or is_connected
     is_broken = has_break or (bool(intervals) and not connected)
+    together = {source: merged(found) for source, found in intervals.items()}
     return Listening(
-        intervals={source: merged(found) for source, found in intervals.items()},
+        intervals=together,
+        again_since={
+            source: again for source, found in together.items() if (again := _again(found, now))
+        },
         unbroken_since=now if is_broken else _unbroken_since(connection),
         connected=connected,
         silent_time=silent_time,
     )
+
+
+def _again(intervals: Sequence[Interval], now: float) -> float | None:
+    """Return the end of the last time in which nobody listened for a while, or None: a VM may have
+    prepared then, and have told nobody yet.
+    """
+    until = now
+    for each in reversed(intervals):
+        if until - each.until > GRACE_SECONDS:
+            return until
+        until = each.since
+    return None
 
 
 def _unbroken_since(connection: Connection) -> float:

@@ -62,26 +62,35 @@ def contact_of(vm: Any, now: float, listening: Listening) -> ColumnElement[str]:
 def may_be_behind(
     vm: Any, now: float, listening: Listening, *, retaining: Collection[str]
 ) -> ColumnElement[bool]:
-    """Return the SQL for whether a VM may have told something that no console knows: it was not
-    heard since something may have been lost, or records of it are missing, and its state document
-    was not read since.
+    """Return the SQL for whether a VM may have told something that no console knows, or will: it
+    was not heard since something may have been lost, or its state document was not read since, or
+    since records of it are missing.
 
     `retaining`: the names of the sources that keep the state documents. What has not come after a
     while is not there: that holds up nobody for longer.
     """
     c = vm.c
-    since = listening.unbroken_since
-    unheard = and_(c.heard_at < since, or_(c.state_at.is_(None), c.state_at < since))
-    awaited: ColumnElement[bool] = false()
-    if since > now - _STATE_SECONDS:
-        awaited = and_(c.heard_source.in_(sorted(retaining)), c.state_at < since)
+    unheard = [c.heard_at < listening.unbroken_since]
+    unheard += [
+        and_(c.heard_source == source, c.heard_at < since)
+        for source, since in listening.again_since.items()
+    ]
+    awaited = [
+        and_(c.heard_source == source, c.state_at < since)
+        for source in retaining
+        if (since := _broken_until(listening, source)) > now - _STATE_SECONDS
+    ]
     missing = select(gap.c.vm_id).where(
         gap.c.vm_id == c.vm_id,
         gap.c.stream == c.stream,
         gap.c.found_at > c.state_at,
         gap.c.found_at > now - _STATE_SECONDS,
     )
-    return or_(unheard, awaited, and_(c.missing_records > 0, missing.exists()))
+    return or_(*unheard, *awaited, and_(c.missing_records > 0, missing.exists()))
+
+
+def _broken_until(listening: Listening, source: str) -> float:
+    return max(listening.unbroken_since, listening.again_since.get(source, 0.0))
 
 
 def silent_seconds_of(vm: Any, silent_time: SilentTime) -> ColumnElement[float]:

@@ -253,12 +253,12 @@ def test_groups_that_are_not_the_latest_need_force(by_people: TurnCluster) -> No
     by_people.announce(0)
     by_people.step()
     with by_people.database.writing.begin() as connection:
-        write_latest_groups(connection, "others")
+        write_latest_groups(connection, "others", 1.0)
     with pytest.raises(DecisionRefusedError) as refused:
         by_people.approve(0)
     assert refused.value.reason == "other_groups"
     with by_people.database.writing.begin() as connection:
-        write_latest_groups(connection, by_people.settings.grouping.hash)
+        write_latest_groups(connection, by_people.settings.grouping.hash, 2.0)
     by_people.approve(0)
 
 
@@ -267,6 +267,6 @@ def test_a_person_may_force_what_other_groups_hold_up(by_people: TurnCluster) ->
     by_people.announce(0)
     by_people.step()
     with by_people.database.writing.begin() as connection:
-        write_latest_groups(connection, "others")
+        write_latest_groups(connection, "others", 1.0)
     by_people.approve(0, force=True)
     assert "force_turn" in by_people.actions()

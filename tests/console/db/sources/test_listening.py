@@ -115,3 +115,15 @@ def test_who_could_not_write_for_a_while_listens_again(database: Database) -> No
         Interval(since=START, until=START + 4),
         Interval(since=START + 8, until=START + 12),
     ]
+
+
+def test_a_source_that_was_away_for_a_while_counts_from_its_return(database: Database) -> None:
+    """A VM may have prepared meanwhile and not be back; a moment is too short for that."""
+    with database.writing.begin() as connection:
+        listened(connection, "a", START, START + 50)
+        listened(connection, "a", START + 60, START + 100)
+        assert read_listening(connection, START + 101, None).again_since == {}
+        listened(connection, "a", START + 120, START + 130)
+        listened(connection, "a", START + 135, START + 140)
+        found = read_listening(connection, START + 141, None)
+        assert found.again_since == {"mqtt": START + 120}

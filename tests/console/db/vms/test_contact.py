@@ -173,7 +173,7 @@ AGAIN = replace(LISTENING, unbroken_since=START - 60)
         ("web", -59, None, False),  # its records come in order
         ("web", -61, None, True),
         ("mqtt", -59, -59, False),
-        ("mqtt", -61, -59, False),  # the state document says what has happened meanwhile
+        ("mqtt", -61, -59, True),  # its line may have been cut too, and the document is old
         ("mqtt", -59, -61, True),
         ("mqtt", -59, None, False),  # a bridge that retains nothing
         ("mqtt", -61, None, True),
@@ -182,12 +182,16 @@ AGAIN = replace(LISTENING, unbroken_since=START - 60)
 def test_a_vm_is_behind_until_it_is_heard_again(
     database: Database, source: str, heard: float, read: float | None, expected: bool
 ) -> None:
-    """After a time in which nothing could be stored, a VM may have told something until it was
-    heard again, and where the source keeps its state document, until that was read.
+    """After a time in which nothing could be stored, or its source was away, a VM may have told
+    something until it was heard again, and where the source keeps its state document, until that
+    was read.
     """
     state_at = None if read is None else START + read
     vm = replace(VM, heard_source=source, heard_at=START + heard, state_at=state_at)
     assert is_behind(database, vm, START, AGAIN) == expected
+    source_again = replace(LISTENING, again_since={source: START - 60})
+    assert is_behind(database, vm, START, source_again) == expected
+    assert not is_behind(database, vm, START, replace(LISTENING, again_since={"another": START}))
 
 
 def test_a_state_document_that_never_comes_holds_up_nobody_for_long(database: Database) -> None:

@@ -88,8 +88,9 @@ def upgrade() -> None:
     _create_incidents()
     _create_audit_head()
     op.add_column("change", _text("groups_hash"))
-    since = sa.Column("unbroken_since", sa.Float(53), nullable=False, server_default="0")
-    op.add_column("change", since)
+    for name in ("unbroken_since", "groups_since"):
+        since = sa.Column(name, sa.Float(53), nullable=False, server_default="0")
+        op.add_column("change", since)
     _fill_vms()
     scopes = _fill_reports(events)
     _fill_events(events, scopes)
