@@ -40,6 +40,15 @@ def measured_clock_behind(
     return min(lag, stream.beat_lag) if is_steady else None
 
 
+def seconds_waited(stream: Stream | None, record: IncomingRecord) -> float:
+    """Return how many seconds longer than the last heartbeat a record was on its way; `stream`: as
+    it was before. A VM that was cut off sends what waits there in order, the oldest first.
+    """
+    if stream is None or stream.beat_lag is None:
+        return 0.0
+    return max(0.0, record.sent_at - record.time - stream.beat_lag)
+
+
 def with_clock_not_behind(vm: Vm, time: float, received_at: float) -> Vm:
     """Return the VM after a time that it reported. If that came in sooner than the clock was
     thought to allow, the clock is less far behind.

@@ -65,6 +65,10 @@ class Listening:
     """Since when consoles have been connected again to a source, after nobody was for a while; by
     source.
     """
+    just_since: Mapping[str, float] = field(default_factory=dict)
+    """The same after a moment, if that was only just now: what VMs send by themselves is tried
+    again after some seconds.
+    """
     connected: Mapping[str, bool] = field(default_factory=dict)
     """Whether a running console is connected, for each source that one has."""
     silent_time: SilentTime = BY_HEARTBEATS

@@ -8,7 +8,7 @@ from typing import Final
 
 from console.fleet import gaps, vms
 from console.fleet.batch import Changes, LoadedRows, ReporterKey, StreamKey
-from console.fleet.clocks import measured_clock_behind
+from console.fleet.clocks import measured_clock_behind, seconds_waited
 from console.fleet.gaps import SequenceCount
 from console.fleet.limits import exceeded_by_event, exceeded_limit
 from console.fleet.names import NameFold
@@ -95,6 +95,7 @@ class Fold:
             is_restored=is_restored,
             has_new_store=stream is None,
             clock_behind=measured_clock_behind(vm, stream, record),
+            waited=seconds_waited(stream, record),
         )
         if counted.gaps or missing:
             growth = sum(gap.size for gap in counted.gaps) - sum(gap.size for gap in missing)

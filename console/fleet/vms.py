@@ -19,6 +19,7 @@ _WITHOUT_SITE: Final = "0.1.0"
 _NOT_SHOWN: Final = (
     "heard_at",
     "state_at",
+    "record_waited",
     "record_time",
     "sequence",
     "stream",
@@ -55,12 +56,14 @@ def with_record(
     is_restored: bool = False,
     has_new_store: bool = False,
     clock_behind: float | None = None,
+    waited: float = 0.0,
 ) -> Vm:
     """Return the row after a record that is not a duplicate; an older record only proves contact.
 
     `is_restored`: its place in the stream was known already, from an earlier state of the disk.
     `has_new_store`: its stream is new, so the record is the newest, whatever the VM's clock says.
-    `clock_behind`: from `measured_clock_behind`; None if unchanged.
+    `clock_behind`: from `measured_clock_behind`; None if unchanged. `waited`: from
+    `seconds_waited`.
     """
     if vm is None:
         vm = new_vm(record.vm.vm_id, record.vm.name, "", None, record.source)
@@ -91,6 +94,7 @@ def with_record(
         interval=record.interval or vm.interval,
         stopped_at=record.sent_at if record.kind == "stopped" else None,
         lost_session=vm.lost_session,
+        record_waited=waited,
         command_source=vm.command_source,
         prepares=vm.prepares if record.prepares is None else record.prepares,
         missing_records=vm.missing_records,

@@ -27,7 +27,7 @@ class ListeningLog:
 
     def __init__(self, run_id: str, states: Iterable[SourceState]) -> None:
         """`run_id` is the id of this run of this console."""
-        self._run_id = run_id
+        self.run_id = run_id
         self._states = list(states)
         self._listened: dict[str, ListeningInterval] = {}
         self._known: dict[str, float | None] = {}
@@ -43,7 +43,7 @@ class ListeningLog:
     def begin(self, connection: Connection, now: float, *, is_alone: bool) -> None:
         """Write for the first time. `is_alone`: no other console can use this database."""
         if is_alone:
-            end_other_runs(connection, self._run_id)
+            end_other_runs(connection, self.run_id)
         delete_past_listening(connection, now)
         self.write(connection, now)
 
@@ -67,7 +67,7 @@ class ListeningLog:
                 listened[name] = ListeningInterval(source=name, since=last.since, until=now)
             if was_away and last is not None and since is not None:
                 listened[name] = ListeningInterval(source=name, since=now, until=now)
-        write_listening(connection, self._run_id, listened.values(), seen_at=now)
+        write_listening(connection, self.run_id, listened.values(), seen_at=now)
         self._listened = listened
         self._known = known
         self._written_at = now
@@ -76,4 +76,4 @@ class ListeningLog:
     def end(self, connection: Connection, now: float) -> None:
         """Write that this run has stopped in order."""
         self.write(connection, now)
-        write_listening(connection, self._run_id, self._listened.values(), seen_at=0.0)
+        write_listening(connection, self.run_id, self._listened.values(), seen_at=0.0)

@@ -24,7 +24,11 @@ from console.db.connection.clock import CommonClock
 from console.db.connection.errors import message_of
 from console.db.connection.opening import Database
 from console.db.connection.transactions import numbered
-from console.db.decisions.latest_groups import write_groups_again, write_latest_groups
+from console.db.decisions.latest_groups import (
+    StartedGroups,
+    take_the_lead,
+    write_latest_groups,
+)
 from console.db.events.known_events import NO_GROUPS
 from console.db.sources.checkpoints import write_checkpoint
 from console.db.sources.listening import was_nobody_listening, write_unbroken_since
@@ -180,7 +184,7 @@ class Writer:
             begins_again = self._listening.write(connection, self._now(), has_break=has_break)
             if begins_again:
                 write_unbroken_since(connection, self._now())
-                write_groups_again(connection, self._grouping.hash, self._started_at)
+            take_the_lead(connection, self._started_groups(), self._now())
         self._database.continuity.note(breaks)
         if begins_again:
             _LOG.warning(
@@ -197,6 +201,13 @@ class Writer:
                 raise
             # Incoming messages must not wait until this bug is fixed.
             _LOG.exception("this is a bug in the console", extra={"action": "settle_bug"})
+
+    def _started_groups(self) -> StartedGroups:
+        return StartedGroups(
+            hash=self._grouping.hash,
+            run_id=self._listening.run_id,
+            started_at=self._started_at,
+        )
 
     def _write_timed_changes(self) -> None:
         """Write what changes because time has passed."""
@@ -222,7 +233,7 @@ class Writer:
                 write_unbroken_since(connection, self._now())
             self._listening.begin(connection, self._now(), is_alone=self._database.is_sqlite)
             self._started_at = self._now()
-            write_latest_groups(connection, self._grouping.hash, self._started_at)
+            write_latest_groups(connection, self._started_groups())
         self.opened.set()
         self._on_open()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -125,8 +126,11 @@ class Grouping:
 
     @cached_property
     def hash(self) -> str:
-        """A value that is the same for the same groups."""
-        lines = (rule.model_dump_json(exclude_defaults=True) for rule in self.rules)
+        """A value that is the same for the same groups, in whatever order they are written."""
+        lines = sorted(
+            json.dumps(rule.model_dump(mode="json", exclude_defaults=True), sort_keys=True)
+            for rule in self.rules
+        )
         return sha256("\n".join(lines).encode(errors="replace")).hexdigest()
 
     def keys(self, seen: tuple[str | None, ...], member: Callable[[], Member]) -> frozenset[str]:

@@ -4,22 +4,53 @@ would undo each other's turns, and a person at one of them could pass the budget
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, select, update
+from dataclasses import dataclass
+from typing import Final
 
-from console.db.schema.tables import change
+from sqlalchemy import Connection, exists, or_, select, update
+
+from console.db.bulk import Values
+from console.db.schema.tables import change, listening
+
+_GONE_SECONDS: Final = 300.0
+"""A console that has not written for this long does not come back with its groups. One that stands
+still for a moment does.
+"""
 
 
-def write_latest_groups(connection: Connection, groups_hash: str, started_at: float) -> None:
-    """Write that a console was started with these groups, in seconds since 1970."""
-    connection.execute(update(change).values(groups_hash=groups_hash, groups_since=started_at))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartedGroups:
+    """The groups of a run of a console."""
+
+    hash: str
+    run_id: str
+    started_at: float
+    """Seconds since 1970."""
+
+    def values(self) -> Values:
+        """Return the values of the columns."""
+        return {
+            "groups_hash": self.hash,
+            "groups_run": self.run_id,
+            "groups_since": self.started_at,
+        }
 
 
-def write_groups_again(connection: Connection, groups_hash: str, started_at: float) -> None:
-    """Write the same after the database has lost transactions, unless another console was started
-    later.
+def write_latest_groups(connection: Connection, groups: StartedGroups) -> None:
+    """Write that a console was started with these groups."""
+    connection.execute(update(change).values(groups.values()))
+
+
+def take_the_lead(connection: Connection, groups: StartedGroups, now: float) -> None:
+    """Write the same for a console that goes on, if its groups are the latest: none that was
+    started later has written since, or the one that did is gone.
     """
-    later = update(change).where(change.c.groups_since < started_at)
-    connection.execute(later.values(groups_hash=groups_hash, groups_since=started_at))
+    c, other = change.c, listening.c
+    is_there = exists().where(other.console == c.groups_run, other.seen_at >= now - _GONE_SECONDS)
+    is_latest = or_(c.groups_since < groups.started_at, ~is_there)
+    connection.execute(
+        update(change).where(c.groups_hash != groups.hash, is_latest).values(groups.values())
+    )
 
 
 def are_latest(connection: Connection, groups_hash: str) -> bool:

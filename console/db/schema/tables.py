@@ -33,6 +33,7 @@ change: Final = Table(
     # The groups of the console that was started last; empty if none was yet.
     Column("groups_hash", Text, nullable=False, server_default=""),
     Column("groups_since", Float(53), nullable=False, server_default="0"),
+    Column("groups_run", Text, nullable=False, server_default=""),
 )
 
 vm: Final = Table(
@@ -58,6 +59,8 @@ vm: Final = Table(
     Column("heard_source", Text, nullable=False),
     # When its state document was last read.
     Column("state_at", Float(53)),
+    # How long its newest record has waited at the VM.
+    Column("record_waited", Float(53), nullable=False, server_default="0"),
     Column("interval", Float(53)),
     Column("stopped_at", Float(53)),
     Column("lost_at", Float(53)),

@@ -16,6 +16,8 @@ GRACE_SECONDS: Final = 12.0
 """A console that has not written for this long does not run, or does not work."""
 _KEPT_SECONDS: Final = 8 * 86_400.0
 """More than the longest silent time that can be set."""
+_JUST_SECONDS: Final = 10.0
+"""For so long after a break of any length, a VM that sends by itself may not have tried again."""
 _MAX_INTERVALS: Final = 500
 """How many intervals are read, the newest first."""
 
@@ -59,6 +61,11 @@ def read_listening(
         intervals=together,
         again_since={
             source: again for source, found in together.items() if (again := _again(found, now))
+        },
+        just_since={
+            source: found[-1].since
+            for source, found in together.items()
+            if len(found) > 1 and found[-1].since > now - _JUST_SECONDS
         },
         unbroken_since=now if is_broken else _unbroken_since(connection),
         connected=connected,

@@ -37,6 +37,8 @@ _STATE_SECONDS: Final = 120.0
 """How long a VM's state document is waited for: two heartbeats of the usual interval, since a VM
 that is heard is asked for it.
 """
+_WAITED_SECONDS: Final = 5.0
+"""What waited so long at the VM shows that it was cut off: more may follow."""
 
 
 def contact_of(vm: Any, now: float, listening: Listening) -> ColumnElement[str]:
@@ -64,7 +66,7 @@ def may_be_behind(
 ) -> ColumnElement[bool]:
     """Return the SQL for whether a VM may have told something that no console knows, or will: it
     was not heard since something may have been lost, or its state document was not read since, or
-    since records of it are missing.
+    since records of it are missing, or its newest record is an old one.
 
     `retaining`: the names of the sources that keep the state documents. What has not come after a
     while is not there: that holds up nobody for longer.
@@ -75,18 +77,24 @@ def may_be_behind(
         and_(c.heard_source == source, c.heard_at < since)
         for source, since in listening.again_since.items()
     ]
+    unheard += [
+        and_(c.heard_source == source, c.heard_at < since)
+        for source, since in listening.just_since.items()
+        if source not in retaining
+    ]
     awaited = [
         and_(c.heard_source == source, c.state_at < since)
         for source in retaining
         if (since := _broken_until(listening, source)) > now - _STATE_SECONDS
     ]
+    catches_up = and_(c.record_waited > _WAITED_SECONDS, c.heard_at > now - _STATE_SECONDS)
     missing = select(gap.c.vm_id).where(
         gap.c.vm_id == c.vm_id,
         gap.c.stream == c.stream,
         gap.c.found_at > c.state_at,
         gap.c.found_at > now - _STATE_SECONDS,
     )
-    return or_(*unheard, *awaited, and_(c.missing_records > 0, missing.exists()))
+    return or_(*unheard, *awaited, catches_up, and_(c.missing_records > 0, missing.exists()))
 
 
 def _broken_until(listening: Listening, source: str) -> float:

@@ -87,6 +87,8 @@ class Vm:
     lost_session: str | None = None
     retired_at: float | None = None
     retired_by: str | None = None
+    record_waited: float = 0.0
+    """How many seconds the newest record has waited at the VM, more than a heartbeat does."""
     command_source: str | None = None
     """The name of the source over which it takes commands."""
     prepares: bool = False

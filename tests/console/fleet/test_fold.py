@@ -408,3 +408,16 @@ def test_the_recovery_from_an_earlier_stay_comes_in_after_a_newer_document() -> 
     for each in (first, ended, recovered, one.told, *again):
         fold_records(one.known, each, at=AT + 8)
         assert one.state == "prepared"
+
+
+def test_what_has_waited_at_a_vm_is_known() -> None:
+    """A record is compared with the last heartbeat on its way, so the VM's clock may be wrong."""
+    known, vm = LoadedRows(), FakeVm()
+    wrong = NOW - timedelta(seconds=50)
+    fold_records(known, vm.heartbeat(now=wrong))
+    fold_records(known, vm.event("E1", now=wrong + timedelta(seconds=10)), at=AT + 10.5)
+    assert known.vms[vm.vm_id].record_waited == 0.5
+    fold_records(known, vm.event("E2", now=wrong + timedelta(seconds=20)), at=AT + 90)
+    assert known.vms[vm.vm_id].record_waited == 70
+    fold_records(known, vm.heartbeat(now=wrong + timedelta(seconds=91)), at=AT + 91)
+    assert known.vms[vm.vm_id].record_waited == 0

@@ -122,6 +122,8 @@ def test_a_source_that_was_away_for_a_while_counts_from_its_return(database: Dat
     with database.writing.begin() as connection:
         listened(connection, "a", START, START + 50)
         listened(connection, "a", START + 60, START + 100)
+        assert read_listening(connection, START + 69, None).just_since == {"mqtt": START + 60}
+        assert read_listening(connection, START + 70, None).just_since == {}
         assert read_listening(connection, START + 101, None).again_since == {}
         listened(connection, "a", START + 120, START + 130)
         listened(connection, "a", START + 135, START + 140)

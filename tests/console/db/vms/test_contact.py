@@ -212,3 +212,20 @@ def test_a_vm_of_which_records_are_missing_is_behind_until_its_state_is_read(
     assert is_behind(database, vm, START, LISTENING)
     assert not is_behind(database, replace(vm, state_at=START - 4), START, LISTENING)
     assert not is_behind(database, replace(vm, stream="later"), START, LISTENING)
+
+
+def test_a_vm_that_sends_by_itself_has_some_seconds_to_try_again(database: Database) -> None:
+    """After a short restart, a broker sends at once what has waited there."""
+    for source, expected in (("web", True), ("mqtt", False)):
+        just = replace(LISTENING, just_since={source: START - 5})
+        vm = replace(VM, heard_source=source, heard_at=START - 20)
+        assert is_behind(database, vm, START, just) == expected
+        assert not is_behind(database, replace(vm, heard_at=START - 4), START, just)
+
+
+def test_a_vm_whose_newest_record_is_old_is_behind(database: Database) -> None:
+    """It sends what waited there, the oldest first: that it prepares may come last."""
+    vm = replace(VM, heard_at=START, record_waited=20.0)
+    assert is_behind(database, vm, START + 60, LISTENING)
+    assert not is_behind(database, vm, START + 121, LISTENING)
+    assert not is_behind(database, replace(vm, record_waited=1.0), START, LISTENING)

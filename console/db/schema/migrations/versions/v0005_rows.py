@@ -87,7 +87,8 @@ def upgrade() -> None:
     _create_preparations_and_turns()
     _create_incidents()
     _create_audit_head()
-    op.add_column("change", _text("groups_hash"))
+    for name in ("groups_hash", "groups_run"):
+        op.add_column("change", _text(name))
     for name in ("unbroken_since", "groups_since"):
         since = sa.Column(name, sa.Float(53), nullable=False, server_default="0")
         op.add_column("change", since)
@@ -105,7 +106,7 @@ def _change_vms() -> None:
         op.add_column("vm", _text(name))
     for name in ("pulled_at", "state_at"):
         op.add_column("vm", sa.Column(name, sa.Float(53)))
-    for name in ("name_since", "clock_behind", "accepted_at"):
+    for name in ("name_since", "clock_behind", "accepted_at", "record_waited"):
         op.add_column("vm", sa.Column(name, sa.Float(53), nullable=False, server_default="0"))
     for name in ("prepares", "withheld"):
         op.add_column("vm", _flag(name))
