@@ -146,7 +146,7 @@ class TurnWorker:
     def _has_work(self, connected: Collection[str]) -> bool:
         """Check, without a lock on the database, whether a step would write anything."""
         with read_from(self._snapshots.database.reading) as connection:
-            has_groups = bool(self._settings.grouping.rules)
+            has_groups = bool(self._settings.grouping.settings)
             is_open = turn_rows.is_anything_open if has_groups else turn_rows.is_any_turn_open
             if not is_open(connection) or not self._has_latest_groups(connection):
                 return False

@@ -86,8 +86,8 @@ def check(overrides: tuple[str, ...]) -> int:
     finally:
         database.close()
     fleet = [member_of(each.vm) for each in heard if each.contact != "retired"]
-    for rule in settings.groups:
-        for line in _lines(rule, fleet):
+    for group in settings.groups:
+        for line in _lines(group, fleet):
             click.echo(line)
     return OK
 
@@ -144,10 +144,10 @@ def _moment(at: float) -> str:
     return moment(at) or ""
 
 
-def _lines(rule: GroupSettings, fleet: list[Member]) -> list[str]:
-    found = groups_of([rule], fleet)
-    lines = [sentence(rule)]
+def _lines(settings: GroupSettings, fleet: list[Member]) -> list[str]:
+    found = groups_of([settings], fleet)
+    lines = [sentence(settings)]
     for group in found.values():
-        names = sorted(each.name for each in fleet if key_of(rule, each) == group.key)
+        names = sorted(each.name for each in fleet if key_of(settings, each) == group.key)
         lines.append(f"  {members(group, names)}")
     return lines if found else [*lines, "  no VM of today belongs to it"]

@@ -12,9 +12,9 @@ from sinks.shared.text import listed
 _NAMES_SHOWN: Final = 5
 
 
-def sentence(rule: GroupSettings) -> str:
+def sentence(settings: GroupSettings) -> str:
     """Return what a group is made of, what it allows, and what it approves by itself."""
-    return f"{rule.name}: {_who(rule)}; {_budget(rule)}; {_approval(rule)}."
+    return f"{settings.name}: {_who(settings)}; {_budget(settings)}; {_approval(settings)}."
 
 
 def members(group: Group, names: Sequence[str]) -> str:
@@ -24,28 +24,31 @@ def members(group: Group, names: Sequence[str]) -> str:
     return f"{group.key}: {len(names)} {noun} ({shown}), at most {group.at_most} away"
 
 
-def _who(rule: GroupSettings) -> str:
-    if rule.match:
-        fields = [f"{name} is {' or '.join(globs)}" for name, globs in rule.match.items()]
+def _who(settings: GroupSettings) -> str:
+    if settings.match:
+        fields = [f"{name} is {' or '.join(globs)}" for name, globs in settings.match.items()]
         who = f"VMs whose {' and '.join(fields)}"
     else:
         who = "every VM"
-    return f"{who}, one group for each {', '.join(rule.by)}" if rule.by else who
+    return f"{who}, one group for each {', '.join(settings.by)}" if settings.by else who
 
 
-def _budget(rule: GroupSettings) -> str:
-    how_many = f"{rule.at_most} of them" if isinstance(rule.at_most, str) else str(rule.at_most)
-    rest = f", and each rests {rule.rest:g} s after it is back" if rule.rest else ""
+def _budget(settings: GroupSettings) -> str:
+    how_many = (
+        f"{settings.at_most} of them"
+        if isinstance(settings.at_most, str)
+        else str(settings.at_most)
+    )
+    rest = f", and each rests {settings.rest:g} s after it is back" if settings.rest else ""
     return f"at most {how_many} may be away at once{rest}"
 
 
-def _approval(rule: GroupSettings) -> str:
-    if rule.approve is None:
+def _approval(settings: GroupSettings) -> str:
+    if settings.approve is None:
         return "people approve"
-    when = " or ".join(_window(window) for window in rule.window)
-    return (
-        f"{rule.approve.words} is for the console to approve by itself{f', {when}' if when else ''}"
-    )
+    when = " or ".join(_window(window) for window in settings.window)
+    what = f"{settings.approve.words} is for the console to approve by itself"
+    return f"{what}, {when}" if when else what
 
 
 def _window(window: Window) -> str:

@@ -270,7 +270,7 @@ class TurnFacts:
 
     def group_actor(self, event: EventFacts) -> str:
         """Return the actor of an approval of the event by its first group."""
-        return f"{GROUP_ACTOR}{self.groups[self.groups_touched(event)[0]].rule.name}"
+        return f"{GROUP_ACTOR}{self.groups[self.groups_touched(event)[0]].settings.name}"
 
     def with_turns(self, changed: Mapping[EventKey, Turn]) -> TurnFacts:
         """Return the facts after these turns have changed; those that are over are left out."""

@@ -58,37 +58,37 @@ class Member:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """The VMs of a rule that share one budget."""
+    """The VMs of one group's settings that share one budget."""
 
     key: str
-    rule: GroupSettings
+    settings: GroupSettings
     size: int
     """The number of its VMs, without the retired ones."""
 
     @property
     def at_most(self) -> int:
         """How many of its VMs may be away at once."""
-        return budget(self.rule.at_most, self.size)
+        return budget(self.settings.at_most, self.size)
 
 
-def matches(rule: GroupSettings, member: Member) -> bool:
-    """Check whether the VM's values fit every field of the rule: one of its patterns each, in any
-    case.
+def matches(settings: GroupSettings, member: Member) -> bool:
+    """Check whether the VM's values fit every field of the settings: one of its patterns each, in
+    any case.
     """
     return all(
         any(fnmatchcase(member.value(name).casefold(), glob.casefold()) for glob in globs)
-        for name, globs in rule.match.items()
+        for name, globs in settings.match.items()
     )
 
 
-def key_of(rule: GroupSettings, member: Member) -> str | None:
-    """Return the key of the VM's group by that rule; None if the rule does not match the VM."""
-    if not matches(rule, member):
+def key_of(settings: GroupSettings, member: Member) -> str | None:
+    """Return the key of the VM's group by these settings; None if they do not match the VM."""
+    if not matches(settings, member):
         return None
-    if not rule.by:
-        return rule.name
+    if not settings.by:
+        return settings.name
     # Azure's names are the same in any case; two spellings must not become two budgets.
-    return "/".join([rule.name, *(_part(member.value(name)) for name in rule.by)])
+    return "/".join([settings.name, *(_part(member.value(name)) for name in settings.by)])
 
 
 def _part(value: str) -> str:
@@ -96,30 +96,32 @@ def _part(value: str) -> str:
     return value.casefold().replace("%", "%25").replace("/", "%2f")
 
 
-def keys_of(rules: Iterable[GroupSettings], member: Member) -> frozenset[str]:
+def keys_of(settings: Iterable[GroupSettings], member: Member) -> frozenset[str]:
     """Return the keys of all groups that the VM belongs to."""
-    return frozenset(key for rule in rules if (key := key_of(rule, member)) is not None)
+    return frozenset(key for each in settings if (key := key_of(each, member)) is not None)
 
 
-def groups_of(rules: Sequence[GroupSettings], members: Iterable[Member]) -> dict[str, Group]:
-    """Return every group that has a member, by key, in the order of the rules and of the keys."""
-    sizes = Counter(key for member in members for key in keys_of(rules, member))
-    return Grouping(rules).groups(sizes)
+def groups_of(settings: Sequence[GroupSettings], members: Iterable[Member]) -> dict[str, Group]:
+    """Return every group that has a member, by key, in the order of the settings and of the
+    keys.
+    """
+    sizes = Counter(key for member in members for key in keys_of(settings, member))
+    return Grouping(settings).groups(sizes)
 
 
 class Grouping:
-    """Finds the groups of VMs by the rules, and remembers them for VMs whose relevant values are
-    equal.
+    """Finds the groups of VMs by their settings, and remembers them for VMs whose relevant values
+    are equal.
     """
 
-    def __init__(self, rules: Iterable[GroupSettings]) -> None:
-        self.rules: Final = tuple(rules)
-        names = {name for rule in self.rules for name in (*rule.match, *rule.by)}
+    def __init__(self, settings: Iterable[GroupSettings]) -> None:
+        self.settings: Final = tuple(settings)
+        names = {name for each in self.settings for name in (*each.match, *each.by)}
         columns = {TAGS if name.startswith(TAG) else ATTRIBUTES[name] for name in names}
         self.columns: Final = tuple(sorted(columns))
-        """The attributes of `Member` that the rules use."""
-        self._rule_of: Final = {rule.name: rule for rule in self.rules}
-        self._order: Final = {rule.name: number for number, rule in enumerate(self.rules)}
+        """The attributes of `Member` that the settings use."""
+        self._settings_of: Final = {each.name: each for each in self.settings}
+        self._order: Final = {each.name: number for number, each in enumerate(self.settings)}
         self._known: dict[tuple[str | None, ...], frozenset[str]] = {}
         self._seen = 0
         """The size of the remembered values, in characters."""
@@ -128,8 +130,8 @@ class Grouping:
     def hash(self) -> str:
         """A value that is the same for the same groups, in whatever order they are written."""
         lines = sorted(
-            json.dumps(rule.model_dump(mode="json", exclude_defaults=True), sort_keys=True)
-            for rule in self.rules
+            json.dumps(each.model_dump(mode="json", exclude_defaults=True), sort_keys=True)
+            for each in self.settings
         )
         return sha256("\n".join(lines).encode(errors="replace")).hexdigest()
 
@@ -142,18 +144,18 @@ class Grouping:
             if len(self._known) >= _MAX_KNOWN or self._seen > _MAX_SEEN:
                 self._known.clear()
                 self._seen = 0
-            found = self._known[seen] = keys_of(self.rules, member())
+            found = self._known[seen] = keys_of(self.settings, member())
             self._seen += sum(len(each or "") for each in seen)
         return found
 
     def groups(self, sizes: Mapping[str, int]) -> dict[str, Group]:
-        """Return every group that has a member, by key, in the order of the rules and of the keys;
-        `sizes` has the number of members by key.
+        """Return every group that has a member, by key, in the order of the settings and of the
+        keys; `sizes` has the number of members by key.
         """
-        # A name has no slash: what stands before the first one is the name of the rule.
+        # A name has no slash: what stands before the first one is the name of its settings.
         names = {key: key.partition("/")[0] for key in sizes}
         return {
-            key: Group(key=key, rule=self._rule_of[names[key]], size=sizes[key])
+            key: Group(key=key, settings=self._settings_of[names[key]], size=sizes[key])
             for key in sorted(sizes, key=lambda key: (self._order[names[key]], key))
         }
 

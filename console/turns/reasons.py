@@ -181,9 +181,9 @@ def _about_the_event(event: EventFacts, reading: Reading) -> str | None:
 
 def _about_its_groups(event: EventFacts, reading: Reading) -> str | None:
     for key in reading.facts.groups_touched(event):
-        rule = reading.facts.groups[key].rule
-        if rule.approve is None or not rule.approve.matches(event.reported):
+        settings = reading.facts.groups[key].settings
+        if settings.approve is None or not settings.approve.matches(event.reported):
             return f"{key} leaves it to people"
-        if not is_open(rule.window, datetime.fromtimestamp(reading.now, UTC)):
+        if not is_open(settings.window, datetime.fromtimestamp(reading.now, UTC)):
             return f"the window of {key} is closed"
     return None

@@ -92,5 +92,5 @@ def _rest_of_groups(part: TurnVm, vm: VmFacts, reading: Reading) -> float:
     """
     groups = reading.facts.groups
     return max(
-        (groups[key].rule.rest for key in part.groups | vm.groups if key in groups), default=0.0
+        (groups[key].settings.rest for key in part.groups | vm.groups if key in groups), default=0.0
     )

@@ -1,4 +1,4 @@
-"""Which groups VMs belong to, by the columns that the rules use."""
+"""Which groups VMs belong to, by the columns that the settings use."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NAME: Final = "name"
 
 
 def columns_of(grouping: Grouping, table: Any) -> list[ColumnElement[Any]]:
-    """Return the columns that the rules use; `table` is that of VMs, or an alias of it."""
+    """Return the columns that the settings use; `table` is that of VMs, or an alias of it."""
     return [table.c[name] for name in grouping.columns]
 
 
@@ -41,7 +41,7 @@ def groups_now(
     """Return every group that has a VM, with its size, of the VMs that are not retired and fulfil
     `those`.
     """
-    if not grouping.rules:
+    if not grouping.settings:
         return {}
     columns = columns_of(grouping, vm)
     # VMs with the same values in these columns become one row; with the name among them few do.

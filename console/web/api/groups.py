@@ -100,7 +100,7 @@ def _item(
 ) -> GroupItem:
     order = sorted(waiting, key=lambda turn: _order(turn, facts))
     return GroupItem(
-        name=group.rule.name,
+        name=group.settings.name,
         key=group.key,
         members=group.size,
         at_most=group.at_most,

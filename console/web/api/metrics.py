@@ -69,7 +69,7 @@ class ConsoleMetrics(Collector):
         """Yield every metric of the sources and the writer."""
         with suppress(DatabaseFailedError), self._state.snapshots.open() as snapshot:
             yield from list(_fleet(snapshot))
-            if self._state.grouping.rules:
+            if self._state.grouping.settings:
                 yield from list(_groups(self._state.turn_facts.facts_to_show(snapshot)))
         held = len(self._state.bridges.held_polls)
         yield _one("polls_held", "VMs that wait for commands over HTTPS.", held)

@@ -68,7 +68,7 @@ def template_values(
         ],
         "more": max(0, len(groups) - _MAX_GROUPS),
         "waiting": len({one.event_id for each in groups for one in each.waiting}),
-        "is_set": bool(grouping.rules),
+        "is_set": bool(grouping.settings),
         "away_labels": AWAY_WORDS,
     }
 

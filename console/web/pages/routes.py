@@ -109,7 +109,7 @@ class Pages:
         address = history_page.address_of(request.query_params)
         problem = None
         person = person_of(request)
-        has_groups = bool(self._state.grouping.rules)
+        has_groups = bool(self._state.grouping.settings)
         with self._state.snapshots.open() as snapshot:
             try:
                 values = history_page.template_values(

@@ -150,7 +150,7 @@ def _group_keys(
     """Return the keys of the groups of some VMs, and of those VMs that share a group with one of
     them.
     """
-    if not grouping.rules:
+    if not grouping.settings:
         return {}
     connection = snapshot.connection
     own = keys_among(connection, grouping, vm_ids)
