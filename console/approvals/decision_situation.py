@@ -118,12 +118,12 @@ class DecisionSituation:
         others = [
             each
             for each in self.receipts
-            if each.facts.jti not in own and not is_from_other_vm(each, self.commands)
+            if each.content.jti not in own and not is_from_other_vm(each, self.commands)
         ]
         begun = under_way(others)
         if or_confirmed:
-            begun += [each for each in others if each.facts.state == "confirmed"]
-        return begun[0].facts.actor if begun else None
+            begun += [each for each in others if each.content.state == "confirmed"]
+        return begun[0].content.actor if begun else None
 
     def cannot_hear(self, command: VmCommand) -> bool:
         """Check whether a receipt may be waiting at a source that is not connected, or was not

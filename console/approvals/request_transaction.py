@@ -167,7 +167,7 @@ class RequestTransaction:
             if commands:
                 return commands[-1].jti
         begun = [] if situation.known is None else under_way(situation.known.receipts)
-        return begun[0].facts.jti if begun else None
+        return begun[0].content.jti if begun else None
 
     def _write_unsent(
         self, situation: RequestSituation, known: KnownEvent, new: Decision

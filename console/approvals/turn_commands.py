@@ -120,11 +120,11 @@ def _next_command(
         return None
     if last.made_at < since:  # it was made when the turn was in this state before
         return DueCommand(command=new, is_new=True)
-    answers = [one for one in own_receipts(last, receipts) if one.facts.reason != REPLAYED]
+    answers = [one for one in own_receipts(last, receipts) if one.content.reason != REPLAYED]
     if not answers:
         again = replace(last, channel=new.channel, expires_at=new.expires_at, sent_at=None)
         return DueCommand(command=again, is_new=False)
-    answer = answers[-1].facts
+    answer = answers[-1].content
     age = now - last.made_at
     patience = min(RESEND_SECONDS * 2 ** (len(sent) - 1), _MAX_SECONDS)
     may_pass = answer.state in ("rejected", "failed") and answer.reason in _ASK_AGAIN_REASONS

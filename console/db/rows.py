@@ -16,7 +16,7 @@ from console.fleet.values.keys import EventKey, folded, sort_name
 from console.fleet.values.report import LatestReport, ReportedPreparation
 from console.fleet.values.stream import SequenceGap, Stream
 from console.fleet.values.vm import FleetName, Vm
-from console.records.incoming import EventReport, IncomingRecord, PreparationFacts, ReceiptFacts
+from console.records.incoming import EventReport, IncomingRecord, PreparationContent, ReceiptContent
 from wire.event import Event
 from wire.fields import fields_of
 
@@ -159,25 +159,27 @@ def _event_report_of(text: str) -> EventReport:
     try:
         return _EVENT_REPORT.validate_json(text)
     except ValidationError:
-        facts = from_json(text)
-        return _EVENT_REPORT.validate_json(to_json({**facts, "event": _NOT_SAID | facts["event"]}))
+        stored = from_json(text)
+        return _EVENT_REPORT.validate_json(
+            to_json({**stored, "event": _NOT_SAID | stored["event"]})
+        )
 
 
 def receipt_row(receipt: Receipt, number: int) -> Values:
     """Return the row of a receipt."""
-    facts = receipt.facts
+    content = receipt.content
     return {
         "record_id": receipt.record_id,
-        "jti": facts.jti,
+        "jti": content.jti,
         "vm_id": receipt.vm_id,
-        "event_id": facts.event_id,
-        "state": facts.state,
-        "reason": facts.reason,
-        "actor": facts.actor,
+        "event_id": content.event_id,
+        "state": content.state,
+        "reason": content.reason,
+        "actor": content.actor,
         "at": receipt.at,
         "change_number": number,
-        "why": facts.person_reason,
-        "act": facts.act,
+        "why": content.person_reason,
+        "act": content.act,
         "scope": receipt.scope,
         "time": receipt.time,
     }
@@ -191,7 +193,7 @@ def receipt_of(row: Row[Any]) -> Receipt:
         at=row.at,
         time=row.time,
         scope=row.scope,
-        facts=ReceiptFacts(
+        content=ReceiptContent(
             jti=row.jti,
             event_id=row.event_id,
             state=row.state,
@@ -205,15 +207,15 @@ def receipt_of(row: Row[Any]) -> Receipt:
 
 def preparation_row(preparation: ReportedPreparation, number: int) -> Values:
     """Return the row of a preparation."""
-    facts = preparation.facts
+    content = preparation.content
     return {
-        "event_id": facts.event_id,
+        "event_id": content.event_id,
         "scope": preparation.scope,
         "vm_id": preparation.vm_id,
-        "fingerprint": facts.fingerprint,
-        "state": facts.state,
-        "reason": facts.reason,
-        "cause": facts.cause,
+        "fingerprint": content.fingerprint,
+        "state": content.state,
+        "reason": content.reason,
+        "cause": content.cause,
         "stream": preparation.stream,
         "sequence": preparation.sequence,
         "time": preparation.time,
@@ -229,7 +231,7 @@ def preparation_of(row: Row[Any]) -> ReportedPreparation:
         stream=row.stream,
         sequence=row.sequence,
         time=row.time,
-        facts=PreparationFacts(
+        content=PreparationContent(
             event_id=row.event_id,
             fingerprint=row.fingerprint,
             state=row.state,

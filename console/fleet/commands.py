@@ -40,13 +40,13 @@ def own_receipts(command: VmCommand, receipts: Iterable[Receipt]) -> list[Receip
     return [
         each
         for each in receipts
-        if each.facts.jti == command.jti and each.vm_id == command.vm_id and _rank(each)
+        if each.content.jti == command.jti and each.vm_id == command.vm_id and _rank(each)
     ]
 
 
 def is_from_other_vm(receipt: Receipt, commands: Iterable[VmCommand]) -> bool:
     """Check whether a receipt comes from another VM than the one to which its command was sent."""
-    return any(each.jti == receipt.facts.jti and each.vm_id != receipt.vm_id for each in commands)
+    return any(each.jti == receipt.content.jti and each.vm_id != receipt.vm_id for each in commands)
 
 
 def receipts_that_count(
@@ -77,13 +77,13 @@ def receipts_that_count(
     return [
         each
         for each in receipts
-        if ((each.facts.jti, each.vm_id) in asked and not _has_lapsed(each, lapsed))
+        if ((each.content.jti, each.vm_id) in asked and not _has_lapsed(each, lapsed))
         or (each.vm_id in bearers and waiting <= {each.vm_id})
     ]
 
 
 def _has_lapsed(receipt: Receipt, lapsed: Container[str]) -> bool:
-    return receipt.facts.state == "accepted" and receipt.facts.jti in lapsed
+    return receipt.content.state == "accepted" and receipt.content.jti in lapsed
 
 
 def command_status(command: VmCommand, receipts: Sequence[Receipt]) -> CommandStatus:
@@ -95,18 +95,18 @@ def command_status(command: VmCommand, receipts: Sequence[Receipt]) -> CommandSt
         if command.unanswered_at is not None:
             return CommandStatus(state="unanswered", reason=None, at=command.unanswered_at)
         return CommandStatus(state="sent", reason=None, at=command.sent_at or command.made_at)
-    best = max(own, key=lambda each: (_rank(each), each.facts.reason != REPLAYED, -each.at))
-    return CommandStatus(state=_state_of(best), reason=best.facts.reason, at=best.at)
+    best = max(own, key=lambda each: (_rank(each), each.content.reason != REPLAYED, -each.at))
+    return CommandStatus(state=_state_of(best), reason=best.content.reason, at=best.at)
 
 
 def under_way(receipts: Iterable[Receipt]) -> list[Receipt]:
     """Return, for each approval that a VM has begun and not ended, its newest receipt."""
     best: dict[tuple[str, str], Receipt] = {}
     for each in receipts:
-        key = (each.vm_id, each.facts.jti)
+        key = (each.vm_id, each.content.jti)
         if key not in best or _rank(each) >= _rank(best[key]):
             best[key] = each
-    return [each for each in best.values() if each.facts.state in UNDER_WAY_STATES]
+    return [each for each in best.values() if each.content.state in UNDER_WAY_STATES]
 
 
 class CommandStep(Model):
@@ -140,7 +140,7 @@ def command_item(
     history += [
         _reported_step(each)
         for each in own_receipts(command, receipts)
-        if each.facts.state != "rejected" or now.state == "rejected"
+        if each.content.state != "rejected" or now.state == "rejected"
     ]
     unreported = now if now.state == "unanswered" else None
     if now.state == "posted" and decision is not None and decision.outcome == "confirmed":
@@ -160,14 +160,14 @@ def command_item(
 
 
 def _reported_step(receipt: Receipt) -> CommandStep:
-    facts = receipt.facts
-    return CommandStep(state=_state_of(receipt), at=receipt.time, reason=facts.reason)
+    content = receipt.content
+    return CommandStep(state=_state_of(receipt), at=receipt.time, reason=content.reason)
 
 
 def _state_of(receipt: Receipt) -> CommandState:
     """Return the state of one of a command's own receipts, whose state is known."""
-    return cast("CommandState", receipt.facts.state)
+    return cast("CommandState", receipt.content.state)
 
 
 def _rank(receipt: Receipt) -> int:
-    return _RANK.get(receipt.facts.state, 0)
+    return _RANK.get(receipt.content.state, 0)

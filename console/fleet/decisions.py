@@ -93,7 +93,7 @@ def _approval_status(
     None without an approval.
     """
     for receipt in receipts:
-        if receipt.facts.state == "confirmed":
+        if receipt.content.state == "confirmed":
             return _by_receipt("approved", receipt, decided)
     decision = decided.decision
     if decision is not None and decision.outcome == "confirmed":
@@ -149,9 +149,9 @@ def _by_receipt(
     """Return a status with the actor of the receipt: the person of a command, `rule:NAME`, or
     `local:USER`.
     """
-    own = next((each for each in decided.commands if each.jti == receipt.facts.jti), None)
-    reason = receipt.facts.person_reason if own is None else own.reason
-    by = receipt.facts.actor
+    own = next((each for each in decided.commands if each.jti == receipt.content.jti), None)
+    reason = receipt.content.person_reason if own is None else own.reason
+    by = receipt.content.actor
     at = receipt.time
     decision = decided.decision
     if own is not None and decision is not None and decision.id == own.decision_id:

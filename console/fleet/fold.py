@@ -125,7 +125,7 @@ class Fold:
             reported = ReportedPreparation(
                 vm_id=vm.vm_id,
                 scope=vm.scope,
-                facts=record.preparation,
+                content=record.preparation,
                 stream=record.stream,
                 sequence=record.sequence,
                 time=at,
@@ -180,7 +180,7 @@ class Fold:
                     vm_id=vm.vm_id,
                     at=record.received_at,
                     time=at,
-                    facts=record.receipt,
+                    content=record.receipt,
                     scope=vm.scope,
                 )
             )
@@ -314,7 +314,7 @@ class Fold:
             reported = ReportedPreparation(
                 vm_id=state.vm_id,
                 scope=vm.scope,
-                facts=prepared,
+                content=prepared,
                 stream=vm.stream or "",
                 sequence=0,
                 time=at,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from console.fleet.batch import LoadedRows, ReporterKey
-from console.records.incoming import EventReport, IncomingRecord, PreparationFacts
+from console.records.incoming import EventReport, IncomingRecord, PreparationContent
 from wire.preparation import RECOVERED
 
 MAX_OPEN_EVENTS: Final = 1000
@@ -64,9 +64,9 @@ def exceeded_by_event(loaded: LoadedRows, vm_id: str, event: EventReport) -> str
     return None
 
 
-def is_one_too_many(loaded: LoadedRows, vm_id: str, reported: PreparationFacts) -> bool:
+def is_one_too_many(loaded: LoadedRows, vm_id: str, reported: PreparationContent) -> bool:
     """Check whether a VM reports preparations for too many events."""
     if ReporterKey(reported.event_id, vm_id) in loaded.preparations:
         return False
     known = [each for key, each in loaded.preparations.items() if key.vm_id == vm_id]
-    return sum(each.facts.state != RECOVERED for each in known) >= MAX_UNRECOVERED
+    return sum(each.content.state != RECOVERED for each in known) >= MAX_UNRECOVERED

@@ -9,7 +9,7 @@ from console.fleet.batch import Changes, LoadedRows, ReporterKey
 from console.fleet.limits import is_one_too_many
 from console.fleet.values.report import LatestReport, ReportedPreparation
 from console.fleet.values.vm import Vm
-from console.records.incoming import IncomingRecord, PreparationFacts
+from console.records.incoming import IncomingRecord, PreparationContent
 from wire.preparation import NONE, RECOVERED
 from wire.record import BRIDGE_STORE_RESET
 
@@ -30,23 +30,25 @@ class PreparationFold:
 
     def apply(self, reported: ReportedPreparation, *, is_restored: bool = False) -> None:
         """Apply what a VM reports about its preparation, unless it has reported something newer."""
-        before = self._loaded.preparations.get(ReporterKey(reported.facts.event_id, reported.vm_id))
-        if reported.facts.state == NONE:
+        before = self._loaded.preparations.get(
+            ReporterKey(reported.content.event_id, reported.vm_id)
+        )
+        if reported.content.state == NONE:
             if (
                 before is not None
                 and before.time < reported.time
-                and _is_lost(before.facts, reported.facts)
+                and _is_lost(before.content, reported.content)
             ):
                 # A document is no record: it has no sequence among those of the VM.
                 lost = replace(before, sequence=0)
                 self.keep(_lost(lost, reported.time))
             return
-        if before is None and is_one_too_many(self._loaded, reported.vm_id, reported.facts):
+        if before is None and is_one_too_many(self._loaded, reported.vm_id, reported.content):
             return
         if before is not None:
             if self._is_older(reported, before, is_restored=is_restored):
                 return
-            if not reported.sequence and _is_same(before.facts, reported.facts):
+            if not reported.sequence and _is_same(before.content, reported.content):
                 return  # the record says more than the state document
         self.keep(reported, is_restored=is_restored)
 
@@ -66,7 +68,7 @@ class PreparationFold:
             # A state document of the new store has no sequence, and may have come in before this.
             is_before = bool(reported.sequence) or reported.time <= at
             is_earlier = reported.stream != vm.stream and is_before
-            if vm_id == vm.vm_id and is_earlier and reported.facts.state != RECOVERED:
+            if vm_id == vm.vm_id and is_earlier and reported.content.state != RECOVERED:
                 self.keep(_as_recovered(reported, at) if is_made_again else _lost(reported, at))
 
     def keep(self, reported: ReportedPreparation, *, is_restored: bool = False) -> None:
@@ -75,13 +77,13 @@ class PreparationFold:
         also if the record of the preparation comes in only then, unless the VM's store was put
         back.
         """
-        key = ReporterKey(reported.facts.event_id, reported.vm_id)
+        key = ReporterKey(reported.content.event_id, reported.vm_id)
         latest = self._loaded.reports.get(key)
         is_past = latest is not None and (
             _is_past(latest) or (not is_restored and _is_of_earlier_stay(reported, latest))
         )
         if is_past:
-            reported = replace(reported, facts=replace(reported.facts, fingerprint=""))
+            reported = replace(reported, content=replace(reported.content, fingerprint=""))
         if key not in self._loaded.preparations:
             self._forget_recovered(reported.vm_id)
         if self._loaded.preparations.get(key) != reported:
@@ -96,7 +98,7 @@ class PreparationFold:
         if len(known) < MAX_PREPARATIONS:
             return
         recovered = [
-            key for key in known if self._loaded.preparations[key].facts.state == RECOVERED
+            key for key in known if self._loaded.preparations[key].content.state == RECOVERED
         ]
         pending = {
             key
@@ -131,29 +133,31 @@ class PreparationFold:
         the VM has recovered comes after a document that showed the event only if the event is over
         by now.
         """
-        latest = self._loaded.reports.get(ReporterKey(reported.facts.event_id, reported.vm_id))
+        latest = self._loaded.reports.get(ReporterKey(reported.content.event_id, reported.vm_id))
         if latest is None or not reported.stream == document.stream == latest.stream:
             return False
         if not 0 < latest.sequence < reported.sequence:
             return False
-        if reported.facts.state == RECOVERED:
+        if reported.content.state == RECOVERED:
             return _is_past(latest)
-        return _is_same(document.facts, reported.facts)
+        return _is_same(document.content, reported.content)
 
 
 def _as_recovered(reported: ReportedPreparation, time: float) -> ReportedPreparation:
     """Return the preparation as recovered, as the VM reports at `time`."""
-    return replace(reported, facts=replace(reported.facts, state=RECOVERED, reason=None), time=time)
+    return replace(
+        reported, content=replace(reported.content, state=RECOVERED, reason=None), time=time
+    )
 
 
 def _lost(reported: ReportedPreparation, time: float) -> ReportedPreparation:
     """Return the preparation as one that counts for no state of the event, and from which the VM
     has not recovered.
     """
-    return replace(reported, facts=replace(reported.facts, fingerprint=""), time=time)
+    return replace(reported, content=replace(reported.content, fingerprint=""), time=time)
 
 
-def _is_lost(before: PreparationFacts, reported: PreparationFacts) -> bool:
+def _is_lost(before: PreparationContent, reported: PreparationContent) -> bool:
     """Check whether a VM had prepared for a state of an event, and now reports that it has not."""
     return before.fingerprint == reported.fingerprint and before.state in ("preparing", "prepared")
 
@@ -171,5 +175,5 @@ def _is_of_earlier_stay(reported: ReportedPreparation, latest: LatestReport) -> 
     return is_announced and 0 < reported.sequence < latest.sequence
 
 
-def _is_same(one: PreparationFacts, other: PreparationFacts) -> bool:
+def _is_same(one: PreparationContent, other: PreparationContent) -> bool:
     return (one.fingerprint, one.state) == (other.fingerprint, other.state)

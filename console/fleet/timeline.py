@@ -13,7 +13,7 @@ from console.fleet.outcomes import outcome_text
 from console.fleet.values.decision import Decision, Receipt, VmCommand
 from console.fleet.values.report import LatestReport
 from console.fleet.values.stream import SequenceGap
-from console.records.incoming import EventState, PreparationFacts
+from console.records.incoming import EventState, PreparationContent
 
 _EVENT: Final = "seb.event."
 
@@ -30,7 +30,7 @@ class PastRecord:
     sequence: int
     event_id: str | None
     receipt: Receipt | None = None
-    preparation: PreparationFacts | None = None
+    preparation: PreparationContent | None = None
 
 
 class TimelineRecord(Model):
@@ -111,19 +111,19 @@ def timeline_item(record: PastRecord) -> TimelineRecord | TimelineReceipt | Time
     """Return one entry of a timeline: a record, or the receipt or preparation in it."""
     at = min(record.time, record.received_at)
     if record.receipt is not None:
-        facts = record.receipt.facts
+        content = record.receipt.content
         return TimelineReceipt(
             kind="receipt",
             at=at,
             id=record.id,
             vm_id=record.vm_id,
             event_id=record.event_id,
-            jti=facts.jti,
-            state=facts.state,
-            reason=facts.reason,
-            by=facts.actor,
-            rsn=facts.person_reason,
-            act=facts.act,
+            jti=content.jti,
+            state=content.state,
+            reason=content.reason,
+            by=content.actor,
+            rsn=content.person_reason,
+            act=content.act,
         )
     if record.preparation is not None:
         return TimelinePreparation(

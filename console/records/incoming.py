@@ -54,7 +54,7 @@ class EventReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReceiptFacts:
+class ReceiptContent:
     """What a record reports about a command."""
 
     jti: str
@@ -70,7 +70,7 @@ class ReceiptFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PreparationFacts:
+class PreparationContent:
     """What a VM reports about its preparation for one state of an event."""
 
     event_id: str
@@ -108,8 +108,8 @@ class IncomingRecord:
     session: str
     body: bytes
     event: EventReport | None = None
-    receipt: ReceiptFacts | None = None
-    preparation: PreparationFacts | None = None
+    receipt: ReceiptContent | None = None
+    preparation: PreparationContent | None = None
     prepares: bool | None = None
     """Whether the VM has a program that prepares; None if the record does not say."""
     interval: float | None = None
@@ -157,7 +157,7 @@ class IncomingState:
     source: str
     events: tuple[tuple[str, EventReport], ...]
     """Record id and report of each event."""
-    preparations: tuple[PreparationFacts, ...] = ()
+    preparations: tuple[PreparationContent, ...] = ()
     """What the VM says about its preparation for those events, including `none`."""
 
 

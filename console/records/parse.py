@@ -14,8 +14,8 @@ from console.records.incoming import (
     IncomingRecord,
     IncomingState,
     IncomingStatus,
-    PreparationFacts,
-    ReceiptFacts,
+    PreparationContent,
+    ReceiptContent,
     RecordKind,
 )
 from wire.bridge import Heartbeat, HeartbeatData, StartedData, StoppedData
@@ -145,7 +145,7 @@ def parse_state(
         source=source,
         events=tuple((pending.record_id, _report_of_pending(pending)) for pending in state.events),
         preparations=tuple(
-            PreparationFacts(
+            PreparationContent(
                 event_id=each.event.event_id, fingerprint=each.fingerprint, state=each.preparation
             )
             for each in state.events
@@ -239,8 +239,8 @@ def _report_of_pending(pending: PendingEvent) -> EventReport:
     )
 
 
-def _receipt(data: ReceiptData) -> ReceiptFacts:
-    return ReceiptFacts(
+def _receipt(data: ReceiptData) -> ReceiptContent:
+    return ReceiptContent(
         jti=data.jti,
         event_id=data.evt,
         state=data.state,
@@ -251,8 +251,8 @@ def _receipt(data: ReceiptData) -> ReceiptFacts:
     )
 
 
-def _preparation(data: PreparationData) -> PreparationFacts:
-    return PreparationFacts(
+def _preparation(data: PreparationData) -> PreparationContent:
+    return PreparationContent(
         event_id=data.evt,
         fingerprint=data.evh,
         state=data.state,

@@ -77,7 +77,7 @@ def commands_changed(connection: Connection, number: int) -> list[tuple[VmComman
     wanted = select(command).where((command.c.change_number > number) | command.c.jti.in_(answered))
     found = _commands(connection, wanted)
     receipts = receipts_of(connection, [each.jti for each in found])
-    return [(each, [one for one in receipts if one.facts.jti == each.jti]) for each in found]
+    return [(each, [one for one in receipts if one.content.jti == each.jti]) for each in found]
 
 
 def waiting_commands(

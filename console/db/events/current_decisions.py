@@ -58,7 +58,7 @@ def _receipts(
             found_receipt = rows.receipt_of(row)
             found.setdefault(EventKey(row.event_id, row.of_event), []).append(found_receipt)
             if row.is_past:
-                past[(found_receipt.vm_id, found_receipt.facts.jti)] = found_receipt.time
+                past[(found_receipt.vm_id, found_receipt.content.jti)] = found_receipt.time
     if past:
         found = {key: _without_past(several, past) for key, several in found.items()}
     return found, set(past)
@@ -131,7 +131,7 @@ def _without_past(
     """Return the receipts without those up to the confirmation of an approval that no longer
     counts.
     """
-    return [each for each in receipts if each.time > past.get((each.vm_id, each.facts.jti), -1.0)]
+    return [each for each in receipts if each.time > past.get((each.vm_id, each.content.jti), -1.0)]
 
 
 def _without_past_decision(
@@ -149,6 +149,6 @@ def _without_past_decision(
     own = (each for each in decided.commands if each.decision_id == last.id)
     is_past = any((each.vm_id, each.jti) in past for each in own)
     if event_state == "scheduled" and last.outcome == "overtaken":
-        actors = {each.facts.actor for each in receipts}
+        actors = {each.content.actor for each in receipts}
         is_past |= last.outcome_reason not in {*BY_CONSOLE, *actors}
     return replace(decided, decision=None) if is_past else decided

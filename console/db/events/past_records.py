@@ -17,7 +17,7 @@ from console.fleet.values.decision import Receipt
 from console.fleet.values.keys import EventKey
 from console.fleet.values.report import LatestReport
 from console.fleet.values.stream import SequenceGap
-from console.records.incoming import PreparationFacts
+from console.records.incoming import PreparationContent
 from wire.record import PREPARATION
 
 _MAX_RECORDS: Final = 2000
@@ -108,12 +108,12 @@ def _records(
     ]
 
 
-def _preparation(body: bytes | None) -> PreparationFacts | None:
+def _preparation(body: bytes | None) -> PreparationContent | None:
     """Return the preparation in a record, which was checked when it came in."""
     if body is None:
         return None
     data = from_json(body)["data"]
-    return PreparationFacts(
+    return PreparationContent(
         event_id=data["evt"],
         fingerprint=data["evh"],
         state=data["state"],

@@ -90,8 +90,8 @@ def _may_begin(receipt: Receipt) -> bool:
     """Check whether a receipt says that Azure may have received the approval. After `expired` it
     has not: the bridge gives up for that reason only before a request can have worked.
     """
-    state = receipt.facts.state
-    reason = receipt.facts.reason
+    state = receipt.content.state
+    reason = receipt.content.reason
     return state in ("posted", "confirmed") or (state, reason) == ("failed", "imds_unreachable")
 
 
@@ -107,10 +107,10 @@ def _approval(known: KnownEvent) -> Literal["open", "confirmed", "failed"] | Non
     if decision.state != "over":
         return "open" if decision.state == "open" else None
     if decision.outcome == "overtaken" and decision.outcome_reason not in BY_CONSOLE:
-        others = [each for each in known.receipts if each.facts.actor == decision.outcome_reason]
+        others = [each for each in known.receipts if each.content.actor == decision.outcome_reason]
         if under_way(others):
             return "open"
-        has_failed = others and all(each.facts.state != "confirmed" for each in others)
+        has_failed = others and all(each.content.state != "confirmed" for each in others)
         return "failed" if has_failed else "confirmed"
     return "confirmed" if decision.outcome == "confirmed" else "failed"
 

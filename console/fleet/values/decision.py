@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from console.fleet.values.keys import EventKey
-from console.records.incoming import ReceiptFacts
+from console.records.incoming import ReceiptContent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +20,7 @@ class Receipt:
     """When the receipt came in. The console measures its own waits from this time."""
     time: float
     """When the VM reached this state, by the console's clock, as `Vm.reported_at` converts it."""
-    facts: ReceiptFacts
+    content: ReceiptContent
     scope: str = ""
     """The scope of the VM."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from console.fleet.values.keys import EventKey, folded, text_hash
-from console.records.incoming import EventReport, PreparationFacts
+from console.records.incoming import EventReport, PreparationContent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +70,7 @@ class ReportedPreparation:
     vm_id: str
     scope: str
     """The scope of the VM."""
-    facts: PreparationFacts
+    content: PreparationContent
     stream: str
     sequence: int
     """The sequence of the record; zero if the report is from a state document."""

@@ -36,7 +36,7 @@ def test_everything_comes_back_from_the_rows(database: Database, writer_bench: W
     }
     assert known["E1"].shown.report.event.resources == ("web-1", "other")
     assert known["E1"].event.scope == "sub-1/group-1"
-    (receipt,) = (each.facts for each in known["E2"].receipts)
+    (receipt,) = (each.content for each in known["E2"].receipts)
     assert (receipt.state, receipt.person_reason) == ("posted", told["rsn"])
     assert (receipt.actor, receipt.jti) == (told["actor"], told["jti"])
 

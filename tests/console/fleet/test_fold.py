@@ -366,7 +366,7 @@ class PreparingVm:
     @property
     def state(self) -> str:
         """The state of the preparation, as the console knows it."""
-        return self.known.preparations[("E", self.vm.vm_id)].facts.state
+        return self.known.preparations[("E", self.vm.vm_id)].content.state
 
 
 @pytest.mark.parametrize("is_lost", [False, True], ids=["record late", "record lost"])

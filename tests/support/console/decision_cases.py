@@ -8,7 +8,7 @@ from typing import Any
 from console.approvals.decision_situation import DecisionSituation, ShownEvent
 from console.fleet.candidates import Candidate
 from console.fleet.values.decision import Decision, Receipt, VmCommand
-from console.records.incoming import ReceiptFacts
+from console.records.incoming import ReceiptContent
 
 AT = 1_800_000_000.0
 """When everything begins, in seconds since 1970."""
@@ -59,13 +59,13 @@ def receipt(
 ) -> Receipt:
     """A VM says what became of its command, so many seconds after the decision."""
     jti = jti or f"jti of {vm_id}"
-    facts = ReceiptFacts(jti=jti, event_id="E", state=state, reason=reason, actor=actor)
+    facts = ReceiptContent(jti=jti, event_id="E", state=state, reason=reason, actor=actor)
     return Receipt(
         record_id=f"{jti} {state} {reason} {after}",
         vm_id=vm_id,
         at=AT + after,
         time=AT + after,
-        facts=facts,
+        content=facts,
     )
 
 

@@ -69,7 +69,7 @@ def test_what_a_vm_says_of_its_event_in_another_case_counts(intake: Intake) -> N
     )
     known = intake.event(UPPER, "sub-1/group-1")
     assert known.seen_by == 2
-    assert [each.facts.state for each in known.receipts] == ["accepted"]
+    assert [each.content.state for each in known.receipts] == ["accepted"]
     assert known.other_scopes == ("sub-1/elsewhere",)
     assert known.named["b-1"].content_hash is not None
     with intake.snapshots.open() as snapshot:

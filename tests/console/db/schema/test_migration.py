@@ -208,7 +208,7 @@ def test_a_database_of_0_2_0_opens_with_everything(old: Database) -> None:
         assert known.decided.decision is not None
         assert known.decided.decision.reason == "not today"
         assert decision_rows.read_open(snapshot.connection, EventKey("OPEN", "s/g")) is not None
-        assert [(each.facts.state, each.time) for each in past.receipts] == [("confirmed", AT)]
+        assert [(each.content.state, each.time) for each in past.receipts] == [("confirmed", AT)]
         assert (past.event.status, past.event.notice, past.event.downtime) == ("Completed", 900, 42)
         one = snapshot.vms.find_vm("id-1")
         assert one is not None
