@@ -21,14 +21,12 @@ _NEWER_AGAIN: Final = (
     "INSERT OR IGNORE INTO dead (sink, sequence, time, reason, attempts, again) "
     "SELECT DISTINCT ?1, newer.sequence, newer.time, '', 0, 2 "
     "FROM dead JOIN records AS older ON older.sequence = dead.sequence "
-    "JOIN sinks ON sinks.name = ?1 "
     "JOIN acknowledged ON acknowledged.event = older.event AND acknowledged.sink = ?1 "
-    "AND acknowledged.role = sinks.role "
     "JOIN records AS newer ON newer.sequence = acknowledged.sequence "
     "WHERE dead.sink = ?1 AND dead.again AND newer.sequence > older.sequence"
 )
 """Newer records of an event that a sink (parameter 1) gets again after an older one. They are not
-dead: the sink has had them.
+dead: the sink has had them, perhaps as one of another kind.
 """
 
 _UNDONE: Final = (
@@ -117,12 +115,20 @@ class DeadRecords:
         self._acknowledged.write()
         with self._store.transaction() as connection:
             count = _change(connection, "UPDATE dead SET again = 1", sink, sequences)
-            connection.execute(_NEWER_AGAIN, (sink,))
-            connection.execute(_UNDONE, (sink,))
+            _follow(connection, sink)
         with self._lock:
             self._again.add(sink)
             self._delivered = {each for each in self._delivered if each[0] != sink}
         return count
+
+    def follow(self, connection: sqlite3.Connection, sink: str) -> None:
+        """Let what the sink has just acknowledged follow an older record of the same event that a
+        person has let be tried again meanwhile, in the connection's transaction.
+        """
+        with self._lock:
+            has_some = sink in self._again
+        if has_some:
+            _follow(connection, sink)
 
     def drop(self, sink: str, sequences: Sequence[int] | None) -> int:
         """Remove dead records of the sink, all or these; return how many."""
@@ -192,6 +198,11 @@ class DeadRecords:
             "(NOT ?6 OR EXISTS (SELECT 1 FROM dead WHERE dead.sink = ?1 AND dead.sequence = ?5))",
             (sink, rfc3339(now), reason, attempts, sequence, again),
         )
+
+
+def _follow(connection: sqlite3.Connection, sink: str) -> None:
+    connection.execute(_NEWER_AGAIN, (sink,))
+    connection.execute(_UNDONE, (sink,))
 
 
 def _change(

@@ -257,11 +257,15 @@ class Outbox:
             self._advance(sink, cursor)
 
     def _advance(self, sink: str, cursor: int) -> None:
+        def move(connection: sqlite3.Connection) -> None:
+            self.dead.follow(connection, sink)
+            _move(connection, sink, cursor)
+
         with self._lock:
             self._cursors[sink] = max(self._cursors[sink], cursor)
         # If the disk takes nothing now, the next move writes this one too; until then a restart
         # would repeat these deliveries.
-        if self._acknowledged.write(lambda connection: _move(connection, sink, cursor)):
+        if self._acknowledged.write(move):
             with self._lock:
                 self._written[sink] = max(self._written[sink], cursor)
 

@@ -1,5 +1,6 @@
 """The outbox: each sink gets every record in order, and refused records are listed as dead."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -481,6 +482,36 @@ def test_what_is_tried_again_is_not_the_last_that_a_sink_hears_of_an_event(
     assert sequences(drain(outbox)) == [1, 2, 4]
     assert outbox.dead.shown() == []
     assert outbox.next("ops", 1) is None
+
+
+def test_what_was_in_flight_at_a_retry_follows_too(store: Store, outbox: Outbox) -> None:
+    """The end of an event that a sink acknowledges after a person has let its beginning be tried
+    again is delivered once more after that.
+    """
+    store.commit([draft(1, event_id="E-1")], events=[event_row("E-1")])
+    outbox.mark_dead("ops", 1, reason="no", attempts=1, now=NOW)
+    store.commit([draft(2, event_id="E-1", record_type=EVENT_ENDED)])
+    in_flight = outbox.next("ops", 1)
+    assert in_flight is not None
+    assert outbox.dead.retry("ops", None) == 1
+    outbox.move_past("ops", in_flight)
+    assert sequences(drain(outbox)) == [1, 2]
+    assert outbox.acknowledged("ops", "e-1")
+    assert outbox.next("ops", 1) is None
+
+
+def test_what_a_sink_had_as_another_kind_follows_too(store: Store, outbox: Outbox) -> None:
+    """A sink that is another kind now gets the end after a retried beginning, though only the
+    former kind has had it.
+    """
+    store.commit([draft(1, event_id="E-1")], events=[event_row("E-1")])
+    outbox.mark_dead("ops", 1, reason="no", attempts=1, now=NOW)
+    store.commit([draft(2, event_id="E-1", record_type=EVENT_ENDED)])
+    drain(outbox)
+    outbox.register({"ops": replace(outbox.recipients["ops"], kind="another")})
+    drain(outbox)
+    assert outbox.dead.retry("ops", None) == 1
+    assert sequences(drain(outbox)) == [1, 2]
 
 
 def test_a_record_that_follows_a_retried_one_is_not_dead(store: Store, outbox: Outbox) -> None:
