@@ -143,7 +143,7 @@ class ControlRequests:
 
     def _retry(self, request: Mapping[str, Any]) -> dict[str, Any]:
         sink = self._sink(request)
-        count = self._outbox.dead.retry(sink, _sequences(request))
+        count = self._outbox.retry(sink, _sequences(request))
         resumed = False
         if self._dispatcher is not None and sink in self._dispatcher.health:
             resumed = self._dispatcher.health[sink].state in ("paused", "failing")

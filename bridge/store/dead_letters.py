@@ -12,7 +12,7 @@ from bridge.store.acknowledgements import Acknowledgements
 from bridge.store.batch import COLUMNS, Batch, read_batch
 from bridge.store.database import Store, StoreError
 from wire.moment import rfc3339
-from wire.record import BRIDGE_HEARTBEAT
+from wire.record import BRIDGE_HEARTBEAT, EVENT_ENDED
 
 DEAD_SHOWN: Final = 1_000
 """How many dead records a listing shows at most; the count is always complete."""
@@ -27,6 +27,18 @@ _NEWER_AGAIN: Final = (
 )
 """Newer records of an event that a sink (parameter 1) gets again after an older one. They are not
 dead: the sink has had them, perhaps as one of another kind.
+"""
+
+_END_AGAIN: Final = (
+    "INSERT OR IGNORE INTO dead (sink, sequence, time, reason, attempts, again) "
+    "SELECT DISTINCT ?1, over.sequence, over.time, '', 0, 2 "
+    "FROM dead JOIN records AS older ON older.sequence = dead.sequence "
+    "JOIN records AS over ON over.event = older.event "
+    "WHERE dead.sink = ?1 AND dead.again AND over.type = ?2 "
+    "AND over.sequence > older.sequence AND over.sequence <= ?3"
+)
+"""The end of an event, of this type (parameter 2), that was not for the sink when it moved past it
+(parameter 3): it had refused the beginning, and is to get that now.
 """
 
 _UNDONE: Final = (
@@ -106,16 +118,18 @@ class DeadRecords:
         )
         return [time for (time,) in rows]
 
-    def retry(self, sink: str, sequences: Sequence[int] | None) -> int:
+    def retry(self, sink: str, sequences: Sequence[int] | None, *, ends_until: int = 0) -> int:
         """Mark dead records of the sink, all or these, to be tried again; return how many.
 
         The newest record of the same event that the sink has had is delivered again after them, so
-        that the last record that it gets of an ended event is the event's end.
+        that the last record that it gets of an ended event is the event's end. So is an end that it
+        did not want, if its sequence is not above `ends_until`.
         """
         self._acknowledged.write()
         with self._store.transaction() as connection:
             count = _change(connection, "UPDATE dead SET again = 1", sink, sequences)
             _follow(connection, sink)
+            connection.execute(_END_AGAIN, (sink, EVENT_ENDED, ends_until))
         with self._lock:
             self._again.add(sink)
             self._delivered = {each for each in self._delivered if each[0] != sink}

@@ -146,6 +146,15 @@ class Outbox:
             with self._lock:
                 self._cursors[sink] = max(self._cursors[sink], sequence)
 
+    def retry(self, sink: str, sequences: Sequence[int] | None) -> int:
+        """Let dead records of the sink, all or these, be tried again; return how many. Raises
+        `StoreError`.
+        """
+        takes_ends = self._accepts(sink)(EVENT_ENDED, True)  # noqa: FBT003
+        with self._lock:
+            passed = self._cursors.get(sink, 0)
+        return self.dead.retry(sink, sequences, ends_until=passed if takes_ends else 0)
+
     def backlog(self, sink: str) -> Backlog:
         """Return the sink's backlog."""
         with self._lock:

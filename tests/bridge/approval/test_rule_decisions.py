@@ -328,7 +328,7 @@ class TestOutbox:
         store.commit([draft(2, event_id="E-1")])
         self.deliver(outbox)
         assert outbox.acknowledged("drain", "e-1")
-        assert outbox.dead.retry("drain", None) == 1
+        assert outbox.retry("drain", None) == 1
         self.deliver(outbox)
         assert outbox.acknowledged("drain", "e-1")
         store.commit([draft(3, event_id="E-1")])
@@ -338,7 +338,7 @@ class TestOutbox:
         """A dead record is not acknowledged until a retry succeeds."""
         outbox.mark_dead("drain", self.record.sequence, reason="no", attempts=5, now=NOW)
         assert not outbox.acknowledged("drain", "e-1")
-        assert outbox.dead.retry("drain", None) == 1
+        assert outbox.retry("drain", None) == 1
         assert not outbox.acknowledged("drain", "e-1")
         self.deliver(outbox)
         assert outbox.acknowledged("drain", "e-1")

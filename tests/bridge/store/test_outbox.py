@@ -311,7 +311,7 @@ def test_a_dead_record_that_is_tried_again_has_the_end_behind_it(
     ended = draft(2, event_id="event-1", record_type=EVENT_ENDED)
     store.commit([ended], events=[event_row("event-1", pending=False)])
     commit_to_all(store, outbox)
-    outbox.dead.retry("ops", None)
+    outbox.retry("ops", None)
     choose(outbox, EVENTS, "now")
     assert sequences(drain(outbox)) == [1, 2]
 
@@ -329,7 +329,7 @@ def test_what_an_older_record_may_undo_is_not_acknowledged(
     store.commit([draft(2, event_id="event-1")], events=[row])
     drain(outbox)
     assert outbox.acknowledged("ops", "event-1")
-    outbox.dead.retry("ops", None)
+    outbox.retry("ops", None)
     assert not outbox.acknowledged("ops", "event-1")
     batch = outbox.next("ops", 1)
     assert batch is not None
@@ -356,7 +356,7 @@ def test_what_is_refused_again_holds_up_nothing_that_came_back(
     ended = draft(2, event_id="event-1", record_type=EVENT_ENDED)
     store.commit([ended, draft(3)], events=[event_row("event-1", pending=False)])
     outbox.mark_dead("ops", 3, reason="no", attempts=1, now=NOW)
-    outbox.dead.retry("ops", None)
+    outbox.retry("ops", None)
     choose(outbox, EVENTS, "now")
     batch = outbox.next("ops", 1)
     assert batch is not None
@@ -452,12 +452,12 @@ def test_dead_records_are_tried_again_first(store: Store, outbox: Outbox) -> Non
     committed = commit(store, 1, 2, 3)
     for sequence in (1, 2):
         outbox.mark_dead("ops", sequence, reason="no", attempts=1, now=NOW)
-    assert outbox.dead.retry("ops", [2, 99]) == 1
+    assert outbox.retry("ops", [2, 99]) == 1
     batch = outbox.next("ops", 10)
     assert batch == Batch(records=(committed[1],), cursor=0, again=True)
     assert sequences(drain(outbox)) == [2, 3]
     assert [dead.sequence for dead in outbox.dead.shown()] == [1]
-    assert outbox.dead.retry("ops", None) == 1
+    assert outbox.retry("ops", None) == 1
     assert sequences(drain(outbox)) == [1]
     assert outbox.dead.shown() == []
 
@@ -478,7 +478,7 @@ def test_what_is_tried_again_is_not_the_last_that_a_sink_hears_of_an_event(
     for _ in range(3):
         store._until_prune = 0
         store.prune()
-    assert outbox.dead.retry("ops", None) == 2
+    assert outbox.retry("ops", None) == 2
     assert sequences(drain(outbox)) == [1, 2, 4]
     assert outbox.dead.shown() == []
     assert outbox.next("ops", 1) is None
@@ -493,7 +493,7 @@ def test_what_was_in_flight_at_a_retry_follows_too(store: Store, outbox: Outbox)
     store.commit([draft(2, event_id="E-1", record_type=EVENT_ENDED)])
     in_flight = outbox.next("ops", 1)
     assert in_flight is not None
-    assert outbox.dead.retry("ops", None) == 1
+    assert outbox.retry("ops", None) == 1
     outbox.move_past("ops", in_flight)
     assert sequences(drain(outbox)) == [1, 2]
     assert outbox.acknowledged("ops", "e-1")
@@ -510,8 +510,28 @@ def test_what_a_sink_had_as_another_kind_follows_too(store: Store, outbox: Outbo
     drain(outbox)
     outbox.register({"ops": replace(outbox.recipients["ops"], kind="another")})
     drain(outbox)
-    assert outbox.dead.retry("ops", None) == 1
+    assert outbox.retry("ops", None) == 1
     assert sequences(drain(outbox)) == [1, 2]
+
+
+def test_an_end_that_a_sink_did_not_want_follows_a_retried_beginning(
+    store: Store, outbox: Outbox
+) -> None:
+    """A sink that refused the beginning of an event of another VM, and leaves such events out now,
+    gets the end after the beginning all the same. One that wants no ends gets none.
+    """
+    store.commit([draft(1, event_id="E-1", resources=("another",))], events=[event_row("E-1")])
+    outbox.mark_dead("ops", 1, reason="no", attempts=1, now=NOW)
+    own = replace(outbox.recipients["ops"], accepts=lambda _, concerns: concerns is not False)
+    outbox.register({"ops": own})
+    store.commit([draft(2, event_id="E-1", record_type=EVENT_ENDED, resources=("another",))])
+    assert sequences(drain(outbox)) == []
+    no_ends = replace(own, accepts=lambda kind, _: kind != EVENT_ENDED)
+    for recipient, expected in ((no_ends, [1]), (own, [1, 2])):
+        outbox.recipients = {"ops": recipient}
+        assert outbox.retry("ops", None) == 1
+        assert sequences(drain(outbox)) == expected
+        outbox.mark_dead("ops", 1, reason="no", attempts=1, now=NOW)
 
 
 def test_a_record_that_follows_a_retried_one_is_not_dead(store: Store, outbox: Outbox) -> None:
@@ -522,7 +542,7 @@ def test_a_record_that_follows_a_retried_one_is_not_dead(store: Store, outbox: O
     outbox.mark_dead("ops", 1, reason="no", attempts=1, now=NOW)
     store.commit([draft(2, event_id="E-1", record_type=EVENT_ENDED)])
     drain(outbox)
-    assert outbox.dead.retry("ops", None) == 1
+    assert outbox.retry("ops", None) == 1
     assert (outbox.backlog("ops").records, outbox.backlog("ops").dead) == (1, 1)
     batch = outbox.next("ops", 1)
     assert batch is not None
@@ -531,7 +551,7 @@ def test_a_record_that_follows_a_retried_one_is_not_dead(store: Store, outbox: O
     assert (backlog.records, backlog.oldest, backlog.dead) == (1, "2026-03-01T12:00:00.000Z", 0)
     assert outbox.dead.shown() == []
     assert outbox.dead.drop("ops", None) == outbox.dead.drop("ops", [2]) == 0
-    assert outbox.dead.retry("ops", None) == 0
+    assert outbox.retry("ops", None) == 0
     assert sequences(drain(outbox)) == [2]
     assert outbox.acknowledged("ops", "e-1")
     assert outbox.backlog("ops").records == 0
@@ -541,7 +561,7 @@ def test_a_record_that_is_refused_again_is_dead_again(store: Store, outbox: Outb
     """A retried record that is refused is dead again, and is not tried by itself."""
     commit(store, 1)
     outbox.mark_dead("ops", 1, reason="first", attempts=1, now=NOW)
-    outbox.dead.retry("ops", None)
+    outbox.retry("ops", None)
     outbox.mark_dead("ops", 1, reason="second", attempts=1, now=NOW, again=True)
     assert [dead.reason for dead in outbox.dead.shown()] == ["second"]
     assert outbox.next("ops", 1) is None
@@ -553,7 +573,7 @@ def test_a_store_that_cannot_be_read_forgets_no_retry(
     """A retry is carried out once the store can be read again, without a restart."""
     commit(store, 1)
     outbox.mark_dead("ops", 1, reason="no", attempts=1, now=NOW)
-    outbox.dead.retry("ops", None)
+    outbox.retry("ops", None)
 
     def fail(*_: object) -> None:
         raise StoreError("the disk does not read")
@@ -572,7 +592,7 @@ def test_what_a_person_asked_for_outlives_the_process(tmp_path: Path) -> None:
         outbox.register(recipients("ops"))
         commit(store, 1)
         outbox.mark_dead("ops", 1, reason="no", attempts=1, now=NOW)
-        outbox.dead.retry("ops", None)
+        outbox.retry("ops", None)
     with opened(tmp_path) as store:
         outbox = Outbox(store)
         outbox.register(recipients("ops"))
@@ -618,7 +638,7 @@ def test_a_damaged_record_is_not_delivered_on_retry(store: Store, outbox: Outbox
     commit(store, 1)
     damage(store, 1, "body = X'00'")
     outbox.mark_dead("ops", 1, reason="damaged", attempts=0, now=NOW)
-    outbox.dead.retry("ops", None)
+    outbox.retry("ops", None)
     batch = outbox.next("ops", 1)
     assert batch is not None
     assert (batch.again, batch.damaged is not None) == (True, True)
@@ -635,7 +655,7 @@ def test_a_disk_that_takes_nothing_repeats_nothing(store: Store, outbox: Outbox)
     """Progress that cannot be written is kept in memory, and written later."""
     commit(store, 1, 2, 3)
     outbox.mark_dead("ops", 1, reason="no", attempts=1, now=NOW)
-    outbox.dead.retry("ops", None)
+    outbox.retry("ops", None)
     store.read("PRAGMA query_only=ON")
     assert sequences(drain(outbox)) == [1, 2, 3]
     assert outbox.next("ops", 1) is None
@@ -757,7 +777,7 @@ def test_what_is_dropped_while_it_is_tried_again_stays_dropped(
     """
     commit(store, 1, 2)
     outbox.mark_dead("ops", 1, reason="no", attempts=1, now=NOW)
-    assert outbox.dead.retry("ops", None) == 1
+    assert outbox.retry("ops", None) == 1
     again = outbox.next("ops", 9)
     assert again is not None
     assert outbox.dead.drop("ops", None) == 1

@@ -483,7 +483,7 @@ class ModelBench:
 
     def retry(self, sink: str) -> None:
         """A person has a sink's dead records tried again."""
-        self.outbox.dead.retry(sink, None)
+        self.outbox.retry(sink, None)
 
     def post_goes(self, how: str) -> None:
         """What the POST that comes next is answered."""

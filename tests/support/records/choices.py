@@ -72,7 +72,7 @@ class ChoosingBench:
             self._pick(self._steps())()
         self._restart(ALL)
         self._take_all()
-        self.outbox.dead.retry(NAME, None)
+        self.outbox.retry(NAME, None)
         self._poll()
         self._settle()
         self.store.close()
@@ -131,7 +131,7 @@ class ChoosingBench:
         self._restart(self._pick(CHOICES))
 
     def _retry(self, outbox: Outbox) -> None:
-        outbox.dead.retry(NAME, None)
+        outbox.retry(NAME, None)
 
     def _say(self) -> None:
         event, state = self._pick(list(EVENTS)), self._pick(STATES)
