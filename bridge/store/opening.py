@@ -42,6 +42,7 @@ __all__ = [
     "FILE_NAME",
     "LOCK_WAIT_SECONDS",
     "DamagedError",
+    "EarlierVersionError",
     "StoreReset",
     "open_existing",
     "open_store",
@@ -60,6 +61,10 @@ sound store must not be set aside for it.
 """
 _CHECK_BYTES: Final = 64 << 20
 """A larger file is not checked at the start, which would take many seconds."""
+
+
+class EarlierVersionError(TryLaterError):
+    """The store is of an earlier version; that version can still use it."""
 
 
 def open_store(
@@ -83,16 +88,16 @@ def open_store(
 
 
 def open_existing(directory: Path) -> Store:
-    """Open the store of a bridge that does not run. Nothing is made and nothing is put aside: this
-    may be another account than the bridge's, which could not use what it made. Raises
-    `DamagedError`, or as `open_store`.
+    """Open the store of a bridge that does not run. Nothing is made, converted or put aside: this
+    may be another account than the bridge's, which could not use what it made, or a newer version.
+    Raises `DamagedError`, `EarlierVersionError`, or as `open_store`.
     """
     path = directory / FILE_NAME
     with _usable(directory):
         if path.is_file() and not path.stat().st_size:
             raise DamagedError("the file is empty")
         refuse_condemned(path)
-        return _open(path, LOCK_WAIT_SECONDS)
+        return _open(path, LOCK_WAIT_SECONDS, converts=False)
 
 
 @contextmanager
@@ -162,9 +167,9 @@ def _open_patiently(path: Path, wait: float) -> Store:
     return _open(path, wait)
 
 
-def _open(path: Path, wait: float) -> Store:
+def _open(path: Path, wait: float, *, converts: bool = True) -> Store:
     try:
-        connection = _connect(path, wait)
+        connection = _connect(path, wait, converts=converts)
     except sqlite3.Error as error:
         _explain(path, error)
     except UnicodeDecodeError as error:  # of SQLite's own words, with a damaged name in them
@@ -183,7 +188,7 @@ def _open(path: Path, wait: float) -> Store:
     return store
 
 
-def _connect(path: Path, wait: float) -> sqlite3.Connection:
+def _connect(path: Path, wait: float, *, converts: bool) -> sqlite3.Connection:
     with suppress(OSError):  # SQLite says why, and gives its log the mode of the file
         path.touch(mode=0o600)
     connection = sqlite3.connect(path, timeout=wait, isolation_level=None, check_same_thread=False)
@@ -204,6 +209,8 @@ def _connect(path: Path, wait: float) -> sqlite3.Connection:
         if not tables:
             create_tables(connection)
         elif 1 <= version < SCHEMA_VERSION:
+            if not converts:
+                _refuse_to_convert(path)
             migrate(connection)
         elif version != SCHEMA_VERSION:
             _refuse(path, version)
@@ -239,6 +246,13 @@ def _verify(connection: sqlite3.Connection, path: Path) -> None:
 def _error_for(code: int) -> type[DamagedError]:
     """Return the error for a code of SQLite, with which a page could not be read."""
     return UnreadableError if code & 0xFF == sqlite3.SQLITE_IOERR else DamagedError
+
+
+def _refuse_to_convert(path: Path) -> NoReturn:
+    raise EarlierVersionError(
+        f"SEB_STATE_DIR: the store {path} is of an earlier version",
+        remedy="start the bridge, which converts it",
+    )
 
 
 def _refuse(path: Path, version: int) -> NoReturn:

@@ -18,7 +18,7 @@ from bridge.events.state import load_events
 from bridge.simulator.simulator import Simulator
 from bridge.simulator.vm import SimulatedVm
 from bridge.store.approvals import ApprovalStore
-from bridge.store.opening import FILE_NAME, open_store
+from bridge.store.opening import FILE_NAME, EarlierVersionError, open_existing, open_store
 from bridge.store.outbox import Outbox
 from bridge.store.recipient import Recipient
 from bridge.store.schema import SCHEMA_VERSION, migrate
@@ -227,3 +227,17 @@ def test_a_store_of_0_2_0_opens_with_everything_in_it(tmp_path: Path) -> None:
         assert [(each.sink, each.sequence) for each in outbox.dead.shown()] == [("ops", 1)]
         assert [each.person_reason for each in ApprovalStore(store, NOW).unfinished()] == ["CHG-1"]
         assert store.last_revisions([EVENT_ID.casefold()]) == {}
+
+
+def test_commands_of_a_new_version_do_not_convert_the_store(tmp_path: Path) -> None:
+    """Before a new version is started, `seb check` and `seb outbox` of it may run beside the old
+    one, which could not use a store that they had converted.
+    """
+    path = tmp_path / "state" / FILE_NAME
+    path.parent.mkdir(mode=0o700)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript((SUPPORT / "store_0_2_0.sql").read_text(encoding="utf-8"))
+    with pytest.raises(EarlierVersionError, match="start the bridge, which converts it"):
+        open_existing(path.parent)
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("PRAGMA user_version").fetchone() == (3,)

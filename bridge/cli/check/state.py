@@ -14,7 +14,13 @@ from bridge.api import control
 from bridge.cli.sink_table import holds_backlog, refuses
 from bridge.config.load import Configuration
 from bridge.config.settings import Settings
-from bridge.store.opening import FILE_NAME, DamagedError, open_existing, open_store
+from bridge.store.opening import (
+    FILE_NAME,
+    DamagedError,
+    EarlierVersionError,
+    open_existing,
+    open_store,
+)
 from sinks.base import Check
 from sinks.shared.errors import SebError
 
@@ -84,6 +90,11 @@ def _try_store(directory: Path) -> Check:
             return Check.warn(
                 f"the store in {directory} is damaged ({' '.join(str(error).split())})",
                 "nothing to do: the bridge puts it aside when it starts, and begins a new one",
+            )
+        except EarlierVersionError:
+            return Check.ok(
+                f"the store in {directory} is of an earlier version; the bridge converts it when it"
+                " starts"
             )
         return Check.ok(f"the store in {directory} opens and can be written")
     parent = _existing(directory)
