@@ -236,11 +236,11 @@ def test_a_token_that_was_not_taken_counts_at_once(server: HttpServer) -> None:
     source = CommandTaker()
     source.full = True
     tell(server, "a.b.c")
-    tell(server, "a.b.c")
     with polling(server, source) as sink:
         source.wait_for_tries(1)
         sink.close()
         source.full = False
+        tell(server, "a.b.c")
         sink.open()
         source.wait_for(1)
     assert source.tokens == [b"a.b.c"]
