@@ -32,6 +32,8 @@ from bridge.store.recovery import (
     UnreadableError,
     find_lost,
     find_unreported,
+    forget_unreadable,
+    is_long_unreadable,
     put_file_aside,
     refuse_condemned,
 )
@@ -55,7 +57,7 @@ LOCK_WAIT_SECONDS: Final = 5.0
 """How long a start waits for a predecessor that is ending."""
 
 _CODE: Final = re.compile(r"error code=([0-9]+)")
-_PAUSES: Final = (0.1, 1.0, 3.0)
+_PAUSES: Final = (0.1, 1.0)
 """The seconds before each further try to read a store whose disk gave an error: it may pass, and a
 sound store must not be set aside for it.
 """
@@ -71,8 +73,8 @@ def open_store(
     directory: Path, now: datetime, *, wait: float = LOCK_WAIT_SECONDS
 ) -> tuple[Store, StoreReset | None]:
     """Open the store, waiting `wait` seconds for a predecessor; return it with the reset that is
-    not reported yet, if there is one. Raises `ConfigurationError`, or `TryLaterError` for a full
-    disk.
+    not reported yet, if there is one. Raises `ConfigurationError`, or `TryLaterError` for a disk
+    that is full, or that does not read.
     """
     _make_directory(directory)
     path = directory / FILE_NAME
@@ -82,8 +84,11 @@ def open_store(
             refuse_condemned(path)
             store = _open_patiently(path, wait)
         except DamagedError as error:
+            if isinstance(error, UnreadableError) and not _is_lost(path, now):
+                raise _unreadable(path, error) from error
             reset = put_file_aside(path, now, reason=str(error))
-            store = _open(path, wait)
+            store = _open_new(path, wait)
+        forget_unreadable(directory)
     return store, _unreported(store, reset)
 
 
@@ -97,7 +102,30 @@ def open_existing(directory: Path) -> Store:
         if path.is_file() and not path.stat().st_size:
             raise DamagedError("the file is empty")
         refuse_condemned(path)
-        return _open(path, LOCK_WAIT_SECONDS, converts=False)
+        try:
+            return _open(path, LOCK_WAIT_SECONDS, converts=False)
+        except UnreadableError as error:
+            raise _unreadable(path, error) from error
+
+
+def _is_lost(path: Path, now: datetime) -> bool:
+    """Check whether there is a store that its disk has not read for long."""
+    return path.exists() and is_long_unreadable(path.parent, now)
+
+
+def _open_new(path: Path, wait: float) -> Store:
+    """Open the store that is made in the place of one that was renamed."""
+    try:
+        return _open(path, wait)
+    except UnreadableError as error:
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: UnreadableError) -> TryLaterError:
+    return TryLaterError(
+        f"SEB_STATE_DIR: the disk under {path.parent} does not read or write just now ({error})",
+        remedy="check the disk and start again",
+    )
 
 
 @contextmanager
@@ -115,7 +143,7 @@ def put_aside(store: Store, now: datetime, *, reason: str) -> tuple[Store, Store
     store.close()
     path = store.directory / FILE_NAME
     reset = put_file_aside(path, now, reason=reason)
-    store = _open(path, LOCK_WAIT_SECONDS)
+    store = _open_new(path, LOCK_WAIT_SECONDS)
     _unreported(store, reset)
     return store, reset
 
@@ -292,10 +320,7 @@ def _explain(path: Path, error: sqlite3.Error) -> NoReturn:
         ) from error
     # SQLite reports an I/O error for a read-only disk, too.
     if code == sqlite3.SQLITE_IOERR and os.access(path if path.exists() else directory, os.W_OK):
-        raise TryLaterError(
-            f"SEB_STATE_DIR: the disk under {directory} does not read or write just now ({error})",
-            remedy="check the disk and start again",
-        ) from error
+        raise UnreadableError(str(error)) from error
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
         raise DamagedError(str(error)) from error
     raise ConfigurationError(

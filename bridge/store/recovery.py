@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from contextlib import closing, suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +19,9 @@ from bridge.store.database import (
 )
 from sinks.shared.errors import unusable_file
 
+_UNREADABLE_NAME: Final = "unreadable"
+"""The name of the file with the time since when the store cannot be read."""
+_UNREADABLE_TIME: Final = timedelta(minutes=10)
 _STAMP: Final = "%Y%m%dT%H%M%S%f"
 """The time in the name of a store that was set aside, in UTC."""
 
@@ -38,6 +41,24 @@ class DamagedError(Exception):
 
 class UnreadableError(DamagedError):
     """The disk gave an error for a part of the file, which may pass."""
+
+
+def is_long_unreadable(directory: Path, now: datetime) -> bool:
+    """Check whether the store in a directory could not be read for so long, over several starts,
+    that its disk will not read it any more. Raises `OSError`.
+    """
+    note = directory / _UNREADABLE_NAME
+    with suppress(FileNotFoundError, ValueError):
+        age = now - datetime.fromisoformat(note.read_text(encoding="ascii"))
+        if age >= timedelta(0):
+            return age >= _UNREADABLE_TIME
+    note.write_text(now.isoformat(), encoding="ascii")
+    return False
+
+
+def forget_unreadable(directory: Path) -> None:
+    """Note that the store can be read again. Raises `OSError`."""
+    (directory / _UNREADABLE_NAME).unlink(missing_ok=True)
 
 
 def find_lost(path: Path, now: datetime) -> StoreReset | None:

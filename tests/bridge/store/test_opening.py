@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import closing
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,7 @@ from bridge.store import opening
 from bridge.store.database import CONDEMNED_AGAIN, CONDEMNED_NAME, StoreError, condemn
 from bridge.store.opening import FILE_NAME, open_store, put_aside
 from bridge.store.outbox import Outbox
-from bridge.store.recovery import StoreReset
+from bridge.store.recovery import StoreReset, UnreadableError
 from sinks.shared.errors import ConfigurationError, SebError, TryLaterError
 from wire.record import BRIDGE_STORE_RESET
 
@@ -245,9 +246,44 @@ def test_a_disk_that_fails_may_be_well_again(
         error.sqlite_errorcode = code
         raise error
 
-    monkeypatch.setattr(sqlite3, "connect", fail)
-    with pytest.raises(TryLaterError, match="SEB_STATE_DIR: the disk under"):
+    with monkeypatch.context() as failing:
+        failing.setattr(sqlite3, "connect", fail)
+        for minutes in (0, 11):
+            with pytest.raises(TryLaterError, match="SEB_STATE_DIR: the disk under"):
+                open_store(tmp_path, NOW + timedelta(minutes=minutes))
+    open_store(tmp_path, NOW)[0].close()
+
+
+def test_a_store_that_its_disk_does_not_read_for_long_is_renamed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk that does not read a part of it for ten minutes will not read it any more. One that
+    read it meanwhile begins anew.
+    """
+    used(tmp_path)
+    damaged = [UnreadableError("page 5")]
+    connect = opening._connect
+
+    def reads(path: Path, wait: float, *, converts: bool) -> sqlite3.Connection:
+        if damaged and path.exists() and path.stat().st_ino == store_file:
+            raise damaged[0]
+        return connect(path, wait, converts=converts)
+
+    store_file = (tmp_path / FILE_NAME).stat().st_ino
+    monkeypatch.setattr(opening, "_connect", reads)
+    monkeypatch.setattr(opening, "_PAUSES", ())
+    with pytest.raises(TryLaterError, match="page 5"):
         open_store(tmp_path, NOW)
+    error = damaged.pop()
+    open_store(tmp_path, NOW + timedelta(minutes=9))[0].close()
+    damaged.append(error)
+    for minutes in (11, 20):
+        with pytest.raises(TryLaterError):
+            open_store(tmp_path, NOW + timedelta(minutes=minutes))
+    store, reset = open_store(tmp_path, NOW + timedelta(minutes=21))
+    store.close()
+    assert reset is not None
+    assert reset.reason == "page 5"
 
 
 @pytest.mark.parametrize(
