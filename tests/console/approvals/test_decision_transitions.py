@@ -72,7 +72,7 @@ def test_no_second_command_while_the_first_is_good() -> None:
         receipt_of_rule("accepted"),
         receipt_of_rule("posted"),
     ],
-    ids=lambda each: f"{each.facts.state} {each.facts.reason or each.facts.actor}",
+    ids=lambda each: f"{each.content.state} {each.content.reason or each.content.actor}",
 )
 def test_no_takeover_once_any_vm_has_answered(said: object) -> None:
     """No second VM is asked once any VM has reported anything: the VM that was asked, or another

@@ -59,13 +59,13 @@ def receipt(
 ) -> Receipt:
     """A VM says what became of its command, so many seconds after the decision."""
     jti = jti or f"jti of {vm_id}"
-    facts = ReceiptContent(jti=jti, event_id="E", state=state, reason=reason, actor=actor)
+    content = ReceiptContent(jti=jti, event_id="E", state=state, reason=reason, actor=actor)
     return Receipt(
         record_id=f"{jti} {state} {reason} {after}",
         vm_id=vm_id,
         at=AT + after,
         time=AT + after,
-        content=facts,
+        content=content,
     )
 
 
