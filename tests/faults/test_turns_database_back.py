@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.console.decision_bench import decide
@@ -29,10 +30,14 @@ def reaches_people(console: ConsoleProcess, event_id: str) -> None:
 
 
 def _is_due(console: ConsoleProcess, event_id: str) -> bool:
+    event = _listed(console).get(event_id)
+    return event is not None and bool(event["decision"]["state"] == "due")
+
+
+def _listed(console: ConsoleProcess) -> dict[str, Any]:
+    """Return the events by id; none while the console is without its database."""
     answer = console.http.get(f"{console.url}/api/v1/events", timeout=10)
-    events = answer.json()["items"] if answer.ok else []  # 503 without the database
-    due = {each["eventId"] for each in events if each["decision"]["state"] == "due"}
-    return event_id in due
+    return {each["eventId"]: each for each in answer.json()["items"]} if answer.ok else {}
 
 
 def test_what_was_lost_is_read_again_before_anything_goes(cluster: PreparingCluster) -> None:
@@ -61,7 +66,7 @@ def test_what_was_lost_is_read_again_before_anything_goes(cluster: PreparingClus
         server.put_back()
         server.start()
         eventually(lambda: "listening_again" in console.log, what="the loss is seen", timeout=30)
-        reaches_people(console, second)
+        eventually(lambda: second in _listed(console), what="the second event", timeout=60)
         answer = decide(console, console.events()[second])
         assert answer.status_code == 409, answer.text
         eventually(
