@@ -307,7 +307,7 @@ def _explain(path: Path, error: sqlite3.Error) -> NoReturn:
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     directory = path.parent
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        # A predecessor whose disk hangs ends later than whoever started this one has waited.
+        # A predecessor may hang on its disk, and end only after this wait: try again later.
         raise TryLaterError(
             f"SEB_STATE_DIR: the state directory {directory} is in use by another bridge",
             remedy="stop that one, or give this one a directory of its own",

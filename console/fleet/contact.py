@@ -62,12 +62,12 @@ class Listening:
     console could store anything, or of the last loss of transactions.
     """
     again_since: Mapping[str, float] = field(default_factory=dict)
-    """Since when consoles have been connected again to a source, after nobody was for a while; by
+    """When consoles connected again to a source after a break that was longer than a moment; by
     source.
     """
     just_since: Mapping[str, float] = field(default_factory=dict)
-    """The same after a moment, if that was only just now: what VMs send by themselves is tried
-    again after some seconds.
+    """The same for a break of any length that ended some seconds ago: a VM that sends by itself
+    tries again after some seconds.
     """
     connected: Mapping[str, bool] = field(default_factory=dict)
     """Whether a running console is connected, for each source that one has."""

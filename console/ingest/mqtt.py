@@ -224,9 +224,11 @@ class MqttReader:
         codes: Any,
         _properties: Any = None,
     ) -> None:
+        is_optional = mid in self._optional
+        self._optional.discard(mid)
         worst = max(code.value for code in codes)
         if worst >= FIRST_FAILURE:
-            if mid in self._optional:
+            if is_optional:
                 return
             session.abort(reason(worst).at("the broker refused the subscription"))
             return

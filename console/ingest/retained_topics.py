@@ -19,6 +19,9 @@ _SOON_SECONDS: Final = 5.0
 _TRIES: Final = 3
 _ANSWER_SECONDS: Final = 10.0
 
+MAX_VMS: Final = 20_000
+"""Of how many VMs the topics are remembered. A stranger may send in the name of any number."""
+
 
 class RetainedTopics:
     """Remembers, for each VM, the topics that have come. May be used from any thread."""
@@ -36,16 +39,23 @@ class RetainedTopics:
         """What the topics of each VM begin with, by vmId."""
 
     def forget(self) -> None:
-        """Begin anew: everything is wanted again."""
+        """Forget everything: all retained messages are about to come again."""
         with self._lock:
-            for each in (self._come, self._missing, self._wanted, self._asked):
-                each.clear()
+            self._come.clear()
+            self._missing.clear()
+            self._wanted.clear()
+            self._asked.clear()
+            self._places.clear()
 
     def note(self, topic: str, now: float) -> None:
         """Note that a message of a VM has come; `now`: monotonic seconds."""
-        vm, _, leaf = topic.rpartition("/")
+        vm = topic.rpartition("/")[0]
+        vm_id = vm.rpartition("/")[2]
+        leaf = topic.rpartition("/")[2]
         with self._lock:
-            self._places[vm.rpartition("/")[2]] = vm
+            if vm_id not in self._places and len(self._places) >= MAX_VMS:
+                return
+            self._places[vm_id] = vm
             if leaf in RETAINED:
                 self._come.add(topic)
                 self._missing.pop(topic, None)

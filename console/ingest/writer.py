@@ -188,8 +188,8 @@ class Writer:
         self._database.continuity.note(breaks)
         if begins_again:
             _LOG.warning(
-                "the database was away or has lost transactions; what VMs told meanwhile is read"
-                " again",
+                "the database was away or has lost transactions, or the clock was set; what VMs"
+                " told meanwhile is read again",
                 extra={"action": "listening_again"},
             )
             self._on_break()

@@ -29,7 +29,7 @@ _PASSING: Final = frozenset(
         "ETIMEDOUT",
     )
 ) - {None}
-"""The errors of files that nobody has to change a setting for."""
+"""The errors of files that no change of a setting mends."""
 
 
 class SebError(Exception):
@@ -73,8 +73,8 @@ def is_passing(error: OSError) -> bool:
 
 
 def unusable_file(what: str, error: OSError, remedy: str | None = None) -> SebError:
-    """Return the error to raise for a file that a setting names: `TryLaterError` if the error may
-    pass by itself, so that whoever runs the program starts it again.
+    """Return the error to raise for a file that a setting names. It is a `TryLaterError` if the
+    cause may pass by itself: then the service manager starts the program again.
     """
     if is_passing(error):
         return TryLaterError(

@@ -45,7 +45,8 @@ def take_the_lead(connection: Connection, groups: StartedGroups, now: float) -> 
     """Write the same for a console that goes on, if its groups are the latest: none that was
     started later has written since, or the one that did is gone.
     """
-    c, other = change.c, listening.c
+    c = change.c
+    other = listening.c
     is_there = exists().where(other.console == c.groups_run, other.seen_at >= now - _GONE_SECONDS)
     is_latest = or_(c.groups_since < groups.started_at, ~is_there)
     connection.execute(

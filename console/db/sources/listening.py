@@ -74,8 +74,8 @@ def read_listening(
 
 
 def _again(intervals: Sequence[Interval], now: float) -> float | None:
-    """Return the end of the last time in which nobody listened for a while, or None: a VM may have
-    prepared then, and have told nobody yet.
+    """Return when the last break ended that was longer than a moment; None without one. A VM may
+    have prepared during the break, and its records may still be on their way.
     """
     until = now
     for each in reversed(intervals):
@@ -91,9 +91,11 @@ def _unbroken_since(connection: Connection) -> float:
 
 
 def was_nobody_listening(connection: Connection, now: float) -> bool:
-    """Check whether consoles have listened before, and none has for a while."""
+    """Check whether consoles have listened before, and none has for a while, as far as is known: if
+    the clock was set back since, it is not.
+    """
     last: float | None = connection.execute(select(func.max(listening.c.until))).scalar()
-    return last is not None and last < now - GRACE_SECONDS
+    return last is not None and abs(now - last) > GRACE_SECONDS
 
 
 def write_unbroken_since(connection: Connection, now: float) -> None:

@@ -17,6 +17,7 @@ from console.turns.facts import Turn
 
 _VM_TIMES: Final = (
     "heard_at",
+    "state_at",
     "pulled_at",
     "lost_at",
     "retired_at",

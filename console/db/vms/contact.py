@@ -68,8 +68,8 @@ def may_be_behind(
     was not heard since something may have been lost, or its state document was not read since, or
     since records of it are missing, or its newest record is an old one.
 
-    `retaining`: the names of the sources that keep the state documents. What has not come after a
-    while is not there: that holds up nobody for longer.
+    `retaining`: the names of the sources that keep the state documents. A document that has not
+    come after two minutes does not exist, and is not waited for any more.
     """
     c = vm.c
     unheard = [c.heard_at < listening.unbroken_since]

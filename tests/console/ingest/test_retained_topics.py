@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from console.ingest import retained_topics
 from console.ingest.retained_topics import RetainedTopics
 
 VM = "seb/v1/eu/vm/id-1"
@@ -54,3 +55,16 @@ def test_a_vm_of_which_records_are_missing_is_asked_first(topics: RetainedTopics
     topics.want(["id-1", "id-3"])
     assert topics.next_to_ask(3, 105) == [*BOTH, "seb/v1/eu/vm/id-2/state"]
     assert topics.next_to_ask(3, 105) == ["seb/v1/eu/vm/id-2/status"]
+
+
+def test_strangers_do_not_fill_the_memory(
+    topics: RetainedTopics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The topics of so many VMs are remembered, and of no more until the next connection."""
+    monkeypatch.setattr(retained_topics, "MAX_VMS", 1)
+    topics.note(f"{VM}/event", 100)
+    topics.note("seb/v1/eu/vm/id-2/event", 100)
+    assert topics.next_to_ask(10, 105) == BOTH
+    topics.forget()
+    topics.note("seb/v1/eu/vm/id-2/event", 200)
+    assert topics.next_to_ask(10, 205) == ["seb/v1/eu/vm/id-2/state", "seb/v1/eu/vm/id-2/status"]

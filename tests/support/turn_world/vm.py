@@ -7,7 +7,7 @@ from pathlib import Path
 
 from support.documents.documents import FakeClock
 from support.turn_world.azure import Azure, VmImds
-from support.turn_world.line import VmLine
+from support.turn_world.line import Kind, VmLine
 from support.turn_world.oracle import TurnOracle
 from support.turn_world.program import DrainingProgram
 from support.turn_world.simulation import Simulation
@@ -313,6 +313,13 @@ class WorldVm:
     def publish_will(self) -> None:
         """Have the broker publish the will of the last connection."""
         self.line.put("status", self._status("lost"), at_once=True)
+
+    def is_of_earlier_run(self, kind: Kind, payload: bytes) -> bool:
+        """Check whether a message is a status of an earlier run of the bridge. One of this run does
+        not come behind a later one: a broker that has lost the later one gets it again, as the
+        bridge connects again.
+        """
+        return kind == "status" and self._run_id.encode() not in payload
 
     def _status(self, reason: str | None) -> bytes:
         message = status_message(

@@ -180,7 +180,7 @@ class TurnWorld:
                     batch.insert(simulation.random.randrange(len(batch) + 1), (vm, *each))
         if simulation.chance(0.02):  # the status of an earlier run comes late
             vm = simulation.pick(self.vms)
-            statuses = [each for each in vm.line.earlier if each[0] == "status"]
+            statuses = [each for each in vm.line.earlier if vm.is_of_earlier_run(*each)]
             if statuses:
                 batch.append((vm, *simulation.pick(statuses)))
         if batch:

@@ -89,6 +89,7 @@ def test_nobody_knows_what_was_told_while_no_console_could_store_it(database: Da
         short = START + 50 + GRACE_SECONDS
         assert not was_nobody_listening(connection, short)
         assert read_listening(connection, short, None).unbroken_since == 0
+        assert was_nobody_listening(connection, START - 3600), "the clock was set back"
         long = short + 1
         assert was_nobody_listening(connection, long)
         assert read_listening(connection, long, None).unbroken_since == long
