@@ -1,7 +1,7 @@
 """One sink whose settings, far end and person do whatever they like: it still hears of each end.
 
-The far end keeps the newest record of each event, by its place in the stream. Whenever the sink
-takes all records, has everything and has no dead record, that is what the store has, too.
+The far end believes the record of an event that it got last. Whenever the sink takes all records,
+has everything and has no dead record, that is what the store has, too.
 """
 
 import random
@@ -21,6 +21,8 @@ from sinks.samples import sample_context
 from wire.record import EVENT_ENDED, EVENT_SCHEDULED, EVENT_STARTED, EVENT_UPDATED, Record
 
 NAME = "ops"
+HOW = ["all", "all", "some", "unmarked", "refuse"]
+"""What a sink does with a batch."""
 Choice = tuple[tuple[str, ...] | None, bool]
 """The settings `TYPES` and `AFFECTS_THIS_VM_ONLY`."""
 ALL: Choice = (None, False)
@@ -58,7 +60,11 @@ class ChoosingBench:
         self.random = random.Random(number)
         self.choice: Choice | None = ALL
         self.view: dict[str, Record] = {}
-        """What the far end knows of each event."""
+        """The record that the far end got last of each event."""
+        self._dropped: dict[str, int] = {}
+        """Of an event of which a person has dropped a record, the newest sequence then: until the
+        far end gets a later record, nobody knows what it believes.
+        """
         self._directory = directory
         self._clock = FakeClock()
         self._imds = ScriptedImds(body())
@@ -81,8 +87,11 @@ class ChoosingBench:
         return [
             *[self._say] * 5,
             *[self._poll] * 4,
-            *[lambda: self._serve(self._pick(["all", "all", "some", "unmarked", "refuse"]))] * 5,
-            lambda: self._retry(self.outbox),
+            *[lambda: self._serve(self._pick(HOW))] * 5,
+            *[lambda: self._serve(self._pick(HOW), meanwhile=self._retry)] * 2,
+            lambda: self._serve(self._pick(HOW), meanwhile=self._drop),
+            self._retry,
+            self._drop,
             self._settle,
             *[lambda: self._restart(self._pick(CHOICES))] * 2,
             *[self._restart_twice] * 2,
@@ -127,11 +136,28 @@ class ChoosingBench:
 
     def _retry_between_runs(self) -> None:
         """A person has dead records tried again while no bridge runs, and changes the settings."""
-        self._retry(Outbox(self.store))
+        self.outbox = Outbox(self.store)
+        self._retry()
         self._restart(self._pick(CHOICES))
 
-    def _retry(self, outbox: Outbox) -> None:
-        outbox.retry(NAME, None)
+    def _retry(self) -> None:
+        """A person has dead records tried again: all, or one of them."""
+        self.outbox.retry(NAME, self._pick_dead())
+
+    def _drop(self) -> None:
+        """A person drops dead records: all, or one of them."""
+        sequences = self._pick_dead()
+        for dead in self.outbox.dead.shown(NAME):
+            if sequences is None or dead.sequence in sequences:
+                ((event,),) = self.store.read(
+                    "SELECT event FROM records WHERE sequence = ?", (dead.sequence,)
+                )
+                self._dropped[event] = self.store.head
+        self.outbox.dead.drop(NAME, sequences)
+
+    def _pick_dead(self) -> list[int] | None:
+        dead = self.outbox.dead.shown(NAME)
+        return None if not dead or self.random.random() < 0.5 else [self._pick(dead).sequence]
 
     def _say(self) -> None:
         event, state = self._pick(list(EVENTS)), self._pick(STATES)
@@ -145,13 +171,15 @@ class ChoosingBench:
         self._clock.advance(1)
         assert self._poller.run()
 
-    def _serve(self, how: str) -> bool:
+    def _serve(self, how: str, meanwhile: Callable[[], None] = lambda: None) -> bool:
         """The sink takes a batch, or the first record of it; all, and the bridge is killed before
-        it marks that; or it refuses the first one for good. Whether there was one.
+        it marks that; or it refuses the first one for good. Whether there was one. `meanwhile`
+        happens while the batch is on its way.
         """
         batch = None if self.choice is None else self.outbox.next(NAME, 3)
         if batch is None:
             return False
+        meanwhile()
         if how == "refuse":
             self.outbox.mark_dead(
                 NAME,
@@ -165,8 +193,7 @@ class ChoosingBench:
         count = 1 if how == "some" else len(batch.records)
         for record in batch.records[:count]:
             if record.event_id is not None:
-                before = self.view.get(record.event_id, record)
-                self.view[record.event_id] = max(before, record, key=lambda each: each.sequence)
+                self.view[record.event_id] = record
         if how == "unmarked":
             self._restart(self.choice)
         else:
@@ -183,12 +210,15 @@ class ChoosingBench:
         if self.choice != ALL or self.outbox.dead.count(NAME):
             return
         pending = {each.event.event_id: each for each in self.state.events.values() if each.pending}
-        for event, tracked in pending.items():
-            known = self.view.get(event)
-            assert known is not None, f"{event} is not known"
-            assert known.data["revision"] == tracked.revision, f"{event} is not known as it is"
-        for event in self.view.keys() - pending.keys():
-            assert self.view[event].type == EVENT_ENDED, f"{event} has no end"
+        for event in EVENTS:
+            known, tracked = self.view.get(event), pending.get(event)
+            if (known.sequence if known else 0) <= self._dropped.get(event.casefold(), -1):
+                continue
+            if tracked is not None:
+                assert known is not None, f"{event} is not known"
+                assert known.data["revision"] == tracked.revision, f"{event} is not known as it is"
+            elif known is not None:
+                assert known.type == EVENT_ENDED, f"{event} has no end"
 
     def _pick(self, among: list[Any]) -> Any:
         return among[self.random.randrange(len(among))]
