@@ -103,12 +103,12 @@ _UNREACHED: Final = ApprovalStep(stage=ApprovalStage.UNREACHED)
 _ERROR: Final = ApprovalStep(stage=ApprovalStage.ERROR)
 _UNSURE: Final = ApprovalStep(stage=ApprovalStage.UNSURE)
 _AS_FOUND: Final = _failed(None)
-_BEGUN: Final = _failed("already_started")
+_STARTED: Final = _failed("already_started")
 _CHANGED: Final = _failed("event_changed")
-_GONE: Final = _failed("unknown_event")
+_UNKNOWN: Final = _failed("unknown_event")
 _NO_IMDS: Final = _failed("imds_unreachable")
-_NO: Final = _failed("imds_refused")
-_BARRED: Final = _failed("not_allowed")
+_REFUSED: Final = _failed("imds_refused")
+_DENIED: Final = _failed("not_allowed")
 _EXPIRED: Final = _failed("expired")
 _NO_PREP: Final = _failed("not_prepared")
 
@@ -119,11 +119,11 @@ _NO_PREP: Final = _failed("not_prepared")
 # fmt: off
 TABLE: Final[Mapping[Fact, Mapping[ApprovalStage, ApprovalStep]]] = {
     #                        UNTRIED     UNREACHED   ERROR       UNSURE      POSTED      PREPARING
-    Fact.BEGUN:         _row(_BEGUN,     _NO_IMDS,   _CONFIRM,   _CONFIRM,   _CONFIRM,   _BEGUN),
+    Fact.BEGUN:         _row(_STARTED,   _NO_IMDS,   _CONFIRM,   _CONFIRM,   _CONFIRM,   _STARTED),
     Fact.LEFT:          _row(_CHANGED,   _CHANGED,   _NO_IMDS,   _NO_IMDS,   _CHANGED,   _CHANGED),
-    Fact.OVER:          _row(_GONE,      _NO_IMDS,   _NO,        _CONFIRM,   _CONFIRM,   _GONE),
+    Fact.OVER:          _row(_UNKNOWN,   _NO_IMDS,   _REFUSED,   _CONFIRM,   _CONFIRM,   _UNKNOWN),
     Fact.CHANGED:       _row(_AS_FOUND,  _AS_FOUND,  _NO_IMDS,   _NO_IMDS,   _STAY,      _AS_FOUND),
-    Fact.WITHDRAWN:     _row(_BARRED,    _BARRED,    _BARRED,    _STAY,      _STAY,      _STAY),
+    Fact.WITHDRAWN:     _row(_DENIED,    _DENIED,    _DENIED,    _STAY,      _STAY,      _STAY),
     Fact.EXPIRED:       _row(_EXPIRED,   _EXPIRED,   _STAY,      _STAY,      _STAY,      _STAY),
     Fact.NOT_PREPARED:  _row(_NO_PREP,   _NO_PREP,   _STAY,      _STAY,      _STAY,      _NO_PREP),
     Fact.WAITING:       _row(_STAY,      _STAY,      _STAY,      _STAY,      _STAY,      _STAY),
@@ -133,8 +133,8 @@ TABLE: Final[Mapping[Fact, Mapping[ApprovalStage, ApprovalStep]]] = {
     Fact.READY:         _row(_POST,      _POST,      _POST,      _POST,      _STAY,      _CONFIRM),
 
     Fact.OK:            _row(_POSTED,    _POSTED,    _POSTED,    _POSTED,    _STAY,      _STAY),
-    Fact.REFUSED:       _row(_NO,        _NO,        _STAY,      _STAY,      _STAY,      _STAY),
-    Fact.REFUSED_AGAIN: _row(_NO,        _NO,        _NO,        _NO,        _STAY,      _STAY),
+    Fact.REFUSED:       _row(_REFUSED,   _REFUSED,   _STAY,      _STAY,      _STAY,      _STAY),
+    Fact.REFUSED_AGAIN: _row(_REFUSED,   _REFUSED,   _REFUSED,   _REFUSED,   _STAY,      _STAY),
     Fact.SERVER_ERROR:  _row(_ERROR,     _ERROR,     _STAY,      _STAY,      _STAY,      _STAY),
     Fact.NOT_REACHED:   _row(_UNREACHED, _STAY,      _STAY,      _STAY,      _STAY,      _STAY),
     Fact.LOST:          _row(_UNSURE,    _UNSURE,    _UNSURE,    _STAY,      _STAY,      _STAY),

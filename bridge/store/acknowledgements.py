@@ -23,29 +23,29 @@ class Acknowledgements:
 
     def add(self, sink: str, role: str, records: Sequence[Record]) -> None:
         """Note that the sink has acknowledged these records; the next `write` puts that on disk."""
-        facts = {
+        acknowledged = {
             (event.casefold(), sink, role, record.sequence)
             for record in records
             if (event := record.event_id) is not None
         }
         with self._lock:
-            self._unwritten |= facts
+            self._unwritten |= acknowledged
 
     def write(self, change: Callable[[sqlite3.Connection], object] | None = None) -> bool:
         """Write what is noted, not synced, together with a change of progress; return whether it is
         written.
         """
         with self._lock:
-            facts = sorted(self._unwritten, key=lambda fact: fact[-1])
+            acknowledged = sorted(self._unwritten, key=lambda each: each[-1])
         try:
             with self._store.transaction(durable=False) as connection:
-                _upsert(connection, facts)
+                _upsert(connection, acknowledged)
                 if change is not None:
                     change(connection)
         except StoreError:
             return False
         with self._lock:
-            self._unwritten -= set(facts)
+            self._unwritten -= set(acknowledged)
         return True
 
     def has(self, sink: str, role: str, event: str) -> bool:
@@ -71,15 +71,17 @@ class Acknowledgements:
             (sequence, sink, role),
         )
         with self._lock:
-            noted = {fact[:3] for fact in self._unwritten}
+            noted = {each[:3] for each in self._unwritten}
         return any(written or (event, sink, role) in noted for event, written in rows)
 
 
-def _upsert(connection: sqlite3.Connection, facts: Sequence[tuple[str, str, str, int]]) -> None:
+def _upsert(
+    connection: sqlite3.Connection, acknowledged: Sequence[tuple[str, str, str, int]]
+) -> None:
     """Keep the newest of each event, sink and role."""
     connection.executemany(
         "INSERT INTO acknowledged (event, sink, role, sequence) VALUES (?1, ?2, ?3, ?4) "
         "ON CONFLICT (event, sink, role) DO UPDATE SET sequence = excluded.sequence "
         "WHERE excluded.sequence > sequence",
-        facts,
+        acknowledged,
     )

@@ -22,15 +22,15 @@ def audit_roles(database: Database, settings: ConsoleSettings, *, now: float) ->
     """Append a row if the roles, or the way in which names are checked, differ from those of the
     last row. `now` in seconds since 1970. Raises `DatabaseFailedError`.
     """
-    facts = _facts(settings)
+    details = _details(settings)
     with write_to(database) as (connection, _):
         rows = found_rows(connection, WantedRows(equal={"action": _ACTION}), limit=1, skip=0)
         before: dict[str, Any] = json.loads(rows[0].body) if rows else {"login": "none"}
-        if any(before.get(name) != value for name, value in facts.items()):
-            audit_log.append(connection, at=now, actor=_ACTOR, action=_ACTION, **facts)
+        if any(before.get(name) != value for name, value in details.items()):
+            audit_log.append(connection, at=now, actor=_ACTOR, action=_ACTION, **details)
 
 
-def _facts(settings: ConsoleSettings) -> dict[str, Any]:
+def _details(settings: ConsoleSettings) -> dict[str, Any]:
     login = settings.login
     roles: dict[str, AuditValue] = {
         role: sorted(settings.roles[role]) if settings.roles.get(role) else None for role in ROLES

@@ -74,8 +74,8 @@ def add_token(
                 "names tokens, and each name stays one token's"
             )
         insert_token(connection, row, number)
-        facts = {"name": name, "role": role, "site": site, "ends_at": moment(row.ends_at)}
-        audit_log.append(connection, at=now, actor=actor, action="token_added", **facts)
+        details = {"name": name, "role": role, "site": site, "ends_at": moment(row.ends_at)}
+        audit_log.append(connection, at=now, actor=actor, action="token_added", **details)
     return text
 
 

@@ -16,7 +16,7 @@ from console.approvals.refusal_reasons import REASONS, DecisionRefusedError, Ref
 from console.approvals.requests import (
     Action,
     DecisionRequest,
-    DecisionRules,
+    DecisionSettings,
     Refuse,
     RequestSituation,
     next_step,
@@ -58,7 +58,7 @@ class RequestTransaction:
         number: int,
         *,
         run_id: str,
-        rules: DecisionRules,
+        settings: DecisionSettings,
         audit_limiter: AuditLimiter,
         turns: TurnSettings | None = None,
     ) -> None:
@@ -70,7 +70,7 @@ class RequestTransaction:
         self._number = number
         self._now = snapshot.now
         self._run_id = run_id  # of this console
-        self._rules = rules
+        self._settings = settings
         self._audit_limiter = audit_limiter
         self._turn_requests = None if turns is None else TurnRequests(snapshot, number, turns)
 
@@ -111,10 +111,10 @@ class RequestTransaction:
         """Return the request with everything on which its outcome depends."""
         known = self._snapshot.events.find_event(request.event_id, request.scope)
         if known is None:
-            return RequestSituation(request=request, rules=self._rules, known=None)
+            return RequestSituation(request=request, settings=self._settings, known=None)
         return RequestSituation(
             request=replace(request, event_id=known.event.event_id),  # given in any case
-            rules=self._rules,
+            settings=self._settings,
             known=known,
             open_decision=decision_rows.read_open(self._connection, known.event.key),
             candidates=candidates(known, self._now, self._snapshot.listening),

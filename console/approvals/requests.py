@@ -73,7 +73,7 @@ class DecisionRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DecisionRules:
+class DecisionSettings:
     """What the settings of the console demand of decisions."""
 
     can_sign: bool
@@ -101,10 +101,10 @@ class HeldTurn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestSituation:
-    """A request, the rules, and what the transaction that decides it has read."""
+    """A request, the settings, and what the transaction that decides it has read."""
 
     request: DecisionRequest
-    rules: DecisionRules
+    settings: DecisionSettings
     known: KnownEvent | None
     open_decision: Decision | None = None
     """The decision on the event that is not over."""
@@ -172,7 +172,7 @@ def has_no_reason(situation: RequestSituation) -> bool:
 
 def names_no_change(situation: RequestSituation) -> bool:
     """The reason must name a change, and does not."""
-    return not names_change(situation.request.reason, situation.rules.change_pattern)
+    return not names_change(situation.request.reason, situation.settings.change_pattern)
 
 
 def is_unknown(situation: RequestSituation) -> bool:
@@ -210,7 +210,7 @@ def is_news(situation: RequestSituation) -> bool:
 
 def cannot_sign(situation: RequestSituation) -> bool:
     """The console has no key."""
-    return not situation.rules.can_sign
+    return not situation.settings.can_sign
 
 
 def is_unproven(situation: RequestSituation) -> bool:
@@ -272,7 +272,7 @@ def is_not_stuck(situation: RequestSituation) -> bool:
 
 
 def _needs_two(situation: RequestSituation) -> bool:
-    least = situation.rules.four_eyes
+    least = situation.settings.four_eyes
     known = situation.known
     return known is not None and 0 < least <= len(known.shown.report.event.resources)
 

@@ -10,7 +10,7 @@ from console.access.people import Person
 from console.approvals.command_sender import VmCommandSender
 from console.approvals.decision_worker import DecisionWorker
 from console.approvals.request_transaction import DecisionResult, RequestTransaction
-from console.approvals.requests import DecisionRequest, DecisionRules
+from console.approvals.requests import DecisionRequest, DecisionSettings
 from console.approvals.turn_requests import end_turn
 from console.approvals.turn_worker import TurnWorker
 from console.audit.limiter import AuditLimiter
@@ -158,7 +158,7 @@ class Decisions:
         self._on_commit()
 
     def _decide(self, request: DecisionRequest) -> DecisionResult:
-        rules = DecisionRules(
+        settings = DecisionSettings(
             can_sign=self.signer is not None,
             four_eyes=self._four_eyes,
             change_pattern=self._change_pattern,
@@ -168,7 +168,7 @@ class Decisions:
                 self._snapshots.of(connection),
                 number,
                 run_id=self._worker.run_id,
-                rules=rules,
+                settings=settings,
                 audit_limiter=self._audit_limiter,
                 turns=self._turns,
             ).decide(replace(request, reason=request.reason.strip()))

@@ -144,8 +144,8 @@ def has_begun(situation: DecisionSituation) -> bool:
     return situation.event is None or situation.event.state != "scheduled"
 
 
-def has_time(situation: DecisionSituation) -> bool:
-    """The VM has time to report the end."""
+def end_may_come(situation: DecisionSituation) -> bool:
+    """The deadline has not come: the VM may still report the end."""
     return situation.now < situation.deadline
 
 
@@ -176,8 +176,8 @@ def is_claimed(situation: DecisionSituation) -> bool:
     return until is not None and until > situation.now
 
 
-def has_its_time(situation: DecisionSituation) -> bool:
-    """The VM has time to answer, or the last token is good."""
+def answer_may_come(situation: DecisionSituation) -> bool:
+    """The VM may still answer, or the last token is still good."""
     return situation.now < situation.asked_next_at
 
 
@@ -333,20 +333,20 @@ TABLE: Final[Mapping[DecisionStage, Mapping[DecisionPredicate, Then]]] = {
     DecisionStage.SENT: {
         answers_may_come: wait_for_receipts,
         is_out_of_reach: end_out_of_reach,
-        has_its_time: wait_for_answer,
+        answer_may_come: wait_for_answer,
         cannot_be_heard: wait_for_source,
         can_ask: ask,
         receipts_may_come: wait_for_receipts,
         always: NO_ANSWER,
     },
     DecisionStage.ACCEPTED: {
-        has_time: wait_for_lapse,
+        end_may_come: wait_for_lapse,
         always: NO_END,
     },
     DecisionStage.POSTED: {
         has_begun_lately: wait_for_start,
         has_begun: CONFIRMED,
-        has_time: wait_for_end,
+        end_may_come: wait_for_end,
         always: NO_END,
     },
     DecisionStage.REFUSED: {

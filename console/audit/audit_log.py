@@ -25,7 +25,7 @@ def append(
     action: str,
     event_id: str | None = None,
     jti: str | None = None,
-    **facts: AuditValue,
+    **details: AuditValue,
 ) -> AuditRow:
     """Append a row within the caller's transaction, which must have called `next_number` before:
     that makes writers take turns.
@@ -40,7 +40,7 @@ def append(
         action=action,
         event_id=event_id,
         jti=jti,
-        facts={_json_name(name): value for name, value in facts.items()},
+        details={_json_name(name): value for name, value in details.items()},
     )
     audit.insert_row(connection, row)
     audit.write_head(connection, row)

@@ -51,14 +51,14 @@ def sealed(
     action: str,
     event_id: str | None,
     jti: str | None,
-    facts: Mapping[str, AuditValue],
+    details: Mapping[str, AuditValue],
 ) -> AuditRow:
-    """Return the row that follows `previous`; `at` in seconds since 1970, facts by their JSON
+    """Return the row that follows `previous`; `at` in seconds since 1970, details by their JSON
     names. Characters that a database or UTF-8 cannot store become U+FFFD; long texts are cut.
     """
     number = previous.number + 1
     texts = {"actor": actor, "action": action, "eventId": event_id, "jti": jti}
-    whole: dict[str, Any] = {**facts, **texts, "previous": previous.hash}
+    whole: dict[str, Any] = {**details, **texts, "previous": previous.hash}
     kept = {name: _storable(value) for name, value in whole.items() if value is not None}
     kept |= {"number": number, "at": _moment(at)}
     body = canonical_json(kept)

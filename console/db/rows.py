@@ -12,7 +12,7 @@ from sqlalchemy import Row
 from console.db.bulk import Values
 from console.fleet.values.decision import Decision, Receipt, VmCommand
 from console.fleet.values.event import FleetEvent
-from console.fleet.values.keys import EventKey, folded, sort_name
+from console.fleet.values.keys import EventKey, name_key, sort_name
 from console.fleet.values.report import LatestReport, ReportedPreparation
 from console.fleet.values.stream import SequenceGap, Stream
 from console.fleet.values.vm import FleetName, Vm
@@ -48,7 +48,7 @@ def vm_row(vm: Vm) -> Values:
         "tags": _json(vm.tags) if vm.tags else _NO_TAGS,
         "bound_tags": _json(vm.bound_tags) if vm.bound_tags else _NO_TAGS,
         "place": vm.place,
-        "folded": folded(vm.name),
+        "name_key": name_key(vm.name),
         "sort_name": sort_name(vm.name),
     }
 
@@ -137,7 +137,7 @@ def report_row(latest: LatestReport, number: int) -> Values:
         "time": latest.time,
         "first_seen_at": latest.first_seen_at,
         "over": int(report.state == "ended"),
-        "facts": _EVENT_REPORT.dump_json(report).decode(),
+        "event_report": _EVENT_REPORT.dump_json(report).decode(),
         "change_number": number,
         "scope": latest.scope,
         "is_own": int(latest.is_own),
@@ -152,7 +152,7 @@ def report_of(row: Row[Any], *, prefix: str = "") -> LatestReport:
     """Return the latest report of a row, whose columns may have names with a prefix."""
     values = {name: getattr(row, prefix + name) for name in _REPORT}
     values["is_own"] = bool(values["is_own"])
-    return LatestReport(**values, report=_event_report_of(getattr(row, f"{prefix}facts")))
+    return LatestReport(**values, report=_event_report_of(getattr(row, f"{prefix}event_report")))
 
 
 def _event_report_of(text: str) -> EventReport:

@@ -36,10 +36,10 @@ MAX_STREAMS: Final = 20
 
 def fold(loaded: LoadedRows, batch: Iterable[IncomingMessage]) -> Changes:
     """Return the changes that a batch makes, in the order in which it came in."""
-    folded = Fold(loaded)
+    folding = Fold(loaded)
     for each in batch:
-        folded.apply(each)
-    return folded.changes
+        folding.apply(each)
+    return folding.changes
 
 
 class Fold:

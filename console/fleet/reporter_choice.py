@@ -34,7 +34,7 @@ class NamedReport:
     name_since: float
     """When the VM began to bear its name."""
     site: str
-    folded: str
+    name_key: str
     """The VM's name as it is compared."""
     place: str
     """The place in which the names that it reports are unique."""
@@ -154,7 +154,7 @@ def _not_outdated(reports: Sequence[NamedReport]) -> list[NamedReport]:
         for each in reports
         if each.is_over
         and any(
-            one.folded in each.resources and one.place == each.place and one.time > each.time
+            one.name_key in each.resources and one.place == each.place and one.time > each.time
             for one in pending
         )
     ]

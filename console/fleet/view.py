@@ -16,7 +16,7 @@ from console.fleet.model import Count, Model, Moment, ReportedMoment
 from console.fleet.timeline import MissingRecords, PastEvent, TimelineEntry
 from console.fleet.values.decision import Assignment, Receipt, VmCommand
 from console.fleet.values.event import KnownEvent
-from console.fleet.values.keys import folded
+from console.fleet.values.keys import name_key
 from console.fleet.values.report import LatestReport
 from console.fleet.values.turn import EventTurn, TurnState
 from console.fleet.values.vm import Condition, Expectation, HeardVm, Vm
@@ -417,7 +417,7 @@ def _turn(turn: EventTurn | None) -> TurnItem:
 
 
 def _resource(known: KnownEvent, name: str) -> Resource:
-    named = known.named.get(folded(name))
+    named = known.named.get(name_key(name))
     return Resource(
         name=name,
         vm_id=None if named is None else named.vm_id,

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from console.fleet.arm_ids import names_by_kind, subscription_and_group
 from console.fleet.clocks import with_clock_not_behind
 from console.fleet.tags import merged_tags
-from console.fleet.values.keys import folded
+from console.fleet.values.keys import name_key
 from console.fleet.values.vm import DEFAULT_SITE, FleetName, Vm
 from console.records.incoming import IncomingMessage, IncomingRecord, IncomingState, IncomingStatus
 
@@ -23,8 +23,8 @@ _NOT_SHOWN: Final = (
     "record_time",
     "sequence",
     "stream",
-    "session",
-    "lost_session",
+    "instance_id",
+    "lost_instance_id",
     "clock_behind",
     "change_number",
 )
@@ -33,10 +33,10 @@ _SHOWN: Final = tuple(each.name for each in fields(Vm) if each.name not in _NOT_
 
 
 class BorneName(NamedTuple):
-    """A VM's place and folded name. If two VMs have the same, events name only one of them."""
+    """A VM's place, and the key of its name. Of two VMs with the same, events name only one."""
 
     place: str
-    folded: str
+    name_key: str
 
 
 class LastContact(NamedTuple):
@@ -87,13 +87,13 @@ def with_record(
         tags=merged_tags(identity.tags, vm.bound_tags) if vm.bound_tags else identity.tags,
         bound_tags=vm.bound_tags,
         version=record.version,
-        session=record.session,
+        instance_id=record.instance_id,
         stream=record.stream,
         sequence=record.sequence,
         record_time=record.time,
         interval=record.interval or vm.interval,
         stopped_at=record.sent_at if record.kind == "stopped" else None,
-        lost_session=vm.lost_session,
+        lost_instance_id=vm.lost_instance_id,
         record_waited=waited,
         command_source=vm.command_source,
         prepares=vm.prepares if record.prepares is None else record.prepares,
@@ -189,9 +189,10 @@ def with_status(vm: Vm | None, status: IncomingStatus) -> Vm:
     if vm.command_source != source and (source or vm.command_source == status.source):
         vm = replace(vm, command_source=source)
     if status.is_lost:
-        if vm.lost_session == status.session:  # a retained will is delivered again at each connect
+        # A retained will is delivered again at each connect.
+        if vm.lost_instance_id == status.instance_id:
             return vm
-        return replace(vm, lost_at=status.received_at, lost_session=status.session)
+        return replace(vm, lost_at=status.received_at, lost_instance_id=status.instance_id)
     if status.heard_at is not None:
         vm = with_clock_not_behind(vm, status.heard_at, status.received_at)
         at = vm.reported_at(status.heard_at, status.received_at)
@@ -199,14 +200,14 @@ def with_status(vm: Vm | None, status: IncomingStatus) -> Vm:
     if not status.is_online:
         return vm
     vm = replace(vm, prepares=status.prepares)
-    returned = vm.stopped_at is not None and status.session != vm.session
+    returned = vm.stopped_at is not None and status.instance_id != vm.instance_id
     return replace(
         vm,
         version=status.version,
-        session=status.session if vm.stopped_at is None or returned else vm.session,
+        instance_id=status.instance_id if vm.stopped_at is None or returned else vm.instance_id,
         stopped_at=None if returned else vm.stopped_at,
         lost_at=None,
-        lost_session=None,
+        lost_instance_id=None,
     )
 
 
@@ -215,7 +216,7 @@ def _is_of_earlier_run(status: IncomingStatus, vm: Vm) -> bool:
     may bring such a status late: it kept it for a session, or was put back. A record whose time is
     later than its arrival was made by a clock that was ahead: then its arrival is compared.
     """
-    if status.heard_at is None or status.session == vm.session:
+    if status.heard_at is None or status.instance_id == vm.instance_id:
         return False
     return status.heard_at < min(vm.record_time, vm.heard_at)
 
@@ -284,9 +285,9 @@ def _is_newer(vm: Vm, record: IncomingRecord) -> bool:
 
 
 def borne_name(vm: Vm) -> BorneName:
-    """Return the place and folded name of a VM, as if its name were not withheld."""
+    """Return a VM's place and the key of its name, as if its name were not withheld."""
     place = (replace(vm, withheld=False) if vm.withheld else vm).place
-    return BorneName(place, folded(vm.name))
+    return BorneName(place, name_key(vm.name))
 
 
 def bears_the_same_name(one: Vm, other: Vm) -> bool:

@@ -11,7 +11,7 @@ from console.fleet.moments import moment
 from console.fleet.outcomes import outcome_text
 from console.fleet.values.decision import Decision
 from console.fleet.values.event import KnownEvent, NamedVm
-from console.fleet.values.keys import folded
+from console.fleet.values.keys import name_key
 from console.fleet.values.report import LatestReport
 from console.notify.notice import MAX_REASON_CHARACTERS_SHOWN, Notice, short
 from sinks.shared.text import listed
@@ -171,7 +171,7 @@ def _repeat_key(times_ended: int) -> tuple[object, ...]:
 
 
 def _first_named(known: KnownEvent, names: Sequence[str]) -> NamedVm | None:
-    return known.named.get(folded(names[0])) if names else None
+    return known.named.get(name_key(names[0])) if names else None
 
 
 def _what(event: Event) -> str:

@@ -74,9 +74,9 @@ class IncidentNotices:
     ) -> None:
         """Add one notice about many VMs, and their incidents with its key."""
         known = sorted(vms, key=lambda each: (each[0].name.lower(), each[0].vm_id))
-        facts = [kind, *(f"{vm.vm_id} {at}" for vm, at in known)]
+        parts = [kind, *(f"{vm.vm_id} {at}" for vm, at in known)]
         ordered = [vm for vm, _ in known]
-        key = f"vms-{uuid.uuid5(_NAMESPACE, ' '.join(facts)).hex[:16]}"
+        key = f"vms-{uuid.uuid5(_NAMESPACE, ' '.join(parts)).hex[:16]}"
         names = listed([short(vm.name) for vm in ordered], _NAMES_LISTED)
         self.notices.append(
             group_notice(

@@ -105,7 +105,7 @@ class IncomingRecord:
     received_at: float
     source: str
     version: str
-    session: str
+    instance_id: str
     body: bytes
     event: EventReport | None = None
     receipt: ReceiptContent | None = None
@@ -139,7 +139,7 @@ class IncomingStatus:
     received_at: float
     source: str
     version: str
-    session: str
+    instance_id: str
     takes_commands: bool
     prepares: bool = False
 

@@ -84,7 +84,7 @@ def parse_record(
         received_at=received_at,
         source=source,
         version=data.bridge.version,
-        session=data.bridge.instance_id,
+        instance_id=data.bridge.instance_id,
         body=body,
         event=_report_of_record(data) if isinstance(data, EventData) else None,
         receipt=_receipt(data) if isinstance(data, ReceiptData) else None,
@@ -120,7 +120,7 @@ def parse_status(
         received_at=received_at,
         source=source,
         version=status.version,
-        session=status.session,
+        instance_id=status.session,
         takes_commands=status.commands and status.status == "online",
         prepares=status.prepares,
     )

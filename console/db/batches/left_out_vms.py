@@ -19,7 +19,7 @@ from console.db.bulk import rows_in
 from console.db.events.named_vms import named_vm_ids
 from console.db.schema.tables import event, preparation, vm
 from console.db.vms.grouping import keys_among
-from console.fleet.values.keys import EventKey, folded
+from console.fleet.values.keys import EventKey, name_key
 from console.fleet.values.report import LatestReport
 from console.turns.groups import Grouping
 from wire.preparation import RECOVERED
@@ -82,5 +82,5 @@ def _heeded_vms(
 
 
 def _leaves_out(report: LatestReport, name: str) -> bool:
-    names = map(folded, report.report.event.resources)
-    return report.report.state == "ended" or folded(name) not in names
+    names = map(name_key, report.report.event.resources)
+    return report.report.state == "ended" or name_key(name) not in names

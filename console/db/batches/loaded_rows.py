@@ -224,7 +224,7 @@ def load_bearers(
     r = tables.report.c
     e = tables.event.c
     reporters = set(vm_ids)
-    borne_name = tuple_(tables.vm.c.place, tables.vm.c.folded)
+    borne_name = tuple_(tables.vm.c.place, tables.vm.c.name_key)
     for row in rows_in(connection, select(tables.vm), borne_name, names):
         vm = loaded.vms.setdefault(row.vm_id, rows.vm_of(row))
         loaded.bearers.setdefault(vms.borne_name(vm), set()).add(vm.vm_id)

@@ -94,9 +94,9 @@ def _load_conflicts(
 def _accept(
     connection: Connection, loaded: LoadedRows, vm_ids: Iterable[str], number: int, *, now: float
 ) -> dict[str, Vm]:
-    folded = Fold(loaded)
-    accepted = {vm_id: folded.accept(vm_id, now) for vm_id in vm_ids}
-    write_changes(connection, folded.changes, number, now=now)
+    folding = Fold(loaded)
+    accepted = {vm_id: folding.accept(vm_id, now) for vm_id in vm_ids}
+    write_changes(connection, folding.changes, number, now=now)
     return accepted
 
 

@@ -26,7 +26,7 @@ from console.db.schema.decision_tables import decision, turn
 from console.db.schema.tables import event, event_place, receipt, resource, vm
 from console.db.search import ESCAPE, has_tag, is_pattern, pattern_of, tag_of
 from console.fleet.values.event import OPEN
-from console.fleet.values.keys import folded
+from console.fleet.values.keys import name_key
 
 SORTS: Final[Mapping[str, ColumnElement[Any]]] = {
     "at": event.c.first_seen_at,
@@ -153,8 +153,8 @@ def in_names(q: str) -> ColumnElement[bool]:
 
 
 def is_named_like(table: Any, q: str) -> ColumnElement[bool]:
-    """Return the SQL for whether a folded name of a table matches a pattern."""
-    found: ColumnElement[bool] = table.c.folded.like(pattern_of(folded(q)), escape=ESCAPE)
+    """Return the SQL for whether a key of a name in a table matches a pattern."""
+    found: ColumnElement[bool] = table.c.name_key.like(pattern_of(name_key(q)), escape=ESCAPE)
     return found
 
 
@@ -166,10 +166,10 @@ def _with_subject_filters(
     if wanted.by is not None:
         query = query.where(c.event_id.in_(_approved_by(wanted.by)))
     if wanted.vm is not None:
-        name = folded(wanted.vm)
+        name = name_key(wanted.vm)
         vm_ids = [wanted.vm, wanted.vm.lower()]
         # A name that an event lists also counts if its VM is not known.
-        listing = select(resource.c.event_id).where(resource.c.folded == name)
+        listing = select(resource.c.event_id).where(resource.c.name_key == name)
         same = _names_one(lambda each: each.c.vm_id.in_(vm_ids), by_event=by_event)
         query = query.where(or_(same, c.event_id.in_(listing)))
     if wanted.group is not None:
@@ -218,13 +218,13 @@ def _names_one(
         bearer = (
             select(literal(1))
             .select_from(event_place)
-            .join(_BEARER, and_(_BEARER.c.place == p.place, _BEARER.c.folded == r.folded))
+            .join(_BEARER, and_(_BEARER.c.place == p.place, _BEARER.c.name_key == r.name_key))
             .where(p.event_id == r.event_id, p.scope == r.scope, wanted(_BEARER))
             .correlate(resource)
         )
         return _is_among(names.where(bearer.exists()), by_event=True)
     same = and_(p.event_id == r.event_id, p.scope == r.scope, p.place == _BEARER.c.place)
-    names = names.select_from(_BEARER).join(resource, r.folded == _BEARER.c.folded)
+    names = names.select_from(_BEARER).join(resource, r.name_key == _BEARER.c.name_key)
     return _is_among(names.join(event_place, same).where(wanted(_BEARER)), by_event=False)
 
 

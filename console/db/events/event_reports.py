@@ -17,7 +17,7 @@ from console.db.vms.contact import contact_of
 from console.fleet.batch import ReporterKey
 from console.fleet.contact import Listening
 from console.fleet.reporter_choice import NamedReport, ReportCount
-from console.fleet.values.keys import EventKey, folded
+from console.fleet.values.keys import EventKey, name_key
 from console.fleet.values.report import LatestReport
 
 _REPORT: Final = tables.report.c
@@ -71,7 +71,7 @@ def named_reports(
     )
     found: dict[EventKey, list[NamedReport]] = {}
     query = (
-        select(*columns, _VM.name_since, _VM.site, _VM.folded, _VM.place, contact)
+        select(*columns, _VM.name_since, _VM.site, _VM.name_key, _VM.place, contact)
         .join(tables.vm, _VM.vm_id == _REPORT.vm_id)
         .where(_REPORT.is_own == 1)
     )
@@ -86,7 +86,7 @@ def named_reports(
                 is_heard=row.contact == "heard",
                 name_since=row.name_since,
                 site=row.site,
-                folded=row.folded,
+                name_key=row.name_key,
                 place=row.place,
             )
         )
@@ -108,7 +108,7 @@ def with_resources(
     reporter = tuple_(_REPORT.event_id, _REPORT.vm_id)
     listed = {
         (row.event_id, row.vm_id): frozenset(
-            map(folded, rows.report_of(row).report.event.resources)
+            map(name_key, rows.report_of(row).report.event.resources)
         )
         for row in rows_in(connection, select(tables.report), reporter, ended)
     }

@@ -48,7 +48,7 @@ class _Related:
     counts: Mapping[EventKey, tuple[int, int]]
     """How many VMs have reported it, and at least how many versions of it."""
     named: Mapping[EventKey, Mapping[str, NamedVm]]
-    """By folded name."""
+    """By the key of its name."""
     scopes: Mapping[str, set[str]]
     """By the event's id."""
     decided: Mapping[EventKey, DecisionHistory]
@@ -219,7 +219,7 @@ class KnownEvents:
     def _named_vms(
         self, conditions: Iterable[ColumnElement[bool]]
     ) -> dict[EventKey, dict[str, NamedVm]]:
-        """Return the VMs that events name, by event and by folded name."""
+        """Return the VMs that events name, by event and by the key of their name."""
         return named_vms.named_vms(
             self._connection, conditions, self._now, self._listening, self._grouping
         )

@@ -28,8 +28,8 @@ def named_vms(
     listening: Listening,
     grouping: Grouping,
 ) -> dict[EventKey, dict[str, NamedVm]]:
-    """Return the VMs that events name, by event and by folded name. Only events are read for
-    which one of these conditions holds.
+    """Return the VMs that events name, by event and by the key of their name. Only events are read
+    for which one of these conditions holds.
     """
     contact = contact_of(BEARER, now, listening)
     seen = [
@@ -44,8 +44,8 @@ def named_vms(
         )
         for row in connection.execute(_with_failures(names)):
             keys = keys_of(grouping, row[len(row) - len(seen) :])
-            found.setdefault(rows.key_of(row), {})[row.folded] = NamedVm(
-                folded=row.folded,
+            found.setdefault(rows.key_of(row), {})[row.name_key] = NamedVm(
+                name_key=row.name_key,
                 vm_id=row.vm_id,
                 contact=row.contact,
                 heard_at=row.heard_at,

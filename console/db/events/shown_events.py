@@ -28,7 +28,7 @@ from console.fleet.reporter_choice import (
     with_first_seen_of,
 )
 from console.fleet.values.event import FleetEvent
-from console.fleet.values.keys import EventKey, folded
+from console.fleet.values.keys import EventKey, name_key
 from console.fleet.values.report import LatestReport
 
 _EVENT: Final = tables.event.c
@@ -154,10 +154,10 @@ def _sites(
     reporters = _places(connection, {each.vm_id for each in shown.values()})
     own: dict[EventKey, list[NamedReport]] = {}
     for key, latest in shown.items():
-        names = {folded(name) for name in latest.report.event.resources}
-        own[key] = [each for each in named_reports.get(key, ()) if each.folded in names]
+        names = {name_key(name) for name in latest.report.event.resources}
+        own[key] = [each for each in named_reports.get(key, ()) if each.name_key in names]
     wanted = {
-        (reporters[shown[key].vm_id][1], each.folded)
+        (reporters[shown[key].vm_id][1], each.name_key)
         for key, several in own.items()
         for each in several
         if each.place != reporters[shown[key].vm_id][1]
@@ -169,7 +169,7 @@ def _sites(
         sites = {
             each.site
             for each in several
-            if each.place == place or (place, each.folded) not in borne
+            if each.place == place or (place, each.name_key) not in borne
         }
         found[key] = tuple(sorted(sites or {site}))
     return found
@@ -183,9 +183,9 @@ def _places(connection: Connection, vm_ids: Iterable[str]) -> dict[str, tuple[st
 
 def _borne_names(connection: Connection, names: Iterable[tuple[str, str]]) -> set[tuple[str, str]]:
     """Return those of these names that a VM bears, each name with the VM's place."""
-    query = select(_VM.place, _VM.folded)
-    found = rows_in(connection, query, tuple_(_VM.place, _VM.folded), names)
-    return {(row.place, row.folded) for row in found}
+    query = select(_VM.place, _VM.name_key)
+    found = rows_in(connection, query, tuple_(_VM.place, _VM.name_key), names)
+    return {(row.place, row.name_key) for row in found}
 
 
 def _mark_changed(connection: Connection, keys: Iterable[EventKey], number: int) -> None:
@@ -207,15 +207,15 @@ def _write_names(
     r = tables.resource.c
     before: dict[EventKey, set[str]] = {}
     for row in rows_in(connection, select(tables.resource), tuple_(r.event_id, r.scope), events):
-        before.setdefault(rows.key_of(row), set()).add(row.folded)
+        before.setdefault(rows.key_of(row), set()).add(row.name_key)
     new = []
     for key, event in events.items():
-        names = {folded(name) for name in shown[key].report.event.resources}
+        names = {name_key(name) for name in shown[key].report.event.resources}
         had = before.get(key, set())
         values = {"event_id": event.event_id, "scope": event.scope}
-        new += [{**values, "folded": name} for name in sorted(names - had)]
+        new += [{**values, "name_key": name} for name in sorted(names - had)]
         for dropped in portions(sorted(had - names)):
-            same = (r.event_id == event.event_id, r.scope == event.scope, r.folded.in_(dropped))
+            same = (r.event_id == event.event_id, r.scope == event.scope, r.name_key.in_(dropped))
             connection.execute(delete(tables.resource).where(*same))
             _note_dropped(connection, event, dropped, number)
     insert_new(connection, tables.resource, new)
@@ -266,7 +266,7 @@ def _note_dropped(
     """Mark the VMs as changed that the event no longer names."""
     p = tables.event_place.c
     places = select(p.place).where(p.event_id == event.event_id, p.scope == event.scope)
-    dropped = update(tables.vm).where(_VM.place.in_(places), _VM.folded.in_(names))
+    dropped = update(tables.vm).where(_VM.place.in_(places), _VM.name_key.in_(names))
     connection.execute(dropped.values(change_number=number))
 
 

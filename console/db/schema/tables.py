@@ -51,7 +51,7 @@ vm: Final = Table(
     Column("tags", Text, nullable=False),
     Column("bound_tags", Text, nullable=False, server_default="{}"),
     Column("version", Text),
-    Column("session", Text),
+    Column("instance_id", Text),
     Column("stream", Text),
     Column("sequence", BigInteger, nullable=False),
     Column("record_time", Float(53), nullable=False),
@@ -64,7 +64,7 @@ vm: Final = Table(
     Column("interval", Float(53)),
     Column("stopped_at", Float(53)),
     Column("lost_at", Float(53)),
-    Column("lost_session", Text),
+    Column("lost_instance_id", Text),
     Column("retired_at", Float(53)),
     Column("retired_by", Text),
     Column("command_source", Text),
@@ -83,12 +83,12 @@ vm: Final = Table(
     Column("accepted_at", Float(53), nullable=False, server_default="0"),
     # The place in which its name is unique; the name as it is compared; and as lists are sorted.
     Column("place", Text, nullable=False, server_default=""),
-    Column("folded", Text, nullable=False, server_default=""),
+    Column("name_key", Text, nullable=False, server_default=""),
     Column("sort_name", Text, nullable=False, server_default=""),
     # Seconds by which its clock is behind the console's.
     Column("clock_behind", Float(53), nullable=False, server_default="0"),
     Index("vm_changed", "change_number"),
-    Index("vm_place", "place", "folded"),
+    Index("vm_place", "place", "name_key"),
     Index("vm_sorted", "sort_name", "vm_id"),
     Index("vm_conflict", "conflict_at"),
 )
@@ -184,8 +184,8 @@ resource: Final = Table(
     metadata,
     Column("event_id", Text, primary_key=True),
     Column("scope", Text, primary_key=True),
-    Column("folded", Text, primary_key=True),
-    Index("resource_folded", "folded", "event_id", "scope"),
+    Column("name_key", Text, primary_key=True),
+    Index("resource_name_key", "name_key", "event_id", "scope"),
 )
 
 # In which places the names of an event are unique: those of the reporters that report what is
@@ -210,7 +210,7 @@ report: Final = Table(
     Column("time", Float(53), nullable=False),
     Column("first_seen_at", Float(53), nullable=False),
     Column("over", Integer, nullable=False),
-    Column("facts", Text, nullable=False),
+    Column("event_report", Text, nullable=False),
     Column("change_number", BigInteger, nullable=False),
     Column("scope", Text, nullable=False, server_default=""),
     # Whether the event names its reporter.

@@ -12,7 +12,7 @@ from console.fleet.commands import under_way
 from console.fleet.outcomes import BY_CONSOLE
 from console.fleet.values.decision import Receipt
 from console.fleet.values.event import KnownEvent
-from console.fleet.values.keys import EventKey, folded
+from console.fleet.values.keys import EventKey, name_key
 from console.turns.away import STARTED
 from console.turns.facts import EventFacts, Turn
 
@@ -48,7 +48,7 @@ def event_facts_of(
     turn = before.get(event.key)
     is_ended = turn is not None and turn.fingerprint == facts.fingerprint
     there = [each for each in named if each.contact != "retired"]
-    names = {each.folded for each in there}
+    names = {each.name_key for each in there}
     contents = {each.content_hash for each in named if each.contact == "heard"} - {None}
     decision = known.decided.decision
     is_left = decision is not None and decision.kind == "leave" and decision.state == "open"
@@ -61,7 +61,7 @@ def event_facts_of(
         named=frozenset(each.vm_id for each in there),
         reported_by=frozenset(each.vm_id for each in there if each.content_hash is not None),
         shown_by=event.shown_by,
-        unknown_names=tuple(n for n in reported.resources if folded(n) not in names),
+        unknown_names=tuple(n for n in reported.resources if name_key(n) not in names),
         reported=reported,
         not_before=event.not_before,
         started_at=known.shown.time if event.state == "started" else None,

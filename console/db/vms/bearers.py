@@ -42,7 +42,7 @@ def bearers_query(
     if heard is not None:
         order = [case((heard, 0), else_=1), BEARER.c.name_since, *order]
     rank = func.row_number().over(
-        partition_by=(resource.c.event_id, resource.c.scope, resource.c.folded),
+        partition_by=(resource.c.event_id, resource.c.scope, resource.c.name_key),
         order_by=(is_elsewhere, best, *order, BEARER.c.vm_id),
     )
     both = and_(
@@ -55,12 +55,12 @@ def bearers_query(
     its_place = and_(
         event_place.c.event_id == event.c.event_id, event_place.c.scope == event.c.scope
     )
-    bears = and_(BEARER.c.place == event_place.c.place, BEARER.c.folded == resource.c.folded)
+    bears = and_(BEARER.c.place == event_place.c.place, BEARER.c.name_key == resource.c.name_key)
     return (
         select(
             resource.c.event_id,
             resource.c.scope,
-            resource.c.folded,
+            resource.c.name_key,
             event.c.state,
             event.c.is_news,
             BEARER.c.vm_id,

@@ -38,7 +38,7 @@ def vms_and_siblings(
             vm.c.tags.in_(tags),
             vm.c.vm_id.in_(also),
             *(
-                and_(vm.c.place == place, vm.c.folded.startswith(stem, autoescape=True))
+                and_(vm.c.place == place, vm.c.name_key.startswith(stem, autoescape=True))
                 for place, stem in sorted(families)[:_MAX_STEMS]
             ),
         ),

@@ -13,7 +13,7 @@ from console.db.schema.tables import vm
 from console.db.search import ESCAPE, has_tag, is_pattern, pattern_of, tag_of
 from console.db.vms.expectations import conditions_query
 from console.db.vms.known_vms import KnownVms
-from console.fleet.values.keys import folded
+from console.fleet.values.keys import name_key
 from console.fleet.values.vm import CLEAR, HeardVm, Vm
 
 FILTERS: Final = (
@@ -204,13 +204,13 @@ def _matches_search(q: str) -> ColumnElement[bool]:
     if tag is not None:
         return has_tag(vm, tag)
     if is_pattern(q):
-        return vm.c.folded.like(pattern_of(folded(q)), escape=ESCAPE)
+        return vm.c.name_key.like(pattern_of(name_key(q)), escape=ESCAPE)
     in_id = func.lower(vm.c.vm_id).contains(q.lower(), autoescape=True)
     return or_(_in_name(q), in_id)
 
 
 def _in_name(q: str) -> ColumnElement[bool]:
-    found: ColumnElement[bool] = vm.c.folded.contains(folded(q), autoescape=True)
+    found: ColumnElement[bool] = vm.c.name_key.contains(name_key(q), autoescape=True)
     return found
 
 

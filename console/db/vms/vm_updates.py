@@ -63,13 +63,13 @@ def retire_deleted(
     is_deleted = func.lower(e.event_type).in_(_DELETING)
     contact = contact_of(BEARER, now, listening).label("contact")
     shown_report = report.alias("shown_report")
-    facts = select(shown_report.c.facts).where(
+    shown_words = select(shown_report.c.event_report).where(
         shown_report.c.event_id == e.event_id,
         shown_report.c.scope == e.scope,
         shown_report.c.vm_id == e.shown_by,
     )
-    shown = (e.shown_at, e.shown_by, facts.correlate(event).scalar_subquery().label("facts"))
-    ended = bearers_query(contact, *shown, report.c.facts.label("own")).where(
+    shown = (e.shown_at, e.shown_by, shown_words.correlate(event).scalar_subquery().label("shown"))
+    ended = bearers_query(contact, *shown, report.c.event_report.label("own")).where(
         e.state == "ended", e.shown_at > now - _DAY_SECONDS, is_deleted
     )
     if keys is not None:
@@ -86,7 +86,7 @@ def retire_deleted(
     retired = 0
     for row in connection.execute(gone).all():
         is_own_word = str(from_json(row.own)["event"]["event_type"]).lower() in _DELETING
-        if is_own_word and from_json(row.facts)["event"]["event_status"] == "Completed":
+        if is_own_word and from_json(row.shown)["event"]["event_status"] == "Completed":
             by = f"event {row.event_id}"
             at = float(row.shown_at)
             retired += len(retire_rows(connection, [row.vm_id], by=by, at=at, number=number))

@@ -58,7 +58,7 @@ class FleetEvent:
 class NamedVm:
     """A VM that an event names."""
 
-    folded: str
+    name_key: str
     """The name in the form in which names are compared."""
     vm_id: str
     contact: Contact
@@ -98,7 +98,7 @@ class KnownEvent:
     reports_differ: bool
     """Whether the reports of these VMs differ."""
     named: Mapping[str, NamedVm]
-    """The VMs that the event names, by the folded name."""
+    """The VMs that the event names, by the key of its name."""
     receipts: Sequence[Receipt]
     """The receipts that count, the oldest first. They are from VMs that the event names by their
     own reports.

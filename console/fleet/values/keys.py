@@ -23,8 +23,8 @@ class EventKey(NamedTuple):
     scope: str
 
 
-def folded(name: str) -> str:
-    """Return a name in the form in which names are compared: without regard to case."""
+def name_key(name: str) -> str:
+    """Return the key of a name: names with one key are the same name, as case does not count."""
     return as_key(name.casefold())
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from console.fleet.values.keys import EventKey, folded, text_hash
+from console.fleet.values.keys import EventKey, name_key, text_hash
 from console.records.incoming import EventReport, PreparationContent
 
 
@@ -53,7 +53,7 @@ class LatestReport:
     @property
     def names_hash(self) -> str:
         """A hash that is equal for two reporters that name the same VMs."""
-        return text_hash("\n".join(sorted(map(folded, self.report.event.resources))))
+        return text_hash("\n".join(sorted(map(name_key, self.report.event.resources))))
 
     @property
     def is_weak(self) -> bool:

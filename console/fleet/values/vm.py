@@ -8,7 +8,7 @@ from hashlib import sha256
 from typing import Final, Literal, NamedTuple
 
 from console.fleet.contact import Contact
-from console.fleet.values.keys import as_key, folded, text_hash
+from console.fleet.values.keys import as_key, name_key, text_hash
 from console.records.incoming import EventReport
 
 Condition = Literal["clear", "scheduled", "started"]
@@ -42,7 +42,7 @@ class FleetName:
         case.
         """
         names = (self.name, self.subscription_id, self.resource_group, self.scale_set)
-        return (*(folded(each or "") for each in names), self.site)
+        return (*(name_key(each or "") for each in names), self.site)
 
     @property
     def id(self) -> str:
@@ -70,7 +70,7 @@ class Vm:
     bound_tags: Mapping[str, str] = field(default_factory=dict)
     """The tags that an admin has given it."""
     version: str | None = None
-    session: str | None = None
+    instance_id: str | None = None
     stream: str | None = None
     sequence: int = 0
     record_time: float = 0.0
@@ -84,7 +84,7 @@ class Vm:
     """The seconds between its heartbeats."""
     stopped_at: float | None = None
     lost_at: float | None = None
-    lost_session: str | None = None
+    lost_instance_id: str | None = None
     retired_at: float | None = None
     retired_by: str | None = None
     record_waited: float = 0.0
@@ -135,7 +135,7 @@ class Vm:
         number at the end. None if its name has no number, or if it belongs to a scale set, which is
         the better group.
         """
-        text = folded(self.name)
+        text = name_key(self.name)
         stem = text.rstrip("0123456789")
         if self.scale_set or not stem or stem == text:
             return None
@@ -181,9 +181,9 @@ class Vm:
         """
         if self.withheld:
             return False
-        own = folded(self.name)
+        own = name_key(self.name)
         names = report.event.resources
-        return report.affects_this_vm and any(folded(name) == own for name in names)
+        return report.affects_this_vm and any(name_key(name) == own for name in names)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -49,7 +49,7 @@ def chain(length: int) -> list[AuditRow]:
                 action=f"action {number}",
                 event_id=None,
                 jti=None,
-                facts={"reason": "why not"},
+                details={"reason": "why not"},
             )
         )
     return rows

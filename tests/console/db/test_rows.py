@@ -47,10 +47,10 @@ def test_a_field_that_is_newer_than_a_row_is_none(
     """In a report that was stored before the event had a field, that field is None."""
     writer_bench.take(received(FakeVm().event("E")))
     with database.writing.begin() as connection:
-        (facts,) = connection.execute(select(tables.report.c.facts)).one()
-        older = json.loads(facts)
+        (event_report,) = connection.execute(select(tables.report.c.event_report)).one()
+        older = json.loads(event_report)
         del older["event"]["description"]
-        connection.execute(tables.report.update().values(facts=json.dumps(older)))
+        connection.execute(tables.report.update().values(event_report=json.dumps(older)))
     with open_snapshot(database) as snapshot:
         event = snapshot.events.find_event("E").shown.report.event
     assert (event.event_id, event.description) == ("E", None)

@@ -46,7 +46,7 @@ def known(*vms: NamedVm, **changes: Any) -> KnownEvent:
         shown=shown,
         seen_by=1,
         reports_differ=False,
-        named={each.folded: each for each in vms},
+        named={each.name_key: each for each in vms},
         receipts=(),
         decided=UNDECIDED,
     )
@@ -58,7 +58,7 @@ HASH = known().shown.content_hash
 def named(vm_id: str, **changes: Any) -> NamedVm:
     """Return a VM that is heard, takes commands over the broker and reports the event as shown."""
     facts: dict[str, Any] = {
-        "folded": vm_id,
+        "name_key": vm_id,
         "vm_id": vm_id,
         "contact": "heard",
         "heard_at": AT,

@@ -22,7 +22,7 @@ from console.fleet.values.event import NamedVm
 def named(vm_id: str, **changes: Any) -> dict[str, NamedVm]:
     """Return a VM by its name, as an event names it: heard, and reporting the event as pending."""
     facts: dict[str, Any] = {
-        "folded": vm_id,
+        "name_key": vm_id,
         "vm_id": vm_id,
         "contact": "heard",
         "heard_at": AT,

@@ -20,7 +20,7 @@ from console.approvals import turn_steps
 from console.approvals.command_sender import OutgoingCommand
 from console.approvals.refusal_reasons import DecisionRefusedError
 from console.approvals.request_transaction import RequestTransaction
-from console.approvals.requests import DecisionRequest, DecisionRules, What
+from console.approvals.requests import DecisionRequest, DecisionSettings, What
 from console.approvals.service import Decisions
 from console.approvals.step_transaction import StepContext, mark_sent, write_decision_step
 from console.audit.limiter import AuditLimiter
@@ -99,7 +99,7 @@ class Consoles:
         key: Path,
         *,
         simulation: Simulation,
-        rules: list[GroupSettings],
+        settings: list[GroupSettings],
         skews: tuple[float, float],
         vms: list[WorldVm],
     ) -> None:
@@ -108,7 +108,7 @@ class Consoles:
         self._database.open()
         self._simulation = simulation
         self._signer = KeyFileSigner(key)
-        self._grouping = Grouping(rules)
+        self._grouping = Grouping(settings)
         settings = TurnSettings(grouping=self._grouping, can_sign=True)
         self.each = [
             WorldConsole(
@@ -182,7 +182,7 @@ class Consoles:
                 snapshot,
                 number,
                 run_id=console.run_id,
-                rules=DecisionRules(can_sign=True),
+                settings=DecisionSettings(can_sign=True),
                 audit_limiter=AuditLimiter(),
             )
             facts = console.facts.facts_for_step(snapshot)

@@ -18,7 +18,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 from alembic import op
 
-from console.fleet.values.keys import folded, sort_name
+from console.fleet.values.keys import name_key, sort_name
 from console.fleet.values.vm import Vm
 
 revision = "0005"
@@ -53,6 +53,9 @@ _RENAMED_COLUMNS: Final = (
     ("vm", "heard_by", "heard_source"),
     ("vm", "missing", "missing_records"),
     ("vm", "changed", "change_number"),
+    ("vm", "session", "instance_id"),
+    ("vm", "lost_session", "lost_instance_id"),
+    ("report", "facts", "event_report"),
     ("report", "first_at", "first_seen_at"),
     ("report", "changed", "change_number"),
     ("receipt", "changed", "change_number"),
@@ -102,7 +105,7 @@ def _change_vms() -> None:
     """Add the columns by which VMs are found and sorted, those of their identity, and the table of
     when consoles listened to them.
     """
-    for name in ("place", "folded", "sort_name"):
+    for name in ("place", "name_key", "sort_name"):
         op.add_column("vm", _text(name))
     for name in ("pulled_at", "state_at"):
         op.add_column("vm", sa.Column(name, sa.Float(53)))
@@ -119,7 +122,7 @@ def _change_vms() -> None:
     op.add_column("enrolment", sa.Column("enrolled_at", sa.Float(53)))
     op.add_column("stream", sa.Column("beat_lag", sa.Float(53)))
     op.drop_index("vm_name", "vm")
-    op.create_index("vm_place", "vm", ["place", "folded"])
+    op.create_index("vm_place", "vm", ["place", "name_key"])
     op.create_index("vm_sorted", "vm", ["sort_name", "vm_id"])
     op.execute("UPDATE vm SET pulled_at = (SELECT at FROM asked WHERE asked.vm_id = vm.vm_id)")
     op.drop_table("asked")
@@ -213,9 +216,9 @@ def _create_search_tables() -> None:
         "resource",
         sa.Column("event_id", sa.Text(), primary_key=True),
         sa.Column("scope", sa.Text(), primary_key=True),
-        sa.Column("folded", sa.Text(), primary_key=True),
+        sa.Column("name_key", sa.Text(), primary_key=True),
     )
-    op.create_index("resource_folded", "resource", ["folded", "event_id", "scope"])
+    op.create_index("resource_name_key", "resource", ["name_key", "event_id", "scope"])
     op.create_table(
         "event_place",
         sa.Column("event_id", sa.Text(), primary_key=True),
@@ -322,13 +325,13 @@ def _create_audit_head() -> None:
 def _fill_vms() -> None:
     rows = _all("SELECT vm_id, name, subscription_id, resource_group, scale_set FROM vm")
     _write(
-        "UPDATE vm SET place = :place, folded = :folded, sort_name = :sort_name "
+        "UPDATE vm SET place = :place, name_key = :name_key, sort_name = :sort_name "
         "WHERE vm_id = :vm_id",
         (
             {
                 "vm_id": row.vm_id,
                 "place": Vm(**row._mapping).place,  # noqa: SLF001  # SQLAlchemy's public name
-                "folded": folded(row.name),
+                "name_key": name_key(row.name),
                 "sort_name": sort_name(row.name),
             }
             for row in rows
@@ -339,7 +342,7 @@ def _fill_vms() -> None:
 def _fill_reports(events: Sequence[Any]) -> Mapping[str, str]:
     """Fill the new columns of reports; return the scope of each event."""
     rows = _all(
-        "SELECT report.event_id, report.vm_id, report.sequence, report.facts, vm.name, "
+        "SELECT report.event_id, report.vm_id, report.sequence, report.event_report, vm.name, "
         "vm.subscription_id, vm.resource_group "
         "FROM report LEFT JOIN vm ON vm.vm_id = report.vm_id"
     )
@@ -348,7 +351,7 @@ def _fill_reports(events: Sequence[Any]) -> Mapping[str, str]:
     shown = {(event.event_id, event.shown_by) for event in events}
     scopes |= {row.event_id: _scope(row) for row in rows if (row.event_id, row.vm_id) in shown}
     _write(
-        "UPDATE report SET scope = :scope, facts = :facts, is_own = :is_own, "
+        "UPDATE report SET scope = :scope, event_report = :event_report, is_own = :is_own, "
         "content_hash = :content_hash, names_hash = :names_hash, wording_hash = :wording_hash, "
         "is_weak = :is_weak "
         "WHERE event_id = :event_id AND vm_id = :vm_id",
@@ -358,38 +361,38 @@ def _fill_reports(events: Sequence[Any]) -> Mapping[str, str]:
 
 
 def _report(row: Any, scope: str) -> RowValues:
-    facts = _renamed(json.loads(row.facts))
-    event, fingerprint = facts["event"], str(facts["fingerprint"])
+    report = _renamed(json.loads(row.event_report))
+    event, fingerprint = report["event"], str(report["fingerprint"])
     names = [str(name) for name in event["resources"]]
-    wording = str(facts["impact"]), str(event["description"])
-    is_named = row.name is not None and folded(row.name) in {folded(name) for name in names}
+    wording = str(report["impact"]), str(event["description"])
+    is_named = row.name is not None and name_key(row.name) in {name_key(name) for name in names}
     return {
         "event_id": row.event_id,
         "vm_id": row.vm_id,
         "scope": scope,
-        "facts": json.dumps(facts),
-        "is_own": int(bool(facts["affects_this_vm"]) and is_named),
+        "event_report": json.dumps(report),
+        "is_own": int(bool(report["affects_this_vm"]) and is_named),
         "content_hash": _hash(fingerprint, *sorted(names)),
-        "names_hash": _hash(*sorted(folded(name) for name in names)),
+        "names_hash": _hash(*sorted(name_key(name) for name in names)),
         "wording_hash": _hash(*wording) if row.sequence else None,
-        "is_weak": int(bool(facts.get("goes_on")) or fingerprint.startswith("unproven:")),
+        "is_weak": int(bool(report.get("goes_on")) or fingerprint.startswith("unproven:")),
     }
 
 
-def _renamed(facts: RowValues) -> RowValues:
+def _renamed(report: RowValues) -> RowValues:
     """Return a report with its event as one object, in the names of `wire.event.Event`."""
-    event = {name: facts.get(before) for name, before in _EVENT_FIELDS.items()}
+    event = {name: report.get(before) for name, before in _EVENT_FIELDS.items()}
     not_before = _moment(event["not_before"])
     event["not_before"] = None if not_before is None else not_before.isoformat()
-    others = {name: facts[before] for name, before in _OTHER_FIELDS.items() if before in facts}
+    others = {name: report[before] for name, before in _OTHER_FIELDS.items() if before in report}
     return {"event": {**event, "resource_type": None}, **others}
 
 
 def _fill_events(events: Sequence[Any], scopes: Mapping[str, str]) -> None:
     """Insert every event again, with the values of its reports."""
     reports: dict[str, dict[str, RowValues]] = {}
-    for row in _all("SELECT event_id, vm_id, facts FROM report"):
-        reports.setdefault(row.event_id, {})[row.vm_id] = json.loads(row.facts)
+    for row in _all("SELECT event_id, vm_id, event_report FROM report"):
+        reports.setdefault(row.event_id, {})[row.vm_id] = json.loads(row.event_report)
     filled = [
         _event(event, scopes[event.event_id], reports.get(event.event_id, {})) for event in events
     ]
@@ -405,9 +408,9 @@ def _fill_events(events: Sequence[Any], scopes: Mapping[str, str]) -> None:
         filled,
     )
     _write(
-        "INSERT INTO resource (event_id, scope, folded) VALUES (:event_id, :scope, :folded)",
+        "INSERT INTO resource (event_id, scope, name_key) VALUES (:event_id, :scope, :name_key)",
         (
-            {"event_id": event["event_id"], "scope": event["scope"], "folded": name}
+            {"event_id": event["event_id"], "scope": event["scope"], "name_key": name}
             for event in filled
             for name in event["names"]
         ),
@@ -429,7 +432,7 @@ def _event(row: Any, scope: str, reports: Mapping[str, RowValues]) -> RowValues:
     shown = reports.get(row.shown_by)
     event: RowValues = {} if shown is None else shown["event"]
     not_before = _moment(event.get("not_before"))
-    own = [facts for facts in reports.values() if facts["affects_this_vm"]]
+    own = [report for report in reports.values() if report["affects_this_vm"]]
     return {
         **row._mapping,  # noqa: SLF001  # SQLAlchemy's public name for it
         "scope": scope,
@@ -438,11 +441,11 @@ def _event(row: Any, scope: str, reports: Mapping[str, RowValues]) -> RowValues:
         "is_news": int(
             row.state == "scheduled" and shown is not None and event["event_status"] != "Scheduled"
         ),
-        "notice": _longest(facts.get("notice_seconds") for facts in own),
+        "notice": _longest(report.get("notice_seconds") for report in own),
         "downtime": _longest(
-            facts.get("downtime_seconds") or facts.get("pause_seconds") for facts in own
+            report.get("downtime_seconds") or report.get("pause_seconds") for report in own
         ),
-        "names": sorted({folded(str(name)) for name in event.get("resources", ())}),
+        "names": sorted({name_key(str(name)) for name in event.get("resources", ())}),
     }
 
 
