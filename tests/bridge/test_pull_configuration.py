@@ -54,8 +54,8 @@ def test_a_sink_of_that_name_is_refused(name: str) -> None:
     outbox.
     """
     variable = f"SEB_SINK__{name.upper()}"
-    said = refusal(**{"SEB_COMMANDS__PULL_URL": URL, f"{variable}__KIND": "stdout"})
-    assert said == (
+    error = refusal(**{"SEB_COMMANDS__PULL_URL": URL, f"{variable}__KIND": "stdout"})
+    assert error == (
         f"{variable}: with SEB_COMMANDS__PULL_URL set, this is the name of the bridge's own "
         "command channel; give yours another name"
     )
@@ -71,8 +71,8 @@ def test_a_sink_of_that_kind_cannot_be_declared() -> None:
     """A declared sink of the channel's kind is refused, and the error names the variable to set
     instead.
     """
-    said = refusal(SEB_SINK__OPS__KIND="pull", SEB_SINK__OPS__URL=URL)
-    assert said == (
+    error = refusal(SEB_SINK__OPS__KIND="pull", SEB_SINK__OPS__URL=URL)
+    assert error == (
         "SEB_SINK__OPS: a sink of kind pull cannot be declared; "
         "set SEB_COMMANDS__PULL_URL to fetch commands"
     )

@@ -113,10 +113,10 @@ def test_the_settings_that_the_role_writes(tmp_path: Path) -> None:
     lines = dict(line.split("=", 1) for line in text.splitlines() if line.startswith("SEB_"))
     assert lines["SEB_SINK__STDOUT__AFFECTS_THIS_VM_ONLY"] == "true"
     assert "\nHTTPS_PROXY=http://proxy.example:3128\n" in text
-    said = run_seb("config", "show", home=tmp_path, env=lines)
-    assert said.code == 0, said.err
-    assert "own-reboots" in said.out
-    assert "SEB_SINK__CONSOLE__KIND=webhook" in said.out
+    result = run_seb("config", "show", home=tmp_path, env=lines)
+    assert result.code == 0, result.err
+    assert "own-reboots" in result.out
+    assert "SEB_SINK__CONSOLE__KIND=webhook" in result.out
 
 
 def cloud_config(url: str = "https://x.example/seb.deb", digest: str = "0" * 64) -> Any:
@@ -148,8 +148,8 @@ def test_the_settings_of_cloud_init(tmp_path: Path) -> None:
     (file,) = (each for each in cloud_config()["write_files"] if each["path"] == "/etc/seb/seb.env")
     lines = dict(line.split("=", 1) for line in file["content"].splitlines())
     assert file["permissions"] == "0600"
-    said = run_seb("config", "show", home=tmp_path, env=lines)
-    assert said.code == 0, said.err
+    result = run_seb("config", "show", home=tmp_path, env=lines)
+    assert result.code == 0, result.err
 
 
 @pytest.fixture
@@ -309,11 +309,11 @@ def test_certificates_are_issued_and_renewed(tmp_path: Path) -> None:
     assert issue(tmp_path, f"{VM}\n", "400").stdout == f"issued {VM}\n"
     assert (tmp_path / f"{VM}.pem").read_text() != first
     for each in (VM, OTHER):
-        said = subprocess.run(
+        result = subprocess.run(
             [openssl, "verify", "-purpose", "sslclient", "-CAfile", "ca.pem", f"{each}.pem"],
             cwd=tmp_path, capture_output=True, text=True, check=True,
         )  # fmt: skip
-        assert said.stdout == f"{each}.pem: OK\n"
+        assert result.stdout == f"{each}.pem: OK\n"
         name = subprocess.run(
             [openssl, "x509", "-in", f"{each}.pem", "-noout", "-subject"],
             cwd=tmp_path, capture_output=True, text=True, check=True,

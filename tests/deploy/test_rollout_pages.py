@@ -71,9 +71,9 @@ def test_a_recipe_starts_with_the_settings_of_its_vm(recipe: Path) -> None:
 def test_the_settings_of_a_recipe_are_valid(recipe: Path, tmp_path: Path) -> None:
     """They are accepted as they stand, and the recipe is the preparation of its VM."""
     lines = [line for line in text_of(recipe / "seb.env").splitlines() if line.startswith("SEB_")]
-    said = run_seb("config", "show", home=tmp_path, env=dict(x.split("=", 1) for x in lines))
-    assert said.code == 0, said.err
-    assert re.search(r"SINK__RECIPE__PREPARES\W+true", said.out), said.out
+    result = run_seb("config", "show", home=tmp_path, env=dict(x.split("=", 1) for x in lines))
+    assert result.code == 0, result.err
+    assert re.search(r"SINK__RECIPE__PREPARES\W+true", result.out), result.out
     assert json.loads(text_of(recipe / "group.json"))[0]["at_most"] == 1
 
 
@@ -118,9 +118,9 @@ def test_the_rule_of_the_page_is_valid(tmp_path: Path) -> None:
     (rule,) = re.findall(r"^SEB_APPROVAL__RULES=.*$", text_of(page), re.MULTILINE)
     (first,) = (each for each in blocks(page) if "sudo seb check" in each)
     lines = [rule, *re.findall(r"SEB_[A-Z_]+=[^'\n]+", first)]
-    said = run_seb("config", "show", home=tmp_path, env=dict(x.split("=", 1) for x in lines))
-    assert said.code == 0, said.err
-    assert "own-reboots" in said.out
+    result = run_seb("config", "show", home=tmp_path, env=dict(x.split("=", 1) for x in lines))
+    assert result.code == 0, result.err
+    assert "own-reboots" in result.out
 
 
 def test_the_variables_of_the_page_are_the_roles() -> None:

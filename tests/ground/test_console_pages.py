@@ -200,11 +200,11 @@ def test_a_vm_is_enrolled_and_heard(machine: Machine, pages: dict[str, PageBlock
 
 def vms(machine: Machine) -> dict[str, str]:
     """How each VM is heard, asked through nginx with a token."""
-    said = machine.run(
+    output = machine.run(
         f"SEB_CONSOLE_URL=https://console.example SEB_CONSOLE_TOKEN=$(cat {HOME}/token) "
         "seb console vms --json"
     )
-    return {each["vmId"]: each["contact"] for each in json.loads(said)["items"]}
+    return {each["vmId"]: each["contact"] for each in json.loads(output)["items"]}
 
 
 def test_approving(machine: Machine, pages: dict[str, PageBlocks]) -> None:
@@ -233,8 +233,8 @@ def test_the_loss_of_the_machine(machine: Machine, pages: dict[str, PageBlocks])
         line = "seb console enroll --json " + GONE
         assert json.loads(other.run(line)) == json.loads(machine.run(line))
         token = machine.file(f"{HOME}/token").read_text()
-        said = other.run(f"SEB_CONSOLE_TOKEN={token} seb console vms --json")
-        assert len(json.loads(said)["items"]) == 1
+        output = other.run(f"SEB_CONSOLE_TOKEN={token} seb console vms --json")
+        assert len(json.loads(output)["items"]) == 1
 
 
 def test_keys_are_rotated(machine: Machine, pages: dict[str, PageBlocks]) -> None:

@@ -112,9 +112,13 @@ def test_health(vm: ContainerVm) -> None:
 
 def test_rights(vm: ContainerVm) -> None:
     """It runs as 65532, without capabilities, and can write to its volume only."""
-    said = vm.engine.run("docker exec seb cat /proc/1/status; docker exec seb id -u")
-    status = dict(line.split(":\t", 1) for line in said.splitlines() if ":\t" in line)
-    assert (int(status["CapEff"], 16), status["NoNewPrivs"], said.split()[-1]) == (0, "1", "65532")
+    output = vm.engine.run("docker exec seb cat /proc/1/status; docker exec seb id -u")
+    status = dict(line.split(":\t", 1) for line in output.splitlines() if ":\t" in line)
+    assert (int(status["CapEff"], 16), status["NoNewPrivs"], output.split()[-1]) == (
+        0,
+        "1",
+        "65532",
+    )
     for place in ("/", "/tmp", "/opt/seb"):
         assert vm.engine.outcome(f"docker exec seb touch {place}/x").returncode != 0
 
@@ -129,8 +133,8 @@ def test_state_is_private(vm: ContainerVm) -> None:
 
 def test_look(vm: ContainerVm, page: PageBlocks) -> None:
     """Every command for looking at it answers."""
-    said = vm.engine.run(page.take("Look at it"))
-    assert "mqtt" in said
+    output = vm.engine.run(page.take("Look at it"))
+    assert "mqtt" in output
 
 
 def test_delivery(vm: ContainerVm) -> None:
@@ -164,8 +168,8 @@ def test_upgrade(vm: ContainerVm, page: PageBlocks) -> None:
 
 def test_wrong_setting(vm: ContainerVm) -> None:
     """A wrong setting ends with 78 and names it."""
-    said = vm.engine.outcome("docker run --rm --network host --env SEB_POLL_INTERVAL=often seb")
-    assert (said.returncode, "SEB_POLL_INTERVAL" in said.stderr) == (78, True)
+    result = vm.engine.outcome("docker run --rm --network host --env SEB_POLL_INTERVAL=often seb")
+    assert (result.returncode, "SEB_POLL_INTERVAL" in result.stderr) == (78, True)
 
 
 def test_remove(vm: ContainerVm, page: PageBlocks) -> None:

@@ -62,6 +62,6 @@ def test_what_is_in_it_runs(engine: Engine, name: str) -> None:
     """The file that was loaded is an image without privileges, with a health check."""
     image = f"localhost/{name}:{__version__}"
     assert engine.run(f"docker run --rm --network none {image} version").strip() == __version__
-    told = engine.run(f"docker image inspect {image}")
-    assert '"User": "65532:65532"' in told
-    assert "Healthcheck" in told
+    output = engine.run(f"docker image inspect {image}")
+    assert '"User": "65532:65532"' in output
+    assert "Healthcheck" in output

@@ -73,10 +73,10 @@ def test_check_is_about_the_service(machine: Machine, far: FarEnds) -> None:
         settings.write(
             f"SEB_SINK__OPS__KIND=webhook\nSEB_SINK__OPS__URL=https://ops.example/seb\n{IMDS}"
         )
-    said = machine.run("seb check")
-    words = [line.split()[0] for line in said.splitlines() if not line.startswith(" ")]
-    assert set(words) <= {"ok", "warn"}, said
-    assert "sink ops" in said
+    output = machine.run("seb check")
+    words = [line.split()[0] for line in output.splitlines() if not line.startswith(" ")]
+    assert set(words) <= {"ok", "warn"}, output
+    assert "sink ops" in output
     assert "use sudo" in machine.run("sudo -u nobody seb version 2>&1")
 
 
@@ -168,8 +168,8 @@ def test_one_vm_as_the_page_has_it(machine: Machine, far: FarEnds) -> None:
     machine.run(f"echo s3cret > {HOME}/new-password")
     rotation = PageBlocks("docs/rotation.md", by="tests/ground/test_package.py")
     machine.run(f"cd {HOME}\n" + rotation.take("A file on each VM"))
-    said = machine.run("stat -c '%a %U %G' /etc/seb/files/mqtt-password")
-    assert said.strip() == "640 root seb"
+    output = machine.run("stat -c '%a %U %G' /etc/seb/files/mqtt-password")
+    assert output.strip() == "640 root seb"
     assert page.left() + rotation.left() == []
     machine.run(f"rm /opt/seb {HOME}/*.deb; systemctl stop imds; dpkg -r {NAME}")
 

@@ -92,8 +92,8 @@ def sql(machine: Machine, database: str, statement: str) -> str:
 
 def vms(machine: Machine) -> dict[str, Any]:
     """The VMs that the console shows, by vmId."""
-    said = machine.run("seb console vms --json")
-    return {each["vmId"]: each for each in json.loads(said)["items"]}
+    output = machine.run("seb console vms --json")
+    return {each["vmId"]: each for each in json.loads(output)["items"]}
 
 
 def steps() -> str:
@@ -120,9 +120,9 @@ def test_check_is_about_the_service(machine: Machine) -> None:
         openssl rand -base64 32 > /etc/seb/console/enroll.key
     """)
     machine.file("/etc/seb/console.env").write_text(SETTINGS)
-    said = machine.run("seb console check")
-    assert {line.split()[0] for line in said.splitlines()} == {"ok"}, said
-    assert f"{STATE}/console.db" in said
+    output = machine.run("seb console check")
+    assert {line.split()[0] for line in output.splitlines()} == {"ok"}, output
+    assert f"{STATE}/console.db" in output
 
 
 def test_it_serves_as_its_own_account(machine: Machine) -> None:

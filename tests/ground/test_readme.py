@@ -56,20 +56,20 @@ def test_a_laptop(machine: Machine, page: PageBlocks) -> None:
     simulate, run = page.take(LAPTOP), page.take(LAPTOP)
     machine.run("systemctl stop mosquitto")
     machine.run(f"systemd-run --quiet --unit=simulate bash -c '{PATH}{simulate}'")
-    said = machine.look(PATH + run, 20)
-    assert "FAIL" not in said
-    assert SCHEDULED in said
+    output = machine.look(PATH + run, 20)
+    assert "FAIL" not in output
+    assert SCHEDULED in output
     page_and_status = "(sleep 8; curl -sf http://127.0.0.1:9469/ | head -1; seb status) & "
     assert "<!doctype html>" in machine.look(PATH + page_and_status + run, 20).lower()
 
 
 def test_a_broker(machine: Machine, page: PageBlocks) -> None:
     """With Mosquitto on the same machine, a subscriber sees topics and records."""
-    said = machine.look(
+    output = machine.look(
         f"{PATH}export SEB_IMDS__URL=http://127.0.0.1:8169\n{page.take(LAPTOP)}", 25
     )
-    assert "seb/v1/default/vm/" in said
-    assert SCHEDULED in said
+    assert "seb/v1/default/vm/" in output
+    assert SCHEDULED in output
 
 
 def test_try_a_program(machine: Machine) -> None:
@@ -90,8 +90,8 @@ def test_try_a_program(machine: Machine) -> None:
 def test_a_sink_of_ones_own(machine: Machine) -> None:
     """docs/writing-a-sink.md: once the package is installed, the bridge lists its kind."""
     own = PageBlocks("docs/writing-a-sink.md")
-    said = machine.run(PATH + own.take("1. Three things make a sink"), network=True)
-    assert "email" in said
+    output = machine.run(PATH + own.take("1. Three things make a sink"), network=True)
+    assert "email" in output
     assert own.left() == []
 
 

@@ -76,8 +76,8 @@ def sequences(far: FarEnds) -> list[int]:
 
 def vms(machine: Machine) -> dict[str, Any]:
     """The VMs that the console shows, by vmId."""
-    said = machine.outcome("seb console vms --json")
-    return {each["vmId"]: each for each in json.loads(said.stdout or '{"items": []}')["items"]}
+    result = machine.outcome("seb console vms --json")
+    return {each["vmId"]: each for each in json.loads(result.stdout or '{"items": []}')["items"]}
 
 
 def is_ready(machine: Machine) -> bool:

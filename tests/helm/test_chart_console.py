@@ -173,7 +173,7 @@ def test_rules_and_dashboard_are_the_chart_s_files() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "expected"),
     [
         ({"settings": {"source": BASE["settings"]["source"]}}, "console.settings.login.mode"),
         ({"settings": {"login": BASE["settings"]["login"]}}, "console.settings.source"),
@@ -187,11 +187,13 @@ def test_rules_and_dashboard_are_the_chart_s_files() -> None:
     ],
     ids=str,
 )
-def test_what_cannot_work_is_refused(changed: dict[str, Any], said: str, tmp_path: Path) -> None:
+def test_what_cannot_work_is_refused(
+    changed: dict[str, Any], expected: str, tmp_path: Path
+) -> None:
     """With the name of the value, and never with a secret."""
-    told = refused(tmp_path, {"console": {**BASE, **changed}})
-    assert said in told
-    assert "made-up" not in told
+    error = refused(tmp_path, {"console": {**BASE, **changed}})
+    assert expected in error
+    assert "made-up" not in error
 
 
 def test_the_example_of_the_page_renders(tmp_path: Path) -> None:

@@ -148,7 +148,7 @@ def test_names_of_two_releases_differ(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "told"),
+    ("values", "expected"),
     [
         ({"settings": {"sink": {"kubernetes": {}}}}, "set kubernetes.enabled"),
         ({"settings": {"sink": {"a": {"kind": "kubernetes"}}}}, "set kubernetes.enabled"),
@@ -164,9 +164,9 @@ def test_names_of_two_releases_differ(tmp_path: Path) -> None:
     ],
     ids=str,
 )
-def test_contradictions_are_refused(values: dict[str, Any], told: str, tmp_path: Path) -> None:
+def test_contradictions_are_refused(values: dict[str, Any], expected: str, tmp_path: Path) -> None:
     """What would have no rights, another node, or rights for everybody is told in a sentence."""
-    assert told in refused(tmp_path, values)
+    assert expected in refused(tmp_path, values)
 
 
 def test_a_kubeconfig_of_the_owner_needs_no_rights_of_the_chart(tmp_path: Path) -> None:

@@ -80,9 +80,9 @@ def test_the_dashboard_is_the_chart_s_file() -> None:
 def test_links_to_the_runbooks_are_absolute() -> None:
     """Where the pages are is a value: each alert has the standard annotation, the board a link."""
     url = "https://git.example.com/ops/seb/blob/main/docs"
-    said = template(*("--values", case_file("monitoring"), "--set", f"monitoring.docsUrl={url}/"))
-    assert said.code == 0, said.err
-    objects = parsed(said.out)
+    output = template(*("--values", case_file("monitoring"), "--set", f"monitoring.docsUrl={url}/"))
+    assert output.code == 0, output.err
+    objects = parsed(output.out)
     links = [
         each["annotations"].get("runbook_url")
         for group in one(objects, "PrometheusRule")["spec"]["groups"]
@@ -104,16 +104,16 @@ def test_links_to_the_runbooks_are_absolute() -> None:
 @pytest.mark.parametrize("value", ["image.repository=", "image.repository=null", "image=null"])
 def test_an_image_without_a_name_is_refused(value: str) -> None:
     """`:0.2.0` is an image that no node can pull."""
-    said = template("--set", value)
-    assert (said.code, "image" in said.err) == (1, True)
+    output = template("--set", value)
+    assert (output.code, "image" in output.err) == (1, True)
 
 
 def test_a_chart_without_the_files_renders(tmp_path: Path) -> None:
     """Without rules and dashboard there is none, and nothing that is empty."""
     chart = tmp_path / "chart"
     shutil.copytree(CHART, chart, ignore=shutil.ignore_patterns("files"))
-    said = template("--values", case_file("monitoring"), chart=chart)
-    assert said.code == 0, said.err
-    objects = parsed(said.out)
+    output = template("--values", case_file("monitoring"), chart=chart)
+    assert output.code == 0, output.err
+    objects = parsed(output.out)
     assert of_kind(objects, "PrometheusRule") == []
     assert len(of_kind(objects, "ConfigMap")) == 1

@@ -91,8 +91,8 @@ def test_sinks_can_be_held_to_networks() -> None:
 
 def test_it_is_refused_where_it_would_only_look_so(tmp_path: Path) -> None:
     """Kubernetes binds no pod in the node's network, so the two together are an error."""
-    said = refused(tmp_path, {"hostNetwork": True, "networkPolicy": {"enabled": True}})
-    assert "binds no pod that has hostNetwork" in said
+    error = refused(tmp_path, {"hostNetwork": True, "networkPolicy": {"enabled": True}})
+    assert "binds no pod that has hostNetwork" in error
 
 
 def test_the_nodes_network_has_a_dns_of_the_cluster() -> None:

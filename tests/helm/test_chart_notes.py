@@ -23,24 +23,26 @@ def chart(tmp_path: Path) -> Path:
 
 def notes(chart: Path, case: str) -> str:
     """The notes of an installation with these values."""
-    said = template("--values", case_file(case), "--show-only", "templates/notes.yaml", chart=chart)
-    assert said.code == 0, said.err
-    (found,) = parsed(said.out)
+    output = template(
+        "--values", case_file(case), "--show-only", "templates/notes.yaml", chart=chart
+    )
+    assert output.code == 0, output.err
+    (found,) = parsed(output.out)
     return str(found["text"])
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_they_say_what_it_does_to_a_vm(chart: Path, case: str) -> None:
     """Nobody installs it without being told what the first request does to the VMs."""
-    said = notes(chart, case)
-    assert "reboots and redeploys that somebody asks for in the portal wait" in said
-    assert "24 hours without a request turn it off" in said
-    assert "rollout status daemonset/" in said
-    assert max(map(len, said.splitlines())) <= 120
+    output = notes(chart, case)
+    assert "reboots and redeploys that somebody asks for in the portal wait" in output
+    assert "24 hours without a request turn it off" in output
+    assert "rollout status daemonset/" in output
+    assert max(map(len, output.splitlines())) <= 120
 
 
 @pytest.mark.parametrize(
-    ("case", "told", "not_told"),
+    ("case", "expected", "not_told"),
     [
         ("minimal", "Nothing is delivered anywhere yet", "emptyDir: what"),
         ("minimal", "port-forward", "only on the address of its node"),
@@ -52,8 +54,8 @@ def test_they_say_what_it_does_to_a_vm(chart: Path, case: str) -> None:
         ("kubernetes-drain", "it will: taint, cordon, drain.", "Nothing is delivered"),
     ],
 )
-def test_they_say_what_matters_here(chart: Path, case: str, told: str, not_told: str) -> None:
+def test_they_say_what_matters_here(chart: Path, case: str, expected: str, not_told: str) -> None:
     """They speak of what was chosen, and of nothing else."""
-    said = notes(chart, case)
-    assert told in said
-    assert not_told not in said
+    output = notes(chart, case)
+    assert expected in output
+    assert not_told not in output

@@ -149,9 +149,9 @@ def test_secrets_of_other_kinds_are_refused() -> None:
 )
 def test_addresses_that_are_secrets_are_refused(url: str, tmp_path: Path) -> None:
     """An address with a user, a query or a chat's hook is a secret; `helm` does not repeat it."""
-    said = refused(tmp_path, {"settings": {"sink": {"webhook": {"url": url}}}})
-    assert BY_REFERENCE in said
-    assert SECRET not in said
+    error = refused(tmp_path, {"settings": {"sink": {"webhook": {"url": url}}}})
+    assert BY_REFERENCE in error
+    assert SECRET not in error
 
 
 def test_helm_does_not_repeat_a_secret(tmp_path: Path) -> None:
@@ -167,9 +167,9 @@ def test_helm_does_not_repeat_a_secret(tmp_path: Path) -> None:
             "commands": {"pull_token": SECRET},
         }
     }
-    said = refused(tmp_path, values)
-    assert said.count(BY_REFERENCE) == 6
-    assert SECRET not in said
+    error = refused(tmp_path, values)
+    assert error.count(BY_REFERENCE) == 6
+    assert SECRET not in error
 
 
 def test_other_kinds_have_fields_of_their_own() -> None:
@@ -207,13 +207,13 @@ def test_other_kinds_have_fields_of_their_own() -> None:
 )
 def test_wrong_values_are_refused(values: dict[str, Any], tmp_path: Path) -> None:
     """`helm` itself refuses what is unknown, misspelt or of the wrong kind."""
-    said = refused(tmp_path, values)
-    assert "don't meet the specifications of the schema" in said
-    assert SECRET not in said
+    error = refused(tmp_path, values)
+    assert "don't meet the specifications of the schema" in error
+    assert SECRET not in error
 
 
 @pytest.mark.parametrize(
-    ("values", "told"),
+    ("values", "expected"),
     [
         (
             {"secrets": {"variables": {"SEB_SINK__OPZ__SECRET": {"secret": "a", "key": "b"}}}},
@@ -224,8 +224,8 @@ def test_wrong_values_are_refused(values: dict[str, Any], tmp_path: Path) -> Non
     ],
     ids=["variable of no sink", "two trusts", "private key"],
 )
-def test_contradictions_are_refused(values: dict[str, Any], told: str, tmp_path: Path) -> None:
+def test_contradictions_are_refused(values: dict[str, Any], expected: str, tmp_path: Path) -> None:
     """What only two values together make wrong is told in a sentence."""
-    said = refused(tmp_path, values)
-    assert told in said
-    assert SECRET not in said
+    error = refused(tmp_path, values)
+    assert expected in error
+    assert SECRET not in error

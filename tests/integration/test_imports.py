@@ -46,8 +46,10 @@ def loaded(
     *arguments: str, home: Path, env: Mapping[str, str] | None = None, before: str = ""
 ) -> set[str]:
     """Return the modules that a command imports; `before` runs first."""
-    said = run_seb(*arguments, home=home, env=env, prefix=(sys.executable, "-c", before + LISTING))
-    assert said.code == 0, said.err
+    result = run_seb(
+        *arguments, home=home, env=env, prefix=(sys.executable, "-c", before + LISTING)
+    )
+    assert result.code == 0, result.err
     return set((home / "modules").read_text().split())
 
 

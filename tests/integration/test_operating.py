@@ -95,8 +95,8 @@ def test_status_is_green_while_everything_works(launch: Launch, here: Here) -> N
         bridge.wait_for_log("sink_down")
         seen.wait_for(lambda: probes(seen) == (200, 200), "a bridge that looks")
         env = {**launch.env, **seen.env}
-        said = here("status", **env)
-        assert (said.code, "401 Unauthorized" in said.out) == (1, True)
+        result = here("status", **env)
+        assert (result.code, "401 Unauthorized" in result.out) == (1, True)
         assert probes(seen) == (200, 200)
         server.answer(status=200)
         bridge.wait_for_log("sink_up")

@@ -64,8 +64,8 @@ def test_a_bad_day_at_debug_level(launch: Launch, simulator: Simulator, sinks: F
     bridge.wait_for_records(1, types="seb.event.")
     environment = {**launch.env, **sinks.env}
     for command in (("outbox", "list"), ("outbox", "list", "--json"), ("check",)):
-        said = run_seb(*command, home=launch.home, env=environment)
-        assert found_in(said.out + said.err) == []
+        result = run_seb(*command, home=launch.home, env=environment)
+        assert found_in(result.out + result.err) == []
     check_nothing_is_told(bridge, launch.state)
     bridge.kill()
     check_nothing_is_told(bridge, launch.state)
@@ -94,14 +94,14 @@ def test_a_refused_password(launch: Launch, sinks: FiveSinks) -> None:
 )
 def test_a_wrong_setting_is_78_without_its_value(here: Here, name: str, value: str) -> None:
     """The error names the variable and does not show its value."""
-    said = here("run", **{**SINKS, name: value})
-    assert (said.code, said.out) == (78, "")
-    assert found_in(said.err) == []
-    assert name.split("__", maxsplit=1)[0] in said.err
+    result = here("run", **{**SINKS, name: value})
+    assert (result.code, result.out) == (78, "")
+    assert found_in(result.err) == []
+    assert name.split("__", maxsplit=1)[0] in result.err
 
 
 def test_what_is_in_force_is_shown_masked(here: Here, launch: Launch, sinks: FiveSinks) -> None:
     """`seb config show` shows that a secret is set, and nothing of it."""
-    said = here("config", "show", **launch.env, **sinks.env)
-    assert (said.code, found_in(said.out + said.err)) == (0, [])
-    assert "SEB_SINK__MQTT__PASSWORD=**********\n" in said.out
+    result = here("config", "show", **launch.env, **sinks.env)
+    assert (result.code, found_in(result.out + result.err)) == (0, [])
+    assert "SEB_SINK__MQTT__PASSWORD=**********\n" in result.out

@@ -34,10 +34,10 @@ def members(group: str) -> set[str]:
     """Return the system calls of a group, as this machine's systemd knows them."""
     if not group.startswith("@"):
         return {group}
-    said = subprocess.run(
+    result = subprocess.run(
         [ANALYZE, "syscall-filter", group], capture_output=True, text=True, check=True
     )
-    names = [line.strip() for line in said.stdout.splitlines()[1:]]
+    names = [line.strip() for line in result.stdout.splitlines()[1:]]
     return {each for name in names if name and name[0] != "#" for each in members(name)}
 
 
@@ -79,13 +79,13 @@ def test_no_system_call_is_missed(simulator: Simulator, tmp_path: Path) -> None:
             what="the end of the trace",
             timeout=60.0,
         )
-    said = trace.read_text()
-    used = set(re.findall(r"^\d+ +(\w+)\(", said, re.MULTILINE))
+    text = trace.read_text()
+    used = set(re.findall(r"^\d+ +(\w+)\(", text, re.MULTILINE))
     assert {"socket", "fdatasync", "fsync", "execve"} <= used  # the trace holds all of it
     if os.geteuid() == 0:
         used.discard("fchown")  # SQLite gives its files their owner, as root only
     assert used - allowed() == set()
-    families = set(re.findall(r"\bsocket\((AF_\w+)", said))
+    families = set(re.findall(r"\bsocket\((AF_\w+)", text))
     # Name servers' answers are sorted by the machine's addresses; without those, as they come.
     assert families - {"AF_NETLINK"} <= set(*values("RestrictAddressFamilies"))
 
@@ -93,7 +93,7 @@ def test_no_system_call_is_missed(simulator: Simulator, tmp_path: Path) -> None:
 def test_nothing_makes_code_as_it_runs(tmp_path: Path) -> None:
     """No library of the bridge needs memory for new code, which MemoryDenyWriteExecute forbids."""
     prefix = (sys.executable, str(LAUNCHER), *SEB)
-    said = run_seb("demo", home=tmp_path, prefix=prefix)
-    if said.code == UNAVAILABLE:
+    result = run_seb("demo", home=tmp_path, prefix=prefix)
+    if result.code == UNAVAILABLE:
         pytest.skip("this kernel cannot refuse it (Linux 6.3 can)")
-    assert (said.code, said.err) == (0, "")
+    assert (result.code, result.err) == (0, "")

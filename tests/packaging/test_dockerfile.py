@@ -75,8 +75,8 @@ def test_the_image_has_no_installer_and_no_bytecode(stages: list[BuildStage]) ->
 
 def test_what_the_health_check_calls_is_there() -> None:
     """`seb status` has such an option."""
-    said = CliRunner().invoke(seb, ["status", "--help"])
-    assert (said.exit_code, "--alive" in said.output) == (0, True)
+    result = CliRunner().invoke(seb, ["status", "--help"])
+    assert (result.exit_code, "--alive" in result.output) == (0, True)
 
 
 def test_what_is_installed_is_pinned(stages: list[BuildStage]) -> None:

@@ -58,5 +58,5 @@ def test_the_commands_exist(page: Path) -> None:
     called = r"""(?:bin/|exec seb |sudo |^|`)seb ([a-z][a-z-]+(?: (?:list|test|env))?)"""
     found = re.findall(called, page.read_text(encoding="utf-8"), re.MULTILINE)
     for words in sorted(set(found)):
-        said = CliRunner().invoke(seb, [*words.split(), "--help"])
-        assert (words, said.exit_code) == (words, 0)
+        result = CliRunner().invoke(seb, [*words.split(), "--help"])
+        assert (words, result.exit_code) == (words, 0)

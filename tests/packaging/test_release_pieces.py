@@ -308,8 +308,10 @@ def test_the_template_of_the_settings_is_valid(tmp_path: Path) -> None:
     assert len(lines) >= 5
     from support.process.bridge import run_seb  # noqa: PLC0415  # a process of its own: a clean environment
 
-    said = run_seb("config", "show", home=tmp_path, env=dict(each.split("=", 1) for each in lines))
-    assert said.code == 0, said.err
+    result = run_seb(
+        "config", "show", home=tmp_path, env=dict(each.split("=", 1) for each in lines)
+    )
+    assert result.code == 0, result.err
 
 
 def test_the_template_of_the_consoles_settings_is_valid(

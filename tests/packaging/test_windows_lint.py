@@ -26,8 +26,8 @@ def ruff(*arguments: str, code: str | None = None) -> subprocess.CompletedProces
 
 def found(code: str, path: str) -> set[str]:
     """What it finds in code that would stand in a file."""
-    said = ruff("--output-format", "json", "--stdin-filename", path, "-", code=code)
-    return {each["code"] for each in json.loads(said.stdout)}
+    result = ruff("--output-format", "json", "--stdin-filename", path, "-", code=code)
+    return {each["code"] for each in json.loads(result.stdout)}
 
 
 def test_it_bites() -> None:
@@ -46,5 +46,5 @@ def test_it_leaves_alone_what_is_allowed() -> None:
 
 def test_the_code_is_clean() -> None:
     """No line of the bridge or of a sink, and no exception from the rule beside it."""
-    said = ruff("--ignore-noqa", "bridge", "sinks", "wire")
-    assert (said.returncode, said.stdout) == (0, "All checks passed!\n")
+    result = ruff("--ignore-noqa", "bridge", "sinks", "wire")
+    assert (result.returncode, result.stdout) == (0, "All checks passed!\n")

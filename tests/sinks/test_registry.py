@@ -80,7 +80,7 @@ def test_built_in_kinds_win(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize(
-    ("target", "said"),
+    ("target", "expected"),
     [
         ("no_such_module_of_anyone:X", "cannot be loaded"),
         ("sinks.testing:NoSuchSink", "cannot be loaded"),
@@ -90,12 +90,12 @@ def test_built_in_kinds_win(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     ],
 )
 def test_a_broken_package_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str, said: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str, expected: str
 ) -> None:
     """The error about a sink that cannot be loaded has its name and target, whatever its module
     raises.
     """
     (tmp_path / "sink_that_fails.py").write_text("1 / 0", encoding="utf-8")
     installed(tmp_path, monkeypatch, theirs=target)
-    with pytest.raises(BrokenKindError, match=f"'theirs' .*{said}"):
+    with pytest.raises(BrokenKindError, match=f"'theirs' .*{expected}"):
         registry.load("theirs")

@@ -113,7 +113,7 @@ def test_no_key_is_in_a_repr(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "expected"),
     [
         ({"d": None}, "holds no private key"),
         ({"keys": []}, "holds no private key"),
@@ -124,14 +124,16 @@ def test_no_key_is_in_a_repr(tmp_path: Path) -> None:
         ({"d": "AAAA"}, "holds no valid key"),
     ],
 )
-def test_a_key_file_without_a_usable_key(tmp_path: Path, change: dict[str, Any], said: str) -> None:
+def test_a_key_file_without_a_usable_key(
+    tmp_path: Path, change: dict[str, Any], expected: str
+) -> None:
     """The error about an unusable key names the file and the remedy, and shows nothing of the
     key.
     """
     jwk = make()
     changed = {name: value for name, value in {**jwk, **change}.items() if value is not None}
     path = written(tmp_path, changed)
-    with pytest.raises(KeyFileError, match=said) as caught:
+    with pytest.raises(KeyFileError, match=expected) as caught:
         read_private(path)
     assert str(path) in str(caught.value)
     assert jwk["d"] not in str(caught.value)

@@ -145,12 +145,12 @@ def test_a_request_that_takes_long_blocks_no_other(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("server")
-@pytest.mark.parametrize("said", [b"", b"no JSON", b"[1]", b"\xff" * 100])
-def test_garbage_is_turned_away(tmp_path: Path, said: bytes) -> None:
+@pytest.mark.parametrize("expected", [b"", b"no JSON", b"[1]", b"\xff" * 100])
+def test_garbage_is_turned_away(tmp_path: Path, expected: bytes) -> None:
     """Bytes that are no valid greeting end that connection only."""
     with Client(address_of(tmp_path)) as caller:
         caller.recv_bytes()
-        caller.send_bytes(said)
+        caller.send_bytes(expected)
         with pytest.raises((EOFError, OSError)):  # noqa: PT012  # what comes before it is read
             while True:
                 caller.recv_bytes()

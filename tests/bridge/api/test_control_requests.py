@@ -34,7 +34,7 @@ def test_the_list_says_why_the_bridge_cannot_commit(bench: DispatcherBench) -> N
 
 
 @pytest.mark.parametrize(
-    ("request_", "said"),
+    ("request_", "expected"),
     [
         ({}, "does not know None"),
         ({"ask": "outbox.eat"}, "does not know 'outbox.eat'"),
@@ -45,8 +45,8 @@ def test_the_list_says_why_the_bridge_cannot_commit(bench: DispatcherBench) -> N
     ],
 )
 def test_a_request_that_cannot_be_carried_out(
-    bench: DispatcherBench, request_: dict[str, object], said: str
+    bench: DispatcherBench, request_: dict[str, object], expected: str
 ) -> None:
     """A request that cannot be carried out changes nothing, and its message says what to do."""
-    with pytest.raises(ControlError, match=said):
+    with pytest.raises(ControlError, match=expected):
         ControlRequests(bench.outbox).answer(request_)

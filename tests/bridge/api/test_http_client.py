@@ -30,7 +30,7 @@ def test_an_answer_is_read(server: HttpServer, viewer: Viewer) -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "error", "said"),
+    ("answer", "error", "expected"),
     [
         ((503, b'{"error": "the store is away"}'), TryLaterError, "the store is away"),
         ((503, b'{"error": "\\u001b]0;mine\\u0007"}'), TryLaterError, "mine"),
@@ -43,13 +43,17 @@ def test_an_answer_is_read(server: HttpServer, viewer: Viewer) -> None:
     ids=["later", "escapes", "refusal", "html", "list", "other", "deep"],
 )
 def test_an_error_of_the_server_is_shown_safely(
-    server: HttpServer, viewer: Viewer, answer: tuple[int, bytes], error: type[SebError], said: str
+    server: HttpServer,
+    viewer: Viewer,
+    answer: tuple[int, bytes],
+    error: type[SebError],
+    expected: str,
 ) -> None:
     """The error has the bridge's own reason without control characters; the text of another server
     at this address is not shown.
     """
     server.answer(status=answer[0], body=answer[1])
-    with pytest.raises(error, match=said) as caught:
+    with pytest.raises(error, match=expected) as caught:
         viewer.json("/x")
     assert str(caught.value).isprintable()
 

@@ -79,11 +79,11 @@ def steps(said: EndedCommand) -> list[list[str]]:
 def test_here(fleet: CommandFleet, bridge: BridgeProcess) -> None:
     """The command shows every VM that is released; reason and person are in the log."""
     event_id = fleet.news(bridge, event_type="Reboot", resources=("vm-0", "vm-1"))
-    said = fleet.here(event_id.lower(), "--yes", "--reason", "window of tonight")
-    assert said.code == 0, said.err
-    assert steps(said) == [["posted", event_id], ["confirmed", event_id]]
-    assert all(line.endswith("  because: window of tonight") for line in said.out.splitlines())
-    assert said.err.splitlines() == [
+    result = fleet.here(event_id.lower(), "--yes", "--reason", "window of tonight")
+    assert result.code == 0, result.err
+    assert steps(result) == [["posted", event_id], ["confirmed", event_id]]
+    assert all(line.endswith("  because: window of tonight") for line in result.out.splitlines())
+    assert result.err.splitlines() == [
         f"Reboot {event_id}, at no given time",
         "An approval releases, now:",
         "  vm-0  (this VM)",
@@ -105,26 +105,26 @@ def test_here_as_json(fleet: CommandFleet, bridge: BridgeProcess) -> None:
 
 def test_here_it_is_refused(fleet: CommandFleet, bridge: BridgeProcess) -> None:
     """The refusal has its reason: the event is unknown, has started, or Azure refuses it."""
-    said = fleet.here("no-such-event", "--yes")
-    assert (said.code, said.out) == (1, "")
-    assert said.err == "seb: unknown_event: no such event is pending on this VM\n"
+    result = fleet.here("no-such-event", "--yes")
+    assert (result.code, result.out) == (1, "")
+    assert result.err == "seb: unknown_event: no such event is pending on this VM\n"
     event_id = fleet.news(bridge, status="Started")
-    said = fleet.here(event_id, "--yes")
-    assert (said.code, said.err) == (1, "seb: already_started: the event is Started\n")
+    result = fleet.here(event_id, "--yes")
+    assert (result.code, result.err) == (1, "seb: already_started: the event is Started\n")
     assert posts(fleet, event_id) == 0
     event_id = fleet.news(bridge)
     fleet.imds.fault(faults.StatusFault(400), at="start")
-    said = fleet.here(event_id, "--yes")
-    assert (said.code, said.out.split()[:2]) == (1, ["failed:", "imds_refused"])
+    result = fleet.here(event_id, "--yes")
+    assert (result.code, result.out.split()[:2]) == (1, ["failed:", "imds_refused"])
 
 
 def test_here_azure_cannot_be_reached(alone: CommandFleet) -> None:
     """If IMDS does not answer, the approval is accepted and retried; exit code 75."""
     event_id = alone.news(alone.running())
     alone.imds.fault(faults.StatusFault(503), times=None, at="start")
-    said = alone.here(event_id, "--yes", "--wait", "0.5")
-    assert (said.code, said.out.split()[0]) == (75, "accepted")
-    assert "the bridge has accepted it, and keeps trying to reach Azure" in said.err
+    result = alone.here(event_id, "--yes", "--wait", "0.5")
+    assert (result.code, result.out.split()[0]) == (75, "accepted")
+    assert "the bridge has accepted it, and keeps trying to reach Azure" in result.err
 
 
 def test_here_until_azure_has_taken_it(fleet: CommandFleet, bridge: BridgeProcess) -> None:
@@ -132,8 +132,8 @@ def test_here_until_azure_has_taken_it(fleet: CommandFleet, bridge: BridgeProces
     over before the start, it ends with 75.
     """
     event_id = fleet.news(bridge)
-    said = fleet.here(event_id, "--yes", "--until", "posted")
-    assert (said.code, steps(said)) == (0, [["posted", event_id]])
+    result = fleet.here(event_id, "--yes", "--until", "posted")
+    assert (result.code, steps(result)) == (0, [["posted", event_id]])
     fleet.imds.wait_for_gets(fleet.imds.gets + 1)
     late = fleet.here(fleet.news(bridge), "--yes", "--wait", "0.1")
     assert late.code == 75
@@ -158,16 +158,16 @@ def test_here_an_event_that_is_not_what_was_shown(
 
 def test_here_without_a_bridge(alone: CommandFleet) -> None:
     """Without a bridge the exit code is 69, and the message names the state directory."""
-    said = alone.here("E-1", "--yes")
-    assert said.code == 69
-    assert f"no bridge is running with the state directory {alone.home / 'state'}" in said.err
+    result = alone.here("E-1", "--yes")
+    assert result.code == 69
+    assert f"no bridge is running with the state directory {alone.home / 'state'}" in result.err
 
 
 def test_without_a_terminal_yes_is_needed(alone: CommandFleet) -> None:
     """Without a terminal the command needs --yes."""
-    said = alone.here("E-1")
-    assert said.code == 2
-    assert "standard input is not a terminal; confirm with --yes" in said.err
+    result = alone.here("E-1")
+    assert result.code == 2
+    assert "standard input is not a terminal; confirm with --yes" in result.err
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs a pseudo terminal")
@@ -207,11 +207,11 @@ def test_from_a_control_plane(fleet: CommandFleet, bridge: BridgeProcess) -> Non
     has accepted the request.
     """
     event_id = fleet.news(bridge, event_type="Redeploy")
-    said = fleet.afar(event_id.lower(), "--yes", "--reason", "drained")
-    assert said.code == 0, said.err
-    assert all(line.endswith("  because: drained") for line in said.out.splitlines())
-    assert steps(said) == [[each, event_id] for each in ("accepted", "posted", "confirmed")]
-    assert said.err.splitlines() == [
+    result = fleet.afar(event_id.lower(), "--yes", "--reason", "drained")
+    assert result.code == 0, result.err
+    assert all(line.endswith("  because: drained") for line in result.out.splitlines())
+    assert steps(result) == [[each, event_id] for each in ("accepted", "posted", "confirmed")]
+    assert result.err.splitlines() == [
         f"Redeploy {event_id}, at no given time",
         "An approval releases, now:",
         "  vm-0  (the VM of --to)",
@@ -222,8 +222,8 @@ def test_from_a_control_plane(fleet: CommandFleet, bridge: BridgeProcess) -> Non
 
 def test_from_a_control_plane_as_json(fleet: CommandFleet, bridge: BridgeProcess) -> None:
     """With --json each receipt is an object on a line, with the same jti."""
-    said = fleet.afar(fleet.news(bridge), "--yes", "--json", "--until", "posted")
-    receipts = [json.loads(line) for line in said.out.splitlines()]
+    result = fleet.afar(fleet.news(bridge), "--yes", "--json", "--until", "posted")
+    receipts = [json.loads(line) for line in result.out.splitlines()]
     assert [each["state"] for each in receipts] == ["accepted", "posted"]
     assert {each["issuer"] for each in receipts} == {ISSUER}
     assert len({each["jti"] for each in receipts}) == 1
@@ -232,8 +232,8 @@ def test_from_a_control_plane_as_json(fleet: CommandFleet, bridge: BridgeProcess
 def test_a_ping_proves_the_way(fleet: CommandFleet, bridge: BridgeProcess) -> None:
     """A ping reaches the bridge and its receipt comes back; nothing is approved."""
     before = len(fleet.imds.approvals)
-    said = fleet.afar("--ping")
-    assert (said.code, said.out.split()[:2]) == (0, ["accepted", "ping"])
+    result = fleet.afar("--ping")
+    assert (result.code, result.out.split()[:2]) == (0, ["accepted", "ping"])
     assert len(fleet.imds.approvals) == before
     # The sender takes neither the bridge's client id nor its will.
     assert bridge.logs("sink_down") == []
@@ -241,9 +241,9 @@ def test_a_ping_proves_the_way(fleet: CommandFleet, bridge: BridgeProcess) -> No
 
 def test_from_a_control_plane_an_unknown_event(fleet: CommandFleet, bridge: BridgeProcess) -> None:
     """For an event that the VM does not publish, nothing is signed."""
-    said = fleet.afar("no-such-event", "--yes")
-    assert (said.code, said.out) == (1, "")
-    assert "unknown_event: no such event is pending on VM" in said.err
+    result = fleet.afar("no-such-event", "--yes")
+    assert (result.code, result.out) == (1, "")
+    assert "unknown_event: no such event is pending on VM" in result.err
 
 
 def test_a_key_of_another_issuer_is_not_permitted(
@@ -252,8 +252,8 @@ def test_a_key_of_another_issuer_is_not_permitted(
     """A valid signature with another issuer's key is rejected by the bridge; exit code 77."""
     other = fleet.home / "other.json"
     other.write_text(json.dumps({**read_jwk(fleet.key), "iss": "https://other.example"}))
-    said = fleet.afar("--ping", key=other)
-    assert (said.code, said.out.split()[:2]) == (77, ["rejected:", "not_allowed"])
+    result = fleet.afar("--ping", key=other)
+    assert (result.code, result.out.split()[:2]) == (77, ["rejected:", "not_allowed"])
 
 
 def test_a_key_that_is_not_trusted_gets_no_answer(
@@ -262,26 +262,26 @@ def test_a_key_that_is_not_trusted_gets_no_answer(
     """With an unknown key there is no receipt: exit code 75, and a hint at the trust file."""
     other = fleet.home / "untrusted.json"
     write_private(keys.generate(issuer=ISSUER, kid="k2", alg="ES256"), other)
-    said = fleet.afar("--ping", "--wait", "0.5", key=other)
-    assert said.code == 75
-    assert "no reply within 0.5 s" in said.err
-    assert "see that SEB_APPROVAL__TRUST has this one" in said.err
+    result = fleet.afar("--ping", "--wait", "0.5", key=other)
+    assert result.code == 75
+    assert "no reply within 0.5 s" in result.err
+    assert "see that SEB_APPROVAL__TRUST has this one" in result.err
     wait_for_line(bridge, "command_refused", reason="unknown_key")
 
 
 def test_a_vm_that_does_not_listen(alone: CommandFleet) -> None:
     """If no bridge has subscribed to the command topic, the exit code is 75 at once."""
     bridge = alone.running(SEB_SINK__MQTT__COMMANDS="false")
-    said = alone.afar(alone.news(bridge), "--yes")
-    assert said.code == 75
-    assert "no client is subscribed to the commands of this VM" in said.err
+    result = alone.afar(alone.news(bridge), "--yes")
+    assert result.code == 75
+    assert "no client is subscribed to the commands of this VM" in result.err
 
 
 def test_a_vm_without_a_state(alone: CommandFleet) -> None:
     """A VM without a retained state cannot be asked to approve an event."""
-    said = alone.afar("E-1", "--yes", "--wait", "0.5")
-    assert said.code == 75
-    assert f"the broker has no state of VM {alone.vm_id}" in said.err
+    result = alone.afar("E-1", "--yes", "--wait", "0.5")
+    assert result.code == 75
+    assert f"the broker has no state of VM {alone.vm_id}" in result.err
 
 
 @pytest.mark.parametrize(
@@ -298,17 +298,17 @@ def test_an_event_under_anothers_fingerprint(alone: CommandFleet, lie: dict[str,
         del shown["durationInSeconds"]  # as version 0.1.0 did
     topic = f"seb/v1/default/vm/{alone.vm_id}/state"
     send(alone.broker, topic, json.dumps({"events": [shown]}).encode(), retain=True)
-    said = alone.afar("E-1", "--yes")
-    assert (said.code, said.out) == (1, "")
-    assert "does not match its fingerprint" in said.err
+    result = alone.afar("E-1", "--yes")
+    assert (result.code, result.out) == (1, "")
+    assert "does not match its fingerprint" in result.err
 
 
 def test_a_broker_that_is_away(alone: CommandFleet) -> None:
     """If the broker does not answer, the exit code is 69, with its address."""
     alone.broker.stop()
-    said = alone.afar("--ping")
-    assert said.code == 69
-    assert f"mqtt: 127.0.0.1:{alone.broker.port}: connection refused" in said.err
+    result = alone.afar("--ping")
+    assert result.code == 69
+    assert f"mqtt: 127.0.0.1:{alone.broker.port}: connection refused" in result.err
 
 
 def test_a_wrong_password_is_not_shown(
@@ -317,9 +317,9 @@ def test_a_wrong_password_is_not_shown(
     """Exit code 69 if the broker refuses the password, and the output does not contain it."""
     with CommandFleet(tmp_path, imds_simulator, acl=["topic readwrite #"]) as fleet:
         fleet.run = here
-        said = fleet.afar("--ping", SEB_SINK__MQTT__PASSWORD="wrong-word")
-    assert said.code == 69
-    assert "wrong-word" not in said.err
+        result = fleet.afar("--ping", SEB_SINK__MQTT__PASSWORD="wrong-word")
+    assert result.code == 69
+    assert "wrong-word" not in result.err
 
 
 def test_a_sender_that_may_not_send(tmp_path: Path, imds_simulator: Simulator, here: Here) -> None:
@@ -329,10 +329,10 @@ def test_a_sender_that_may_not_send(tmp_path: Path, imds_simulator: Simulator, h
     with CommandFleet(tmp_path, imds_simulator, acl=acl) as fleet:
         fleet.run = here
         fleet.running()
-        said = fleet.afar("--ping")
+        result = fleet.afar("--ping")
     topic = f"seb/v1/default/vm/{fleet.vm_id}/command"
-    assert said.code == 77
-    assert f"add to its ACL: topic write {topic}" in said.err
+    assert result.code == 77
+    assert f"add to its ACL: topic write {topic}" in result.err
 
 
 def test_a_key_file_that_cannot_sign(alone: CommandFleet) -> None:
@@ -340,9 +340,9 @@ def test_a_key_file_that_cannot_sign(alone: CommandFleet) -> None:
     anything is sent.
     """
     for path in (alone.trust, alone.home / "nothing"):
-        said = alone.afar("--ping", key=path)
-        assert said.code == 78
-        assert str(path) in said.err
+        result = alone.afar("--ping", key=path)
+        assert result.code == 78
+        assert str(path) in result.err
 
 
 def test_which_sink_to_send_through(fleet: CommandFleet, bridge: BridgeProcess) -> None:

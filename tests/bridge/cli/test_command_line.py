@@ -19,22 +19,22 @@ PATHS = [(name,) for name in COMMANDS] + [
 
 def test_the_first_screen(tmp_path: Path) -> None:
     """`seb --help` lists every command within eighty columns."""
-    said = run_seb("--help", home=tmp_path)
-    assert (said.code, said.err) == (0, "")
-    assert said.out.startswith("Usage: seb [OPTIONS] COMMAND [ARGS]...\n")
+    result = run_seb("--help", home=tmp_path)
+    assert (result.code, result.err) == (0, "")
+    assert result.out.startswith("Usage: seb [OPTIONS] COMMAND [ARGS]...\n")
     width = max(map(len, COMMANDS))
     for name, summary in COMMANDS.items():
-        assert f"{name:<{width}}  {summary}\n" in said.out
-    assert max(map(len, said.out.splitlines())) <= 80
+        assert f"{name:<{width}}  {summary}\n" in result.out
+    assert max(map(len, result.out.splitlines())) <= 80
 
 
 def test_help_needs_no_valid_setting(tmp_path: Path) -> None:
     """Help works with wrong settings, and no line of it is cut off."""
     for path in PATHS:
-        said = CliRunner().invoke(seb, [*path, "--help"], prog_name="seb")
-        assert said.exit_code == 0, path
-        assert said.output.startswith(f"Usage: seb {' '.join(path)} ")
-        assert "..." not in said.output.replace("]...", "").replace("[ARGS]...", "")
+        result = CliRunner().invoke(seb, [*path, "--help"], prog_name="seb")
+        assert result.exit_code == 0, path
+        assert result.output.startswith(f"Usage: seb {' '.join(path)} ")
+        assert "..." not in result.output.replace("]...", "").replace("[ARGS]...", "")
     assert run_seb("run", "--help", home=tmp_path, env={"SEB_NONSENSE": "1"}).code == 0
 
 
@@ -58,10 +58,10 @@ def test_bad_usage_is_2(here: Here, arguments: tuple[str, ...], message: str) ->
     """A usage error ends with 2, and standard error says what is wrong and what is right, without a
     trace.
     """
-    said = here(*arguments)
-    assert (said.code, said.out) == (2, "")
-    assert message in said.err
-    assert "Traceback" not in said.err
+    result = here(*arguments)
+    assert (result.code, result.out) == (2, "")
+    assert message in result.err
+    assert "Traceback" not in result.err
 
 
 @pytest.mark.parametrize("arguments", [("version",), ("config", "env"), ("schema",), ("--help",)])
@@ -97,6 +97,6 @@ def test_redirected_output_is_utf8(tmp_path: Path) -> None:
 
 def test_the_version_is_an_option_too(tmp_path: Path) -> None:
     """`seb --version` prints the version."""
-    said = run_seb("--version", home=tmp_path)
-    assert said == run_seb("version", home=tmp_path)
-    assert (said.code, said.out, said.err) == (0, f"{__version__}\n", "")
+    result = run_seb("--version", home=tmp_path)
+    assert result == run_seb("version", home=tmp_path)
+    assert (result.code, result.out, result.err) == (0, f"{__version__}\n", "")

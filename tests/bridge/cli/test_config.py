@@ -12,15 +12,15 @@ from sinks import registry
 
 def test_every_variable_is_listed(here: Here, tmp_path: Path) -> None:
     """`seb config env` prints every variable as a comment, so that the file changes no setting."""
-    said = here("config", "env")
-    assert (said.code, said.err) == (0, "")
+    result = here("config", "env")
+    assert (result.code, result.err) == (0, "")
     for name in ("SEB_IMDS__URL", "SEB_STATE_DIR", "SEB_SINK__MQTT__TLS__CA", "SEB_CONFIG"):
-        assert f"#{name}=" in said.out
+        assert f"#{name}=" in result.out
     for kind in registry.BUILT_IN:
-        assert f"# A sink of kind {kind}." in said.out
-    assert [line for line in said.out.splitlines() if line and not line.startswith("#")] == []
+        assert f"# A sink of kind {kind}." in result.out
+    assert [line for line in result.out.splitlines() if line and not line.startswith("#")] == []
     plain = here("config", "show")
-    (tmp_path / ".env").write_text(said.out, encoding="utf-8")
+    (tmp_path / ".env").write_text(result.out, encoding="utf-8")
     assert here("config", "show") == plain
 
 
@@ -34,9 +34,9 @@ def test_every_variable_is_listed(here: Here, tmp_path: Path) -> None:
 )
 def test_a_wrong_setting_is_78(here: Here, name: str, value: str, message: str) -> None:
     """A wrong setting ends with 78; the line names the variable and a remedy."""
-    said = here("config", "show", **{name: value})
-    assert (said.code, said.out) == (78, "")
-    assert [line for line in said.err.splitlines() if name in line and message in line]
+    result = here("config", "show", **{name: value})
+    assert (result.code, result.out) == (78, "")
+    assert [line for line in result.err.splitlines() if name in line and message in line]
 
 
 AWKWARD = {

@@ -68,9 +68,9 @@ def refused_for_good(launch: Launch, server: HttpServer, imds: Simulator) -> Bri
 
 def test_nothing_yet(launch: Launch, outbox: Here) -> None:
     """`list` makes no store and no directory, because the bridge may run as another user."""
-    said = outbox("list")
-    assert (said.code, said.out) == (1, "")
-    assert said.err == f"seb: there is no store in {launch.state} yet: the bridge has not run\n"
+    result = outbox("list")
+    assert (result.code, result.out) == (1, "")
+    assert result.err == f"seb: there is no store in {launch.state} yet: the bridge has not run\n"
     assert not launch.state.exists()
 
 
@@ -80,16 +80,16 @@ def test_before_imds_has_answered(launch: Launch, server: HttpServer, outbox: He
     """
     bridge = launch(**{**environment(launch, server), "SEB_IMDS__URL": "http://127.0.0.1:9"})
     bridge.wait_for_log("identity_trouble")
-    said = outbox("list", "--json")
-    assert said.code == 0, said.err
-    sinks = json.loads(said.out)["sinks"]
+    result = outbox("list", "--json")
+    assert result.code == 0, result.err
+    sinks = json.loads(result.out)["sinks"]
     assert [(each["sink"], each["state"], each["backlog"]) for each in sinks] == [
         ("hook", "starting", 0),
         ("stdout", "starting", 0),
     ]
-    told = run_seb("approve", "x", "--yes", home=launch.home, env=environment(launch, server))
+    result = run_seb("approve", "x", "--yes", home=launch.home, env=environment(launch, server))
     waits = "the bridge is starting: waiting for the VM identity from IMDS; try again"
-    assert (told.code, told.err) == (1, f"seb: {waits}\n")
+    assert (result.code, result.err) == (1, f"seb: {waits}\n")
     assert bridge.stop() == 0
 
 
@@ -100,8 +100,8 @@ def test_dead_records_of_a_running_bridge(
     for an unknown sink the error lists the known ones.
     """
     bridge = refused_for_good(launch, server, imds_simulator)
-    said = outbox("list")
-    lines = said.out.splitlines()
+    result = outbox("list")
+    lines = result.out.splitlines()
     assert lines[0].split() == [
         *("SINK", "STATE", "TO", "DELIVER", "DEAD", "OLDEST", "LAST", "DELIVERED")
     ]
@@ -155,9 +155,9 @@ def test_list_leaves_a_damaged_store_as_it_is(
     bridge.stop()
     (launch.state / "seb.db").write_bytes(content)
     for command in ("list", "retry hook", "drop hook --yes"):
-        said = outbox(*command.split())
-        assert (said.code, said.out) == (1, "")
-        assert "the bridge puts it aside when it starts" in said.err
+        result = outbox(*command.split())
+        assert (result.code, result.out) == (1, "")
+        assert "the bridge puts it aside when it starts" in result.err
     assert (launch.state / "seb.db").read_bytes() == content
     again = launch(**environment(launch, server))
     assert again.wait_for_records(1)[0]["type"] == "seb.bridge.store-reset.v1"

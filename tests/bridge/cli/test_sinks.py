@@ -17,9 +17,9 @@ from sinks import registry
 
 def test_every_kind_is_listed(here: Here) -> None:
     """`list` has a line for each kind, with its description."""
-    said = here("sinks", "list")
-    assert (said.code, said.err) == (0, "")
-    lines = dict(line.split(maxsplit=1) for line in said.out.splitlines())
+    result = here("sinks", "list")
+    assert (result.code, result.err) == (0, "")
+    lines = dict(line.split(maxsplit=1) for line in result.out.splitlines())
     assert set(lines) >= set(registry.BUILT_IN)
     assert [text for text in lines.values() if not text.endswith(".")] == []
 
@@ -30,8 +30,8 @@ def test_a_try_delivers_one_heartbeat(here: Here, launch: Launch) -> None:
     """
     with HttpServer() as server:
         env = {**launch.env, "SEB_SINK__WEBHOOK__URL": f"{server.origin}/x"}
-        said = here("sinks", "test", "webhook", **env)
-        assert (said.code, said.out) == (0, "webhook: delivered\n")
+        result = here("sinks", "test", "webhook", **env)
+        assert (result.code, result.out) == (0, "webhook: delivered\n")
         (record,) = [json.loads(request.body) for request in server.requests()]
     assert record["type"] == "seb.bridge.heartbeat.v1"
     assert set(record["stream"]) == {"0", "-"}
@@ -57,8 +57,8 @@ def test_a_try_leaves_the_node_as_it_is(
         imds_simulator.announce(SimulatedEvent(event_type="Reboot"))
         eventually(lambda: cluster.nodes["node-1"]["spec"].get("unschedulable"), what="a cordon")
         assert bridge.stop() == 0
-        said = here("sinks", "test", "kubernetes", **launch.env, **kubernetes)
-        assert (said.code, said.out) == (0, "kubernetes: delivered\n")
+        result = here("sinks", "test", "kubernetes", **launch.env, **kubernetes)
+        assert (result.code, result.out) == (0, "kubernetes: delivered\n")
         assert cluster.nodes["node-1"]["spec"]["unschedulable"]
     finally:
         cluster.stop()
@@ -69,17 +69,17 @@ def test_a_sink_that_does_not_answer_is_69(here: Here, launch: Launch) -> None:
     path.
     """
     env = {**launch.env, "SEB_SINK__WEBHOOK__URL": f"{NOWHERE}/path-that-is-secret"}
-    said = here("sinks", "test", "webhook", **env)
-    assert (said.code, said.out) == (69, "")
-    assert said.err.startswith(f"seb: webhook: {NOWHERE}: ")
-    assert "path" not in said.err
+    result = here("sinks", "test", "webhook", **env)
+    assert (result.code, result.out) == (69, "")
+    assert result.err.startswith(f"seb: webhook: {NOWHERE}: ")
+    assert "path" not in result.err
 
 
 def test_a_sink_that_is_not_there_is_78(here: Here, launch: Launch) -> None:
     """For an unknown sink the exit code is 78, and the configured names are listed."""
-    said = here("sinks", "test", "ops", **launch.env)
-    assert said.err == "seb: no sink is called ops; configured are: stdout\n"
-    assert said.code == 78
+    result = here("sinks", "test", "ops", **launch.env)
+    assert result.err == "seb: no sink is called ops; configured are: stdout\n"
+    assert result.code == 78
 
 
 def test_a_running_bridge_reports_its_sinks(here: Here, launch: Launch) -> None:
@@ -88,6 +88,6 @@ def test_a_running_bridge_reports_its_sinks(here: Here, launch: Launch) -> None:
         hook = {"SEB_SINK__WEBHOOK__URL": f"{server.origin}/x"}
         launch(**hook).wait_for_log("sink_up")
         env = {**launch.env, **hook}
-        said = here("sinks", "test", "webhook", **env)
-        assert said.out == "webhook: ok in the running bridge, records to deliver: 0\n"
-        assert (said.code, len(server.requests())) == (0, 1)
+        result = here("sinks", "test", "webhook", **env)
+        assert result.out == "webhook: ok in the running bridge, records to deliver: 0\n"
+        assert (result.code, len(server.requests())) == (0, 1)

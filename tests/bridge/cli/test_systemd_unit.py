@@ -51,8 +51,8 @@ def home(tmp_path: Path) -> Path:
 @analyzed
 def test_systemd_understands_every_line(home: Path) -> None:
     """The tools of systemd find no unknown name, no ignored value and no missing path."""
-    said = analyze("verify", home=home)
-    assert (said.returncode, said.stdout, said.stderr) == (0, "", "")
+    result = analyze("verify", home=home)
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
 
 
 @analyzed
@@ -66,9 +66,9 @@ def test_a_misspelt_line_would_be_seen(home: Path) -> None:
 @analyzed
 def test_its_exposure_is_small(home: Path) -> None:
     """The unit's exposure score is small; 10 is a service without any protection."""
-    said = analyze("security", "--offline=true", "--threshold=20", home=home)
-    (score,) = re.findall(r"Overall exposure level for seb\.service: ([0-9.]+)", said.stdout)
-    assert (said.returncode, float(score) <= MAX_SCORE) == (0, True)
+    result = analyze("security", "--offline=true", "--threshold=20", home=home)
+    (score,) = re.findall(r"Overall exposure level for seb\.service: ([0-9.]+)", result.stdout)
+    assert (result.returncode, float(score) <= MAX_SCORE) == (0, True)
 
 
 def test_it_runs_this_very_seb(here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,9 +78,9 @@ def test_it_runs_this_very_seb(here: Here, tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(systemd_unit, "_own_command", lambda: (str(seb),))
     monkeypatch.setattr(systemd_unit, "_HIDDEN", ())
     monkeypatch.setattr(systemd_unit, "_open_to_all", lambda _: True)
-    said = here("systemd-unit")
-    assert (said.code, said.err) == (0, "")
-    assert [line for line in entries(said.out) if line.startswith("Exec")] == [
+    result = here("systemd-unit")
+    assert (result.code, result.err) == (0, "")
+    assert [line for line in entries(result.out) if line.startswith("Exec")] == [
         f"ExecStartPre=-{seb} check --offline",
         f"ExecStart={seb} run",
     ]
@@ -92,10 +92,10 @@ def test_it_says_what_would_keep_the_service_out(
     """Standard error names what the service could not read, so that the unit can be redirected."""
     monkeypatch.setattr(systemd_unit, "_HIDDEN", (str(tmp_path),))
     monkeypatch.setattr(systemd_unit, "_own_command", lambda: (str(tmp_path / "seb"),))
-    said = here("systemd-unit")
-    assert said.code == 0
-    assert f"seb: {tmp_path / 'seb'} cannot be seen by this service" in said.err
-    assert said.out.startswith("# scheduled-events-bridge")
+    result = here("systemd-unit")
+    assert result.code == 0
+    assert f"seb: {tmp_path / 'seb'} cannot be seen by this service" in result.err
+    assert result.out.startswith("# scheduled-events-bridge")
 
 
 @pytest.mark.parametrize("how", ["script", "module", "python"])
@@ -118,8 +118,8 @@ def test_the_own_command(how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_windows_has_no_systemd(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
     """On Windows the exit code is 78, with a page to read."""
     monkeypatch.setattr(system, "is_windows", lambda: True)
-    said = here("systemd-unit")
-    assert (said.code, said.out, "docs/windows.md" in said.err) == (78, "", True)
+    result = here("systemd-unit")
+    assert (result.code, result.out, "docs/windows.md" in result.err) == (78, "", True)
 
 
 @pytest.mark.parametrize("path", ['/a"b/seb', "/a'b/seb", "/a\\b/seb", "/a$b/seb", "/a\nb/seb"])

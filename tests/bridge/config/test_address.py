@@ -28,8 +28,8 @@ def test_what_is_not_an_address_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("listens", "asked"), [("0.0.0.0", "127.0.0.1"), ("::", "::1"), ("10.0.0.4", "10.0.0.4")]
+    ("listens", "expected"), [("0.0.0.0", "127.0.0.1"), ("::", "::1"), ("10.0.0.4", "10.0.0.4")]
 )
-def test_a_server_on_every_address_is_asked_on_loopback(listens: str, asked: str) -> None:
+def test_a_server_on_every_address_is_asked_on_loopback(listens: str, expected: str) -> None:
     """A client connects to loopback if the server listens on all addresses."""
-    assert reachable(listens) == asked
+    assert reachable(listens) == expected

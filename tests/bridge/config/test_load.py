@@ -140,7 +140,7 @@ def test_the_nearest_name_is_suggested(name: str, meant: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("environ", "said"),
+    ("environ", "expected"),
     [
         ({"SEB_STATE_DIR": ""}, "SEB_STATE_DIR: this is empty"),
         ({"SEB_SITE": ""}, "SEB_SITE: this must be one word"),
@@ -178,10 +178,10 @@ def test_the_nearest_name_is_suggested(name: str, meant: str) -> None:
         ({"SEB_SECRETS_DIR": "nowhere"}, "SEB_SECRETS_DIR: nowhere cannot be read"),
     ],
 )
-def test_each_message_names_the_variable(environ: dict[str, str], said: str) -> None:
+def test_each_message_names_the_variable(environ: dict[str, str], expected: str) -> None:
     """Each message names the variable and what it needs, and shows no value."""
     message = problem(**environ)
-    assert said in message
+    assert expected in message
     assert SECRET not in message
 
 

@@ -75,8 +75,8 @@ def closed_port() -> str:
 def test_a_document_comes_as_it_was_sent(imds_simulator: Simulator, client: Client) -> None:
     """The answer has the document's bytes, and the milliseconds that it took."""
     imds_simulator.serve(b'\xef\xbb\xbf {"Events":[]}\n')
-    asked = client(imds_simulator.url)
-    answer = asked.events()
+    imds_client = client(imds_simulator.url)
+    answer = imds_client.events()
     assert (answer.body, 0 < answer.latency_ms < 5000) == (b'\xef\xbb\xbf {"Events":[]}\n', True)
 
 
@@ -87,11 +87,11 @@ def test_a_post_that_is_no_longer_allowed_is_not_sent(
     closed, and the next POST is sent.
     """
     event = imds_simulator.announce(SimulatedEvent())
-    asked = client(imds_simulator.url)
+    imds_client = client(imds_simulator.url)
     with pytest.raises(WithheldError):
-        asked.start(event.event_id, may_send=lambda: False)
+        imds_client.start(event.event_id, may_send=lambda: False)
     assert imds_simulator.approvals == []
-    asked.start(event.event_id, may_send=lambda: True)
+    imds_client.start(event.event_id, may_send=lambda: True)
     assert len(imds_simulator.approvals) == 1
 
 
@@ -100,9 +100,9 @@ def test_a_request_is_one_that_imds_takes(client: Client) -> None:
     proxy.
     """
     with RawImds(reply(headers=["Set-Cookie: a=b"])) as raw:
-        asked = client(raw.url)
-        asked.events()
-        asked.events()
+        imds_client = client(raw.url)
+        imds_client.events()
+        imds_client.events()
     line, *headers = raw.requests[1].split("\r\n")
     names = {header.split(":")[0].lower() for header in headers}
     assert (f"GET /metadata/scheduledevents?api-version={NEWEST} HTTP/1.1", True) == (
@@ -115,9 +115,9 @@ def test_a_request_is_one_that_imds_takes(client: Client) -> None:
 def test_many_polls_share_one_connection(client: Client) -> None:
     """Polls share one connection, so that a poll a second does not cost a handshake a second."""
     with RawImds() as raw:
-        asked = client(raw.url)
+        imds_client = client(raw.url)
         for _ in range(50):
-            asked.events()
+            imds_client.events()
     assert (len(raw.requests), raw.connections) == (50, 1)
 
 
@@ -126,9 +126,9 @@ def test_a_connection_that_the_server_closed_is_no_error(client: Client) -> None
     error.
     """
     with RawImds(closing=True) as raw:
-        asked = client(raw.url)
+        imds_client = client(raw.url)
         for _ in range(20):
-            asked.events()
+            imds_client.events()
     assert len(raw.requests) >= 20
 
 
@@ -140,8 +140,8 @@ def test_the_environments_proxies_are_not_asked(
         monkeypatch.setenv(name, closed_port())
     monkeypatch.delenv("no_proxy", raising=False)
     monkeypatch.delenv("NO_PROXY", raising=False)
-    asked = client(imds_simulator.url)
-    asked.events()
+    imds_client = client(imds_simulator.url)
+    imds_client.events()
     assert imds_simulator.gets == 1
 
 
@@ -165,11 +165,11 @@ def test_each_failure_is_one_error(
     """Each failure is one error with a word for logs and a sentence for people, and the next poll
     succeeds.
     """
-    asked = client(imds_simulator.url)
-    asked.events()
+    imds_client = client(imds_simulator.url)
+    imds_client.events()
     imds_simulator.fault(fault)
-    error = refused(asked)
-    healed = asked.events()
+    error = refused(imds_client)
+    healed = imds_client.events()
     assert (reason, None) == (error.reason, error.retry_after)
     assert 10 < len(str(error)) < 200
     assert b"Events" in healed.body
@@ -180,11 +180,11 @@ def test_a_deadline_is_kept_to_the_last_byte(
     imds_simulator: Simulator, fault: Fault, client: Client
 ) -> None:
     """A poll ends at its timeout although headers or body arrive byte by byte."""
-    asked = client(imds_simulator.url, timeout=0.6)
-    asked.events()
+    imds_client = client(imds_simulator.url, timeout=0.6)
+    imds_client.events()
     imds_simulator.fault(fault)
     began = perf_counter()
-    error = refused(asked)
+    error = refused(imds_client)
     took = perf_counter() - began
     assert (error.reason, took < 3) == ("timeout", True)
 
@@ -198,27 +198,27 @@ def test_the_deadline_holds_within_tls_too(
     monkeypatch.setenv("SSL_CERT_FILE", str(ca.cert))
     length = {} if mode == "drip-close" else {"Content-Length": "9000"}
     with HttpServer(tls=ca.server()) as server:
-        asked = client(server.origin, first_timeout=0.6)
+        imds_client = client(server.origin, first_timeout=0.6)
         server.answer(status=200, mode=mode, headers=length, every=0.05)
         began = perf_counter()
-        assert refused(asked).reason == "timeout"
+        assert refused(imds_client).reason == "timeout"
         assert perf_counter() - began < 5
 
 
 def test_an_interim_answer_is_read_past(client: Client) -> None:
     """A 102 before the document is not the answer (RFC 9110, 15.2)."""
     with RawImds(b"HTTP/1.1 102 Processing\r\n\r\n" + reply(body=b"{}")) as raw:
-        asked = client(raw.url)
-        assert asked.events().body == b"{}"
+        imds_client = client(raw.url)
+        assert imds_client.events().body == b"{}"
 
 
 def test_the_first_answer_may_take_longer(imds_simulator: Simulator, client: Client) -> None:
     """The first request may take two minutes, because it can turn the service on."""
-    asked = client(imds_simulator.url, timeout=0.2, first_timeout=5.0)
+    imds_client = client(imds_simulator.url, timeout=0.2, first_timeout=5.0)
     imds_simulator.fault(Slow(0.4))
-    asked.events()
+    imds_client.events()
     imds_simulator.fault(Slow(5.0))
-    error = refused(asked)
+    error = refused(imds_client)
     assert error.reason == "timeout"
 
 
@@ -246,12 +246,12 @@ def test_only_a_document_ends_the_wait_for_the_first(
     imds_simulator: Simulator, client: Client, body: bytes
 ) -> None:
     """A 200 without events does not end the longer time limit of the first request."""
-    asked = client(imds_simulator.url, timeout=0.2, first_timeout=5.0)
+    imds_client = client(imds_simulator.url, timeout=0.2, first_timeout=5.0)
     imds_simulator.serve(body)
-    assert asked.events().body == body
+    assert imds_client.events().body == body
     imds_simulator.serve({"DocumentIncarnation": 1, "Events": []})
     imds_simulator.fault(Slow(0.4))
-    assert b"Events" in asked.events().body
+    assert b"Events" in imds_client.events().body
 
 
 @pytest.mark.parametrize(
@@ -275,8 +275,8 @@ def test_retry_after_is_honoured_within_reason(
     Preempt.
     """
     with RawImds(reply("429 Too Many", headers=[f"Retry-After: {said}"])) as raw:
-        asked = client(raw.url)
-        error = refused(asked)
+        imds_client = client(raw.url)
+        error = refused(imds_client)
     assert (error.reason, error.retry_after) == ("http_429", expected)
 
 
@@ -285,8 +285,8 @@ def test_a_redirect_is_not_followed(location: str, client: Client) -> None:
     """A redirect is an error, because IMDS never redirects."""
     answer = reply("302 Found", headers=["Location: X"]).replace(b"X", location.encode("latin-1"))
     with RawImds(answer) as raw:
-        asked = client(raw.url)
-        error = refused(asked)
+        imds_client = client(raw.url)
+        error = refused(imds_client)
     assert (error.reason, len(raw.requests)) == ("http_302", 1)
 
 
@@ -306,8 +306,8 @@ NO_HTTP = {
 def test_what_is_no_http_is_an_error_too(answer: bytes, client: Client) -> None:
     """Any bytes that a server sends raise `ImdsError` and nothing else."""
     with RawImds(answer, closing=True) as raw:
-        asked = client(raw.url)
-        reason = refused(asked).reason
+        imds_client = client(raw.url)
+        reason = refused(imds_client).reason
     assert reason in ("connection", "too_large")
 
 
@@ -334,23 +334,23 @@ def test_a_connection_that_is_reset_is_tried_once_more(
     imds_simulator: Simulator, client: Client
 ) -> None:
     """A request is repeated once if a kept connection is reset; a second reset is an error."""
-    asked = client(imds_simulator.url)
-    asked.events()
+    imds_client = client(imds_simulator.url)
+    imds_client.events()
     imds_simulator.fault(ResetFault())
-    asked.events()
+    imds_client.events()
     imds_simulator.fault(ResetFault(), times=2)
-    error = refused(asked)
+    error = refused(imds_client)
     assert (error.reason, imds_simulator.gets) == ("connection", 5)
 
 
 def test_an_older_api_version_is_found(client: Client) -> None:
     """If IMDS refuses the api-version, the newest one that it accepts is used from then on."""
     with Simulator(api_versions=["2017-08-01", "2019-01-01"]) as old:
-        asked = client(old.url)
-        asked.events()
-        asked.events()
+        imds_client = client(old.url)
+        imds_client.events()
+        imds_client.events()
         tried = len(EVENTS_API_VERSIONS) - EVENTS_API_VERSIONS.index("2019-01-01")
-        assert (asked.api_version, old.gets) == ("2019-01-01", tried + 1)
+        assert (imds_client.api_version, old.gets) == ("2019-01-01", tried + 1)
 
 
 def test_the_newest_known_version_is_asked_for() -> None:
@@ -362,9 +362,9 @@ def test_the_newest_known_version_is_asked_for() -> None:
 def test_each_known_version_is_found(client: Client, version: str) -> None:
     """The simulator answers each api-version that is known, and the bridge finds it by itself."""
     with Simulator(api_versions=[version]) as simulator:
-        asked = client(simulator.url)
-        asked.events()
-    assert asked.api_version == version
+        imds_client = client(simulator.url)
+        imds_client.events()
+    assert imds_client.api_version == version
 
 
 def test_the_versions_of_the_instance_document_are_known() -> None:
@@ -377,10 +377,10 @@ def test_the_versions_that_a_refusal_names_come_last(client: Client) -> None:
     known = len(EVENTS_API_VERSIONS)
     named = ["2031-01-01", "x/../y", 7, NEWEST, "2030-01-01"]
     with RawImds(*[refusal(*named)] * (known + 1), reply()) as raw:
-        asked = client(raw.url)
-        asked.events()
+        imds_client = client(raw.url)
+        imds_client.events()
     assert raw.versions[known:] == ["2031-01-01", "2030-01-01"]
-    assert (asked.api_version, raw.versions[0]) == ("2030-01-01", NEWEST)
+    assert (imds_client.api_version, raw.versions[0]) == ("2030-01-01", NEWEST)
 
 
 def test_when_all_are_refused_imds_is_left_in_peace(client: Client) -> None:
@@ -389,8 +389,8 @@ def test_when_all_are_refused_imds_is_left_in_peace(client: Client) -> None:
     """
     newest = [f"20{n}-01-01" for n in range(30, 50)]
     with RawImds(refusal(*newest)) as raw:
-        asked = client(raw.url)
-        error = refused(asked)
+        imds_client = client(raw.url)
+        error = refused(imds_client)
     assert (error.reason, error.retry_after, len(raw.requests)) == (
         "http_400",
         MAX_RETRY_AFTER,
@@ -405,8 +405,8 @@ def test_when_all_are_refused_imds_is_left_in_peace(client: Client) -> None:
 def test_a_refusal_may_say_anything(body: bytes, client: Client) -> None:
     """Any body of a refusal is accepted."""
     with RawImds(reply("400 Bad Request", body)) as raw:
-        asked = client(raw.url)
-        error = refused(asked)
+        imds_client = client(raw.url)
+        error = refused(imds_client)
     assert (error.reason, len(raw.requests)) == ("http_400", len(EVENTS_API_VERSIONS))
 
 
@@ -415,10 +415,10 @@ def test_one_refusal_does_not_change_a_version_that_works(client: Client) -> Non
     every event would seem to have changed.
     """
     with RawImds(reply(), refusal(), refusal(), reply()) as raw:
-        asked = client(raw.url)
-        asked.events()
-        errors = [refused(asked), refused(asked)]
-        asked.events()
+        imds_client = client(raw.url)
+        imds_client.events()
+        errors = [refused(imds_client), refused(imds_client)]
+        imds_client.events()
     assert [(error.reason, error.retry_after) for error in errors] == [("http_400", None)] * 2
     assert raw.versions == [NEWEST] * 4
 
@@ -426,12 +426,12 @@ def test_one_refusal_does_not_change_a_version_that_works(client: Client) -> Non
 def test_a_version_that_is_refused_for_good_is_given_up(client: Client) -> None:
     """A version that is refused again and again is replaced by an older one."""
     with RawImds(reply(), *[refusal()] * MAX_REFUSALS, reply()) as raw:
-        asked = client(raw.url)
-        asked.events()
+        imds_client = client(raw.url)
+        imds_client.events()
         for _ in range(MAX_REFUSALS - 1):
-            refused(asked)
-        asked.events()
-    assert (raw.versions[-1], asked.api_version) == (OLDER, OLDER)
+            refused(imds_client)
+        imds_client.events()
+    assert (raw.versions[-1], imds_client.api_version) == (OLDER, OLDER)
 
 
 def test_the_wanted_version_is_asked_for_again(client: Client) -> None:
@@ -439,11 +439,11 @@ def test_the_wanted_version_is_asked_for_again(client: Client) -> None:
     fields.
     """
     with RawImds(refusal(), *[reply()] * (PROBE_EVERY_REQUESTS + 1)) as raw:
-        asked = client(raw.url)
+        imds_client = client(raw.url)
         used = []
         for _ in range(PROBE_EVERY_REQUESTS):
-            asked.events()
-            used.append(asked.api_version)
+            imds_client.events()
+            used.append(imds_client.api_version)
     assert (used[0], used[-2], used[-1]) == (OLDER, OLDER, NEWEST)
 
 
@@ -453,37 +453,37 @@ def test_the_wanted_version_is_asked_for_again(client: Client) -> None:
 def test_an_instance_document_that_is_none_is_an_error(body: bytes, client: Client) -> None:
     """An instance document that is not a JSON object is an error."""
     with RawImds(reply(body=body)) as raw:
-        asked = client(raw.url)
+        imds_client = client(raw.url)
         with pytest.raises(ImdsError) as caught:
-            asked.instance()
+            imds_client.instance()
     assert caught.value.reason == "malformed"
 
 
 def test_the_instance_document_falls_back_too(client: Client) -> None:
     """If the api-version of the instance document is refused, an older one is used."""
     with RawImds(refusal(), reply(body=b'{"vmId":"x"}')) as raw:
-        asked = client(raw.url)
-        instance = asked.instance()
+        imds_client = client(raw.url)
+        instance = imds_client.instance()
     assert (instance, raw.versions) == ({"vmId": "x"}, [INSTANCE_API_VERSIONS[-1], "2019-06-04"])
 
 
 def test_outside_a_vnet_the_endpoint_is_found(imds_simulator: Simulator, client: Client) -> None:
     """If the given address does not answer, the next poll uses the endpoint from DHCP."""
-    asked = client(closed_port(), others=[closed_port(), imds_simulator.url])
-    errors = [refused(asked).reason, refused(asked).reason]
-    asked.events()
-    assert (["refused"] * 2, imds_simulator.url) == (errors, asked.url)
+    imds_client = client(closed_port(), others=[closed_port(), imds_simulator.url])
+    errors = [refused(imds_client).reason, refused(imds_client).reason]
+    imds_client.events()
+    assert (["refused"] * 2, imds_simulator.url) == (errors, imds_client.url)
 
 
 def test_a_wrong_endpoint_is_left_again(imds_simulator: Simulator, client: Client) -> None:
     """If the endpoint from DHCP has no events, the given address is tried again."""
     given = closed_port()
     with RawImds(reply("404 Not Found")) as other:
-        asked = client(given, others=[other.url])
+        imds_client = client(given, others=[other.url])
         tried = []
         for _ in range(4):
-            tried.append(asked.url)
-            refused(asked)
+            tried.append(imds_client.url)
+            refused(imds_client)
     assert [given, other.url] * 2 == tried
 
 
@@ -495,16 +495,16 @@ def test_an_endpoint_that_is_there_is_not_left(
 ) -> None:
     """The client does not change an endpoint that answers, even with errors."""
     imds_simulator.fault(fault)
-    asked = client(imds_simulator.url, first_timeout=0.3, others=[closed_port()])
-    refused(asked)
-    assert asked.url == imds_simulator.url
+    imds_client = client(imds_simulator.url, first_timeout=0.3, others=[closed_port()])
+    refused(imds_client)
+    assert imds_client.url == imds_simulator.url
 
 
 def test_an_endpoint_that_has_answered_is_kept(client: Client) -> None:
     """An endpoint that has sent a document is kept when it fails later."""
     with RawImds() as raw:
-        asked = client(raw.url, others=[closed_port()])
-        asked.events()
-    refused(asked)
-    refused(asked)
-    assert asked.url == raw.url
+        imds_client = client(raw.url, others=[closed_port()])
+        imds_client.events()
+    refused(imds_client)
+    refused(imds_client)
+    assert imds_client.url == raw.url

@@ -251,8 +251,8 @@ def test_the_form_that_windows_takes(console: ConsoleProcess, tmp_path: Path) ->
     assert flat == lines_of(enroll(console, "vm-a").stdout)
     good = enroll(console, "vm-a", "--format", "windows", *PUBLIC)
     path.write_text(good.stdout)
-    said = run_seb("config", "show", home=tmp_path, env={"SEB_CONFIG": str(path)})
-    assert said.code == 0, said.err
+    result = run_seb("config", "show", home=tmp_path, env={"SEB_CONFIG": str(path)})
+    assert result.code == 0, result.err
 
 
 @pytest.mark.parametrize("given", ["vm-a ../x\n", "vm-a web\nvm-b web\n"])

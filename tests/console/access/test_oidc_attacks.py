@@ -344,7 +344,7 @@ def test_too_many_groups_are_said_to_be_so(
 
 
 @pytest.mark.parametrize(
-    ("metadata", "told"),
+    ("metadata", "expected"),
     [
         ({"issuer": "https://evil.example"}, "calls itself by another name"),
         ({"token_endpoint": None}, "token_endpoint is not an address"),
@@ -355,7 +355,7 @@ def test_too_many_groups_are_said_to_be_so(
     ],
 )
 def test_a_provider_that_describes_itself_wrongly(
-    tmp_path: Path, provider: HostileProvider, metadata: Json, told: str
+    tmp_path: Path, provider: HostileProvider, metadata: Json, expected: str
 ) -> None:
     """A wrong discovery document is answered 503 with the reason; a later try reads it again."""
     provider.metadata = metadata
@@ -363,7 +363,7 @@ def test_a_provider_that_describes_itself_wrongly(
         for _ in range(3):
             answer = console.http.get(f"{console.url}/login", timeout=20, allow_redirects=False)
             assert answer.status_code == 503
-            assert told in answer.text
+            assert expected in answer.text
 
 
 def test_a_provider_that_is_away_delays_nothing_else(tmp_path: Path) -> None:

@@ -123,8 +123,8 @@ def test_approving_sends_one_token_with_the_name_on_it(bench: DueEvent) -> None:
     """An approval is answered 202 with the jti. The token says who asks, why, for which event in
     which state, and for which VM.
     """
-    seen = bench.event()
-    assert seen["decision"]["state"] == "due"
+    record = bench.event()
+    assert record["decision"]["state"] == "due"
     answer = bench.decide(reason="window 7")
     assert (answer.status_code, answer.json()["state"]) == (202, "approving")
     eventually(lambda: len(bench.broker.sent) == 1, what="the command")
@@ -134,7 +134,7 @@ def test_approving_sends_one_token_with_the_name_on_it(bench: DueEvent) -> None:
     assert not message.retain
     assert claims["jti"] == answer.json()["jti"]
     assert (claims["sub"], claims["rsn"], claims["act"]) == ("ada", "window 7", "approve")
-    assert (claims["evt"], claims["evh"]) == ("E", seen["fingerprint"])
+    assert (claims["evt"], claims["evh"]) == ("E", record["fingerprint"])
     assert claims["aud"] == f"urn:seb:vm:{bench.vms[0].vm_id}"
     assert message.expiry is not None
     assert int(claims["exp"]) - int(claims["iat"]) - 1 <= message.expiry <= 60
@@ -146,7 +146,7 @@ def test_approving_sends_one_token_with_the_name_on_it(bench: DueEvent) -> None:
     }
     (row,) = bench.audited()
     assert (row["actor"], row["action"], row["eventId"]) == ("ada", "approve", "E")
-    assert (row["jti"], row["fingerprint"]) == (claims["jti"], seen["fingerprint"])
+    assert (row["jti"], row["fingerprint"]) == (claims["jti"], record["fingerprint"])
 
 
 def test_an_event_is_decided_by_its_id_in_any_case(bench: DueEvent) -> None:

@@ -62,7 +62,7 @@ def test_no_second_command_while_the_first_is_good() -> None:
 
 
 @pytest.mark.parametrize(
-    "said",
+    "expected",
     [
         receipt("accepted"),
         receipt("posted"),
@@ -74,12 +74,12 @@ def test_no_second_command_while_the_first_is_good() -> None:
     ],
     ids=lambda each: f"{each.content.state} {each.content.reason or each.content.actor}",
 )
-def test_no_takeover_once_any_vm_has_answered(said: object) -> None:
+def test_no_takeover_once_any_vm_has_answered(expected: object) -> None:
     """No second VM is asked once any VM has reported anything: the VM that was asked, or another
     one for its rule.
     """
     for after in (10, 12, 30, 300):
-        step = next_step(situation(command(), after=after, receipts=[said]))
+        step = next_step(situation(command(), after=after, receipts=[expected]))
         assert not isinstance(step, (AskVm, SendCommand)), step
 
 

@@ -75,8 +75,10 @@ def test_what_is_approved_on_a_vm_counts_for_the_others(database: Database) -> N
     cluster = TurnCluster(database, approve={"event_type": ["Freeze"]})
     cluster.announce(0)
     for state in ("accepted", "posted"):
-        told = cluster.vms[0].receipt("E-0", state, jti="own", actor="local:root", now=cluster.now)
-        cluster.tell(told)
+        receipt = cluster.vms[0].receipt(
+            "E-0", state, jti="own", actor="local:root", now=cluster.now
+        )
+        cluster.tell(receipt)
     soon = cluster.later(hours=1)
     freeze = cluster.vms[1].event("E-1", event_type="Freeze", now=cluster.now, not_before=soon)
     cluster.tell(freeze)
@@ -170,13 +172,13 @@ def test_what_azure_was_just_told_to_start_may_be_left_out_of_one_document(
     (command,) = cluster.known_event(0).decided.commands
     jti = command.jti if actor == "group:db" else "by-a-rule"
     for state in ("accepted", "posted"):
-        told = cluster.vms[0].receipt("E-0", state, jti=jti, actor=actor, now=cluster.now)
-        cluster.tell(told)
+        receipt = cluster.vms[0].receipt("E-0", state, jti=jti, actor=actor, now=cluster.now)
+        cluster.tell(receipt)
     if actor != "group:db":
-        told = cluster.vms[0].receipt(
+        receipt = cluster.vms[0].receipt(
             "E-0", "failed", jti=command.jti, actor="group:db", now=cluster.now, reason="decided"
         )
-        cluster.tell(told)
+        cluster.tell(receipt)
     cluster.decide()
     cluster.now += timedelta(seconds=1)
     if ended == "Started":
@@ -228,8 +230,8 @@ def test_what_a_vm_accepted_and_never_ended_lapses(pair: EventOfTwo) -> None:
 def test_a_retired_vm_approves_nothing_any_more(pair: EventOfTwo) -> None:
     """If a VM that had accepted is retired, a person may approve the event on another VM."""
     cluster = pair.cluster
-    asked = pair.approve()
-    number = int(asked[-1])
+    answer = pair.approve()
+    number = int(answer[-1])
     (command,) = cluster.known_event(0).decided.commands
     more = {"jti": command.jti, "actor": "group:db", "now": cluster.now}
     cluster.tell(cluster.vms[number].receipt("E-0", "accepted", **more))
@@ -312,7 +314,7 @@ def test_a_vm_whose_answer_from_azure_was_lost_holds_its_turn(cluster: TurnClust
 
 
 @pytest.mark.parametrize(
-    ("said", "reason", "seconds"),
+    ("expected", "reason", "seconds"),
     [
         (["accepted"], None, 60),
         (["accepted", "failed"], "imds_unreachable", 10),
@@ -323,7 +325,7 @@ def test_a_vm_whose_answer_from_azure_was_lost_holds_its_turn(cluster: TurnClust
     ],
 )
 def test_an_event_that_a_document_leaves_out_may_still_start(
-    cluster: TurnCluster, said: list[str], reason: str | None, seconds: int
+    cluster: TurnCluster, expected: list[str], reason: str | None, seconds: int
 ) -> None:
     """After the end of an event whose VM may have told Azure to start it, no other VM is asked to
     prepare for a while, because the event may come back and start.
@@ -332,7 +334,7 @@ def test_an_event_that_a_document_leaves_out_may_still_start(
     cluster.announce(1)
     cluster.step()
     cluster.answer("confirmed")
-    cluster.approved(*said, reason=reason)
+    cluster.approved(*expected, reason=reason)
     cluster.now += timedelta(seconds=1)
     cluster.tell(cluster.vms[0].event("E-0", transition="ended", status="Unknown", now=cluster.now))
     cluster.says(0, "recovered")

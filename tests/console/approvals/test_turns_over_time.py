@@ -54,10 +54,10 @@ class DisturbedCluster:
         self.say_late()
         self.shown[number] = transition
         vm = self.cluster.vms[number]
-        told = vm.event(
+        record = vm.event(
             f"E-{number}", transition=transition, not_before=self.soon, now=self.cluster.now
         )
-        self.cluster.tell(told)
+        self.cluster.tell(record)
 
     def say_late(self) -> None:
         """Let everything come in that VMs have said."""

@@ -125,8 +125,8 @@ def test_a_try_of_the_sink_reaches_the_console(simulator: Simulator, tmp_path: P
             "SEB_STATE_DIR": str(tmp_path / "state"),
             **enrolled(console, simulator.vm.vm_id),
         }
-        said = run_seb("sinks", "test", "console", home=tmp_path, env=env)
-        assert (said.code, said.out) == (0, "console: delivered\n"), said.err
+        result = run_seb("sinks", "test", "console", home=tmp_path, env=env)
+        assert (result.code, result.out) == (0, "console: delivered\n"), result.err
         assert console.get("vms")["items"] == []
         assert (
             "seb_console_quarantined_total{"

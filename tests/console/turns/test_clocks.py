@@ -132,9 +132,9 @@ def test_a_clock_that_was_set_back_makes_no_earlier_stay_an_answer(cluster: Turn
     real, cluster.now = cluster.now, cluster.now - timedelta(minutes=10)
     asked = [row for row in all_rows(cluster.database.reading) if row.action == "prepare"]
     about = {"jti": asked[-1].jti, "act": "prepare", "actor": "group:db", "now": cluster.now}
-    told = cluster.vms[0].receipt("E-0", "accepted", **about)
+    receipt = cluster.vms[0].receipt("E-0", "accepted", **about)
     cluster.now = real
-    cluster.tell(told)
+    cluster.tell(receipt)
     cluster.end_turn(0, force=True)
     cluster.wait(71)
     assert cluster.step() == []

@@ -206,8 +206,8 @@ def test_a_vm_that_was_cut_off_with_its_command_counts_until_its_records_come(
     """
     soon = cluster.later(hours=10)
     for number in (0, 1):
-        told = cluster.vms[number].event(f"E-{number}", now=cluster.now, not_before=soon)
-        cluster.tell(told)
+        record = cluster.vms[number].event(f"E-{number}", now=cluster.now, not_before=soon)
+        cluster.tell(record)
     assert cluster.step() == ["prepare db-0"]
     for _ in range(50):
         cluster.now += timedelta(seconds=10)
@@ -227,10 +227,10 @@ def test_a_vm_that_prepares_after_its_turn_has_failed_holds_it_again(cluster: Tu
     holds its turn again: the VMs that are drained go one after the other.
     """
     for number in (0, 1):
-        told = cluster.vms[number].event(
+        record = cluster.vms[number].event(
             f"E-{number}", now=cluster.now, not_before=cluster.later(minutes=320 + number)
         )
-        cluster.tell(told)
+        cluster.tell(record)
     assert cluster.step() == ["prepare db-0"]
     for _ in range(44):
         cluster.wait(10)

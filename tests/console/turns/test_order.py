@@ -91,8 +91,8 @@ def test_the_group_does_not_wait_for_a_vm_that_was_retired(cluster: TurnCluster)
     """If a VM that crashed while it held its turn is retired, the group does not wait for it."""
     soon = cluster.later(hours=10)
     for vm in cluster.vms[:2]:
-        told = vm.event("E-0", now=cluster.now, not_before=soon, resources=["db-0"])
-        cluster.tell(told)
+        record = vm.event("E-0", now=cluster.now, not_before=soon, resources=["db-0"])
+        cluster.tell(record)
     assert cluster.step() == ["prepare db-0"]
     cluster.says(0, "preparing")
     with cluster.database.writing.begin() as connection:

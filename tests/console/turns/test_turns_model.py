@@ -611,9 +611,9 @@ class TurnsModel(RuleBasedStateMachine):
         self._has_room(situation, key, is_approval=True)
         event = situation.events[key]
         for vm_id in event.named - {WITHOUT_PROGRAM}:
-            said = self.known[vm_id].get(key)
-            assert said is not None
-            assert (said.state, said.fingerprint) == ("prepared", event.fingerprint)
+            answer = self.known[vm_id].get(key)
+            assert answer is not None
+            assert (answer.state, answer.fingerprint) == ("prepared", event.fingerprint)
 
     def _may_come_back(self, before: Turn, after: Turn) -> None:
         """Check that no VM's part of a turn ends while the VM is away by its own reports, or may
@@ -623,8 +623,8 @@ class TurnsModel(RuleBasedStateMachine):
             return
         left = after.vm_ids if after.is_held else set()
         for vm_id in before.vm_ids - left:
-            said = self.known[vm_id].get(before.event_key)
-            assert said is None or said.state == "recovered", f"{vm_id} has not recovered"
+            answer = self.known[vm_id].get(before.event_key)
+            assert answer is None or answer.state == "recovered", f"{vm_id} has not recovered"
             expires = self.unanswered.get((vm_id, "prepare", before.event_key), 0.0)
             assert expires <= self.now + CLOCK, f"{vm_id} may follow a command"
             if before.event_key in self.ended_at:
@@ -680,8 +680,8 @@ class TurnsModel(RuleBasedStateMachine):
         """Check whether a VM has reported that it begins to prepare for an event, and not that it
         is back.
         """
-        said = self.known[vm_id].get(key)
-        return said is not None and said.state != "recovered"
+        answer = self.known[vm_id].get(key)
+        return answer is not None and answer.state != "recovered"
 
     def _send(
         self,

@@ -183,7 +183,7 @@ def test_a_group_is_not_a_user() -> None:
 
 
 @pytest.mark.parametrize(
-    ("environ", "told"),
+    ("environ", "expected"),
     [
         ({"LISTEN": "0.0.0.0:9470"}, "SEB_CONSOLE_LOGIN"),
         ({"PUBLIC_URL": "https://console.example"}, "set SEB_CONSOLE_LOGIN__MODE to proxy"),
@@ -200,11 +200,11 @@ def test_a_group_is_not_a_user() -> None:
         ({"LISTEN__X": "1", "LISTEN": "127.0.0.1:1"}, "SEB_CONSOLE_LISTEN__X"),
     ],
 )
-def test_a_wrong_setting_is_named(environ: dict[str, str], told: str) -> None:
+def test_a_wrong_setting_is_named(environ: dict[str, str], expected: str) -> None:
     """Every error about a setting names the variable and shows no value."""
     named = {f"SEB_CONSOLE_{name}": value for name, value in environ.items()}
     with pytest.raises(ConfigurationError) as caught:
         load(environ=named)
-    assert told in str(caught.value)
+    assert expected in str(caught.value)
     assert "hunter2" not in str(caught.value)
     assert "mysql" not in str(caught.value)

@@ -19,8 +19,8 @@ pytestmark = pytest.mark.timeout(600)
 
 def test_install(machine: Machine, page: PageBlocks) -> None:
     """Step 1 installs it beside other versions."""
-    said = machine.run(page.take("1. Install"), network=True, timeout=500)
-    assert said.splitlines()[-1] == "0.2.0"
+    output = machine.run(page.take("1. Install"), network=True, timeout=500)
+    assert output.splitlines()[-1] == "0.2.0"
 
 
 def test_settings_and_secrets(machine: Machine, page: PageBlocks, far: FarEnds) -> None:
@@ -28,8 +28,8 @@ def test_settings_and_secrets(machine: Machine, page: PageBlocks, far: FarEnds) 
     far.make()
     machine.type_into_editor(page.take("2. Settings"), page.file("/etc/seb/seb.env") + IMDS)
     machine.type_into_editor(page.take("3. Secrets"), PASSWORD)
-    said = machine.run(f"stat -c '%a %U %n' /etc/seb/seb.env {SECRET}")
-    assert said.splitlines() == ["600 root /etc/seb/seb.env", f"600 root {SECRET}"]
+    output = machine.run(f"stat -c '%a %U %n' /etc/seb/seb.env {SECRET}")
+    assert output.splitlines() == ["600 root /etc/seb/seb.env", f"600 root {SECRET}"]
 
 
 def test_check(machine: Machine, page: PageBlocks) -> None:
@@ -55,22 +55,22 @@ def test_service(machine: Machine, page: PageBlocks) -> None:
 
 def test_exposure(machine: Machine) -> None:
     """Systemd's own score for the running service is the page's, 1.2."""
-    said = machine.run("systemd-analyze security --no-pager seb | tail -1")
-    assert re.search(r": 1\.2 ", said), said
+    output = machine.run("systemd-analyze security --no-pager seb | tail -1")
+    assert re.search(r": 1\.2 ", output), output
 
 
 def test_state_is_private(machine: Machine) -> None:
     """Every file of the running service is its account's only."""
-    said = machine.run(f"find {STATE} -printf '%m %P\\n'")
-    assert [line for line in said.splitlines() if line.split()[0][-2:] != "00"] == []
+    output = machine.run(f"find {STATE} -printf '%m %P\\n'")
+    assert [line for line in output.splitlines() if line.split()[0][-2:] != "00"] == []
 
 
 def test_look(machine: Machine, page: PageBlocks) -> None:
     """Every command of step 6 answers."""
     # A person types the commands one by one: `seb status` ends with 1 while a sink fails.
-    said = machine.run(f"set +e\n{page.take('6. Look at it')}")
+    output = machine.run(f"set +e\n{page.take('6. Look at it')}")
     assert all(
-        word in said for word in ("Active: active", "mqtt  ok", '"action"', "ok    settings")
+        word in output for word in ("Active: active", "mqtt  ok", '"action"', "ok    settings")
     )
 
 
@@ -79,8 +79,8 @@ def test_what_the_last_check_said(machine: Machine) -> None:
     machine.run("systemctl restart seb; systemctl restart seb")
     wait_for(machine, "ActiveState", "active")
     script = next(b.text for b in PageBlocks(LINUX).all("6. Look at it") if "INVOCATION" in b.text)
-    said = machine.run(script[script.index("# What the check said") :])
-    assert len(re.findall(r"(?m)^ok +settings", said)) == 1, said
+    output = machine.run(script[script.index("# What the check said") :])
+    assert len(re.findall(r"(?m)^ok +settings", output)) == 1, output
 
 
 def test_kill(machine: Machine) -> None:
@@ -111,16 +111,16 @@ def test_wrong_setting(machine: Machine) -> None:
 def test_stop(machine: Machine) -> None:
     """A stop is clean: exit code 0, within ten seconds, though a sink is away."""
     machine.run("timeout 10 systemctl stop seb")
-    said = machine.run("systemctl show -p Result,ExecMainStatus seb").split()
-    assert sorted(said) == ["ExecMainStatus=0", "Result=success"]
+    output = machine.run("systemctl show -p Result,ExecMainStatus seb").split()
+    assert sorted(output) == ["ExecMainStatus=0", "Result=success"]
     machine.run("systemctl start seb")
 
 
 def test_reboot(machine: Machine, far: FarEnds) -> None:
     """What could not be delivered before a reboot arrives after it, in order and once."""
-    said = machine.run("/opt/seb/bin/seb outbox list --json")
+    output = machine.run("/opt/seb/bin/seb outbox list --json")
     assert far.received() == []
-    assert '"ops"' in said
+    assert '"ops"' in output
     machine.run("systemctl enable -q receiver")
     machine.reboot()
     eventually(lambda: len(far.received()) >= 3, what="the backlog", timeout=120)
@@ -142,7 +142,7 @@ def test_upgrade_and_back(machine: Machine, page: PageBlocks) -> None:
     for step, version in ((1, "0.3.0"), (2, "0.2.0")):
         machine.run(page.take("8. Upgrade, and back"))
         wait_for(machine, "ActiveState", "active")
-        said = machine.run("/opt/seb/bin/seb version")
-        assert (step, said.strip()) == (step, version)
+        output = machine.run("/opt/seb/bin/seb version")
+        assert (step, output.strip()) == (step, version)
         streams.add(machine.run(stream))
     assert len(streams) == 1

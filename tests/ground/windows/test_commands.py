@@ -26,9 +26,9 @@ def test_the_demo_ends(seb: Seb) -> None:
 def test_the_check(seb: Seb, launch: Launch) -> None:
     """`seb check` passes, and writes paths in other scripts as UTF-8."""
     path = launch.home / "records.jsonl"
-    said = seb("check", SEB_SINK__FILE__PATH=str(path))
-    assert (said.code, "FAIL" in said.out) == (0, False), said
-    assert "事件" in said.out
+    result = seb("check", SEB_SINK__FILE__PATH=str(path))
+    assert (result.code, "FAIL" in result.out) == (0, False), result
+    assert "事件" in result.out
 
 
 def test_the_schema(seb: Seb) -> None:
@@ -50,8 +50,8 @@ def test_before_imds_answers(seb: Seb, launch: Launch) -> None:
     """`seb outbox list` answers while the running bridge still waits for IMDS."""
     bridge = launch(SEB_IMDS__URL="http://127.0.0.1:9", SEB_SINK__FILE__PATH="out.jsonl")
     bridge.wait_for_log("identity_trouble")
-    said = seb("outbox", "list")
-    assert (said.code, "file" in said.out) == (0, True), said
+    result = seb("outbox", "list")
+    assert (result.code, "file" in result.out) == (0, True), result
 
 
 def test_a_running_bridge_answers(seb: Seb, launch: Launch) -> None:
@@ -80,8 +80,8 @@ def test_a_person_approves(seb: Seb, launch: Launch, simulator: Simulator) -> No
     bridge.wait_for_records(1)
     event = simulator.announce(SimulatedEvent(event_type="Reboot"))
     bridge.wait_for_records(1, types="seb.event.scheduled")
-    said = seb("approve", event.event_id, "--yes")
-    assert (said.code, len(simulator.approvals)) == (0, 1), said
+    result = seb("approve", event.event_id, "--yes")
+    assert (result.code, len(simulator.approvals)) == (0, 1), result
 
 
 def test_a_private_key_is_its_owners(seb: Seb, launch: Launch) -> None:

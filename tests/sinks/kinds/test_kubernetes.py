@@ -701,9 +701,9 @@ def test_no_preparation_waits_for_a_kubernetes_event(
     assert sorted(each["reason"] for each in cluster.events) == ["EventEnded", "EventScheduled"]
 
 
-@pytest.mark.parametrize("asked", [False, True])
+@pytest.mark.parametrize("expected", [False, True])
 def test_an_event_that_returns_before_its_end_was_delivered_opens_the_node(
-    make_bench: MakeBench, *, asked: bool
+    make_bench: MakeBench, *, expected: bool
 ) -> None:
     """If an event returns before its end was delivered, the node is uncordoned, and cordoned again
     only once the sink is asked to prepare for the return.
@@ -712,10 +712,10 @@ def test_an_event_that_returns_before_its_end_was_delivered_opens_the_node(
     bench.deliver(record("scheduled"))
     assert bench.node["spec"]["unschedulable"] is True
     bench.commit(record("ended"))
-    bench.commit(record("scheduled"), preparation="preparing" if asked else "none")
+    bench.commit(record("scheduled"), preparation="preparing" if expected else "none")
     bench.sink.maintain()
     bench.sink.deliver([record("ended")])
-    assert bool(bench.node["spec"].get("unschedulable")) is asked
+    assert bool(bench.node["spec"].get("unschedulable")) is expected
     bench.sink.announce(record("scheduled"))
     assert bench.condition is not None
     bench.sink.deliver([record("scheduled")])

@@ -73,8 +73,8 @@ def test_path_and_commands(broker: Broker) -> None:
     """The sink asks the broker for PATH, subscribes to the command topic as without WebSockets, and
     `check` says so.
     """
-    told = sink_for(**broker.settings, path="/ws", commands="true").check()
-    assert [each.level for each in told if each.level == "fail"] == []
+    result = sink_for(**broker.settings, path="/ws", commands="true").check()
+    assert [each.level for each in result if each.level == "fail"] == []
     assert set(broker.gate.paths) == {"/ws"}
 
 
@@ -94,8 +94,8 @@ def test_with_tls(tmp_path: Path, ca: ThrowawayCa) -> None:
     tls = ca.server().context
     with Mosquitto(tmp_path / "broker") as made, WebSocketGate(made.port, tls=tls) as gate:
         there = {"host": "localhost", "port": gate.port, "transport": "websocket"}
-        told = sink_for(**there, tls={"ca": str(ca.cert)}).check()
-        assert ("ok", True) in [(each.level, "TLSv1" in each.text) for each in told]
+        result = sink_for(**there, tls={"ca": str(ca.cert)}).check()
+        assert ("ok", True) in [(each.level, "TLSv1" in each.text) for each in result]
         with pytest.raises(SinkError, match="not trusted"):
             sink_for(**there, tls={}).open()
 

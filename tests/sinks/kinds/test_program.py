@@ -62,8 +62,8 @@ def test_an_exit_code_other_than_0_is_no_acknowledgement(code: int) -> None:
     """After another exit code the record is tried again; the reason has the code and the end of the
     error output.
     """
-    told = failure(python(SAY.format(said="no such node", code=code)))
-    assert told == f"{escaped(sys.executable)} ended with exit code {code}; it said: no such node"
+    error = failure(python(SAY.format(said="no such node", code=code)))
+    assert error == f"{escaped(sys.executable)} ended with exit code {code}; it said: no such node"
 
 
 def test_65_refuses_the_record_for_good() -> None:
@@ -90,17 +90,17 @@ def test_the_output_of_a_program_is_made_harmless() -> None:
     and lines are joined.
     """
     code = r"import sys; sys.stderr.buffer.write(b'one\r\n\n  \033[2Jtwo\377\a\n'); sys.exit(1)"
-    told = failure(python(code))
-    assert told.endswith("it said: one | \\u001b[2Jtwo\ufffd\\u0007")
+    error = failure(python(code))
+    assert error.endswith("it said: one | \\u001b[2Jtwo\ufffd\\u0007")
 
 
 def test_the_end_of_long_output_is_the_reason() -> None:
     """The reason has the end of long output, and fits into its 500 characters."""
     code = "import sys; [print('line', n, file=sys.stderr) for n in range(999)]; sys.exit(1)"
-    told = failure(python(code))
-    assert told.startswith(f"{escaped(sys.executable)} ended with exit code 1; it said: …")
-    assert told.endswith("line 997 | line 998")
-    assert 330 < len(told) - len(escaped(sys.executable)) + len("/bin/sh") < 350
+    error = failure(python(code))
+    assert error.startswith(f"{escaped(sys.executable)} ended with exit code 1; it said: …")
+    assert error.endswith("line 997 | line 998")
+    assert 330 < len(error) - len(escaped(sys.executable)) + len("/bin/sh") < 350
 
 
 def test_huge_output_is_read_and_forgotten() -> None:
@@ -115,10 +115,10 @@ def test_huge_output_is_read_and_forgotten() -> None:
         "sys.stderr.flush(), os._exit(1)",
     )
     tracemalloc.start()
-    told = failure(sink)
+    error = failure(sink)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert told.endswith("xxxthe end")
+    assert error.endswith("xxxthe end")
     assert peak < 4_000_000
 
 

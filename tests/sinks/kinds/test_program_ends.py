@@ -31,8 +31,8 @@ def test_a_program_that_takes_too_long_is_ended_with_all_that_it_started(
     returns.
     """
     monkeypatch.setattr(process, "GRACE_SECONDS", 0.1)
-    told = failure(shell(STUBBORN, tmp_path / "pids", timeout=3.0))
-    assert told == (
+    error = failure(shell(STUBBORN, tmp_path / "pids", timeout=3.0))
+    assert error == (
         "/bin/sh did not end within 3 s, and was ended; raise timeout if it needs longer; "
         "it printed nothing"
     )
@@ -46,8 +46,8 @@ def test_a_program_is_asked_to_end_first(tmp_path: Path) -> None:
     again.
     """
     code = "trap 'echo tidied >&2; exit 0' TERM; while :; do sleep 0.05; done"
-    told = failure(shell(code, timeout=2.0))
-    assert told.endswith("tidied")
+    error = failure(shell(code, timeout=2.0))
+    assert error.endswith("tidied")
 
 
 def test_a_failed_run_leaves_no_process(tmp_path: Path) -> None:
@@ -63,10 +63,10 @@ def test_a_daemon_outside_the_group_delays_nothing(tmp_path: Path) -> None:
     began = time.monotonic()
     daemon = "import os, sys, time\nos.setsid()\nprint(os.getpid(), flush=True)\ntime.sleep(600)"
     code = '"$2" -SEc "$3" > "$1" & until [ -s "$1" ]; do sleep 0.01; done; exit 3'
-    told = failure(shell(code, tmp_path / "pids", sys.executable, daemon))
+    error = failure(shell(code, tmp_path / "pids", sys.executable, daemon))
     (pid,) = pids(tmp_path / "pids", 1)
     try:
-        assert (is_running(pid), told) == (
+        assert (is_running(pid), error) == (
             True,
             "/bin/sh ended with exit code 3; it printed nothing",
         )

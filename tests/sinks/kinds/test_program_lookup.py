@@ -50,9 +50,9 @@ def test_a_program_that_cannot_be_run_has_a_remedy(
     """
     path = tmp_path / "drain.sh"
     make(path)
-    told = failure(a_sink(path, "--token=that-is-secret"))
-    assert told.startswith(f"{escaped(str(path))}: {reason}")
-    assert "secret" not in told
+    error = failure(a_sink(path, "--token=that-is-secret"))
+    assert error.startswith(f"{escaped(str(path))}: {reason}")
+    assert "secret" not in error
 
 
 def test_a_name_is_looked_for_in_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,8 +69,8 @@ def test_a_name_is_looked_for_in_the_path(tmp_path: Path, monkeypatch: pytest.Mo
 @posix_only
 def test_a_command_that_is_too_long_has_a_remedy() -> None:
     """The error about a command above the system's limit has a remedy."""
-    told = failure(a_sink(sys.executable, "x" * 3_000_000))
-    assert told.startswith(f"{escaped(sys.executable)}: command and environment are too long")
+    error = failure(a_sink(sys.executable, "x" * 3_000_000))
+    assert error.startswith(f"{escaped(sys.executable)}: command and environment are too long")
 
 
 def test_a_program_that_vanishes_is_noticed_before_an_event(tmp_path: Path) -> None:

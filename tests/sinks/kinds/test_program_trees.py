@@ -64,8 +64,8 @@ def test_a_program_that_takes_too_long_ends_with_all_that_it_started(tmp_path: P
     """A program that takes too long is ended with its child, and the record is tried again."""
     noted = tmp_path / "port"
     seconds = 8 if os.name == "nt" else 2  # Wine takes long to start a program
-    told = failure(python(PARENT, CHILD, noted, timeout=float(seconds)))
-    assert f"did not end within {seconds} s, and was ended" in told
+    error = failure(python(PARENT, CHILD, noted, timeout=float(seconds)))
+    assert f"did not end within {seconds} s, and was ended" in error
     port = int(noted.read_text())
     eventually(lambda: not lives(port), what="the end of the child")
 

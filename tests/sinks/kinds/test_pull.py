@@ -130,7 +130,7 @@ def test_commands_wait_for_room(server: HttpServer) -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "said"),
+    ("answer", "expected"),
     [
         (
             {"status": 401},
@@ -147,17 +147,17 @@ def test_commands_wait_for_room(server: HttpServer) -> None:
     ],
 )
 def test_any_other_answer_is_a_sink_error(
-    server: HttpServer, answer: dict[str, Any], said: str
+    server: HttpServer, answer: dict[str, Any], expected: str
 ) -> None:
     """Any other answer is an error that names it and what to check; the bearer token is not sent to
     the target of a redirect.
     """
     server.answer(**answer)
     told = str(opening_fails(make(server)))
-    assert told.startswith(f"{server.origin} answered {said}" if said else server.origin)
+    assert told.startswith(f"{server.origin} answered {expected}" if expected else server.origin)
     if answer["status"] == 302:
         assert "not followed; it points to https://other.example:" in told
-    assert said or "its answer is larger than" in told
+    assert expected or "its answer is larger than" in told
     assert len(server.requests()) == 1
 
 
@@ -434,7 +434,7 @@ def test_valid_addresses(url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "said"),
+    ("url", "expected"),
     [
         ("http://control.example/x", "this must be https"),
         ("https://me:word@control.example/x", "use PULL_TOKEN"),
@@ -445,11 +445,11 @@ def test_valid_addresses(url: str) -> None:
         ("control.example", "not an address"),
     ],
 )
-def test_invalid_addresses(url: str, said: str) -> None:
+def test_invalid_addresses(url: str, expected: str) -> None:
     """An invalid address is refused at the start, and not shown."""
     with pytest.raises(ValidationError) as caught:
         settings(url)
-    assert said in str(caught.value)
+    assert expected in str(caught.value)
     assert "control.example" not in str(caught.value)
 
 

@@ -29,13 +29,13 @@ def test_check_of_a_good_webhook(server: HttpServer) -> None:
     assert server.requests() == []
 
 
-@pytest.mark.parametrize(("secret", "said"), [(None, ""), ("whsec_c2hvcnQ=", "24 bytes")])
+@pytest.mark.parametrize(("secret", "expected"), [(None, ""), ("whsec_c2hvcnQ=", "24 bytes")])
 def test_a_weak_secret_is_worth_a_warning(
-    server: HttpServer, secret: str | None, said: str
+    server: HttpServer, secret: str | None, expected: str
 ) -> None:
     """`check` warns if there is no secret, or if it is shorter than the standard demands."""
     first = lines(hasty(server, secret=secret))[0]
-    assert (first.level, said in first.text) == ("warn", True)
+    assert (first.level, expected in first.text) == ("warn", True)
 
 
 def test_a_secret_file_that_vanished(server: HttpServer, tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ def failure(sink: HastyWebhookSink) -> str:
 
 
 @pytest.mark.parametrize(
-    ("mode", "said"),
+    ("mode", "expected"),
     [
         ("silence", "no answer in time"),
         ("deaf", "no answer in time"),
@@ -43,7 +43,7 @@ def failure(sink: HastyWebhookSink) -> str:
     ],
 )
 def test_each_misbehaviour_of_a_receiver_is_an_error_in_words(
-    server: HttpServer, mode: Mode, said: str
+    server: HttpServer, mode: Mode, expected: str
 ) -> None:
     """Each way not to answer is an error in this project's own words, within the time limit, and
     the next delivery succeeds.
@@ -53,9 +53,9 @@ def test_each_misbehaviour_of_a_receiver_is_an_error_in_words(
     began = time.monotonic()
     told = failure(sink).removeprefix(f"{server.origin}: ")
     if sys.platform == "win32" and mode == "reset":  # Wine's reset may look like an end
-        assert told in (said, "the connection ended before an answer came")
+        assert told in (expected, "the connection ended before an answer came")
     else:
-        assert told == said
+        assert told == expected
     assert time.monotonic() - began < 8
     sink.deliver([sample_record()])
 
@@ -207,7 +207,7 @@ def test_tls_can_be_cut_too(ca: ThrowawayCa, monkeypatch: pytest.MonkeyPatch, mo
 
 
 @pytest.mark.parametrize(
-    ("days", "address", "said"),
+    ("days", "address", "expected"),
     [
         (-1, "127.0.0.1", "certificate has expired"),
         (30, "127.0.0.2", "IP address mismatch"),
@@ -215,7 +215,7 @@ def test_tls_can_be_cut_too(ca: ThrowawayCa, monkeypatch: pytest.MonkeyPatch, mo
     ],
 )
 def test_a_certificate_that_is_not_trusted(
-    ca: ThrowawayCa, monkeypatch: pytest.MonkeyPatch, days: int, address: str | None, said: str
+    ca: ThrowawayCa, monkeypatch: pytest.MonkeyPatch, days: int, address: str | None, expected: str
 ) -> None:
     """A certificate that has expired, names another host or has an unknown authority is an error
     that says so.
@@ -225,7 +225,7 @@ def test_a_certificate_that_is_not_trusted(
     with HttpServer(tls=ca.server(days=days, addresses=[address or "127.0.0.1"])) as secured:
         message = failure(hasty(secured))
         assert message.startswith(f"{secured.origin}: its certificate is not trusted: ")
-        assert said in message
+        assert expected in message
         assert secured.requests() == []
 
 

@@ -29,8 +29,8 @@ def test_through_the_proxy_of_the_sink(server: HttpServer, proxy: TinyProxy) -> 
     sink.deliver([sample_record()])
     assert [each.body for each in server.requests()] == [sample_record().body]
     assert proxy.connects() == 1
-    told = sink.check()
-    assert told[-1].text == f"proxy http://127.0.0.1:{proxy.port} accepts connections"
+    result = sink.check()
+    assert result[-1].text == f"proxy http://127.0.0.1:{proxy.port} accepts connections"
     sink.close()
 
 

@@ -52,8 +52,8 @@ def helm_path() -> str | None:
         return found
     places = [os.environ.get("GOBIN", ""), str(Path.home() / "go" / "bin")]
     if go := shutil.which("go"):
-        asked = subprocess.run([go, "env", "GOPATH"], capture_output=True, text=True, check=False)
-        places += [str(Path(each) / "bin") for each in asked.stdout.strip().split(os.pathsep)]
+        result = subprocess.run([go, "env", "GOPATH"], capture_output=True, text=True, check=False)
+        places += [str(Path(each) / "bin") for each in result.stdout.strip().split(os.pathsep)]
     found_there = (shutil.which("helm", path=each) for each in places if each)
     return next((path for path in found_there if path), None)
 
@@ -98,9 +98,9 @@ def template(*arguments: str, chart: Path = CHART) -> Said:
 @functools.cache
 def rendered(case: str) -> str:
     """The manifests of a values file, as text."""
-    said = template("--values", case_file(case))
-    assert said.code == 0, said.err
-    return said.out
+    output = template("--values", case_file(case))
+    assert output.code == 0, output.err
+    return output.out
 
 
 def render(case: str) -> list[dict[str, Any]]:
@@ -117,18 +117,18 @@ def refused(tmp_path: Path, values: Any) -> str:
     """What `helm` says of values that it must not accept."""
     path = tmp_path / "refused.yaml"
     path.write_text(yaml.safe_dump(values), encoding="utf-8")
-    said = template("--values", str(path))
-    assert said.code != 0, said.out
-    return said.err
+    output = template("--values", str(path))
+    assert output.code != 0, output.out
+    return output.err
 
 
 def accepted(tmp_path: Path, values: Any) -> list[dict[str, Any]]:
     """The manifests of values that are made up in a test."""
     path = tmp_path / "accepted.yaml"
     path.write_text(yaml.safe_dump(values), encoding="utf-8")
-    said = template("--values", str(path))
-    assert said.code == 0, said.err
-    return parsed(said.out)
+    output = template("--values", str(path))
+    assert output.code == 0, output.err
+    return parsed(output.out)
 
 
 def of_kind(objects: Sequence[dict[str, Any]], kind: str) -> list[dict[str, Any]]:

@@ -326,7 +326,7 @@ class TurnCluster:
         (command,) = self.known_event(0).decided.commands[-1:]
         jti = command.jti if actor == "group:db" else "another"
         for state in said:
-            told = self.vms[0].receipt(
+            receipt = self.vms[0].receipt(
                 "E-0",
                 state,
                 jti=jti,
@@ -334,7 +334,7 @@ class TurnCluster:
                 now=self.now,
                 **(more if state == said[-1] else {}),
             )
-            self.tell(told)
+            self.tell(receipt)
         self.decide()
         return jti
 
@@ -426,8 +426,8 @@ class EventOfTwo:
         at = soon or self.soon
         for number in numbers:
             vm = self.cluster.vms[number]
-            told = vm.event("E-0", transition=transition, resources=named, not_before=at)
-            self.cluster.tell(told)
+            record = vm.event("E-0", transition=transition, resources=named, not_before=at)
+            self.cluster.tell(record)
 
     def say(self, number: int, state: str) -> None:
         """Have a VM report how far it has prepared for the event as it is now."""

@@ -100,11 +100,11 @@ class Subscriber:
 
     def _until(self, wanted: Callable[[SeenMessage], bool]) -> SeenMessage:
         while True:
-            seen = self._inbox.get(timeout=PATIENCE)
-            if seen.topic != self._marker:
-                self._all.append(seen)
-            if wanted(seen):
-                return seen
+            answer = self._inbox.get(timeout=PATIENCE)
+            if answer.topic != self._marker:
+                self._all.append(answer)
+            if wanted(answer):
+                return answer
 
     def _connect(self) -> None:
         client = Client(

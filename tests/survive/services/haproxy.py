@@ -104,5 +104,5 @@ class HaProxy(Cluster):
         return {"kind": "web", "url": f"http://127.0.0.1:{self._port}"}
 
     def versions(self) -> str:
-        said = subprocess.check_output(["/usr/sbin/haproxy", "-v"], text=True)
-        return f"HAProxy {said.split()[2].partition('-')[0]}"
+        output = subprocess.check_output(["/usr/sbin/haproxy", "-v"], text=True)
+        return f"HAProxy {output.split()[2].partition('-')[0]}"

@@ -130,5 +130,5 @@ class RabbitMq(Cluster):
         return {"kind": "rabbitmq", "ports": self._ports}
 
     def versions(self) -> str:
-        said = subprocess.check_output([f"{TOOLS}/rabbitmqctl", "version"], text=True)
-        return f"RabbitMQ {said.strip()}"
+        output = subprocess.check_output([f"{TOOLS}/rabbitmqctl", "version"], text=True)
+        return f"RabbitMQ {output.strip()}"

@@ -94,5 +94,5 @@ class Redis(Cluster):
         return {"kind": "redis", "ports": self._sentinels, "name": MASTER}
 
     def versions(self) -> str:
-        said = subprocess.check_output(["redis-server", "--version"], text=True)
-        return f"Redis {said.split('v=')[1].split()[0]}"
+        output = subprocess.check_output(["redis-server", "--version"], text=True)
+        return f"Redis {output.split('v=')[1].split()[0]}"

@@ -150,5 +150,5 @@ class Slurm(Cluster):
         }
 
     def versions(self) -> str:
-        said = subprocess.check_output(["slurmctld", "-V"], text=True, env=self._env)
-        return f"Slurm {said.split()[1]}"
+        output = subprocess.check_output(["slurmctld", "-V"], text=True, env=self._env)
+        return f"Slurm {output.split()[1]}"

@@ -40,22 +40,24 @@ def test_all_is_well(check: Here, launch: Launch, imds_simulator: Simulator) -> 
     """
     imds_simulator.announce(SimulatedEvent())
     with FiveSinks(launch.home / "far") as sinks:
-        said = check(**sinks.env)
-        assert (said.code, said.err) == (0, "")
-        assert {line[:6] for line in said.out.splitlines()} == {"ok    "}
-        assert "this VM is vm-0 (3f6a1c1e-8d55-4c0b-9a3e-5b1f0c7d2e90) in westeurope" in said.out
-        assert f"api-version {EVENTS_API_VERSIONS[-1]}; 1 event is pending" in said.out
+        result = check(**sinks.env)
+        assert (result.code, result.err) == (0, "")
+        assert {line[:6] for line in result.out.splitlines()} == {"ok    "}
+        assert "this VM is vm-0 (3f6a1c1e-8d55-4c0b-9a3e-5b1f0c7d2e90) in westeurope" in result.out
+        assert f"api-version {EVENTS_API_VERSIONS[-1]}; 1 event is pending" in result.out
         for name in ("stdout", "file", "webhook", "mqtt", "eventhub"):
-            assert f"\nok    sink {name}: " in said.out
+            assert f"\nok    sink {name}: " in result.out
         assert set(map(len, sinks.received().values())) == {0}
     assert not launch.state.exists()
 
 
 def test_as_json(check: Here) -> None:
     """`--json` prints one object for each step, with four fields."""
-    said = check("--json")
-    assert {tuple(sorted(each)) for each in objects(said)} == {("level", "remedy", "step", "text")}
-    assert steps(said) == [
+    result = check("--json")
+    assert {tuple(sorted(each)) for each in objects(result)} == {
+        ("level", "remedy", "step", "text")
+    }
+    assert steps(result) == [
         *(("settings", "warn"), ("state", "ok"), ("approval", "ok")),
         *(("imds", "ok"), ("identity", "ok"), ("sink stdout", "ok")),
     ]
@@ -64,8 +66,8 @@ def test_as_json(check: Here) -> None:
 def test_unknown_api_versions_are_named(check: Here) -> None:
     """Api-versions that this release does not know are named, with the setting that selects one."""
     with Simulator(api_versions=[*EVENTS_API_VERSIONS, "2031-01-01", "2032-01-01"]) as simulator:
-        said = check("--json", SEB_IMDS__URL=simulator.url)
-    told = [each for each in objects(said) if each["step"] == "imds"]
+        result = check("--json", SEB_IMDS__URL=simulator.url)
+    told = [each for each in objects(result) if each["step"] == "imds"]
     assert [each["level"] for each in told] == ["ok", "ok"]
     assert "newer api-versions (2031-01-01, 2032-01-01)" in told[1]["text"]
     assert "SEB_IMDS__API_VERSION" in told[1]["text"]
@@ -78,9 +80,9 @@ def test_nothing_answers(check: Here, launch: Launch, imds_simulator: Simulator)
     with FiveSinks(launch.home / "far") as sinks:
         sinks.http.stop()
         wrong = {"SEB_SINK__MQTT__PASSWORD": f"{PASSWORD}x", "SEB_IMDS__URL": "http://127.0.0.1:9"}
-        said = check("--json", **{**sinks.env, **wrong})
-    assert said.code == 69
-    failed = [each for each in objects(said) if each["level"] == "fail"]
+        result = check("--json", **{**sinks.env, **wrong})
+    assert result.code == 69
+    failed = [each for each in objects(result) if each["level"] == "fail"]
     names = ["imds", "identity", "sink webhook", "sink mqtt"]
     assert [each["step"] for each in failed] == names
     assert all(each["remedy"] for each in failed)
@@ -89,17 +91,17 @@ def test_nothing_answers(check: Here, launch: Launch, imds_simulator: Simulator)
 def test_something_else_answers(check: Here, imds_simulator: Simulator) -> None:
     """A page instead of a document is a failure of IMDS only."""
     imds_simulator.fault(Html(), times=None)
-    said = check("--json")
-    assert said.code == 69
-    assert ("imds", "fail") in steps(said)
-    assert ("identity", "ok") in steps(said)
+    result = check("--json")
+    assert result.code == 69
+    assert ("imds", "fail") in steps(result)
+    assert ("identity", "ok") in steps(result)
 
 
 def test_wrong_settings(check: Here) -> None:
     """Each wrong setting has a line, nothing else is checked, and the exit code is 78."""
-    said = check(SEB_SINK__MQTT__PROT="1")
-    assert (said.code, said.err) == (78, "")
-    assert said.out.splitlines() == [
+    result = check(SEB_SINK__MQTT__PROT="1")
+    assert (result.code, result.err) == (78, "")
+    assert result.out.splitlines() == [
         "FAIL  settings: SEB_SINK__MQTT__HOST: this must be given",
         "      -> see `seb config env` for every setting",
         f"FAIL  settings: SEB_SINK__MQTT__PROT: {UNKNOWN} SEB_SINK__MQTT__PORT?",
@@ -112,9 +114,9 @@ def test_keys_that_cannot_be_trusted(check: Here, launch: Launch) -> None:
     errors too.
     """
     variables = {"SEB_APPROVAL__TRUST": str(launch.home / "no.json")}
-    said = check("--offline", "--json", **variables)
-    (found,) = [each for each in objects(said) if each["level"] == "fail"]
-    assert (said.code, found["step"], bool(found["remedy"])) == (78, "approval", True)
+    result = check("--offline", "--json", **variables)
+    (found,) = [each for each in objects(result) if each["level"] == "fail"]
+    assert (result.code, found["step"], bool(found["remedy"])) == (78, "approval", True)
     ran = run_seb("run", home=launch.home, env={**launch.env, **variables})
     assert (ran.code, ran.err) == (78, f"seb: {found['text']}\n")
     assert not launch.state.exists()
@@ -122,18 +124,18 @@ def test_keys_that_cannot_be_trusted(check: Here, launch: Launch) -> None:
 
 def test_offline_uses_no_network(check: Here, imds_simulator: Simulator) -> None:
     """With --offline only settings, state and approval are checked."""
-    said = check("--offline", "--json")
-    assert said.code == 0
-    assert steps(said) == [("settings", "warn"), ("state", "ok"), ("approval", "ok")]
+    result = check("--offline", "--json")
+    assert result.code == 0
+    assert steps(result) == [("settings", "warn"), ("state", "ok"), ("approval", "ok")]
     assert imds_simulator.gets == 0
 
 
 def test_a_state_directory_that_cannot_be(check: Here, launch: Launch) -> None:
     """A file in place of the state directory is 78, with a remedy."""
     (launch.home / "state").write_text("in the way")
-    said = check("--offline", "--json")
-    (found,) = [each for each in objects(said) if each["step"] == "state"]
-    assert (said.code, found["level"], bool(found["remedy"])) == (78, "fail", True)
+    result = check("--offline", "--json")
+    (found,) = [each for each in objects(result) if each["step"] == "state"]
+    assert (result.code, found["level"], bool(found["remedy"])) == (78, "fail", True)
 
 
 def test_beside_a_bridge_that_runs(check: Here, launch: Launch, imds_simulator: Simulator) -> None:
@@ -145,13 +147,13 @@ def test_beside_a_bridge_that_runs(check: Here, launch: Launch, imds_simulator: 
         bridge = launch(**sinks.env)
         bridge.wait_for_log("sink_down")
         bridge.wait_for_log("sink_up", count=4)
-        said = check(**sinks.env)
-        assert said.code == 69
-        assert f"ok    state: {launch.state} is in use by the bridge that runs here\n" in said.out
-        assert "warn  state: webhook: failing, " in said.out
+        result = check(**sinks.env)
+        assert result.code == 69
+        assert f"ok    state: {launch.state} is in use by the bridge that runs here\n" in result.out
+        assert "warn  state: webhook: failing, " in result.out
         failing = "FAIL  sink webhook: failing in the running bridge, records to deliver: 1; "
-        assert failing in said.out
-        assert "ok    sink mqtt: ok in the running bridge, last delivered 20" in said.out
+        assert failing in result.out
+        assert "ok    sink mqtt: ok in the running bridge, last delivered 20" in result.out
         online = [each.payload for each in sinks.seen.messages() if each.topic.endswith("/status")]
         assert [json.loads(payload)["status"] for payload in online] == ["online"]
         assert bridge.stop() == 0
@@ -167,9 +169,9 @@ def test_what_the_running_sink_was_answered_counts(
         server.answer(status=401, times=50)
         hook = {"SEB_SINK__WEBHOOK__URL": f"{server.origin}/x"}
         launch(**hook).wait_for_log("sink_down")
-        said = check("--json", **hook)
-        told = [each for each in objects(said) if each["step"] == "sink webhook"]
-        assert said.code == 69
+        result = check("--json", **hook)
+        told = [each for each in objects(result) if each["step"] == "sink webhook"]
+        assert result.code == 69
         assert [each["level"] for each in told] == ["warn", "ok", "fail"]
         assert "401 Unauthorized" in told[-1]["text"]
         assert "seb outbox retry webhook" in told[-1]["remedy"]
@@ -183,9 +185,9 @@ def test_a_damaged_store_is_a_warning(check: Here, launch: Launch) -> None:
     bridge.stop()
     (launch.state / "seb.db").write_bytes(b"no database" * 1000)
     before = sorted(each.name for each in launch.state.iterdir())
-    said = check("--offline", "--json")
-    (found,) = [each for each in objects(said) if each["step"] == "state"]
-    assert (said.code, found["level"], "damaged" in found["text"]) == (0, "warn", True)
+    result = check("--offline", "--json")
+    (found,) = [each for each in objects(result) if each["step"] == "state"]
+    assert (result.code, found["level"], "damaged" in found["text"]) == (0, "warn", True)
     assert sorted(each.name for each in launch.state.iterdir()) == before
     assert (launch.state / "seb.db").read_bytes() == b"no database" * 1000
 
@@ -217,10 +219,10 @@ def test_it_asks_what_the_running_bridge_asks(launch: Launch, imds_simulator: Si
     bridge = launch(SEB_SINK__FILE__PATH="out.jsonl")
     bridge.wait_for_log("started")
     env = {"SEB_STATE_DIR": str(launch.state), "SEB_IMDS__URL": "http://127.0.0.1:9"}
-    said = run_seb("check", "--json", home=launch.home, env=env)
-    told = {each["step"]: each for each in objects(said)}
+    result = run_seb("check", "--json", home=launch.home, env=env)
+    told = {each["step"]: each for each in objects(result)}
     assert (told["imds"]["level"], imds_simulator.url in told["imds"]["text"]) == ("ok", True)
-    warned = [each["text"] for each in objects(said) if each["level"] == "warn"]
+    warned = [each["text"] for each in objects(result) if each["level"] == "warn"]
     asks = f"the running bridge asks IMDS at {imds_simulator.url}"
     assert f"{asks}, and these settings say http://127.0.0.1:9" in warned
     assert "the running bridge has the sinks file, and these settings name stdout" in warned
@@ -229,5 +231,5 @@ def test_it_asks_what_the_running_bridge_asks(launch: Launch, imds_simulator: Si
 def test_a_comment_that_became_part_of_a_value_is_shown(check: Here, launch: Launch) -> None:
     """A comment that became part of a path is a warning that shows the value in quotes."""
     path = str(launch.home / "out.jsonl # the records")
-    said = check("--offline", SEB_SINK__FILE__PATH=path)
-    assert f'warn  settings: SEB_SINK__FILE__PATH is "{path}": a comment needs a line' in said.out
+    result = check("--offline", SEB_SINK__FILE__PATH=path)
+    assert f'warn  settings: SEB_SINK__FILE__PATH is "{path}": a comment needs a line' in result.out

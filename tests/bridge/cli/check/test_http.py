@@ -35,5 +35,5 @@ def test_the_running_bridge_may_have_it(here: Here, launch: Launch) -> None:
     """If the running bridge has the address, `check` says so."""
     seen = Onlooker()
     launch(**seen.env).wait_for_log("http_listening")
-    told = here("check", "--offline", **launch.env, **seen.env)
-    assert f"the running bridge serves 127.0.0.1:{seen.port}" in told.out
+    result = here("check", "--offline", **launch.env, **seen.env)
+    assert f"the running bridge serves 127.0.0.1:{seen.port}" in result.out

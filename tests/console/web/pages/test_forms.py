@@ -119,15 +119,15 @@ def test_an_event_that_was_not_seen_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "seen",
+    "expected",
     [
         *({"notBefore": 5}, {"notBefore": True}, {"durationInSeconds": 10**400}),
         *({"durationInSeconds": float("inf")}, {"durationInSeconds": float("nan")}),
     ],
 )
-def test_values_that_no_event_has_are_compared_too(seen: dict[str, Any]) -> None:
+def test_values_that_no_event_has_are_compared_too(expected: dict[str, Any]) -> None:
     """A form with values that no page made shows a difference, and is no error of the console."""
-    sent = form_fields._seen_event(json.dumps({"eventId": "E", "fingerprint": "f", **seen}))
+    sent = form_fields._seen_event(json.dumps({"eventId": "E", "fingerprint": "f", **expected}))
     labels = {each.label for each in decision_block.changes(sent, EVENT)}
     assert labels & {"Not before", "Announced interruption"}
 
