@@ -104,13 +104,13 @@ def bridge(
     simulator: Simulator, scratch: Path, state: Path, variables: Mapping[str, str]
 ) -> Iterator[subprocess.Popen[bytes]]:
     """A bridge that polls this IMDS and keeps its store there; `variables` count more."""
-    told = {
+    fields = {
         "SEB_IMDS__URL": simulator.url,
         "SEB_STATE_DIR": str(state),
         "SEB_HTTP__LISTEN": "127.0.0.1:0",
         **variables,
     }
-    with running([*SEB, "run"], scratch, told) as process:
+    with running([*SEB, "run"], scratch, fields) as process:
         yield process
 
 

@@ -122,11 +122,11 @@ STEPS = [
 def check(bench: FusedBench, *, effective: list[str] | None = None) -> None:
     """One effective approval, with a stored cause; one final receipt for each cause."""
     assert ([EVENT_ID] if effective is None else effective) == bench.imds.effective
-    told: dict[str, list[str]] = {}
+    fields: dict[str, list[str]] = {}
     for receipt in bench.receipts():
-        told.setdefault(receipt["jti"], []).append(receipt["state"])
-    assert told
-    for states in told.values():
+        fields.setdefault(receipt["jti"], []).append(receipt["state"])
+    assert fields
+    for states in fields.values():
         assert states[0] == "accepted"
         assert sum(state in ("failed", "confirmed", "rejected") for state in states) == 1
         assert states[-1] in ("failed", "confirmed")

@@ -50,13 +50,13 @@ class Widow(TwoSinks):
     def evidence(self, case: str) -> Evidence:
         """What the oracle wants to know; a reset is a reset only where it was told."""
         received = self.received
-        told = {json.loads(body)["id"] for body in received["file"] if RESET.encode() in body}
+        fields = {json.loads(body)["id"] for body in received["file"] if RESET.encode() in body}
         return Evidence(
             case=case,
             received=received,
             standing=self.simulator.history[-1].json(),
             outbox=outbox_of(self.home, self.env),
-            resets=len(told),
+            resets=len(fields),
         )
 
 

@@ -549,8 +549,8 @@ def test_the_token_of_one_node_changes_no_other(
             (own, "cordon without a mark", {"spec": {"unschedulable": True}}),
             (own, "a mark without a cordon", {"metadata": {"annotations": {ANNOTATION: MARK}}}),
         ):
-            said = refused(thief, Node, bench.name, patch)
-            assert said.startswith("403 "), f"{what}: {said}"
+            problem = refused(thief, Node, bench.name, patch)
+            assert problem.startswith("403 "), f"{what}: {problem}"
         ready = {"type": "Ready", "status": "False", "reason": "x", "message": "x"}
         ours = {**ready, "type": CONDITION}
         for bench, what, status in (
@@ -559,8 +559,10 @@ def test_the_token_of_one_node_changes_no_other(
             (own, "capacity", {"capacity": {"cpu": "1"}}),
             (own, "address", {"addresses": [{"type": "InternalIP", "address": "10.0.0.9"}]}),
         ):
-            said = refused(thief, NodeStatus, bench.name, {"status": status}, PatchType.STRATEGIC)
-            assert said.startswith("403 "), f"{what}: {said}"
+            problem = refused(
+                thief, NodeStatus, bench.name, {"status": status}, PatchType.STRATEGIC
+            )
+            assert problem.startswith("403 "), f"{what}: {problem}"
         config = ("--kubeconfig", str(own.home / "kubeconfig"))
         done = cluster.kubectl(*config, "delete", "pod", pod, "-n", "default")
         assert "deletes no pod of another node" in done.stderr
@@ -592,8 +594,8 @@ def test_the_token_of_one_node_changes_no_other(
         assert "only events about the own node" in done.stderr
         # A person has cordoned the own node: that is not ours to take back.
         cluster.kubectl("cordon", own.name)
-        said = refused(thief, Node, own.name, {"spec": {"unschedulable": None}})
-        assert "only the own cordon" in said
+        problem = refused(thief, Node, own.name, {"spec": {"unschedulable": None}})
+        assert "only the own cordon" in problem
         assert other.left() == []
 
 
@@ -605,8 +607,8 @@ def test_a_token_of_no_pod_changes_nothing(cluster: KubernetesCluster, make: Mak
         cluster.write_config(bench.home / "kubeconfig", token)
         patch = {"metadata": {"annotations": {ANNOTATION: "{}"}}}
         with thief_of(bench) as thief:
-            said = refused(thief, Node, bench.name, patch)
-        assert "is not that of a pod on a node" in said
+            problem = refused(thief, Node, bench.name, patch)
+        assert "is not that of a pod on a node" in problem
         assert "is not that of a pod on a node" in bench.seb("check").out
 
 
@@ -742,9 +744,9 @@ class Busy(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         """Answer a review."""
-        asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        request = json.loads(self.rfile.read(int(self.headers["content-length"])))
         status = {"code": 429, "message": "come back later"}
-        response = {"uid": asked["request"]["uid"], "allowed": False, "status": status}
+        response = {"uid": request["request"]["uid"], "allowed": False, "status": status}
         kind = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}
         body = json.dumps({**kind, "response": response}).encode()
         self.send_response(200)

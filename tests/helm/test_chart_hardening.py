@@ -67,9 +67,9 @@ def test_an_upgrade_and_probes(case: str) -> None:
     assert strategy == {"type": "OnDelete"} or strategy["rollingUpdate"]["maxSurge"] == 0
     container = bridge_container(pod_spec(objects))
     (port,) = container["ports"]
-    asked = {name: container[f"{name}Probe"]["httpGet"] for name in ("startup", "liveness")}
-    asked["readiness"] = container["readinessProbe"]["httpGet"]
-    assert {name: (each["path"], each["port"]) for name, each in asked.items()} == {
+    fields = {name: container[f"{name}Probe"]["httpGet"] for name in ("startup", "liveness")}
+    fields["readiness"] = container["readinessProbe"]["httpGet"]
+    assert {name: (each["path"], each["port"]) for name, each in fields.items()} == {
         "startup": ("/healthz", port["name"]),
         "liveness": ("/healthz", port["name"]),
         "readiness": ("/readyz", port["name"]),

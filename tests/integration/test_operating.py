@@ -30,41 +30,41 @@ def test_a_dead_broker_changes_no_probe(
     """While a broker is dead, backlog and oldest record are in metrics and status; health and
     readiness stay.
     """
-    seen = Onlooker()
+    onlooker = Onlooker()
     with Mosquitto(tmp_path) as broker:
         bridge = launch(
-            **seen.env,
+            **onlooker.env,
             SEB_SINK__MQTT__HOST="127.0.0.1",
             SEB_SINK__MQTT__PORT=str(broker.port),
         )
         for action in ("http_listening", "sink_up"):
             bridge.wait_for_log(action)
-        seen.wait_for(lambda: seen.samples().get(BACKLOG) == 0.0, "an empty backlog")
-        seen.wait_for(lambda: probes(seen) == (200, 200), "a bridge that looks")
-        assert OLDEST not in seen.samples()
+        onlooker.wait_for(lambda: onlooker.samples().get(BACKLOG) == 0.0, "an empty backlog")
+        onlooker.wait_for(lambda: probes(onlooker) == (200, 200), "a bridge that looks")
+        assert OLDEST not in onlooker.samples()
     simulator.announce(SimulatedEvent())
-    seen.wait_for(lambda: seen.samples()[BACKLOG] > 0.0, "a backlog")
-    seen.wait_for(lambda: seen.samples()[UP] == 0.0, "a sink that is down")
-    assert OLDEST in seen.samples()
-    (sink,) = seen.status()["sinks"]
+    onlooker.wait_for(lambda: onlooker.samples()[BACKLOG] > 0.0, "a backlog")
+    onlooker.wait_for(lambda: onlooker.samples()[UP] == 0.0, "a sink that is down")
+    assert OLDEST in onlooker.samples()
+    (sink,) = onlooker.status()["sinks"]
     assert (sink["name"], sink["state"]) == ("mqtt", "failing")
     assert sink["backlog"] > 0
     assert sink["oldestPendingAt"] is not None
-    assert probes(seen) == (200, 200)
+    assert probes(onlooker) == (200, 200)
 
 
 def test_the_commands_show_what_the_server_tells(
     launch: Launch, simulator: Simulator, here: Here
 ) -> None:
     """`seb status`, `events` and `tail` show the server's data, for people and as JSON."""
-    seen = Onlooker()
-    launch(**seen.env).wait_for_log("http_listening")
+    onlooker = Onlooker()
+    launch(**onlooker.env).wait_for_log("http_listening")
     event = simulator.announce(SimulatedEvent())
-    seen.wait_for(lambda: bool(seen.status()["events"]), "an event")
-    env = {**launch.env, **seen.env}
+    onlooker.wait_for(lambda: bool(onlooker.status()["events"]), "an event")
+    env = {**launch.env, **onlooker.env}
     assert event.event_id in here("status", **env).out
     told = json.loads(here("status", "--json", **env).out)
-    assert told.keys() == seen.status().keys()
+    assert told.keys() == onlooker.status().keys()
     assert here("status", "--alive", **env).code == 0
     lines = here("events", **env).out.splitlines()
     assert ["started" in lines[0], "scheduled" in lines[1], len(lines)] == [True, True, 2]
@@ -83,21 +83,21 @@ def test_status_is_green_while_everything_works(launch: Launch, here: Here) -> N
     """`seb status` ends with 0 while each sink delivers, and with 1 while one holds its backlog;
     the bridge stays ready.
     """
-    seen = Onlooker()
+    onlooker = Onlooker()
     with HttpServer() as server:
         server.answer(status=401)
         bridge = launch(
-            **seen.env,
+            **onlooker.env,
             SEB_SINK__HOOK__KIND="webhook",
             SEB_SINK__HOOK__URL=f"{server.origin}/x",
             SEB_HEARTBEAT_INTERVAL="0.5",
         )
         bridge.wait_for_log("sink_down")
-        seen.wait_for(lambda: probes(seen) == (200, 200), "a bridge that looks")
-        env = {**launch.env, **seen.env}
+        onlooker.wait_for(lambda: probes(onlooker) == (200, 200), "a bridge that looks")
+        env = {**launch.env, **onlooker.env}
         result = here("status", **env)
         assert (result.code, "401 Unauthorized" in result.out) == (1, True)
-        assert probes(seen) == (200, 200)
+        assert probes(onlooker) == (200, 200)
         server.answer(status=200)
         bridge.wait_for_log("sink_up")
         assert here("status", **env).code == 0
@@ -107,40 +107,40 @@ def test_status_is_not_green_while_a_sink_refuses(launch: Launch, here: Here) ->
     """A sink that refused the last record is not green until that record is dropped: `seb status`
     ends with 1, and `seb check` with 69, with the reason and a remedy.
     """
-    seen = Onlooker()
+    onlooker = Onlooker()
     refusing = {
         "SEB_SINK__DRAIN__KIND": "program",
         "SEB_SINK__DRAIN__COMMAND": json.dumps(["/bin/sh", "-c", "exit 65"]),
     }
-    bridge = launch(**seen.env, **refusing)
+    bridge = launch(**onlooker.env, **refusing)
     bridge.wait_for_log("record_dead", count=2)  # the start, and the dead letter about it
-    seen.wait_for(lambda: probes(seen) == (200, 200), "a bridge that looks")
-    env = {**launch.env, **seen.env, **refusing}
-    seen.wait_for(lambda: sink(seen, "drain")["reason"] is not None, "the last answer")
-    assert sink(seen, "drain")["state"] == "idle"
+    onlooker.wait_for(lambda: probes(onlooker) == (200, 200), "a bridge that looks")
+    env = {**launch.env, **onlooker.env, **refusing}
+    onlooker.wait_for(lambda: sink(onlooker, "drain")["reason"] is not None, "the last answer")
+    assert sink(onlooker, "drain")["state"] == "idle"
     assert here("status", **env).code == 1
     checked = here("check", **env)
     assert (checked.code, "seb outbox drop" in checked.out) == (69, True)
     assert here("outbox", "drop", "drain", "--yes", **env).code == 0
-    seen.wait_for(lambda: here("status", **env).code == 0, "a green status")
+    onlooker.wait_for(lambda: here("status", **env).code == 0, "a green status")
 
 
 def test_tail_follows_through_a_restart(launch: Launch, simulator: Simulator) -> None:
     """`seb tail` prints the records of a restart once each, also those that were committed while it
     had no connection.
     """
-    seen = Onlooker()
-    first = launch(**seen.env)
+    onlooker = Onlooker()
+    first = launch(**onlooker.env)
     first.wait_for_log("http_listening")
-    seen.wait_for(lambda: seen.code("/readyz") == 200, "a bridge that looks")
-    env = {**launch.env, **seen.env}
+    onlooker.wait_for(lambda: onlooker.code("/readyz") == 200, "a bridge that looks")
+    env = {**launch.env, **onlooker.env}
     with BridgeProcess("tail", "--format", "json", env=env, home=launch.home) as tail:
-        seen.wait_for(lambda: _followers(seen) == 1, "a follower")
+        onlooker.wait_for(lambda: _followers(onlooker) == 1, "a follower")
         simulator.announce(SimulatedEvent())
         tail.wait_for_records(1, types="seb.event.")
         first.stop()
         simulator.announce(SimulatedEvent())
-        launch(**seen.env).wait_for_log("started")
+        launch(**onlooker.env).wait_for_log("started")
         tail.wait_for_records(2, types="seb.event.")
         sequences = [int(record["sequence"]) for record in tail.records]
         assert sequences == list(range(sequences[0], sequences[0] + len(sequences)))

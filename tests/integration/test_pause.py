@@ -25,8 +25,8 @@ def test_a_pause_is_measured(launch: Launch, simulator: Simulator) -> None:
     bridge.send(signal.SIGSTOP)
     threading.Event().wait(PAUSE)  # the length of the pause is the experiment
     bridge.send(signal.SIGCONT)
-    said = bridge.wait_for_log("pause")
-    assert abs(said["seconds"] - PAUSE) < TOLERANCE
+    line = bridge.wait_for_log("pause")
+    assert abs(line["seconds"] - PAUSE) < TOLERANCE
     simulator.end_event(event.event_id)
     (ended,) = bridge.wait_for_records(1, types="seb.event.ended")
     measured = ended["data"]["observation"]

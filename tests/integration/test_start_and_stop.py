@@ -155,8 +155,8 @@ def test_imds_that_is_down_at_start_is_waited_for(launch: Launch, simulator: Sim
     """While IMDS is down at the start, the log has one line; the records come once it answers."""
     simulator.fault(RefusedFault(seconds=None))
     bridge = launch()
-    said = bridge.wait_for_log("identity_trouble")
-    assert "connection refused by" in said["message"]
+    line = bridge.wait_for_log("identity_trouble")
+    assert "connection refused by" in line["message"]
     simulator.heal()
     bridge.wait_for_log("started")
     event = simulator.announce(SimulatedEvent())

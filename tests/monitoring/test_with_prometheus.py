@@ -79,13 +79,13 @@ def test_a_real_prometheus_finds_everything(scraped: prometheus.Prometheus) -> N
     """No query of the dashboard and no rule ends in an error, those that have something to show do
     so, and what they use beside the bridge's own metrics comes with every scrape.
     """
-    asked = {
+    fields = {
         where: promql.filled(query.replace("$__rate_interval", RATE))
         for where, query in dashboard.queries().items()
     }
     errors = scraped.rule_errors()
 
-    assert {where for where, query in asked.items() if not scraped.query(query)} == QUIET
+    assert {where for where, query in fields.items() if not scraped.query(query)} == QUIET
     assert sorted(errors) == sorted(each["alert"] for each in promtool.alerts())
     assert {name: error for name, error in errors.items() if error} == {}
     assert [name for name in sorted(promql.FOREIGN) if not scraped.query(name)] == []

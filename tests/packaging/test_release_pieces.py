@@ -379,11 +379,11 @@ def test_a_source_package_that_left_the_mirrors(
     first = interpreters.sources()[0]
     with pytest.raises(interpreters.Unavailable) as raised:
         interpreters._download_sources()
-    told = str(raised.value)
-    assert f"{first.name} {first.version} no more" in told
-    assert (newer or "no version of it") in told
-    assert "SEB_RELEASE_SOURCES_LIST" in told
-    assert str(cached / "sources") in told
+    error = str(raised.value)
+    assert f"{first.name} {first.version} no more" in error
+    assert (newer or "no version of it") in error
+    assert "SEB_RELEASE_SOURCES_LIST" in error
+    assert str(cached / "sources") in error
     assert "old.example" in (cached / "apt" / "sources.list").read_text()
 
 

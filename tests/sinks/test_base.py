@@ -57,8 +57,8 @@ def test_types_are_globs(types: list[str] | str | None, expected: set[str]) -> N
     """A sink gets the types that match one of its globs, with regard to case; without globs, it
     gets all.
     """
-    told = {} if types is None else {"types": types}
-    assert expected == kinds(MemorySink(settings=settings(**told)))
+    fields = {} if types is None else {"types": types}
+    assert expected == kinds(MemorySink(settings=settings(**fields)))
 
 
 def test_heartbeats_and_other_vms_can_be_left_out() -> None:

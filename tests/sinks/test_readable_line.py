@@ -53,7 +53,7 @@ def test_a_heartbeat_is_short() -> None:
 
 def approval(**said: object) -> Record:
     """Return a receipt with these members of its data changed."""
-    told = {
+    fields = {
         "jti": "5e9a0b52-6a3c-4f0e-9d0a-1f2f60f3a1aa",
         "evt": "E-1",
         "state": "confirmed",
@@ -63,7 +63,7 @@ def approval(**said: object) -> Record:
         "resources": ["db-0", "db-1"],
     }
     sample = sample_record()
-    return replace(sample, type=APPROVAL, data={"vm": sample.data["vm"], **told, **said})
+    return replace(sample, type=APPROVAL, data={"vm": sample.data["vm"], **fields, **said})
 
 
 def test_a_receipt_in_one_line() -> None:

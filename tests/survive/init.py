@@ -108,9 +108,11 @@ def main() -> None:
 
     class Handler(socketserver.StreamRequestHandler):
         def handle(self) -> None:
-            asked = json.loads(self.rfile.readline())
+            request = json.loads(self.rfile.readline())
             do = {"start": units.start, "stop": units.stop, "is-active": units.is_active}
-            self.wfile.write(json.dumps({"ok": do[asked["do"]](asked["unit"])}).encode() + b"\n")
+            self.wfile.write(
+                json.dumps({"ok": do[request["do"]](request["unit"])}).encode() + b"\n"
+            )
 
     class Server(socketserver.ThreadingUnixStreamServer):
         daemon_threads = True

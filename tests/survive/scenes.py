@@ -121,9 +121,9 @@ def measure(cluster: Cluster, scene: Scene, *, with_seb: bool, **limits: float) 
         scene.play(play)
         settled = wait_for(cluster.is_whole, what="a whole cluster")
         time.sleep(1)
-    seen = {
+    fields = {
         "most_away": play.most_away,
         "approved": all(play.approved),
         "settled_s": round(settled, 1),
     }
-    return {**found, **seen}
+    return {**found, **fields}

@@ -81,8 +81,12 @@ def test_a_forged_record_makes_no_approval(tmp_path: Path) -> None:
         vm = bench.simulators[0].vm
         fake = FakeVm(name=vm.name, vm_id=vm.vm_id)
         fake.revisions[event_id] = 50
-        told = {"event_type": "Freeze", "impact": "pause", "not_before": "2030-01-01T00:00:00.000Z"}
-        forged = fake.event(event_id, transition="updated", resources=[vm.name], **told)
+        fields = {
+            "event_type": "Freeze",
+            "impact": "pause",
+            "not_before": "2030-01-01T00:00:00.000Z",
+        }
+        forged = fake.event(event_id, transition="updated", resources=[vm.name], **fields)
         with MqttFleet(bench.broker) as publisher:
             publisher.say(fake, forged)
         shown = forged.data["fingerprint"]

@@ -51,12 +51,12 @@ class DueEvent:
 
     def announce(self, **changes: Any) -> None:
         """Have every VM report the event as it is now."""
-        told = {
+        fields = {
             "resources": [vm.name for vm in self.vms],
             "not_before": self.stage.moment(600),
             "now": self.stage.now,
         }
-        self.stage.put(*(vm.event(self.event_id, **{**told, **changes}) for vm in self.vms))
+        self.stage.put(*(vm.event(self.event_id, **{**fields, **changes}) for vm in self.vms))
 
     def event(self, who: tuple[str, str] = ADA) -> dict[str, Any]:
         """Return the event as the API shows it."""

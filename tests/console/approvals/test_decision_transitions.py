@@ -108,30 +108,34 @@ def test_a_late_receipt_of_the_first_counts() -> None:
     """If the first VM's receipt comes late, and the second VM has found the event started, the
     event was approved once.
     """
-    asked = [command(), command("vm-2", made_at=AT + 10, sent_at=AT + 10, expires_at=AT + 70)]
-    said = [receipt("accepted", after=9), receipt("rejected", "already_started", vm_id="vm-2")]
-    step = next_step(situation(*asked, after=20, receipts=said))
+    commands = [command(), command("vm-2", made_at=AT + 10, sent_at=AT + 10, expires_at=AT + 70)]
+    receipts = [receipt("accepted", after=9), receipt("rejected", "already_started", vm_id="vm-2")]
+    step = next_step(situation(*commands, after=20, receipts=receipts))
     assert step == WaitForChange(until=AT + 70 + LAPSE_SECONDS + 1)
-    said.append(receipt("confirmed", after=21))
-    assert next_step(situation(*asked, after=22, receipts=said)) == EndDecision(outcome="confirmed")
+    receipts.append(receipt("confirmed", after=21))
+    assert next_step(situation(*commands, after=22, receipts=receipts)) == EndDecision(
+        outcome="confirmed"
+    )
 
 
 def test_a_rejection_waits_for_the_other_vm() -> None:
     """If the first VM rejects a command that came too late, the decision waits for the second VM's
     answer.
     """
-    asked = [command(), command("vm-2", made_at=AT + 10, sent_at=AT + 10, expires_at=AT + 18)]
-    said = [receipt("rejected", "expired", after=11)]
-    assert next_step(situation(*asked, after=12, receipts=said)) == WaitForChange(until=AT + 28)
-    step = next_step(situation(*asked, after=28, receipts=said))
+    commands = [command(), command("vm-2", made_at=AT + 10, sent_at=AT + 10, expires_at=AT + 18)]
+    receipts = [receipt("rejected", "expired", after=11)]
+    assert next_step(situation(*commands, after=12, receipts=receipts)) == WaitForChange(
+        until=AT + 28
+    )
+    step = next_step(situation(*commands, after=28, receipts=receipts))
     assert step == EndDecision(outcome="rejected", reason="expired")
 
 
 @pytest.mark.parametrize("state", ["failed", "rejected"])
 def test_an_answer_is_the_end(state: str) -> None:
     """A final receipt ends the decision at once, with the receipt's reason."""
-    said = [receipt(state, "event_changed")]
-    step = next_step(situation(command(), after=1, receipts=said))
+    receipts = [receipt(state, "event_changed")]
+    step = next_step(situation(command(), after=1, receipts=receipts))
     assert step == EndDecision(outcome=state, reason="event_changed")
 
 
@@ -144,10 +148,10 @@ def test_the_copy_that_was_refused_undoes_nothing() -> None:
     step = next_step(situation(command(), after=18, receipts=[refused]))
     assert step == EndDecision(outcome="rejected", reason="replayed")
     late = receipt("rejected", "expired", after=3)
-    said = [receipt("accepted"), refused, late]
-    assert isinstance(next_step(situation(command(), after=4, receipts=said)), WaitForChange)
-    said.append(receipt("confirmed", after=5))
-    assert next_step(situation(command(), after=6, receipts=said)) == EndDecision(
+    receipts = [receipt("accepted"), refused, late]
+    assert isinstance(next_step(situation(command(), after=4, receipts=receipts)), WaitForChange)
+    receipts.append(receipt("confirmed", after=5))
+    assert next_step(situation(command(), after=6, receipts=receipts)) == EndDecision(
         outcome="confirmed"
     )
 
@@ -173,10 +177,10 @@ def test_nobody_answers() -> None:
 
 def test_what_was_accepted_is_waited_for_beyond_its_time() -> None:
     """A decision waits for a VM that has accepted, also over its reboot, but not for ever."""
-    said = [receipt("accepted")]
-    waiting = situation(command(), after=700, receipts=said, event=STARTED)
+    receipts = [receipt("accepted")]
+    waiting = situation(command(), after=700, receipts=receipts, event=STARTED)
     assert next_step(waiting) == WaitForChange(until=AT + 600 + END_SECONDS)
-    late = situation(command(), after=600 + END_SECONDS, receipts=said, event=ENDED)
+    late = situation(command(), after=600 + END_SECONDS, receipts=receipts, event=ENDED)
     assert next_step(late) == EndDecision(outcome="unanswered", reason="no_end")
 
 
@@ -185,12 +189,12 @@ def test_a_last_receipt_that_was_lost_is_not_missed(event: ShownEvent | None) ->
     """If Azure took the request and the event has begun, the decision is confirmed although the
     last receipt was lost.
     """
-    said = [receipt("accepted"), receipt("posted", after=3)]
-    waiting = situation(command(), after=12, receipts=said, event=event)
+    receipts = [receipt("accepted"), receipt("posted", after=3)]
+    waiting = situation(command(), after=12, receipts=receipts, event=event)
     assert next_step(waiting) == WaitForChange(until=AT + 3 + GRACE_SECONDS)
-    late = situation(command(), after=13, receipts=said, event=event)
+    late = situation(command(), after=13, receipts=receipts, event=event)
     assert next_step(late) == EndDecision(outcome="confirmed")
-    pending = situation(command(), after=300, receipts=said)
+    pending = situation(command(), after=300, receipts=receipts)
     assert next_step(pending) == WaitForChange(until=AT + 600 + END_SECONDS)
 
 
@@ -273,8 +277,8 @@ def test_a_rule_was_quicker() -> None:
     """If the VM finds the event started because its rule, or a person on it, has approved it, the
     decision is overtaken.
     """
-    said = [receipt_of_rule("confirmed"), receipt("rejected", "already_started")]
-    step = next_step(situation(command(), after=2, receipts=said))
+    receipts = [receipt_of_rule("confirmed"), receipt("rejected", "already_started")]
+    step = next_step(situation(command(), after=2, receipts=receipts))
     assert step == EndDecision(outcome="overtaken", reason="rule:quick")
 
 

@@ -254,8 +254,8 @@ def test_receipts_and_preparations_are_bounded(stage: ConsoleStage, web: FakeVm)
 
     def prepares(vm: FakeVm, event_id: str, state: str = "preparing") -> Record:
         fingerprint = "sha256:" + "0" * 64
-        told = {"evt": event_id, "evh": fingerprint, "sink": "drain", "cause": "deadline"}
-        data = {**told, "reason": None, "state": state}
+        fields = {"evt": event_id, "evh": fingerprint, "sink": "drain", "cause": "deadline"}
+        data = {**fields, "reason": None, "state": state}
         return vm.record(PREPARATION, data, now=stage.now)
 
     stage.put(*(prepares(liar, f"X-{number}") for number in range(MAX_UNRECOVERED + 7)))

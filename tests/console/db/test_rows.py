@@ -18,12 +18,14 @@ def test_everything_comes_back_from_the_rows(database: Database, writer_bench: W
     first = vm.event("E1", resources=["web-1", "other"])
     vm.event("LOST")
     last = vm.event("E2", transition="started")
-    told = {
+    fields = {
         "actor": "a" * 512,
         "jti": "j" * 512,
         "rsn": "r" * 512,
     }  # as long as a token may have it
-    writer_bench.take(received(first), received(last), received(vm.receipt("E2", "posted", **told)))
+    writer_bench.take(
+        received(first), received(last), received(vm.receipt("E2", "posted", **fields))
+    )
     with open_snapshot(database) as snapshot:
         heard = snapshot.vms.find_vm(vm.vm_id)
         known = {each.event.event_id: each for each in snapshot.event_lists.open_events()}
@@ -37,8 +39,8 @@ def test_everything_comes_back_from_the_rows(database: Database, writer_bench: W
     assert known["E1"].shown.report.event.resources == ("web-1", "other")
     assert known["E1"].event.scope == "sub-1/group-1"
     (receipt,) = (each.content for each in known["E2"].receipts)
-    assert (receipt.state, receipt.person_reason) == ("posted", told["rsn"])
-    assert (receipt.actor, receipt.jti) == (told["actor"], told["jti"])
+    assert (receipt.state, receipt.person_reason) == ("posted", fields["rsn"])
+    assert (receipt.actor, receipt.jti) == (fields["actor"], fields["jti"])
 
 
 def test_a_field_that_is_newer_than_a_row_is_none(

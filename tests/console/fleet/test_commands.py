@@ -53,10 +53,10 @@ def test_a_receipt_is_foreign_if_another_vm_answers_a_command() -> None:
     """A receipt of another VM than the one that was asked is foreign; one of a command that is not
     from this console is not.
     """
-    asked = [command("vm-1")]
-    assert is_from_other_vm(receipt("accepted", vm_id="vm-2", jti="jti of vm-1"), asked)
-    assert not is_from_other_vm(receipt("accepted"), asked)
-    assert not is_from_other_vm(receipt("accepted", vm_id="vm-2", jti="a rule's"), asked)
+    commands = [command("vm-1")]
+    assert is_from_other_vm(receipt("accepted", vm_id="vm-2", jti="jti of vm-1"), commands)
+    assert not is_from_other_vm(receipt("accepted"), commands)
+    assert not is_from_other_vm(receipt("accepted", vm_id="vm-2", jti="a rule's"), commands)
 
 
 @pytest.mark.parametrize(
@@ -91,22 +91,22 @@ def test_the_receipt_that_goes_furthest_counts(states: list[str], expected: str)
     """The state that goes furthest counts, in whatever order the receipts came in; the rejection of
     a copy does not undo an acceptance.
     """
-    told = [receipt(state, after=number) for number, state in enumerate(states)]
-    assert command_status(command(), told).state == expected
+    receipts = [receipt(state, after=number) for number, state in enumerate(states)]
+    assert command_status(command(), receipts).state == expected
 
 
 def test_of_several_rejections_the_first_that_is_not_of_a_copy_counts() -> None:
     """A rejection as `replayed` says nothing of the command, so another reason counts before it,
     and of several others the first.
     """
-    told = [
+    receipts = [
         receipt("rejected", "replayed", after=1),
         receipt("rejected", "expired", after=2),
         receipt("rejected", "unknown_event", after=3),
     ]
-    status = command_status(command(), told)
+    status = command_status(command(), receipts)
     assert (status.reason, status.at) == ("expired", AT + 2)
-    assert command_status(command(), told[:1]).reason == "replayed"
+    assert command_status(command(), receipts[:1]).reason == "replayed"
 
 
 def test_an_approval_that_a_vm_has_begun_and_not_ended_is_working() -> None:
@@ -115,8 +115,8 @@ def test_an_approval_that_a_vm_has_begun_and_not_ended_is_working() -> None:
     """
     begun = receipt("posted", after=2)
     ended = receipt("failed", "timeout", vm_id="vm-2", after=2)
-    told = [receipt("accepted"), begun, receipt("accepted", vm_id="vm-2"), ended]
-    assert under_way(told) == [begun]
+    receipts = [receipt("accepted"), begun, receipt("accepted", vm_id="vm-2"), ended]
+    assert under_way(receipts) == [begun]
 
 
 def test_an_acceptance_lapses_while_the_event_is_scheduled() -> None:
@@ -124,10 +124,10 @@ def test_an_acceptance_lapses_while_the_event_is_scheduled() -> None:
     then; a POST counts for longer, and a started event keeps both.
     """
     asked = command()
-    told = [receipt("accepted"), receipt("posted")]
+    receipts = [receipt("accepted"), receipt("posted")]
     limit = asked.expires_at + LAPSE_SECONDS
-    for scheduled_at, expected in ((limit, told), (limit + 1, told[1:]), (None, told)):
-        assert receipts_that_count(told, {}, [asked], scheduled_at=scheduled_at) == expected
+    for scheduled_at, expected in ((limit, receipts), (limit + 1, receipts[1:]), (None, receipts)):
+        assert receipts_that_count(receipts, {}, [asked], scheduled_at=scheduled_at) == expected
 
 
 @pytest.mark.parametrize(
@@ -145,20 +145,20 @@ def test_a_receipt_that_was_not_asked_for_counts_unless_another_vm_contradicts_i
     """A receipt of a named VM that was not asked, such as one of its rule, counts unless another
     heard VM that the event names still reports the event as pending.
     """
-    told = [receipt("accepted", jti="a rule's")]
+    receipts = [receipt("accepted", jti="a rule's")]
     both = named("vm-1") | named("vm-2", **other)
-    assert receipts_that_count(told, both, [], scheduled_at=AT) == (told if counts else [])
-    assert receipts_that_count(told, named("vm-1"), [], scheduled_at=AT) == told
-    assert receipts_that_count(told, named("vm-2", is_over=True), [], scheduled_at=AT) == []
+    assert receipts_that_count(receipts, both, [], scheduled_at=AT) == (receipts if counts else [])
+    assert receipts_that_count(receipts, named("vm-1"), [], scheduled_at=AT) == receipts
+    assert receipts_that_count(receipts, named("vm-2", is_over=True), [], scheduled_at=AT) == []
 
 
 def test_the_history_of_a_command_has_its_states_in_order() -> None:
     """A command's history begins with `sent` and leaves out rejections of copies; a command that
     was only rejected shows that.
     """
-    told = [receipt("accepted", after=1), receipt("rejected", "replayed", after=2)]
-    told.append(receipt("posted", after=3))
-    item = command_item(command(), told)
+    receipts = [receipt("accepted", after=1), receipt("rejected", "replayed", after=2)]
+    receipts.append(receipt("posted", after=3))
+    item = command_item(command(), receipts)
     assert [step.state for step in item.history] == ["sent", "accepted", "posted"]
     assert (item.state, item.reason) == ("posted", None)
     refused = command_item(command(), [receipt("rejected", "expired")])

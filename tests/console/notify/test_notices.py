@@ -78,7 +78,7 @@ def report(
     *, transition: str = "scheduled", pause: float | None = None, **given: Any
 ) -> EventReport:
     """Return the report of a reporter; `given` are the event's own fields."""
-    said: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "event_id": "E",
         "event_type": "Reboot",
         "resource_type": "VirtualMachine",
@@ -90,7 +90,7 @@ def report(
         "duration_in_seconds": 30,
     }
     return EventReport(
-        event=replace(sample_event(), **said | given),
+        event=replace(sample_event(), **fields | given),
         transition=transition,
         affects_this_vm=True,
         impact="restart",
@@ -186,8 +186,8 @@ def fleet(tmp_path: Path) -> Iterator[NoticedFleet]:
 
 def vm(number: int = 1, **given: Any) -> Vm:
     """Return a VM that was heard at NOW."""
-    said: dict[str, Any] = {"vm_id": f"vm-{number}", "name": f"web-{number}", "heard_at": NOW}
-    return Vm(**said | given)
+    fields: dict[str, Any] = {"vm_id": f"vm-{number}", "name": f"web-{number}", "heard_at": NOW}
+    return Vm(**fields | given)
 
 
 def kinds(found: list[Notice]) -> list[tuple[str, str]]:
@@ -475,8 +475,8 @@ def lasting(record: Record, seconds: int, fleet: NoticedFleet) -> Record:
     whole["time"] = rfc3339(fleet.moment())
     event = whole["data"]["event"]
     event["durationInSeconds"] = seconds
-    told = {name: value for name, value in event.items() if name != "description"}
-    whole["data"]["fingerprint"] = "sha256:" + sha256(canonical_json(told)).hexdigest()
+    fields = {name: value for name, value in event.items() if name != "description"}
+    whole["data"]["fingerprint"] = "sha256:" + sha256(canonical_json(fields)).hexdigest()
     return read_record(canonical_json(whole))
 
 

@@ -62,8 +62,8 @@ class Site:
         vm, now = self.vms[name], self.clock(name)
         if session == vm.session:
             self.intake.take(vm.heartbeat(now=now))
-        told = {"commands": True, "session": session, "time": rfc3339(now)}
-        self._status(vm, vm.status(**told))
+        fields = {"commands": True, "session": session, "time": rfc3339(now)}
+        self._status(vm, vm.status(**fields))
 
     def lose(self, name: str, session: str) -> None:
         """The broker reports that a VM's connection is lost."""

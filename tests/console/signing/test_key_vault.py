@@ -158,11 +158,11 @@ class _Answers(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         """Answer with a signature."""
-        asked = json.loads(self.rfile.read(int(self.headers.get("Content-Length", "0"))) or "{}")
+        request = json.loads(self.rfile.read(int(self.headers.get("Content-Length", "0"))) or "{}")
         if not self._is_known():
             return
-        digest = base64.urlsafe_b64decode(asked["value"] + "==")
-        assert asked["alg"] == "ES256"
+        digest = base64.urlsafe_b64decode(request["value"] + "==")
+        assert request["alg"] == "ES256"
         assert len(digest) == hashlib.sha256().digest_size
         self._answer({"kid": "console", "value": b64(self.key.sign(digest))})
 

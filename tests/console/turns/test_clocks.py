@@ -99,8 +99,8 @@ def test_a_vm_whose_clock_is_behind_is_back_once_it_has_recovered(
         cluster.now = real + timedelta(seconds=second)
         its = cluster.now - timedelta(seconds=behind)
         if told in ("accepted", "confirmed"):
-            asked = [row for row in all_rows(cluster.database.reading) if row.action == "prepare"]
-            about = {"jti": asked[-1].jti, "act": "prepare", "actor": "group:db", "now": its}
+            rows = [row for row in all_rows(cluster.database.reading) if row.action == "prepare"]
+            about = {"jti": rows[-1].jti, "act": "prepare", "actor": "group:db", "now": its}
             cluster.tell(vm.receipt("E-0", told, **about))
             continue
         if told == "recovered":
@@ -130,8 +130,8 @@ def test_a_clock_that_was_set_back_makes_no_earlier_stay_an_answer(cluster: Turn
     cluster.tell(cluster.vms[1].event("E-1", now=cluster.now, not_before=later))
     assert cluster.step() == ["prepare db-0"]
     real, cluster.now = cluster.now, cluster.now - timedelta(minutes=10)
-    asked = [row for row in all_rows(cluster.database.reading) if row.action == "prepare"]
-    about = {"jti": asked[-1].jti, "act": "prepare", "actor": "group:db", "now": cluster.now}
+    rows = [row for row in all_rows(cluster.database.reading) if row.action == "prepare"]
+    about = {"jti": rows[-1].jti, "act": "prepare", "actor": "group:db", "now": cluster.now}
     receipt = cluster.vms[0].receipt("E-0", "accepted", **about)
     cluster.now = real
     cluster.tell(receipt)

@@ -33,14 +33,14 @@ def test_the_silence_of_a_vm_does_not_say_that_it_prepares_nothing(database: Dat
     """A VM that has not said whether it prepares is waited for, also once it is silent."""
     cluster = TurnCluster(database, at_most=2)
     soon = cluster.later(minutes=30)
-    told = {"not_before": soon, "now": cluster.now}
+    fields = {"not_before": soon, "now": cluster.now}
     fresh = FakeVm(name="db-9")
-    cluster.tell(cluster.vms[0].event("E-0", **told))
+    cluster.tell(cluster.vms[0].event("E-0", **fields))
     assert cluster.step() == ["prepare db-0"]
     cluster.now += timedelta(seconds=5)
-    told = {"not_before": soon, "now": cluster.now, "resources": ["db-0", "db-9"]}
-    changed = cluster.vms[0].event("E-0", transition="updated", **told)
-    cluster.tell(changed, fresh.event("E-0", **told))
+    fields = {"not_before": soon, "now": cluster.now, "resources": ["db-0", "db-9"]}
+    changed = cluster.vms[0].event("E-0", transition="updated", **fields)
+    cluster.tell(changed, fresh.event("E-0", **fields))
     cluster.step()
     cluster.says(0, "prepared")
     for _ in range(6):

@@ -83,10 +83,10 @@ def test_a_vm_that_has_prepared_a_thousand_times_is_away_as_any_other(cluster: T
     """A VM that has prepared and recovered a thousand times counts as away when it prepares again:
     its oldest preparations make room.
     """
-    told = {"evh": "sha256:" + "0" * 64, "sink": "drain", "cause": "deadline", "reason": None}
+    fields = {"evh": "sha256:" + "0" * 64, "sink": "drain", "cause": "deadline", "reason": None}
     vm = cluster.vms[0]
     for before in range(0, MAX_PREPARATIONS, 250):
-        several = [{**told, "evt": f"X-{before + n}", "state": "recovered"} for n in range(250)]
+        several = [{**fields, "evt": f"X-{before + n}", "state": "recovered"} for n in range(250)]
         cluster.tell(*(vm.record(PREPARATION, data, now=cluster.now) for data in several))
     cluster.announce(0)
     cluster.announce(1)
@@ -132,8 +132,8 @@ def test_a_status_of_an_earlier_run_changes_nothing(cluster: TurnCluster) -> Non
     def old_status(number: int) -> None:
         vm = cluster.vms[number]
         earlier = rfc3339(cluster.now - timedelta(hours=20))
-        told = {"commands": True, "prepares": False, "time": earlier, "session": "earlier"}
-        cluster.status(vm, vm.status(**told))
+        fields = {"commands": True, "prepares": False, "time": earlier, "session": "earlier"}
+        cluster.status(vm, vm.status(**fields))
 
     cluster.wait(1)
     old_status(0)

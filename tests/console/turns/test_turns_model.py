@@ -524,8 +524,10 @@ class TurnsModel(RuleBasedStateMachine):
             return
         vm.by_us.add(key)
         state = "prepared" if works else "failed"
-        said = VmPreparation(event_key=key, fingerprint=fingerprint, state=state, at=self.now)  # type: ignore[arg-type]
-        vm.preparations[key] = said
+        preparation = VmPreparation(
+            event_key=key, fingerprint=fingerprint, state=state, at=self.now
+        )  # type: ignore[arg-type]
+        vm.preparations[key] = preparation
 
     @precondition(has_events)
     @rule(place=places)
@@ -539,8 +541,10 @@ class TurnsModel(RuleBasedStateMachine):
             vm = self.vms[vm_id]
             if vm.is_up and key not in vm.preparations:
                 mark = event.fingerprint
-                said = VmPreparation(event_key=key, fingerprint=mark, state="prepared", at=self.now)
-                vm.preparations[key] = said
+                preparation = VmPreparation(
+                    event_key=key, fingerprint=mark, state="prepared", at=self.now
+                )
+                vm.preparations[key] = preparation
 
     @rule(key=event_keys)
     def person_ends(self, key: EventKey) -> None:

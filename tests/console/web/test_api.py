@@ -240,7 +240,7 @@ def test_the_stream_tells_what_comes(console: ConsoleProcess) -> None:
         assert next(lines).startswith("retry:")
         assert console.post(vm.event("E-STREAMED")).status_code == 204
         sent = time.monotonic()
-        told: dict[str, Any] = {}
+        fields: dict[str, Any] = {}
         kind = ""
         for line in lines:
             name, _, value = line.partition(": ")
@@ -249,13 +249,13 @@ def test_the_stream_tells_what_comes(console: ConsoleProcess) -> None:
             elif name == "data":
                 item = json.loads(value)
                 if "E-STREAMED" in value:
-                    told[kind] = item
-            if {"event", "vm"} <= set(told):
+                    fields[kind] = item
+            if {"event", "vm"} <= set(fields):
                 break
         assert time.monotonic() - sent < 10
-    assert told["event"]["eventId"] == "E-STREAMED"
-    assert told["vm"]["name"] == "streamed"
-    assert told["vm"]["condition"] == "scheduled"
+    assert fields["event"]["eventId"] == "E-STREAMED"
+    assert fields["vm"]["name"] == "streamed"
+    assert fields["vm"]["condition"] == "scheduled"
 
 
 def test_metrics_have_no_ids(console: ConsoleProcess) -> None:

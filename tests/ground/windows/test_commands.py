@@ -58,9 +58,9 @@ def test_a_running_bridge_answers(seb: Seb, launch: Launch) -> None:
     """`seb status` and `seb outbox list` ask the running bridge."""
     bridge = launch(SEB_SINK__FILE__PATH="out.jsonl", SEB_HTTP__LISTEN="127.0.0.1:0")
     server = bridge.wait_for_log("http_listening")
-    asked = {"SEB_HTTP__LISTEN": str(server["address"])}
-    assert seb("status", "--alive", **asked).code == 0
-    status = seb("status", **asked)
+    fields = {"SEB_HTTP__LISTEN": str(server["address"])}
+    assert seb("status", "--alive", **fields).code == 0
+    status = seb("status", **fields)
     assert (status.code, "file" in status.out) == (0, True), status
     listed = seb("outbox", "list")
     assert (listed.code, "file" in listed.out) == (0, True), listed

@@ -56,7 +56,7 @@ def test_every_sink_gets_the_same_bytes(
     out = launch.home / "records.jsonl"
     site = "ground"
     with HttpServer() as web:
-        seen = Subscriber(
+        subscriber = Subscriber(
             host=host,
             port=int(port),
             filters=[f"seb/v1/{site}/+/+/event"],
@@ -79,8 +79,10 @@ def test_every_sink_gets_the_same_bytes(
         eventually(lambda: b"event.ended" in out.read_bytes(), what="ended")
         wanted = lines(out)
         eventually(lambda: [each.body for each in web.requests()] == wanted, what="the webhook")
-        eventually(lambda: [each.payload for each in seen.messages()] == wanted, what="the broker")
-        seen.close()
+        eventually(
+            lambda: [each.payload for each in subscriber.messages()] == wanted, what="the broker"
+        )
+        subscriber.close()
         assert bridge.poll() is None
 
 

@@ -68,7 +68,7 @@ class TestContract(SinkContract):
     def destination(self, tmp_path: Path) -> Iterator[FarEnd]:
         with (
             Mosquitto(tmp_path / "broker", users={"bridge": PASSWORD}) as broker,
-            broker.subscriber("seb/#") as seen,
+            broker.subscriber("seb/#") as subscriber,
         ):
             yield FarEnd(
                 settings={
@@ -78,7 +78,7 @@ class TestContract(SinkContract):
                     "password": PASSWORD,
                 },
                 secrets=[PASSWORD],
-                received=lambda: seen.payloads(f"{BASE}/event"),
+                received=lambda: subscriber.payloads(f"{BASE}/event"),
                 stop=broker.stop,
                 start=broker.start,
             )
@@ -117,10 +117,10 @@ def test_a_record_has_the_properties_of_its_topic(
     jti.
     """
     sink = make(broker)
-    with broker.subscriber("seb/#") as seen:
+    with broker.subscriber("seb/#") as subscriber:
         sink.open()
         sink.deliver([record])
-        message = seen.messages()[-1]
+        message = subscriber.messages()[-1]
     sink.close()
     expected = SeenMessage(
         topic=f"{BASE}/{topic}",
@@ -143,10 +143,10 @@ def test_a_heartbeat_expires_after_two_of_its_intervals(
     """
     sink = make(broker)
     data = {**sample_heartbeat().data, "heartbeat": {"intervalSeconds": interval}}
-    with broker.subscriber(f"{BASE}/event") as seen:
+    with broker.subscriber(f"{BASE}/event") as subscriber:
         sink.open()
         sink.deliver([sealed("seb.bridge.heartbeat.v1", data), sample_record(2)])
-        heartbeat, record = [each.expiry for each in seen.messages()]
+        heartbeat, record = [each.expiry for each in subscriber.messages()]
     sink.close()
     # A broker hands on what is left of it, and nothing if less than a second is left.
     assert (heartbeat or 0) in range(max(0, expiry - 5), expiry + 1)
@@ -225,15 +225,15 @@ def test_the_state_is_renewed_hourly(broker: Mosquitto, passed: timedelta) -> No
     """The sink publishes an unchanged state again after an hour, or after a jump of the clock."""
     bridge = Bridge()
     sink = make(broker, context=bridge.context)
-    with broker.subscriber(f"{BASE}/state") as seen:
+    with broker.subscriber(f"{BASE}/state") as subscriber:
         sink.open()
         sink.maintain()
         bridge.time += timedelta(minutes=59)
         sink.maintain()
-        assert len(seen.messages()) == 1
+        assert len(subscriber.messages()) == 1
         bridge.time = SAMPLE_TIME + passed
         sink.maintain()
-        assert len(seen.messages()) == 2
+        assert len(subscriber.messages()) == 2
     sink.close()
 
 
@@ -266,10 +266,10 @@ def test_the_will_says_offline_where_the_bridge_cannot(broker: Mosquitto, protoc
     without a time.
     """
     sink = make(broker, protocol=protocol)
-    with broker.subscriber(f"{BASE}/status") as seen:
+    with broker.subscriber(f"{BASE}/status") as subscriber:
         sink.open()
         sink.abort()
-        will = seen.wait_for(lambda message: b"offline" in message.payload)
+        will = subscriber.wait_for(lambda message: b"offline" in message.payload)
     sink.close()
     document = json.loads(will.payload)
     assert will.retain
@@ -302,14 +302,14 @@ def test_the_will_of_an_earlier_client_id_is_replaced(
     before, now = make(broker, name="before"), make(broker, name="now")
     before.open()
     now.open()
-    with broker.subscriber(f"{BASE}/#") as seen:
+    with broker.subscriber(f"{BASE}/#") as subscriber:
         before.abort()
-        seen.wait_for(lambda message: b"offline" in message.payload)
+        subscriber.wait_for(lambda message: b"offline" in message.payload)
         now.maintain()
         now.maintain()
         now.deliver([sample_record()])
-        seen.wait_for(lambda message: message.topic == f"{BASE}/event")
-        statuses = [json.loads(each)["status"] for each in seen.payloads(f"{BASE}/status")]
+        subscriber.wait_for(lambda message: message.topic == f"{BASE}/event")
+        statuses = [json.loads(each)["status"] for each in subscriber.payloads(f"{BASE}/status")]
     assert statuses == ["online", "offline", "online"]
     before.close()
     now.close()

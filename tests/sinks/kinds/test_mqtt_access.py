@@ -100,10 +100,10 @@ def test_tls_with_a_private_ca(tmp_path: Path, ca: ThrowawayCa, guarded: Mosquit
     with Mosquitto(tmp_path / "secured", tls=ca.server()) as broker:
         trusting = ssl.create_default_context(cafile=ca.cert)
         sink = make(broker, tls={"ca": str(ca.cert)})
-        with broker.subscriber(f"{BASE}/event", tls=trusting) as seen:
+        with broker.subscriber(f"{BASE}/event", tls=trusting) as subscriber:
             sink.open()
             sink.deliver([sample_record()])
-            assert [sample_record().body] == seen.payloads()
+            assert [sample_record().body] == subscriber.payloads()
         (line,) = sink.check()
         assert "TLSv1.3" in line.text
         sink.close()
@@ -112,8 +112,8 @@ def test_tls_with_a_private_ca(tmp_path: Path, ca: ThrowawayCa, guarded: Mosquit
         assert "PORT" in opening_fails(make(broker))
     assert "PORT" in opening_fails(make(guarded, tls={"ca": str(ca.cert)}))
     with Mosquitto(tmp_path / "somebody", tls=ca.client("somebody")) as broker:
-        said = opening_fails(make(broker, tls={"ca": str(ca.cert)}))
-    assert "certificate is not trusted" in said
+        problem = opening_fails(make(broker, tls={"ca": str(ca.cert)}))
+    assert "certificate is not trusted" in problem
 
 
 def test_a_client_certificate_instead_of_a_password(tmp_path: Path, ca: ThrowawayCa) -> None:
@@ -174,7 +174,7 @@ def test_a_state_that_is_too_large_leaves_no_old_one(
     context = replace(sample_context(), pending=lambda: pending)
     with (
         Mosquitto(tmp_path / "broker", extra=[limit]) as broker,
-        broker.subscriber(f"{BASE}/state") as seen,
+        broker.subscriber(f"{BASE}/state") as subscriber,
     ):
         sink = make(broker, context=context, protocol=protocol)
 
@@ -185,7 +185,7 @@ def test_a_state_that_is_too_large_leaves_no_old_one(
                 if not error.stays_open:
                     sink.close()
                     sink.open()
-            payloads = seen.payloads()
+            payloads = subscriber.payloads()
             return bool(payloads) and is_it(payloads[-1])
 
         sink.open()
@@ -203,7 +203,7 @@ def test_mqtt_3_1_1_delivers_and_warns(tmp_path: Path) -> None:
     """With MQTT 3.1.1 the same bytes are delivered, and `check` says what is missing."""
     with (
         Mosquitto(tmp_path / "broker") as broker,
-        broker.subscriber(f"{BASE}/event") as seen,
+        broker.subscriber(f"{BASE}/event") as subscriber,
     ):
         sink = make(broker, protocol="3.1.1")
         assert [line.level for line in sink.check()] == ["warn", "ok"]
@@ -211,18 +211,18 @@ def test_mqtt_3_1_1_delivers_and_warns(tmp_path: Path) -> None:
         sink.deliver([sample_record(1), sample_record(2)])
         sink.maintain()
         sink.close()
-        assert [sample_record(1).body, sample_record(2).body] == seen.payloads()
+        assert [sample_record(1).body, sample_record(2).body] == subscriber.payloads()
 
 
 def test_a_check_leaves_a_running_bridge_alone(guarded: Mosquitto) -> None:
     """`check` beside a running sink neither takes over its session nor publishes anything."""
     running = make(guarded, username="bridge", password=PASSWORD)
     running.open()
-    with guarded.subscriber("#") as seen:
-        before = len(seen.messages())
+    with guarded.subscriber("#") as subscriber:
+        before = len(subscriber.messages())
         beside = make(guarded, username="bridge", password=PASSWORD)
         assert [line.level for line in beside.check()] == ["ok"]
-        assert before == len(seen.messages())
+        assert before == len(subscriber.messages())
     running.deliver([sample_record()])
     running.close()
 

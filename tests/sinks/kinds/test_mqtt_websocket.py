@@ -48,9 +48,9 @@ def broker(tmp_path: Path) -> Iterator[Broker]:
     with (
         Mosquitto(tmp_path / "broker") as made,
         WebSocketGate(made.port) as gate,
-        made.subscriber("seb/#") as seen,
+        made.subscriber("seb/#") as subscriber,
     ):
-        yield Broker(made, gate, seen)
+        yield Broker(made, gate, subscriber)
 
 
 def sink_for(**settings: Any) -> MqttSink:

@@ -153,11 +153,11 @@ def test_any_other_answer_is_a_sink_error(
     the target of a redirect.
     """
     server.answer(**answer)
-    told = str(opening_fails(make(server)))
-    assert told.startswith(f"{server.origin} answered {expected}" if expected else server.origin)
+    problem = str(opening_fails(make(server)))
+    assert problem.startswith(f"{server.origin} answered {expected}" if expected else server.origin)
     if answer["status"] == 302:
-        assert "not followed; it points to https://other.example:" in told
-    assert expected or "its answer is larger than" in told
+        assert "not followed; it points to https://other.example:" in problem
+    assert expected or "its answer is larger than" in problem
     assert len(server.requests()) == 1
 
 
@@ -176,8 +176,8 @@ def test_a_body_that_is_no_list_of_tokens_is_a_sink_error(server: HttpServer, bo
     """A body that is not a list of tokens is an error, and nothing of it is handed in."""
     source = CommandTaker()
     server.answer(status=200, body=body)
-    said = str(opening_fails(make(server, source)))
-    assert "not a JSON list of tokens" in said
+    problem = str(opening_fails(make(server, source)))
+    assert "not a JSON list of tokens" in problem
     assert source.messages == ()
 
 
@@ -411,8 +411,8 @@ def test_the_token_may_change_in_its_file(server: HttpServer, tmp_path: Path) ->
     """
     file = tmp_path / "token"
     file.write_text("two words that are no token")
-    said = str(opening_fails(make(server, token=None, token_file=str(file))))
-    assert (f"the secret file {file} holds no bearer token" in said, server.requests()) == (
+    problem = str(opening_fails(make(server, token=None, token_file=str(file))))
+    assert (f"the secret file {file} holds no bearer token" in problem, server.requests()) == (
         True,
         [],
     )

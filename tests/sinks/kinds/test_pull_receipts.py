@@ -50,8 +50,8 @@ class TestContract(SinkContract):
 
 def make(server: HttpServer, kind: type[Hasty] = Hasty) -> Hasty:
     """Return a sink that posts to this server, not yet open."""
-    told = {"kind": "pull", "url": f"{server.origin}{PATH}", "token": TOKEN}
-    return kind("pull", PullSettings.model_validate(told), sample_context())
+    settings = {"kind": "pull", "url": f"{server.origin}{PATH}", "token": TOKEN}
+    return kind("pull", PullSettings.model_validate(settings), sample_context())
 
 
 @pytest.fixture

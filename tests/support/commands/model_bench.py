@@ -78,7 +78,7 @@ class Setup:
 
 
 @dataclass(frozen=True)
-class Word:
+class CommandClaims:
     """What a signed command says."""
 
     key: str
@@ -87,7 +87,7 @@ class Word:
     expires: int
 
 
-class TalkingImds(ObedientImds):
+class ModelImds(ObedientImds):
     """It tells of each POST when it comes in, and can let it hang."""
 
     def __init__(self, bench: "ModelBench") -> None:
@@ -194,15 +194,15 @@ class ModelBench:
         self.other: Other = lambda: None
         self.act: Other = lambda: None
         self.clock = FakeClock()
-        self.imds = TalkingImds(self)
+        self.imds = ModelImds(self)
         self.counts: Counter[str] = Counter()
         self.trusted: frozenset[str] | None = frozenset(SIGNERS)
         """Whose keys the trust file has; None while it cannot be read."""
         self.acknowledged: set[tuple[str, str, str]] = set()
         """Name and kind of a sink, and the id of a record that it has acknowledged."""
-        self.words: dict[str, Word] = {}
+        self.words: dict[str, CommandClaims] = {}
         """What each signed command says, by its jti."""
-        self.people: dict[str, Word] = {}
+        self.people: dict[str, CommandClaims] = {}
         """What each person approved, by the jti of the approval."""
         self.sent: list[bytes] = []
         """Every token, in order."""
@@ -504,7 +504,7 @@ class ModelBench:
             return
         jti, now = f"jti-{len(self.words)}", int(self.clock.now().timestamp())
         fingerprint = record["data"]["fingerprint"]
-        self.words[jti] = Word(event_id.casefold(), fingerprint, signer, now + lifetime)
+        self.words[jti] = CommandClaims(event_id.casefold(), fingerprint, signer, now + lifetime)
         self.sent.append(SIGNERS[signer].approve(record, now=now, jti=jti, exp=now + lifetime))
         self.again(-1)
 
@@ -532,7 +532,7 @@ class ModelBench:
             seen = record["data"]["fingerprint"]
             with suppress(LookupError, StoreError):
                 made = self.approvals.local(event_id, user="anna", fingerprint=seen)
-                self.people[made.jti] = Word(event_id.casefold(), seen, "anna", 0)
+                self.people[made.jti] = CommandClaims(event_id.casefold(), seen, "anna", 0)
 
     def work(self, turns: int = 12) -> None:
         """The approval worker does what there is to do, for so many rounds at most."""

@@ -112,9 +112,9 @@ class FakeVm:
             "eventSource": "Platform",
             "durationInSeconds": duration,
         }
-        told = {key: value for key, value in event.items() if key != "description"}
-        told["resources"] = sorted(named)
-        fingerprint = "sha256:" + sha256(canonical_json(told)).hexdigest()
+        fields = {key: value for key, value in event.items() if key != "description"}
+        fields["resources"] = sorted(named)
+        fingerprint = "sha256:" + sha256(canonical_json(fields)).hexdigest()
         revision = self.revisions[event_id] = self.revisions.get(event_id, 0) + 1
         data = {
             "transition": transition,
@@ -140,23 +140,23 @@ class FakeVm:
 
     def heartbeat(self, *, now: datetime | None = None, **detail: Any) -> Record:
         """The record that says that the bridge is alive."""
-        told = {
+        fields = {
             "intervalSeconds": self.interval,
             "lastPollTime": None,
             "pendingEvents": 0,
             "lastRecordSequence": f"{self.last_record:020d}",
         }
-        return self.record(BRIDGE_HEARTBEAT, {"heartbeat": told | detail}, now=now)
+        return self.record(BRIDGE_HEARTBEAT, {"heartbeat": fields | detail}, now=now)
 
     def started(self, *, now: datetime | None = None) -> Record:
         """A run of the bridge began."""
-        told = {"sinks": ["console"], "restarted": False, "gapSeconds": None}
-        return self.record(BRIDGE_STARTED, {"started": told}, now=now)
+        fields = {"sinks": ["console"], "restarted": False, "gapSeconds": None}
+        return self.record(BRIDGE_STARTED, {"started": fields}, now=now)
 
     def store_reset(self, *, now: datetime | None = None) -> Record:
         """The store was damaged, and the bridge began a new one."""
-        told = {"reason": "it was damaged", "previousStream": None, "keptAs": "seb.db.kept"}
-        return self.record(BRIDGE_STORE_RESET, {"storeReset": told}, now=now)
+        fields = {"reason": "it was damaged", "previousStream": None, "keptAs": "seb.db.kept"}
+        return self.record(BRIDGE_STORE_RESET, {"storeReset": fields}, now=now)
 
     def stopped(self, *, now: datetime | None = None) -> Record:
         """A run of the bridge ended in good order."""
@@ -172,7 +172,7 @@ class FakeVm:
         **data: Any,
     ) -> Record:
         """What became of a command."""
-        told = {
+        fields = {
             "jti": jti,
             "evt": event_id,
             "state": state,
@@ -182,7 +182,7 @@ class FakeVm:
             "resources": [self.name],
             "rsn": None,
         }
-        return self.record(APPROVAL, told | data, now=now)
+        return self.record(APPROVAL, fields | data, now=now)
 
     def record(
         self,
@@ -212,7 +212,7 @@ class FakeVm:
 
     def status(self, status: str = "online", *, reason: str | None = None, **more: Any) -> bytes:
         """The document on the status topic."""
-        told = {
+        fields = {
             "status": status,
             "reason": reason,
             "time": None if reason == "lost" else rfc3339(datetime.now(UTC)),
@@ -222,7 +222,7 @@ class FakeVm:
             "commands": False,
             "vm": self._named(),
         }
-        return canonical_json(told | more)
+        return canonical_json(fields | more)
 
     def state(self, *records: Record, now: datetime | None = None) -> bytes:
         """The document on the state topic, with the events of some records as pending."""

@@ -148,12 +148,12 @@ class TurnCluster:
 
     def _hear(self, vms: Iterable[FakeVm], *, commands: bool, prepares: bool) -> None:
         heard = list(vms)
-        said: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "commands": commands,
             "prepares": prepares,
             "time": rfc3339(self.now),
         }
-        self.store([self._parsed(vm, vm.status(**said)) for vm in heard])
+        self.store([self._parsed(vm, vm.status(**fields)) for vm in heard])
         self.tell(*(vm.heartbeat(now=self.now, prepares=prepares) for vm in heard))
 
     def lose(self, number: int) -> None:

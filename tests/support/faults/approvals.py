@@ -110,8 +110,10 @@ class MortalBench(Mortal):
     def _at_rest(self) -> bool:
         if not {*self.lines} == {*self.receiver.bodies} != set():
             return False  # a line may be half written
-        told = {each["jti"]: each["state"] for each in self.receipts}
-        return set(self.commands) <= told.keys() and all(each in FINAL for each in told.values())
+        fields = {each["jti"]: each["state"] for each in self.receipts}
+        return set(self.commands) <= fields.keys() and all(
+            each in FINAL for each in fields.values()
+        )
 
 
 APPROVAL: Final = "seb.approval.v1"

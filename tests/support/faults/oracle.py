@@ -153,7 +153,7 @@ def _wrong_outbox(evidence: Evidence, streams: OwedStreams) -> Iterator[str]:
 
 def _missing_facts(evidence: Evidence, heard: Heard) -> Iterator[str]:
     """Each state of an event that was read for certain has its record."""
-    told = {
+    fields = {
         (each["data"]["event"]["eventId"], each["data"]["fingerprint"])
         for each in heard.records.values()
         if each["type"].startswith("seb.event.")
@@ -161,8 +161,8 @@ def _missing_facts(evidence: Evidence, heard: Heard) -> Iterator[str]:
     for place, document in enumerate(evidence.documents):
         for event in document["Events"]:
             fact = (event["EventId"], fingerprint(event))
-            if fact not in told:
-                told.add(fact)  # said once
+            if fact not in fields:
+                fields.add(fact)  # said once
                 yield f"lost: {event['EventStatus']} of {fact[0]}, read in document {place}"
 
 

@@ -79,7 +79,7 @@ class SpoiledEnds:
         pair = self.ca.server(f"broker-{name}") if tls else None
         broker = self._stack.enter_context(Mosquitto(self.directory / name, tls=pair))
         trust = ssl.create_default_context(cafile=self.ca.cert) if tls else None
-        seen = self._stack.enter_context(broker.subscriber("seb/#", tls=trust))
+        subscriber = self._stack.enter_context(broker.subscriber("seb/#", tls=trust))
         proxy = self._stack.enter_context(FaultProxy(broker.port))
         where = {"kind": "mqtt", "host": proxy.host, "port": str(proxy.port)}
         if tls:
@@ -89,7 +89,9 @@ class SpoiledEnds:
             kind="mqtt",
             env=variables(name, where),
             proxy=proxy,
-            received=lambda: [each.payload for each in seen.messages() if is_event(each.topic)],
+            received=lambda: [
+                each.payload for each in subscriber.messages() if is_event(each.topic)
+            ],
         )
 
     def eventhub(self, name: str, *, tls: bool = False) -> SpoiledEnd:

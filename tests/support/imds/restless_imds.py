@@ -138,7 +138,7 @@ def fingerprint(event: dict[str, Any]) -> str:
     """The fingerprint of IMDS's entry, worked out by hand."""
     due, duration = event["NotBefore"], event["DurationInSeconds"]
     moment = f"{parsedate_to_datetime(due):%Y-%m-%dT%H:%M:%SZ}" if due else None
-    seen = {
+    fields = {
         "eventId": event["EventId"],
         "eventType": event["EventType"],
         "resourceType": event["ResourceType"],
@@ -148,5 +148,5 @@ def fingerprint(event: dict[str, Any]) -> str:
         "eventSource": event["EventSource"],
         "durationInSeconds": None if duration == -1 else duration,
     }
-    text = json.dumps(seen, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    text = json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"

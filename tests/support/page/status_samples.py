@@ -174,5 +174,5 @@ def ended(sequence: int, ago: float, how: str, seen: dict[str, Any], **of: Any) 
 
 def receipt(sequence: int, ago: float, state: str) -> dict[str, Any]:
     """What became of an approval by a rule."""
-    said = {"evt": EVENT_ID, "state": state, "reason": None, "actor": "rule:drained"}
-    return record("approval", sequence, ago=ago, resources=["web_3"], **said)
+    fields = {"evt": EVENT_ID, "state": state, "reason": None, "actor": "rule:drained"}
+    return record("approval", sequence, ago=ago, resources=["web_3"], **fields)

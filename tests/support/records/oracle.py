@@ -221,23 +221,23 @@ class OraclePoll:
 
 def judge_poll(lineage: Lineage, facts: Facts, poll: OraclePoll, records: Iterable[Record]) -> None:
     """A poll committed these records."""
-    told: dict[str, Record] = {}
+    fields: dict[str, Record] = {}
     gaps = 0
     for record in records:
         data = record["data"]
         assert record["time"] == poll.at, "a record that does not have the time of its answer"
         if "transition" in data:
             event = data["event"]["eventId"]
-            assert event not in told, "one change has two records"
-            told[event] = record
+            assert event not in fields, "one change has two records"
+            fields[event] = record
         else:
             facts.is_one(record, json.dumps(record))
             gaps += record["type"] == "seb.bridge.gap.v1"
     if poll.gap is not None and (poll.gap.least > 10 or poll.gap.most <= 10):
         assert gaps == (poll.gap.real > 10), "a gap record for a long gap, and for no other"
     expected = _changes(lineage, poll.visible)
-    assert expected == {event: record["data"]["transition"] for event, record in told.items()}
-    for event, record in told.items():
+    assert expected == {event: record["data"]["transition"] for event, record in fields.items()}
+    for event, record in fields.items():
         _judge_change(lineage, facts, poll, record)
         lineage.revisions[event] = record["data"]["revision"]
         lineage.newest[event] = record["data"]

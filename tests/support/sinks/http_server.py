@@ -106,7 +106,7 @@ class HttpServer:
         """Queue an answer. `delay` is before it, `every` between two bytes of a drip (seconds);
         `interim` are the statuses of the 1xx answers that come first.
         """
-        told = {
+        fields = {
             "status": status,
             "headers": headers or {},
             "body": base64.b64encode(body).decode(),
@@ -115,7 +115,7 @@ class HttpServer:
             "every": every,
             "interim": list(interim),
         }
-        self._ask(do="answer", answers=[told] * times)
+        self._ask(do="answer", answers=[fields] * times)
 
     def requests(self) -> list[Request]:
         """Every request that arrived whole, in order."""

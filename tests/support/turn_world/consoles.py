@@ -99,7 +99,7 @@ class Consoles:
         key: Path,
         *,
         simulation: Simulation,
-        settings: list[GroupSettings],
+        groups: list[GroupSettings],
         skews: tuple[float, float],
         vms: list[WorldVm],
     ) -> None:
@@ -108,7 +108,7 @@ class Consoles:
         self._database.open()
         self._simulation = simulation
         self._signer = KeyFileSigner(key)
-        self._grouping = Grouping(settings)
+        self._grouping = Grouping(groups)
         settings = TurnSettings(grouping=self._grouping, can_sign=True)
         self.each = [
             WorldConsole(

@@ -48,13 +48,13 @@ class TurnWorld:
             )
             for number in range(count)
         ]
-        rules = self._rules()
+        groups = self._groups()
         skew = draw.choice([0.0, 2.0, -2.0])
         self.consoles = Consoles(
             directory,
             key,
             simulation=simulation,
-            rules=rules,
+            groups=groups,
             skews=(0.0, skew),
             vms=self.vms,
         )
@@ -68,7 +68,7 @@ class TurnWorld:
             simulation.log(f"group: {said}")
         simulation.log(f"messages take {slowness} s at most; the clocks differ by {skew} s")
 
-    def _rules(self) -> list[GroupSettings]:
+    def _groups(self) -> list[GroupSettings]:
         """Return the groups, and tell the oracle of them."""
         draw = self.simulation.random
         self.is_for_people = draw.random() < 0.15

@@ -220,8 +220,8 @@ def test_it_asks_what_the_running_bridge_asks(launch: Launch, imds_simulator: Si
     bridge.wait_for_log("started")
     env = {"SEB_STATE_DIR": str(launch.state), "SEB_IMDS__URL": "http://127.0.0.1:9"}
     result = run_seb("check", "--json", home=launch.home, env=env)
-    told = {each["step"]: each for each in objects(result)}
-    assert (told["imds"]["level"], imds_simulator.url in told["imds"]["text"]) == ("ok", True)
+    fields = {each["step"]: each for each in objects(result)}
+    assert (fields["imds"]["level"], imds_simulator.url in fields["imds"]["text"]) == ("ok", True)
     warned = [each["text"] for each in objects(result) if each["level"] == "warn"]
     asks = f"the running bridge asks IMDS at {imds_simulator.url}"
     assert f"{asks}, and these settings say http://127.0.0.1:9" in warned

@@ -33,7 +33,7 @@ def test_an_address_that_cannot_be_had_is_a_warning() -> None:
 
 def test_the_running_bridge_may_have_it(here: Here, launch: Launch) -> None:
     """If the running bridge has the address, `check` says so."""
-    seen = Onlooker()
-    launch(**seen.env).wait_for_log("http_listening")
-    result = here("check", "--offline", **launch.env, **seen.env)
-    assert f"the running bridge serves 127.0.0.1:{seen.port}" in result.out
+    onlooker = Onlooker()
+    launch(**onlooker.env).wait_for_log("http_listening")
+    result = here("check", "--offline", **launch.env, **onlooker.env)
+    assert f"the running bridge serves 127.0.0.1:{onlooker.port}" in result.out

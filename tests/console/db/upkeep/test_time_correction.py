@@ -19,7 +19,7 @@ def test_a_decision_goes_on_though_the_clock_was_set_back(database: Database) ->
     """
     intake = Intake(database)
     at = intake.now.timestamp()
-    said = {"event_id": "E", "fingerprint": "f", "reason": "r", "scope": "s"}
+    fields = {"event_id": "E", "fingerprint": "f", "reason": "r", "scope": "s"}
     first = Decision(
         id="1",
         kind="leave",
@@ -28,9 +28,9 @@ def test_a_decision_goes_on_though_the_clock_was_set_back(database: Database) ->
         at=at - 20,
         outcome="overtaken",
         over_at=at - 10,
-        **said,
+        **fields,
     )
-    second = Decision(id="2", kind="approve", state="open", actor="ada", at=at - 10, **said)
+    second = Decision(id="2", kind="approve", state="open", actor="ada", at=at - 10, **fields)
     of_two = Decision(
         id="4",
         kind="approve",
@@ -40,7 +40,7 @@ def test_a_decision_goes_on_though_the_clock_was_set_back(database: Database) ->
         at=at - 7200,
         claimed_by="one",
         claimed_until=at + 5,
-        **{**said, "event_id": "F"},
+        **{**fields, "event_id": "F"},
     )
     asked = VmCommand(
         jti="j",
@@ -51,7 +51,7 @@ def test_a_decision_goes_on_though_the_clock_was_set_back(database: Database) ->
         made_at=at - 10,
         sent_at=at - 8,
         expires_at=at + 30,
-        **said,
+        **fields,
     )
     with write_to(database) as (connection, number):
         for each in (first, second, of_two):
@@ -60,7 +60,7 @@ def test_a_decision_goes_on_though_the_clock_was_set_back(database: Database) ->
     intake.now -= timedelta(hours=1)
     intake.let_pass(0)
     intake.let_pass(10)
-    third = Decision(id="3", kind="leave", state="over", actor="bob", at=at - 3590, **said)
+    third = Decision(id="3", kind="leave", state="over", actor="bob", at=at - 3590, **fields)
     with write_to(database) as (connection, number):
         decision_rows.insert_decision(connection, third, number)
         found = decision_rows.decisions_on(connection, EventKey("E", "s"))

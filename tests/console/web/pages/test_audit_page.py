@@ -22,8 +22,8 @@ def audited(stage: ConsoleStage, **row: Any) -> None:
     """Append a row, as a decision does."""
     with stage.console.database.writing.begin() as connection:
         next_number(connection)
-        told = {"actor": "mia", "action": "approve", "event_id": "E", "reason": "patching", **row}
-        audit_log.append(connection, at=stage.now.timestamp(), **told)
+        fields = {"actor": "mia", "action": "approve", "event_id": "E", "reason": "patching", **row}
+        audit_log.append(connection, at=stage.now.timestamp(), **fields)
 
 
 def test_the_newest_row_is_first(stage: ConsoleStage, page: Page) -> None:

@@ -57,10 +57,10 @@ def announced(
 ) -> list[FakeVm]:
     """Return an event that waits for a decision, and the VMs that it names."""
     vms = [FakeVm(name=f"web-{number}") for number in range(names)]
-    told = {"not_before": stage.moment(872), "event_type": "Freeze", **event}
+    fields = {"not_before": stage.moment(872), "event_type": "Freeze", **event}
     for vm in vms:
-        named = told.get("resources") or [each.name for each in vms]
-        stage.put(vm.event(event_id, now=stage.now, **{**told, "resources": named}))
+        named = fields.get("resources") or [each.name for each in vms]
+        stage.put(vm.event(event_id, now=stage.now, **{**fields, "resources": named}))
         stage.takes_commands(vm)
     return vms
 
@@ -103,8 +103,8 @@ def test_an_approval_goes_its_way_on_an_open_page(stage: ConsoleStage, page: Pag
     asked = next(vm for vm in (first, *announced_names(stage)) if vm.vm_id == row["vmId"])
     for number, state in enumerate(("accepted", "posted", "confirmed")):
         when = stage.now + timedelta(seconds=number)
-        told = {"jti": row["jti"], "actor": "ann", "now": when}
-        stage.put(asked.receipt("E", state, **told))
+        fields = {"jti": row["jti"], "actor": "ann", "now": when}
+        stage.put(asked.receipt("E", state, **fields))
         words = ("accepted by the VM", "given to Azure", "confirmed")[number]
         expect(page.locator(".steps .step-now, .steps .step-done").last).to_contain_text(words)
     expect(page.locator("#decision h2")).to_contain_text("Approved")
@@ -309,8 +309,8 @@ def test_a_rejected_approval_says_why_and_can_be_repeated(stage: ConsoleStage, p
     approve(page)
     expect(page.locator("#decision h2")).to_contain_text("Being approved")
     row = audit(stage)[-1]
-    told = {"jti": row["jti"], "actor": "ann", "reason": "unknown_key"}
-    stage.put(vms[0].receipt("E", "rejected", now=stage.now + timedelta(seconds=1), **told))
+    fields = {"jti": row["jti"], "actor": "ann", "reason": "unknown_key"}
+    stage.put(vms[0].receipt("E", "rejected", now=stage.now + timedelta(seconds=1), **fields))
     stage.now += timedelta(seconds=30)
     expect(page.locator(".bad")).to_contain_text("The VM does not know the key")
     expect(page.locator(".bad")).to_contain_text("seb console trust")
@@ -499,11 +499,11 @@ def test_reporters_that_differ_are_compared_field_by_field(stage: ConsoleStage, 
     not name changes nothing that is shown.
     """
     named = FakeVm(name="web-0")
-    told = {"resources": ["web-0"], "event_type": "Freeze", "not_before": stage.moment(872)}
-    stage.put(named.event("E", now=stage.now, **told))
+    fields = {"resources": ["web-0"], "event_type": "Freeze", "not_before": stage.moment(872)}
+    stage.put(named.event("E", now=stage.now, **fields))
     stage.takes_commands(named)
     others = [FakeVm(name=f"peer-{number}") for number in range(2)]
-    other = told | {"not_before": stage.moment(300), "description": "x"}
+    other = fields | {"not_before": stage.moment(300), "description": "x"}
     stage.put(*(vm.event("E", now=stage.now, **other) for vm in others))
     page.goto(f"{stage.url}/events/E")
     rows = page.locator("#differing tbody tr")

@@ -25,14 +25,14 @@ def happened(
 ) -> None:
     """Record an event that began so long ago and ended two minutes later."""
     begin = stage.now - timedelta(hours=hours_ago)
-    told = {"event_type": event_type}
-    stage.put(vm.event(event_id, now=begin, **told))
+    fields = {"event_type": event_type}
+    stage.put(vm.event(event_id, now=begin, **fields))
     if by is not None:
         stage.put(vm.receipt(event_id, "confirmed", now=begin, actor=by))
-    stage.put(vm.event(event_id, transition="started", now=begin + timedelta(minutes=1), **told))
+    stage.put(vm.event(event_id, transition="started", now=begin + timedelta(minutes=1), **fields))
     end = begin + timedelta(minutes=2)
     measured = {"downtimeSeconds": down}
-    stage.put(vm.event(event_id, transition="ended", now=end, observation=measured, **told))
+    stage.put(vm.event(event_id, transition="ended", now=end, observation=measured, **fields))
 
 
 @pytest.fixture
@@ -42,8 +42,8 @@ def past(stage: ConsoleStage) -> ConsoleStage:
     web = FakeVm(name="web-17", site="zurich", tags={"role": "web"})
     happened(stage, "E-OLD", db, hours_ago=30, by="rule:patching")
     happened(stage, "E-NIGHT", db, hours_ago=1, down=42.0, by="mia@example.com")
-    said = {"actor": "mia@example.com", "rsn": "CHG-0815 \u00e9", "now": stage.now}
-    stage.put(db.receipt("E-NIGHT", "accepted", **said))
+    fields = {"actor": "mia@example.com", "rsn": "CHG-0815 \u00e9", "now": stage.now}
+    stage.put(db.receipt("E-NIGHT", "accepted", **fields))
     happened(stage, "E-SPOT", web, hours_ago=2, event_type="Preempt")
     stage.put(web.event("E-OPEN", now=stage.now, not_before=stage.moment(600)))
     return stage

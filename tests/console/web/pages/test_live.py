@@ -196,8 +196,8 @@ def test_what_is_printed_is_the_page_without_its_controls(stage: ConsoleStage, p
     and links.
     """
     vm, other = FakeVm(), FakeVm(name="other")
-    told = {"resources": [vm.name], "not_before": stage.moment(600), "now": stage.now}
-    stage.put(vm.event("E", **told), other.event("E", **told))
+    fields = {"resources": [vm.name], "not_before": stage.moment(600), "now": stage.now}
+    stage.put(vm.event("E", **fields), other.event("E", **fields))
     stage.takes_commands(vm)
     page.emulate_media(media="print", color_scheme="dark")
     page.goto(f"{stage.url}/events/E")

@@ -154,8 +154,8 @@ def test_what_starts_soon_comes_first(stage: ConsoleStage, page: Page) -> None:
         ("spot", "Preempt", 25),
     ):
         vm = FakeVm(name=name)
-        told = {"event_type": event_type, "not_before": stage.moment(seconds)}
-        stage.put(vm.event(f"E-{name}", now=stage.now, **told))
+        fields = {"event_type": event_type, "not_before": stage.moment(seconds)}
+        stage.put(vm.event(f"E-{name}", now=stage.now, **fields))
         stage.takes_commands(vm)
     page.goto(stage.url)
     expect(page.locator("h1")).to_have_text("2 decisions are due")
@@ -187,8 +187,8 @@ def test_rows_do_not_move_under_the_pointer(stage: ConsoleStage, page: Page) -> 
     """While the pointer is on a list, new rows are only counted; they appear when it leaves."""
     first, second = FakeVm(name="first"), FakeVm(name="second")
     for vm, seconds in ((first, 600), (second, 700)):
-        told = {"not_before": stage.moment(seconds), "now": stage.now}
-        stage.put(vm.event(f"E-{vm.name}", **told))
+        fields = {"not_before": stage.moment(seconds), "now": stage.now}
+        stage.put(vm.event(f"E-{vm.name}", **fields))
     page.goto(stage.url)
     expect(page.locator("#live")).to_have_attribute("data-state", "live")
     names = page.locator("#events h4 a")
