@@ -73,11 +73,14 @@ class ControlServer:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop answering, and remove the published address."""
+        """Stop answering, and remove the published address. If the disk refuses that, it stays, and
+        counts as that of a bridge that was killed.
+        """
         if self._closed.is_set():
             return
         self._closed.set()
-        self._path.unlink(missing_ok=True)
+        with suppress(OSError):
+            self._path.unlink(missing_ok=True)
         if self._listener is not None:
             with suppress(OSError):  # a close alone would leave the thread waiting
                 system.wake_listener(str(self._listener.address))

@@ -89,8 +89,7 @@ def reconcile(
     choices = dict(connection.execute("SELECT name, choice FROM sinks WHERE choice != ''"))
     was: dict[str, tuple[bool, str]] = {}  # whether a sink was there, and its role
     for name, cursor, active, kept_role in rows:
-        # 0.2.0 did not keep the role; no sink of 0.2.0 prepared.
-        role = kept_role or sinks.get(name, UNKNOWN).kind
+        role = kept_role or _role_in_0_2_0(connection, name) or sinks.get(name, UNKNOWN).kind
         was[name] = (bool(active), role)
         if active and (name not in sinks or sinks[name].role != role):
             _note_ends_owed(connection, name, role, cursor)
@@ -125,19 +124,30 @@ def reconcile(
     _delete_passed(connection)
 
 
+def _role_in_0_2_0(connection: sqlite3.Connection, sink: str) -> str | None:
+    """Return the role of a sink in a store of 0.2.0, which kept it only with what the sink had
+    acknowledged; None if that is nothing. Raises `sqlite3.Error`.
+    """
+    newest = connection.execute(
+        "SELECT role FROM acknowledged WHERE sink = ? ORDER BY sequence DESC LIMIT 1", (sink,)
+    ).fetchone()
+    return None if newest is None else str(newest[0])
+
+
 def _note_ends_owed(connection: sqlite3.Connection, sink: str, role: str, cursor: int) -> None:
     """Note the events whose start a sink may have got in this role, but not their end. Called for a
     sink that is removed or gets another role. Raises `sqlite3.Error`.
     """
     connection.execute(
-        "INSERT OR IGNORE INTO acknowledged (event, sink, role, sequence) "
-        "SELECT event, ?1, ?2, 0 FROM records JOIN dead USING (sequence) "
-        "WHERE sink = ?1 AND event IS NOT NULL "
+        "INSERT OR IGNORE INTO acknowledged (event, sink, role, sequence) "  # noqa: S608  # ours
+        "SELECT event, ?2, ?1, 0 FROM records JOIN dead USING (sequence) "
+        "WHERE sink = ?2 AND event IS NOT NULL "
         # The records after the cursor may have arrived, although that was not written. Which of
         # them the sink accepts is not known any more, but it chose them by these two columns.
-        "UNION SELECT event, ?1, ?2, 0 FROM records WHERE sequence IN (SELECT min(sequence) "
-        "FROM records WHERE sequence > ?3 AND event IS NOT NULL GROUP BY type, affects)",
-        (sink, role, cursor),
+        "UNION SELECT event, ?2, ?1, 0 FROM records WHERE sequence IN (SELECT min(sequence) "
+        "FROM records WHERE sequence > ?3 AND event IS NOT NULL "
+        f"AND {NOT_MISSED_CONDITION} GROUP BY type, affects)",
+        (role, sink, cursor),
     )
     connection.execute(
         "INSERT OR IGNORE INTO ends_owed (sink, role, event) "

@@ -151,17 +151,12 @@ class Outbox:
         `StoreError`.
         """
         takes_ends = self._accepts(sink)(EVENT_ENDED, True)  # noqa: FBT003
-        with self._lock:
-            passed = self._cursors.get(sink, 0)
-        return self.dead.retry(sink, sequences, ends_until=passed if takes_ends else 0)
+        ends_until = self._cursor(sink) if takes_ends else 0
+        return self.dead.retry(sink, sequences, ends_until=ends_until)
 
     def backlog(self, sink: str) -> Backlog:
         """Return the sink's backlog."""
-        with self._lock:
-            cursor = self._cursors.get(sink)
-        if cursor is None:
-            rows = self._store.read("SELECT cursor FROM sinks WHERE name = ?", (sink,))
-            cursor = rows[0][0] if rows else 0
+        cursor = self._cursor(sink)
         rows = self._store.read(
             "SELECT type, affects, count(*), min(time) FROM records INDEXED BY waiting "  # noqa: S608  # our own words
             f"WHERE sequence > ?1 AND {NOT_MISSED_CONDITION} GROUP BY type, affects",
@@ -242,6 +237,15 @@ class Outbox:
         if kind != EVENT_ENDED or concerns != 0 or not accepts(kind, True):  # noqa: FBT003
             return False
         return self._acknowledged.may_have_received(sink, self.recipients[sink].role, sequence)
+
+    def _cursor(self, sink: str) -> int:
+        """Return the sink's cursor, also if no bridge runs that has registered it."""
+        with self._lock:
+            cursor = self._cursors.get(sink)
+        if cursor is None:
+            rows = self._store.read("SELECT cursor FROM sinks WHERE name = ?", (sink,))
+            cursor = int(rows[0][0]) if rows else 0
+        return cursor
 
     def _accepts(self, sink: str) -> Accepts:
         return self.recipients.get(sink, UNKNOWN).accepts

@@ -229,6 +229,25 @@ def test_a_store_of_0_2_0_opens_with_everything_in_it(tmp_path: Path) -> None:
         assert store.last_revisions([EVENT_ID.casefold()]) == {}
 
 
+def test_a_sink_that_gets_another_kind_at_the_upgrade_from_0_2_0_gets_what_is_pending(
+    tmp_path: Path,
+) -> None:
+    """0.2.0 kept the kind of a sink only with its acknowledgements: the destination of another kind
+    still gets the pending event that the former one had.
+    """
+    path = tmp_path / "state" / FILE_NAME
+    path.parent.mkdir(mode=0o700)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript((SUPPORT / "store_0_2_0.sql").read_text(encoding="utf-8"))
+    store, _ = open_store(path.parent, NOW)
+    with closing(store):
+        outbox = Outbox(store)
+        outbox.register({name: Recipient(kind="file") for name in ("drain", "ops")})
+        batch = outbox.next("drain", 10)
+        assert batch is not None
+        assert EVENT_ID in {record.event_id for record in batch.records}
+
+
 def test_commands_of_a_new_version_do_not_convert_the_store(tmp_path: Path) -> None:
     """Before a new version is started, `seb check` and `seb outbox` of it may run beside the old
     one, which could not use a store that they had converted.

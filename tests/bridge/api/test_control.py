@@ -265,11 +265,30 @@ def test_a_full_disk_only_puts_it_off(tmp_path: Path, monkeypatch: pytest.Monkey
     assert not (tmp_path / FILE_NAME).exists()
 
 
+def test_a_file_that_cannot_be_removed_does_not_keep_it_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server whose file the disk does not let go of ends all the same, and the file leads
+    nowhere.
+    """
+    server = ControlServer(tmp_path, handler)
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", read_only)
+        server.close()
+    assert (tmp_path / FILE_NAME).exists()
+    assert send(tmp_path, {"ask": "a"}) is None
+
+
 def test_a_server_that_never_began_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that never began to listen can be closed without waiting."""
     monkeypatch.setattr(Path, "write_text", full)
     ControlServer(tmp_path, handler).close()
     assert not (tmp_path / FILE_NAME).exists()
+
+
+def read_only(path: Path, *, missing_ok: bool = False) -> None:
+    """Raise the error of a disk that may not be written to."""
+    raise OSError(errno.EROFS, "read-only file system")
 
 
 def full(path: Path, text: str, **how: object) -> int:

@@ -534,6 +534,24 @@ def test_an_end_that_a_sink_did_not_want_follows_a_retried_beginning(
         outbox.mark_dead("ops", 1, reason="no", attempts=1, now=NOW)
 
 
+def test_a_retry_without_a_running_bridge_lets_the_end_follow_too(
+    store: Store, outbox: Outbox
+) -> None:
+    """An outbox that no bridge has opened knows how far the sink has come: the end that the sink
+    left out follows the retried beginning.
+    """
+    store.commit([draft(1, event_id="E-1", resources=("another",))], events=[event_row("E-1")])
+    outbox.mark_dead("ops", 1, reason="no", attempts=1, now=NOW)
+    own = {"ops": Recipient(kind="test", accepts=lambda _, concerns: concerns is not False)}
+    outbox.register(own)
+    ended = draft(2, event_id="E-1", record_type=EVENT_ENDED, resources=("another",))
+    store.commit([ended, draft(3)])
+    assert sequences(drain(outbox)) == [3]
+    assert Outbox(store, own).retry("ops", None) == 1
+    outbox.register(own)
+    assert sequences(drain(outbox)) == [1, 2]
+
+
 def test_a_record_that_follows_a_retried_one_is_not_dead(store: Store, outbox: Outbox) -> None:
     """A record that the sink gets again after a retried one is in its backlog, and not dead: it is
     not listed, and not dropped, whether the older one has been delivered or not.
@@ -732,6 +750,27 @@ def test_a_kind_that_comes_back_gets_the_ends_that_it_missed(store: Store, outbo
     assert sequences(drain(outbox)) == [2]
     outbox.register({"ops": Recipient(kind="file")})
     assert outbox.next("ops", 9) is None
+
+
+def test_a_sink_that_begins_to_prepare_gets_the_end_of_what_it_had_in_hand(
+    store: Store, outbox: Outbox
+) -> None:
+    """A sink that had a record in hand when the bridge ended, behind one that it never gets, begins
+    to prepare: it is owed the end of that event.
+    """
+    for number, event in enumerate(("E-1", "E-0", "E-2"), 1):
+        store.commit([draft(number, event_id=event)], events=[event_row(event)])
+    over = draft(4, event_id="E-0", record_type=EVENT_ENDED)
+    store.commit([over], events=[event_row("E-0", pending=False)])
+    outbox.register(recipients("ops", "new"))
+    first = outbox.next("new", 1)
+    assert first is not None
+    outbox.move_past("new", first)
+    in_hand = outbox.next("new", 1)
+    assert in_hand is not None
+    assert sequences(in_hand.records) == [3]
+    outbox.register({"new": Recipient(kind="test", prepares=True)})
+    assert outbox.events_known_before("new") == ["e-1", "e-2"]
 
 
 def test_a_kind_gets_the_end_that_another_one_left_aside(store: Store, outbox: Outbox) -> None:

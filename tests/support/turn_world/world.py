@@ -63,9 +63,9 @@ class TurnWorld:
             how = "HTTPS" if vm.line.is_pull else "a broker"
             prepares = "prepares" if vm.prepares else "does not prepare"
             simulation.log(f"{vm.name}: zone {vm.zone}, over {how}, {prepares}")
-        for rule in rules:
-            said = rule.model_dump(mode="json", exclude_defaults=True)
-            simulation.log(f"group: {said}")
+        for group in groups:
+            fields = group.model_dump(mode="json", exclude_defaults=True)
+            simulation.log(f"group: {fields}")
         simulation.log(f"messages take {slowness} s at most; the clocks differ by {skew} s")
 
     def _groups(self) -> list[GroupSettings]:
