@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import getpass
-import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from ipaddress import ip_address
@@ -16,17 +15,6 @@ from console.config.settings import ROLES, Role
 
 _MAX_CHARACTERS: Final = 200
 _NOT_PEOPLE: Final = ("local:", "rule:", "token:", "group:")
-_UNSEEN: Final = ("Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp")
-"""Categories of Unicode whose characters are invisible."""
-_BLANK: Final = frozenset(
-    [
-        *("\u034f", "\u115f", "\u1160", "\u17b4", "\u17b5", "\u2800", "\u3164", "\uffa0"),
-        *map(chr, range(0x180B, 0x1810)),
-        *map(chr, range(0xFE00, 0xFE10)),
-        *map(chr, range(0xE0100, 0xE01F0)),
-    ]
-)
-"""Characters of other categories that are invisible too: joiners, fillers, variation selectors."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,26 +76,12 @@ def is_name(name: str) -> bool:
     return fits and not name.lower().startswith(_NOT_PEOPLE)
 
 
-def is_same_person(one: str, other: str) -> bool:
-    """Check whether people read two names as the same."""
-    return _as_read(one) == _as_read(other)
-
-
 def roles_of(
     roles: Mapping[Role, Iterable[str]], *, user: str, groups: Iterable[str]
 ) -> frozenset[Role]:
     """Return the roles that the settings give to a user and to groups."""
     names = {f"user:{user}", *(f"group:{group}" for group in groups)}
     return frozenset(role for role, named in roles.items() if names & set(named))
-
-
-def _as_read(name: str) -> str:
-    """Return a name as people read it: in NFKC, case folded, without invisible characters and
-    without extra spaces.
-    """
-    plain = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
-    seen = (s for s in plain if s not in _BLANK and unicodedata.category(s) not in _UNSEEN)
-    return " ".join("".join(seen).split())
 
 
 def _text(value: str) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Literal
 
-from console.access.people import Person, is_same_person
+from console.access.people import Person
 from console.access.site_access import decides_event
 from console.approvals.refusal_reasons import REASONS, RefusalReason
 from console.approvals.table_text import description_of
@@ -21,6 +21,7 @@ from console.fleet.commands import under_way
 from console.fleet.decisions import MAX_REASON_CHARACTERS
 from console.fleet.values.decision import Decision
 from console.fleet.values.event import KnownEvent
+from console.fleet.values.person_names import is_same_person
 
 What = Literal["approve", "leave", "end_turn"]
 

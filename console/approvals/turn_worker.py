@@ -120,7 +120,7 @@ class TurnWorker:
                 snapshot,
                 number,
                 run_id=self._run_id,
-                settings=DecisionSettings(can_sign=True),
+                settings=DecisionSettings(can_sign=True, four_eyes=self._settings.four_eyes),
                 audit_limiter=AuditLimiter(),
             )
             facts = self._facts.facts_for_step(snapshot)

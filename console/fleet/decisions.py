@@ -77,6 +77,15 @@ def with_turn(
     return status if may_approve and can_prepare else DecisionStatus(state="none")
 
 
+def is_left(decision: Decision, event_state: str, fingerprint: str) -> bool:
+    """Check whether a decision leaves the event: it has not changed since, or kept that state until
+    its end. One that is back as it was is left still: a document may have left it out for a moment.
+    """
+    if decision.kind != "leave" or not (decision.state == "open" or decision.outcome == "left"):
+        return False
+    return event_state != "scheduled" or decision.fingerprint == fingerprint
+
+
 def status_of_open(decision: Decision | None) -> DecisionStatusName | None:
     """Return the status of an open decision; None without a decision, or after its end."""
     if decision is None or decision.state == "over":
@@ -110,7 +119,7 @@ def _person_status(
     """Return the status of a person's decision, if it is about the event as it is."""
     if decision is None:
         return None
-    if _is_left(decision, event_state, fingerprint):
+    if is_left(decision, event_state, fingerprint):
         return _by_person("left", decision)
     same = event_state == "scheduled" and decision.fingerprint == fingerprint
     return _by_person("second", decision) if decision.state == "second" and same else None
@@ -126,17 +135,6 @@ def _undecided_status(
         reason = f"{decision.outcome}: {decision.outcome_reason}"
         return DecisionStatus(state="due", by=decision.actors, reason=reason, at=decision.over_at)
     return DecisionStatus(state="due")
-
-
-def _is_left(decision: Decision, event_state: str, fingerprint: str) -> bool:
-    """Check whether the event was left, and either has not changed since or kept that state until
-    its end.
-    """
-    if decision.kind != "leave":
-        return False
-    if event_state == "scheduled":
-        return decision.state == "open" and decision.fingerprint == fingerprint
-    return decision.state == "open" or decision.outcome == "left"
 
 
 def _by_person(state: DecisionStatusName, decision: Decision) -> DecisionStatus:

@@ -135,9 +135,8 @@ class EventFacts:
     """Whether its reporters differ, or it is in conflict: then people decide."""
     needs_two: bool = False
     """Whether two persons are needed for its approval."""
-    has_first: bool = False
-    """Whether the first of two persons has approved this state of the event, and that still counts.
-    """
+    first_actor: str | None = None
+    """The first of two persons, who has approved this state of the event, if that still counts."""
     ended_by: str | None = None
     """The person who has ended the turn of this state of the event."""
     approval: Literal["open", "confirmed", "failed"] | None = None

@@ -23,7 +23,7 @@ def is_ready(vm: VmFacts, turn: Turn, event: EventFacts) -> bool:
         return False
     if vm.prepares:
         return vm.is_prepared(event)
-    return vm.prepares_nothing or (turn.is_overridden and not vm.is_heard)
+    return vm.prepares_nothing or turn.is_overridden
 
 
 def awaited_vms(turn: Turn, event: EventFacts, reading: Reading) -> list[VmFacts]:
@@ -37,14 +37,20 @@ def awaited_vms(turn: Turn, event: EventFacts, reading: Reading) -> list[VmFacts
 def all_prepared(turn: Turn, event: EventFacts, reading: Reading) -> bool:
     """Check whether every VM that the event names holds the turn and is prepared now."""
     is_whole = event.named <= turn.vm_ids
-    # Silence says nothing of whether a VM prepares: only who overrides the budget does not wait.
-    waits_for = [vm for vm in reading.facts.named(event) if vm.is_heard or not turn.is_overridden]
-    is_known = all(vm.has_said for vm in waits_for)
     return (
         is_whole
-        and is_known
+        and not unknown_vms(turn, event, reading)
         and all(vm.is_prepared(event) for vm in awaited_vms(turn, event, reading))
     )
+
+
+def unknown_vms(turn: Turn, event: EventFacts, reading: Reading) -> list[VmFacts]:
+    """Return the VMs of which it must be known whether they prepare, and is not. Only a person who
+    overrides the budget does not wait for that: some VMs never say it.
+    """
+    if turn.is_overridden:
+        return []
+    return [vm for vm in reading.facts.named(event) if not vm.has_said]
 
 
 def unanswered_vms(turn: Turn, event: EventFacts, reading: Reading) -> list[str]:

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Final, Literal
 
 from console.fleet.values.keys import EventKey
+from console.fleet.values.person_names import is_same_person
 from console.turns.facts import EventFacts, Turn, VmFacts
 from console.turns.groups import is_open
 from console.turns.preparing_vms import is_ready
@@ -67,13 +68,23 @@ def why_no_longer_approved(turn: Turn, event: EventFacts, reading: Reading) -> s
     """
     if turn.is_by_group:
         return why_not_by_groups(event, reading)
-    if event.needs_two and not event.has_first and turn.state != "approving":
-        return _NEEDS_TWO  # the first approval has ended: the event had changed for a moment
+    if event.needs_two and turn.state != "approving" and not _is_by_two(turn, event):
+        return _NEEDS_TWO
     if event.is_left:
         return _IS_LEFT
     if turn.is_overridden or turn.state != "preparing":
         return None
     return why_too_large(event, reading)  # its VMs would wait, and the events behind it too
+
+
+def _is_by_two(turn: Turn, event: EventFacts) -> bool:
+    """Check whether the person who took the turn is the second of two. The first approval may have
+    ended since, as the event had changed for a moment; and the second person may have given a new
+    first one.
+    """
+    if event.first_actor is None or turn.actor is None:
+        return False
+    return not is_same_person(event.first_actor, turn.actor)
 
 
 def why_not_prepared(turn: Turn, reading: Reading) -> str | None:

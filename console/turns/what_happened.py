@@ -5,7 +5,14 @@ from __future__ import annotations
 from typing import Final
 
 from console.turns.facts import EventFacts, Turn
-from console.turns.preparing_vms import all_prepared, awaited_vms, is_ready, unanswered_vms
+from console.turns.preparing_vms import (
+    UNANSWERED_SECONDS,
+    all_prepared,
+    awaited_vms,
+    is_ready,
+    unanswered_vms,
+    unknown_vms,
+)
 from console.turns.queue import is_to_be_retried
 from console.turns.reading import Reading
 from console.turns.reasons import (
@@ -123,10 +130,21 @@ def _while_preparing(turn: Turn, event: EventFacts, reading: Reading) -> Occurre
         reason = f"{', '.join(failed)} could not prepare"
     elif silent := unanswered_vms(turn, event, reading):
         reason = f"{', '.join(silent)} did not answer"
+    elif unknown := _unknown_for_long(turn, event, reading):
+        reason = f"the console does not know whether {', '.join(unknown)} can prepare"
     elif reading.is_too_late(event):
         late = [vm.name for vm in reading.facts.named(event) if not is_ready(vm, turn, event)]
         reason = f"{', '.join(sorted(late))} did not prepare in time"
     return None if reason is None else Occurrence(trigger=TurnTrigger.NOT_PREPARED, reason=reason)
+
+
+def _unknown_for_long(turn: Turn, event: EventFacts, reading: Reading) -> list[str]:
+    """Return the names of the VMs that have not said for long whether they prepare: one without
+    heartbeats may never say it.
+    """
+    if reading.now - turn.since < UNANSWERED_SECONDS:
+        return []
+    return sorted(vm.name for vm in unknown_vms(turn, event, reading))
 
 
 def _while_prepared(turn: Turn, event: EventFacts, reading: Reading) -> Occurrence | None:

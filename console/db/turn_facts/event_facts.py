@@ -9,6 +9,7 @@ from sqlalchemy import Connection
 
 from console.db.decisions.decision_rows import approval_counts
 from console.fleet.commands import under_way
+from console.fleet.decisions import is_left
 from console.fleet.outcomes import BY_CONSOLE
 from console.fleet.values.decision import Receipt
 from console.fleet.values.event import KnownEvent
@@ -51,7 +52,6 @@ def event_facts_of(
     names = {each.name_key for each in there}
     contents = {each.content_hash for each in named if each.contact == "heard"} - {None}
     decision = known.decided.decision
-    is_left = decision is not None and decision.kind == "leave" and decision.state == "open"
     # Another VM may report the event too, with other names: its word holds up no turn.
     receipts = [each for each in known.receipts if each.vm_id in {one.vm_id for one in there}]
     return EventFacts(
@@ -65,10 +65,10 @@ def event_facts_of(
         reported=reported,
         not_before=event.not_before,
         started_at=known.shown.time if event.state == "started" else None,
-        is_left=is_left,
+        is_left=decision is not None and is_left(decision, event.state, facts.fingerprint),
         is_disputed=not facts.is_proven or bool(contents - {known.shown.content_hash}),
         needs_two=0 < four_eyes <= len(reported.resources),
-        has_first=_has_first(known),
+        first_actor=_first_actor(known),
         ended_by=turn.ended_by if turn is not None and is_ended else None,
         approval=_approval(known),
         again_at=again_at,
@@ -76,14 +76,15 @@ def event_facts_of(
     )
 
 
-def _has_first(known: KnownEvent) -> bool:
-    """Check whether the first of two persons has approved this state of the event, and the second
-    has not.
+def _first_actor(known: KnownEvent) -> str | None:
+    """Return the first of two persons, who has approved this state of the event, while the approval
+    of the second is not written; or None.
     """
     decision = known.decided.decision
     if decision is None or decision.kind != "approve" or decision.state != "second":
-        return False
-    return decision.fingerprint == known.shown.report.fingerprint
+        return None
+    is_this_state = decision.fingerprint == known.shown.report.fingerprint
+    return decision.actor if is_this_state else None
 
 
 def _may_begin(receipt: Receipt) -> bool:

@@ -12,6 +12,7 @@ from support.console.turn_cluster import BOB, EventOfTwo, TurnCluster
 from console.approvals.refusal_reasons import DecisionRefusedError
 from console.db.connection.opening import Database
 from console.db.decisions.latest_groups import StartedGroups, write_latest_groups
+from console.fleet.decisions import decision_status
 
 
 def test_a_person_does_not_approve_what_failed_to_prepare(by_people: TurnCluster) -> None:
@@ -142,6 +143,28 @@ def test_a_person_leaves_an_event_whose_turn_has_begun(cluster: TurnCluster) -> 
     assert cluster.state(0) == "failed"
 
 
+def test_an_event_that_a_person_left_is_left_still_if_it_is_back_as_it_was(
+    cluster: TurnCluster,
+) -> None:
+    """A document may leave an event out for a moment: its group does not approve what a person has
+    left, and the page says so; once the event has changed, its group does.
+    """
+    event = {"now": cluster.now, "not_before": cluster.later(minutes=15)}
+    cluster.tell(cluster.vms[0].event("E-0", **event))
+    cluster.leave(0)
+    cluster.tell(cluster.vms[0].event("E-0", transition="ended", now=cluster.now))
+    cluster.decide()
+    cluster.wait(2)
+    cluster.tell(cluster.vms[0].event("E-0", **{**event, "now": cluster.now}))
+    assert cluster.step() == []
+    known = cluster.known_event(0)
+    fingerprint = known.shown.report.fingerprint
+    status = decision_status("scheduled", fingerprint, (), known.decided, can_be_asked=True)
+    assert status.state == "left"
+    cluster.change(0)
+    assert cluster.step() == ["prepare db-0"]
+
+
 def test_one_of_two_persons_approves_nothing_once_the_others_approval_is_over(
     database: Database,
 ) -> None:
@@ -172,6 +195,45 @@ def test_one_of_two_persons_approves_nothing_once_the_others_approval_is_over(
     decision = cluster.known_event(0).decided.decision
     assert decision is not None
     assert (decision.actor, decision.second_actor) == ("alice", "bob")
+    cluster.decisions.stop()
+
+
+@pytest.mark.parametrize("name", ["bob", "BOB "])
+@pytest.mark.parametrize("ends", ["changes", "vanishes", "is left"])
+def test_one_person_is_not_both_of_two(database: Database, ends: str, name: str) -> None:
+    """If the second person approves again after the approval of the first has ended, that is a new
+    first approval: the turn that this person took approves nothing, until another one approves.
+    """
+    cluster = TurnCluster(database, approve=None)
+    cluster.decisions = cluster.decisions_of(cluster.settings.grouping, four_eyes=1)
+    cluster.settings = replace(cluster.settings, four_eyes=1)
+    first = cluster.later(minutes=15)
+    cluster.announce(0)
+    cluster.approve(0)
+    cluster.approve(0, person=BOB)
+    assert cluster.step() == ["prepare db-0"]
+    if ends == "changes":
+        cluster.change(0)
+        cluster.decide()
+        cluster.change(0, not_before=first)
+    elif ends == "vanishes":
+        cluster.tell(cluster.vms[0].event("E-0", transition="ended", now=cluster.now))
+        cluster.decide()
+        cluster.wait(2)
+        cluster.tell(cluster.vms[0].event("E-0", now=cluster.now, not_before=first))
+    else:
+        cluster.leave(0)
+    cluster.approve(0, person=replace(BOB, name=name))
+    cluster.says(0, "prepared")
+    assert "approve db-0" not in cluster.step()
+    decision = cluster.known_event(0).decided.decision
+    assert decision is not None
+    assert (decision.state, decision.second_actor) == ("second", None)
+    cluster.approve(0)
+    cluster.step()
+    decision = cluster.known_event(0).decided.decision
+    assert decision is not None
+    assert (decision.actor, decision.second_actor) == (name, "alice")
     cluster.decisions.stop()
 
 

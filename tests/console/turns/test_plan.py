@@ -306,6 +306,22 @@ def test_a_turn_waits_for_a_vm_that_has_not_said_whether_it_prepares() -> None:
     assert done(told)[0].turns[A].state == "prepared"
 
 
+def test_a_turn_does_not_wait_for_ever_for_a_vm_that_never_says_whether_it_prepares() -> None:
+    """A VM without heartbeats may never say it: after five minutes the turn fails, and a person who
+    overrides the budget does not wait at all.
+    """
+    turn = replace(done(situation([event(A, "v1")]))[0].turns[A], actor="alice")
+    mute = situation([event(A, "v1")], [vm("v1", prepares=False, has_said=False)], [turn])
+    after, _ = done(mute)
+    late = plan(after, NOW + UNANSWERED_SECONDS).turns[A]
+    assert late.state == "failed"
+    assert late.reason == "the console does not know whether db-1 can prepare"
+    forced = replace(after.turns[A], is_overridden=True)
+    after, _ = done(replace(after, turns={A: forced}))
+    assert after.turns[A].state == "prepared"
+    assert plan(after, NOW).approvals == (A,)
+
+
 def test_a_failed_preparation_approves_nothing() -> None:
     """After a failed preparation nothing is approved, and the turn is still held: the VM may be
     half prepared when Azure starts the event.

@@ -266,7 +266,7 @@ class TurnCluster:
                     snapshot,
                     number,
                     run_id="one",
-                    settings=DecisionSettings(can_sign=True),
+                    settings=DecisionSettings(can_sign=True, four_eyes=self.settings.four_eyes),
                     audit_limiter=AuditLimiter(),
                 )
                 facts = self.facts.facts_for_step(snapshot)
