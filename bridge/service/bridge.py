@@ -123,7 +123,12 @@ class Bridge:
 
     def _answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Answer a command of this machine. Before the identity is known, only some parts exist."""
-        return self._requests.answer(request)
+        requests = self._requests
+        answer = requests.answer(request)
+        if requests is not self._requests:
+            # It came while the bridge started, and may have had dead records tried again.
+            self._parts.outbox.dead.reload()
+        return answer
 
     def _assemble(self, store: Store, vm: VmIdentity) -> None:
         self._file = OpenFile(store.directory / FILE_NAME)
@@ -184,6 +189,7 @@ class Bridge:
             store_trouble=self._monitoring.status.store_trouble,
             settings=shown_settings(settings, self._sinks),
         )
+        self._parts.outbox.dead.reload()  # a person may have had some tried again meanwhile
         self._monitoring.status.held = lambda: not self._owner.may_deliver
         self._monitoring.status.approves = lambda: self._parts.approval_worker.is_confirmed
         self._start_if_confirmed(stop_asking)

@@ -83,10 +83,12 @@ class DeadRecords:
         """Records that were delivered after all, when that could not be written."""
 
     def reload(self) -> None:
-        """Read which sinks an earlier run left with records to try again. Raises `StoreError`."""
+        """Read which sinks have records to try again: of an earlier run, or of requests that came
+        while this one started. Raises `StoreError`.
+        """
         rows = self._store.read("SELECT DISTINCT sink FROM dead WHERE again")
         with self._lock:
-            self._again = {sink for (sink,) in rows}
+            self._again |= {sink for (sink,) in rows}
 
     def shown(self, sink: str | None = None) -> list[DeadRecord]:
         """Return the records that sinks refused for good, the oldest first, at most
