@@ -142,12 +142,11 @@ def _note_ends_owed(connection: sqlite3.Connection, sink: str, role: str, cursor
         "INSERT OR IGNORE INTO acknowledged (event, sink, role, sequence) "  # noqa: S608  # ours
         "SELECT event, ?2, ?1, 0 FROM records JOIN dead USING (sequence) "
         "WHERE sink = ?2 AND event IS NOT NULL "
-        # The records after the cursor may have arrived, although that was not written. Which of
-        # them the sink accepts is not known any more, but it chose them by these two columns.
-        "UNION SELECT event, ?2, ?1, 0 FROM records WHERE sequence IN (SELECT min(sequence) "
-        "FROM records WHERE sequence > ?3 AND event IS NOT NULL "
-        f"AND {NOT_MISSED_CONDITION} GROUP BY type, affects)",
-        (role, sink, cursor),
+        # The records after the cursor may have arrived, although that was not written, as on a
+        # full disk. Which of them the sink accepted is not known any more.
+        "UNION SELECT event, ?2, ?1, 0 FROM (SELECT event FROM records WHERE sequence > ?3 "
+        f"AND {NOT_MISSED_CONDITION} ORDER BY sequence LIMIT ?4) WHERE event IS NOT NULL",
+        (role, sink, cursor, MAX_UNCONFIRMED),
     )
     connection.execute(
         "INSERT OR IGNORE INTO ends_owed (sink, role, event) "

@@ -99,7 +99,8 @@ def replay_past(days: int, overrides: tuple[str, ...]) -> int:
     """Run the groups over the stored past: what they would have approved, and after which wait.
 
     It assumes that every VM was heard, that preparing takes no time, and that each event lasts as
-    long as it did. It reads the database of the settings and changes nothing.
+    long as it did; VMs that are retired today are left out. It reads the database of the settings
+    and changes nothing.
     """
     settings = common.read_settings(overrides)
     grouping = Grouping(settings.groups)
@@ -110,7 +111,12 @@ def replay_past(days: int, overrides: tuple[str, ...]) -> int:
     try:
         snapshots = Snapshots(database, silent_time=SilentTime(seconds=settings.silent_after))
         with snapshots.open() as snapshot:
-            groups, vms, past = read_past(snapshot, grouping, since=snapshot.now - days * 86_400)
+            groups, vms, past = read_past(
+                snapshot,
+                grouping,
+                since=snapshot.now - days * 86_400,
+                four_eyes=settings.approval.four_eyes,
+            )
     finally:
         database.close()
     for line in _replay_lines(replay(groups, vms, past)):

@@ -72,7 +72,18 @@ def why_no_longer_approved(turn: Turn, event: EventFacts, reading: Reading) -> s
         return _NEEDS_TWO
     if event.is_left:
         return _IS_LEFT
-    if turn.is_overridden or turn.state != "preparing":
+    return None if turn.is_overridden else _why_not_within_budget(turn, event, reading)
+
+
+def _why_not_within_budget(turn: Turn, event: EventFacts, reading: Reading) -> str | None:
+    """Return why an event that a person approved without force may not be approved any more, or
+    None.
+    """
+    if turn.state == "approving":
+        return None
+    if turn.vm_ids - event.named and (unknown := _names_unknown_vms(event)):
+        return unknown  # the VM was retired, or has another name: the person decides again
+    if turn.state == "prepared":
         return None
     return why_too_large(event, reading)  # its VMs would wait, and the events behind it too
 

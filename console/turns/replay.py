@@ -86,17 +86,7 @@ class _Run:
     ) -> None:
         self._groups = groups
         wanted = {vm_id for each in past for vm_id in each.facts.named}
-        self._vms = {
-            vm_id: replace(
-                vms[vm_id],
-                contact="heard",
-                has_said=True,
-                prepares=False,
-                takes_commands=True,
-                preparations=(),
-            )
-            for vm_id in sorted(wanted & vms.keys())
-        }
+        self._vms = {vm_id: _as_heard(vms[vm_id]) for vm_id in sorted(wanted & vms.keys())}
         empty = TurnFacts(groups=groups, vms=self._vms)
         self._past = [each for each in past if empty.groups_touched(each.facts)]
         self._pending = list(reversed(self._past))
@@ -163,3 +153,15 @@ class _Run:
             outcome.reason = why.reason or outcome.reason
             if not why.needs_people:
                 outcome.waited_for |= set(why.behind)
+
+
+def _as_heard(vm: VmFacts) -> VmFacts:
+    """Return a VM that is there and prepares nothing, whatever is so of it today."""
+    return VmFacts(
+        vm_id=vm.vm_id,
+        name=vm.name,
+        groups=vm.groups,
+        contact="heard",
+        heard_at=vm.heard_at,
+        takes_commands=True,
+    )

@@ -185,3 +185,30 @@ def test_an_event_that_names_a_retired_vm_is_left_to_people(cluster: TurnCluster
     known = cluster.known_event(0)
     assert known.turn is not None
     assert known.turn.reason == "the console does not know db-1"
+
+
+def test_a_person_decides_again_if_a_vm_of_the_turn_is_retired(database: Database) -> None:
+    """If a VM is retired while it prepares for an event that a person approved, nothing is approved
+    before a person approves it by force.
+    """
+    cluster = TurnCluster(database, at_most=2, approve=None)
+    soon = cluster.later(minutes=15)
+    names = [cluster.vms[0].name, cluster.vms[1].name]
+    for vm in cluster.vms[:2]:
+        cluster.tell(vm.event("E-0", now=cluster.now, not_before=soon, resources=names))
+    cluster.approve(0)
+    assert sorted(cluster.step()) == ["prepare db-0", "prepare db-1"]
+    cluster.says(0, "prepared")
+    with cluster.database.writing.begin() as connection:
+        connection.exec_driver_sql(
+            f"UPDATE vm SET retired_at = {cluster.now.timestamp() + 1} WHERE name = 'db-1'"
+        )
+    assert cluster.step() == []
+    turn = cluster.known_event(0).turn
+    assert turn is not None
+    assert (turn.state, turn.reason) == ("failed", "the console does not know db-1")
+    cluster.approve(0, force=True)
+    decision = cluster.known_event(0).decided.decision
+    assert decision is not None
+    assert (decision.state, decision.actor) == ("open", "alice")
+    cluster.decisions.stop()
