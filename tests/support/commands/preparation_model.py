@@ -6,6 +6,7 @@ prepared for it has been told so.
 
 import random
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,17 +29,28 @@ from bridge.imds.exchange import WithheldError
 from bridge.preparation.preparations import Preparations, PreparingSpec
 from bridge.preparation.sink import PreparingSink
 from bridge.store.approvals import ApprovalStore
+from bridge.store.database import StoreError
 from bridge.store.opening import open_store
 from bridge.store.outbox import Outbox
 from bridge.store.recipient import Recipient
 from sinks.base import Sink, SinkError, SinkRejected, SinkSettings
 from sinks.samples import sample_context
-from wire.record import EVENT_ENDED, EVENT_STARTED, Record
+from wire.record import EVENT_ENDED, EVENT_STARTED, EVENT_TYPES, Record
 
 NAME = "drain"
 KINDS = ("program", "kubernetes")
-SETUPS: list[str | None] = ["program", "program", "program", "kubernetes", None]
-"""The kind of the sink that prepares; None: it is out of the settings."""
+Setup = tuple[str, bool]
+"""The kind of the sink, and whether it prepares; if not, it gets each event of this VM at once."""
+SETUPS: list[Setup | None] = [
+    *[("program", True)] * 4,
+    ("kubernetes", True),
+    ("program", False),
+    ("kubernetes", False),
+    None,
+]
+"""None: the sink is out of the settings."""
+ANSWERS = [*["takes it"] * 6, "fails", "refuses", "is killed", "is not marked"]
+DISK_FULL, DISK_FINE = "PRAGMA query_only=ON", "PRAGMA query_only=OFF"
 RULES = [(), (Rule(name="any", max_resources=3),)]
 EVENTS = ("E-1", "E-2")
 STATES: list[dict[str, Any] | None] = [
@@ -71,7 +83,7 @@ class StandInDrain(Sink[SinkSettings]):
         self.prepared: dict[str, set[str]] = {}
         """The fingerprints for which it went away, by event, since a run for the event failed."""
         self.unsure: set[str] = set()
-        """Events whose end it refused."""
+        """Events whose end it refused, or a person has dropped."""
         self.answer = "takes it"
 
     def deliver(self, records: Any) -> None:
@@ -132,7 +144,8 @@ class PreparingBench:
         self._clock = FakeClock()
         self._imds = HangingImds(self)
         self._machines = {kind: StandInDrain(kind) for kind in KINDS}
-        self._kind: str | None = KINDS[0]
+        self._setup: Setup | None = SETUPS[0]
+        self._sink: Sink[Any]
         self._interrupted = False
         self._begin()
 
@@ -146,7 +159,7 @@ class PreparingBench:
             self.pick(self._steps())()
         self._imds.events_now.clear()
         for kind in (*KINDS, *KINDS):
-            self._restart(kind)
+            self._restart((kind, True))
             self._poll()
             self._work()
             self._serve_all()
@@ -156,14 +169,16 @@ class PreparingBench:
         self._store.close()
 
     def _steps(self) -> list[Callable[[], object]]:
-        answers = [*["takes it"] * 6, "fails", "refuses", "is killed", "is not marked"]
         return [
             *[self._say] * 5,
             *[self._poll_and_work] * 4,
             self._poll,
             *[self._flicker] * 2,
             *[self._ask] * 2,
-            *[lambda: self._serve(self.pick(answers))] * 6,
+            *[lambda: self._serve(self.pick(ANSWERS))] * 6,
+            self._retry,
+            self._drop,
+            self._fill_disk,
             lambda: self._clock.advance(self.pick([1, 300, 900])),
             lambda: self._restart(self.pick(SETUPS)),
         ]
@@ -177,10 +192,12 @@ class PreparingBench:
         )
         self._outbox = Outbox(self._store)
         self._preparations: Preparations | None = None
-        if self._kind is None:
+        if self._setup is None:
             self._outbox.register({})
+        elif self._setup[1]:
+            self._preparations = self._prepare_with(self._setup[0])
         else:
-            self._preparations = self._prepare_with(self._kind)
+            self._deliver_to(self._setup[0])
         approval_store = ApprovalStore(self._store, clock.now())
         rules = RuleDecisions(
             self.pick(RULES),
@@ -211,12 +228,44 @@ class PreparingBench:
         self._state.preparation = preparations.state_of
         return preparations
 
-    def _restart(self, kind: str | None) -> None:
+    def _deliver_to(self, kind: str) -> None:
+        self._sink = self._machines[kind]
+        recipient = Recipient(
+            kind=kind, accepts=lambda kind, concerns: kind in EVENT_TYPES and concerns is True
+        )
+        self._outbox.register({NAME: recipient})
+
+    def _restart(self, setup: Setup | None) -> None:
         """Another run, perhaps with other settings."""
         self._store.close()
         self._clock.advance(1)
-        self._kind = kind
+        self._setup = setup
         self._begin()
+
+    def _retry(self) -> None:
+        """A person has dead records tried again, before a restart or not."""
+        self._outbox.retry(NAME, None)
+        if self.random.random() < 0.5:
+            self._restart(self._setup)
+
+    def _drop(self) -> None:
+        """A person drops dead records: of their events nobody knows who is told of the end."""
+        rows = self._store.read(
+            "SELECT event FROM records JOIN dead USING (sequence) WHERE again != 2"
+        )
+        for machine in self._machines.values():
+            machine.unsure |= {event.upper() for (event,) in rows if event is not None}
+        self._outbox.dead.drop(NAME, None)
+
+    def _fill_disk(self) -> None:
+        """The disk takes nothing for some steps."""
+        self._store.read(DISK_FULL)
+        full = self._store
+        steps = [self._say, self._poll, self._work, self._ask, lambda: self._serve("takes it")]
+        for _ in range(self.random.randrange(1, 4)):
+            with suppress(StoreError):
+                self.pick(steps)()
+        full.read(DISK_FINE)
 
     def _say(self) -> None:
         event, state = self.pick(list(EVENTS)), self.pick(STATES)
@@ -227,8 +276,7 @@ class PreparingBench:
     def _poll(self) -> None:
         """A poll that the approvals' thread has not followed yet."""
         self._clock.advance(0.5)
-        assert self._poller.run()
-        tell_poll(self._worker, answered=True)
+        tell_poll(self._worker, answered=self._poller.run())
 
     def _flicker(self) -> None:
         """An event is another one for a moment, and the sink may get something meanwhile."""
@@ -263,9 +311,9 @@ class PreparingBench:
 
     def _serve(self, answer: str) -> bool:
         """The sink gets its next record; whether there was one."""
-        if self._kind is None or (batch := self._outbox.next(NAME, 1)) is None:
+        if self._setup is None or (batch := self._outbox.next(NAME, 1)) is None:
             return False
-        machine = self._machines[self._kind]
+        machine = self._machines[self._setup[0]]
         machine.answer = answer
         try:
             self._sink.deliver(batch.records)
@@ -281,10 +329,10 @@ class PreparingBench:
         except SinkError:
             return True
         except KilledError:
-            self._restart(self._kind)
+            self._restart(self._setup)
         else:
             if answer == "is not marked":
-                self._restart(self._kind)
+                self._restart(self._setup)
             else:
                 self._outbox.move_past(NAME, batch)
         return True
@@ -310,7 +358,7 @@ class PreparingBench:
         """
         self.posts += 1
         tracked = self._state.events[event_id.casefold()]
-        if self._kind is not None and tracked.affects_this_vm:
-            machine = self._machines[self._kind]
+        if self._setup is not None and self._setup[1] and tracked.affects_this_vm:
+            machine = self._machines[self._setup[0]]
             prepared = {machine.away.get(event_id), *machine.prepared.get(event_id, ())}
             assert tracked.fingerprint in prepared, f"a POST, and {event_id} is not prepared"
