@@ -44,15 +44,15 @@ Setup = tuple[str, bool]
 SETUPS: list[Setup | None] = [
     *[("program", True)] * 4,
     ("kubernetes", True),
-    ("program", False),
+    *[("program", False)] * 2,
     ("kubernetes", False),
-    None,
+    *[None] * 2,
 ]
 """None: the sink is out of the settings."""
 ANSWERS = [*["takes it"] * 6, "fails", "refuses", "is killed", "is not marked"]
 DISK_FULL, DISK_FINE = "PRAGMA query_only=ON", "PRAGMA query_only=OFF"
 RULES = [(), (Rule(name="any", max_resources=3),)]
-EVENTS = ("E-1", "E-2")
+EVENTS = ("E-1", "E-2", "E-3")
 STATES: list[dict[str, Any] | None] = [
     {},
     {},
