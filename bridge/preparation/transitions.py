@@ -1,8 +1,8 @@
 """The state machine of a preparation, as one table; values in, values out.
 
 A preparation begins as `preparing`: a command, an approval that waits, or the deadline asked for
-it, and a record that asks the sink is in the outbox. `Preparations` finds out what happened and
-carries out what the table says. docs/prepare-and-recover.md shows the table.
+it, and a record that asks the sink is in the outbox. `Preparations` finds out what happened, and
+`OpenPreparations` carries out what the table says. docs/prepare-and-recover.md shows the table.
 """
 
 from __future__ import annotations

@@ -21,7 +21,8 @@ from bridge.events.poller import Poller, PollResult
 from bridge.events.state import CurrentState
 from bridge.imds.client import Imds
 from bridge.logs import Redactor
-from bridge.preparation.preparations import Preparations, PreparingSpec
+from bridge.preparation.open_preparations import PreparingSpec
+from bridge.preparation.preparations import Preparations
 from bridge.preparation.sink import PreparingSink
 from bridge.store.approvals import ApprovalStore, approved_revisions
 from bridge.store.database import Store

@@ -26,7 +26,8 @@ from bridge.clock import STOOD_SECONDS
 from bridge.config.approval import Rule
 from bridge.imds.client import ImdsError
 from bridge.imds.exchange import WithheldError
-from bridge.preparation.preparations import Preparations, PreparingSpec
+from bridge.preparation.open_preparations import PreparingSpec
+from bridge.preparation.preparations import Preparations
 from bridge.store.approvals import ApprovalStore
 from bridge.store.database import StoreError
 from bridge.store.opening import FILE_NAME, open_store

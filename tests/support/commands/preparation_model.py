@@ -26,7 +26,8 @@ from bridge.approval.trusted_keys import Trust
 from bridge.config.approval import Rule
 from bridge.imds.client import ImdsError
 from bridge.imds.exchange import WithheldError
-from bridge.preparation.preparations import Preparations, PreparingSpec
+from bridge.preparation.open_preparations import PreparingSpec
+from bridge.preparation.preparations import Preparations
 from bridge.preparation.sink import PreparingSink
 from bridge.store.approvals import ApprovalStore
 from bridge.store.database import StoreError

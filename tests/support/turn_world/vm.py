@@ -19,7 +19,8 @@ from bridge.approval.worker import ApprovalWorker
 from bridge.events import bridge_records
 from bridge.events.poller import Poller
 from bridge.events.state import CurrentState
-from bridge.preparation.preparations import Preparations, PreparingSpec
+from bridge.preparation.open_preparations import PreparingSpec
+from bridge.preparation.preparations import Preparations
 from bridge.preparation.sink import PreparingSink
 from bridge.store.approvals import ApprovalStore, approved_revisions
 from bridge.store.opening import FILE_NAME, open_store
