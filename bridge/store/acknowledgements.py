@@ -48,6 +48,14 @@ class Acknowledgements:
             self._unwritten -= set(acknowledged)
         return True
 
+    def write_in(self, connection: sqlite3.Connection) -> None:
+        """Write what is noted within the connection's transaction. It stays noted until the next
+        `write`: the transaction may fail.
+        """
+        with self._lock:
+            acknowledged = sorted(self._unwritten, key=lambda each: each[-1])
+        _upsert(connection, acknowledged)
+
     def has(self, sink: str, role: str, event: str) -> bool:
         """Check whether the sink, in that role, has acknowledged the event's newest record."""
         with self._lock:

@@ -139,6 +139,8 @@ class Outbox:
                 connection, sink, sequence, reason=reason, attempts=attempts, now=now, again=again
             )
             if not again:
+                # What was acknowledged before it, perhaps on a full disk, is behind the cursor now.
+                self._acknowledged.write_in(connection)
                 _move(connection, sink, sequence)
 
         self._store.commit([] if notice is None else [notice], also=move)

@@ -683,6 +683,24 @@ def test_a_disk_that_takes_nothing_repeats_nothing(store: Store, outbox: Outbox)
     assert store.read("SELECT cursor FROM sinks") == [(4,)]
 
 
+def test_a_refusal_after_a_full_disk_forgets_no_acknowledgement(
+    store: Store, outbox: Outbox
+) -> None:
+    """What a sink acknowledged while the disk took nothing is written with the next refused record,
+    which moves the cursor past it.
+    """
+    store.commit([draft(1, event_id="E-1"), draft(2, event_id="E-2")], events=[event_row("E-1")])
+    store.read("PRAGMA query_only=ON")
+    batch = outbox.next("ops", 1)
+    assert batch is not None
+    outbox.move_past("ops", batch)
+    store.read("PRAGMA query_only=OFF")
+    outbox.mark_dead("ops", 2, reason="no", attempts=1, now=NOW)
+    after = Outbox(store)
+    after.register(recipients("ops"))
+    assert after.acknowledged("ops", "e-1")
+
+
 def test_the_backlog_is_counted_by_what_is_wanted(store: Store, outbox: Outbox) -> None:
     """The backlog has the number of accepted records, the oldest one's time and the dead ones; also
     of a removed sink.
