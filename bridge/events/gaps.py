@@ -79,7 +79,7 @@ class _Reading:
 class _Poll:
     """A poll: its document shows a moment between the request and the answer."""
 
-    asked: _Reading
+    requested: _Reading
     answered: _Reading
     lasted: float
     """Seconds from the request to the commit."""
@@ -123,7 +123,7 @@ class GapTracker:
         self._polled_uptime = polled_uptime
         self._clock = clock
         self._interval = interval
-        self._asked: _Reading | None = None
+        self._requested: _Reading | None = None
         self._answered: _Reading | None = None
         self._last_good_poll: _Poll | None = None
         self._failed: Counter[GapReason] = Counter()
@@ -135,7 +135,7 @@ class GapTracker:
 
     def begin_poll(self) -> None:
         """Note that a poll sends its request now."""
-        self._asked = self._reading()
+        self._requested = self._reading()
 
     def gap(self, now: datetime) -> PollGap:
         """Return the gap before a poll. The answer to that poll has come at this moment."""
@@ -178,15 +178,17 @@ class GapTracker:
             return False
         is_young = self._polled_within(self._interval + OVERDUE_SECONDS + self._patience)
         # A pause may not be in the seconds: the monotonic clock may not have counted it.
-        pause = self._reading().paused - poll.asked.paused
+        pause = self._reading().paused - poll.requested.paused
         return is_young and pause <= OVERDUE_SECONDS and not self._may_have_stood_still()
 
     def end_poll(self, now: datetime) -> None:
         """Note that a good poll has ended the gap, and its changes are committed."""
         self.polled_at = now
         done = self._reading()
-        asked = self._asked or done
-        poll = _Poll(asked=asked, answered=self._answered or done, lasted=done.since(asked))
+        requested = self._requested or done
+        poll = _Poll(
+            requested=requested, answered=self._answered or done, lasted=done.since(requested)
+        )
         before = 0.0 if self._last_good_poll is None else self._last_good_poll.lasted
         self._patience = min(poll.lasted, before, CONTINUOUS_SECONDS)
         self._last_good_poll = poll
@@ -211,9 +213,9 @@ class GapTracker:
         """
         if self._last_good_poll is not None:
             between_answers = answered.since(self._last_good_poll.answered)
-            if self._asked is None:
+            if self._requested is None:
                 return between_answers
-            return max(between_answers, self._asked.since(self._last_good_poll.asked))
+            return max(between_answers, self._requested.since(self._last_good_poll.requested))
         if self.polled_at is not None:
             by_uptime = uptime(self._clock) - (self._polled_uptime or 0.0)
             if self.rebooted is False and self._polled_uptime is not None and by_uptime >= 0:
@@ -223,12 +225,12 @@ class GapTracker:
 
     def _polled_within(self, seconds: float) -> bool:
         poll = self._last_good_poll
-        return poll is not None and self._reading().since(poll.asked) <= seconds
+        return poll is not None and self._reading().since(poll.requested) <= seconds
 
     def _may_have_stood_still(self) -> bool:
         """Check whether the wall clock has jumped since the last good poll of this run."""
         poll = self._last_good_poll
-        return poll is not None and self._reading().has_jumped_since(poll.asked)
+        return poll is not None and self._reading().has_jumped_since(poll.requested)
 
     def _suspended(self) -> float:
         """Return how many seconds this machine was suspended since the last good poll of
@@ -237,7 +239,7 @@ class GapTracker:
         return (
             0.0
             if self._last_good_poll is None
-            else self._reading().suspended_since(self._last_good_poll.asked)
+            else self._reading().suspended_since(self._last_good_poll.requested)
         )
 
     def _reading(self) -> _Reading:

@@ -84,7 +84,11 @@ class OpenPreparations:
         for each in self._by_event.values():
             # A person may have a record tried again that the sink gave up on.
             is_open = stage_of(each) in (PreparationStage.PREPARING, PreparationStage.FAILED)
-            if each.asked == record.sequence and is_open and each.event not in self._interrupted:
+            if (
+                each.request_sequence == record.sequence
+                and is_open
+                and each.event not in self._interrupted
+            ):
                 return each
         return None
 
@@ -129,13 +133,13 @@ class OpenPreparations:
         """Check whether the records say that the event has ended since the sink was asked. Raises
         `StoreError`.
         """
-        return self._rows.ends_after(preparation.event, preparation.asked)
+        return self._rows.ends_after(preparation.event, preparation.request_sequence)
 
     def ask(self, tracked: TrackedEvent, cause: str) -> None:
         """Ask the sink to prepare for this state of the event. Raises `StoreError`; then it was not
         asked.
         """
-        asked = Preparation(
+        new = Preparation(
             event=tracked.event.key,
             event_id=tracked.event.event_id,
             fingerprint=tracked.fingerprint,
@@ -143,13 +147,13 @@ class OpenPreparations:
             role=self._spec.role,
             cause=cause,
             state="preparing",
-            asked=0,
+            request_sequence=0,
             first_seen=rfc3339(tracked.first_seen),
             before=self._prepared_before(tracked),
         )
-        asked = self._rows.ask_sink(asked, self._record(asked))
-        self._keep(asked)
-        self._log(asked, None)
+        new = self._rows.ask_sink(new, self._record(new))
+        self._keep(new)
+        self._log(new, None)
 
     def _prepared_before(self, tracked: TrackedEvent) -> tuple[str, ...]:
         """Return the earlier states of the event for which this VM is prepared: none after its end
@@ -173,7 +177,7 @@ class OpenPreparations:
             role=self._spec.role,
             cause=DEADLINE,
             state="prepared",
-            asked=0,
+            request_sequence=0,
             first_seen=first_seen,
             is_over=True,
         )

@@ -174,7 +174,11 @@ class Preparations:
         """
         with self._lock:
             each = self._open.of_event((record.event_id or "").casefold())
-            if each is not None and each.state == "prepared" and each.asked > record.sequence:
+            if (
+                each is not None
+                and each.state == "prepared"
+                and each.request_sequence > record.sequence
+            ):
                 return False
             # The first records after a loss may come before `follow` has seen their events.
             is_known = each is not None or self._may_have_lost()
@@ -212,7 +216,7 @@ class Preparations:
         with self._lock:
             each = self._open.of_event((record.event_id or "").casefold())
             # A preparation that was asked for after that record is for the next announcement.
-            if each is None or not is_end(record) or each.asked > record.sequence:
+            if each is None or not is_end(record) or each.request_sequence > record.sequence:
                 return
             self._open.take_step(
                 each,

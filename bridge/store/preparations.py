@@ -27,7 +27,7 @@ class Preparation:
     """The role of the sink: what a sink of another kind has prepared does not count for it."""
     cause: str
     state: State
-    asked: int
+    request_sequence: int
     """The sequence of the record that asked the sink."""
     first_seen: str
     """When the event appeared, RFC 3339: if it returns later, it counts as another one."""
@@ -40,7 +40,8 @@ class Preparation:
 
 
 _COLUMNS: Final = (
-    "event, event_id, fingerprint, sink, role, cause, state, asked, first_seen, is_over, before"
+    "event, event_id, fingerprint, sink, role, cause, state, request_sequence, first_seen, "
+    "is_over, before"
 )
 
 
@@ -74,8 +75,9 @@ class PreparationRows:
             connection.execute("UPDATE preparations SET sink = ? WHERE role = ?", (sink, role))
             connection.execute(
                 f"INSERT OR IGNORE INTO preparations ({_COLUMNS}) "  # noqa: S608  # our own words
-                "SELECT event, event_id, fingerprint, ?1, ?2, cause, state, asked, first_seen, "
-                "is_over, '' FROM preparations WHERE role != ?2 AND state = 'preparing'",
+                "SELECT event, event_id, fingerprint, ?1, ?2, cause, state, request_sequence, "
+                "first_seen, is_over, '' FROM preparations WHERE role != ?2 "
+                "AND state = 'preparing'",
                 (sink, role),
             )
             connection.execute(
@@ -94,16 +96,16 @@ class PreparationRows:
         def write(connection: sqlite3.Connection) -> None:
             # The record is the newest one of this transaction.
             ((head,),) = connection.execute("SELECT max(sequence) FROM records")
-            _upsert(connection, preparation, asked=head)
+            _upsert(connection, preparation, request_sequence=head)
 
         (written,) = self._store.commit([record], also=write)
-        return replace(preparation, asked=written.sequence)
+        return replace(preparation, request_sequence=written.sequence)
 
     def save(self, preparation: Preparation, record: RecordDraft | None = None) -> None:
         """Write a row, with a record about it, synced. Raises `StoreError`."""
 
         def write(connection: sqlite3.Connection) -> None:
-            _upsert(connection, preparation, asked=preparation.asked)
+            _upsert(connection, preparation, request_sequence=preparation.request_sequence)
 
         self._store.commit([] if record is None else [record], also=write)
 
@@ -162,8 +164,10 @@ def _readable(body: bytes) -> Record | None:
         return None
 
 
-def _upsert(connection: sqlite3.Connection, preparation: Preparation, *, asked: int) -> None:
-    values = [*astuple(replace(preparation, asked=asked))]
+def _upsert(
+    connection: sqlite3.Connection, preparation: Preparation, *, request_sequence: int
+) -> None:
+    values = [*astuple(replace(preparation, request_sequence=request_sequence))]
     values[-1] = " ".join(preparation.before)
     connection.execute(
         f"INSERT OR REPLACE INTO preparations ({_COLUMNS}) "  # noqa: S608  # our own words

@@ -43,7 +43,8 @@ CREATE TABLE acknowledged (event TEXT NOT NULL, sink TEXT NOT NULL, role TEXT NO
     "preparations": """
 CREATE TABLE preparations (event TEXT NOT NULL, event_id TEXT NOT NULL,
                            fingerprint TEXT NOT NULL, sink TEXT NOT NULL, role TEXT NOT NULL,
-                           cause TEXT NOT NULL, state TEXT NOT NULL, asked INTEGER NOT NULL,
+                           cause TEXT NOT NULL, state TEXT NOT NULL,
+                           request_sequence INTEGER NOT NULL,
                            first_seen TEXT NOT NULL, is_over INTEGER NOT NULL,
                            before TEXT NOT NULL,
                            PRIMARY KEY (event, role)) WITHOUT ROWID""",
